@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
@@ -22,8 +21,6 @@ __all__ = [
     "REMOVED",
     "Algo",
     "ConfigFile",
-    "EngineName",
-    "Engines",
     "Experiment",
     "Jobs",
     "Json",
@@ -45,14 +42,6 @@ __all__ = [
     "Workers",
     "expand_options",
 ]
-
-
-class EngineName(StrEnum):
-    """Names of the engines, as an enumeration for Typer."""
-
-    AUTO = "auto"
-    SIMPY = "simpy"
-    COMPILED = "compiled"
 
 
 def _experiment(*names: str, **more: Any) -> Any:
@@ -108,10 +97,6 @@ Within = Annotated[
         help="Add seeds until the 95 % intervals of the ratios extend at most this far to either side.",
     ),
 ]
-Engines = Annotated[
-    EngineName | None,
-    _experiment("--engine", help="Engine of the GPU cluster; all write the same bytes (docs/engines.md)."),
-]
 Out = Annotated[Path, _output("--out", "-o", help="Folder for the run folder.")]
 Plots = Annotated[
     bool | None,
@@ -160,6 +145,7 @@ READ_KEYS = (
 
 REMOVED = {f"--{key.replace('_', '-')}": f"--read {key}=" for key in READ_KEYS} | {
     "--measure": "--set workload.measure=",
+    "--engine": "--set engine=",
 }
 """Removed options, each with the start of its replacement."""
 
@@ -174,7 +160,6 @@ class Experiment(NamedTuple):
     seeds: Seeds = None
     seed: Seed = None
     precision: Within = None
-    engine: Engines = None
 
 
 class Output(NamedTuple):
@@ -294,23 +279,27 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     themselves.
     """
     signature = inspect.signature(command, eval_str=True)
-    groups = {name: each.annotation for name, each in signature.parameters.items() if _is_group(each.annotation)}
+    groups = {
+        name: parameter.annotation
+        for name, parameter in signature.parameters.items()
+        if _is_group(parameter.annotation)
+    }
     parameters: list[inspect.Parameter] = []
-    for name, each in signature.parameters.items():
+    for name, parameter in signature.parameters.items():
         if name not in groups:
-            parameters.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
             continue
-        hints = get_type_hints(each.annotation, include_extras=True)
-        for field, default in each.annotation._field_defaults.items():
+        hints = get_type_hints(parameter.annotation, include_extras=True)
+        for field, default in parameter.annotation._field_defaults.items():
             keyword = inspect.Parameter.KEYWORD_ONLY
             parameters.append(inspect.Parameter(field, keyword, default=default, annotation=hints[field]))
 
     def spreading(**values: Any) -> None:
-        made = {name: group(*(values.pop(field) for field in group._fields)) for name, group in groups.items()}
-        command(**values, **made)
+        group_values = {name: group(*(values.pop(field) for field in group._fields)) for name, group in groups.items()}
+        command(**values, **group_values)
 
     spreading.__name__, spreading.__doc__, spreading.__module__ = command.__name__, command.__doc__, command.__module__
-    spreading.__annotations__ = {each.name: each.annotation for each in parameters}
+    spreading.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     spreading.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return spreading
 

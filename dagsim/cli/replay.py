@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import Algo, ConfigFile, Engines, Experiment, Output, Seed, Settings, TraceFlags, expand_options
+from dagsim.cli.options import Algo, ConfigFile, Experiment, Output, Seed, Settings, TraceFlags, expand_options
 from dagsim.cli.shared import experiment, resume_policies, run_policies
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ def replay_trace(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="List every row that was dropped, and why, in this file.")
     ] = None,
-    engine: Engines = None,
     config: ConfigFile = None,
     set_: Settings = None,
     seeds: Annotated[
@@ -52,7 +51,7 @@ def replay_trace(
     Example: dagsim replay --trace batch_task.csv.gz --algo sjf --limit 1000
     """
     if output.resume is not None:
-        what = Experiment(config=config, set_=set_, seed=seed, engine=engine)
+        what = Experiment(config=config, set_=set_, seed=seed)
         resume_policies("replay", output, what, reading, trace=trace, algo=algo, report=report)
         return
     if trace is None:
@@ -61,7 +60,7 @@ def replay_trace(
 
     described = {"kind": "trace", "path": str(trace), "format": reading.format_}
     workload = [Setting(f"--trace {trace}", "workload", described)]
-    what = Experiment(config=config, set_=set_, seeds=seeds, seed=seed, engine=engine)
+    what = Experiment(config=config, set_=set_, seeds=seeds, seed=seed)
     chosen = experiment(what, reading, algo, more=workload, quiet=output.quiet or output.json_)
     if report is not None:
         _report(chosen, report, quiet=output.quiet or output.json_)

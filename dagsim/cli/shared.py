@@ -91,10 +91,9 @@ def experiment(
     """
     from dagsim.config.schema import Setting
 
-    engine = None if what.engine is None else what.engine.value
     settings = [
         *more,
-        *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision, engine=engine),
+        *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision),
     ]
     if what.system is not None:  # before --set, whose keys may be the system's
         system = Setting(f"--system {what.system}", "system.kind", what.system)
@@ -134,7 +133,7 @@ def _refuse_without_trace(
     what: Experiment, trace: TraceFlags, reading: Sequence[Setting], settings: Sequence[Setting]
 ) -> None:
     """Raise where an option of traces is given and the workload is none: it would be ignored."""
-    asked = [each.source.partition(" ")[0] for each in reading]
+    asked = [setting.source.partition(" ")[0] for setting in reading]
     if trace.cluster in ("trace", "sized"):
         asked.append("--cluster")
     if not asked:

@@ -11,7 +11,6 @@ import typer
 from dagsim.cli.app import app
 from dagsim.cli.options import (
     ConfigFile,
-    Engines,
     Experiment,
     Jobs,
     Json,
@@ -54,7 +53,6 @@ def tune(
     config: ConfigFile = None,
     set_: Settings = None,
     system: System = None,
-    engine: Engines = None,
     out: Out = Path("results"),
     json_: Json = False,
     quiet: Quiet = False,
@@ -81,7 +79,7 @@ def tune(
         folder, lines, _ = resume_kept(
             "tune",
             output,
-            Experiment(workload, config, set_, system, engine=engine),
+            Experiment(workload, config, set_, system),
             trace,
             algo=algo,
             param=param,
@@ -90,9 +88,7 @@ def tune(
     else:
         if algo is None:
             raise typer.BadParameter("which scheduler? (or --resume RUN)", param_hint="'--algo'")
-        chosen = experiment(
-            Experiment(workload, config, set_, system, engine=engine), trace, algo, quiet=quiet or json_
-        )
+        chosen = experiment(Experiment(workload, config, set_, system), trace, algo, quiet=quiet or json_)
         tried = candidates(algo, grid_of(algo, param or ()))
         about = {"metric": metric, "keep": None if keep is None else str(keep)}
         folder, lines, _ = run_kept(

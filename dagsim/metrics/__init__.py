@@ -1,6 +1,6 @@
 """Metrics: folds over a schedule, each defined once.
 
-They take a ``Schedule`` or, where several are wanted, its ``columns``, which are then made only once.
+They take a ``Schedule`` or, where several are wanted, its ``columns``, which are then unrolled only once.
 """
 
 from dagsim.metrics.columns import ScheduleColumns, columns

@@ -204,7 +204,7 @@ class ScheduleColumns:
 
 
 Source: TypeAlias = Schedule | ScheduleColumns
-"""What metrics take: a schedule, or its columns where several metrics are wanted (they are then made only once)."""
+"""Input of a metric: a schedule, or its columns if several metrics are computed (they are unrolled only once)."""
 
 
 def columns(source: Source) -> ScheduleColumns:

@@ -54,11 +54,11 @@ class Paired:
     """
 
     ratio: float
-    """The geometric mean of the per-seed ratios: on a typical seed A takes so many times as long as B."""
+    """The geometric mean of the per-seed ratios: on a typical seed A takes 0.9 times as long as B, say."""
     low: float
     high: float
     p: float
-    """Of the paired t test on the logs, two-sided; NaN with one seed or where every seed gives one ratio."""
+    """Two-sided p of the paired t test on the logs; NaN with one seed, or if every seed gives the same ratio."""
     n: int
     wins: int
     """Seeds on which A's value is below B's."""
@@ -75,7 +75,7 @@ class Paired:
     farthest_sd: float
     """How many standard deviations the most unusual log ratio lies from the mean of all; 0 where all are equal."""
     seeds_needed: int
-    """Seeds from which the interval of ``ratio`` holds; 0 where ``n`` is enough, by what can be told from the data."""
+    """Seeds from which the interval of ``ratio`` holds; 0 if ``n`` is enough, as far as the data show."""
     level: float = 0.95
 
     @property
@@ -158,7 +158,7 @@ def paired_by_seed(
     """``paired`` on values by seed, in any order.
 
     Raises:
-        InputError: A seed has a value of one only, or what ``paired`` refuses.
+        InputError: A seed has a value of one policy only, or ``paired`` refuses the values.
     """
     _check_has(values, reference, names)
     _check_has(reference, values, (names[1], names[0]))
@@ -215,15 +215,15 @@ def _side(low: float, high: float) -> int:
 
 
 ENOUGH_SEEDS = 5
-"""Fewer give no verdict: no two-sided interval holds 95 % without assumptions."""
+"""Minimum sample size for a verdict. With fewer, no distribution-free two-sided 95 % interval exists."""
 MOST_SEEDS = 1000
 """The most seeds that an approximate interval asks for; beyond that the median's interval is the one to use."""
 ENOUGH_WINDOWS = 100
-"""Fewer windows of a real trace give approximate intervals: those of means cover too little."""
+"""Windows of a real trace from which intervals of means cover enough; with fewer they are approximate."""
 
 
 class Verdict(StrEnum):
-    """The answer of a comparison to "is it better?"."""
+    """The answer to "is it better?"."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -256,10 +256,10 @@ def compared(
 
     ``largest_job`` has, by row, the share of a seed's job-seconds in its largest job, where that is known.
 
-    The reference must be fixed beforehand: the best row of the same table is no fair one.
+    Fix the reference beforehand: a comparison with the best row of the same table is unfair.
 
     Raises:
-        InputError: There is no such row, or what ``paired`` refuses.
+        InputError: There is no such row, or ``paired`` refuses the values.
     """
     if reference not in rows:
         raise InputError(f"comparison: there is no row {reference!r} among {', '.join(rows)}")
@@ -305,7 +305,7 @@ def alike(logs: Mapping[str, Floats]) -> list[tuple[str, ...]]:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values, in the order given; a NaN is no comparison and stays NaN (Holm 1979)."""
+    """Holm's adjusted p-values, in the order given; NaN marks a row without a comparison and stays NaN (Holm 1979)."""
     known = sorted((value, place) for place, value in enumerate(p) if not isnan(value))
     adjusted, largest = [nan] * len(p), 0.0
     for passed, (value, place) in enumerate(known):
@@ -332,13 +332,13 @@ def words(pair: Paired, p: float | None = None, *, unit: str = "seed", lower_is_
 
     ``unit`` is ``seed``, or ``window`` for a real trace, whose intervals are approximate below 100 windows.
     """
-    found = verdict(pair, p, lower_is_better=lower_is_better)
+    answer = verdict(pair, p, lower_is_better=lower_is_better)
     units = f"{pair.n} {unit}{'' if pair.n == 1 else 's'}"
-    if found is Verdict.IDENTICAL:
+    if answer is Verdict.IDENTICAL:
         return f"identical in {units}"
     wins = pair.wins if lower_is_better else pair.differ - pair.wins
-    parts = [_sentence(found, pair, unit), f"better in {wins} of {units}"]
-    if found is Verdict.TOO_FEW:
+    parts = [_sentence(answer, pair, unit), f"better in {wins} of {units}"]
+    if answer is Verdict.TOO_FEW:
         return "; ".join(parts)
     if pair.is_decided_by_few:
         parts.append(f"a few {unit}s decide")
@@ -362,8 +362,8 @@ def _rounded(seeds: int) -> int:
     return -(-seeds // step) * step
 
 
-def _sentence(found: Verdict, pair: Paired, unit: str) -> str:
-    match found:
+def _sentence(answer: Verdict, pair: Paired, unit: str) -> str:
+    match answer:
         case Verdict.TOO_FEW:
             return f"too few {unit}s for a verdict"
         case Verdict.CONSTANT:
@@ -373,4 +373,4 @@ def _sentence(found: Verdict, pair: Paired, unit: str) -> str:
             alone = pair.p < 1 - pair.level  # Holm takes the difference back, and the row's own interval leaves 1 out
             return f"not told apart in this table (alone: {could})" if alone else f"not told apart (could be {could})"
         case _:
-            return found.value
+            return answer.value

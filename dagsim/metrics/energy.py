@@ -1,6 +1,6 @@
-"""Energy: what the GPUs draw, folded over who holds them.
+"""Energy drawn by the GPUs, from the log of the runs that hold them.
 
-P(u) = idle + (busy - idle) x u for a GPU of which the share u is held and worked, busy = busy_fraction x TDP. Nodes
+P(u) = idle + (busy - idle) x u for a GPU whose share u is held and working, where busy = busy_fraction x TDP. Nodes
 that are down draw nothing. Only GPUs are counted: no CPUs, memory, cooling.
 """
 
@@ -112,26 +112,26 @@ def energy(source: Source, power: PowerModel = DEFAULT_POWER) -> Energy:
 
 def job_energy_j(source: Source, power: PowerModel = DEFAULT_POWER) -> Floats:
     """Joules each job's runs drew: busy watts x GPU-seconds held. They add up to the allocated energy."""
-    made = columns(source)
-    types, type_of = node_types(made.cluster)
+    cols = columns(source)
+    types, type_of = node_types(cols.cluster)
     busy_w = np.append(_table(types, power)[1], 0.0)  # the last entry serves CPU machines, type -1
-    drawn = made.runs.gpu_s * busy_w[type_of[made.runs.node]]
-    return total(made.runs.job, drawn, len(made.jobs))
+    drawn = cols.runs.gpu_s * busy_w[type_of[cols.runs.node]]
+    return total(cols.runs.job, drawn, len(cols.jobs))
 
 
 def watts(source: Source, power: PowerModel = DEFAULT_POWER) -> Steps:
     """The watts that all GPUs draw over the window; their integral is the energy in joules. O(n log n) in the runs."""
-    made = columns(source)
-    types, type_of = node_types(made.cluster)
+    cols = columns(source)
+    types, type_of = node_types(cols.cluster)
     idle_w, busy_w = (np.append(each, 0.0) for each in _table(types, power))  # the last entry serves CPU machines
-    runs, outages = made.runs, made.outages
-    idle = idle_w[type_of] * np.array([node.gpus for node in made.cluster.nodes], float)
+    runs, outages = cols.runs, cols.outages
+    idle = idle_w[type_of] * np.array([node.gpus for node in cols.cluster.nodes], float)
     held = runs.held * (busy_w - idle_w)[type_of[runs.node]]
     return Steps.of(
-        np.concatenate(([made.start_s], runs.start_s, outages.start_s)),
-        np.concatenate(([made.end_s], runs.end_s, outages.end_s)),
+        np.concatenate(([cols.start_s], runs.start_s, outages.start_s)),
+        np.concatenate(([cols.end_s], runs.end_s, outages.end_s)),
         np.concatenate(([idle.sum()], held, -idle[outages.node])),
-        window=(made.start_s, made.end_s),
+        window=(cols.start_s, cols.end_s),
     )
 
 

@@ -32,10 +32,10 @@ def jain(values: Iterable[float]) -> float:
 
 def tenant_gpu_seconds(source: Source) -> dict[str, float]:
     """GPU-seconds held by each tenant that had a job let in, in order of first arrival."""
-    made = columns(source)
-    per_job = total(made.runs.job, made.runs.gpu_s, len(made.jobs))
-    place, tenants = numbered(made.jobs.tenant)
-    accepted = made.jobs.accepted
+    cols = columns(source)
+    per_job = total(cols.runs.job, cols.runs.gpu_s, len(cols.jobs))
+    place, tenants = numbered(cols.jobs.tenant)
+    accepted = cols.jobs.accepted
     place, gpu_s = place[accepted], total(place[accepted], per_job[accepted], len(tenants)).tolist()
     return {tenants[each]: gpu_s[each] for each in dict.fromkeys(place.tolist())}
 
@@ -48,15 +48,15 @@ def isolated_s(source: Source, contention: float | Literal["lifetime"] = "lifeti
     the number of tenants). The ideal times are those of the fastest allowed GPU type, so on a mixed cluster this is a
     lower bound.
     """
-    made = columns(source)
-    jobs = made.jobs
+    cols = columns(source)
+    jobs = cols.jobs
     if contention == "lifetime":
-        count, jct_s = present(made, 0.0, made.log_end_s), jct(made)
+        count, jct_s = present(cols, 0.0, cols.log_end_s), jct(cols)
         together = count.until(jobs.completed_s) - count.until(jobs.arrival_s)
         share = np.divide(together, jct_s, out=np.ones(len(jobs)), where=jct_s > 0)
     else:
         share = np.full(len(jobs), float(contention))
-    return np.maximum(jobs.ideal_s, jobs.ideal_gpu_s * share / max(made.cluster.gpus, 1))
+    return np.maximum(jobs.ideal_s, jobs.ideal_gpu_s * share / max(cols.cluster.gpus, 1))
 
 
 def finish_time_fairness(source: Source, contention: float | Literal["lifetime"] = "lifetime") -> Floats:

@@ -175,7 +175,7 @@ def median_rank(n: int, level: float = 0.95) -> int | None:
 
     k - 1 is the largest j with 2 P(Bin(n, 1/2) <= j) <= 1.4 (1 - ``level``): 1 for 5 to 8 pairs (5: 93.75 %), 2 for 9.
     """
-    few, ways = 0, 1  # of n coins: ways with at most `rank` heads, and with exactly so many
+    few, ways = 0, 1  # of n coins: ways with at most `rank` heads, and with exactly `rank`
     for rank in range(n // 2 + 1):
         few += ways
         if 2 * few / 2**n > _MEDIAN_SLACK * (1 - level):
@@ -252,7 +252,7 @@ def _no_interval(value: Floats) -> Bounds:
 
 
 FEWEST_JOBS = 10_000
-"""Fewer jobs make blocks that hang together: 95 % intervals that cover 77 % at 5,000."""
+"""Minimum number of jobs. Blocks of fewer are correlated: at 5,000 jobs a 95 % interval covers 77 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +297,7 @@ def over_time(
         raise InputError(f"blocks: must be 2 to 100, got {blocks!r}")
     if len(a) < FEWEST_JOBS:
         raise InputError(
-            f"blocks: needs {FEWEST_JOBS:,} jobs or more, this trace has {len(a):,}; blocks of fewer hang together"
+            f"blocks: needs {FEWEST_JOBS:,} jobs or more, this trace has {len(a):,}; shorter blocks are correlated"
         )
     if not 0 < level < 1:
         raise InputError(f"blocks: level must lie between 0 and 1, got {level!r}")
@@ -307,11 +307,11 @@ def over_time(
             zip(np.array_split(a, blocks), np.array_split(b, blocks), strict=True), start=1
         )
     ]
-    found = geometric_mean(np.log(np.array(pieces)), level)
-    low, high = float(found.low), float(found.high)
+    bounds = geometric_mean(np.log(np.array(pieces)), level)
+    low, high = float(bounds.low), float(bounds.high)
     if isfinite(low) and abs(log(pieces[0] / pieces[-1])) > log(high / low) / 2:
         low = high = nan
-    return OverTime(float(found.value), low, high, tuple(pieces), len(a), level)
+    return OverTime(float(bounds.value), low, high, tuple(pieces), len(a), level)
 
 
 def _ratio(ours: Floats, theirs: Floats, number: int) -> float:

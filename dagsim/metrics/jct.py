@@ -58,7 +58,7 @@ def slowdown(source: Source) -> Floats:
 
 
 def bounded_slowdown(source: Source, tau_s: float = _TAU_S) -> Floats:
-    """max(1, JCT / max(ideal time, ``tau_s``)): slowdown of which short jobs cannot dominate the mean.
+    """max(1, JCT / max(ideal time, ``tau_s``)): a slowdown whose mean short jobs cannot dominate.
 
     After Feitelson et al. 1997, with the ideal in place of the run time: running on a slow GPU counts as slow.
     """
@@ -82,18 +82,18 @@ def makespan(source: Source) -> float:
 
 def throughput(source: Source) -> float:
     """Jobs completed per hour of the window (first arrival to the end of the log)."""
-    made = columns(source)
-    done = made.jobs.completed_s[made.jobs.finished]
-    count = np.count_nonzero((done >= made.start_s) & (done <= made.end_s))
-    return float(3600.0 * count / made.horizon_s) if made.horizon_s > 0 else float("nan")
+    cols = columns(source)
+    done = cols.jobs.completed_s[cols.jobs.finished]
+    count = np.count_nonzero((done >= cols.start_s) & (done <= cols.end_s))
+    return float(3600.0 * count / cols.horizon_s) if cols.horizon_s > 0 else float("nan")
 
 
-def _in_phase(made: ScheduleColumns, *, waiting: bool) -> Floats:
-    phases = made.phases
+def _in_phase(cols: ScheduleColumns, *, waiting: bool) -> Floats:
+    phases = cols.phases
     chosen = (phases.running == 0) == waiting
     length = phases.end_s[chosen] - phases.start_s[chosen]
-    in_phase_s = total(phases.job[chosen], length, len(made.jobs))
-    return np.where(made.jobs.finished, in_phase_s, np.nan)
+    in_phase_s = total(phases.job[chosen], length, len(cols.jobs))
+    return np.where(cols.jobs.finished, in_phase_s, np.nan)
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:
@@ -110,9 +110,9 @@ def slo_attainment(source: Source) -> float:
 
     An unfinished job has missed its deadline if that has passed, and is left out if not.
     """
-    made = columns(source)
-    jobs = made.jobs
-    decided = ~np.isnan(jobs.deadline_s) & ~(jobs.unfinished & (jobs.deadline_s >= made.log_end_s))
+    cols = columns(source)
+    jobs = cols.jobs
+    decided = ~np.isnan(jobs.deadline_s) & ~(jobs.unfinished & (jobs.deadline_s >= cols.log_end_s))
     met = jobs.completed_s[decided] <= jobs.deadline_s[decided]
     return float(met.mean()) if len(met) else float("nan")
 
@@ -137,7 +137,7 @@ def restarts(source: Source) -> int:
     """Runs of a task that started after one of its runs was preempted or failed.
 
     For a task of one instance, that is how often it was started again. Of a task with many instances, every run after
-    the first stop counts, as instances are not told apart.
+    the first stop counts, because the log does not distinguish instances.
     """
     runs = columns(source).runs
     task = runs.job * (int(runs.task.max(initial=0)) + 1) + runs.task

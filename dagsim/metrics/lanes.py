@@ -44,63 +44,63 @@ class Bars:
     bottom: Floats
 
 
-def lanes_of(made: ScheduleColumns) -> Lanes:
+def lanes_of(cols: ScheduleColumns) -> Lanes:
     """The lanes of a cluster; CPU machines have one only where there is no GPU at all."""
-    gpus = np.array([node.gpus for node in made.cluster.nodes], np.int64)
+    gpus = np.array([node.gpus for node in cols.cluster.nodes], np.int64)
     count = gpus if gpus.any() else np.ones(len(gpus), np.int64)
     gaps = np.where(count > 0, _GAP, 0.0)
     return Lanes(np.append(0.0, np.cumsum(count + gaps)[:-1]), count)
 
 
-def bars_of(made: ScheduleColumns, lanes: Lanes) -> Bars:
+def bars_of(cols: ScheduleColumns, lanes: Lanes) -> Bars:
     """The bars of all runs that took time, on the GPUs that the log names.
 
     Shared GPUs are stacked by their shares. GPUs without a name (nodes of more than 62) and CPU machines get lanes by
     interval colouring: the first that is free. O(n log n).
     """
-    runs = made.runs
+    runs = cols.runs
     took_time = runs.end_s > runs.start_s
     named = np.bitwise_count(runs.gpus)
     whole = took_time & (named > 0) & (runs.held == named)
     shared = took_time & (named > 0) & (runs.held < named)
     unnamed = took_time & (named == 0) & (runs.held > 0)
-    parts = [_whole(made, lanes, whole), _shared(made, lanes, shared), _unnamed(made, lanes, unnamed)]
-    if not made.cluster.gpus:
-        parts.append(_on_cpus(made, lanes, took_time))
+    parts = [_whole(cols, lanes, whole), _shared(cols, lanes, shared), _unnamed(cols, lanes, unnamed)]
+    if not cols.cluster.gpus:
+        parts.append(_on_cpus(cols, lanes, took_time))
     return Bars(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 _Part = tuple[Ints, Floats, Floats]
 
 
-def _whole(made: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
+def _whole(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
     entries = np.flatnonzero(chosen)
-    masks, which = np.unique(made.runs.gpus[entries], return_inverse=True)
+    masks, which = np.unique(cols.runs.gpus[entries], return_inverse=True)
     stretches = [_stretches(mask) for mask in masks.tolist()]
     bars_per_run = np.array([len(each) for each in stretches], np.int64)[which]
     run = np.repeat(entries, bars_per_run)
     extent = np.array([edges for mask in which.tolist() for edges in stretches[mask]], float).reshape(-1, 2)
-    first = lanes.first[made.runs.node[run]]
+    first = lanes.first[cols.runs.node[run]]
     return run, first + extent[:, 0], first + extent[:, 1]
 
 
 def _stretches(mask: int) -> list[tuple[int, int]]:
     """Runs of set bits as [first, last + 1): 0b1011 is (0, 2), (3, 4)."""
-    found, bit = [], 0
+    stretches, bit = [], 0
     while mask >> bit:
         bit += ((mask >> bit) & -(mask >> bit)).bit_length() - 1
         length = (~(mask >> bit) & ((mask >> bit) + 1)).bit_length() - 1
-        found.append((bit, bit + length))
+        stretches.append((bit, bit + length))
         bit += length
-    return found
+    return stretches
 
 
-def _shared(made: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
+def _shared(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
     """Each share at the lowest place of its GPU where it fits beside running ones."""
-    runs = made.runs
+    runs = cols.runs
     there: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
     run, top, bottom = [], [], []
-    for entry in _by_start(made, chosen):
+    for entry in _by_start(cols, chosen):
         start_s, end_s, node, mask = (
             runs.start_s[entry],
             runs.end_s[entry],
@@ -123,11 +123,11 @@ def _shared(made: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
     return np.array(run, np.int64), np.array(top, float), np.array(bottom, float)
 
 
-def _unnamed(made: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
-    runs = made.runs
+def _unnamed(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
+    runs = cols.runs
     need = np.ceil(runs.held).astype(np.int64)
     run, top, bottom = [], [], []
-    for entry, slots in _coloured(made, chosen, need):
+    for entry, slots in _coloured(cols, chosen, need):
         node = int(runs.node[entry])
         for first, last in _stretches(sum(1 << slot % int(lanes.count[node]) for slot in slots)):
             run.append(entry)
@@ -136,25 +136,25 @@ def _unnamed(made: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
     return np.array(run, np.int64), np.array(top, float), np.array(bottom, float)
 
 
-def _on_cpus(made: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
-    placed = list(_coloured(made, chosen, np.ones(len(made.runs), np.int64)))
+def _on_cpus(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
+    placed = list(_coloured(cols, chosen, np.ones(len(cols.runs), np.int64)))
     run = np.array([entry for entry, _ in placed], np.int64)
     slot = np.array([slots[0] for _, slots in placed], float)
-    node = made.runs.node[run]
+    node = cols.runs.node[run]
     depth = np.ones(len(lanes.count))
     np.maximum.at(depth, node, slot + 1)
     top = lanes.first[node] + slot / depth[node]
     return run, top, top + 1 / depth[node]
 
 
-def _coloured(made: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tuple[int, list[int]]]:
+def _coloured(cols: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tuple[int, list[int]]]:
     """(entry, its ``need`` slots), where entries of a node that overlap in time share no slot."""
-    runs = made.runs
+    runs = cols.runs
     free: dict[int, list[int]] = {}
     taken: dict[int, list[tuple[float, int]]] = {}
     opened: dict[int, int] = {}
     placed = []
-    for entry in _by_start(made, chosen):
+    for entry in _by_start(cols, chosen):
         node, start_s, end_s = int(runs.node[entry]), float(runs.start_s[entry]), float(runs.end_s[entry])
         idle, busy = free.setdefault(node, []), taken.setdefault(node, [])
         while busy and busy[0][0] <= start_s:
@@ -170,6 +170,6 @@ def _coloured(made: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tup
     return placed
 
 
-def _by_start(made: ScheduleColumns, chosen: np.ndarray) -> list[int]:
+def _by_start(cols: ScheduleColumns, chosen: np.ndarray) -> list[int]:
     entries = np.flatnonzero(chosen)
-    return [int(entry) for entry in entries[np.argsort(made.runs.start_s[entries], kind="stable")]]
+    return [int(entry) for entry in entries[np.argsort(cols.runs.start_s[entries], kind="stable")]]

@@ -28,7 +28,7 @@ class Waits:
 
     @classmethod
     def of(cls, waits: Floats) -> Waits:
-        """The mean and percentiles of ``waits``, of which there is at least one; percentiles interpolate linearly."""
+        """The mean and percentiles of ``waits``, at least one of them; percentiles interpolate linearly."""
         return cls(float(waits.mean()), *np.percentile(waits, [50, 95]).tolist())
 
 
@@ -45,7 +45,7 @@ class WaitPair:
 
 @dataclass(frozen=True, slots=True)
 class ObservedWaits:
-    """All jobs of which both waits are known, and the same by tenant and by GPUs."""
+    """Jobs with both waits known: all of them, by tenant and by number of GPUs."""
 
     total: WaitPair
     by_tenant: dict[str, WaitPair]
@@ -67,11 +67,11 @@ def observed_against_simulated(
     nothing is known. Both waits count from when the job could start (else from its arrival): what no scheduler can
     avoid (a dependency, a hold, the delay of a requeue) is in neither.
     """
-    made = columns(source)
-    jobs = made.jobs
+    cols = columns(source)
+    jobs = cols.jobs
     since_s = np.fmax(jobs.arrival_s, np.asarray(eligible_s, float))
     observed = np.maximum(np.asarray(observed_start_s, float) - since_s, 0.0)
-    simulated = np.maximum(_first_start_s(made) - since_s, 0.0)
+    simulated = np.maximum(_first_start_s(cols) - since_s, 0.0)
     known = np.flatnonzero(np.isfinite(observed) & np.isfinite(simulated))
     if not len(known):
         return None
@@ -86,9 +86,9 @@ def observed_against_simulated(
     )
 
 
-def _first_start_s(made: ScheduleColumns) -> Floats:
-    first = np.full(len(made.jobs), np.inf)
-    np.minimum.at(first, made.runs.job, made.runs.start_s)
+def _first_start_s(cols: ScheduleColumns) -> Floats:
+    first = np.full(len(cols.jobs), np.inf)
+    np.minimum.at(first, cols.runs.job, cols.runs.start_s)
     first[np.isinf(first)] = np.nan
     return first
 

@@ -19,7 +19,7 @@ from dagsim.metrics.intervals import SAME, standard_deviation, t_quantile
 __all__ = ["MUST_DIFFER", "Ending", "Look", "Precision"]
 
 MUST_DIFFER = 5
-"""Seeds on which the two differ; fewer make an interval that is narrow by accident."""
+"""Seeds on which the two differ; with fewer, the interval may be narrow by accident."""
 
 
 class Ending(StrEnum):
@@ -41,9 +41,9 @@ class Look:
     more: int
     """Seeds to add before the next look; 0 at an end."""
     half_width: float
-    """Of the interval, as a fraction: .02 where it reaches from 1 / 1.02 to 1.02 times the ratio."""
+    """Half-width of the interval, as a fraction: .02 if it reaches from 1 / 1.02 to 1.02 times the ratio."""
     needs: float
-    """Seeds that would do by the spread seen so far; infinite where nothing differs."""
+    """Estimate of the seeds needed, from the spread so far; infinite if nothing differs."""
 
     def __str__(self) -> str:
         match self.ending:
@@ -99,7 +99,7 @@ class Precision:
         return Look(ending, n, more, expm1(half_width), needs)
 
     def forecast(self, logs: Floats) -> float:
-        """Seeds that would do: (1.96 sd / ln(1 + within))^2, and so many that 5 differ; infinite if none does."""
+        """Estimate seeds: (1.96 sd / ln(1 + within))^2, and enough for 5 to differ; infinite if none does."""
         return self._forecast(float(standard_deviation(logs)), _differ(logs), len(logs))
 
     def _forecast(self, sd: float, differ: int, n: int) -> float:

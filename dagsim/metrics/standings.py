@@ -96,7 +96,7 @@ class PolicyResult:
     policy: str
     mean: Mean
     pair: Paired | None
-    """Against the reference; ``None`` where there is no ratio: a value is 0, negative or missing."""
+    """Comparison with the reference; ``None`` if a value is 0, negative or missing."""
     p: float
     """Holm's, over the table; NaN where nothing was tested."""
     alike: tuple[str, ...]
@@ -293,8 +293,8 @@ def _mean(values: Floats) -> Mean:
     if n < ENOUGH_SEEDS or not isfinite(value) or not standard_deviation(values) > 0:
         return Mean(value, nan, nan)
     if np.all(values >= 0):
-        found = ratio_of_means(values, np.ones(n))
-        return Mean(value, float(found.low), float(found.high))
+        bounds = ratio_of_means(values, np.ones(n))
+        return Mean(value, float(bounds.low), float(bounds.high))
     half = t_quantile(0.95, n - 1) * float(standard_deviation(values)) / sqrt(n)
     return Mean(value, value - half, value + half)
 

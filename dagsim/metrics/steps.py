@@ -79,17 +79,17 @@ class Steps:
 
 def jobs_in_system(source: Source) -> Steps:
     """Jobs let in that have arrived and not completed, over the window."""
-    made = columns(source)
-    return present(made, made.start_s, made.end_s)
+    cols = columns(source)
+    return present(cols, cols.start_s, cols.end_s)
 
 
 def jobs_waiting(source: Source) -> Steps:
-    """The queue length: jobs in the system of which no run is running, over the window."""
+    """Queue length over the window: jobs in the system without a running run."""
     return _in_phase(source, waiting=True)
 
 
 def jobs_running(source: Source) -> Steps:
-    """Jobs of which at least one run is running, over the window; waiting + running = in system."""
+    """Jobs with at least one running run, over the window; waiting + running = in system."""
     return _in_phase(source, waiting=False)
 
 
@@ -99,21 +99,21 @@ def littles_law(source: Source) -> tuple[float, float]:
     They are equal up to rounding on every schedule (Little 1961, over the whole log). An unfinished job counts up to
     the end of the log on both sides.
     """
-    made = columns(source)
-    jobs = made.at_horizon().jobs
+    cols = columns(source)
+    jobs = cols.at_horizon().jobs
     sum_jct_s = float((jobs.completed_s - jobs.arrival_s)[jobs.accepted].sum())
-    return present(made, 0.0, made.log_end_s).integral(), sum_jct_s
+    return present(cols, 0.0, cols.log_end_s).integral(), sum_jct_s
 
 
-def present(made: ScheduleColumns, start_s: float, end_s: float) -> Steps:
+def present(cols: ScheduleColumns, start_s: float, end_s: float) -> Steps:
     """``jobs_in_system`` over any stretch of time."""
-    jobs = made.at_horizon().jobs
+    jobs = cols.at_horizon().jobs
     accepted = jobs.accepted
     return Steps.of(jobs.arrival_s[accepted], jobs.completed_s[accepted], window=(start_s, end_s))
 
 
 def _in_phase(source: Source, *, waiting: bool) -> Steps:
-    made = columns(source)
-    phases = made.phases
+    cols = columns(source)
+    phases = cols.phases
     chosen = (phases.running == 0) == waiting
-    return Steps.of(phases.start_s[chosen], phases.end_s[chosen], window=(made.start_s, made.end_s))
+    return Steps.of(phases.start_s[chosen], phases.end_s[chosen], window=(cols.start_s, cols.end_s))

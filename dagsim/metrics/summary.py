@@ -56,7 +56,7 @@ __all__ = [
 Label = TypeVar("Label", float, str)
 
 _GROUPS = 32
-"""So many priorities and tenants, those with the most jobs, are listed one by one; the others are pooled."""
+"""Priorities and tenants that are listed one by one, those with the most jobs; the others are pooled."""
 _OTHER = "(other)"
 
 
@@ -111,19 +111,19 @@ class PerJob(NamedTuple):
     gpu_s: Floats
 
     @classmethod
-    def of(cls, made: ScheduleColumns) -> PerJob:
+    def of(cls, cols: ScheduleColumns) -> PerJob:
         """Those of all jobs that arrived."""
-        gpu_s = total(made.runs.job, made.runs.gpu_s, len(made.jobs))
-        return cls(jct(made), wait(made), bounded_slowdown(made), gpu_s)
+        gpu_s = total(cols.runs.job, cols.runs.gpu_s, len(cols.jobs))
+        return cls(jct(cols), wait(cols), bounded_slowdown(cols), gpu_s)
 
 
 def job_groups(
-    made: ScheduleColumns, per_job: PerJob, counted: Flags, of: Sequence[Label], measured: Flags
+    cols: ScheduleColumns, per_job: PerJob, counted: Flags, of: Sequence[Label], measured: Flags
 ) -> dict[str, JobGroup]:
     """One group per priority or tenant of the ``measured`` jobs, in its order; ``counted`` ones make distributions."""
-    group, found = numbered(of)
-    names = sorted(found)
-    group = np.array([names.index(name) for name in found], np.int64)[group]
+    group, keys = numbered(of)
+    names = sorted(keys)
+    group = np.array([names.index(name) for name in keys], np.int64)[group]
     labels = [_label(name) for name in names]
     if len(names) > _GROUPS:
         smaller_last = np.argsort(-np.bincount(group), kind="stable")
@@ -133,15 +133,15 @@ def job_groups(
     order = order[measured[order]]
     present, first = np.unique(group[order], return_index=True)
     return {
-        labels[which]: _job_group(made, per_job, counted, members)
+        labels[which]: _job_group(cols, per_job, counted, members)
         for which, members in zip(present.tolist(), np.split(order, first)[1:], strict=True)
     }
 
 
-def gpu_groups(made: ScheduleColumns, power: PowerModel) -> dict[str, GpuGroup]:
+def gpu_groups(cols: ScheduleColumns, power: PowerModel) -> dict[str, GpuGroup]:
     """One group per GPU type, in node order."""
-    by_type_kwh = energy(made, power).by_type_kwh
-    spent, utilization = gpu_seconds(made), utilization_by_type(made)
+    by_type_kwh = energy(cols, power).by_type_kwh
+    spent, utilization = gpu_seconds(cols), utilization_by_type(cols)
     return {
         gpu.name: GpuGroup(int(count), utilization[gpu.name], float(held / 3600.0), by_type_kwh[gpu.name])
         for gpu, count, held in zip(spent.types, spent.gpus, spent.held, strict=True)
@@ -152,8 +152,8 @@ def _label(name: float | str) -> str:
     return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
 
 
-def _job_group(made: ScheduleColumns, per_job: PerJob, counted: Flags, members: Ints) -> JobGroup:
-    jobs, chosen = made.jobs, members[counted[members]]
+def _job_group(cols: ScheduleColumns, per_job: PerJob, counted: Flags, members: Ints) -> JobGroup:
+    jobs, chosen = cols.jobs, members[counted[members]]
     return JobGroup(
         arrived=len(members),
         completed=int(jobs.finished[members].sum()),
@@ -173,7 +173,7 @@ Unfinished = Literal["refuse", "horizon", "drop"]
 class Summary:
     """Every metric of one schedule. ``glossary()`` lists the meaning and unit of each field.
 
-    What averages over jobs (JCT to slowdown, makespan, rho, joules per job) is NaN while jobs are unfinished, unless
+    Averages over jobs (JCT to slowdown, makespan, rho, joules per job) are NaN while jobs are unfinished, unless
     the summary was asked to count them otherwise; ``unfinished`` says how, ``jobs_unfinished`` how many there are.
     """
 
@@ -249,24 +249,24 @@ def summarize(
         InputError: Another value of ``unfinished``, or no job is measured.
         ModelError: ``power`` does not fit a GPU type of the cluster.
     """
-    made, chosen = _window(source, measured)
+    cols, chosen = _window(source, measured)
     match unfinished:
         case "refuse":
-            seen = made
+            seen = cols
         case "horizon":
-            seen = made.at_horizon()
+            seen = cols.at_horizon()
         case "drop":
-            seen = made.without_unfinished()
+            seen = cols.without_unfinished()
         case _:
             raise InputError(f"summary: unfinished must be refuse, horizon or drop, got {unfinished!r}")
-    jobs, counted = made.jobs, seen.jobs.accepted & chosen
+    jobs, counted = cols.jobs, seen.jobs.accepted & chosen
     completed = int((jobs.finished & chosen).sum())
     rejected = jobs.rejected[chosen]
     killed = np.isin(rejected, (RejectReason.TIME_LIMIT, RejectReason.CANCELLED))
-    cut_short = (jobs.unfinished & made.started)[chosen]
+    cut_short = (jobs.unfinished & cols.started)[chosen]
     per_job = PerJob.of(seen)
-    rho = finish_time_fairness(made if unfinished == "drop" else seen)[counted]
-    waiting, drawn = jobs_waiting(made), energy(made, power)
+    rho = finish_time_fairness(cols if unfinished == "drop" else seen)[counted]
+    waiting, drawn = jobs_waiting(cols), energy(cols, power)
     comparable = completed and np.isfinite(seen.jobs.completed_s[counted]).all()
     return Summary(
         unfinished=unfinished,
@@ -287,52 +287,52 @@ def summarize(
         bounded_slowdown=Distribution.of(per_job.bounded_slowdown[counted]),
         bounded_slowdown_hpc=Distribution.of(bounded_slowdown_hpc(seen)[counted]),
         makespan_s=makespan(seen),
-        horizon_s=made.horizon_s,
-        throughput_per_h=throughput(made),
-        utilization=gpu_utilization(made),
-        flops_utilization=flops_utilization(made),
-        availability=availability(made),
+        horizon_s=cols.horizon_s,
+        throughput_per_h=throughput(cols),
+        utilization=gpu_utilization(cols),
+        flops_utilization=flops_utilization(cols),
+        availability=availability(cols),
         queue_mean=waiting.mean(),
         queue_max=waiting.max(),
-        in_system_mean=jobs_in_system(made).mean(),
-        runs=distinct(made.runs.run),
-        preemptions=preemptions(made),
-        failures=failures(made),
-        restarts=restarts(made),
-        node_failures=node_failures(made),
+        in_system_mean=jobs_in_system(cols).mean(),
+        runs=distinct(cols.runs.run),
+        preemptions=preemptions(cols),
+        failures=failures(cols),
+        restarts=restarts(cols),
+        node_failures=node_failures(cols),
         energy_kwh=drawn.total_kwh,
         energy_allocated_kwh=drawn.allocated_kwh,
         energy_idle_kwh=drawn.idle_kwh,
         joules_per_job=drawn.total_j / completed if comparable else math.nan,
-        jain=jain(tenant_gpu_seconds(made).values()),
+        jain=jain(tenant_gpu_seconds(cols).values()),
         rho_worst=float(rho.max()) if len(rho) else math.nan,
         rho_above_one=unfair_share(rho),
-        slo_attainment=slo_attainment(_due(made, chosen)),
-        scheduler_us=1e6 * made.decision_s / made.decisions if made.decisions and made.decision_s else math.nan,
-        by_priority=job_groups(made, per_job, counted, jobs.priority.tolist(), chosen),
-        by_tenant=job_groups(made, per_job, counted, jobs.tenant, chosen),
-        by_gpu=gpu_groups(made, power),
+        slo_attainment=slo_attainment(_due(cols, chosen)),
+        scheduler_us=1e6 * cols.decision_s / cols.decisions if cols.decisions and cols.decision_s else math.nan,
+        by_priority=job_groups(cols, per_job, counted, jobs.priority.tolist(), chosen),
+        by_tenant=job_groups(cols, per_job, counted, jobs.tenant, chosen),
+        by_gpu=gpu_groups(cols, power),
     )
 
 
 def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[ScheduleColumns, Flags]:
     """The columns over the measured stretch of arrivals, and which jobs are in it."""
-    made = columns(source)
-    chosen = np.ones(len(made.jobs), bool)
+    cols = columns(source)
+    chosen = np.ones(len(cols.jobs), bool)
     if measured is None:
-        return made, chosen
+        return cols, chosen
     chosen[:] = False
     chosen[slice(*measured)] = True
     if not chosen.any():
         last = "" if measured[1] is None else measured[1]
         raise InputError(f"measure {measured[0]}:{last}: there are only {len(chosen)} jobs")
-    arrivals = made.jobs.arrival_s[chosen]
-    return replace(made, start_s=float(arrivals.min()), end_s=float(arrivals.max())), chosen
+    arrivals = cols.jobs.arrival_s[chosen]
+    return replace(cols, start_s=float(arrivals.min()), end_s=float(arrivals.max())), chosen
 
 
-def _due(made: ScheduleColumns, chosen: Flags) -> ScheduleColumns:
+def _due(cols: ScheduleColumns, chosen: Flags) -> ScheduleColumns:
     """The columns with no deadlines but those of the chosen jobs."""
-    return replace(made, jobs=replace(made.jobs, deadline_s=np.where(chosen, made.jobs.deadline_s, np.nan)))
+    return replace(cols, jobs=replace(cols.jobs, deadline_s=np.where(chosen, cols.jobs.deadline_s, np.nan)))
 
 
 class MetricTerm(NamedTuple):

@@ -33,8 +33,8 @@ def jobs_table(source: Source) -> Table:
     rejected. Times that depend on completion are NaN without it; ``gpu_seconds`` is what was held up to the end of the
     log.
     """
-    made = columns(source)
-    jobs, runs = made.jobs, made.runs
+    cols = columns(source)
+    jobs, runs = cols.jobs, cols.runs
     start_s = np.full(len(jobs), np.inf)
     np.minimum.at(start_s, runs.job, runs.start_s)
     reasons = {0: "", **{int(reason): reason.name.lower() for reason in RejectReason}}
@@ -44,11 +44,11 @@ def jobs_table(source: Source) -> Table:
         "arrival_s": jobs.arrival_s,
         "start_s": np.where(np.isinf(start_s), np.nan, start_s),
         "completed_s": jobs.completed_s,
-        "jct_s": jct(made),
-        "wait_s": wait(made),
-        "running_s": running(made),
-        "slowdown": slowdown(made),
-        "bounded_slowdown": bounded_slowdown(made),
+        "jct_s": jct(cols),
+        "wait_s": wait(cols),
+        "running_s": running(cols),
+        "slowdown": slowdown(cols),
+        "bounded_slowdown": bounded_slowdown(cols),
         "priority": jobs.priority,
         "tenant": jobs.tenant,
         "weight": jobs.weight,
@@ -57,8 +57,8 @@ def jobs_table(source: Source) -> Table:
         "gpu_seconds": total(runs.job, runs.gpu_s, len(jobs)),
         "ideal_s": jobs.ideal_s,
         "ideal_gpu_s": jobs.ideal_gpu_s,
-        "preemptions": _runs_that(made, Kind.PREEMPTED),
-        "failures": _runs_that(made, Kind.FAILED),
+        "preemptions": _runs_that(cols, Kind.PREEMPTED),
+        "failures": _runs_that(cols, Kind.FAILED),
         "status": status.tolist(),
         "reason": [reasons[reason] for reason in jobs.rejected.tolist()],
     }
@@ -71,13 +71,13 @@ def runs_table(schedule: Schedule) -> Table:
     is how many, a fraction where shared. ``computing_s`` is NaN without set-up or transfers, ``end_s`` of a run still
     running.
     """
-    made = columns(schedule)
-    runs, nodes = made.runs, made.cluster.nodes
+    cols = columns(schedule)
+    runs, nodes = cols.runs, cols.cluster.nodes
     places = {mask: _places(mask) for mask in set(runs.gpus.tolist())}
     names = [facts.tasks for facts in schedule.jobs]
     job, node = runs.job.tolist(), runs.node.tolist()
     return {
-        "job": [made.jobs.ids[number] for number in job],
+        "job": [cols.jobs.ids[number] for number in job],
         "task": [names[number][task] for number, task in zip(job, runs.task.tolist(), strict=True)],
         "run": runs.run,
         "node": [nodes[number].name for number in node],
@@ -136,8 +136,8 @@ def _places(mask: int) -> str:
     return ";".join(str(bit) for bit in range(mask.bit_length()) if mask >> bit & 1)
 
 
-def _runs_that(made: ScheduleColumns, outcome: Kind) -> Ints:
+def _runs_that(cols: ScheduleColumns, outcome: Kind) -> Ints:
     """Per job, how many of its runs ended so; a run that spans nodes counts once."""
-    ended = made.runs.outcome == outcome
-    _, first = np.unique(made.runs.run[ended], return_index=True)
-    return np.bincount(made.runs.job[ended][first], minlength=len(made.jobs))
+    ended = cols.runs.outcome == outcome
+    _, first = np.unique(cols.runs.run[ended], return_index=True)
+    return np.bincount(cols.runs.job[ended][first], minlength=len(cols.jobs))

@@ -36,14 +36,14 @@ class TaskColumns:
         return len(self.job)
 
 
-def task_columns(facts: Iterable[JobFacts], made: ScheduleColumns) -> TaskColumns:
+def task_columns(facts: Iterable[JobFacts], cols: ScheduleColumns) -> TaskColumns:
     """Unroll the tasks of a schedule. O(runs + edges log edges)."""
     listed = list(facts)
     count = np.array([len(job.parents) if len(job.parents) > 1 else 0 for job in listed], np.int64)
     first = np.cumsum(count) - count
     job = np.repeat(np.arange(len(count)), count)
     task = np.arange(len(job)) - first[job]
-    runs = made.runs
+    runs = cols.runs
     mine = count[runs.job] > 0
     entry = first[runs.job[mine]] + runs.task[mine]
     start_s, end_s = np.full(len(job), np.inf), np.full(len(job), -np.inf)
@@ -51,7 +51,7 @@ def task_columns(facts: Iterable[JobFacts], made: ScheduleColumns) -> TaskColumn
     np.maximum.at(end_s, entry, runs.end_s[mine])
     start_s[np.isinf(start_s)] = end_s[np.isinf(end_s)] = np.nan
     edges = np.array(list(_edges(listed, first.tolist())), np.int64).reshape(-1, 2)
-    ready_s, blocker = _ready(made.jobs.arrival_s[job], end_s, edges)
+    ready_s, blocker = _ready(cols.jobs.arrival_s[job], end_s, edges)
     return TaskColumns(np.where(count > 0, first, -1), job, task, ready_s, start_s, end_s, blocker, edges)
 
 

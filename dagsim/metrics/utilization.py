@@ -44,18 +44,18 @@ class GpuSeconds:
 
 def gpu_seconds(source: Source) -> GpuSeconds:
     """The fold that utilisation and energy share. O(runs)."""
-    made = columns(source)
-    types, type_of = node_types(made.cluster)
-    size = np.array([node.gpus for node in made.cluster.nodes], float)
+    cols = columns(source)
+    types, type_of = node_types(cols.cluster)
+    size = np.array([node.gpus for node in cols.cluster.nodes], float)
     gpus = _per_type(type_of, size, types)
-    held = made.runs.held * made.within(made.runs.start_s, made.runs.end_s)
-    down = size[made.outages.node] * made.within(made.outages.start_s, made.outages.end_s)
+    held = cols.runs.held * cols.within(cols.runs.start_s, cols.runs.end_s)
+    down = size[cols.outages.node] * cols.within(cols.outages.start_s, cols.outages.end_s)
     return GpuSeconds(
         types=types,
         gpus=gpus,
-        capacity=gpus * made.horizon_s,
-        held=_per_type(type_of[made.runs.node], held, types),
-        down=_per_type(type_of[made.outages.node], down, types),
+        capacity=gpus * cols.horizon_s,
+        held=_per_type(type_of[cols.runs.node], held, types),
+        down=_per_type(type_of[cols.outages.node], down, types),
     )
 
 
@@ -86,21 +86,21 @@ def availability(source: Source) -> float:
 
 def gpus_held(source: Source, gpu_type: str | None = None) -> Steps:
     """GPUs held by runs, of one type or of all, over the window."""
-    made = columns(source)
-    chosen = _nodes_of(made, gpu_type)[made.runs.node]
-    runs = made.runs
-    return Steps.of(runs.start_s[chosen], runs.end_s[chosen], runs.held[chosen], window=(made.start_s, made.end_s))
+    cols = columns(source)
+    chosen = _nodes_of(cols, gpu_type)[cols.runs.node]
+    runs = cols.runs
+    return Steps.of(runs.start_s[chosen], runs.end_s[chosen], runs.held[chosen], window=(cols.start_s, cols.end_s))
 
 
 def gpus_up(source: Source, gpu_type: str | None = None) -> Steps:
     """GPUs on nodes that are up, of one type or of all, over the window."""
-    made = columns(source)
-    chosen = _nodes_of(made, gpu_type)
-    size = np.array([node.gpus for node in made.cluster.nodes], float) * chosen
-    outages = made.outages
-    start_s = np.append(outages.start_s, made.start_s)
-    end_s = np.append(outages.end_s, made.end_s)
-    return Steps.of(start_s, end_s, np.append(-size[outages.node], size.sum()), window=(made.start_s, made.end_s))
+    cols = columns(source)
+    chosen = _nodes_of(cols, gpu_type)
+    size = np.array([node.gpus for node in cols.cluster.nodes], float) * chosen
+    outages = cols.outages
+    start_s = np.append(outages.start_s, cols.start_s)
+    end_s = np.append(outages.end_s, cols.end_s)
+    return Steps.of(start_s, end_s, np.append(-size[outages.node], size.sum()), window=(cols.start_s, cols.end_s))
 
 
 def node_types(cluster: Cluster) -> tuple[tuple[GpuType, ...], Ints]:
@@ -110,9 +110,9 @@ def node_types(cluster: Cluster) -> tuple[tuple[GpuType, ...], Ints]:
     return types, np.array([place[node.gpu.name] if node.gpu else -1 for node in cluster.nodes])
 
 
-def _nodes_of(made: ScheduleColumns, gpu_type: str | None) -> np.ndarray:
+def _nodes_of(cols: ScheduleColumns, gpu_type: str | None) -> np.ndarray:
     """The nodes that have GPUs of the type, or any."""
-    return np.array([node.gpu is not None and gpu_type in (None, node.gpu.name) for node in made.cluster.nodes])
+    return np.array([node.gpu is not None and gpu_type in (None, node.gpu.name) for node in cols.cluster.nodes])
 
 
 def _per_type(type_of: Ints, weight: Floats, types: tuple[GpuType, ...]) -> Floats:

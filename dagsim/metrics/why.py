@@ -115,16 +115,16 @@ def wait_reasons(source: Source, job: int) -> WaitReasons:
     Raises:
         InputError: There is no such job, or it was turned away.
     """
-    made = columns(source)
-    jobs, runs = made.jobs, made.runs
+    cols = columns(source)
+    jobs, runs = cols.jobs, cols.runs
     if not 0 <= job < len(jobs):
         raise InputError(f"there is no job number {job} among {len(jobs)}")
     if jobs.rejected[job]:
         raise InputError(f"job {jobs.ids[job]!r} was turned away when it arrived: it did not wait")
     mine = np.flatnonzero(runs.job == job)
-    periods = _periods(made, job)
-    wide = _types(made, mine)
-    nodes = np.flatnonzero([_name(made, node) in wide for node in range(len(made.cluster.nodes))])
+    periods = _periods(cols, job)
+    wide = _types(cols, mine)
+    nodes = np.flatnonzero([_name(cols, node) in wide for node in range(len(cols.cluster.nodes))])
     return WaitReasons(
         job=jobs.ids[job],
         tenant=jobs.tenant[job],
@@ -134,16 +134,16 @@ def wait_reasons(source: Source, job: int) -> WaitReasons:
         start_s=float(runs.start_s[mine].min()) if len(mine) else None,
         wait_s=float(sum(end - start for start, end in periods)),
         periods=periods,
-        stopped=len(set(runs.run[mine[_stopped(made, mine)]].tolist())),
-        blocked_s=_blocked(made, job, mine, periods, nodes),
-        holders=_holders(made, job, periods, nodes),
-        overtakers=_overtakers(made, job, periods, nodes),
+        stopped=len(set(runs.run[mine[_stopped(cols, mine)]].tolist())),
+        blocked_s=_blocked(cols, job, mine, periods, nodes),
+        holders=_holders(cols, job, periods, nodes),
+        overtakers=_overtakers(cols, job, periods, nodes),
     )
 
 
-def _periods(made: ScheduleColumns, job: int) -> tuple[tuple[float, float], ...]:
+def _periods(cols: ScheduleColumns, job: int) -> tuple[tuple[float, float], ...]:
     """The stretches of time in the system without a run; those that touch are one."""
-    phases = made.phases
+    phases = cols.phases
     places = np.flatnonzero((phases.job == job) & (phases.running == 0))
     joined: list[tuple[float, float]] = []
     for start, end in zip(phases.start_s[places].tolist(), phases.end_s[places].tolist(), strict=True):
@@ -154,40 +154,40 @@ def _periods(made: ScheduleColumns, job: int) -> tuple[tuple[float, float], ...]
     return tuple(joined)
 
 
-def _types(made: ScheduleColumns, mine: Ints) -> tuple[str, ...]:
-    nodes = made.runs.node[mine].tolist() if len(mine) else range(len(made.cluster.nodes))
-    return tuple(dict.fromkeys(_name(made, node) for node in nodes))
+def _types(cols: ScheduleColumns, mine: Ints) -> tuple[str, ...]:
+    nodes = cols.runs.node[mine].tolist() if len(mine) else range(len(cols.cluster.nodes))
+    return tuple(dict.fromkeys(_name(cols, node) for node in nodes))
 
 
-def _name(made: ScheduleColumns, node: int) -> str:
-    gpu = made.cluster.nodes[node].gpu
+def _name(cols: ScheduleColumns, node: int) -> str:
+    gpu = cols.cluster.nodes[node].gpu
     return "no GPUs" if gpu is None else gpu.name
 
 
-def _stopped(made: ScheduleColumns, mine: Ints) -> Ints:
+def _stopped(cols: ScheduleColumns, mine: Ints) -> Ints:
     from dagsim.model import Kind
 
-    return np.flatnonzero(np.isin(made.runs.outcome[mine], (Kind.PREEMPTED, Kind.FAILED)))
+    return np.flatnonzero(np.isin(cols.runs.outcome[mine], (Kind.PREEMPTED, Kind.FAILED)))
 
 
 def _blocked(
-    made: ScheduleColumns, job: int, mine: Ints, periods: tuple[tuple[float, float], ...], nodes: Ints
+    cols: ScheduleColumns, job: int, mine: Ints, periods: tuple[tuple[float, float], ...], nodes: Ints
 ) -> dict[Blocker, float]:
     """The wait by what was missing, instant by instant."""
-    found = dict.fromkeys(Blocker, 0.0)
+    blocked_s = dict.fromkeys(Blocker, 0.0)
     for start_s, end_s in periods:
-        shape = _shape(made, job, mine, end_s)
-        for from_s, until_s, free, up in _instants(made, start_s, end_s, nodes):
-            found[_blocker(shape, free, up)] += until_s - from_s
-    return {blocker: seconds for blocker, seconds in found.items() if seconds > 0}
+        shape = _shape(cols, job, mine, end_s)
+        for from_s, until_s, free, up in _instants(cols, start_s, end_s, nodes):
+            blocked_s[_blocker(shape, free, up)] += until_s - from_s
+    return {blocker: seconds for blocker, seconds in blocked_s.items() if seconds > 0}
 
 
-def _shape(made: ScheduleColumns, job: int, mine: Ints, at_s: float) -> Floats:
+def _shape(cols: ScheduleColumns, job: int, mine: Ints, at_s: float) -> Floats:
     """GPUs that its next run takes on each of its nodes, largest first; all on one node where it never ran again."""
-    runs = made.runs
+    runs = cols.runs
     later = mine[runs.start_s[mine] >= at_s]
     if not len(later):
-        return np.array([made.jobs.gpus[job]])
+        return np.array([cols.jobs.gpus[job]])
     first = later[runs.run[later] == runs.run[later[0]]]
     return np.sort(runs.held[first])[::-1]
 
@@ -208,13 +208,13 @@ def _fits(shape: Floats, free: Floats) -> bool:
 
 
 def _instants(
-    made: ScheduleColumns, start_s: float, end_s: float, nodes: Ints
+    cols: ScheduleColumns, start_s: float, end_s: float, nodes: Ints
 ) -> Iterator[tuple[float, float, Floats, Floats]]:
     """Between changes on ``nodes``: from when, until when, the GPUs free on each, and those of nodes that are up."""
-    runs, outages = made.runs, made.outages
-    place = np.full(len(made.cluster.nodes), -1)
+    runs, outages = cols.runs, cols.outages
+    place = np.full(len(cols.cluster.nodes), -1)
     place[nodes] = np.arange(len(nodes))
-    size = np.array([made.cluster.nodes[node].gpus for node in nodes], float)
+    size = np.array([cols.cluster.nodes[node].gpus for node in nodes], float)
     held, down = np.zeros(len(nodes)), np.zeros(len(nodes))
     changes: list[tuple[float, int, float, float]] = []
     for index in np.flatnonzero((place[runs.node] >= 0) & (runs.start_s < end_s) & (runs.end_s > start_s)).tolist():
@@ -240,9 +240,9 @@ def _instants(
 
 
 def _holders(
-    made: ScheduleColumns, job: int, periods: tuple[tuple[float, float], ...], nodes: Ints
+    cols: ScheduleColumns, job: int, periods: tuple[tuple[float, float], ...], nodes: Ints
 ) -> tuple[GpuHolder, ...]:
-    runs, jobs = made.runs, made.jobs
+    runs, jobs = cols.runs, cols.jobs
     overlap = np.zeros(len(runs))
     for start_s, end_s in periods:
         overlap += np.clip(np.minimum(runs.end_s, end_s) - np.maximum(runs.start_s, start_s), 0.0, None)
@@ -256,15 +256,15 @@ def _holders(
 
 
 def _overtakers(
-    made: ScheduleColumns, job: int, periods: tuple[tuple[float, float], ...], nodes: Ints
+    cols: ScheduleColumns, job: int, periods: tuple[tuple[float, float], ...], nodes: Ints
 ) -> tuple[Overtaker, ...]:
-    runs, jobs = made.runs, made.jobs
-    found: dict[int, Overtaker] = {}
+    runs, jobs = cols.runs, cols.jobs
+    overtakers: dict[int, Overtaker] = {}
     later = np.flatnonzero((runs.job > job) & np.isin(runs.node, nodes))
     for index in later[np.argsort(runs.start_s[later], kind="stable")].tolist():
         other, start_s = int(runs.job[index]), float(runs.start_s[index])
-        if other not in found and any(first <= start_s < last for first, last in periods):
-            found[other] = Overtaker(
+        if other not in overtakers and any(first <= start_s < last for first, last in periods):
+            overtakers[other] = Overtaker(
                 jobs.ids[other], jobs.tenant[other], float(jobs.gpus[other]), float(jobs.arrival_s[other]), start_s
             )
-    return tuple(found.values())
+    return tuple(overtakers.values())

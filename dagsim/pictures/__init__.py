@@ -1,4 +1,4 @@
-"""A schedule at one moment as a picture: what waits, what runs where, and what has ended."""
+"""A schedule at one moment as a picture: waiting, running and finished jobs."""
 
 from dagsim.pictures.scene import Scene
 

@@ -65,14 +65,14 @@ class Layout:
 
 def layout(counts: Ints, area: Box) -> Layout:
     """Cards from left to right and top to bottom, as large as the area allows."""
-    found = tuple(int(count) for count in counts)
+    gpu_counts = tuple(int(count) for count in counts)
     for cell in _SIZES:
         titled = cell >= 16
-        made = Layout(_placed(found, area, cell, titled), found, cell, titled)
-        lowest = max((card.bottom for card in made.cards if card is not None), default=area.top)
+        places = Layout(_placed(gpu_counts, area, cell, titled), gpu_counts, cell, titled)
+        lowest = max((card.bottom for card in places.cards if card is not None), default=area.top)
         if lowest <= area.bottom:
-            return made
-    return made
+            return places
+    return places
 
 
 def _placed(counts: tuple[int, ...], area: Box, cell: int, titled: bool) -> tuple[Box | None, ...]:
@@ -99,7 +99,7 @@ def _inner(cell: int) -> int:
 
 WIDTH, HEIGHT = 960, 540
 _FINE = 2
-"""Drawn so many times larger, then reduced: edges are smooth."""
+"""Pictures are drawn this many times larger and then reduced, so that edges are smooth."""
 _INK, _QUIET, _GROUND, _CARD, _CELL, _DOWN = "#222222", "#6b6b6b", "#ffffff", "#f1f3f5", "#dfe3e7", "#b9b9b9"
 _QUEUE = Box(20, 74, 168, 410)
 _NODES = Box(200, 74, 940, 410)
@@ -124,18 +124,18 @@ class Scene:
     """Pictures of one schedule. Colours stand for jobs; blocks fly from the queue to their GPUs and out again."""
 
     def __init__(self, source: Source, title: str = "") -> None:
-        self._made = made = columns(source)
+        self._made = cols = columns(source)
         self._title = title
-        lanes = lanes_of(made)
-        bars = bars_of(made, lanes)
-        self._entry, self._node = bars.run, made.runs.node[bars.run]
-        self._start_s, self._end_s = made.runs.start_s[bars.run], made.runs.end_s[bars.run]
+        lanes = lanes_of(cols)
+        bars = bars_of(cols, lanes)
+        self._entry, self._node = bars.run, cols.runs.node[bars.run]
+        self._start_s, self._end_s = cols.runs.start_s[bars.run], cols.runs.end_s[bars.run]
         self._first, self._last = bars.top - lanes.first[self._node], bars.bottom - lanes.first[self._node]
         self._layout: Layout = layout(lanes.count, _NODES)
-        self._waiting, self._held = jobs_waiting(made), gpus_held(made)
-        self._jobs_first_s = np.full(len(made.jobs), np.inf)
-        np.minimum.at(self._jobs_first_s, made.runs.job, made.runs.start_s)
-        gone_s = np.where(made.jobs.accepted, made.jobs.completed_s, made.jobs.arrival_s)
+        self._waiting, self._held = jobs_waiting(cols), gpus_held(cols)
+        self._jobs_first_s = np.full(len(cols.jobs), np.inf)
+        np.minimum.at(self._jobs_first_s, cols.runs.job, cols.runs.start_s)
+        gone_s = np.where(cols.jobs.accepted, cols.jobs.completed_s, cols.jobs.arrival_s)
         self._gone_s = np.where(np.isnan(gone_s), np.inf, gone_s)
 
     @property
@@ -148,13 +148,13 @@ class Scene:
         return self._shares((self._start_s <= now_s) & (self._end_s > now_s), now_s)
 
     def waiting(self, now_s: float) -> list[int]:
-        """The jobs in the system of which nothing runs, by arrival."""
+        """The jobs in the system without a running run, by arrival."""
         runs = self._made.runs
         running = np.zeros(len(self._made.jobs), bool)
         running[runs.job[(runs.start_s <= now_s) & (runs.end_s > now_s)]] = True
         here = (self._made.jobs.arrival_s <= now_s) & (self._gone_s > now_s) & ~running
-        found = np.flatnonzero(here)
-        jobs: list[int] = found[np.argsort(self._made.jobs.arrival_s[found], kind="stable")].tolist()
+        present = np.flatnonzero(here)
+        jobs: list[int] = present[np.argsort(self._made.jobs.arrival_s[present], kind="stable")].tolist()
         return jobs
 
     def image(self, now_s: float, step_s: float = 0.0) -> Image:
@@ -187,7 +187,7 @@ class Scene:
         return np.asarray(self.image(now_s))
 
     def _shares(self, chosen: Flags, now_s: float) -> list[GpuPart]:
-        found = []
+        gpu_parts = []
         for bar in np.flatnonzero(chosen).tolist():
             entry, first, last = int(self._entry[bar]), float(self._first[bar]), float(self._last[bar])
             span_s = max(float(self._end_s[bar] - self._start_s[bar]), 1e-12)
@@ -195,9 +195,9 @@ class Scene:
             gpu = int(first + 1e-9)
             while gpu < last - 1e-9:
                 part = max(first, float(gpu)), min(last, gpu + 1.0)
-                found.append(GpuPart(entry, int(self._made.runs.job[entry]), int(self._node[bar]), *part, done))
+                gpu_parts.append(GpuPart(entry, int(self._made.runs.job[entry]), int(self._node[bar]), *part, done))
                 gpu += 1
-        return found
+        return gpu_parts
 
     def _draw_words(self, pen: ImageDraw, now_s: float, queue: list[int]) -> None:
         jobs = self._made.jobs
@@ -206,12 +206,12 @@ class Scene:
         self._text(pen, 20, 16, self._title or self._made.cluster.name, 20, bold=True)
         self._text(pen, 940, 18, clock(now_s - self._made.start_s), 18, anchor="ra", bold=True)
         self._text(pen, 20, 48, f"waiting: {len(queue):,} {'job' if len(queue) == 1 else 'jobs'}", 14, _QUIET)
-        told = f"running: {running:,}      done: {done:,} of {len(jobs):,}"
+        caption = f"running: {running:,}      done: {done:,} of {len(jobs):,}"
         if self._made.cluster.gpus:
             step = max(int(np.searchsorted(self._held.time_s, now_s, "right")) - 1, 0)
             held = float(self._held.value[step])
-            told = f"GPUs held: {held:,.4g} of {self._made.cluster.gpus:,}      {told}"
-        self._text(pen, 200, 48, told, 14, _QUIET)
+            caption = f"GPUs held: {held:,.4g} of {self._made.cluster.gpus:,}      {caption}"
+        self._text(pen, 200, 48, caption, 14, _QUIET)
 
     def _draw_queue(self, pen: ImageDraw, queue: list[int]) -> None:
         room = self._room()

@@ -24,7 +24,7 @@ _ENDINGS = (".gif", ".mp4")
 def film(schedule: Schedule, path: Path, title: str, frames: int = 90, width: int = 960) -> Path:
     """Write the film of ``schedule`` to ``path`` (.gif, or .mp4 where ffmpeg is installed).
 
-    Each frame shows who waits, what every GPU does and how far it is, and queue and use up to then.
+    Each frame shows the waiting jobs, the work and progress on every GPU, and the queue and use so far.
 
     Raises:
         InputError: The name ends otherwise, ffmpeg is missing, or the file cannot be written.

@@ -1,4 +1,4 @@
-"""Lists of everything that can be chosen, as tables: heads and rows. What a table shows is imported when it is asked
+"""Lists of everything that can be chosen, as tables: heads and rows. A table imports its contents when it is asked
 for."""
 
 from __future__ import annotations

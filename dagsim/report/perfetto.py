@@ -73,24 +73,24 @@ def write_perfetto(schedule: Schedule, path: Path, title: str = "", power: Power
 
 def trace_events(schedule: Schedule, power: PowerModel = DEFAULT_POWER) -> Iterator[Event]:
     """The events, times in whole microseconds; names of processes and threads first."""
-    made = columns(schedule)
-    entries, threads = _placed(made)
+    cols = columns(schedule)
+    entries, threads = _placed(cols)
     numbers = _numbered(threads)
     placed = [numbers[thread] for thread in threads]
-    yield from _names(made, numbers)
-    yield from _slices(schedule, made, entries, placed)
-    yield from flows(schedule.jobs, made, _places(made, entries, placed))
-    yield from _outages(made)
-    yield from _counter("jobs", waiting=jobs_waiting(made), running=jobs_running(made))
-    if made.cluster.gpus:
-        yield from _counter("GPUs", held=gpus_held(made), up=gpus_up(made))
-        yield from _counter("watts", GPUs=watts(made, power))
+    yield from _names(cols, numbers)
+    yield from _slices(schedule, cols, entries, placed)
+    yield from flows(schedule.jobs, cols, _places(cols, entries, placed))
+    yield from _outages(cols)
+    yield from _counter("jobs", waiting=jobs_waiting(cols), running=jobs_running(cols))
+    if cols.cluster.gpus:
+        yield from _counter("GPUs", held=gpus_held(cols), up=gpus_up(cols))
+        yield from _counter("watts", GPUs=watts(cols, power))
 
 
-def _placed(made: ScheduleColumns) -> tuple[list[int], list[_Thread]]:
+def _placed(cols: ScheduleColumns) -> tuple[list[int], list[_Thread]]:
     """Each slice: the entry of ``Runs`` it shows, in order of start, and its thread."""
-    runs, lanes = made.runs, lanes_of(made)
-    bars = bars_of(made, lanes)
+    runs, lanes = cols.runs, lanes_of(cols)
+    bars = bars_of(cols, lanes)
     top = bars.top - lanes.first[runs.node[bars.run]]
     first = np.floor(top + 1e-9).astype(np.int64)
     count = np.maximum(np.rint(bars.bottom - bars.top).astype(np.int64), 1)
@@ -98,17 +98,17 @@ def _placed(made: ScheduleColumns) -> tuple[list[int], list[_Thread]]:
     entry = np.concatenate((np.repeat(bars.run, count), without))
     offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     slot = np.concatenate((np.repeat(first, count) + offset, np.full(len(without), _CPU)))
-    if not made.cluster.gpus:
+    if not cols.cluster.gpus:
         slot[:] = _CPU
     order = np.lexsort((slot, entry, runs.start_s[entry]))
     entry, slot = entry[order], slot[order]
     shared = (runs.held[entry] < np.bitwise_count(runs.gpus[entry])) | (slot == _CPU)
-    return entry.tolist(), _apart(made, entry, slot, shared)
+    return entry.tolist(), _apart(cols, entry, slot, shared)
 
 
-def _apart(made: ScheduleColumns, entry: Ints, slot: Ints, shared: np.ndarray) -> list[_Thread]:
+def _apart(cols: ScheduleColumns, entry: Ints, slot: Ints, shared: np.ndarray) -> list[_Thread]:
     """Threads on which no two slices overlap: the lowest that is free, from share 1 on where it is shared."""
-    runs = made.runs
+    runs = cols.runs
     start, end = _microseconds(runs.start_s[entry]), _microseconds(runs.end_s[entry])
     node, lowest = runs.node[entry].tolist(), shared.astype(np.int64).tolist()
     busy: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
@@ -138,12 +138,12 @@ def _numbered(threads: list[_Thread]) -> dict[_Thread, int]:
     return numbers
 
 
-def _names(made: ScheduleColumns, numbers: dict[_Thread, int]) -> Iterator[Event]:
-    yield _name("process_name", _CLUSTER, 0, f"{made.cluster.name} (all nodes)")
-    for place, node in enumerate(made.cluster.nodes):
+def _names(cols: ScheduleColumns, numbers: dict[_Thread, int]) -> Iterator[Event]:
+    yield _name("process_name", _CLUSTER, 0, f"{cols.cluster.name} (all nodes)")
+    for place, node in enumerate(cols.cluster.nodes):
         kind = f"{node.gpus} x {node.gpu.name}" if node.gpu else "CPUs"
         yield _name("process_name", _process(place), 0, f"{node.name} ({kind})")
-    for node_down in np.unique(made.outages.node).tolist():
+    for node_down in np.unique(cols.outages.node).tolist():
         yield _name("thread_name", _process(node_down), _OUTAGES, "outages")
     for thread, number in numbers.items():
         yield _name("thread_name", _process(thread.node), number, _title(thread))
@@ -159,10 +159,10 @@ def _name(kind: str, process: int, thread: int, name: str) -> Event:
     return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
 
 
-def _places(made: ScheduleColumns, entries: list[int], threads: list[int]) -> dict[int, Place]:
+def _places(cols: ScheduleColumns, entries: list[int], threads: list[int]) -> dict[int, Place]:
     """The first slice of each entry of ``Runs``."""
-    starts, ends = _microseconds(made.runs.start_s), _microseconds(made.runs.end_s)
-    node = made.runs.node.tolist()
+    starts, ends = _microseconds(cols.runs.start_s), _microseconds(cols.runs.end_s)
+    node = cols.runs.node.tolist()
     places: dict[int, Place] = {}
     for entry, thread in zip(entries, threads, strict=True):
         if entry not in places:
@@ -170,8 +170,8 @@ def _places(made: ScheduleColumns, entries: list[int], threads: list[int]) -> di
     return places
 
 
-def _slices(schedule: Schedule, made: ScheduleColumns, entries: list[int], threads: list[int]) -> Iterator[Event]:
-    runs, jobs = made.runs, made.jobs
+def _slices(schedule: Schedule, cols: ScheduleColumns, entries: list[int], threads: list[int]) -> Iterator[Event]:
+    runs, jobs = cols.runs, cols.jobs
     starts, ends = _microseconds(runs.start_s), _microseconds(runs.end_s)
     job, node, outcome = runs.job.tolist(), runs.node.tolist(), runs.outcome.tolist()
     task, held, number = runs.task.tolist(), runs.held.tolist(), runs.run.tolist()
@@ -191,9 +191,9 @@ def _slices(schedule: Schedule, made: ScheduleColumns, entries: list[int], threa
             yield {"ph": "i", "s": "t", "name": name, "cat": name, "ts": ends[entry], **where}
 
 
-def _outages(made: ScheduleColumns) -> Iterator[Event]:
+def _outages(cols: ScheduleColumns) -> Iterator[Event]:
     """Slices on one thread per node; a node that goes down while it is down stays down."""
-    outages = made.outages
+    outages = cols.outages
     order = np.lexsort((outages.start_s, outages.node))
     reached: dict[int, int] = {}
     starts, ends = _microseconds(outages.start_s[order]), _microseconds(outages.end_s[order])
@@ -233,15 +233,15 @@ class Place(NamedTuple):
     end: int
 
 
-def flows(facts: Sequence[JobFacts], made: ScheduleColumns, places: dict[int, Place]) -> Iterator[dict[str, Any]]:
+def flows(facts: Sequence[JobFacts], cols: ScheduleColumns, places: dict[int, Place]) -> Iterator[dict[str, Any]]:
     """A start and an end per edge: from the last run of the parent to the first run of the child, if both are slices.
 
     ``places`` has the slice of each entry of ``Runs``. An arrow starts within its slice, a microsecond before its end.
     """
-    tasks = task_columns(facts, made)
+    tasks = task_columns(facts, cols)
     if not len(tasks):
         return
-    firsts, lasts = _outer_runs(tasks, made)
+    firsts, lasts = _outer_runs(tasks, cols)
     for number, (parent, child) in enumerate(tasks.edges.tolist()):
         source, target = places.get(lasts[parent]), places.get(firsts[child])
         if source is None or target is None:
@@ -252,9 +252,9 @@ def flows(facts: Sequence[JobFacts], made: ScheduleColumns, places: dict[int, Pl
         yield {"ph": "f", "bp": "e", **known, "ts": target.start, "pid": target.process, "tid": target.thread}
 
 
-def _outer_runs(tasks: TaskColumns, made: ScheduleColumns) -> tuple[list[int], list[int]]:
+def _outer_runs(tasks: TaskColumns, cols: ScheduleColumns) -> tuple[list[int], list[int]]:
     """Per task its first and its last entry of ``Runs``, -1 where it never ran."""
-    runs = made.runs
+    runs = cols.runs
     entries = np.flatnonzero(tasks.first[runs.job] >= 0)
     task = tasks.first[runs.job[entries]] + runs.task[entries]
     return _last(task, entries, -runs.start_s[entries], len(tasks)), _last(
@@ -265,7 +265,7 @@ def _outer_runs(tasks: TaskColumns, made: ScheduleColumns) -> tuple[list[int], l
 def _last(task: Ints, entries: Ints, by: np.ndarray, count: int) -> list[int]:
     """Per task the entry with the largest value, the first listed of equal ones."""
     order = np.lexsort((-entries, by, task))
-    found = np.full(count, -1, np.int64)
-    found[task[order]] = entries[order]
-    chosen: list[int] = found.tolist()
+    entry_of = np.full(count, -1, np.int64)
+    entry_of[task[order]] = entries[order]
+    chosen: list[int] = entry_of.tolist()
     return chosen

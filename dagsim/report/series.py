@@ -42,28 +42,28 @@ class Panel:
     steps: Mapping[str, Steps]
 
 
-def jobs_over_time(made: ScheduleColumns) -> list[Panel]:
+def jobs_over_time(cols: ScheduleColumns) -> list[Panel]:
     """Jobs, and where there are GPUs, GPUs by type and their power; nothing where no time passed."""
-    if not made.horizon_s > 0:
+    if not cols.horizon_s > 0:
         return []
-    panels = [Panel("Jobs", "jobs", {"waiting": jobs_waiting(made), "running": jobs_running(made)})]
-    if made.cluster.gpus:
-        types, _ = node_types(made.cluster)
-        by_type = {gpu.name: gpus_held(made, gpu.name) for gpu in types} if len(types) > 1 else {}
-        panels.append(Panel("GPUs", "GPUs", {"held": gpus_held(made), "up": gpus_up(made), **by_type}))
-        panels.append(Panel("Power of the GPUs", "W", {"drawn": watts(made)}))
+    panels = [Panel("Jobs", "jobs", {"waiting": jobs_waiting(cols), "running": jobs_running(cols)})]
+    if cols.cluster.gpus:
+        types, _ = node_types(cols.cluster)
+        by_type = {gpu.name: gpus_held(cols, gpu.name) for gpu in types} if len(types) > 1 else {}
+        panels.append(Panel("GPUs", "GPUs", {"held": gpus_held(cols), "up": gpus_up(cols), **by_type}))
+        panels.append(Panel("Power of the GPUs", "W", {"drawn": watts(cols)}))
     return panels
 
 
-def jobs_within(made: ScheduleColumns, figure: str, shortest: float = 0.0) -> tuple[Floats, Floats]:
+def jobs_within(cols: ScheduleColumns, figure: str, shortest: float = 0.0) -> tuple[Floats, Floats]:
     """The values of a figure in order, and the share of jobs within each. Shares are of the jobs let in.
 
     A job that is unfinished stays within none, so that the last share is below 1. Values below ``shortest`` are shown
     as it: a logarithmic axis has no 0.
     """
-    values = _OF[figure](made)
+    values = _OF[figure](cols)
     known = np.maximum(np.sort(values[np.isfinite(values)]), shortest)
-    return known, np.arange(1, len(known) + 1) / max(int(made.jobs.accepted.sum()), 1)
+    return known, np.arange(1, len(known) + 1) / max(int(cols.jobs.accepted.sum()), 1)
 
 
 @dataclass(frozen=True, slots=True)

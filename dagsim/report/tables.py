@@ -99,9 +99,9 @@ def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sa
     for name in _SHOWN:
         values = [value for line in lines if (value := line.metrics.get(name)) is not None]
         if values and (any(values) or name not in _IF_ANY):
-            found = mean(lines, name)
-            bounds = "-" if sample is Sample.TRACE else interval(found.low, found.high)
-            spread = (short(found.value), bounds, short(min(values)), short(max(values)))
+            average = mean(lines, name)
+            bounds = "-" if sample is Sample.TRACE else interval(average.low, average.high)
+            spread = (short(average.value), bounds, short(min(values)), short(max(values)))
             unit = units_of[name].replace("microseconds", "µs")
             rows.append((name, *(spread if n > 1 else spread[:1]), unit))
     heads = ("metric", *(("mean", "95 % interval", "min", "max") if n > 1 else ("value",)), "unit")
@@ -170,8 +170,10 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     if (trace := workloads[0].get("trace")) is not None:
         notes += [f"trace ({trace['format']}): {trace['read']}"]
         heeded = COMMON_OPTIONS | reader(trace["format"]).uses
-        usual, given = asdict(TraceOptions()), trace["options"].items()
-        chosen = [f"{name} {_told(value)}" for name, value in given if name in heeded and value != usual.get(name)]
+        usual, values = asdict(TraceOptions()), trace["options"].items()
+        chosen = [
+            f"{name} {_shown_value(value)}" for name, value in values if name in heeded and value != usual.get(name)
+        ]
         notes += [f"options: {', '.join(chosen)}"] if chosen else []
         notes += [f"assumed {question}: {answer}" for question, answer in trace["assumptions"].items()]
     return notes
@@ -205,43 +207,43 @@ def published_table(info: TraceInfo) -> Table:
     return table
 
 
-def _told(value: Any) -> str:
+def _shown_value(value: Any) -> str:
     return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 _WIDTH = 80
 
 
-def why_lines(found: WaitReasons, run: str, bound: Sequence[Stretch] | None = None, unknown: str = "") -> Iterator[str]:
+def why_lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None = None, unknown: str = "") -> Iterator[str]:
     """Sentences: how long it waited, and what kept it.
 
-    Without ``bound`` (``unknown`` says why) that is told by GPUs and outages alone, as the log knows no more.
+    If ``bound`` is None (``unknown`` says why), only GPUs and outages are reported; the log has nothing else.
     """
-    for line in _lines(found, run, bound, unknown):
+    for line in _lines(wait, run, bound, unknown):
         yield from wrap(printable(line), _WIDTH, subsequent_indent="  ") or [""]
 
 
-def _lines(found: WaitReasons, run: str, bound: Sequence[Stretch] | None, unknown: str) -> Iterator[str]:
-    who = f" of {found.tenant}" if found.tenant else ""
-    yield f"{run}: job {found.job}{who}, {number(found.gpus)} GPUs, arrived at {number(found.arrival_s)} s"
-    if found.start_s is None:
-        yield f"It never started; it waited {number(found.wait_s)} s to the end of the log."
-    elif not found.wait_s:
-        yield f"It started at {number(found.start_s)} s and never waited."
+def _lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None, unknown: str) -> Iterator[str]:
+    who = f" of {wait.tenant}" if wait.tenant else ""
+    yield f"{run}: job {wait.job}{who}, {number(wait.gpus)} GPUs, arrived at {number(wait.arrival_s)} s"
+    if wait.start_s is None:
+        yield f"It never started; it waited {number(wait.wait_s)} s to the end of the log."
+    elif not wait.wait_s:
+        yield f"It started at {number(wait.start_s)} s and never waited."
     else:
-        first = found.start_s - found.arrival_s
-        text = f"It started at {number(found.start_s)} s, after {number(first)} s"
-        rest = found.wait_s - first
+        first = wait.start_s - wait.arrival_s
+        text = f"It started at {number(wait.start_s)} s, after {number(first)} s"
+        rest = wait.wait_s - first
         yield text + (f", and waited {number(rest)} s between its runs." if rest > 0 else ".")
-    if found.stopped:
-        yield f"Its runs were stopped {found.stopped} times."
+    if wait.stopped:
+        yield f"Its runs were stopped {wait.stopped} times."
     if bound is not None:
-        yield from _shares([(_said(causes), seconds) for causes, seconds in causes_by_time(bound)], found.wait_s)
+        yield from _shares([(_in_words(causes), seconds) for causes, seconds in causes_by_time(bound)], wait.wait_s)
         return
-    yield from _shares(sorted(found.blocked_s.items(), key=lambda pair: -pair[1]), found.wait_s)
-    if found.wait_s:
+    yield from _shares(sorted(wait.blocked_s.items(), key=lambda pair: -pair[1]), wait.wait_s)
+    if wait.wait_s:
         why = f": {unknown}" if unknown else ""
-        yield f"(on {', '.join(found.types)}: where it ran; CPUs, memory and limits are not known here{why})"
+        yield f"(on {', '.join(wait.types)}: where it ran; CPUs, memory and limits are not known here{why})"
 
 
 def _shares(parts: Iterable[tuple[str, float]], wait_s: float) -> Iterator[str]:
@@ -249,14 +251,14 @@ def _shares(parts: Iterable[tuple[str, float]], wait_s: float) -> Iterator[str]:
         yield f"{100 * seconds / wait_s:5.1f} % of the wait ({number(seconds)} s): {what}"
 
 
-def _said(causes: Causes) -> str:
+def _in_words(causes: Causes) -> str:
     return "; and ".join(cause.what for cause in causes)
 
 
-def why_tables(found: WaitReasons, count: int) -> Iterator[Grid]:
+def why_tables(wait: WaitReasons, count: int) -> Iterator[Grid]:
     """Tables of who held the GPUs meanwhile and who went first; at most ``count`` of each."""
-    if found.holders:
-        total = sum(holder.gpu_s for holder in found.holders)
+    if wait.holders:
+        total = sum(holder.gpu_s for holder in wait.holders)
         rows = [
             (
                 holder.job,
@@ -266,17 +268,17 @@ def why_tables(found: WaitReasons, count: int) -> Iterator[Grid]:
                 f"{100 * holder.gpu_s / total:.1f} %",
                 "later" if holder.arrived_later else "before",
             )
-            for holder in found.holders[:count]
+            for holder in wait.holders[:count]
         ]
         heads = ("job", "tenant", "GPUs", "GPU-seconds\nmeanwhile", "share", "arrived")
-        yield Grid(_counted("Held the GPUs meanwhile", len(found.holders), count), heads, rows, (), (0, 1, 5))
-    if found.overtakers:
+        yield Grid(_counted("Held the GPUs meanwhile", len(wait.holders), count), heads, rows, (), (0, 1, 5))
+    if wait.overtakers:
         later = [
             (each.job, each.tenant or "-", number(each.gpus), number(each.arrival_s), number(each.start_s))
-            for each in found.overtakers[:count]
+            for each in wait.overtakers[:count]
         ]
         names = ("job", "tenant", "GPUs", "arrived\n(s)", "started\n(s)")
-        yield Grid(_counted("Arrived later and went first", len(found.overtakers), count), names, later, (), (0, 1))
+        yield Grid(_counted("Arrived later and went first", len(wait.overtakers), count), names, later, (), (0, 1))
 
 
 def _counted(what: str, there: int, shown: int) -> str:

@@ -35,7 +35,7 @@ __all__ = ["console", "counted", "downloading", "progress", "show", "show_grid",
 T = TypeVar("T")
 
 _WIDTH, _WIDE = 80, 320
-"""Columns where there is no terminal, and those of tables that are asked to be wide."""
+"""Width without a terminal, and width of ``--wide`` tables."""
 
 
 _LINE_S = 30.0
@@ -43,7 +43,7 @@ _LINE_S = 30.0
 
 
 def console(*, wide: bool = False) -> Console:
-    """Standard output; a ``wide`` one does not care how wide the terminal is."""
+    """Standard output; a ``wide`` one ignores the width of the terminal."""
     return Console(width=_WIDE if wide else None if sys.stdout.isatty() else _WIDTH)
 
 

@@ -90,8 +90,12 @@ def recognise(path: Path | str) -> str:
     hints = [hint for name in sorted(READERS.names()) if (hint := reader(name).nearly(source))]
     if hints:
         raise TraceError(f"{source}: not recognised; {'; or '.join(hints)}")
+    from dagsim.traces.tables import header_hint
+
+    hint = header_hint(source)
     raise TraceError(
         f"{source}: not recognised as any known format; name one of {', '.join(sorted(READERS.names()))} (--format)"
+        + (f"; {hint}" if hint else "")
     )
 
 

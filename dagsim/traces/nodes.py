@@ -75,7 +75,8 @@ _SINFO = ("NODELIST", "PARTITION", "STATE", "CPUS", "MEMORY", "GRES", "AVAIL_FEA
 
 
 def is_scontrol(source: Source) -> bool:
-    return any(line.lstrip().startswith("NodeName=") for line in source.head(4))
+    head = source.head()  # gres.conf begins alike, but says no state
+    return any(line.lstrip().startswith("NodeName=") for line in head[:4]) and any("State=" in line for line in head)
 
 
 def is_scontrol_json(source: Source) -> bool:

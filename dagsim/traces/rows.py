@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from itertools import chain
 from math import inf, nan
 from tempfile import TemporaryFile
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Protocol
 
 import numpy as np
 
@@ -54,6 +54,12 @@ class Block(NamedTuple):
 
     jobs: JobArrays
     rows: np.ndarray  # (J,) int64
+
+
+class _Located(Protocol):
+    """Rows whose ``file:line`` is known."""
+
+    def where(self, row: int) -> str: ...
 
 
 class _Finding(NamedTuple):
@@ -138,7 +144,7 @@ class Findings:
             for row in finding.rows.tolist()
         }
 
-    def tell(self, report: ReadReport, table: Table, job: np.ndarray, last: int) -> None:
+    def tell(self, report: ReadReport, table: _Located, job: np.ndarray, last: int) -> None:
         """Report everything about jobs up to ``last``; ``job`` is (n,), the job of each row of the
         table.
 
@@ -184,7 +190,7 @@ class JobBatch(NamedTuple):
     """The jobs of a table in order of arrival: those that are kept, and what there is to report of
     all."""
 
-    table: Table
+    table: _Located
     every: JobArrays
     """Jobs that are not kept may hold anything that no job can."""
     kept: np.ndarray  # (J,) bool

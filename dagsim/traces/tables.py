@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -15,10 +16,12 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
 from dagsim.workload.records import clipped, clipped_repr
 
-__all__ = ["NamedColumns", "likely", "map_command"]
+__all__ = ["NamedColumns", "header_hint", "likely", "map_command"]
 
 _DELIMITERS = ",;\t|"
 _MOST_COLUMNS = 1000
+_LEAST_COLUMNS = 3
+_NAME = re.compile(r"[^\W\d][\w .()/-]*")
 _SYNONYMS = {
     "id": ("job_id", "jobid", "job", "job_name", "jobname", "name", "uuid", "run_id"),
     "arrival_s": (
@@ -114,6 +117,15 @@ def map_command(source: Source, found: Mapping[str, str], missing: Sequence[str]
     pairs = [f"{ours}={theirs}" for ours, theirs in found.items() if ours != theirs]
     pairs += [f"{ours}=COLUMN" for ours in missing]
     return f"dagsim replay --trace {shlex.quote(str(source))} --map {shlex.quote(','.join(pairs))}"
+
+
+def header_hint(source: Source) -> str | None:
+    """The columns of a table of which no name is known, and the command that names them; nothing without a header."""
+    names = NamedColumns(source, {}).names
+    if len(names) < _LEAST_COLUMNS or not all(_NAME.fullmatch(name) for name in names):
+        return None
+    command = map_command(source, {}, ("id", "arrival_s", "gpus", "duration_s"))
+    return f"if it is a table, its columns are {clipped(', '.join(names))}; say which hold the jobs: {command}"
 
 
 def _split(head: str, delimiter: str) -> list[str]:

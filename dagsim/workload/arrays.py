@@ -365,7 +365,8 @@ class JobArrays:
         Under a scale other than 1 it is no longer the cluster that was observed, so that
         observations are left out.
         """
-        arrival_s = (self.arrival_s - origin) * scale
+        with np.errstate(over="ignore"):  # the caller looks for arrivals that are not finite
+            arrival_s = (self.arrival_s - origin) * scale
         still = (arrival_s == self.arrival_s) & (scale == 1)
 
         def seen(times: np.ndarray | None) -> np.ndarray | None:

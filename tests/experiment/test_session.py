@@ -84,5 +84,5 @@ def test_a_long_run_names_the_faster_engine_once(
     monkeypatch.setattr("dagsim.systems.cluster.choice.LONG_S", 0.0)
     ended = CliRunner().invoke(app, ["eval", "--seeds", "3", *options])
     assert ended.stderr.count("The compiled engine writes the same bytes") == 1
-    assert "--engine compiled" in ended.stderr
+    assert "--set engine=compiled" in ended.stderr
     assert "writes the same" not in CliRunner().invoke(app, ["eval", "--seeds", "3", "-q", *options]).stderr

@@ -34,29 +34,29 @@ _EDGES = (0.0, 0.25, 0.5, 0.75, 1.0, np.inf)
 
 def rejected_by_cause(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
     """A table of the jobs that runs turned away, by their names; none where every job was let in."""
-    reasons = [reason for reason in RejectReason if any((made.jobs.rejected == reason).any() for made in runs.values())]
+    reasons = [reason for reason in RejectReason if any((cols.jobs.rejected == reason).any() for cols in runs.values())]
     if not reasons:
         return []
-    rows = [(name, f"{len(made.jobs):,}", *_counts(made, reasons)) for name, made in runs.items()]
+    rows = [(name, f"{len(cols.jobs):,}", *_counts(cols, reasons)) for name, cols in runs.items()]
     heads = ("", "jobs", "turned\naway", *(_WORDS[reason] for reason in reasons))
     return [Grid("Jobs turned away, by cause", heads, rows)]
 
 
 def rejected_by_beta(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
     """The same by ``beta``, the time until a job's deadline over its time on one GPU; none without deadlines."""
-    betas = {name: _beta(made) for name, made in runs.items()}
-    turned_away = any((made.jobs.rejected > 0).any() for made in runs.values())
+    betas = {name: _beta(cols) for name, cols in runs.items()}
+    turned_away = any((cols.jobs.rejected > 0).any() for cols in runs.values())
     return [_by_beta(runs, betas)] if turned_away and any(np.isfinite(beta).any() for beta in betas.values()) else []
 
 
-def _counts(made: ScheduleColumns, reasons: list[RejectReason]) -> list[str]:
-    counts = [int((made.jobs.rejected > 0).sum()), *(int((made.jobs.rejected == reason).sum()) for reason in reasons)]
-    return [f"{count:,} ({100 * count / max(len(made.jobs), 1):.1f} %)" for count in counts]
+def _counts(cols: ScheduleColumns, reasons: list[RejectReason]) -> list[str]:
+    counts = [int((cols.jobs.rejected > 0).sum()), *(int((cols.jobs.rejected == reason).sum()) for reason in reasons)]
+    return [f"{count:,} ({100 * count / max(len(cols.jobs), 1):.1f} %)" for count in counts]
 
 
-def _beta(made: ScheduleColumns) -> Floats:
+def _beta(cols: ScheduleColumns) -> Floats:
     """Seconds until the deadline over seconds on one GPU; NaN without a deadline."""
-    jobs = made.jobs
+    jobs = cols.jobs
     beta: Floats = (jobs.deadline_s - jobs.arrival_s) / np.where(jobs.ideal_gpu_s > 0, jobs.ideal_gpu_s, np.nan)
     return beta
 
@@ -67,8 +67,8 @@ def _by_beta(runs: Mapping[str, ScheduleColumns], betas: Mapping[str, Floats]) -
     inside = [[_within(betas[name], *each) for each in ranges] for name in runs]
     used = [place for place in range(len(ranges)) if any(flags[place].any() for flags in inside)]
     rows = [
-        (name, *(_share(made, flags[place]) for place in used))
-        for (name, made), flags in zip(runs.items(), inside, strict=True)
+        (name, *(_share(cols, flags[place]) for place in used))
+        for (name, cols), flags in zip(runs.items(), inside, strict=True)
     ]
     heads = ("", *(_range(*ranges[place]) for place in used))
     note = "beta: the time until the job's deadline over its time on one GPU. Shares of the jobs that arrived."
@@ -80,9 +80,9 @@ def _within(beta: Floats, low: float, high: float) -> Flags:
     return inside
 
 
-def _share(made: ScheduleColumns, chosen: Flags) -> str:
+def _share(cols: ScheduleColumns, chosen: Flags) -> str:
     count = int(chosen.sum())
-    return f"{100 * float((made.jobs.rejected[chosen] > 0).mean()):.1f} % of {count:,}" if count else "-"
+    return f"{100 * float((cols.jobs.rejected[chosen] > 0).mean()):.1f} % of {count:,}" if count else "-"
 
 
 def _range(low: float, high: float) -> str:
@@ -142,7 +142,7 @@ def ramp_grids(runs: Sequence[Shown]) -> tuple[Grid, Grid]:
 
 
 class _Times(NamedTuple):
-    """Of the completed jobs of one run; NaN where there are none."""
+    """Means over the completed jobs of one run; NaN if there are none."""
 
     jct_s: float
     p95_s: float
@@ -151,8 +151,8 @@ class _Times(NamedTuple):
 
 
 def _times(folder: Store, place: int) -> _Times:
-    made = columns(folder.schedule(place))
-    jobs, runs = made.jobs, made.runs
+    cols = columns(folder.schedule(place))
+    jobs, runs = cols.jobs, cols.runs
     done = jobs.finished
     if not done.any():
         return _Times(*[float("nan")] * 4)
@@ -175,6 +175,6 @@ def _rate(runs: Sequence[Shown]) -> float:
 
 
 def _share_of_arrived(lines: Sequence[RunMetrics], name: str) -> float:
-    """A number of jobs over those that arrived, all runs together."""
+    """Jobs counted by the metric ``name`` over jobs that arrived, all runs together."""
     arrived = sum(line.metrics.get("jobs_arrived") or 0 for line in lines)
     return sum(line.metrics.get(name) or 0 for line in lines) / arrived if arrived else nan

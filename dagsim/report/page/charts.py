@@ -32,18 +32,18 @@ _SHORTEST_S = 0.1
 _ENDS = {int(Kind.FINISHED): 0, int(Kind.PREEMPTED): 1, int(Kind.FAILED): 2, -1: 3}
 
 
-def chart_of(made: ScheduleColumns, schedule: Schedule, packer: Packer) -> dict[str, Any]:
+def chart_of(cols: ScheduleColumns, schedule: Schedule, packer: Packer) -> dict[str, Any]:
     """The facts of the Gantt chart and the curves of one run; its arrays go to the packer."""
-    types, _ = node_types(made.cluster)
+    types, _ = node_types(cols.cluster)
     return {
-        "start_s": made.start_s,
-        "end_s": max(made.end_s, made.start_s),
-        "nodes": _nodes(made, packer),
+        "start_s": cols.start_s,
+        "end_s": max(cols.end_s, cols.start_s),
+        "nodes": _nodes(cols, packer),
         "types": [gpu.name for gpu in types],
-        "jobs": _jobs(made, packer),
-        "bars": _bars(made, schedule, packer),
-        "outages": _outages(made, packer),
-        "curves": _curves(made, packer),
+        "jobs": _jobs(cols, packer),
+        "bars": _bars(cols, schedule, packer),
+        "outages": _outages(cols, packer),
+        "curves": _curves(cols, packer),
     }
 
 
@@ -57,7 +57,7 @@ def distributions(runs: Mapping[str, ScheduleColumns], packer: Packer) -> dict[s
 
 def _shares(figure: str, runs: Mapping[str, ScheduleColumns], packer: Packer) -> dict[str, Any]:
     shortest = 0.0 if figure == "slowdown" else _SHORTEST_S
-    known = {name: jobs_within(made, figure, shortest) for name, made in runs.items()}
+    known = {name: jobs_within(cols, figure, shortest) for name, cols in runs.items()}
     every = np.concatenate([values for values, _ in known.values()])
     if not len(every):
         return {"x": packer.add([], "f4"), "series": []}
@@ -70,24 +70,24 @@ def _shares(figure: str, runs: Mapping[str, ScheduleColumns], packer: Packer) ->
     return {"x": packer.add(x, "f8"), "series": series}
 
 
-def _nodes(made: ScheduleColumns, packer: Packer) -> dict[str, Any]:
-    lanes, (_, type_of) = lanes_of(made), node_types(made.cluster)
+def _nodes(cols: ScheduleColumns, packer: Packer) -> dict[str, Any]:
+    lanes, (_, type_of) = lanes_of(cols), node_types(cols.cluster)
     return {
-        "names": [node.name for node in made.cluster.nodes],
+        "names": [node.name for node in cols.cluster.nodes],
         "first": packer.add(lanes.first, "f4"),
         "count": packer.add(lanes.count, "i4"),
         "type": packer.add(type_of, "i4"),
         "height": lanes.height,
-        "gpus": bool(made.cluster.gpus),
+        "gpus": bool(cols.cluster.gpus),
     }
 
 
-def _jobs(made: ScheduleColumns, packer: Packer) -> dict[str, Any]:
-    jobs = made.jobs
+def _jobs(cols: ScheduleColumns, packer: Packer) -> dict[str, Any]:
+    jobs = cols.jobs
     tenants = sorted(set(jobs.tenant))
     place = {name: index for index, name in enumerate(tenants)}
     priorities, priority = np.unique(jobs.priority, return_inverse=True)
-    at_end = made.at_horizon()
+    at_end = cols.at_horizon()
     return {
         "ids": list(jobs.ids),
         "tenants": tenants,
@@ -99,8 +99,8 @@ def _jobs(made: ScheduleColumns, packer: Packer) -> dict[str, Any]:
     }
 
 
-def _bars(made: ScheduleColumns, schedule: Schedule, packer: Packer) -> dict[str, Any]:
-    runs, bars = made.runs, bars_of(made, lanes_of(made))
+def _bars(cols: ScheduleColumns, schedule: Schedule, packer: Packer) -> dict[str, Any]:
+    runs, bars = cols.runs, bars_of(cols, lanes_of(cols))
     order = np.argsort(runs.start_s[bars.run], kind="stable")
     entry, top, bottom = bars.run[order], bars.top[order], bars.bottom[order]
     names, task = _task_names(schedule, runs.job[entry].tolist(), runs.task[entry].tolist())
@@ -123,16 +123,16 @@ def _bars(made: ScheduleColumns, schedule: Schedule, packer: Packer) -> dict[str
 def _task_names(schedule: Schedule, job: list[int], task: list[int]) -> tuple[list[str], list[int]]:
     """The distinct names of tasks, and the place of each run's among them."""
     places: dict[str, int] = {}
-    found = []
+    indices = []
     for whose, which in zip(job, task, strict=True):
         tasks = schedule.jobs[whose].tasks
         name = tasks[which] if 0 <= which < len(tasks) else str(which)
-        found.append(places.setdefault(name, len(places)))
-    return list(places), found
+        indices.append(places.setdefault(name, len(places)))
+    return list(places), indices
 
 
-def _outages(made: ScheduleColumns, packer: Packer) -> dict[str, Any]:
-    outages = made.outages
+def _outages(cols: ScheduleColumns, packer: Packer) -> dict[str, Any]:
+    outages = cols.outages
     return {
         "node": packer.add(outages.node, "i4"),
         "start": packer.add(outages.start_s, "f8"),
@@ -140,11 +140,11 @@ def _outages(made: ScheduleColumns, packer: Packer) -> dict[str, Any]:
     }
 
 
-def _curves(made: ScheduleColumns, packer: Packer) -> list[dict[str, Any]]:
-    panels = jobs_over_time(made)
+def _curves(cols: ScheduleColumns, packer: Packer) -> list[dict[str, Any]]:
+    panels = jobs_over_time(cols)
     if not panels:
         return []
-    edges_s = np.linspace(made.start_s, made.end_s, _BINS + 1)
+    edges_s = np.linspace(cols.start_s, cols.end_s, _BINS + 1)
     x = packer.add((edges_s[1:] + edges_s[:-1]) / 2, "f8")
     return [
         {
@@ -157,28 +157,28 @@ def _curves(made: ScheduleColumns, packer: Packer) -> list[dict[str, Any]]:
     ]
 
 
-def _series(found: Mapping[str, Steps], edges_s: Floats, packer: Packer) -> list[tuple[str, int]]:
-    return [(name, packer.add(steps.binned(edges_s), "f4")) for name, steps in found.items()]
+def _series(steps_by_name: Mapping[str, Steps], edges_s: Floats, packer: Packer) -> list[tuple[str, int]]:
+    return [(name, packer.add(steps.binned(edges_s), "f4")) for name, steps in steps_by_name.items()]
 
 
-def graphs(made: ScheduleColumns, schedule: Schedule, packer: Packer, most_tasks: int) -> dict[str, Any] | None:
-    """The jobs of several tasks, the longest in the system first, up to so many tasks; ``None`` where there is none.
+def graphs(cols: ScheduleColumns, schedule: Schedule, packer: Packer, most_tasks: int) -> dict[str, Any] | None:
+    """The jobs of several tasks, the longest in the system first, up to ``most_tasks``; ``None`` if there is none.
 
     Times are seconds since the job's arrival, -1 where not known. ``edges`` and ``blocker`` count within the job.
     """
-    tasks = task_columns(schedule.jobs, made)
+    tasks = task_columns(schedule.jobs, cols)
     known = np.flatnonzero(tasks.first >= 0)
     if not len(known):
         return None
-    count = np.bincount(tasks.job, minlength=len(made.jobs))
-    longest = known[np.argsort(-np.nan_to_num(jct(made.at_horizon())[known]), kind="stable")]
+    count = np.bincount(tasks.job, minlength=len(cols.jobs))
+    longest = known[np.argsort(-np.nan_to_num(jct(cols.at_horizon())[known]), kind="stable")]
     jobs = longest[np.cumsum(count[longest]) <= most_tasks]
     if not len(jobs):
         jobs = longest[:1]
     entry = np.concatenate([np.arange(tasks.first[job], tasks.first[job] + count[job]) for job in jobs.tolist()])
     edges, edge_count = _edges_of(tasks, jobs)
     blocker = tasks.blocker[entry]
-    base = made.jobs.arrival_s[tasks.job[entry]]
+    base = cols.jobs.arrival_s[tasks.job[entry]]
     names: dict[str, int] = {}
     named = [
         names.setdefault(schedule.jobs[job].tasks[task], len(names))
@@ -207,8 +207,8 @@ def _edges_of(tasks: TaskColumns, jobs: Ints) -> tuple[Ints, Ints]:
     mine = place[whose] >= 0
     order = np.argsort(place[whose[mine]], kind="stable")
     counted = np.bincount(place[whose[mine]], minlength=len(jobs))
-    found: Ints = tasks.task[tasks.edges[mine][order]]
-    return found, counted
+    parents: Ints = tasks.task[tasks.edges[mine][order]]
+    return parents, counted
 
 
 _SHOWN = ("ratio", "reward", "entropy")
@@ -232,8 +232,8 @@ def learning(logs: Mapping[str, Sequence[Row]], packer: Packer) -> list[dict[str
 
 def _on(x: np.ndarray, samples: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The values at ``x`` by interpolation; NaN outside of what the run has seen."""
-    found: np.ndarray = np.interp(x, samples, values, left=np.nan, right=np.nan)
-    return found
+    interpolated: np.ndarray = np.interp(x, samples, values, left=np.nan, right=np.nan)
+    return interpolated
 
 
 _TYPES = {"f8": "Float64Array", "f4": "Float32Array", "i4": "Int32Array", "u1": "Uint8Array"}

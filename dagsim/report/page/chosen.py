@@ -15,7 +15,7 @@ from dagsim.metrics.standings import PolicyResult, standings
 __all__ = ["Chosen", "Shown", "choose_runs"]
 
 MOST_DRAWN = 12
-"""So many runs are drawn; the tables have all."""
+"""Runs that are drawn; the tables have all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """All runs, those that are drawn, and what is to be said of them."""
+    """The runs of a page, those it draws, and remarks on them."""
 
     runs: tuple[Shown, ...]
     comparable: bool
@@ -64,8 +64,8 @@ def choose_runs(folders: Sequence[Store]) -> Chosen:
         InputError: There is none.
         RunFolderError: A folder cannot be read.
     """
-    found = [Shown(folder, number, line) for folder in folders for number, line in enumerate(folder.lines())]
-    if not found:
+    finished = [Shown(folder, number, line) for folder in folders for number, line in enumerate(folder.lines())]
+    if not finished:
         raise InputError(f"{', '.join(str(folder.path) for folder in folders)}: no run is finished")
     failed = [
         f"{failure.policy} failed on seed {failure.seed}: {failure.error}"
@@ -80,11 +80,11 @@ def choose_runs(folders: Sequence[Store]) -> Chosen:
     try:
         pairing = paired_lines(folders)
     except InputError as error:
-        named = [replace(run.line, policy=f"{run.line.policy} @ {run.folder.path.name}") for run in found]
-        runs = tuple(Shown(run.folder, run.number, line) for run, line in zip(found, named, strict=True))
+        named = [replace(run.line, policy=f"{run.line.policy} @ {run.folder.path.name}") for run in finished]
+        runs = tuple(Shown(run.folder, run.number, line) for run, line in zip(finished, named, strict=True))
         return Chosen(runs, False, (f"not compared: {error}", *states, *failed))
     seeds = {line.seed for line in pairing.lines}
-    common = [run for run in found if run.line.seed in seeds]
+    common = [run for run in finished if run.line.seed in seeds]
     runs = tuple(Shown(run.folder, run.number, line) for run, line in zip(common, pairing.lines, strict=True))
     differs = [f"differs: {text}" for text in pairing.differences]
     comparable = _same_seeds(runs)

@@ -17,6 +17,7 @@ from dagsim.experiment.scenario import workload_label
 from dagsim.experiment.store import Store, is_sweep
 from dagsim.experiment.training.log import read_log
 from dagsim.metrics.columns import ScheduleColumns, columns
+from dagsim.pictures.palette import COLOURS
 from dagsim.report.page import sections
 from dagsim.report.page.blocking import ramp_tables, rejected_by_beta, rejected_by_cause
 from dagsim.report.page.charts import Packer, chart_of, distributions, graphs, learning
@@ -69,11 +70,11 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
     made_of: dict[str, ScheduleColumns] = {}
     for run in chosen.drawn:
         schedule = run.folder.schedule(run.number)
-        made = made_of[run.line.policy] = columns(schedule)
-        shapes = graphs(made, schedule, packer, _MOST_TASKS // len(chosen.drawn))
-        charts.append({"name": run.name, **chart_of(made, schedule, packer), "graphs": shapes})
+        cols = made_of[run.line.policy] = columns(schedule)
+        shapes = graphs(cols, schedule, packer, _MOST_TASKS // len(chosen.drawn))
+        charts.append({"name": run.name, **chart_of(cols, schedule, packer), "graphs": shapes})
         tables.append(
-            _run_section(len(tables), run.name, sections.run_tables(made, run.folder.config.workload.measure))
+            _run_section(len(tables), run.name, sections.run_tables(cols, run.folder.config.workload.measure))
         )
     data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
@@ -215,8 +216,9 @@ def sealed(title: str, body: str, styles: Sequence[str], scripts: Sequence[str],
 
 
 def static(name: str) -> str:
-    """A file that pages are made of."""
-    return files("dagsim.report.page").joinpath("static", name).read_text(encoding="utf-8").strip("\n")
+    """A file that pages are made of, with the colours of all pictures where it asks for them."""
+    text = files("dagsim.report.page").joinpath("static", name).read_text(encoding="utf-8").strip("\n")
+    return text.replace("@COLOURS@", " ".join(COLOURS))
 
 
 def _hash(text: str) -> str:

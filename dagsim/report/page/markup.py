@@ -12,8 +12,8 @@ __all__ = ["details", "element", "notes", "table"]
 
 def element(tag: str, text: str, **attributes: str) -> str:
     """An element with escaped text; ``class_`` stands for ``class``, ``aria_live`` for ``aria-live``."""
-    told = "".join(f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"' for name, value in attributes.items())
-    return f"<{tag}{told}>{escape(text)}</{tag}>"
+    pairs = "".join(f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"' for name, value in attributes.items())
+    return f"<{tag}{pairs}>{escape(text)}</{tag}>"
 
 
 def table(grid: Grid) -> str:
@@ -46,5 +46,5 @@ def _cell(tag: str, text: str, is_text: bool, **attributes: str) -> str:
     lines = "<br>".join(escape(line) for line in text.split("\n"))
     if not is_text:
         attributes["class"] = "number"
-    told = "".join(f' {name}="{escape(value)}"' for name, value in attributes.items())
-    return f"<{tag}{told}>{lines}</{tag}>"
+    pairs = "".join(f' {name}="{escape(value)}"' for name, value in attributes.items())
+    return f"<{tag}{pairs}>{lines}</{tag}>"

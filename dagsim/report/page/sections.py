@@ -99,15 +99,15 @@ def results(chosen: Chosen) -> str:
 
 def settings(chosen: Chosen, folders: Iterable[Store]) -> str:
     """Assumptions and warnings of the reader of a trace, the load, and the configurations."""
-    told: list[str] = []
+    remarks: list[str] = []
     for folder in folders:
         mine = [run.line.workload for run in chosen.runs if run.folder is folder]
         if mine:
-            told += workload_notes([{"gpu_load": None, "cpu_load": None, "warning": None} | each for each in mine])
+            remarks += workload_notes([{"gpu_load": None, "cpu_load": None, "warning": None} | each for each in mine])
     policies = {line.policy for line in chosen.lines}
     if len(policies) > MOST_DRAWN:
-        told.append(f"drawn below: the first run of the first {MOST_DRAWN} of {len(policies)} policies")
-    text = "".join(element("li", line) for line in dict.fromkeys((*chosen.remarks, *told)))
+        remarks.append(f"drawn below: the first run of the first {MOST_DRAWN} of {len(policies)} policies")
+    text = "".join(element("li", line) for line in dict.fromkeys((*chosen.remarks, *remarks)))
     return f"<ul>{text}</ul>{configurations(folders)}"
 
 
@@ -141,28 +141,30 @@ def _observed_grid(name: str, waits: Mapping[str, Any]) -> Grid:
     ]
     sides = [f"{side}\n{what}" for side in ("observed", "simulated") for what in ("mean", "median", "p95")]
     left = waits["left_out"]
-    told = (f"{left:,} jobs left out: not observed, or not started here",) if left else ()
-    return Grid(f"{name}: observed and simulated waits in s", ("", "jobs", *sides, "difference\nof means"), rows, told)
+    remarks = (f"{left:,} jobs left out: not observed, or not started here",) if left else ()
+    return Grid(
+        f"{name}: observed and simulated waits in s", ("", "jobs", *sides, "difference\nof means"), rows, remarks
+    )
 
 
-def run_tables(made: ScheduleColumns, measure: tuple[int, int | None] | None = None) -> str:
+def run_tables(cols: ScheduleColumns, measure: tuple[int, int | None] | None = None) -> str:
     """Of one run: results per tenant and size of the measured jobs, and the jobs that waited longest."""
-    per_job = PerJob.of(made)
-    measured = np.zeros(len(made.jobs), bool)
+    per_job = PerJob.of(cols)
+    measured = np.zeros(len(cols.jobs), bool)
     measured[slice(*(measure or (0, None)))] = True
-    counted = made.jobs.finished & measured
-    with_gpus = bool(made.cluster.gpus)
-    classes, values = (_SIZES, made.jobs.gpus) if with_gpus else (_LENGTHS, made.jobs.ideal_s)
+    counted = cols.jobs.finished & measured
+    with_gpus = bool(cols.cluster.gpus)
+    classes, values = (_SIZES, cols.jobs.gpus) if with_gpus else (_LENGTHS, cols.jobs.ideal_s)
     by = "the most GPUs that a task of the job asks for" if with_gpus else "the job's critical path"
     size = np.searchsorted([most for most, _ in classes], values).astype(float).tolist()
-    sizes = {classes[int(key)][1]: group for key, group in job_groups(made, per_job, counted, size, measured).items()}
+    sizes = {classes[int(key)][1]: group for key, group in job_groups(cols, per_job, counted, size, measured).items()}
     parts = []
-    if len(set(made.jobs.tenant)) > 1:
-        tenants = job_groups(made, per_job, counted, made.jobs.tenant, measured)
+    if len(set(cols.jobs.tenant)) > 1:
+        tenants = job_groups(cols, per_job, counted, cols.jobs.tenant, measured)
         named = {name or "(none)": group for name, group in tenants.items()}
         parts.append(table(_group_grid("By tenant", named)))
     parts.append(table(_group_grid(f"By size: {by}", sizes)))
-    parts.append(table(worst_waits(made)))
+    parts.append(table(worst_waits(cols)))
     return "".join(parts)
 
 
@@ -220,7 +222,7 @@ def is_training(folder: Path) -> bool:
 
 
 def training_sentences(logs: Mapping[str, Sequence[Row]]) -> list[str]:
-    """A sentence per training: its best score on the validation seeds, and what it had seen by then."""
+    """A sentence per training: its best score on the validation seeds, and the samples it had seen by then."""
     return [f"{run}: {_training_sentence(rows)}." for run, rows in logs.items()]
 
 

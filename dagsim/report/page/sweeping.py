@@ -36,15 +36,15 @@ class SweepView:
         """The best value of the compared axis, and the number of points it wins. Also how much is done."""
         axis = compared_axis(self.folder.sweep.axes)
         best = [name for group in self._groups() if (name := self._best(group))]
-        told = [f"{len(self.lines):,} of {self._planned():,} cells are finished."]
+        progress = [f"{len(self.lines):,} of {self._planned():,} cells are finished."]
         if not best:
-            return told
+            return progress
         first = max(dict.fromkeys(best), key=best.count)
         how = "lowest" if lower_is_better(self._metric) else "highest"
         where = f"at {best.count(first):,} of {len(best):,} points" if len(best) > 1 else "on average"
         what = short_names([axis.key])[axis.key]
         name = first if what == "policy" else f"{what} {first}"
-        return [f"{name} has the {how} {metric_name(self._metric)} {where}.", *told]
+        return [f"{name} has the {how} {metric_name(self._metric)} {where}.", *progress]
 
     def table(self) -> str:
         """A row for each point of the grid, compared within its group."""

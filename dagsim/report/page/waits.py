@@ -27,32 +27,32 @@ _WITHOUT_GPUS = (0, 1, 3, 4, 6)
 """The columns of a cluster without GPUs."""
 _MEANWHILE = "GPUs held meanwhile: share of the cluster that runs held between its arrival and its first run."
 _LEAST = 0.1
-"""What was missing for less of the wait is left out."""
+"""Smaller shares of the wait are left out."""
 _MOST_LOOKED_AT = 200_000
 """Runs times nodes: above it only the room in the whole cluster is looked at."""
 _LATE = 0.2
-"""Waits after the first start are told from this share on."""
+"""Share of the wait from which waiting after the first start is mentioned."""
 
 
-def worst_waits(made: ScheduleColumns, count: int = 20) -> Grid:
+def worst_waits(cols: ScheduleColumns, count: int = 20) -> Grid:
     """The jobs with the longest waits, and why; those unfinished wait up to the end of the log."""
-    ended = made.at_horizon()
-    waits = np.where(made.jobs.accepted, wait(ended), -1.0)
+    ended = cols.at_horizon()
+    waits = np.where(cols.jobs.accepted, wait(ended), -1.0)
     order = np.argsort(-waits, kind="stable")[:count]
     worst = order[waits[order] > 0]
-    first_s = _first_start_s(made)
-    before_s = np.minimum(first_s, made.log_end_s) - made.jobs.arrival_s
-    meanwhile = _held_meanwhile(made, worst, first_s)
-    why = _reasons(made, worst, first_s, waits)
+    first_s = _first_start_s(cols)
+    before_s = np.minimum(first_s, cols.log_end_s) - cols.jobs.arrival_s
+    meanwhile = _held_meanwhile(cols, worst, first_s)
+    why = _reasons(cols, worst, first_s, waits)
     rows: list[tuple[str, ...]] = []
     for place, job in enumerate(worst.tolist()):
-        open_ = " (unfinished)" if made.jobs.unfinished[job] else ""
-        name, tenant = made.jobs.ids[job] + open_, made.jobs.tenant[job] or "-"
+        open_ = " (unfinished)" if cols.jobs.unfinished[job] else ""
+        name, tenant = cols.jobs.ids[job] + open_, cols.jobs.tenant[job] or "-"
         times = number(float(waits[job])), number(float(before_s[job]))
-        asked = number(float(made.jobs.gpus[job]))
+        asked = number(float(cols.jobs.gpus[job]))
         rows.append((name, tenant, asked, *times, meanwhile[place], why[place]))
-    kept = range(len(_HEADS)) if made.cluster.gpus else _WITHOUT_GPUS
-    notes: tuple[str, ...] = (_MEANWHILE,) if made.cluster.gpus else ()
+    kept = range(len(_HEADS)) if cols.cluster.gpus else _WITHOUT_GPUS
+    notes: tuple[str, ...] = (_MEANWHILE,) if cols.cluster.gpus else ()
     return Grid(
         "The jobs that waited longest",
         tuple(_HEADS[place] for place in kept),
@@ -62,48 +62,48 @@ def worst_waits(made: ScheduleColumns, count: int = 20) -> Grid:
     )
 
 
-def _reasons(made: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats) -> list[str]:
+def _reasons(cols: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats) -> list[str]:
     """The reasons of each wait, as far as the log shows them, in words.
 
     Of a large run only the room in all of the cluster is looked at, not that on the types that a job ran on.
     """
     stopped = np.bincount(
-        made.runs.job[np.isin(made.runs.outcome, (Kind.PREEMPTED, Kind.FAILED))], minlength=len(made.jobs)
+        cols.runs.job[np.isin(cols.runs.outcome, (Kind.PREEMPTED, Kind.FAILED))], minlength=len(cols.jobs)
     )
-    with_gpus = made.cluster.gpus > 0
-    whole = len(made.runs) * len(made.cluster.nodes) <= _MOST_LOOKED_AT
-    free = _free(made) if with_gpus and not whole else None
-    found = []
+    with_gpus = cols.cluster.gpus > 0
+    whole = len(cols.runs) * len(cols.cluster.nodes) <= _MOST_LOOKED_AT
+    free = _free(cols) if with_gpus and not whole else None
+    sentences = []
     for job in jobs.tolist():
-        told = []
-        arrival_s, until_s = float(made.jobs.arrival_s[job]), float(min(first_s[job], made.log_end_s))
-        asked = float(made.jobs.gpus[job])
+        causes = []
+        arrival_s, until_s = float(cols.jobs.arrival_s[job]), float(min(first_s[job], cols.log_end_s))
+        asked = float(cols.jobs.gpus[job])
         if with_gpus and whole and asked > 0:
-            told += _missing(made, job)
+            causes += _missing(cols, job)
         elif free is not None and asked > 0 and until_s > arrival_s:
-            told.append(_room(free, asked, arrival_s, until_s))
-        if later := np.count_nonzero((made.jobs.arrival_s > arrival_s) & (first_s < first_s[job])):
-            told.append(f"{later:,} later {'job' if later == 1 else 'jobs'} started first")
+            causes.append(_room(free, asked, arrival_s, until_s))
+        if later := np.count_nonzero((cols.jobs.arrival_s > arrival_s) & (first_s < first_s[job])):
+            causes.append(f"{later:,} later {'job' if later == 1 else 'jobs'} started first")
         if stopped[job]:
-            told.append("stopped once" if stopped[job] == 1 else f"stopped {stopped[job]:,} times")
+            causes.append("stopped once" if stopped[job] == 1 else f"stopped {stopped[job]:,} times")
         after = 1 - (until_s - arrival_s) / float(waits[job])
         if after >= _LATE:
-            told.append(f"{100 * after:.0f} % of the wait after its first start")
-        found.append("; ".join(told) or "no run of it could start")
-    return found
+            causes.append(f"{100 * after:.0f} % of the wait after its first start")
+        sentences.append("; ".join(causes) or "no run of it could start")
+    return sentences
 
 
-def _missing(made: ScheduleColumns, job: int) -> list[str]:
+def _missing(cols: ScheduleColumns, job: int) -> list[str]:
     """Shares of the wait by what was missing, the largest first, as ``dagsim why`` says it."""
-    reasons = wait_reasons(made, job)
+    reasons = wait_reasons(cols, job)
     shares = {blocker: seconds / reasons.wait_s for blocker, seconds in reasons.blocked_s.items()}
     ordered = sorted(shares, key=lambda blocker: -shares[blocker])
     return [f"{100 * shares[blocker]:.0f} %: {blocker}" for blocker in ordered if shares[blocker] >= _LEAST]
 
 
-def _free(made: ScheduleColumns) -> Steps:
+def _free(cols: ScheduleColumns) -> Steps:
     """GPUs that are up and not held."""
-    held, up = gpus_held(made), gpus_up(made)
+    held, up = gpus_held(cols), gpus_up(cols)
     time_s = np.unique(np.concatenate((held.time_s, up.time_s)))
     values = [each.value[np.searchsorted(each.time_s, time_s, "right") - 1] for each in (up, held)]
     return Steps(time_s, values[0] - values[1], held.end_s)
@@ -120,19 +120,19 @@ def _room(free: Steps, asked: float, arrival_s: float, until_s: float) -> str:
     return f"{name} free for {100 * (1 - short):.0f} % of the time before: type, nodes or the policy's order kept it"
 
 
-def _first_start_s(made: ScheduleColumns) -> Floats:
+def _first_start_s(cols: ScheduleColumns) -> Floats:
     """The first start of each job; infinite where it never ran."""
-    first = np.full(len(made.jobs), np.inf)
-    np.minimum.at(first, made.runs.job, made.runs.start_s)
+    first = np.full(len(cols.jobs), np.inf)
+    np.minimum.at(first, cols.runs.job, cols.runs.start_s)
     return first
 
 
-def _held_meanwhile(made: ScheduleColumns, jobs: Ints, first_s: Floats) -> list[str]:
-    if not made.cluster.gpus:
+def _held_meanwhile(cols: ScheduleColumns, jobs: Ints, first_s: Floats) -> list[str]:
+    if not cols.cluster.gpus:
         return ["-"] * len(jobs)
-    held = gpus_held(made)
-    arrival_s = made.jobs.arrival_s[jobs]
-    until_s = np.minimum(first_s[jobs], made.log_end_s)
-    span_s = np.clip(until_s, made.start_s, made.end_s) - np.clip(arrival_s, made.start_s, made.end_s)
-    shares = (held.until(until_s) - held.until(arrival_s)) / np.maximum(span_s, 1e-12) / made.cluster.gpus
+    held = gpus_held(cols)
+    arrival_s = cols.jobs.arrival_s[jobs]
+    until_s = np.minimum(first_s[jobs], cols.log_end_s)
+    span_s = np.clip(until_s, cols.start_s, cols.end_s) - np.clip(arrival_s, cols.start_s, cols.end_s)
+    shares = (held.until(until_s) - held.until(arrival_s)) / np.maximum(span_s, 1e-12) / cols.cluster.gpus
     return [f"{100 * share:.0f} %" if span > 0 else "-" for share, span in zip(shares, span_s, strict=True)]

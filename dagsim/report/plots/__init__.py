@@ -25,14 +25,14 @@ def draw_all(
     ``kind`` is png, pdf or svg. Jobs of a single priority get no plot by priority.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    made = columns(schedule)
+    cols = columns(schedule)
     figures = {
-        "gantt": gantt(made),
-        "jct_cdf": jct_cdf({name: made}),
-        "timeline": timeline(made),
+        "gantt": gantt(cols),
+        "jct_cdf": jct_cdf({name: cols}),
+        "timeline": timeline(cols),
     }
-    if len(np.unique(made.jobs.priority)) > 1:
-        figures["priorities"] = by_priority(made)
+    if len(np.unique(cols.jobs.priority)) > 1:
+        figures["priorities"] = by_priority(cols)
     for figure in figures.values():
         if title:
             entitle(figure, title)

@@ -35,7 +35,7 @@ __all__ = ["jct_cdf", "learning_curves", "timeline"]
 
 _MOST_STEPS = 3000
 _BINS = 600
-"""Above so many steps, the timeline shows averages over so many bins."""
+"""Number of steps above which the timeline shows averages over that many bins."""
 _DASHES = ("-", "--", "-.", ":")
 
 
@@ -66,26 +66,26 @@ def jct_cdf(runs: Mapping[str, Source]) -> Figure:
 
 def timeline(source: Source) -> Figure:
     """GPUs held over time, stacked by type under the GPUs that are up; below, jobs that run and jobs that wait."""
-    made = columns(source)
-    unit = unit_of(made.horizon_s)
-    with_gpus = made.cluster.gpus > 0
+    cols = columns(source)
+    unit = unit_of(cols.horizon_s)
+    with_gpus = cols.cluster.gpus > 0
     drawn = figure(10.0, 5.4 if with_gpus else 2.8)
     heights = (3, 2) if with_gpus else (1,)
     panels = drawn.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     dress(panels[-1], f"time [{unit.sign}]")
-    if not made.horizon_s > 0:
+    if not cols.horizon_s > 0:
         nothing(panels[0], "no time passed")
         return drawn
-    panels_of = {panel.title: panel.steps for panel in jobs_over_time(made)}
+    panels_of = {panel.title: panel.steps for panel in jobs_over_time(cols)}
     waiting, running = panels_of["Jobs"]["waiting"], panels_of["Jobs"]["running"]
     gpus = dict(panels_of.get("GPUs", {}))
     up, whole = gpus.pop("up", waiting), gpus.pop("held", waiting)
-    held = gpus or {gpu.name: whole for gpu in node_types(made.cluster)[0]}
-    time_s, note = _common_times([*held.values(), up, waiting, running], made.start_s, made.end_s)
+    held = gpus or {gpu.name: whole for gpu in node_types(cols.cluster)[0]}
+    time_s, note = _common_times([*held.values(), up, waiting, running], cols.start_s, cols.end_s)
     at = time_s / unit.seconds
     if with_gpus:
         dress(panels[0], y="GPUs")
-        headline(panels[0], f"GPUs held: {100 * gpu_utilization(made):.1f} % of {made.cluster.gpus:,}", note)
+        headline(panels[0], f"GPUs held: {100 * gpu_utilization(cols):.1f} % of {cols.cluster.gpus:,}", note)
         _draw_held(panels[0], at, {name: _values(steps, time_s) for name, steps in held.items()}, _values(up, time_s))
     dress(panels[-1], f"time [{unit.sign}]", "jobs")
     headline(panels[-1], f"Jobs waiting: {waiting.mean():.3g} on average, {waiting.max():,.0f} at most")
@@ -126,11 +126,11 @@ def _legend_beside(axes: Axes, *, top_first: bool) -> None:
     )
 
 
-def _cdf(made: ScheduleColumns) -> tuple[Floats, Floats, str]:
+def _cdf(cols: ScheduleColumns) -> tuple[Floats, Floats, str]:
     """The completion times in order and the share of jobs completed by each. Also what to say of them; shares are of
     the jobs let in."""
-    times_s, shares = jobs_within(made, "jct", SHORTEST_S)
-    accepted = int(made.jobs.accepted.sum())
+    times_s, shares = jobs_within(cols, "jct", SHORTEST_S)
+    accepted = int(cols.jobs.accepted.sum())
     if len(times_s) < accepted:
         note = f"{accepted - len(times_s):,} of {accepted:,} unfinished"
     else:

@@ -31,45 +31,45 @@ def gantt(source: Source) -> Figure:
     A hatched start is set-up or transfer, a cross the end of a run by failure, a stroke by preemption, grey a node that
     is down.
     """
-    made = columns(source)
-    lanes = lanes_of(made)
-    unit = unit_of(made.horizon_s)
-    entries = int(np.count_nonzero(made.runs.end_s > made.runs.start_s))
+    cols = columns(source)
+    lanes = lanes_of(cols)
+    unit = unit_of(cols.horizon_s)
+    entries = int(np.count_nonzero(cols.runs.end_s > cols.runs.start_s))
     if lanes.total > _MOST_LANES or entries > _MOST_BARS:
-        return shaded_nodes(made, _title(made), _gpus_by_type(made))
+        return shaded_nodes(cols, _title(cols), _gpus_by_type(cols))
     drawn = figure(11.0, min(max(1.7 + 0.17 * lanes.height, 2.6), 14.0))
     axes = drawn.add_subplot()
     dress(axes, f"time [{unit.sign}]", grid="x")
-    headline(axes, _title(made), _gpus_by_type(made))
+    headline(axes, _title(cols), _gpus_by_type(cols))
     if not entries:
         nothing(axes, "nothing ran")
         return drawn
-    bars = bars_of(made, lanes)
-    axes.set_xlim(made.start_s / unit.seconds, max(made.end_s, made.start_s + 1e-9) / unit.seconds)
+    bars = bars_of(cols, lanes)
+    axes.set_xlim(cols.start_s / unit.seconds, max(cols.end_s, cols.start_s + 1e-9) / unit.seconds)
     axes.set_ylim(lanes.height + 0.2, -0.2)
-    _draw_outages(axes, made, lanes, unit)
-    _draw_bars(axes, made, bars, unit)
-    _draw_ends(axes, made, bars, unit)
-    _draw_labels(axes, made, bars, unit, drawn.get_size_inches())
-    _name_lanes(axes, made, lanes)
+    _draw_outages(axes, cols, lanes, unit)
+    _draw_bars(axes, cols, bars, unit)
+    _draw_ends(axes, cols, bars, unit)
+    _draw_labels(axes, cols, bars, unit, drawn.get_size_inches())
+    _name_lanes(axes, cols, lanes)
     if axes.get_legend_handles_labels()[0]:
         drawn.legend(loc="outside lower right", ncols=4, fontsize=8, labelcolor=INK, frameon=False, borderaxespad=0)
     return drawn
 
 
-def _title(made: ScheduleColumns) -> str:
-    on = f"{made.cluster.gpus:,} GPUs" if made.cluster.gpus else f"{len(made.cluster.nodes):,} CPU machines"
-    return f"{len(made.jobs):,} jobs on {on}"
+def _title(cols: ScheduleColumns) -> str:
+    on = f"{cols.cluster.gpus:,} GPUs" if cols.cluster.gpus else f"{len(cols.cluster.nodes):,} CPU machines"
+    return f"{len(cols.jobs):,} jobs on {on}"
 
 
-def _gpus_by_type(made: ScheduleColumns) -> str:
-    return "   ".join(f"{count:,} x {name}" for name, count in made.cluster.gpus_by_type().items())
+def _gpus_by_type(cols: ScheduleColumns) -> str:
+    return "   ".join(f"{count:,} x {name}" for name, count in cols.cluster.gpus_by_type().items())
 
 
-def _draw_bars(axes: Axes, made: ScheduleColumns, bars: Bars, unit: Unit) -> None:
+def _draw_bars(axes: Axes, cols: ScheduleColumns, bars: Bars, unit: Unit) -> None:
     from matplotlib.collections import PolyCollection
 
-    runs = made.runs
+    runs = cols.runs
     start, end = runs.start_s[bars.run] / unit.seconds, runs.end_s[bars.run] / unit.seconds
     pad = 0.06 * np.minimum(bars.bottom - bars.top, 1.0)
     top, bottom = bars.top + pad, bars.bottom - pad
@@ -94,10 +94,10 @@ def _draw_bars(axes: Axes, made: ScheduleColumns, bars: Bars, unit: Unit) -> Non
         )
 
 
-def _draw_outages(axes: Axes, made: ScheduleColumns, lanes: Lanes, unit: Unit) -> None:
+def _draw_outages(axes: Axes, cols: ScheduleColumns, lanes: Lanes, unit: Unit) -> None:
     from matplotlib.collections import PolyCollection
 
-    outages = made.outages
+    outages = cols.outages
     if not len(outages.node):
         return
     first, count = lanes.first[outages.node], lanes.count[outages.node]
@@ -109,17 +109,17 @@ def _draw_outages(axes: Axes, made: ScheduleColumns, lanes: Lanes, unit: Unit) -
     )
 
 
-def _draw_ends(axes: Axes, made: ScheduleColumns, bars: Bars, unit: Unit) -> None:
-    outcome = made.runs.outcome[bars.run]
+def _draw_ends(axes: Axes, cols: ScheduleColumns, bars: Bars, unit: Unit) -> None:
+    outcome = cols.runs.outcome[bars.run]
     for kind, marker, name in ((Kind.PREEMPTED, "|", "preempted"), (Kind.FAILED, "x", "failed")):
         stopped = outcome == kind
         if stopped.any():
-            at = made.runs.end_s[bars.run[stopped]] / unit.seconds
+            at = cols.runs.end_s[bars.run[stopped]] / unit.seconds
             middle = (bars.top[stopped] + bars.bottom[stopped]) / 2
             axes.scatter(at, middle, s=26, marker=marker, color=INK, linewidths=1.3, label=name, zorder=3)
 
 
-def _draw_labels(axes: Axes, made: ScheduleColumns, bars: Bars, unit: Unit, inches: np.ndarray) -> None:
+def _draw_labels(axes: Axes, cols: ScheduleColumns, bars: Bars, unit: Unit, inches: np.ndarray) -> None:
     """The job's name in the tallest bar of each run that has room for it."""
     left, right = axes.get_xlim()
     lane_points = inches[1] * 72 * 0.8 / abs(np.subtract(*axes.get_ylim()))
@@ -130,13 +130,13 @@ def _draw_labels(axes: Axes, made: ScheduleColumns, bars: Bars, unit: Unit, inch
     tallest_first = np.argsort(-(bars.bottom - bars.top), kind="stable")
     for bar in tallest_first.tolist():
         entry = int(bars.run[bar])
-        start = np.fmax(made.runs.start_s[entry], made.runs.computing_s[entry]) / unit.seconds
-        end = made.runs.end_s[entry] / unit.seconds
-        name = made.jobs.ids[int(made.runs.job[entry])]
+        start = np.fmax(cols.runs.start_s[entry], cols.runs.computing_s[entry]) / unit.seconds
+        end = cols.runs.end_s[entry] / unit.seconds
+        name = cols.jobs.ids[int(cols.runs.job[entry])]
         room = (end - start) * points_per_unit > 4.2 * len(name) + 4 and bars.bottom[bar] - bars.top[bar] > 0.7
         if room and entry not in labelled and len(labelled) < _MOST_LABELS:
             labelled.add(entry)
-            colour = job_colour(int(made.runs.job[entry]))
+            colour = job_colour(int(cols.runs.job[entry]))
             axes.text(
                 (start + end) / 2,
                 (bars.top[bar] + bars.bottom[bar]) / 2,
@@ -149,12 +149,12 @@ def _draw_labels(axes: Axes, made: ScheduleColumns, bars: Bars, unit: Unit, inch
             )
 
 
-def _name_lanes(axes: Axes, made: ScheduleColumns, lanes: Lanes) -> None:
+def _name_lanes(axes: Axes, cols: ScheduleColumns, lanes: Lanes) -> None:
     """Node names at the middle of their lanes, and GPU numbers where there is room."""
     nodes = [place for place, count in enumerate(lanes.count.tolist()) if count]
     middles = [float(lanes.first[place] + lanes.count[place] / 2) for place in nodes]
-    numbered = bool(made.cluster.gpus) and lanes.total <= 48
-    axes.set_yticks(middles, [made.cluster.nodes[place].name for place in nodes])
+    numbered = bool(cols.cluster.gpus) and lanes.total <= 48
+    axes.set_yticks(middles, [cols.cluster.nodes[place].name for place in nodes])
     axes.tick_params(axis="y", which="major", length=0, labelsize=9 if len(nodes) <= 40 else 6)
     if numbered:
         axes.tick_params(axis="y", which="major", pad=14)
@@ -183,7 +183,7 @@ def _number_gpus(axes: Axes, first: float, count: int) -> None:
 
 
 def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Any:
-    """(n, 4, 2): the corners of each box; an array, of which matplotlib's type stubs do not know."""
+    """(n, 4, 2): the corners of each box; an array, which matplotlib's type stubs do not allow."""
     return np.stack(
         [np.stack(corner, axis=-1) for corner in ((left, top), (right, top), (right, bottom), (left, bottom))], axis=1
     )
@@ -205,7 +205,7 @@ _MOST_ROWS = 600
 """More nodes than these share rows with their neighbours."""
 
 
-def shaded_nodes(made: ScheduleColumns, title: str, note: str) -> Figure:
+def shaded_nodes(cols: ScheduleColumns, title: str, note: str) -> Figure:
     """Nodes as rows and time as columns, shaded by the share of held GPUs. Orange while the node is down.
 
     Of a cluster without GPUs, every node is a row, shaded by the number of its runs.
@@ -213,21 +213,21 @@ def shaded_nodes(made: ScheduleColumns, title: str, note: str) -> Figure:
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.ticker import PercentFormatter
 
-    gpus = np.array([node.gpus for node in made.cluster.nodes], float)
+    gpus = np.array([node.gpus for node in cols.cluster.nodes], float)
     size = gpus if gpus.any() else np.ones(len(gpus))
     nodes = np.flatnonzero(size)
     rows = min(len(nodes), _MOST_ROWS)
     row_of = np.zeros(len(size), np.int64)
     row_of[nodes] = np.arange(len(nodes)) * rows // len(nodes)
-    edges_s = np.linspace(made.start_s, max(made.end_s, made.start_s + 1e-9), _BINS + 1)
-    runs, outages = made.runs, made.outages
+    edges_s = np.linspace(cols.start_s, max(cols.end_s, cols.start_s + 1e-9), _BINS + 1)
+    runs, outages = cols.runs, cols.outages
     weight = runs.held if gpus.any() else np.ones(len(runs))
     held = binned(row_of[runs.node], runs.start_s, runs.end_s, weight, edges_s, rows)
     down = binned(row_of[outages.node], outages.start_s, outages.end_s, size[outages.node], edges_s, rows)
     capacity = np.bincount(row_of, weights=size, minlength=rows)[:, None]
     share = np.ma.masked_array(held / capacity, down / capacity > 0.5)
 
-    unit = unit_of(made.horizon_s)
+    unit = unit_of(cols.horizon_s)
     drawn = figure(11.0, min(max(2.0 + 0.12 * rows, 3.0), 8.0))
     axes = drawn.add_subplot()
     dress(axes, f"time [{unit.sign}]", f"{len(nodes):,} nodes", grid="")
@@ -250,7 +250,7 @@ def shaded_nodes(made: ScheduleColumns, title: str, note: str) -> Figure:
     bar.ax.tick_params(labelsize=9, colors=LINE, labelcolor=INK, length=3)
     bar.outline.set_visible(False)
     every = -(-len(nodes) // 40)
-    axes.set_yticks(row_of[nodes[::every]], [made.cluster.nodes[place].name for place in nodes[::every].tolist()])
+    axes.set_yticks(row_of[nodes[::every]], [cols.cluster.nodes[place].name for place in nodes[::every].tolist()])
     axes.tick_params(axis="y", labelsize=7, length=0)
     return drawn
 

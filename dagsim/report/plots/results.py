@@ -111,9 +111,9 @@ _MOST = 12
 
 def by_priority(source: Source) -> Figure:
     """A box of completion times for each priority: quartiles, mean, whiskers at the 5th and 95th percentile."""
-    made = columns(source)
-    done = made.jobs.finished
-    times_s, priority = np.maximum(jct(made)[done], SHORTEST_S), made.jobs.priority[done]
+    cols = columns(source)
+    done = cols.jobs.finished
+    times_s, priority = np.maximum(jct(cols)[done], SHORTEST_S), cols.jobs.priority[done]
     groups = _groups(priority)
     drawn = figure(max(5.0, 2.2 + 0.75 * len(groups)), 4.2)
     axes = drawn.add_subplot()

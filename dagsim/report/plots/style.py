@@ -42,7 +42,7 @@ SHORTEST_S = 1e-3
 
 _DPI = 150
 _DATED = {".png": "Software", ".pdf": "CreationDate", ".svg": "Date"}
-"""What else changes from one writing to the next."""
+"""Metadata that would differ between two writings of one plot."""
 
 
 class Unit(NamedTuple):
@@ -82,12 +82,12 @@ _BETWEEN = {
 
 
 def unit_of(span_s: float) -> Unit:
-    """The largest unit of which ``span_s`` is at least three."""
+    """The largest unit that ``span_s`` holds at least three of."""
     return next((unit for unit in _UNITS if span_s >= 3 * unit.seconds), _UNITS[-1])
 
 
 def figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches that keeps its labels from overlapping."""
+    """An empty figure of ``width`` by ``height`` inches that keeps its labels from overlapping."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -118,7 +118,7 @@ def headline(axes: Axes, text: str, note: str = "") -> None:
 
 
 def entitle(drawn: Figure, text: str) -> None:
-    """A line above the whole figure that says what it is of."""
+    """A line above the whole figure that names its subject."""
     drawn.suptitle(text, x=0.01, ha="left", fontsize=9, color=GREY, parse_math=False)
 
 
@@ -142,7 +142,7 @@ def log_seconds(axes: Axes, which: Literal["x", "y"], low: float, high: float, m
 
 
 def whole_numbers(axes: Axes) -> None:
-    """Ticks of the y axis at whole numbers only: there is no half job."""
+    """Ticks of the y axis at whole numbers only: half a job does not exist."""
     from matplotlib.ticker import MaxNLocator
 
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))

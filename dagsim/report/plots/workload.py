@@ -1,4 +1,4 @@
-"""Plots of a workload: its jobs' sizes and shapes, how long tasks take, what they ask for, when jobs come."""
+"""Plots of a workload: sizes and shapes of jobs, durations and demands of tasks, and arrivals."""
 
 from __future__ import annotations
 

@@ -27,13 +27,13 @@ from dagsim.report.serve.server import Asgi, Guard
 __all__ = ["Connection", "application"]
 
 _EVERY_S = 1.0
-"""How often the folders are looked at for those who listen."""
+"""How often the folders are checked for listeners."""
 _STEP_S = 0.2
 """How soon a listener notices that the server stops."""
 _ALIVE_S = 15.0
-"""Silence is broken after so long, so that a browser that has gone is noticed."""
+"""Longest silence: a comment is sent then, so that a closed browser is noticed."""
 _KEPT = 8
-"""So many pages are kept, as long as their runs stand as they stood."""
+"""Pages that are kept until their runs change."""
 _MOST_COMPARED = 20
 _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
 
@@ -74,10 +74,10 @@ def application(results: Results, bound_to: str, stopping: Callable[[], bool] = 
         return JSONResponse({"runs": [state.to_dict() for state in results.states()]})
 
     def run(request: Request) -> Response:
-        return _answered(lambda: pages.of([request.path_params["id"]]))
+        return _response(lambda: pages.of([request.path_params["id"]]))
 
     def compare(request: Request) -> Response:
-        return _answered(lambda: pages.of(request.query_params.getlist("run")))
+        return _response(lambda: pages.of(request.query_params.getlist("run")))
 
     async def events(request: Request) -> Response:
         asked = request.query_params.getlist("run")
@@ -94,7 +94,7 @@ def application(results: Results, bound_to: str, stopping: Callable[[], bool] = 
 
 
 class _Pages:
-    """Pages, made anew where a run has changed."""
+    """Pages, made again when a run changes."""
 
     def __init__(self, results: Results) -> None:
         self._results = results
@@ -132,16 +132,16 @@ class _Pages:
 
 
 def _waiting(states: Sequence[RunState]) -> str:
-    """The page of runs of which nothing is finished yet."""
+    """The page of runs without a finished result."""
     title = f"{states[0].workload}: dagsim report"
     body = f"<header>{element('h1', title)}{element('p', 'Nothing is finished yet.', class_='verdict')}</header>"
     return document(title, body, "", live=[state.id for state in states], waiting=True)
 
 
-def _answered(made: Callable[[], str]) -> Response:
-    """The page, or in plain text why there is none."""
+def _response(make: Callable[[], str]) -> Response:
+    """The page, or the reason in plain text if there is none."""
     try:
-        return _html(made())
+        return _html(make())
     except InputError as error:
         return PlainTextResponse(f"{error}\n", 404)
     except DagsimError as error:
@@ -149,7 +149,7 @@ def _answered(made: Callable[[], str]) -> Response:
 
 
 def _html(text: str) -> Response:
-    """A page with its policy also as a header, where it can forbid frames, too."""
+    """A page with its policy also as a header, which can forbid frames as well."""
     stated = _POLICY.search(text)
     policy = unescape(stated[1]) if stated else "default-src 'none'"
     return HTMLResponse(text, headers={"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"})

@@ -1,4 +1,4 @@
-"""The run folders below a folder, as they stand: which there are, how far they are, which of them are dead."""
+"""The run folders below a folder: their progress, and which of them are dead."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from dagsim.report.grid import number
 __all__ = ["Results", "RunState"]
 
 _DEEPEST = 3
-"""Run folders lie at most so many folders below the one that is served."""
+"""Greatest depth of run folders below the served folder."""
 _FRESH_S = 0.5
-"""What was looked at so short a time ago is not looked at again."""
+"""How long a look at the folders stays valid."""
 _TOLD_BY = ("manifest.json", "status.json", "runs.jsonl", "progress.csv", "failures.jsonl", "cells")
-"""A folder in which none of these has changed stands as it stood."""
+"""Files whose time and size show whether a folder has changed."""
 
 Stamp = tuple[tuple[int, int], ...]
 
@@ -60,7 +60,7 @@ class RunState:
 class Results:
     """The run folders below ``root``, as the disk holds them when they are asked for.
 
-    A run is asked for by its id, which is looked up among the folders found: no text from outside ever becomes a path.
+    A run is named by its id, which is looked up among the run folders: no text from outside becomes a path.
     Links are not followed.
     """
 
@@ -78,8 +78,8 @@ class Results:
         with self._guard:
             if time.monotonic() - self._looked_s > _FRESH_S:
                 self._look()
-            found = [state for _, state in self._known.values()]
-        return sorted(found, key=lambda each: (each.created, each.id), reverse=True)
+            states = [state for _, state in self._known.values()]
+        return sorted(states, key=lambda each: (each.created, each.id), reverse=True)
 
     def state(self, id_: str) -> RunState:
         """One run.
@@ -106,7 +106,7 @@ class Results:
         return Store.read(path)
 
     def stamp(self, id_: str) -> Stamp:
-        """Something that is equal as long as the run folder stands as it stood.
+        """A value that stays equal while the run folder does not change.
 
         Raises:
             InputError: There is none of that id.
@@ -117,14 +117,14 @@ class Results:
         return _stamp(path)
 
     def _look(self) -> None:
-        found = {}
+        runs = {}
         for id_, path in _run_folders(self.root):
             stamp, before = _stamp(path), self._known.get(id_)
             if before is not None and before[0] == stamp and before[1].state != "running":
-                found[id_] = before
+                runs[id_] = before
             else:
-                found[id_] = (stamp, self._state(id_, path))
-        self._known, self._looked_s = found, time.monotonic()
+                runs[id_] = (stamp, self._state(id_, path))
+        self._known, self._looked_s = runs, time.monotonic()
 
     def _state(self, id_: str, path: Path) -> RunState:
         try:
@@ -185,15 +185,15 @@ def _refuse_links(path: Path) -> None:
 
 
 def _stamp(path: Path) -> Stamp:
-    """Time and size of the files that tell how a run stands."""
-    found = []
+    """Time and size of the files that show the progress of a run."""
+    stamps = []
     for name in _TOLD_BY:
         try:
             facts = (path / name).stat()
-            found.append((facts.st_mtime_ns, facts.st_size))
+            stamps.append((facts.st_mtime_ns, facts.st_size))
         except OSError:
-            found.append((0, 0))
-    return tuple(found)
+            stamps.append((0, 0))
+    return tuple(stamps)
 
 
 def _progress(folder: Store) -> tuple[int, int, str, str]:
@@ -220,7 +220,7 @@ def _trained(folder: Store) -> tuple[str, ...]:
 
 
 def _last_word(path: Path) -> str:
-    """The error that the run ended with, if it said one."""
+    """The error that the run ended with, if any."""
     return str(json.loads((path / "status.json").read_text(encoding="utf-8")).get("error") or "")
 
 

@@ -19,7 +19,7 @@ __all__ = ["LOOPBACK", "Guard", "host_of", "is_loopback", "serve_folders"]
 def serve_folders(root: Path, host: str, port: int, tell: Callable[[str], None]) -> None:
     """Show the run folders below ``root`` at ``host`` and ``port`` (0: any that is free), until Ctrl-C.
 
-    ``tell`` is given a line for people once it can be asked.
+    ``tell`` receives a line for people once the server answers.
 
     Raises:
         InputError: The folder is missing, the packages are, or the address cannot be had.
@@ -47,7 +47,7 @@ def serve_folders(root: Path, host: str, port: int, tell: Callable[[str], None])
     stopped.append(lambda: server.should_exit)
     tell(f"http://{shown}:{listening.getsockname()[1]}/ shows {root}; Ctrl-C ends it")
     if not is_loopback(host):
-        tell(f"warning: whoever reaches {host} can read all runs below {root}")
+        tell(f"warning: everyone who can reach {host} can read all runs below {root}")
     try:
         server.run(sockets=[listening])
     except KeyboardInterrupt:
@@ -91,11 +91,11 @@ _HEADERS = (
     (b"cache-control", b"no-store"),
 )
 _POLICY = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-"""Of answers that state no Content-Security-Policy of their own."""
+"""Content-Security-Policy of answers without one of their own."""
 
 
 class Guard:
-    """Wraps an application: it is only read, only asked by a name that it has, and says what a browser may load.
+    """Wraps an application: allows reading only, answers only to its own names, and limits what a browser loads.
 
     A page of another site whose name was made to point here (DNS rebinding) sends that name as ``Host``: refused.
     """

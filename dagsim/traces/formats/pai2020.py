@@ -4,31 +4,40 @@ Headerless tables whose columns are named in ``<table>.header`` files, each as `
 ``.tar.gz``: the trace is their directory, or any one of them. ``pai_job_table`` and ``pai_task_table`` are needed in
 full; ``pai_group_tag_table`` (which GPU type was asked for) and ``pai_instance_table`` (times that a task lacks) are
 joined where they are there. Seconds; ``plan_cpu`` and ``plan_gpu`` in percent, ``plan_mem`` in GB. The tables are in no
-order: rows are gathered by job and sorted externally beyond 262,144 rows (see ``gather``). The single lists derived
+order, and held in memory, except for the instances. The single lists derived
 from this trace are read by ``pai_lists``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
+from typing import NamedTuple
 
 import numpy as np
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph, gpu_type
-from dagsim.traces.fields import MOST_GPUS, Dirty, count, finite_number
+from dagsim.traces.chunks import Table, csv_form, read_tables
+from dagsim.traces.fields import MOST_GPUS, Dirty, are_counts, count, finite_number
 from dagsim.traces.formats import pai_lists
-from dagsim.traces.formats.pai2020_columns import Tables, Words, read_pai_tables, read_table
-from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Block
-from dagsim.traces.source import Source
-from dagsim.traces.text_columns import TextTable
-from dagsim.workload.arrays import JobArrays
+from dagsim.traces.rows import (
+    Block,
+    Findings,
+    Grouped,
+    JobBatch,
+    job_blocks,
+    kinds_of_rows,
+    repeated,
+    rows_by_job,
+    with_others,
+)
+from dagsim.traces.source import LINE_BITS, Source
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects
 from dagsim.workload.records import clipped
 
 __all__ = ["Pai2020"]
@@ -66,6 +75,17 @@ _TABLES = {
 _GPU_TYPES = {"V100M32": "V100-32", "V100": "V100-16", "T4": "T4", "P100": "P100", "MISC": "K80"}
 """The catalogue's names. MISC stands for the older K40m, K80 and M60, of which the catalogue has the K80."""
 
+_JOB, _NAME, _INSTANCES, _STATUS, _START, _END, _CPU, _MEMORY, _GPU, _TYPE = range(10)
+"""Columns of the task table."""
+_INST, _USER = 1, 2
+"""Columns of the job table beside its name and, as in the task table, its start."""
+_READ = {
+    "task": ((_INSTANCES, _START, _END, _CPU, _MEMORY, _GPU), (_JOB, _NAME, _STATUS, _TYPE)),
+    "job": ((_START,), (_JOB, _INST, _USER)),
+    "instance": ((6, 7), (_JOB, 1)),
+    "group_tag": ((), (0, 2)),
+}
+"""Places of the numbers and of the texts that are read."""
 _UNEVEN = "tasks that ask for a fraction above one GPU (rounded up)"
 _ENDED = ("Terminated", "Failed")
 _STATUSES = (*_ENDED, "Running", "Waiting")
@@ -87,34 +107,11 @@ class Pai2020(Reader):
             return _table(source, "task") is not None
         return pai_lists.recognises_pai_list(source)
 
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        tables = _Tables.beside(source)
-        for group in gather(tables.rows(report)):
-            gathered = _Gathered.of(group, tables)
-            job = gathered.job(options, report)
-            if job is not None:
-                report.kept += len(job.tasks) + len(gathered.submitted)
-                yield job
-
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         if not source.path.is_dir() and pai_lists.recognises_pai_list(source):
             return pai_lists.pai_list_blocks(source, options, report, most)
-        arrays = self.arrays(source, options, report, most)
-        if arrays is None:
-            return Reader.blocks(self, source, options, report, most)
-        beside = (report.kept - arrays.tasks) // max(len(arrays), 1)  # a row of the job table, if there is one
-        return iter((Block(arrays, np.diff(arrays.first) + beside),))
-
-    def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
-        found = _Tables.beside(source)
-        read = found.in_columns()
-
-        def by_rows(group: Gathered) -> Job | None:
-            return _Gathered.of(group, found).job(options, report)
-
-        return read and read_pai_tables(
-            read, options, report, most, Words(_ended(options), _GPU_TYPES, _UNEVEN), by_rows
-        )
+        tables = _Tables.beside(source)
+        return job_blocks((_batch(each, options, report) for each in tables.joined(report)), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The machines of ``pai_machine_spec`` beside the trace."""
@@ -168,50 +165,211 @@ class _Tables:
         tags = _table(source, "group_tag") if job else None  # only the job table says which tag is whose
         return cls(job, task, _table(source, "instance"), tags)
 
-    def rows(self, report: ReadReport) -> Iterator[tuple[str, float, str]]:
-        """Job, submission and text of the rows of all tables. The text is led by which table it is from."""
-        for place, row in _rows(self.task, "task", report):
-            yield row[0] or f"row {place}", inf if self.job else _time(row[4]), pack(place, ["task", *row])
-        if self.job:
-            submitted = self._submitted(report) if self.tags is None else self._tagged(self.tags, report)
-            for place, row in submitted:
-                yield row[0] or f"row {place}", _time(row[4]), pack(place, ["job", *row])
-        if self.instance:
-            for place, row in _rows(self.instance, "instance", report):
-                report.skip("joined from the instance table")
-                yield row[0], inf, pack(place, ["instance", *row])
+    def joined(self, report: ReadReport) -> Iterator[_Joined]:
+        """The rows of all tables, which are held in memory, except for those of instances; nothing without tasks."""
+        task = list(self._read(self.task, "task", report))
+        job = list(self._read(self.job, "job", report)) if self.job else []
+        specs: dict[str, str] = {}
+        for tags in self._read(self.tags, "group_tag", report) if self.tags else ():
+            report.skip("joined from the group tag table", len(tags))
+            for inst_id, spec in zip(tags.texts(0).tolist(), tags.texts(2).tolist(), strict=True):
+                if inst_id and spec:
+                    specs.setdefault(inst_id, spec)
+        if task or job:
+            yield _Joined(
+                self,
+                Table.joined(task) if task else None,
+                Table.joined(job) if job else None,
+                specs if self.tags else None,
+            )
+        elif self.instance:
+            _instances(self, np.zeros(0, object), report)
 
-    def in_columns(self) -> Tables | None:
-        """The tables in columns; nothing if one of them is not plain."""
-        sources = {"task": self.task, "job": self.job, "instance": self.instance, "group_tag": self.tags}
-        read: dict[str, TextTable] = {}
-        for name, source in sources.items():
-            if source is not None:
-                table = read_table(source, _TABLES[name], _named(source, name), name)
-                if table is None:
-                    return None
-                read[name] = table
-        return Tables(read["task"], read.get("job"), read.get("instance"), read.get("group_tag"))
+    def instances(self, report: ReadReport) -> Iterator[Table]:
+        """The rows of the instance table, if there is one, in chunks."""
+        return self._read(self.instance, "instance", report) if self.instance else iter(())
 
-    def _submitted(self, report: ReadReport) -> Iterator[tuple[int, list[str]]]:
-        assert self.job
-        for place, row in _rows(self.job, "job", report):
-            yield place, [*row, ""]
+    def _read(self, source: Source, table: str, report: ReadReport) -> Iterator[Table]:
+        numbers, texts = _READ[table]
+        form = csv_form(_TABLES[table], names=_named(source, table), numbers=numbers, texts=texts)
+        return read_tables(source, form, report)
 
-    def _tagged(self, tags: Source, report: ReadReport) -> Iterator[tuple[int, list[str]]]:
-        """The rows of the job table, each with the ``gpu_type_spec`` of its ``inst_id`` at the end."""
 
-        def both() -> Iterator[tuple[str, float, str]]:
-            for place, row in self._submitted(report):
-                yield row[1] or f"row {place}", inf, pack(place, row)
-            for place, row in _rows(tags, "group_tag", report):
-                report.skip("joined from the group tag table")
-                yield row[0], inf, pack(place, [row[2]])
+class _Joined(NamedTuple):
+    """The rows of tasks, and then those of jobs."""
 
-        for group in gather(both()):
-            rows = [unpack(text) for text in group.rows]
-            asked = next((row[0] for _, row in rows if len(row) == 1 and row[0]), "")
-            yield from ((place, [*row[:-1], asked]) for place, row in rows if len(row) > 1)
+    tables: _Tables
+    task: Table | None
+    job: Table | None
+    specs: dict[str, str] | None
+    """The GPU type that was asked for, by ``inst_id``; nothing without the table of tags."""
+
+    @property
+    def tasks(self) -> int:
+        """The number of rows of tasks."""
+        return 0 if self.task is None else len(self.task)
+
+    def where(self, row: int) -> str:
+        """``file:line`` of a row."""
+        table, place = self._row(row)
+        return table.where(place)
+
+    def fields(self, row: int) -> list[str]:
+        """The columns of a row, of jobs with the GPU type that was asked for."""
+        table, place = self._row(row)
+        fields = table.fields(place)
+        return fields if row < self.tasks else [*fields, (self.specs or {}).get(fields[_INST], "")]
+
+    def keys(self) -> tuple[np.ndarray, np.ndarray]:
+        """The job of each row, and when it was submitted."""
+        ids, times = [], []
+        for table in (self.task, self.job):
+            if table is not None:
+                named = table.texts(_JOB).copy()
+                for row in np.flatnonzero(named == "").tolist():
+                    named[row] = f"row {int(table.line[row]) & ((1 << LINE_BITS) - 1)}"
+                ids.append(named)
+                unknown = table is self.task and self.tables.job is not None
+                times.append(np.full(len(table), inf) if unknown else _known(table.numbers(_START)))
+        return np.concatenate(ids), np.concatenate(times)
+
+    def _row(self, row: int) -> tuple[Table, int]:
+        table = self.task if row < self.tasks else self.job
+        assert table is not None
+        return table, row if row < self.tasks else row - self.tasks
+
+
+def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBatch:
+    """The jobs of the tables: those of plain rows all at once, the others from their rows."""
+    findings, task, job, count = Findings(), joined.task, joined.job, joined.tasks
+    groups = rows_by_job(*joined.keys())
+    is_task = groups.row < count
+    sizes = np.add.reduceat(is_task, groups.first[:-1], dtype=np.int64)
+    once = np.diff(groups.first) - sizes == (0 if joined.tables.job is None else 1)
+    # the row of a job in the job table stands behind those of its tasks
+    own = np.where(once & (job is not None), np.maximum(groups.row[groups.first[1:] - 1] - count, 0), 0)
+    if task is None:
+        every, fine, uneven = _no_tasks(groups), np.zeros(0, bool), np.zeros(0, bool)
+    else:
+        asked = None if joined.specs is None or job is None else _asked(job, joined.specs).chosen(own)
+        every, fine, uneven = _every(task, groups, is_task, sizes, asked, options)
+    if job is not None:
+        every = replace(every, tenant=job.words(_USER).chosen(own))
+    whole = np.bincount(groups.job[is_task][~fine], minlength=len(sizes)) == 0
+    kept = whole & once & (sizes > 0) & (groups.time < inf)
+    noted = np.flatnonzero(uneven & kept[groups.job[is_task]])
+    findings.note(groups.row[is_task][noted], _UNEVEN)
+    instances = _instances(joined.tables, groups.ids[~kept], report)
+    rows_of = sizes + (0 if joined.tables.job is None else 1)
+    batch = JobBatch(joined, every, kept, rows_of, groups.job_of_row(), findings)
+
+    def make(place: int, rows: list[int]) -> tuple[Job, int] | None:
+        gathered = _Gathered(str(groups.ids[place]), float(groups.time[place]), joined.tables, findings)
+        for row in rows:
+            (gathered.tasks if row < count else gathered.submitted).append((row, joined.fields(row)))
+        gathered.instances = instances.get(gathered.id, {})
+        made = gathered.job(options)
+        return None if made is None else (made, len(made.tasks) + len(gathered.submitted))
+
+    return with_others(batch, make, groups.first, groups.row)
+
+
+def _no_tasks(groups: Grouped) -> JobArrays:
+    """Jobs of no task, none of which can be kept."""
+    return JobArrays(
+        ids=groups.ids,
+        arrival_s=groups.time,
+        first=np.zeros(len(groups.ids) + 1, np.int64),
+        name=np.zeros(0, np.int32),
+        names=objects([]),
+        work=np.zeros(0),
+        instances=np.zeros(0, np.int64),
+        kind=np.zeros(0, np.int32),
+        kinds=(),
+        waits=np.zeros(1, np.int64),
+        parent=np.zeros(0, np.int32),
+    )
+
+
+def _known(times: np.ndarray) -> np.ndarray:
+    """(n,) float64: ``inf`` for 0 and what is no time, which both mean unknown."""
+    return np.where((times > 0) & (times < inf), times, inf)
+
+
+def _asked(job: Table, specs: dict[str, str]) -> Labels:
+    """The GPU type that each row of the job table asks for."""
+    return Labels.numbered([specs.get(inst_id, "") for inst_id in job.texts(_INST).tolist()])
+
+
+def _every(
+    task: Table,
+    groups: Grouped,
+    is_task: np.ndarray,
+    sizes: np.ndarray,
+    asked: Labels | None,
+    options: TraceOptions,
+) -> tuple[JobArrays, np.ndarray, np.ndarray]:
+    """All jobs; per task that nothing else is to be said of it than that it is uneven; and that it is."""
+    line, job = groups.row[is_task], groups.job[is_task]
+    start, end = (_known(task.numbers(column)[line]) for column in (_START, _END))
+    instances, gpus, cpus, memory = (
+        task.numbers(column, blank)[line] for column, blank in ((_INSTANCES, 1), (_GPU, 0), (_CPU, 0), (_MEMORY, 0))
+    )
+    gpus, cpus = gpus / 100, cpus / 100
+    uneven = (gpus > 1) & (gpus < inf) & (gpus != np.floor(gpus))
+    gpus = np.where(uneven, np.ceil(gpus), gpus)
+    status, statuses = task.words(_STATUS)
+    name, names = task.words(_NAME)
+    fine = np.array([each in _ended(options) for each in statuses])[status[line]]
+    fine &= (start < inf) & (end < inf) & (end >= start) & are_counts(instances)
+    for amount in (gpus, cpus, memory):
+        fine &= (amount >= 0) & (amount < inf)
+    key = job * np.int64(len(names)) + name[line]
+    fine &= ~(repeated(key) | repeated(key[::-1])[::-1])
+    assigned = task.words(_TYPE)
+    measured_on = [*(_GPU_TYPES.get(each, each) for each in assigned.words), ""]
+    work = np.zeros(len(line))
+    work[fine] = end[fine] - start[fine]
+    work = options.all_on_reference(work, measured_on, np.where(gpus > 0, assigned.place[line], len(measured_on) - 1))
+    allowed, of = (assigned.place[line], assigned.words) if asked is None else (asked.place[job], asked.words)
+    of = (*of, "")
+    chosen = [None if each in ("", "CPU") else (_GPU_TYPES.get(each, each),) for each in of]
+    kind, kinds = kinds_of_rows(
+        fine,
+        (gpus, cpus, memory, instances > 1, np.where(gpus > 0, allowed, len(of) - 1)),
+        lambda gpus, cpus, memory, gang, place: TaskKind(
+            Task("", 0.0, 1, gang, gpus, cpus, memory, chosen[place]).demand, gang
+        ),
+    )
+    every = JobArrays(
+        ids=groups.ids,
+        arrival_s=groups.time,
+        first=bounds(sizes),
+        name=name[line],
+        names=objects(names),
+        work=np.where(work < options.floor_s, options.floor_s, work),
+        instances=np.where(fine, instances, 1).astype(np.int64),
+        kind=kind,
+        kinds=kinds,
+        waits=np.zeros(len(line) + 1, np.int64),
+        parent=np.zeros(0, np.int32),
+    )
+    return every, fine, uneven
+
+
+def _instances(
+    tables: _Tables, wanted: np.ndarray, report: ReadReport
+) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """Start and end of the instances of each task of jobs with these ids, where known."""
+    times: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    ids = set(wanted.tolist())
+    for table in tables.instances(report):
+        report.skip("joined from the instance table", len(table))
+        names, begun, ended = table.texts(_JOB), _known(table.numbers(6)), _known(table.numbers(7))
+        for row in [row for row, id in enumerate(names.tolist()) if id in ids]:
+            of_task = times.setdefault(names[row], {}).setdefault(table.texts(1)[row], [])
+            of_task.append((float(begun[row]), float(ended[row])))
+    return times
 
 
 @dataclass(slots=True)
@@ -221,57 +379,45 @@ class _Gathered:
     id: str
     time: float
     tables: _Tables
+    findings: Findings
     submitted: list[tuple[int, list[str]]] = field(default_factory=list)
     tasks: list[tuple[int, list[str]]] = field(default_factory=list)
     instances: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """Start and end of the instances of each task, where known."""
 
-    @classmethod
-    def of(cls, group: Gathered, tables: _Tables) -> _Gathered:
-        gathered = cls(group.job, group.time, tables)
-        for place, (table, *row) in map(unpack, group.rows):
-            if table == "job":
-                gathered.submitted.append((place, row))
-            elif table == "task":
-                gathered.tasks.append((place, row))
-            else:
-                gathered.instances.setdefault(row[1], []).append((_time(row[6]), _time(row[7])))
-        return gathered
-
-    def job(self, options: TraceOptions, report: ReadReport) -> Job | None:
+    def job(self, options: TraceOptions) -> Job | None:
         """The job, or ``None`` and its rows dropped for a reason."""
-        if not self._is_submitted(report):
+        if not self._is_submitted():
             return None
         user, asked = (self.submitted[0][1][2], self.submitted[0][1][6]) if self.submitted else ("", "")
         made: dict[str, tuple[list[str], Task]] = {}
         whole = True
         for place, row in self.tasks:
-            where = self.tables.task.where(place)
             try:
                 if row[1] in made:
                     raise Dirty("given twice" if made[row[1]][0] == row else "with a task_name that another row has")
-                made[row[1]] = row, self._task(row, asked, options, report, where)
+                made[row[1]] = row, self._task(row, asked, options, place)
             except Dirty as reason:
                 whole = whole and str(reason) == "given twice"
-                report.drop(str(reason), where)
+                self.findings.one(place, str(reason), True)
             except ModelError as error:
                 whole = False
-                report.drop("that ask for what cannot be", where, detail=str(error))
+                self.findings.one(place, "that ask for what cannot be", True, detail=str(error))
         if made and (whole or options.keep_partial):
             tasks = tuple([task for _, task in made.values()])
             return Job(self.id, TaskGraph(tasks), self.time, tenant=user)
         rest = len(made) + len(self.submitted)
         if rest:
-            report.drop("of jobs that did not finish as a whole", self._where(), rest)
+            self.findings.one(self._first(), "of jobs that did not finish as a whole", True, rest)
         return None
 
-    def _is_submitted(self, report: ReadReport) -> bool:
+    def _is_submitted(self) -> bool:
         """True if the job can arrive; if not, all its rows are dropped."""
         assert self.tables.job is None or self.submitted or self.tasks or self.instances
         if self.tables.job is not None:
             for place, row in self.submitted[1:]:
                 same = row == self.submitted[0][1]
-                report.drop("given twice" if same else "whose job_name another row has", self.tables.job.where(place))
+                self.findings.one(place, "given twice" if same else "whose job_name another row has", True)
             del self.submitted[1:]
         reason = ""
         if self.tables.job is not None and not self.submitted:
@@ -281,15 +427,13 @@ class _Gathered:
         elif self.time == inf:
             reason = "of jobs without start_time"
         if reason and (rows := len(self.tasks) + len(self.submitted)):
-            report.drop(reason, self._where(), rows)
+            self.findings.one(self._first(), reason, True, rows)
         return not reason
 
-    def _where(self) -> str:
-        if self.submitted and self.tables.job:
-            return self.tables.job.where(self.submitted[0][0])
-        return self.tables.task.where(self.tasks[0][0])
+    def _first(self) -> int:
+        return (self.submitted or self.tasks)[0][0]
 
-    def _task(self, row: list[str], asked: str, options: TraceOptions, report: ReadReport, where: str) -> Task:
+    def _task(self, row: list[str], asked: str, options: TraceOptions, place: int) -> Task:
         """The task of a row of the task table.
 
         Raises:
@@ -299,10 +443,10 @@ class _Gathered:
         _, name, inst_num, status, start, end, plan_cpu, plan_mem, plan_gpu, assigned = row
         if status not in _ended(options):
             raise Dirty("of tasks that did not terminate" if status in _STATUSES else "of an unknown status")
-        begun, ended = self._times(name, _time(start), _time(end), report, where)
+        begun, ended = self._times(name, _time(start), _time(end), place)
         gpus = finite_number(plan_gpu or "0", "plan_gpu") / 100
         if gpus > 1 and gpus != int(gpus):
-            report.note(_UNEVEN, where)
+            self.findings.one(place, _UNEVEN, False)
             gpus = float(ceil(gpus))
         type_of = _GPU_TYPES.get(assigned, assigned)
         allowed = _GPU_TYPES.get(asked, asked) if self.tables.tags else type_of
@@ -319,14 +463,14 @@ class _Gathered:
             (allowed,) if gpus and allowed not in ("", "CPU") else None,
         )
 
-    def _times(self, name: str, start: float, end: float, report: ReadReport, where: str) -> tuple[float, float]:
+    def _times(self, name: str, start: float, end: float, place: int) -> tuple[float, float]:
         """Start and end of a task, those that its row lacks from its instances.
 
         Raises:
             Dirty: They are missing there too, or out of order.
         """
         if inf in (start, end) and name in self.instances:
-            report.note("tasks whose start or end is taken from their instances", where)
+            self.findings.one(place, "tasks whose start or end is taken from their instances", False)
             starts, ends = zip(*self.instances[name], strict=True)
             start = min(starts) if start == inf else start
             end = max([time for time in ends if time < inf], default=inf) if end == inf else end
@@ -342,12 +486,6 @@ def _table(source: Source, table: str) -> Source | None:
     stem = f"pai_{table}" if table == "machine_spec" else f"pai_{table}_table"
     found = source.beside(f"{stem}.csv", f"{stem}.csv.gz", f"{stem}.tar.gz")
     return found.files[0] if found.files else None
-
-
-def _rows(source: Source, table: str, report: ReadReport) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a table in the order of ``_TABLES``, whatever order its header file says."""
-    for place, row in source.rows(report, _TABLES[table], names=_named(source, table)):
-        yield place, list(row)
 
 
 def _named(source: Source, table: str) -> Sequence[str]:

@@ -19,7 +19,8 @@ from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.store import Store
 from dagsim.metrics import columns
-from dagsim.report.page.document import page, write_page
+from dagsim.pictures.palette import COLOURS
+from dagsim.report.page.document import page, static, write_page
 
 EVIL = "</script><script>alert('x')</script><img src=x onerror=alert(1)>&\"'"
 LOADING = {"src", "href", "srcset", "data", "action", "formaction", "poster", "background", "style"}
@@ -185,3 +186,10 @@ def test_folders_of_different_jobs_are_shown_but_not_compared(folder: Store, tmp
     text = write_page([folder, other], tmp_path / "page.html").read_text(encoding="utf-8")
     assert "not compared: " in text
     assert other.path.name in text
+
+
+def test_scripts_draw_with_the_palette_of_all_pictures() -> None:
+    script = static("gantt.js")
+    assert " ".join(COLOURS) in script
+    assert "@COLOURS@" not in script
+    assert "#0072B2" not in static("page.js")

@@ -130,7 +130,7 @@ def test_without_numba_all_runs_are_simpys(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_command_refuses_with_2_and_leaves_no_folder(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["eval", "--algo", "heft", "--engine", "compiled", "-o", str(tmp_path)])
+    done = CliRunner().invoke(app, ["eval", "--algo", "heft", "--set", "engine=compiled", "-o", str(tmp_path)])
     assert done.exit_code == 2
     assert "allowed: engine simpy or auto" in done.output
     assert list(tmp_path.iterdir()) == []
@@ -140,7 +140,7 @@ def test_a_long_run_is_offered_the_compiled_engine() -> None:
     scenario = ClusterScenario(Cluster.of({"V100": 1}), [])
     slow = EngineUse("auto", "simpy", "fewer than 50,000 tasks")
     advice = offer(scenario, "sjf[placement=worst-fit]", slow, 31.0)
-    assert advice.endswith("`--engine compiled`.")
+    assert advice.endswith("`--set engine=compiled`.")
     assert "times as fast" in advice
     assert offer(scenario, "sjf", slow, 29.0) == ""
     assert offer(scenario, "heft", slow, 31.0) == ""

@@ -87,3 +87,15 @@ def test_other_tables_are_not_recognised_at_all(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("date,price\n1,2\n")
     with pytest.raises(TraceError, match="not recognised as any known format"):
         recognise(tmp_path / "x.csv")
+
+
+def test_a_table_of_unknown_columns_is_told_its_columns_and_the_map(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("auftrag;beginn;karten;dauer\n7;0;2;30\n")
+    with pytest.raises(TraceError, match=r"columns are auftrag, beginn, karten, dauer; .* --map id=COLUMN,arriv"):
+        recognise(tmp_path / "x.csv")
+
+
+def test_claimed_durations_may_be_days_hours_minutes_and_seconds(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("id,arrival_s,gpus,duration_s,limit\na,0,1,60,02:00:00\nb,1,1,60,1-00:00:10\n")
+    got = read(tmp_path / "x.csv", map="estimate_s=limit")
+    assert [job.tasks[0].estimate for job in got.jobs] == [7200, 86_410]

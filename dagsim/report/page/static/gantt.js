@@ -274,9 +274,11 @@ class Gantt {
   }
 }
 
-// Okabe and Ito's palette without its yellow, then lighter and darker: neighbours differ in hue.
-const HUES = [[0, 114, 178], [230, 159, 0], [0, 158, 115], [86, 180, 233], [213, 94, 0], [204, 121, 167]];
-const SHADES = [0, 0.35, -0.3].flatMap(shade => HUES.map(colour => colour.map(part => Math.round(shade > 0 ? part + (255 - part) * shade : part * (1 + shade)))));
+// The palette of dagsim/pictures/palette.py, which replaces the mark; then lighter and darker: neighbours differ in hue.
+const COLOURS = "@COLOURS@".split(" ");
+const HUES = COLOURS.map(colour => [1, 3, 5].map(at => parseInt(colour.slice(at, at + 2), 16)));
+const shaded = (part, shade) => Math.round(shade > 0 ? part + (255 - part) * shade : part * (1 + shade));
+const SHADES = [0, 0.35, -0.3].flatMap(shade => HUES.map(colour => colour.map(part => shaded(part, shade))));
 function hue(key) { return SHADES[key % SHADES.length]; }
 function inkOn([r, g, b]) { return 0.299 * r + 0.587 * g + 0.114 * b > 115 ? "#000" : "#fff"; }
 

@@ -2,7 +2,9 @@
 // Unpacks the data of the page and joins charts and controls.
 (async () => {
   const $ = id => document.getElementById(id);
-  const failed = error => { $("told").textContent = `The charts cannot be drawn: ${error.message || error}. The tables are complete.`; };
+  const failed = error => {
+    $("told").textContent = `The charts cannot be drawn: ${error.message || error}. The tables are complete.`;
+  };
 
   async function unpack() {
     const packed = Uint8Array.from(atob($("data").textContent), sign => sign.charCodeAt(0));
@@ -15,42 +17,97 @@
     return {facts, views};
   }
 
-  const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#56B4E9", "#D55E00", "#CC79A7"], DASHES = [[], [6, 3], [2, 2]];
+  const DASHES = [[], [6, 3], [2, 2]];
   const look = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const grouped = value => value.toLocaleString("en");
+  const short = value => value >= 1e4 ? +(value / 1000).toPrecision(3) + " k" : +value.toPrecision(3);
   let plots = [];
 
-  function plot(place, title, label, x, series, {log = false, unit = "", fraction = false, counts = false, points = false, names = null}) {
-    const banded = series.flatMap((each, place) => each.length > 2 ? [place] : []), known = values => Array.from(values, value => Number.isFinite(value) ? value : null);
+  // Only powers of ten get a label on a logarithmic axis.
+  function decades(_, ticks) {
+    return ticks.map(tick => {
+      const power = Math.log10(tick);
+      return Math.abs(power - Math.round(power)) < 1e-6 ? tick : null;
+    });
+  }
+
+  // One chart in `place`. A series is [name, values] or, with a band, [name, values, low, high].
+  function plot(place, title, label, x, series, options) {
+    const {log = false, unit = "", fraction = false, counts = false, points = false, names = null} = options;
+    const banded = series.flatMap((each, place) => each.length > 2 ? [place] : []);
+    const known = values => Array.from(values, value => Number.isFinite(value) ? value : null);
     const box = document.createElement("div");
     box.className = "curve";
     place.append(box);
-    const short = value => value >= 1e4 ? +(value / 1000).toPrecision(3) + " k" : +value.toPrecision(3);
-    const decades = (_, ticks) => ticks.map(tick => Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-6 ? tick : null);
-    const lines = {stroke: () => look("--line"), width: 1}, axis = {stroke: () => look("--ink"), grid: lines, ticks: lines};
-    const along = log ? {label, labelSize: 22, space: 45, filter: decades, grid: {...lines, filter: decades}, ticks: {...lines, filter: decades}, values: (_, ticks) => ticks.map(tick => tick === null ? "" : short(tick))}
-      : {space: 90, ...(counts ? {label, labelSize: 22} : {incrs: STEPS}), ...(names ? {incrs: [1]} : {}), values: (_, ticks) => ticks.map(tick => names ? names[tick] || "" : counts ? tick.toLocaleString("en") : seconds(tick))};
+
+    const lines = {stroke: () => look("--line"), width: 1};
+    const axis = {stroke: () => look("--ink"), grid: lines, ticks: lines};
+    const tickText = tick => names ? names[tick] || "" : counts ? grouped(tick) : seconds(tick);
+    const alongLog = {
+      label, labelSize: 22, space: 45, filter: decades,
+      grid: {...lines, filter: decades}, ticks: {...lines, filter: decades},
+      values: (_, ticks) => ticks.map(tick => tick === null ? "" : short(tick)),
+    };
+    const alongLinear = {
+      space: 90, ...(counts ? {label, labelSize: 22} : {incrs: STEPS}), ...(names ? {incrs: [1]} : {}),
+      values: (_, ticks) => ticks.map(tickText),
+    };
+
+    function valueOfX(value) {
+      if (value == null) return "-";
+      if (log) return value.toPrecision(4);
+      if (names) return names[Math.round(value)];
+      return counts ? grouped(+value.toPrecision(6)) : seconds(value);
+    }
+
+    const colourOf = index => series[index][0] === "mean" ? look("--ink") : COLOURS[index % 6];
+    const drawnSeries = series.map(([name], index) => ({
+      label: name, stroke: () => colourOf(index),
+      width: banded.length && name !== "mean" && !points ? 1 : 1.8,
+      dash: DASHES[Math.floor(index / 6) % 3], spanGaps: true, points: {show: points},
+      value: (_, value) => value == null ? "-" : grouped(+value.toPrecision(4)),
+    }));
+    const edge = {class: "edge", points: {show: false}};
+    const bands = banded.map((place, count) => ({
+      series: [series.length + 2 + 2 * count, series.length + 1 + 2 * count],
+      fill: () => colourOf(place) + (banded.length > 2 ? "17" : "28"),
+    }));
+    const yRange = fraction ? {range: [0, 1.02]} : counts ? {} : {range: (_, low, high) => [0, (high || 1) * 1.06]};
+    const width = place.clientWidth > 900 && !log ? place.clientWidth : box.clientWidth;
+    const data = [
+      x, ...series.map(([, values]) => known(values)),
+      ...banded.flatMap(place => [known(series[place][2]), known(series[place][3])]),
+    ];
     const drawn = new uPlot({
-      title, width: Math.max(place.clientWidth > 900 && !log ? place.clientWidth : box.clientWidth, 200), height: points ? 340 : counts ? 280 : log ? 260 : 200,
-      scales: {x: {time: false, distr: log ? 3 : 1, log: 10}, y: fraction ? {range: [0, 1.02]} : counts ? {} : {range: (_, low, high) => [0, (high || 1) * 1.06]}},
-      axes: [{...axis, ...along},
-        {...axis, size: 64, label: unit, labelSize: 18, values: (_, ticks) => ticks.map(tick => tick.toLocaleString("en"))}],
-      series: [{label: label.replace(/ \(.*/, ""), value: (_, value) => value == null ? "-" : log ? value.toPrecision(4) : names ? names[Math.round(value)] : counts ? (+value.toPrecision(6)).toLocaleString("en") : seconds(value)},
-        ...series.map(([name], index) => ({label: name, stroke: () => name === "mean" ? look("--ink") : COLOURS[index % 6], width: banded.length && name !== "mean" && !points ? 1 : 1.8, dash: DASHES[Math.floor(index / 6) % 3], spanGaps: true, points: {show: points}, value: (_, value) => value == null ? "-" : (+value.toPrecision(4)).toLocaleString("en")})),
-        ...banded.flatMap(() => [{class: "edge", points: {show: false}}, {class: "edge", points: {show: false}}])],
-      bands: banded.map((place, count) => ({series: [series.length + 2 + 2 * count, series.length + 1 + 2 * count], fill: () => (series[place][0] === "mean" ? look("--ink") : COLOURS[place % 6]) + (banded.length > 2 ? "17" : "28")})),
+      title, width: Math.max(width, 200), height: points ? 340 : counts ? 280 : log ? 260 : 200,
+      scales: {x: {time: false, distr: log ? 3 : 1, log: 10}, y: yRange},
+      axes: [
+        {...axis, ...(log ? alongLog : alongLinear)},
+        {...axis, size: 64, label: unit, labelSize: 18, values: (_, ticks) => ticks.map(grouped)},
+      ],
+      series: [
+        {label: label.replace(/ \(.*/, ""), value: (_, value) => valueOfX(value)},
+        ...drawnSeries,
+        ...banded.flatMap(() => [{...edge}, {...edge}]),
+      ],
+      bands,
       cursor: {drag: {x: true, y: false}},
-    }, [x, ...series.map(([, values]) => known(values)), ...banded.flatMap(place => [known(series[place][2]), known(series[place][3])])], box);
+    }, data, box);
     plots.push([drawn, box]);
     return drawn;
   }
 
-  const done = () => requestAnimationFrame(() => requestAnimationFrame(() => { document.documentElement.dataset.drawn = performance.now().toFixed(0); }));
+  const markDrawn = () => { document.documentElement.dataset.drawn = performance.now().toFixed(0); };
+  const done = () => requestAnimationFrame(() => requestAnimationFrame(markDrawn));
   const at = (views, series) => series.map(([name, ...places]) => [name, ...places.map(place => views[place])]);
   let gantt, dag, runs = [], chosen = 0;
 
   function showLearning(facts, views) {
     clear($("curves"));
-    for (const curve of facts.learning) plot($("curves"), curve.title, "samples", views[curve.x], at(views, curve.series), {unit: curve.unit, counts: true});
+    for (const curve of facts.learning) {
+      const options = {unit: curve.unit, counts: true};
+      plot($("curves"), curve.title, "samples", views[curve.x], at(views, curve.series), options);
+    }
   }
 
   function clear(place) {
@@ -62,19 +119,32 @@
     const run = runs[chosen = place];
     clear($("curves"));
     gantt.show(run);
-    for (const curve of run.curves) plot($("curves"), curve.title, "time", run.views[curve.x], at(run.views, curve.series), {unit: curve.unit});
+    for (const curve of run.curves) {
+      plot($("curves"), curve.title, "time", run.views[curve.x], at(run.views, curve.series), {unit: curve.unit});
+    }
     document.querySelectorAll(".of-run").forEach(each => { each.hidden = each.dataset.run !== String(place); });
     if (dag) { $("dag-section").hidden = !run.graphs; dag.show(run); }
     $("search").value = "";
   }
 
   function showRuns(facts, views) {
-    const filled = value => Object.fromEntries(Object.entries(value).map(([key, each]) => [key, typeof each === "number" && key !== "height" && key !== "of" ? views[each] : each]));
+    // Numbers stand for arrays, but for two keys that are plain numbers.
+    const isPlace = (key, value) => typeof value === "number" && key !== "height" && key !== "of";
+    const filled = facts => Object.fromEntries(
+      Object.entries(facts).map(([key, value]) => [key, isPlace(key, value) ? views[value] : value]));
     const before = runs[chosen] && runs[chosen].name;
-    runs = facts.runs.map(run => ({...run, views, nodes: filled(run.nodes), jobs: filled(run.jobs), outages: filled(run.outages), bars: Object.fromEntries(Object.entries(run.bars).map(([key, each]) => [key, typeof each === "number" ? views[each] : each])), graphs: run.graphs && filled(run.graphs)}));
+    runs = facts.runs.map(run => ({
+      ...run, views, nodes: filled(run.nodes), jobs: filled(run.jobs), outages: filled(run.outages),
+      bars: Object.fromEntries(
+        Object.entries(run.bars).map(([key, value]) => [key, typeof value === "number" ? views[value] : value])),
+      graphs: run.graphs && filled(run.graphs),
+    }));
     clear($("distributions"));
     for (const figure of Object.values(facts.distributions)) {
-      if (figure.series.length) plot($("distributions"), figure.label.replace(/ \(.*/, ""), figure.label, views[figure.x], at(views, figure.series), {log: true, unit: "share of jobs within", fraction: true});
+      if (!figure.series.length) continue;
+      const options = {log: true, unit: "share of jobs within", fraction: true};
+      const title = figure.label.replace(/ \(.*/, "");
+      plot($("distributions"), title, figure.label, views[figure.x], at(views, figure.series), options);
     }
     if (!gantt) prepare();
     const place = Math.max(runs.findIndex(run => run.name === before), 0);
@@ -116,7 +186,9 @@
     done();
   };
 
-  addEventListener("resize", () => plots.forEach(([drawn, box]) => drawn.setSize({width: Math.max(box.clientWidth, 200), height: drawn.height})));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.forEach(([drawn]) => drawn.redraw()));
+  const fitted = ([drawn, box]) => drawn.setSize({width: Math.max(box.clientWidth, 200), height: drawn.height});
+  const redrawn = () => plots.forEach(([drawn]) => drawn.redraw());
+  addEventListener("resize", () => plots.forEach(fitted));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawn);
   try { await drawPage(); } catch (error) { failed(error); throw error; }
 })();
