@@ -1,10 +1,12 @@
 """The engine of a run: can the compiled one play it, does it pay, and if not, why.
 
-The SimPy kernel defines the rules and serves policies that decide live. The compiled engine (``lane``) knows its policy
-from the start, asks nobody, and writes the same bytes. It steps aside for everything it does not know, with a reason.
+The SimPy kernel defines the rules and serves policies that decide live. The compiled engine
+(``lane``) knows its policy from the start, asks nobody, and writes the same bytes. It steps aside
+for everything it does not know, with a reason.
 
-Reasons are looked for in the order of what they cost: features of the scenario, whether numba is installed, the number
-of tasks, and only then the lane itself, whose import takes half a second. Nothing here imports numba before that.
+Reasons are looked for in the order of what they cost: features of the scenario, whether numba is
+installed, the number of tasks, and only then the lane itself, whose import takes half a second.
+Nothing here imports numba before that.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ __all__ = [
 ]
 
 Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
-"""``auto``: the compiled engine where it can play, pays, and was compiled before (``dagsim warm``)."""
+"""``auto``: the compiled engine where it can play, pays, and was compiled before (``dagsim warm``).
+"""
 
 INSTALL = "the compiled engine needs numba: pip install -e '.[fast]' in the checkout"
 
@@ -57,15 +60,16 @@ EXAMPLES = ("fifo", "srpt-work", "easy", "srtf", "las")
 """A policy for each compiled loop."""
 
 PAYS = 50_000
-"""Tasks from which the compiled engine is faster than the kernel, which takes some 20 us more per task: importing numba
-and loading what was compiled takes 1 s."""
+"""Tasks from which the compiled engine is faster than the kernel, which takes some 20 us more per
+task: importing numba and loading what was compiled takes 1 s."""
 
 PAYS_IN_ROUNDS = 1_000
 """The same under policies that may stop each task hundreds of times."""
 
 _IN_ROUNDS = ("las", "2d-las")
 _MOST = 9e9
-"""Cores or GB of a cluster: above this, their millionths added up are more than 64 bits hold exactly."""
+"""Cores or GB of a cluster: above this, their millionths added up are more than 64 bits hold
+exactly."""
 _MOST_JOBS = 1 << 21
 """Jobs under EASY: the kernel keeps their order as a float, which tells no more of them apart."""
 _MOST_LEAVES = 1 << 27
@@ -194,7 +198,8 @@ def compiled(
 
 
 def offer(scenario: ClusterScenario, policy: str, engine: EngineUse, wall_s: float) -> str:
-    """What to tell the user of a long run in engine simpy that the compiled one could have played; else empty.
+    """What to tell the user of a long run in engine simpy that the compiled one could have played;
+    else empty.
 
     For the runner: print it once per command, after the first run that gives a text.
     """

@@ -11,13 +11,24 @@ from dagsim.errors import ConfigError, Stalled
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import ROW, Schedule, ScheduleLog
 from dagsim.systems.cluster.lane import jit
-from dagsim.systems.cluster.lane.easy import RANKS, advance_easy, grown_easy, new_easy
+from dagsim.systems.cluster.lane.easy import RANKS, advance_easy, new_easy
 from dagsim.systems.cluster.lane.job_orders import JOB_KEYS, advance_jobs, new_job_order
-from dagsim.systems.cluster.lane.las import advance_las, grown_las, new_las
+from dagsim.systems.cluster.lane.las import advance_las, new_las
 from dagsim.systems.cluster.lane.orders import KeyColumns, advance_list, key_columns, sample_columns
 from dagsim.systems.cluster.lane.reading import LaneScenario, read_scenario
-from dagsim.systems.cluster.lane.srtf import advance_srtf, grown_pieces, grown_srtf, new_srtf, with_pieces
-from dagsim.systems.cluster.lane.state import BEST, CONSOLIDATE, FIRST, ROWS, STRICT, WORST, State, grown, new_state
+from dagsim.systems.cluster.lane.srtf import advance_srtf, new_srtf
+from dagsim.systems.cluster.lane.state import (
+    BEST,
+    CONSOLIDATE,
+    FIRST,
+    WORST,
+    State,
+    grown,
+    more_pieces,
+    new_state,
+    with_more_room,
+    with_pieces,
+)
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import placement
@@ -44,7 +55,8 @@ _LOOPS: Mapping[type, str] = {
     LeastRemaining: "advance_srtf",
     Rounds: "advance_las",
 }
-"""The compiled loop of each class of policies. Subclasses may decide otherwise, so they are not played."""
+"""The compiled loop of each class of policies. Subclasses may decide otherwise, so they are not
+played."""
 
 
 class LanePlan(NamedTuple):
@@ -98,7 +110,8 @@ def scheduled(cluster: Cluster, scene: LaneScenario, plan: LanePlan, seed: int) 
 
 
 def compile_loop(plan: LanePlan) -> bool:
-    """Compile what a policy needs and was not compiled before, and keep it; True if there was anything to compile.
+    """Compile what a policy needs and was not compiled before, and keep it; True if there was
+    anything to compile.
 
     Of several processes one compiles, and the others wait for it.
     """
@@ -123,39 +136,33 @@ def whole_log(scene: LaneScenario, plan: LanePlan) -> tuple[np.ndarray, float]:
         return np.empty(0, ROW), 0.0
     loop = _loop(scene, plan)
     log = np.empty(rows_at_first(scene), ROW)
-    while loop.advance(loop.s, log.view(np.recarray), *loop.more):
-        if len(log) - loop.s.n[ROWS] < len(loop.s.nodes) + 2:
+    while loop.advance(log.view(np.recarray)):
+        if len(log) - loop.s.count.rows < len(loop.s.nodes) + 2:
             log.resize(len(log) * 3 // 2, refcheck=False)
         else:
             loop.grow()
     _check(loop.s)
-    log.resize(int(loop.s.n[ROWS]), refcheck=False)
-    return log, float(loop.s.now[0])
+    log.resize(int(loop.s.count.rows), refcheck=False)
+    return log, float(loop.s.clock.now_s)
 
 
 class Loop:
-    """The compiled loop of a policy, its state, and how both grow."""
+    """The compiled loop of a policy, the state, and what the policy keeps beside it."""
 
-    def __init__(
-        self,
-        s: State,
-        advance: Callable[..., bool],
-        more: tuple[Any, ...] = (),
-        grow_state: Callable[[State], State] = grown,
-        grow_more: Callable[[State, Any], Any] | None = None,
-    ) -> None:
+    def __init__(self, s: State, advance: Callable[..., bool], *more: Any) -> None:
         self.s = s
-        self.advance = advance
+        self._advance = advance
+        self._more = more
+
+    def advance(self, log: np.recarray) -> bool:
         """Go on until everything is done (False) or more space is needed (True)."""
-        self.more = more
-        """The policy's own state, if it has any."""
-        self._grow_state, self._grow_more = grow_state, grow_more
+        return self._advance(self.s, log, *self._more)
 
     def grow(self) -> None:
         """Make more space in the state."""
-        self.s = self._grow_state(self.s)
-        if self._grow_more is not None:
-            self.more = (self._grow_more(self.s, *self.more),)
+        pieces = more_pieces(self.s)
+        self.s = with_more_room(self.s, pieces)
+        self._more = tuple([grown(state, pieces) for state in self._more])
 
 
 def _loop(scene: LaneScenario, plan: LanePlan) -> Loop:
@@ -171,20 +178,18 @@ def _loop(scene: LaneScenario, plan: LanePlan) -> Loop:
     s = new_state(work, classes, scene.nodes, key_columns(order, columns), plan.placement)
     match policy:
         case JobOrdered():
-            return Loop(s, advance_jobs, (new_job_order(work, classes, JOB_KEYS[policy.make_key]),))
+            return Loop(s, advance_jobs, new_job_order(work, classes, JOB_KEYS[policy.make_key]))
         case Easy():
-            easy = new_easy(s, work, classes, RANKS[policy.rank])
-            return Loop(s, advance_easy, (easy,), grow_more=grown_easy)
+            return Loop(s, advance_easy, new_easy(s, work, classes, RANKS[policy.rank]))
         case LeastRemaining():
             s = with_pieces(s)
-            srtf = new_srtf(s, policy.weight, columns, plan.keeps)
-            return Loop(s, advance_srtf, (srtf,), grown_pieces, grown_srtf)
+            return Loop(s, advance_srtf, new_srtf(s, policy.weight, columns, plan.keeps))
         case Rounds():
             s = with_pieces(s)
-            las = new_las(s, isinstance(policy.rank, ByGpuSeconds), float(policy.quantum_s), plan.keeps)
-            return Loop(s, advance_las, (las,), grown_pieces, grown_las)
+            by_gpus = isinstance(policy.rank, ByGpuSeconds)
+            return Loop(s, advance_las, new_las(s, by_gpus, float(policy.quantum_s), plan.keeps))
     if isinstance(policy, Ordered):
-        s.n[STRICT], s.ageing[0] = policy.strict, policy.ageing
+        s.rule.strict, s.rule.ageing = policy.strict, policy.ageing
     return Loop(s, advance_list)
 
 
@@ -197,4 +202,6 @@ def _check(s: State) -> None:
     """Raise unless every job has been rejected or is done."""
     waiting = np.flatnonzero((s.jobs.left[:-1] > 0) & (s.jobs.rejected[:-1] == 0))
     if len(waiting):
-        raise Stalled(f"at {s.now[0]:g} s: job {waiting[0]} and {len(waiting) - 1} others are not done, nothing runs")
+        raise Stalled(
+            f"at {s.clock.now_s:g} s: job {waiting[0]} and {len(waiting) - 1} others are not done, nothing runs"
+        )

@@ -1,4 +1,14 @@
-"""EASY backfilling, compiled: groups of waiting tasks, expected ends, and the loop."""
+"""EASY backfilling: the oldest task gets a reservation, others may go ahead of it if they do not
+delay it.
+
+The twin of ``policies.backfilling.Easy``, ``policies.task_groups`` and ``ExpectedFree``.
+
+Ready tasks stand in groups: same demand, same ratios of speed between types, as many waiting
+instances. All tasks of a group would go to the same type and need the same there, so one question
+per group is enough. Each group keeps a tree over its potential members, oldest first; a leaf holds
+the task's seconds, or ``inf`` while it does not wait, so that the tree answers which tasks take at
+most t seconds. The few tasks of which some instances have started stand in a list.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +20,16 @@ import numpy as np
 from dagsim.systems.cluster.lane import state
 from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
-from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, alive, move_on, start, steps
-from dagsim.systems.cluster.lane.placement import choose, count_started, fits_on, spot
+from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, alive, drop_over, expected_end_s, move_on, start, steps
+from dagsim.systems.cluster.lane.placement import choose, count_started, fits_on, set_leaf, spot
 from dagsim.systems.cluster.lane.state import (
-    ENDED,
     ENTRY,
-    FRESH,
     MICRO,
-    PHASE,
-    RUNS,
     SLOTS,
-    STARTS,
     Classes,
     State,
     Work,
+    one_record,
     record_type,
     records,
 )
@@ -31,13 +37,10 @@ from dagsim.systems.cluster.policies.backfilling import most_slowed_first, short
 from dagsim.systems.cluster.policies.task_groups import by_order, slowness
 
 __all__ = [
-    "ACTIVE",
     "BY_LENGTH",
     "BY_ORDER",
     "BY_SLOWDOWN",
-    "GROUPS",
     "RANKS",
-    "STAMP",
     "EasyState",
     "Ends",
     "Groups",
@@ -46,9 +49,7 @@ __all__ = [
     "amount",
     "before",
     "first_of",
-    "grown_easy",
     "look",
-    "moved_ends",
     "new_easy",
     "new_ends",
     "new_groups",
@@ -60,23 +61,26 @@ __all__ = [
 BY_ORDER, BY_LENGTH, BY_SLOWDOWN = range(3)
 """Who comes first in a group: the oldest, the shortest, the one with the largest slowdown."""
 
-GROUPS, ACTIVE, LOOSE, RANK, STAMP, COUNTERS = range(6)
-"""Places in ``Groups.n``: groups there are, groups with tasks, partly started tasks, the rank, searches so far."""
+GROUP_COUNT = record_type(i8="groups active loose rank searches")
+"""How many groups there are, how many of them hold tasks, how many tasks are partly started; the
+rank of candidates; the number of searches so far."""
 
 GROUP = record_type(i8="profile waiting behind at width members held active stuck named")
-"""``behind``: the next group of the same profile, or -1. Its tree of ``width`` leaves begins ``at`` (-1: none), its
-tasks at ``members``. It holds ``held`` tasks and stands at ``active`` among those with any. ``stuck`` is the search in
-which it was given up; ``named`` is set once its ratios are known."""
+"""``behind``: the next group of the same profile, or -1. Its tree of ``width`` leaves begins ``at``
+(-1: none), its tasks at ``members``. It holds ``held`` tasks and stands at ``active`` among those
+with any. ``stuck`` is the search in which it was given up; ``named`` is set once its ratios are
+known."""
 
 _RATIO_ERROR, _ROUNDING = 1e-8, 1e-15
-"""Bounds of relative errors: of a group's ratios, which are equal to 9 digits, and of a sum of two times."""
+"""Bounds of relative errors: of a group's ratios, which are equal to 9 digits, and of a sum of two
+times."""
 
 
 @by_pointer
 class Groups(NamedTuple):
     """The ready tasks as EASY groups them."""
 
-    n: np.ndarray  # (COUNTERS,) int64
+    count: Any  # GROUP_COUNT
     best_s: np.ndarray  # (n,) float64
     slowness: np.ndarray  # (n,) float64: 1 / seconds on the fastest type
     ready_s: np.ndarray  # (n,) float64: when each became ready
@@ -116,10 +120,8 @@ def new_groups(work: Work, rank: int) -> Groups:
         width=widths,
         members=members,
     )
-    n = np.zeros(COUNTERS, np.int64)
-    n[GROUPS], n[RANK] = len(pairs), rank
     return Groups(
-        n=n,
+        count=one_record(GROUP_COUNT, groups=len(pairs), rank=rank),
         best_s=best_s,
         slowness=slowness(best_s),
         ready_s=np.empty(len(best_s)),
@@ -136,7 +138,8 @@ def new_groups(work: Work, rank: int) -> Groups:
 
 
 def _profiles(work: Work, best_s: np.ndarray) -> np.ndarray:
-    """(n,) int64: tasks of one demand class with the same ratios, to 9 digits; those of no length are alike."""
+    """(n,) int64: tasks of one demand class with the same ratios, to 9 digits; those of no length
+    are alike."""
     ratios = np.zeros_like(work.seconds)
     long = best_s > 0
     with np.errstate(invalid="ignore"):
@@ -161,25 +164,26 @@ def _chains(profile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 @inner
 def add(s: State, g: Groups, task: int) -> None:
     """Take in a task that has become ready."""
-    g.ready_s[task] = s.now[0]
+    g.ready_s[task] = s.clock.now_s
     group = g.group[task]
     _name(s, g, group, task)
-    _write(g, group, g.leaf[task], g.best_s[task])
+    set_leaf(g.trees, g.groups[group].at, g.groups[group].width + g.leaf[task], g.best_s[task])
     _count(g, group, 1)
 
 
 @inner
 def remove(s: State, g: Groups, task: int) -> None:
-    """Note that instances of a task were started: it is gone, or in the group of those with as many waiting."""
+    """Note that instances of a task were started: it is gone, or in the group of those with as many
+    waiting."""
     group = g.group[task]
     if g.leaf[task] >= 0:
-        _write(g, group, g.leaf[task], np.inf)
+        set_leaf(g.trees, g.groups[group].at, g.groups[group].width + g.leaf[task], np.inf)
         g.leaf[task] = -1
     else:
-        for place in range(g.n[LOOSE]):
+        for place in range(g.count.loose):
             if g.loose[place] == task:
-                g.n[LOOSE] -= 1
-                g.loose[place] = g.loose[g.n[LOOSE]]
+                g.count.loose -= 1
+                g.loose[place] = g.loose[g.count.loose]
                 break
     _count(g, group, -1)
     waiting = int64(s.todo[task].waiting)
@@ -187,68 +191,71 @@ def remove(s: State, g: Groups, task: int) -> None:
         group = _group_of(g, g.groups[group].profile, waiting)
         g.group[task] = group
         _name(s, g, group, task)
-        g.loose[g.n[LOOSE]] = task
-        g.n[LOOSE] += 1
+        g.loose[g.count.loose] = task
+        g.count.loose += 1
         _count(g, group, 1)
 
 
 @inner
 def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int:
-    """Find the first task of a group of those that end by ``until_s`` if they start now on a type, or -1.
+    """Find the first task of a group of those that end by ``until_s`` if they start now on a type,
+    or -1.
 
     The twin of ``AlikeTasks.first``.
     """
-    found = int64(-1)
+    best = int64(-1)
     at = g.groups[group].at
     if at >= 0 and g.trees[at + 1] < np.inf:
         limit_s, certain_s = np.inf, np.inf
         if until_s < np.inf:
             # The tree holds seconds on the fastest type. Dividing by the group's ratio leaves an error, so
             # the walk goes a little beyond the limit, and compares each task that it meets by its own end.
-            span_s = until_s - s.now[0]
+            span_s = until_s - s.clock.now_s
             slack_s = _RATIO_ERROR * span_s + _ROUNDING * until_s
             limit_s = (span_s + slack_s) / g.ratios[group, type_]
             certain_s = (span_s - slack_s) / g.ratios[group, type_]
-        if g.n[RANK] == BY_LENGTH and g.trees[at + 1] <= certain_s:
+        if g.count.rank == BY_LENGTH and g.trees[at + 1] <= certain_s:
             limit_s = g.trees[at + 1]
-        found = _first_leaf(s, g, group, limit_s, type_, until_s)
-    for place in range(g.n[LOOSE]):
+        best = _first_leaf(s, g, group, limit_s, type_, until_s)
+    for place in range(g.count.loose):
         task = g.loose[place]
-        if g.group[task] == group and _ends_by(s, task, type_, until_s) and (found < 0 or before(s, g, task, found)):
-            found = task
-    return found
+        if g.group[task] == group and _ends_by(s, task, type_, until_s) and (best < 0 or before(s, g, task, best)):
+            best = task
+    return best
 
 
 @inner
 def _ends_by(s: State, task: int, type_: int, until_s: float) -> bool:
-    """True if a task that starts now on a type ends by ``until_s``: end times are compared, as in the kernel."""
-    return s.now[0] + s.seconds[task, type_] <= until_s
+    """True if a task that starts now on a type ends by ``until_s``: end times are compared, as in
+    the kernel."""
+    return s.clock.now_s + s.seconds[task, type_] <= until_s
 
 
 @inner
 def before(s: State, g: Groups, one: int, other: int) -> bool:
     """True if one task comes before another by the rank, then first come, first served."""
-    mine, its = _rank(s, g, one), _rank(s, g, other)
-    return mine < its or (mine == its and one < other)
+    one_rank, other_rank = _rank(s, g, one), _rank(s, g, other)
+    return one_rank < other_rank or (one_rank == other_rank and one < other)
 
 
 @inner
 def _rank(s: State, g: Groups, task: int) -> float:
-    if g.n[RANK] == BY_LENGTH:
+    if g.count.rank == BY_LENGTH:
         return g.best_s[task]
-    if g.n[RANK] == BY_SLOWDOWN:
-        return (g.ready_s[task] - s.now[0]) * g.slowness[task]
+    if g.count.rank == BY_SLOWDOWN:
+        return (g.ready_s[task] - s.clock.now_s) * g.slowness[task]
     return 0.0
 
 
 @inner
 def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, until_s: float) -> int:
-    """Find the first task by rank among leaves of at most ``limit_s`` that end by ``until_s``, or -1.
+    """Find the first task by rank among leaves of at most ``limit_s`` that end by ``until_s``, or
+    -1.
 
     Walks from left to right over the subtrees that hold any such leaf; leaves stand by age.
     """
     at, width = g.groups[group].at, g.groups[group].width
-    found = int64(-1)
+    best = int64(-1)
     place = 1
     while place:
         if g.trees[at + place] <= limit_s and g.trees[at + place] < np.inf:
@@ -256,27 +263,15 @@ def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, unt
                 place *= 2
                 continue
             task = g.task[g.groups[group].members + place - width]
-            if _ends_by(s, task, type_, until_s) and (found < 0 or before(s, g, task, found)):
-                found = task
-                if g.n[RANK] == BY_ORDER or (g.n[RANK] == BY_LENGTH and limit_s == g.trees[at + 1]):
-                    return found  # the others are younger, and none is shorter
+            if _ends_by(s, task, type_, until_s) and (best < 0 or before(s, g, task, best)):
+                best = task
+                if g.count.rank == BY_ORDER or (g.count.rank == BY_LENGTH and limit_s == g.trees[at + 1]):
+                    return best  # the others are younger, and none is shorter
         while place & 1:
             place >>= 1
         if place:
             place += 1
-    return found
-
-
-@inner
-def _write(g: Groups, group: int, leaf: int, seconds: float) -> None:
-    """Write a leaf of the group's tree, and what follows from it above."""
-    at = g.groups[group].at
-    place = g.groups[group].width + leaf
-    while place and g.trees[at + place] != seconds:
-        g.trees[at + place] = seconds
-        if place > 1:
-            seconds = min(seconds, g.trees[at + (place ^ 1)])
-        place >>= 1
+    return best
 
 
 @inner
@@ -285,12 +280,12 @@ def _count(g: Groups, group: int, change: int) -> None:
     held = g.groups[group].held
     g.groups[group].held = held + change
     if held == 0:
-        g.groups[group].active = g.n[ACTIVE]
-        g.active[g.n[ACTIVE]] = group
-        g.n[ACTIVE] += 1
+        g.groups[group].active = g.count.active
+        g.active[g.count.active] = group
+        g.count.active += 1
     elif held + change == 0:
-        g.n[ACTIVE] -= 1
-        last = g.active[g.n[ACTIVE]]
+        g.count.active -= 1
+        last = g.active[g.count.active]
         place = g.groups[group].active
         g.active[place] = last
         g.groups[last].active = place
@@ -302,8 +297,8 @@ def _group_of(g: Groups, profile: int, waiting: int) -> int:
     group = g.first[profile]
     while g.groups[group].waiting != waiting:
         if g.groups[group].behind < 0:
-            new = g.n[GROUPS]
-            g.n[GROUPS] += 1
+            new = g.count.groups
+            g.count.groups += 1
             g.groups[group].behind = new
             g.groups[new].profile = profile
             g.groups[new].waiting = waiting
@@ -352,30 +347,19 @@ def new_ends(types: int, runs: int, classes: Classes) -> Ends:
     return Ends(records(ENTRY, types * length), np.zeros(types, np.int64), records(ENTRY, length), gpus)
 
 
-def moved_ends(e: Ends, runs: int) -> Ends:
-    """The same with space for ``runs`` slots."""
-    types = len(e.held)
-    before, length = len(e.aside), 2 * runs + _SPARE
-    heaps = records(ENTRY, types * length)
-    for type_ in range(types):
-        heaps[type_ * length : type_ * length + before] = e.heaps[type_ * before : (type_ + 1) * before]
-    return e._replace(heaps=heaps, aside=records(ENTRY, length))
-
-
 @inner
 def look(s: State, e: Ends) -> None:
     """Take in the runs started since the last look."""
-    for each in range(s.n[STARTS]):
-        entry = s.starts[each]
+    for index in range(s.count.starts):
+        entry = s.starts[index]
         if alive(s, entry):
             run = entry & ((1 << SLOTS) - 1)
-            task, type_ = s.runs[run].task, s.runs[run].type
-            if e.held[type_] > 2 * s.n[RUNS] + 16:
-                _tidy(s, e, type_)
-            end_s = max(s.runs[run].start_s + s.seconds[task, type_], s.now[0])
-            push(e.heaps, type_ * len(e.aside), e.held[type_], end_s, entry)
+            type_ = s.runs[run].type
+            if e.held[type_] > 2 * s.count.runs + 16:
+                e.held[type_] = drop_over(s, e.heaps, type_ * len(e.aside), e.held[type_])
+            push(e.heaps, type_ * len(e.aside), e.held[type_], expected_end_s(s, run), entry)
             e.held[type_] += 1
-    s.n[STARTS] = 0
+    s.count.starts = 0
 
 
 @inner
@@ -409,7 +393,7 @@ def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, int]:
     if not on_gpus:
         missing = float(s.classes[kind].cpus * together - s.types[type_].cpus)
     at, aside = type_ * len(e.aside), 0
-    shadow_s = s.now[0] if missing <= 0 else np.inf
+    shadow_s = s.clock.now_s if missing <= 0 else np.inf
     while e.held[type_]:
         end_s, entry = e.heaps[at].key, e.heaps[at].what
         if missing <= 0 and end_s > shadow_s:
@@ -422,32 +406,21 @@ def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, int]:
         e.aside[aside].what = entry
         aside += 1
         if missing > 0:
-            shadow_s = max(end_s, s.now[0])
+            shadow_s = max(end_s, s.clock.now_s)
         run = entry & ((1 << SLOTS) - 1)
         other = s.tasks[s.runs[run].task].kind
         missing -= (s.classes[other].gpus if on_gpus else float(s.classes[other].cpus)) * s.runs[run].count
-    for each in range(aside):
-        push(e.heaps, at, e.held[type_], e.aside[each].key, e.aside[each].what)
+    for index in range(aside):
+        push(e.heaps, at, e.held[type_], e.aside[index].key, e.aside[index].what)
         e.held[type_] += 1
     if missing > 0:
         return np.inf, int64(0)
     return shadow_s, int64(np.rint(-missing * MICRO) if on_gpus else -missing)
 
 
-@inner
-def _tidy(s: State, e: Ends, type_: int) -> None:
-    """Drop the runs that are over."""
-    at, held = type_ * len(e.aside), e.held[type_]
-    e.held[type_] = 0
-    for each in range(held):
-        key, entry = e.heaps[at + each].key, e.heaps[at + each].what
-        if alive(s, entry):
-            push(e.heaps, at, e.held[type_], key, entry)
-            e.held[type_] += 1
-
-
 RANKS: Mapping[Any, int] = {by_order: BY_ORDER, shortest_first: BY_LENGTH, most_slowed_first: BY_SLOWDOWN}
-"""The ranks of candidates that are compiled (``_rank``), by their functions in ``policies.backfilling``."""
+"""The ranks of candidates that are compiled (``_rank``), by their functions in
+``policies.backfilling``."""
 
 
 @by_pointer
@@ -463,22 +436,14 @@ def new_easy(s: State, work: Work, classes: Classes, rank: int) -> EasyState:
     return EasyState(new_groups(work, rank), new_ends(len(s.types), len(s.runs), classes))
 
 
-def grown_easy(s: State, b: EasyState) -> EasyState:
-    """The same with space for a state that has grown, and for more groups."""
-    g = b.g
-    groups = np.concatenate([g.groups, np.zeros_like(g.groups)]).view(np.recarray)
-    ratios, active = np.concatenate([g.ratios, g.ratios]), np.concatenate([g.active, g.active])
-    return EasyState(g._replace(groups=groups, ratios=ratios, active=active), moved_ends(b.e, len(s.runs)))
-
-
 @outer
 def advance_easy(s: State, log: np.recarray, b: EasyState) -> bool:
-    """Go on until everything is done (False) or more space is needed (True). The space is that of the log or the
-    state."""
-    while steps(s, log) and b.g.n[GROUPS] < len(b.g.groups):
-        if s.n[PHASE] == DECIDE:
+    """Go on until everything is done (False), or until the log or the state needs more space
+    (True)."""
+    while steps(s, log) and b.g.count.groups < len(b.g.groups):
+        if s.clock.phase == DECIDE:
             if not _decide(s, log, b):
-                s.n[PHASE] = MOVE
+                s.clock.phase = MOVE
         elif not move_on(s, log):
             return False
     return True
@@ -505,14 +470,14 @@ def _decide(s: State, log: np.recarray, b: EasyState) -> bool:
 
 @inner
 def _take_in(s: State, g: Groups) -> None:
-    """Put what has become ready into the queue and the groups."""
-    s.n[ENDED] = 0
-    for each in range(s.n[FRESH]):
-        task = s.fresh[each]
+    """Put tasks that have become ready into the queue and the groups."""
+    s.count.ended = 0
+    for index in range(s.count.fresh):
+        task = s.fresh[index]
         push(s.ready, 0, s.queues[0].held, 0.0, task)
         s.queues[0].held += 1
         add(s, g, task)
-    s.n[FRESH] = 0
+    s.count.fresh = 0
 
 
 @inner
@@ -529,20 +494,21 @@ def _oldest(s: State) -> int:
 
 @inner
 def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
-    """Find the first task by rank that fits and does not delay ``head``, and its place; -1 if there is none."""
+    """Find the first task by rank that fits and does not delay ``head``, and its place; -1 if there
+    is none."""
     shadow_s, shadow_type, extra = np.inf, -1, int64(0)
-    b.g.n[STAMP] += 1
+    b.g.count.searches += 1
     known = False
     while True:
-        found = int64(-1)
-        for each in range(b.g.n[ACTIVE]):
-            group = b.g.active[each]
-            if b.g.groups[group].stuck == b.g.n[STAMP]:
+        candidate = int64(-1)
+        for index in range(b.g.count.active):
+            group = b.g.active[index]
+            if b.g.groups[group].stuck == b.g.count.searches:
                 continue
             any_of = first_of(s, b.g, group, 0, np.inf)
             type_ = _fastest_with_room(s, b.g, group, s.tasks[any_of].kind)
             if type_ < 0:
-                b.g.groups[group].stuck = b.g.n[STAMP]
+                b.g.groups[group].stuck = b.g.count.searches
                 continue
             if not known:
                 shadow_s, shadow_type, extra = reservation(s, b.e, head)
@@ -551,24 +517,28 @@ def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
             if takes_time and type_ == shadow_type and _needed(s, b.e, any_of, head, type_) > extra:
                 until_s = shadow_s
             task = any_of if until_s == np.inf else first_of(s, b.g, group, type_, until_s)
-            if task >= 0 and (found < 0 or before(s, b.g, task, found)):
-                found = task
-        if found < 0:
+            if task >= 0 and (candidate < 0 or before(s, b.g, task, candidate)):
+                candidate = task
+        if candidate < 0:
             return int64(-1), -1, -1
-        on, node = choose(s, found, -1)
-        if on != shadow_type or _ends_by(s, found, on, shadow_s) or _takes(s, b.e, found, head, on, node) <= extra:
-            return found, on, node
-        b.g.groups[b.g.group[found]].stuck = b.g.n[STAMP]
+        on, node = choose(s, candidate, -1)
+        if (
+            on != shadow_type
+            or _ends_by(s, candidate, on, shadow_s)
+            or _takes(s, b.e, candidate, head, on, node) <= extra
+        ):
+            return candidate, on, node
+        b.g.groups[b.g.group[candidate]].stuck = b.g.count.searches
 
 
 @inner
 def _fastest_with_room(s: State, g: Groups, group: int, kind: int) -> int:
     """Find the type with room on which the group's tasks are fastest, or -1."""
-    found = -1
+    fastest = -1
     for type_ in range(len(s.types)):
-        if (found < 0 or g.ratios[group, type_] < g.ratios[group, found]) and fits_on(s, int64(kind), type_):
-            found = type_
-    return found
+        if (fastest < 0 or g.ratios[group, type_] < g.ratios[group, fastest]) and fits_on(s, int64(kind), type_):
+            fastest = type_
+    return fastest
 
 
 @inner

@@ -1,12 +1,14 @@
 """Compilation by numba where it is installed; the same functions as plain Python where it is not.
 
-Two decorators for two kinds of functions. ``outer`` is for those that Python calls, ``inner`` for those that they call:
-these are always inlined, since handing the state from function to function costs more than what most of them do.
-Neither may allocate. That is what ``_nrt=False`` promises, and what makes the lane fast: otherwise every function
-counts references to every array of the state. With ``NUMBA_DISABLE_JIT=1`` numba itself leaves functions as they are.
+Two decorators for two kinds of functions. ``outer`` is for those that Python calls, ``inner`` for
+those that they call: these are always inlined, since handing the state from function to function
+costs more than what most of them do. Neither may allocate. That is what ``_nrt=False`` promises,
+and what makes the lane fast: otherwise every function counts references to every array of the
+state. With ``NUMBA_DISABLE_JIT=1`` numba itself leaves functions as they are.
 
-What was compiled is kept below ``NUMBA_CACHE_DIR``, or the user's folder for caches, under a digest of all files of the
-lane: numba itself notices only that the file of a function has changed, not those of the functions it calls.
+What was compiled is kept below ``NUMBA_CACHE_DIR``, or the user's folder for caches, under a digest
+of all files of the lane: numba itself notices only that the file of a function has changed, not
+those of the functions it calls.
 """
 
 from __future__ import annotations
@@ -34,14 +36,16 @@ except ImportError:
 __all__ = ["alone", "by_pointer", "folder", "inner", "installed", "int64", "is_kept", "jitted", "outer"]
 
 int64: Callable[[Any], int] = np.int64  # type: ignore[assignment]
-"""A number as the lane computes with it: handed on as 32 bits, it would have every function compiled twice."""
+"""A number as the lane computes with it: handed on as 32 bits, it would have every function
+compiled twice."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Record = TypeVar("Record", bound=type)
 
 _INLINED_B = 500
-"""Functions with less byte code than this become part of their callers. To inline all takes a quarter more time to
-compile and makes nothing faster; to inline none makes a task take half as long again."""
+"""Functions with less byte code than this become part of their callers. To inline all takes a
+quarter more time to compile and makes nothing faster; to inline none makes a task take half as long
+again."""
 
 _COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
@@ -113,7 +117,8 @@ def _compiled(function: Function, **options: Any) -> Function:
 
 @cache
 def folder() -> Path:
-    """The folder of functions compiled from exactly these files. They are for this numba and this kind of processor."""
+    """The folder of functions compiled from exactly these files. They are for this numba and this
+    kind of processor."""
     by = f"{numba.__version__} {np.__version__} {sys.version} {get_host_cpu_name()}".encode()
     files = [file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dagsim"

@@ -1,7 +1,9 @@
-"""Orders over jobs as wholes: the first ready task by (job's key, longest path to the end of its job) that fits.
+"""Orders over whole jobs: the first ready task by (job's key, longest path to the end of its job)
+that fits.
 
-A job's key is what is left of it, and is computed anew when one of its runs has ended. Keys never grow, so a task whose
-job has moved only ever moves up in its heap. The heaps know where each of their tasks is.
+The twin of ``policies.job_orders.JobOrdered`` and ``JobQueue``. A job's key is computed again when
+one of its runs has ended. Keys never grow, so the tasks of a job whose key has changed only move up
+in their heaps, which know where each task stands.
 """
 
 from __future__ import annotations
@@ -15,15 +17,25 @@ from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, start, steps
 from dagsim.systems.cluster.lane.orders import upward_rank
 from dagsim.systems.cluster.lane.placement import choose, fits_on
-from dagsim.systems.cluster.lane.state import ENDED, FRESH, PHASE, STARTS, Classes, State, Work, record_type, records
+from dagsim.systems.cluster.lane.state import (
+    Classes,
+    State,
+    Work,
+    one_record,
+    record_type,
+    records,
+)
 from dagsim.systems.cluster.policies.job_orders import PathLeft, WorkLeft, total_work
 
 __all__ = ["JOB_KEYS", "JobOrder", "advance_jobs", "new_job_order"]
 
 WORK_LEFT, PATH_LEFT, TOTAL_WORK = range(3)
 JOB_KEYS: Mapping[Any, int] = {WorkLeft: WORK_LEFT, PathLeft: PATH_LEFT, total_work: TOTAL_WORK}
-"""The keys of jobs that are compiled (``_job_key``), by what makes them in ``policies.job_orders``."""
+"""The keys of jobs that are compiled (``_job_key``), by what makes them in ``policies.job_orders``.
+"""
 
+JOB_RULE = record_type(i8="key")
+"""``key`` is one of JOB_KEYS."""
 PAIR = record_type(f8="key second", i8="task")
 
 
@@ -31,13 +43,13 @@ PAIR = record_type(f8="key second", i8="task")
 class JobOrder(NamedTuple):
     """State of these orders beside that of the lane."""
 
-    key_of: np.ndarray  # (1,) int64: one of JOB_KEYS
+    rule: Any  # JOB_RULE
     best_s: np.ndarray  # (n,) float64
     rank_s: np.ndarray  # (n,) float64
     factor: np.ndarray  # (K,) float64: GPUs of an instance, 1 where it asks for none
     instances: np.ndarray  # (n,) int64
     job_key: np.ndarray  # (J,) float64, nan before it is known
-    heaps: np.recarray  # (n,) PAIR: ready tasks, a stretch per demand class as in State.queues
+    ready: np.recarray  # (n,) PAIR: ready tasks, a stretch per demand class as in State.queues
     place: np.ndarray  # (n,) int64: where in its heap a task is, -1 if it is in none
 
 
@@ -45,26 +57,26 @@ def new_job_order(work: Work, classes: Classes, key: int) -> JobOrder:
     """The order before anything has happened."""
     best_s = work.best_s
     return JobOrder(
-        key_of=np.array([key], np.int64),
+        rule=one_record(JOB_RULE, key=key),
         best_s=best_s,
         rank_s=upward_rank(work, best_s),
         factor=np.where(classes.table.gpus, classes.table.gpus, 1.0),
         instances=work.rows.instances.astype(np.int64),
         job_key=np.full(len(work.jobs.arrival_s), np.nan),
-        heaps=records(PAIR, len(best_s)),
+        ready=records(PAIR, len(best_s)),
         place=np.full(len(best_s), -1, np.int64),
     )
 
 
 @outer
 def advance_jobs(s: State, log: np.recarray, o: JobOrder) -> bool:
-    """Go on until everything is done (False) or more space is needed (True). The space is that of the log or the
-    state."""
+    """Go on until everything is done (False), or until the log or the state needs more space
+    (True)."""
     left = steps(s, log)
     while left > 0:
-        if s.n[PHASE] == DECIDE:
+        if s.clock.phase == DECIDE:
             if not _decide(s, log, o):
-                s.n[PHASE] = MOVE
+                s.clock.phase = MOVE
         elif not move_on(s, log):
             return False
         left = left - 1 if left > 1 else steps(s, log)
@@ -86,9 +98,9 @@ def _decide(s: State, log: np.recarray, o: JobOrder) -> bool:
 
 @inner
 def _rank_again(s: State, o: JobOrder) -> None:
-    """Compute anew the keys of jobs with an ended run, and move their tasks up."""
-    for each in range(s.n[ENDED]):
-        job = int64(s.tasks[s.runs[s.ended[each]].task].job)
+    """Compute again the keys of jobs with an ended run, and move their tasks up."""
+    for index in range(s.count.ended):
+        job = int64(s.tasks[s.runs[s.ended[index]].task].job)
         if not s.jobs[job].left:
             continue
         key = _job_key(s, o, job)
@@ -98,21 +110,21 @@ def _rank_again(s: State, o: JobOrder) -> None:
         for task in range(s.jobs[job].first, s.jobs[job + 1].first):
             if o.place[task] >= 0:
                 _rise(s, o, task, o.place[task], key)
-    s.n[ENDED] = 0
-    s.n[STARTS] = 0
+    s.count.ended = 0
+    s.count.starts = 0
 
 
 @inner
 def _take_in(s: State, o: JobOrder) -> None:
-    """Put what has become ready into the heaps."""
-    for each in range(s.n[FRESH]):
-        task = s.fresh[each]
+    """Put tasks that have become ready into the heaps."""
+    for index in range(s.count.fresh):
+        task = s.fresh[index]
         job, queue = int64(s.tasks[task].job), int64(s.tasks[task].kind)
         if np.isnan(o.job_key[job]):
             o.job_key[job] = _job_key(s, o, job)
         _rise(s, o, task, s.queues[queue].held, o.job_key[job])
         s.queues[queue].held += 1
-    s.n[FRESH] = 0
+    s.count.fresh = 0
 
 
 @inner
@@ -123,32 +135,32 @@ def _job_key(s: State, o: JobOrder, job: int) -> float:
         unfinished = int64(s.todo[task].unfinished)
         if unfinished:
             longest = max(longest, o.rank_s[task])
-        count = unfinished if o.key_of[0] == WORK_LEFT else o.instances[task]
+        count = unfinished if o.rule.key == WORK_LEFT else o.instances[task]
         total += o.best_s[task] * count * o.factor[s.tasks[task].kind]  # from left to right, as ordered_sum
-    return longest if o.key_of[0] == PATH_LEFT else total
+    return longest if o.rule.key == PATH_LEFT else total
 
 
 @inner
 def _first(s: State, o: JobOrder) -> int:
     """Find the first task that fits, or -1."""
-    found = int64(-1)
+    best = int64(-1)
     for queue in range(len(s.queues)):
         task = _head(s, o, queue)
-        if task < 0 or (found >= 0 and not _before(s, o, task, found)):
+        if task < 0 or (best >= 0 and not _before(s, o, task, best)):
             continue
         for type_ in range(len(s.types)):
             if fits_on(s, queue, type_):
-                found = task
+                best = task
                 break
-    return found
+    return best
 
 
 @inner
 def _before(s: State, o: JobOrder, one: int, other: int) -> bool:
     """True if one task comes before another."""
-    mine, its = o.job_key[s.tasks[one].job], o.job_key[s.tasks[other].job]
-    if mine != its:
-        return mine < its
+    one_key, other_key = o.job_key[s.tasks[one].job], o.job_key[s.tasks[other].job]
+    if one_key != other_key:
+        return one_key < other_key
     if o.rank_s[one] != o.rank_s[other]:
         return o.rank_s[one] > o.rank_s[other]
     return one < other
@@ -156,17 +168,17 @@ def _before(s: State, o: JobOrder, one: int, other: int) -> bool:
 
 @inner
 def _head(s: State, o: JobOrder, queue: int) -> int:
-    """Find the first task of a queue, or -1; drops those of which nothing waits any more."""
+    """Find the first task of a queue, or -1; drops those without waiting instances."""
     at = s.queues[queue].at
     while s.queues[queue].held:
-        task = o.heaps[at].task
+        task = o.ready[at].task
         if s.todo[task].waiting:
             return task
         o.place[task] = -1
         s.queues[queue].held -= 1
         last = s.queues[queue].held
         if last:
-            _sink(o, at, last, o.heaps[at + last].key, o.heaps[at + last].second, o.heaps[at + last].task)
+            _sink(o, at, last, o.ready[at + last].key, o.ready[at + last].second, o.ready[at + last].task)
     return int64(-1)
 
 
@@ -191,7 +203,7 @@ def _sink(o: JobOrder, at: int, held: int, key: float, second: float, task: int)
     while below < held:
         if below + 1 < held:
             twin = at + below + 1
-            if not _in_order(o, at + below, o.heaps[twin].key, o.heaps[twin].second, o.heaps[twin].task):
+            if not _in_order(o, at + below, o.ready[twin].key, o.ready[twin].second, o.ready[twin].task):
                 below += 1
         if not _in_order(o, at + below, key, second, task):
             break
@@ -203,21 +215,21 @@ def _sink(o: JobOrder, at: int, held: int, key: float, second: float, task: int)
 @inner
 def _in_order(o: JobOrder, place: int, key: float, second: float, task: int) -> bool:
     """True if what stands at a place comes before the given task."""
-    if o.heaps[place].key != key:
-        return o.heaps[place].key < key
-    if o.heaps[place].second != second:
-        return o.heaps[place].second < second
-    return o.heaps[place].task < task
+    if o.ready[place].key != key:
+        return o.ready[place].key < key
+    if o.ready[place].second != second:
+        return o.ready[place].second < second
+    return o.ready[place].task < task
 
 
 @inner
 def _move(o: JobOrder, at: int, source: int, place: int) -> None:
-    _put(o, at, place, o.heaps[at + source].key, o.heaps[at + source].second, o.heaps[at + source].task)
+    _put(o, at, place, o.ready[at + source].key, o.ready[at + source].second, o.ready[at + source].task)
 
 
 @inner
 def _put(o: JobOrder, at: int, place: int, key: float, second: float, task: int) -> None:
-    o.heaps[at + place].key = key
-    o.heaps[at + place].second = second
-    o.heaps[at + place].task = task
+    o.ready[at + place].key = key
+    o.ready[at + place].second = second
+    o.ready[at + place].task = task
     o.place[task] = place

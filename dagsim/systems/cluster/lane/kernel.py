@@ -1,8 +1,9 @@
 """The rules of the simulation, one thing per call: an end, an arrival, a step of time, a start.
 
-Time moves as in the SimPy kernel: ends in the order of (time, number of the run), then arrivals, then decisions until
-there is none. Which task starts is for the files of the policies; they find what has become ready and which runs have
-ended since their last decision in ``State.fresh`` and ``State.ended``.
+The twin of ``ClusterKernel``. Time moves as there: ends in the order of (time, number of the run),
+then arrivals, then decisions until there is none. Which task starts is decided by the loops of the
+policies; they find what has become ready and which runs have ended since their last decision in
+``State.fresh`` and ``State.ended``.
 """
 
 from __future__ import annotations
@@ -13,20 +14,8 @@ from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import inner, int64
 from dagsim.systems.cluster.lane.placement import SPREAD, give_back, pouring, room, sync, take, top, tree_of
 from dagsim.systems.cluster.lane.state import (
-    ENDED,
-    ENDS,
-    FRESH,
-    HOLDS,
-    JOBS,
     NONE,
-    PHASE,
-    ROWS,
-    RUNS,
-    RUNS_FREE,
-    RUNS_TOP,
     SLOTS,
-    STARTED,
-    STARTS,
     State,
 )
 
@@ -39,6 +28,8 @@ __all__ = [
     "REJECTED",
     "STARTED_ROW",
     "alive",
+    "drop_over",
+    "expected_end_s",
     "move_on",
     "origin_of",
     "start",
@@ -54,31 +45,33 @@ MOVE, SETTLE, DECIDE = 0, 1, 2
 
 @inner
 def steps(s: State, log: np.recarray) -> int:
-    """Count the steps for which there is enough space, whatever they do; up to 64, so that it is not asked for each."""
+    """Count the turns for which there is enough space, whatever they do; at most 64. Asked once for
+    all of them."""
     nodes = len(s.nodes)
-    runs = len(s.runs) - max(s.n[ENDS], s.n[ENDED], s.n[STARTS])
-    holds = len(s.holds) - s.n[HOLDS]
-    return min((len(log) - s.n[ROWS]) // (nodes + 2), runs // nodes, holds // (nodes * s.left.shape[1]), 64)
+    runs = len(s.runs) - max(s.count.ends, s.count.ended, s.count.starts)
+    holds = len(s.holds) - s.count.holds
+    return min((len(log) - s.count.rows) // (nodes + 2), runs // nodes, holds // (nodes * s.left.shape[1]), 64)
 
 
 @inner
 def move_on(s: State, log: np.recarray) -> bool:
-    """Settle one thing, after letting time pass if all is decided; False when nothing is left to come."""
-    ends, coming = s.n[ENDS] > 0, s.n[JOBS] < len(s.jobs) - 1
-    if s.n[PHASE] == MOVE:
+    """Process the next end or arrival, after letting time pass if all is decided; False at the end
+    of everything."""
+    ends, coming = s.count.ends > 0, s.count.jobs < len(s.jobs) - 1
+    if s.clock.phase == MOVE:
         if not (ends or coming):
             return False
         if ends:
-            s.now[0] = s.ends[0].key
-        if coming and (not ends or s.jobs[s.n[JOBS]].arrival_s < s.now[0]):
-            s.now[0] = s.jobs[s.n[JOBS]].arrival_s
-        s.n[PHASE] = SETTLE
-    if ends and s.ends[0].key == s.now[0]:
+            s.clock.now_s = s.ends[0].key
+        if coming and (not ends or s.jobs[s.count.jobs].arrival_s < s.clock.now_s):
+            s.clock.now_s = s.jobs[s.count.jobs].arrival_s
+        s.clock.phase = SETTLE
+    if ends and s.ends[0].key == s.clock.now_s:
         _finish(s, log)
-    elif coming and s.jobs[s.n[JOBS]].arrival_s <= s.now[0]:
+    elif coming and s.jobs[s.count.jobs].arrival_s <= s.clock.now_s:
         _arrive(s, log)
     else:
-        s.n[PHASE] = DECIDE
+        s.clock.phase = DECIDE
     return True
 
 
@@ -89,17 +82,36 @@ def alive(s: State, entry: int) -> bool:
 
 
 @inner
+def expected_end_s(s: State, run: int) -> float:
+    """When a run should end by its estimate; a run that is late should end now."""
+    return max(s.runs[run].start_s + s.seconds[s.runs[run].task, s.runs[run].type], s.clock.now_s)
+
+
+@inner
+def drop_over(s: State, heap: np.recarray, at: int, held: int) -> int:
+    """Drop the entries of runs that are over from a heap that held ``held``; returns how many stay."""
+    kept = int64(0)
+    for place in range(held):
+        key, entry = heap[at + place].key, heap[at + place].what
+        if alive(s, entry):
+            push(heap, at, kept, key, entry)
+            kept += 1
+    return kept
+
+
+@inner
 def origin_of(s: State, task: int) -> int:
-    """Find the task that a piece is of; a task is its own."""
+    """Find the task that a piece belongs to; for a task, itself."""
     first = len(s.fresh) - len(s.origin)
     return task if task < first else s.origin[task - first]
 
 
 @inner
 def start(s: State, log: np.recarray, task: int, type_: int, node: int) -> None:
-    """Start the task's waiting instances on a node, or node after node. It starts as many as each has room for.
+    """Start the task's waiting instances on a node, or node after node, as many as each has room
+    for.
 
-    A gang is one run, of independent instances those on one node are.
+    A gang is one run. Independent instances on one node are one run, too.
     """
     kind = int64(s.tasks[task].kind)
     tree = tree_of(s, kind, type_)
@@ -144,35 +156,35 @@ def stop(s: State, log: np.recarray, run: int, what: int) -> None:
             give_back(s, kind, hold)
             hold = after
         _row(s, log, what, task, s.runs[run].number, node, count, held)
-    s.ended[s.n[ENDED]] = run
-    s.n[ENDED] += 1
+    s.ended[s.count.ended] = run
+    s.count.ended += 1
     s.runs[run].number = -1
-    s.runs[run].first = s.n[RUNS_FREE]
-    s.n[RUNS_FREE] = run
-    s.n[RUNS] -= 1
+    s.runs[run].first = s.count.runs_free
+    s.count.runs_free = run
+    s.count.runs -= 1
 
 
 @inner
 def _arrive(s: State, log: np.recarray) -> None:
     """The next job arrives; its tasks without parents become ready, unless it can never run."""
-    job = s.n[JOBS]
-    s.n[JOBS] += 1
+    job = s.count.jobs
+    s.count.jobs += 1
     _job_row(s, log, ARRIVED, job, 0.0)
     if s.jobs[job].rejected:
         _job_row(s, log, REJECTED, job, s.jobs[job].rejected)
         return
     for task in range(s.jobs[job].first, s.jobs[job + 1].first):
         if not s.todo[task].missing:
-            s.fresh[s.n[FRESH]] = task
-            s.n[FRESH] += 1
+            s.fresh[s.count.fresh] = task
+            s.count.fresh += 1
 
 
 @inner
 def _finish(s: State, log: np.recarray) -> None:
     """The next run ends; its task, then its job may be done, and children become ready."""
     run = s.ends[0].what & ((1 << SLOTS) - 1)
-    pop(s.ends, 0, s.n[ENDS])
-    s.n[ENDS] -= 1
+    pop(s.ends, 0, s.count.ends)
+    s.count.ends -= 1
     task = origin_of(s, s.runs[run].task)
     s.todo[task].unfinished -= s.runs[run].count
     stop(s, log, run, FINISHED)
@@ -182,8 +194,8 @@ def _finish(s: State, log: np.recarray) -> None:
         child = s.child[edge]
         s.todo[child].missing -= 1
         if not s.todo[child].missing:
-            s.fresh[s.n[FRESH]] = child
-            s.n[FRESH] += 1
+            s.fresh[s.count.fresh] = child
+            s.count.fresh += 1
     job = s.tasks[task].job
     s.jobs[job].left -= 1
     if not s.jobs[job].left:
@@ -193,19 +205,19 @@ def _finish(s: State, log: np.recarray) -> None:
 @inner
 def _open(s: State, task: int, type_: int) -> int:
     """Begin a run that holds nothing yet; returns its slot."""
-    run = s.n[RUNS_FREE]
+    run = s.count.runs_free
     if run < 0:
-        run = s.n[RUNS_TOP]
-        s.n[RUNS_TOP] += 1
+        run = s.count.runs_top
+        s.count.runs_top += 1
     else:
-        s.n[RUNS_FREE] = s.runs[run].first
-    s.runs[run].number = s.n[STARTED]
-    s.n[STARTED] += 1
+        s.count.runs_free = s.runs[run].first
+    s.runs[run].number = s.count.started
+    s.count.started += 1
     s.runs[run].task = task
     s.runs[run].type = type_
     s.runs[run].count = 0
     s.runs[run].first = -1
-    s.runs[run].start_s = s.now[0]
+    s.runs[run].start_s = s.clock.now_s
     s.runs[run].seconds = s.truth[task, type_]
     return run
 
@@ -214,20 +226,20 @@ def _open(s: State, task: int, type_: int) -> int:
 def _close(s: State, run: int) -> None:
     """Set the end of a run that holds all it needs."""
     entry = s.runs[run].number << SLOTS | run
-    push(s.ends, 0, s.n[ENDS], s.now[0] + s.runs[run].seconds, entry)
-    s.n[ENDS] += 1
-    s.n[RUNS] += 1
-    s.starts[s.n[STARTS]] = entry
-    s.n[STARTS] += 1
+    push(s.ends, 0, s.count.ends, s.clock.now_s + s.runs[run].seconds, entry)
+    s.count.ends += 1
+    s.count.runs += 1
+    s.starts[s.count.starts] = entry
+    s.count.starts += 1
 
 
 @inner
 def _row(s: State, log: np.recarray, what: int, task: int, number: int, node: int, count: int, held: int) -> None:
     """Write what a run does on a node."""
     job = s.tasks[task].job
-    row = log[s.n[ROWS]]
+    row = log[s.count.rows]
     row.kind = what
-    row.time_s = s.now[0]
+    row.time_s = s.clock.now_s
     row.job = job
     row.task = origin_of(s, task) - s.jobs[job].first
     row.run = number
@@ -235,15 +247,15 @@ def _row(s: State, log: np.recarray, what: int, task: int, number: int, node: in
     row.instances = count
     row.gpus = held
     row.value = s.classes[s.tasks[task].kind].gpus * count
-    s.n[ROWS] += 1
+    s.count.rows += 1
 
 
 @inner
 def _job_row(s: State, log: np.recarray, what: int, job: int, value: float) -> None:
     """Write what becomes of a job."""
-    row = log[s.n[ROWS]]
+    row = log[s.count.rows]
     row.kind = what
-    row.time_s = s.now[0]
+    row.time_s = s.clock.now_s
     row.job = job
     row.task = -1
     row.run = -1
@@ -251,4 +263,4 @@ def _job_row(s: State, log: np.recarray, what: int, job: int, value: float) -> N
     row.instances = 0
     row.gpus = 0
     row.value = value
-    s.n[ROWS] += 1
+    s.count.rows += 1

@@ -1,4 +1,10 @@
-"""List scheduling, compiled: keys, queues, and the loop."""
+"""List scheduling: keys of all tasks at once, queues, and the loop.
+
+The twin of ``policies.orders.Ordered`` and ``TypedOrdered``. A policy is a column of keys: one per
+task, or one per task and GPU type. Smaller comes first, equal keys go first come, first served,
+then by type. Tasks of one demand class fit or do not fit together, so each class has a heap, and
+only the first task of each is looked at.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +22,6 @@ from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, origin_of,
 from dagsim.systems.cluster.lane.placement import choose, fits_on
 from dagsim.systems.cluster.lane.state import (
     CLASS,
-    ENDED,
-    FRESH,
-    PHASE,
-    STARTS,
-    STRICT,
     TASK,
     Classes,
     Jobs,
@@ -71,10 +72,12 @@ class KeyColumns:
 
 
 class AllTasks:
-    """All tasks at once, by the names of ``TaskState``: a key written for one task answers with a column.
+    """All tasks at once, by the names of ``TaskState``: a key written for one task answers with a
+    column.
 
-    It holds what never changes about a task. A key that asks for anything else (``ready_s``, the tenant) raises
-    ``AttributeError``, and one that branches on a value raises ``ValueError``. With ``place`` it is that one task.
+    It holds what never changes about a task. A key that asks for anything else (``ready_s``, the
+    tenant) raises ``AttributeError``, and one that branches on a value raises ``ValueError``. With
+    ``place`` it is that one task.
     """
 
     def __init__(self, columns: KeyColumns, place: int | None = None) -> None:
@@ -154,7 +157,8 @@ def sample_columns() -> KeyColumns:
 
 
 def upward_rank(work: Work, best_s: np.ndarray) -> np.ndarray:
-    """(n,) float64: per task the longest path from its start to the end of its job, with ``best_s`` per task."""
+    """(n,) float64: per task the longest path from its start to the end of its job, with ``best_s``
+    per task."""
     rank = best_s.copy()
     _add_longest(work.order, work.tasks, work.child, rank)
     return rank
@@ -206,38 +210,38 @@ _PIECE = 32
 
 @inner
 def take_in(s: State) -> None:
-    """Queue what has become ready."""
+    """Queue tasks that have become ready."""
     width, tasks = s.key.shape[1], len(s.fresh) - len(s.origin)
-    for each in range(s.n[FRESH]):
-        task = s.fresh[each]
+    for index in range(s.count.fresh):
+        task = s.fresh[index]
         kind = int64(s.tasks[task].kind)
         entry = origin_of(s, task) << _PIECE | max(task - tasks + 1, 0)
         for type_ in range(width):
             if width == 1 or s.may[kind, type_]:
                 queue = kind * width + type_
-                key = s.ageing[0] * s.now[0] + s.key[task, type_]
+                key = s.rule.ageing * s.clock.now_s + s.key[task, type_]
                 push(s.ready, s.queues[queue].at, s.queues[queue].held, key, entry)
                 s.queues[queue].held += 1
-    s.n[FRESH] = 0
+    s.count.fresh = 0
 
 
 @inner
 def first_task(s: State, that_fits: bool) -> tuple[int, int]:
     """Find the first task by key (that fits), and its chosen type, or -1."""
     width = s.key.shape[1]
-    found, on, least, first = int64(-1), int64(-1), 0.0, int64(0)
+    best, best_type, best_key, best_entry = int64(-1), int64(-1), 0.0, int64(0)
     for queue in range(len(s.queues)):
         task = _head(s, queue)
         if task < 0:
             continue
         at = s.queues[queue].at
         key, entry = s.ready[at].key, s.ready[at].what
-        if found >= 0 and (key > least or (key == least and entry >= first)):
+        if best >= 0 and (key > best_key or (key == best_key and entry >= best_entry)):
             continue
         if not that_fits or _fits(s, queue, width):
-            found, least, first = task, key, entry
-            on = int64(queue % width if width > 1 else -1)
-    return found, on
+            best, best_key, best_entry = task, key, entry
+            best_type = int64(queue % width if width > 1 else -1)
+    return best, best_type
 
 
 @inner
@@ -252,7 +256,7 @@ def _fits(s: State, queue: int, width: int) -> bool:
 
 @inner
 def _head(s: State, queue: int) -> int:
-    """Find the first task of a queue, or -1; drops those of which nothing waits any more."""
+    """Find the first task of a queue, or -1; drops those without waiting instances."""
     at, tasks = s.queues[queue].at, len(s.fresh) - len(s.origin)
     while s.queues[queue].held:
         entry = s.ready[at].what
@@ -267,13 +271,13 @@ def _head(s: State, queue: int) -> int:
 
 @outer
 def advance_list(s: State, log: np.recarray) -> bool:
-    """Go on until everything is done (False) or more space is needed (True). The space is that of the log or the
-    state."""
+    """Go on until everything is done (False), or until the log or the state needs more space
+    (True)."""
     left = steps(s, log)
     while left > 0:
-        if s.n[PHASE] == DECIDE:
+        if s.clock.phase == DECIDE:
             if not _decide(s, log):
-                s.n[PHASE] = MOVE
+                s.clock.phase = MOVE
         elif not move_on(s, log):
             return False
         left = left - 1 if left > 1 else steps(s, log)
@@ -283,10 +287,10 @@ def advance_list(s: State, log: np.recarray) -> bool:
 @inner
 def _decide(s: State, log: np.recarray) -> bool:
     """Start one task; False if none can."""
-    s.n[ENDED] = 0
-    s.n[STARTS] = 0
+    s.count.ended = 0
+    s.count.starts = 0
     take_in(s)
-    task, only = first_task(s, s.n[STRICT] == 0)
+    task, only = first_task(s, s.rule.strict == 0)
     if task < 0:
         return False
     type_, node = choose(s, task, only)

@@ -1,4 +1,10 @@
-"""Machines, tournament trees over nodes, and the choice of a node."""
+"""Nodes: what they have room for, trees that find the next one, and the choice of type and node for
+a task.
+
+The twin of ``ClusterState`` (``nodes``) and of four placement rules. A placement is a score of a
+node (``_score``), smaller first. Gangs over several nodes want those with the most room first:
+their classes have a second tree beside the first, of minus the room, and keep its sum.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +13,11 @@ import numpy as np
 from dagsim.systems.cluster.lane.jit import inner, int64
 from dagsim.systems.cluster.lane.state import (
     BEST,
-    CHANGES,
     CONSOLIDATE,
     FIRST,
-    HOLDS,
-    HOLDS_FREE,
-    HOLDS_TOP,
     MICRO,
     NAMED_GPUS,
     NONE,
-    PLACEMENT,
     RING,
     WORST,
     State,
@@ -44,9 +45,9 @@ __all__ = [
 
 
 SPREAD = -2
-"""In place of a node: several."""
+"""Several nodes, in place of one."""
 _ENOUGH = 1 << 40
-"""Room for what asks for nothing."""
+"""The room for a task that asks for nothing."""
 
 
 @inner
@@ -85,17 +86,18 @@ def free_cores(s: State, node: int) -> int:
 @inner
 def tightest(s: State, node: int, share: int) -> int:
     """Find the partly used GPU with the least free that has room for ``share``, or -1."""
-    found, least = -1, MICRO + 1
+    best, least = -1, MICRO + 1
     if s.nodes[node].partly:
         for gpu in range(s.nodes[node].gpus):
             if share <= s.left[node, gpu] < least:
-                found, least = gpu, s.left[node, gpu]
-    return found
+                best, least = gpu, s.left[node, gpu]
+    return best
 
 
 @inner
 def take(s: State, kind: int, node: int, count: int, run: int) -> int:
-    """Occupy a node with ``count`` instances, noted as held by ``run``; returns the bit mask of their GPUs."""
+    """Occupy a node with ``count`` instances, noted as held by ``run``; returns the bit mask of
+    their GPUs."""
     held = int64(0)
     if s.classes[kind].share:
         last = -1
@@ -138,15 +140,15 @@ def give_back(s: State, kind: int, hold: int) -> None:
     s.nodes[node].cpus += s.classes[kind].cpus * count
     s.nodes[node].memory += s.classes[kind].memory * count
     s.types[s.nodes[node].type].cpus += s.classes[kind].cpus * count
-    s.holds[hold].next = s.n[HOLDS_FREE]
-    s.n[HOLDS_FREE] = hold
-    s.n[HOLDS] -= 1
+    s.holds[hold].next = s.count.holds_free
+    s.count.holds_free = hold
+    s.count.holds -= 1
     _changed(s, node)
 
 
 @inner
 def _take_whole(s: State, node: int, needed: int) -> int:
-    """Take so many idle GPUs, the lowest first; returns their bit mask."""
+    """Take ``needed`` idle GPUs, the lowest first; returns their bit mask."""
     free = s.nodes[node].free
     held = int64(0)
     if needed == s.nodes[node].idle:
@@ -180,13 +182,13 @@ def _take_share(s: State, node: int, share: int) -> int:
 @inner
 def _note(s: State, run: int, node: int, count: int, held: int, gpu: int) -> None:
     """Append a hold to those of a run."""
-    hold = s.n[HOLDS_FREE]
+    hold = s.count.holds_free
     if hold < 0:
-        hold = s.n[HOLDS_TOP]
-        s.n[HOLDS_TOP] += 1
+        hold = s.count.holds_top
+        s.count.holds_top += 1
     else:
-        s.n[HOLDS_FREE] = s.holds[hold].next
-    s.n[HOLDS] += 1
+        s.count.holds_free = s.holds[hold].next
+    s.count.holds += 1
     s.holds[hold].node = node
     s.holds[hold].count = count
     s.holds[hold].mask = held
@@ -202,8 +204,8 @@ def _note(s: State, run: int, node: int, count: int, held: int, gpu: int) -> Non
 @inner
 def _changed(s: State, node: int) -> None:
     """Note for the trees that a node has changed."""
-    s.ring[s.n[CHANGES] & (RING - 1)] = node
-    s.n[CHANGES] += 1
+    s.ring[s.count.changes & (RING - 1)] = node
+    s.count.changes += 1
 
 
 _TYPES = 1 << 32
@@ -212,38 +214,40 @@ _TYPES = 1 << 32
 
 @inner
 def choose(s: State, task: int, only: int) -> tuple[int, int]:
-    """Choose type and node (or ``SPREAD``) for a task, -1 without room; ``only`` is the one type to look at, or -1.
+    """Choose type and node (or ``SPREAD``) for a task, -1 without room; ``only`` is the one type to
+    look at, or -1.
 
-    Types come fastest first. Best fit looks on among equally fast ones, first fit and consolidate among all.
+    Types come fastest first. Best fit looks on among equally fast ones, first fit and consolidate
+    among all.
     """
     kind = int64(s.tasks[task].kind)
     if len(s.types) == 1:
         only = 0
-    found, node, least, seconds = -1, -1, NONE, 0.0
+    best_type, best_node, best_rank, best_s = -1, -1, NONE, 0.0
     type_ = only if only >= 0 else _next_type(s, kind, task, -1)
     while type_ >= 0:
-        if found >= 0 and s.n[PLACEMENT] == BEST and s.seconds[task, type_] > seconds:
+        if best_type >= 0 and s.rule.placement == BEST and s.seconds[task, type_] > best_s:
             break
         if fits_on(s, kind, type_):
             at = spot(s, task, type_)
             if only >= 0:
                 return type_, at
             rank = _rank(s, task, type_, at)
-            if rank < least:
-                found, node, least, seconds = type_, at, rank, s.seconds[task, type_]
-            if s.n[PLACEMENT] == WORST:
+            if rank < best_rank:
+                best_type, best_node, best_rank, best_s = type_, at, rank, s.seconds[task, type_]
+            if s.rule.placement == WORST:
                 break
         if only >= 0:
             break
         type_ = _next_type(s, kind, task, type_)
-    return found, node
+    return best_type, best_node
 
 
 @inner
 def spot(s: State, task: int, type_: int) -> int:
     """Find the node for a task on a type that has room, or ``SPREAD``; its tree must be up to date."""
     kind = int64(s.tasks[task].kind)
-    tree, placement, gang = tree_of(s, kind, type_), s.n[PLACEMENT], s.classes[kind].gang
+    tree, placement, gang = tree_of(s, kind, type_), s.rule.placement, s.classes[kind].gang
     at, width = s.trees[tree].at, s.trees[tree].width
     if gang and placement in (FIRST, WORST):
         return SPREAD
@@ -267,17 +271,18 @@ def count_started(s: State, task: int, type_: int, node: int) -> int:
 
 @inner
 def _next_type(s: State, kind: int, task: int, last: int) -> int:
-    """Find the type behind ``last`` (-1: the first) in the order of (seconds, number), -1 behind the last."""
-    found = -1
+    """Find the type behind ``last`` (-1: the first) in the order of (seconds, number), -1 behind
+    the last."""
+    next_type = -1
     for type_ in range(len(s.types)):
         if not s.may[kind, type_]:
             continue
         seconds = s.seconds[task, type_]
         if last >= 0 and (seconds < s.seconds[task, last] or (seconds == s.seconds[task, last] and type_ <= last)):
             continue
-        if found < 0 or seconds < s.seconds[task, found]:
-            found = type_
-    return found
+        if next_type < 0 or seconds < s.seconds[task, next_type]:
+            next_type = type_
+    return next_type
 
 
 @inner
@@ -285,32 +290,34 @@ def _rank(s: State, task: int, type_: int, node: int) -> int:
     """Rank what was found on a type against other types, smaller first."""
     kind = int64(s.tasks[task].kind)
     tree = tree_of(s, kind, type_)
-    if s.n[PLACEMENT] == CONSOLIDATE:
+    if s.rule.placement == CONSOLIDATE:
         if node != SPREAD:
             return 1 - count_started(s, task, type_, node) * _TYPES
         return _nodes_needed(s, task, type_) - count_started(s, task, type_, node) * _TYPES
     first = node
     if node == SPREAD:
         first = s.by_type[type_, top(s, pouring(s, tree), s.trees[tree].width, False)]
-    return first if s.n[PLACEMENT] == FIRST else s.nodes[first].idle
+    return first if s.rule.placement == FIRST else s.nodes[first].idle
 
 
 @inner
 def _smallest_that_holds(s: State, tree: int, type_: int, needed: int) -> int:
-    """Find the node with the least room that holds them all, else ``SPREAD``. Of equals the last. O(nodes)."""
+    """Find the node with the least room that holds them all, else ``SPREAD``. Of equals the last.
+    O(nodes)."""
     wide, width = s.trees[tree].wide, s.trees[tree].width
-    found, least = SPREAD, NONE
+    best, least = SPREAD, NONE
     if s.leaves[wide + 1] != NONE and -s.leaves[wide + 1] >= needed:
         for place in range(s.types[type_].count):
             fits = -s.leaves[wide + width + place]
             if needed <= fits <= least:
-                found, least = s.by_type[type_, place], fits
-    return found
+                best, least = s.by_type[type_, place], fits
+    return best
 
 
 @inner
 def _nodes_needed(s: State, task: int, type_: int) -> int:
-    """Count the nodes a start over several would take: pour in the tree, then put back what was taken out."""
+    """Count the nodes a start over several would take: pour in the tree, then put back what was
+    taken out."""
     kind = int64(s.tasks[task].kind)
     tree = tree_of(s, kind, type_)
     wide, width = s.trees[tree].wide, s.trees[tree].width
@@ -321,9 +328,9 @@ def _nodes_needed(s: State, task: int, type_: int) -> int:
         s.path[nodes] = place
         needed -= fits
         nodes += 1
-        set_leaf(s, wide, width + place, NONE)
-    for each in range(nodes):
-        set_leaf(s, wide, width + s.path[each], -room(s, kind, s.by_type[type_, s.path[each]]))
+        set_leaf(s.leaves, wide, width + place, NONE)
+    for index in range(nodes):
+        set_leaf(s.leaves, wide, width + s.path[index], -room(s, kind, s.by_type[type_, s.path[index]]))
     return nodes
 
 
@@ -354,7 +361,7 @@ def has_room(s: State, kind: int, type_: int) -> bool:
 @inner
 def pouring(s: State, tree: int) -> int:
     """The beginning of the tree whose order a start over several nodes goes by."""
-    by_room = s.n[PLACEMENT] in (BEST, CONSOLIDATE)
+    by_room = s.rule.placement in (BEST, CONSOLIDATE)
     return s.trees[tree].wide if by_room else s.trees[tree].at
 
 
@@ -377,7 +384,7 @@ def top(s: State, at: int, width: int, last: bool) -> int:
 def sync(s: State, kind: int, type_: int) -> None:
     """Bring the tree of a class and type that may run it up to date."""
     tree = tree_of(s, kind, type_)
-    changes, seen, count = s.n[CHANGES], s.trees[tree].seen, s.types[type_].count
+    changes, seen, count = s.count.changes, s.trees[tree].seen, s.types[type_].count
     if seen == changes:
         return
     anew = seen < 0 or changes - seen > min(RING, count)
@@ -386,20 +393,21 @@ def sync(s: State, kind: int, type_: int) -> None:
             s.leaves[s.trees[tree].at + place] = NONE
             if s.trees[tree].wide >= 0:
                 s.leaves[s.trees[tree].wide + place] = NONE
-    for each in range(0 if anew else seen, count if anew else changes):
-        node = s.by_type[type_, each] if anew else s.ring[each & (RING - 1)]
+    for index in range(0 if anew else seen, count if anew else changes):
+        node = s.by_type[type_, index] if anew else s.ring[index & (RING - 1)]
         if s.nodes[node].type == type_:
             _update(s, kind, tree, node)
     s.trees[tree].seen = changes
 
 
 @inner
-def set_leaf(s: State, at: int, place: int, value: int) -> None:
-    """Write a leaf of the tree that begins at ``at``, and what follows from it above."""
-    while place and s.leaves[at + place] != value:
-        s.leaves[at + place] = value
+def set_leaf(leaves: np.ndarray, at: int, place: int, value: float) -> None:
+    """Write a leaf of the tree that begins at ``at``, and the smaller of each pair on the way up to
+    the root."""
+    while place and leaves[at + place] != value:
+        leaves[at + place] = value
         if place > 1:
-            value = min(value, s.leaves[at + (place ^ 1)])
+            value = min(value, leaves[at + (place ^ 1)])
         place >>= 1
 
 
@@ -411,14 +419,14 @@ def _update(s: State, kind: int, tree: int, node: int) -> None:
     if wide >= 0:
         before = s.leaves[wide + leaf]
         s.trees[tree].total += fits + (0 if before == NONE else before)
-        set_leaf(s, wide, leaf, -fits if fits else NONE)
-    set_leaf(s, s.trees[tree].at, leaf, _score(s, kind, node, fits))
+        set_leaf(s.leaves, wide, leaf, -fits if fits else NONE)
+    set_leaf(s.leaves, s.trees[tree].at, leaf, _score(s, kind, node, fits))
 
 
 @inner
 def _score(s: State, kind: int, node: int, fits: int) -> int:
     """The rank of a node that has room for ``fits`` instances."""
-    placement, gang = s.n[PLACEMENT], s.classes[kind].gang
+    placement, gang = s.rule.placement, s.classes[kind].gang
     if not fits:
         return NONE
     if placement == FIRST:

@@ -1,12 +1,15 @@
-"""Named tuples of arrays as compiled code hands them on: one pointer instead of some two hundred values.
+"""Named tuples of arrays as compiled code hands them on: one pointer instead of some two hundred
+values.
 
-numba passes a named tuple of arrays member by member, seven or more values an array, and takes it apart and puts it
-together again in every function: most of what it compiled was that. A class registered here arrives as the address of a
-table of its arrays, *data and lengths*, which ``unbox`` fills once per call from Python. An attribute is read from the
-table where it is used. The table never changes during a call, and its reads say so (``invariant.load``), so that a loop
-does not read it again.
+numba passes a named tuple of arrays member by member, seven or more values an array, and takes it
+apart and puts it together again in every function: most of what it compiled was that. A class
+registered here arrives as the address of a table of its arrays, *data and lengths*, which ``unbox``
+fills once per call from Python. An attribute is read from the table where it is used. The table
+never changes during a call, and its reads say so (``invariant.load``), so that a loop does not read
+it again.
 
-The arrays must be contiguous (as those of the lane are) and live as long as the call; nobody counts references.
+The arrays must be contiguous (as those of the lane are) and live as long as the call; nobody counts
+references.
 """
 
 # mypy: allow-untyped-calls, allow-untyped-decorators
@@ -46,10 +49,18 @@ class PointerType(types.Type):
         words = 0
         for member, type_ in members:
             self.places[member] = words
-            words += type_.words if isinstance(type_, PointerType) else 1 + type_.ndim
+            words += _words(type_)
         self.words = words
         digest = sha256(repr([(member, str(type_)) for member, type_ in members]).encode()).hexdigest()
         super().__init__(f"{name}_{digest[:16]}")  # the type's identity, and short: it is part of every symbol
+
+
+def _words(type_: Any) -> int:
+    """Words in the table: those of a table inside, the address of a record, or the address and
+    lengths of an array."""
+    if isinstance(type_, PointerType):
+        return type_.words
+    return 1 if isinstance(type_, types.Record) else 1 + type_.ndim
 
 
 register_model(PointerType)(models.OpaqueModel)
@@ -63,8 +74,8 @@ def register(cls: type) -> None:
 def _typeof(value: Any, context: Any) -> PointerType:
     members = tuple((name, typeof_impl(getattr(value, name), context)) for name in value._fields)
     for name, type_ in members:
-        if not isinstance(type_, PointerType) and (not isinstance(type_, types.Array) or type_.layout != "C"):
-            raise TypeError(f"{type(value).__name__}.{name} must be a contiguous array, got {type_}")
+        if not isinstance(type_, PointerType | types.Record) and getattr(type_, "layout", None) != "C":
+            raise TypeError(f"{type(value).__name__}.{name} must be a contiguous array or a record, got {type_}")
     return PointerType(type(value).__name__, members)
 
 
@@ -92,6 +103,11 @@ def _words_of(table: PointerType, obj: Any, c: Any, failed: Any) -> Iterator[tup
         member = c.pyapi.object_getattr_string(obj, name)
         if isinstance(type_, PointerType):
             yield from ((first + place, value) for place, value in _words_of(type_, member, c, failed))
+        elif isinstance(type_, types.Record):
+            native = c.unbox(type_, member)
+            c.builder.store(c.builder.or_(c.builder.load(failed), native.is_error), failed)
+            yield first, c.builder.ptrtoint(native.value, _WORD)
+            native.cleanup()  # the buffer; the record itself lives as long as the tuple
         else:
             native = c.unbox(type_, member)
             c.builder.store(c.builder.or_(c.builder.load(failed), native.is_error), failed)
@@ -104,7 +120,8 @@ def _words_of(table: PointerType, obj: Any, c: Any, failed: Any) -> Iterator[tup
 
 @lower_getattr_generic(PointerType)
 def _member(context: Any, builder: Any, table: PointerType, value: Any, name: str) -> Any:
-    """Read a member from the table: a pointer into it, or an array put together from its words."""
+    """Read a member from the table: a pointer into it, a record, or an array put together from its
+    words."""
     type_, first = table.members[name], table.places[name]
     at = builder.gep(builder.bitcast(value, _WORD.as_pointer()), [ir.Constant(ir.IntType(32), first)])
     if isinstance(type_, PointerType):
@@ -116,6 +133,8 @@ def _member(context: Any, builder: Any, table: PointerType, value: Any, name: st
         load.set_metadata("invariant.load", unchanging)
         return load
 
+    if isinstance(type_, types.Record):
+        return builder.inttoptr(word(0), context.get_value_type(type_))
     size = ir.Constant(_WORD, context.get_abi_sizeof(context.get_data_type(type_.dtype)))
     lengths = [word(axis) for axis in range(1, type_.ndim + 1)]
     steps = [size]

@@ -1,4 +1,8 @@
-"""The state of the compiled engine: columns of jobs, tasks and runs."""
+"""The arrays of the compiled engine: what comes in, what a simulation changes, and how it grows.
+
+Records have named fields. Where a whole array would hold one number (the clock, counters), a single
+record does, whose fields are read and written as ``s.clock.now_s`` or ``s.count.runs``.
+"""
 
 from __future__ import annotations
 
@@ -11,35 +15,17 @@ from dagsim.systems.cluster.lane.jit import by_pointer
 
 __all__ = [
     "BEST",
-    "CHANGES",
     "CLASS",
     "CONSOLIDATE",
-    "ENDED",
-    "ENDS",
     "ENTRY",
     "FIRST",
-    "FRESH",
-    "HOLDS",
-    "HOLDS_FREE",
-    "HOLDS_TOP",
-    "JOBS",
     "MICRO",
     "NAMED_GPUS",
     "NODE",
     "NONE",
-    "PHASE",
-    "PIECES",
-    "PLACEMENT",
     "RING",
-    "ROWS",
-    "RUNS",
-    "RUNS_FREE",
-    "RUNS_TOP",
     "SLOTS",
     "SPARE",
-    "STARTED",
-    "STARTS",
-    "STRICT",
     "TASK",
     "WORST",
     "Classes",
@@ -48,9 +34,13 @@ __all__ = [
     "State",
     "Work",
     "grown",
+    "more_pieces",
     "new_state",
+    "one_record",
     "record_type",
     "records",
+    "with_more_room",
+    "with_pieces",
 ]
 
 
@@ -63,16 +53,16 @@ def record_type(**fields: str) -> np.dtype:
     return np.dtype([(name, kind) for kind, names in fields.items() for name in names.split()], align=True)
 
 
-# Fields must not bear the name of an attribute of arrays (item, size, shape ...): plain Python would find that one.
+# A field must not have the name of an attribute of arrays (item, size, shape ...): plain Python would find that one.
 TASK = record_type(i4="children job kind instances")
-"""The tasks of one job stand together. ``children`` is where its own begin in ``Work.child`` (they end where those of
-the next task begin), ``kind`` its demand class."""
+"""A task; those of one job stand together. ``children`` is where its children begin in
+``Work.child`` (they end where those of the next task begin), ``kind`` its demand class."""
 CLASS = record_type(f8="gpus", i8="whole share cpus memory gang")
-"""``gpus`` as asked, and as it is counted: ``whole`` GPUs or a ``share`` of one. ``gang`` instances start together; 0:
-each by itself."""
+"""``gpus`` as asked for, and as they are counted: ``whole`` GPUs, or a ``share`` of one. ``gang``
+instances start together; 0: each by itself."""
 NODE = record_type(i8="type place gpus idle partly free cpus memory")
-"""``place`` among the nodes of its type. ``idle`` GPUs are wholly free (``free`` is their bit mask on nodes where the
-log names them), ``partly`` many are shared."""
+"""``place`` among the nodes of its type. ``idle`` GPUs are wholly free (``free`` is their bit mask
+on nodes where the log names them), ``partly`` is the number of GPUs that are shared."""
 
 
 class Jobs(NamedTuple):
@@ -106,7 +96,7 @@ class Work(NamedTuple):
 
     jobs: Jobs
     tasks: np.recarray  # (n + 1,) TASK; the last one only ends the children of the one before
-    child: np.ndarray  # (edges,) int32: tasks that wait
+    child: np.ndarray  # (edges,) int32: children
     truth: np.ndarray  # (n, types) float64: seconds of an instance, inf where it cannot run
     seconds: np.ndarray  # (n, types) float64: the same as policies see it; may be the same array
     order: np.ndarray  # (n,) int32: job by job all tasks, parents first; (0,) if they stand so anyway
@@ -132,56 +122,60 @@ def records(record: np.dtype, rows: int, /, **columns: Iterable[object]) -> np.r
     return made.view(np.recarray)
 
 
+def one_record(type_: np.dtype, **values: float) -> Any:
+    """One record of zeros and these values, whose fields are read and written as attributes."""
+    one = np.zeros(1, type_).view(np.recarray)[0]
+    for name, value in values.items():
+        setattr(one, name, value)
+    return one
+
+
 NAMED_GPUS = 62
 """The log names the GPUs a run holds on nodes with up to this many."""
 NONE = 1 << 62
 """A score in a tree: no room."""
 RING = 4096
-"""The last so many changes of nodes are known; a tree that has missed more is built anew."""
+"""How many of the latest changes of nodes are remembered; a tree that has missed more is built
+again."""
 SPARE = 1024
-"""Runs, pieces and groups beyond the least that there is space for at first."""
+"""Initial space for runs, pieces and groups, beyond the minimum."""
 SLOTS = 24
 """Bits of an entry's ``what`` that hold the slot of a run; its number stands above them."""
 
 BEST, FIRST, WORST, CONSOLIDATE = range(4)
 """Placements: best-fit, first-fit, worst-fit, consolidate."""
 
-(
-    PHASE,
-    PLACEMENT,
-    STRICT,
-    ROWS,
-    JOBS,
-    STARTED,
-    ENDS,
-    FRESH,
-    ENDED,
-    STARTS,
-    CHANGES,
-    RUNS,
-    RUNS_TOP,
-    RUNS_FREE,
-    HOLDS,
-    HOLDS_TOP,
-    HOLDS_FREE,
-    PIECES,
-    COUNTERS,
-) = range(19)
-"""Places in ``State.n``. ``STARTED`` and ``JOBS`` count starts and arrivals, ``ENDS`` the entries of that heap;
-``RUNS`` and ``HOLDS`` are in use, the ``TOP`` of each is the first one never
-used, ``FREE`` the first to use again. ``PIECES`` counts preemptions."""
+CLOCK = record_type(f8="now_s", i8="phase")
+"""The present instant and its phase (``kernel.MOVE``, ``SETTLE``, ``DECIDE``)."""
+RULE = record_type(f8="ageing", i8="placement strict")
+"""What does not change: a key grows by ``ageing`` per second at which its task became ready; with
+``strict`` the first task blocks all behind it until it fits."""
+COUNT = record_type(
+    i8="rows jobs started ends fresh ended starts changes runs runs_top runs_free holds holds_top holds_free pieces"
+)
+"""Counters of ``State``.
+
+- Since the start: ``rows`` of the log, arrived ``jobs``, ``started`` runs, ``changes`` of nodes,
+  ``pieces``.
+- Entries of arrays: ``ends`` (a heap), ``fresh``, ``ended`` and ``starts``.
+- ``runs`` and ``holds`` in use. The ``top`` of each is the first slot never used, ``free`` the
+  first to use again (-1: none); free slots are chained through ``RUN.first`` and ``HOLD.next``.
+"""
 
 ENTRY = record_type(f8="key", i8="what")
 JOB = record_type(f8="arrival_s rejected", i8="first left")
 UNDONE = record_type(i4="waiting unfinished missing")
 """Instances that wait to be started and that are not finished, parents that are not done."""
 RUN = record_type(f8="seconds start_s", i8="number task type count first last")
-"""A run under way; ``first`` and ``last`` of what it holds. ``number`` is -1 where the slot is free."""
+"""A run under way; ``first`` and ``last`` of what it holds. ``number`` is -1 where the slot is
+free."""
 HOLD = record_type(i8="node count mask gpu next")
-"""So many instances on a node and the GPUs they hold; of shared GPUs one hold for each, with its number."""
+"""``count`` instances on a node and the GPUs that they hold; shared GPUs have a hold each, with the
+GPU's number."""
 TREE = record_type(i8="at wide width seen total")
-"""A tournament tree of ``width`` leaves: its scores, and (or -1) the room for gangs, begin in ``State.leaves`` there.
-``total`` is the room on all nodes, ``seen`` how many changes it has caught up with."""
+"""A tournament tree of ``width`` leaves: its scores, and (or -1) the room for gangs, begin in
+``State.leaves`` there. ``total`` is the room on all nodes, ``seen`` how many changes it has caught
+up with."""
 QUEUE = record_type(i8="at held most")
 """A heap of ready tasks; it begins ``at`` and has space for ``most``."""
 TYPE = record_type(i8="count idle cpus")
@@ -190,10 +184,12 @@ TYPE = record_type(i8="count idle cpus")
 
 @by_pointer
 class State(NamedTuple):
-    """The state of a run. Arrays that are too small are replaced by ``grown``, between two calls of ``advance``."""
+    """The state of a run. Arrays that are too small are replaced by ``with_more_room``, between two
+    calls of ``advance``."""
 
-    now: np.ndarray  # (1,) float64
-    n: np.ndarray  # (COUNTERS,) int64
+    clock: Any  # CLOCK
+    rule: Any  # RULE
+    count: Any  # COUNT
     jobs: np.recarray  # (J + 1,) JOB
     tasks: np.recarray  # (n + 1,) TASK
     todo: np.recarray  # (n,) UNDONE
@@ -201,7 +197,6 @@ class State(NamedTuple):
     truth: np.ndarray  # (n, types) float64
     seconds: np.ndarray  # (n, types) float64
     key: np.ndarray  # (n, 1 or types) float64: the order
-    ageing: np.ndarray  # (1,) float64: what a key grows by per second at which its task became ready
     classes: np.recarray  # (K,) CLASS
     may: np.ndarray  # (K, types) uint8
     nodes: np.recarray  # (N,) NODE
@@ -227,16 +222,15 @@ class State(NamedTuple):
 def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, placement: int) -> State:
     """The state before anything has happened."""
     tasks, kinds, types = len(work.truth), len(classes.table), len(nodes.per_type)
-    n = np.zeros(COUNTERS, np.int64)
-    n[PLACEMENT], n[RUNS_FREE], n[HOLDS_FREE] = placement, -1, -1
     trees, leaves = _trees(classes, nodes, placement)
     queues, ready = _queues(work, kinds, key.shape[1])
     spare = 2 * len(nodes.table) + SPARE
     jobs, rows = work.jobs, work.rows
     free = nodes.table
     return State(
-        now=np.zeros(1),
-        n=n,
+        clock=one_record(CLOCK),
+        rule=one_record(RULE, placement=placement),
+        count=one_record(COUNT, runs_free=-1, holds_free=-1),
         jobs=records(
             JOB,
             len(jobs.first),
@@ -251,7 +245,6 @@ def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, 
         truth=work.truth,
         seconds=work.seconds,
         key=key,
-        ageing=np.zeros(1),
         classes=classes.table,
         may=classes.may,
         nodes=free.copy(),
@@ -261,8 +254,8 @@ def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, 
             TYPE,
             types,
             count=nodes.per_type,
-            idle=[int(free.idle[free.type == each].sum()) for each in range(types)],
-            cpus=[int(free.cpus[free.type == each].sum()) for each in range(types)],
+            idle=[int(free.idle[free.type == type_].sum()) for type_ in range(types)],
+            cpus=[int(free.cpus[free.type == type_].sum()) for type_ in range(types)],
         ),
         trees=trees,
         leaves=leaves,
@@ -281,16 +274,68 @@ def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, 
     )
 
 
-def grown(s: State) -> State:
-    """The same state with room for twice the runs."""
-    double: Any = {name: _doubled(getattr(s, name)) for name in ("ends", "runs", "holds", "ended", "starts")}
-    return s._replace(**double)
+_PER_RUN = {
+    *("ends", "runs", "holds", "ended", "starts"),  # State
+    *("chosen", "doomed"),  # RoomSearch
+    *("heaps", "aside", "aside_of"),  # Ends, Srtf
+    *("groups", "ratios", "active"),  # Groups
+    *("ranked", "number", "standing", "next_run", "previous_run"),  # Las and its parts
+}
+"""Arrays that double when a state grows, by the name of their field."""
+_PER_TASK = {
+    *("tasks", "todo", "truth", "seconds", "key", "origin", "work_left", "fresh"),  # State
+    *("next_task", "previous_task", "inside"),  # LasQueues
+}
+"""Arrays with rows for pieces behind those of tasks, by the name of their field."""
 
 
-def _doubled(array: np.ndarray) -> np.ndarray:
-    twice = np.empty(2 * len(array), array.dtype)
-    twice[: len(array)] = array
-    return twice.view(type(array))
+def with_pieces(s: State) -> State:
+    """The state for a policy that preempts: with columns of its own, and room for pieces."""
+    return with_more_room(s._replace(work_left=np.ones(len(s.fresh))), SPARE)
+
+
+def more_pieces(s: State) -> int:
+    """How many pieces to make room for when the state grows; 0 where nothing is preempted."""
+    return max(SPARE, len(s.origin)) if len(s.work_left) else 0
+
+
+def with_more_room(s: State, pieces: int) -> State:
+    """The same state with room for twice the runs and ``pieces`` more, and queues for as many."""
+    s = grown(s, pieces)
+    if not pieces:
+        return s
+    queues, ready = s.queues.copy(), records(s.ready.dtype, 2 * len(s.ready) + 64 * len(s.queues))
+    queues.most = 2 * s.queues.most + 64
+    queues.at = np.cumsum(queues.most) - queues.most
+    for before, after in zip(s.queues, queues, strict=True):
+        ready[after.at : after.at + after.held] = s.ready[before.at : before.at + before.held]
+    return s._replace(queues=queues, ready=ready)
+
+
+def grown(state: Any, pieces: int) -> Any:
+    """A named tuple of arrays with twice the space per run, and space for more pieces; also the
+    tuples inside it.
+
+    What the arrays hold stays where it is. New rows are zero.
+    """
+    changes: dict[str, object] = {}
+    for name, value in zip(state._fields, state, strict=True):
+        if isinstance(value, tuple):
+            changes[name] = grown(value, pieces)
+        elif name in _PER_RUN:
+            # Several heaps share one array, a stretch of equal length for each.
+            changes[name] = _longer(value, 2.0, 0, len(state.held) if name == "heaps" else 1)
+        elif name in _PER_TASK and pieces:
+            changes[name] = _longer(value, 1.0, pieces)
+    return state._replace(**changes)
+
+
+def _longer(array: np.ndarray, factor: float, more: int, stretches: int = 1) -> np.ndarray:
+    """A copy with longer stretches: ``factor`` times as long, and ``more`` rows."""
+    rows = array.reshape(stretches, -1, *array.shape[1:])
+    longer = np.zeros((stretches, int(factor * rows.shape[1]) + more, *array.shape[1:]), array.dtype)
+    longer[:, : rows.shape[1]] = rows
+    return longer.reshape(-1, *array.shape[1:]).view(type(array))
 
 
 def _parents(work: Work) -> np.ndarray:
@@ -299,7 +344,8 @@ def _parents(work: Work) -> np.ndarray:
 
 
 def _trees(classes: Classes, nodes: EmptyNodes, placement: int) -> tuple[np.recarray, np.ndarray]:
-    """A tree per class and type that may run it; a second one beside it where the room itself is asked for."""
+    """A tree per class and type that may run it; a second one beside it where the room itself is
+    asked for."""
     rows, at = [], 0
     for kind, gang in enumerate(classes.table.gang):
         for type_, count in enumerate(nodes.per_type):
@@ -311,7 +357,7 @@ def _trees(classes: Classes, nodes: EmptyNodes, placement: int) -> tuple[np.reca
 
 
 def _queues(work: Work, kinds: int, width: int) -> tuple[np.recarray, int]:
-    """Empty queues of ready tasks, and the length of all stretches. A queue has a stretch for all tasks of its
-    class."""
+    """Empty queues of ready tasks, and the length of all stretches. A queue has a stretch for all
+    tasks of its class."""
     most = np.repeat(np.bincount(work.rows.kind, minlength=kinds), width)
     return records(QUEUE, len(most), at=np.cumsum(most) - most, most=most), int(most.sum())

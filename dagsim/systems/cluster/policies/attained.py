@@ -33,14 +33,15 @@ _NOTHING = Served()
 
 
 def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
-    """Least attained service first: the job that has run for the fewest seconds, every ``quantum_s`` anew. Not
-    clairvoyant, preemptive. Cost: ``Rounds`` (Nuyens and Wierman 2008, as foreground-background)."""
+    """Least attained service first: the job that has run for the fewest seconds, every
+    ``quantum_s`` anew. Not clairvoyant, preemptive. Cost: ``Rounds`` (Nuyens and Wierman 2008, as
+    foreground-background)."""
     return Rounds(BySeconds(), quantum_s, placement, lead)
 
 
 def las_2d(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
-    """Two-dimensional LAS: the job that has had the fewest GPU-seconds, every ``quantum_s`` anew. Not clairvoyant,
-    preemptive. Cost: ``Rounds`` (Tiresias, Gu et al., NSDI 2019)."""
+    """Two-dimensional LAS: the job that has had the fewest GPU-seconds, every ``quantum_s`` anew.
+    Not clairvoyant, preemptive. Cost: ``Rounds`` (Tiresias, Gu et al., NSDI 2019)."""
     return Rounds(ByGpuSeconds(), quantum_s, placement, lead)
 
 
@@ -50,9 +51,10 @@ def tiresias(
     quantum_s: float = 60.0,
     placement: str | PlacementRule = "best-fit",
 ) -> Rounds:
-    """Discretised 2D-LAS: a job moves down a level as its GPU-seconds pass each of ``thresholds``; within a level first
-    come, first served. A job that has waited ``promote`` times as long as it has run goes back to the top. Not
-    clairvoyant, preemptive. Cost: ``Rounds`` (Tiresias, Gu et al., NSDI 2019)."""
+    """Discretised 2D-LAS: a job moves down a level as its GPU-seconds pass each of ``thresholds``;
+    within a level first come, first served. A job that has waited ``promote`` times as long as it
+    has run goes back to the top. Not clairvoyant, preemptive. Cost: ``Rounds`` (Tiresias, Gu et
+    al., NSDI 2019)."""
     levels = thresholds if isinstance(thresholds, tuple) else (thresholds,)
     return Rounds(QueueLevels(levels, promote), quantum_s, placement)
 
@@ -94,7 +96,8 @@ class ByGpuSeconds(BySeconds):
 
 
 class QueueLevels:
-    """By level: how many ``thresholds`` of GPU-seconds the job has passed since it was last promoted."""
+    """By level: how many ``thresholds`` of GPU-seconds the job has passed since it was last
+    promoted."""
 
     def __init__(self, thresholds: tuple[float, ...], promote: float = inf) -> None:
         if list(thresholds) != sorted(thresholds) or not all(each > 0 for each in thresholds):
@@ -106,7 +109,8 @@ class QueueLevels:
         self._forgiven: dict[int, Served] = {}
         """What a promoted job had had by then, which counts no more."""
         self._due: list[tuple[float, int, Served]] = []
-        """A heap of when a stopped job is to be promoted, if it has had no more than that until then."""
+        """A heap of when a stopped job is to be promoted, if it has had no more than that until
+        then."""
         self._had: dict[int, Served] = {}
 
     def key(self, job: int, served: Served) -> float:
@@ -161,20 +165,22 @@ _AT_ONCE = 64
 def gittins_2d(
     history: tuple[float, ...] = (), quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit"
 ) -> Rounds:
-    """Highest Gittins index first, every ``quantum_s`` anew: with ``a`` GPU-seconds had and sizes ``S`` of jobs past,
-    the most over ``d`` of ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``.
+    """Highest Gittins index first, every ``quantum_s`` anew: with ``a`` GPU-seconds had and sizes
+    ``S`` of jobs past, the most over ``d`` of ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``.
 
-    ``history`` are sizes in GPU-seconds known beforehand; every job done adds its own. Until then, and among equals,
-    first come, first served; a job larger than all past ones comes last. It knows the distribution of sizes, not the
-    job's own: not clairvoyant. Preemptive. From 2,048 sizes on it goes by 1,024 quantiles of them. Cost: ``Rounds``,
-    plus O(sizes) per job ranked (Gittins 1979; with GPU-time, Tiresias, Gu et al., NSDI 2019).
+    ``history`` are sizes in GPU-seconds known beforehand; every job done adds its own. Until then,
+    and among equals, first come, first served; a job larger than all past ones comes last. It knows
+    the distribution of sizes, not the job's own: not clairvoyant. Preemptive. From 2,048 sizes on
+    it goes by 1,024 quantiles of them. Cost: ``Rounds``, plus O(sizes) per job ranked (Gittins
+    1979; with GPU-time, Tiresias, Gu et al., NSDI 2019).
     """
     return Rounds(Gittins(history), quantum_s, placement)
 
 
 class Gittins:
-    """By how far the index lies below that of a job without service, so that whoever only waited stays at 0 and need
-    not be ranked anew; the sizes it goes by are renewed each time their number has doubled."""
+    """By how far the index lies below that of a job without service, so that whoever only waited
+    stays at 0 and need not be ranked anew; the sizes it goes by are renewed each time their number
+    has doubled."""
 
     def __init__(self, history: Iterable[float] = ()) -> None:
         self._past = sorted(history)
@@ -200,7 +206,8 @@ class Gittins:
         return keys
 
     def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
-        """Between two sizes the index rises and the key falls: only as it passes a size may a job exceed ``key``."""
+        """Between two sizes the index rises and the key falls: only as it passes a size may a job
+        exceed ``key``."""
         if self._peaks is None:
             self._peaks = self._unserved - gittins_indices(self._sizes, self._sizes)
         sizes = np.append(self._sizes[self._peaks >= key], inf)
@@ -242,8 +249,9 @@ class Gittins:
 
 
 def gittins_index(sizes: np.ndarray, had: float) -> float:
-    """The Gittins index of a job that has had ``had``, for past ``sizes`` in rising order (float64): the best ratio of
-    the chance to end within some further service to the service that this is expected to take. 0 if none was larger."""
+    """The Gittins index of a job that has had ``had``, for past ``sizes`` in rising order
+    (float64): the best ratio of the chance to end within some further service to the service that
+    this is expected to take. 0 if none was larger."""
     if not len(sizes) or had >= sizes[-1]:
         return 0.0
     place = sizes.searchsorted(had, "right")
@@ -256,7 +264,8 @@ def gittins_index(sizes: np.ndarray, had: float) -> float:
 
 
 def gittins_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
-    """(jobs,) float64: the Gittins index of jobs that have had ``had``, to the same bits as ``gittins_index``."""
+    """(jobs,) float64: the Gittins index of jobs that have had ``had``, to the same bits as
+    ``gittins_index``."""
     found = np.zeros(len(had))
     rows = np.flatnonzero(had < sizes[-1]) if len(sizes) else np.empty(0, int)
     for start in range(0, len(rows), _AT_ONCE):
@@ -266,7 +275,8 @@ def gittins_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
 
 
 def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
-    """Those of jobs that all have had less than the largest size, at the cost of a table (jobs, sizes)."""
+    """Those of jobs that all have had less than the largest size, at the cost of a table (jobs,
+    sizes)."""
     places = sizes.searchsorted(had, "right")
     first = places.min()
     ends, others = _counts(len(sizes))

@@ -47,13 +47,15 @@ SCORES: dict[str, Callable[[TaskState], float]] = {"fcfs": _fcfs, "sjf": _sjf, "
 
 
 class Committed:
-    """The environment of RLScheduler (Zhang et al., SC 2020) as a wrapper of a score: as soon as a task has started,
-    the next is picked from the queue and waits until it fits, whoever comes meanwhile. A task that comes enters the
-    queue only while somebody waits so, or when the queue is empty.
+    """The environment of RLScheduler (Zhang et al., SC 2020) as a wrapper of a score: as soon as a
+    task has started, the next is picked from the queue and waits until it fits, whoever comes
+    meanwhile. A task that comes enters the queue only while somebody waits so, or when the queue is
+    empty.
 
-    With ``backfill``, tasks of the queue that fit start meanwhile, oldest first, if by their estimates they end before
-    (not at) the *shadow time*: when enough is expected to be free for the one that waits, as it was when it was picked.
-    Clairvoyant, not preemptive. O(queue) per decision.
+    With ``backfill``, tasks of the queue that fit start meanwhile, oldest first, if by their
+    estimates they end before (not at) the *shadow time*: when enough is expected to be free for the
+    one that waits, as it was when it was picked. Clairvoyant, not preemptive. O(queue) per
+    decision.
 
     Raises:
         ConfigError: Another score than fcfs, sjf or f1.
@@ -153,13 +155,14 @@ _Key: TypeAlias = tuple[int, int]
 
 
 class Conservative:
-    """Every ready task gets the earliest start among the reservations there are. It is on the type where it would
-    finish first, and the task starts then. When a run ends before it was expected to, or a node goes or comes, all
-    reservations are made anew in the order of arrival, so that everybody moves up (compression).
+    """Every ready task gets the earliest start among the reservations there are. It is on the type
+    where it would finish first, and the task starts then. When a run ends before it was expected
+    to, or a node goes or comes, all reservations are made anew in the order of arrival, so that
+    everybody moves up (compression).
 
-    Reservations count the GPUs of a type, whatever their nodes; tasks that ask for none start where they fit.
-    Clairvoyant, not preemptive. Costly by definition: O(reservations) per task that becomes ready, its square when they
-    are made anew (Mu'alem and Feitelson 2001).
+    Reservations count the GPUs of a type, whatever their nodes; tasks that ask for none start where
+    they fit. Clairvoyant, not preemptive. Costly by definition: O(reservations) per task that
+    becomes ready, its square when they are made anew (Mu'alem and Feitelson 2001).
     """
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
@@ -273,13 +276,15 @@ class Shadow(NamedTuple):
 
 
 class Easy:
-    """Start the oldest task; when it does not fit, start others, by ``rank``, that end before its *shadow time*, when
-    enough is expected to be free for it, or that need no more than is *extra* then.
+    """Start the oldest task; when it does not fit, start others, by ``rank``, that end before its
+    *shadow time*, when enough is expected to be free for it, or that need no more than is *extra*
+    then.
 
-    Shadow and extra count the GPUs (cores, if the oldest asks for no GPU) of one type, whatever their nodes: where
-    tasks share a node the oldest is never delayed by a candidate whose estimate holds. Clairvoyant, not preemptive.
-    Cost per decision: O(running log running), and a pass of numpy over the waiting tasks of each demand that has room
-    but not among what is extra (Lifka 1995; Mu'alem and Feitelson 2001).
+    Shadow and extra count the GPUs (cores, if the oldest asks for no GPU) of one type, whatever
+    their nodes: where tasks share a node the oldest is never delayed by a candidate whose estimate
+    holds. Clairvoyant, not preemptive. Cost per decision: O(running log running), and a pass of
+    numpy over the waiting tasks of each demand that has room but not among what is extra (Lifka
+    1995; Mu'alem and Feitelson 2001). Its compiled twin is ``lane.easy``.
     """
 
     def __init__(self, rank: RankColumn, placement: str | PlacementRule = "best-fit") -> None:
@@ -360,7 +365,8 @@ def easy(placement: str | PlacementRule = "best-fit") -> Easy:
 
 
 def easy_sjf(placement: str | PlacementRule = "best-fit") -> Easy:
-    """EASY with the shortest candidate first. Clairvoyant. Cost: ``Easy`` (Tsafrir, Etsion and Feitelson 2007)."""
+    """EASY with the shortest candidate first. Clairvoyant. Cost: ``Easy`` (Tsafrir, Etsion and
+    Feitelson 2007)."""
     return Easy(shortest_first, placement)
 
 
@@ -379,7 +385,8 @@ def most_slowed_first(group: AlikeTasks, now: float) -> np.ndarray:
 
 
 def _amount(demand: DemandClass, head: DemandClass) -> int:
-    """Millionths of what ``head`` is counted in (GPUs, or cores) that one instance of ``demand`` takes."""
+    """Millionths of what ``head`` is counted in (GPUs, or cores) that one instance of ``demand``
+    takes."""
     return round(demand.demand.gpus * MICRO) if head.demand.gpus else demand.cpus
 
 
@@ -411,16 +418,18 @@ class _Holding(NamedTuple):
 
 
 class EasyEvents:
-    """EASY with a pass for every event: inside an instant one for each task that comes, while the runs that end there
-    ahead of their estimates still hold what they have, and then one for each of those ends. So do PYSS and simulators
-    like it; ``easy`` decides once per instant, on what is free when all events of it have happened.
+    """EASY with a pass for every event: inside an instant one for each task that comes, while the
+    runs that end there ahead of their estimates still hold what they have, and then one for each of
+    those ends. So do PYSS and simulators like it; ``easy`` decides once per instant, on what is
+    free when all events of it have happened.
 
     A node that comes back is an event too.
 
-    A pass starts tasks by age until one does not fit; others go ahead of it that end by its *shadow time*, when enough
-    is expected to be free for it, or need no more than is *extra* then. It counts GPUs (cores, of what asks for none)
-    on all types together: for clusters of one. Clairvoyant, not preemptive. O(running log running + queue) per event
-    (Lifka 1995; Tsafrir, Etsion and Feitelson 2007, section 2).
+    A pass starts tasks by age until one does not fit; others go ahead of it that end by its *shadow
+    time*, when enough is expected to be free for it, or need no more than is *extra* then. It
+    counts GPUs (cores, of what asks for none) on all types together: for clusters of one.
+    Clairvoyant, not preemptive. O(running log running + queue) per event (Lifka 1995; Tsafrir,
+    Etsion and Feitelson 2007, section 2).
     """
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:

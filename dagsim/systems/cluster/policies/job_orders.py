@@ -43,13 +43,13 @@ Head: TypeAlias = tuple[_Entry, TaskState]
 
 
 class JobQueue:
-    """Ready tasks by ``(job_key, task_key, order)`` within each demand class; a job's key is asked for again when a
-    task of it becomes ready, by ``rank_again`` after a run of it has ended, and by ``refresh``; never if it is
-    ``fixed``.
+    """Ready tasks by ``(job_key, task_key, order)`` within each demand class; a job's key is asked
+    for again when a task of it becomes ready, by ``rank_again`` after a run of it has ended, and by
+    ``refresh``; never if it is ``fixed``.
 
-    A heap of jobs by key and first task for each demand class, and a heap of tasks for each of its jobs. Cost: O(log n)
-    per task that comes or goes, O(demand classes + log n) per job that is refreshed, whatever its width, O(demand
-    classes) per question.
+    A heap of jobs by key and first task for each demand class, and a heap of tasks for each of its
+    jobs. Cost: O(log n) per task that comes or goes, O(demand classes + log n) per job that is
+    refreshed, whatever its width, O(demand classes) per question.
     """
 
     def __init__(self, job_key: JobKey, task_key: Key, *, fixed: bool = False) -> None:
@@ -101,7 +101,8 @@ class JobQueue:
         self._moved.clear()
 
     def refresh(self, job: JobState) -> bool:
-        """The job's key may have moved. Returns whether it waits; a job that is ``fixed`` is not looked at."""
+        """The job's key may have moved. Returns whether it waits; a job that is ``fixed`` is not
+        looked at."""
         number = job.number
         known = self._keys.get(number)
         classes = self._classes.get(number)
@@ -140,7 +141,8 @@ class JobQueue:
         return None
 
     def classes(self, job: int | None = None) -> Iterable[DemandClass]:
-        """The demand classes in which the job waits, and perhaps some in which it did; or those in which any did."""
+        """The demand classes in which the job waits, and perhaps some in which it did; or those in
+        which any did."""
         return tuple(self._heaps) if job is None else tuple(self._classes.get(job, ()))
 
     def waiting(self) -> Set[int]:
@@ -177,7 +179,8 @@ _WIDE = 64
 
 
 class PathLeft:
-    """The longest path from a task that is not done to the job's end, seconds. O(1) once a job is known."""
+    """The longest path from a task that is not done to the job's end, seconds. O(1) once a job is
+    known."""
 
     def __init__(self) -> None:
         self._longest_last: dict[int, list[TaskState]] = {}
@@ -199,10 +202,11 @@ class PathLeft:
 
 
 class WorkLeft:
-    """The estimated GPU-seconds of a job's instances that are not done; what asks for no GPU counts as one.
+    """The estimated GPU-seconds of a job's instances that are not done; what asks for no GPU counts
+    as one.
 
-    They are added up in the order of the graph. Of wide jobs the running totals are kept, so that an end costs one pass
-    of NumPy over the tasks behind it.
+    They are added up in the order of the graph. Of wide jobs the running totals are kept, so that
+    an end costs one pass of NumPy over the tasks behind it.
     """
 
     def __init__(self) -> None:
@@ -253,9 +257,10 @@ def _work(task: TaskState) -> float:
 
 
 class JobOrdered:
-    """Start the first task by ``(job key, longest path to the end)`` that fits, until none does. ``make_key`` makes the
-    key for one simulation. Jobs of which a run ended are ranked again, unless the key is ``fixed``. Cost per decision:
-    O(demand classes + log tasks)."""
+    """Start the first task by ``(job key, longest path to the end)`` that fits, until none does.
+    ``make_key`` makes the key for one simulation. Jobs of which a run ended are ranked again,
+    unless the key is ``fixed``. Cost per decision: O(demand classes + log tasks). Its compiled twin
+    is ``lane.job_orders``."""
 
     def __init__(
         self, make_key: Callable[[], JobKey], placement: str | PlacementRule = "best-fit", *, fixed: bool = False
@@ -276,19 +281,21 @@ class JobOrdered:
 
 
 def scpt(placement: str | PlacementRule = "best-fit") -> JobOrdered:
-    """Shortest critical path first: the job with the shortest path left to its end. Clairvoyant. Cost:
-    ``JobOrdered``."""
+    """Shortest critical path first: the job with the shortest path left to its end. Clairvoyant.
+    Cost: ``JobOrdered``."""
     return JobOrdered(PathLeft, placement)
 
 
 def srpt_work(placement: str | PlacementRule = "best-fit") -> JobOrdered:
-    """Shortest remaining work first: the job with the fewest GPU-seconds left. Clairvoyant. Cost: ``JobOrdered``."""
+    """Shortest remaining work first: the job with the fewest GPU-seconds left. Clairvoyant. Cost:
+    ``JobOrdered``."""
     return JobOrdered(WorkLeft, placement)
 
 
 def sjf_cp(placement: str | PlacementRule = "best-fit") -> JobOrdered:
-    """Shortest job first by its total work, and inside it the critical path first. Work counts whether started or not
-    (a baseline of Decima, Mao et al., SIGCOMM 2019). Clairvoyant. Cost: ``JobOrdered``."""
+    """Shortest job first by its total work, and inside it the critical path first. Work counts
+    whether started or not (a baseline of Decima, Mao et al., SIGCOMM 2019). Clairvoyant. Cost:
+    ``JobOrdered``."""
     return JobOrdered(total_work, placement, fixed=True)
 
 
@@ -302,13 +309,13 @@ def by_total_work(job: JobState) -> float:
 
 
 class Tetris:
-    """The pair of ready task and node with the most ``a - e p``: ``a`` the dot product of demand and what is free
-    (GPUs, CPUs, memory, as fractions of the node), ``p`` the work left of its job, and ``e = srpt x mean a / mean p``
-    over what could start now.
+    """The pair of ready task and node with the most ``a - e p``: ``a`` the dot product of demand
+    and what is free (GPUs, CPUs, memory, as fractions of the node), ``p`` the work left of its job,
+    and ``e = srpt x mean a / mean p`` over what could start now.
 
-    Of each demand class the job with the least work left stands for all. Gangs go where best fit puts them. Clairvoyant
-    (``srpt=0`` is not), not preemptive. O(demand classes x types) per decision (Grandl et al., SIGCOMM
-    2014).
+    Of each demand class the job with the least work left stands for all. Gangs go where best fit
+    puts them. Clairvoyant (``srpt=0`` is not), not preemptive. O(demand classes x types) per
+    decision (Grandl et al., SIGCOMM 2014).
     """
 
     def __init__(self, srpt: float = 1.0) -> None:
@@ -351,4 +358,5 @@ def _place(view: ClusterView, task: TaskState, machine: NodeState | None) -> Pla
 
 
 _NODES = 16
-"""Nodes of a type that are looked at, emptiest first: what is free there has the largest dot products."""
+"""Nodes of a type that are looked at, emptiest first: what is free there has the largest dot
+products."""

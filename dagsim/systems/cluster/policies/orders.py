@@ -44,14 +44,15 @@ __all__ = [
 
 
 class Ordered:
-    """Start the first task by ``key`` that fits, until none does; with ``strict`` the first task blocks all behind it
-    until it fits. Cost per decision: O(log tasks + demand classes).
+    """Start the first task by ``key`` that fits, until none does; with ``strict`` the first task
+    blocks all behind it until it fits. Cost per decision: O(log tasks + demand classes).
 
-    With ``ageing``, a key grows by that much per second at which its task became ready, so that those that have waited
-    longer move ahead of younger ones.
+    With ``ageing``, a key grows by that much per second at which its task became ready, so that
+    those that have waited longer move ahead of younger ones.
 
-    The compiled engine plays any order whose key also works on columns: it asks the key once, of all tasks together
-    (``lane.orders.AllTasks``), and compares a sample of the answers with those for single tasks.
+    The compiled engine plays any order whose key also works on columns: it asks the key once, of
+    all tasks together (``lane.orders.AllTasks``), and compares a sample of the answers with those
+    for single tasks.
     """
 
     def __init__(
@@ -77,9 +78,9 @@ class Ordered:
 
 
 class TypedOrdered:
-    """Start the first pair of task and GPU type by ``key`` that fits, until none does: for orders that depend on where
-    a task would run. The compiled engine plays it as it plays ``Ordered``. Cost per decision: O(types x (log tasks +
-    demand classes))."""
+    """Start the first pair of task and GPU type by ``key`` that fits, until none does: for orders
+    that depend on where a task would run. The compiled engine plays it as it plays ``Ordered``.
+    Cost per decision: O(types x (log tasks + demand classes))."""
 
     def __init__(self, key: TypedKey, placement: str | PlacementRule = "best-fit") -> None:
         self.key = key
@@ -100,7 +101,8 @@ by_arrival = attrgetter("order")
 
 
 def fifo(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """First in, first out, strictly: the oldest task blocks all behind it until it fits. Not clairvoyant. O(log n)."""
+    """First in, first out, strictly: the oldest task blocks all behind it until it fits. Not
+    clairvoyant. O(log n)."""
     return Ordered(by_arrival, placement, strict=True)
 
 
@@ -110,37 +112,39 @@ def fifo_fit(placement: str | PlacementRule = "best-fit") -> Ordered:
 
 
 def sjf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
-    """Shortest job first: of all pairs of ready task and GPU type with room, the one that takes the least time.
-    Clairvoyant. O(types x log n)."""
+    """Shortest job first: of all pairs of ready task and GPU type with room, the one that takes the
+    least time. Clairvoyant. O(types x log n)."""
     return TypedOrdered(by_seconds, placement)
 
 
 def critical_path(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Highest level first: the ready task with the longest path to the end of its job (Hu 1961; HLFET). Clairvoyant.
-    O(log n)."""
+    """Highest level first: the ready task with the longest path to the end of its job (Hu 1961;
+    HLFET). Clairvoyant. O(log n)."""
     return Ordered(by_rank, placement)
 
 
 def ljf(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Longest job first (LPT): the ready task that takes longest on its fastest type. For the makespan; at most 4/3 -
-    1/(3m) times the least on m equal machines (Graham 1969). Clairvoyant. O(log n)."""
+    """Longest job first (LPT): the ready task that takes longest on its fastest type. For the
+    makespan; at most 4/3 - 1/(3m) times the least on m equal machines (Graham 1969). Clairvoyant.
+    O(log n)."""
     return Ordered(by_length, placement)
 
 
 def saf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
-    """Smallest area first: the pair of ready task and GPU type with the fewest GPU-seconds. Clairvoyant.
-    O(types x log n)."""
+    """Smallest area first: the pair of ready task and GPU type with the fewest GPU-seconds.
+    Clairvoyant. O(types x log n)."""
     return TypedOrdered(by_area, placement)
 
 
 def wspt(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
-    """Weighted shortest processing time first: the least seconds per ``Job.weight``, over all pairs of ready task and
-    GPU type (Smith 1956). Clairvoyant. O(types x log n)."""
+    """Weighted shortest processing time first: the least seconds per ``Job.weight``, over all pairs
+    of ready task and GPU type (Smith 1956). Clairvoyant. O(types x log n)."""
     return TypedOrdered(by_seconds_per_weight, placement)
 
 
 def width(task: TaskState) -> float:
-    """GPUs that start together for the task: one instance's, or the whole gang's; 1 for tasks that ask for no GPU."""
+    """GPUs that start together for the task: one instance's, or the whole gang's; 1 for tasks that
+    ask for no GPU."""
     return task.demand.width
 
 
@@ -165,12 +169,14 @@ def by_seconds_per_weight(task: TaskState, type_: int) -> float:
 
 
 def f1(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """``log10(r) n + 870 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Clairvoyant. O(log n)."""
+    """``log10(r) n + 870 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Clairvoyant. O(log
+    n)."""
     return Ordered(by_f1, placement)
 
 
 def f2(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """``sqrt(r) n + 25600 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Clairvoyant. O(log n)."""
+    """``sqrt(r) n + 25600 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Clairvoyant. O(log
+    n)."""
     return Ordered(by_f2, placement)
 
 
@@ -180,7 +186,8 @@ def f3(placement: str | PlacementRule = "best-fit") -> Ordered:
 
 
 def f4(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """``r sqrt(n) + 530000 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Clairvoyant. O(log n)."""
+    """``r sqrt(n) + 530000 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Clairvoyant. O(log
+    n)."""
     return Ordered(by_f4, placement)
 
 
@@ -205,7 +212,8 @@ def _log_arrival(task: TaskState) -> float:
 
 
 def _log10(seconds: float) -> float:
-    """The logarithm of at least 0.1 s. Of columns, value by value: NumPy's logarithms differ in the last bit."""
+    """The logarithm of at least 0.1 s. Of columns, value by value: NumPy's logarithms differ in the
+    last bit."""
     if isinstance(seconds, np.ndarray):
         return np.array([log10(value) for value in np.maximum(seconds, 0.1).tolist()])
     return log10(max(seconds, 0.1))
@@ -230,9 +238,10 @@ _SHORTEST_S = 1e-9
 
 
 class LongestWait:
-    """Start the task with the most ``rate x seconds waited`` among those that fit, until none does. It waits since it
-    became ready, or since the time that ``since`` gives; ties go to first come, first served. Cost per decision: a pass
-    of NumPy over 512 waiting tasks, and over one row for each further 512, of each demand class that fits."""
+    """Start the task with the most ``rate x seconds waited`` among those that fit, until none does.
+    It waits since it became ready, or since the time that ``since`` gives; ties go to first come,
+    first served. Cost per decision: a pass of NumPy over 512 waiting tasks, and over one row for
+    each further 512, of each demand class that fits."""
 
     def __init__(self, rate: Rate, placement: str | PlacementRule = "best-fit", since: Rate | None = None) -> None:
         self._rate = rate
@@ -248,26 +257,28 @@ class LongestWait:
 
 
 def hrrn(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """Highest response ratio next: the most ``(wait + p) / p`` with ``p`` the seconds on the fastest type (Brinch
-    Hansen 1971). Clairvoyant. Cost: ``LongestWait``."""
+    """Highest response ratio next: the most ``(wait + p) / p`` with ``p`` the seconds on the
+    fastest type (Brinch Hansen 1971). Clairvoyant. Cost: ``LongestWait``."""
     return LongestWait(_per_second, placement)
 
 
 def wfp3(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """The most ``(wait / r)^3 n`` first (Tang et al., CLUSTER 2009). ``r`` is the seconds on the fastest type and ``n``
-    the GPUs that start together. Clairvoyant. Cost: ``LongestWait``."""
+    """The most ``(wait / r)^3 n`` first (Tang et al., CLUSTER 2009). ``r`` is the seconds on the
+    fastest type and ``n`` the GPUs that start together. Clairvoyant. Cost: ``LongestWait``."""
     return LongestWait(_wfp3, placement)
 
 
 def unicef(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """The most ``wait / (log2(n) r)`` first (Tang et al., CLUSTER 2009). ``r`` is the seconds on the fastest type and
-    ``n`` the GPUs that start together; tasks of one GPU come before all others. Clairvoyant. Cost: ``LongestWait``."""
+    """The most ``wait / (log2(n) r)`` first (Tang et al., CLUSTER 2009). ``r`` is the seconds on
+    the fastest type and ``n`` the GPUs that start together; tasks of one GPU come before all
+    others. Clairvoyant. Cost: ``LongestWait``."""
     return LongestWait(_unicef, placement)
 
 
 def priority(ageing: float = 0.0, placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Highest ``Job.priority + ageing x seconds waited`` first, so that with ``ageing`` above 0 nobody starves. As all
-    age alike, the order of two tasks never changes. Not clairvoyant. O(log n).
+    """Highest ``Job.priority + ageing x seconds waited`` first, so that with ``ageing`` above 0
+    nobody starves. As all age alike, the order of two tasks never changes. Not clairvoyant. O(log
+    n).
 
     Raises:
         ConfigError: ``ageing`` is negative.
@@ -283,10 +294,11 @@ def _by_priority(task: TaskState) -> float:
 
 
 def themis(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """Finish-time fairness: the job that would end latest relative to its ideal time is next: the most (time in the
-    system + path left) / critical path of the job. All jobs in the system share alike, so that their number, which rho
-    is measured against, ranks nobody. Without Themis' auctions and leases. Clairvoyant, not preemptive. Cost:
-    ``LongestWait`` (Mahajan et al., NSDI 2020)."""
+    """Finish-time fairness: the job that would end latest relative to its ideal time is next: the
+    most (time in the system + path left) / critical path of the job. All jobs in the system share
+    alike, so that their number, which rho is measured against, ranks nobody. Without Themis'
+    auctions and leases. Clairvoyant, not preemptive. Cost: ``LongestWait`` (Mahajan et al., NSDI
+    2020)."""
     return LongestWait(_per_ideal_second, placement, _virtual_arrival)
 
 
@@ -343,9 +355,9 @@ class _Waits:
 class _Columns:
     """Tasks of one demand class with when they began to wait and their rate, in blocks.
 
-    Who leads a block leads it until somebody with a higher rate overtakes: only blocks where that may have happened are
-    looked at again. Rows of tasks that wait no more stay until they are half of all; their product is negative, so that
-    they come last.
+    Who leads a block leads it until somebody with a higher rate overtakes: only blocks where that
+    may have happened are looked at again. Rows of tasks that wait no more stay until they are half
+    of all; their product is negative, so that they come last.
     """
 
     def __init__(self) -> None:
@@ -425,7 +437,8 @@ class _Columns:
 
 
 def _leads_until(leader: int, since: np.ndarray, rates: np.ndarray, products: np.ndarray) -> float:
-    """The time until which the row with the largest product surely keeps it. Rounding is allowed for."""
+    """The time until which the row with the largest product surely keeps it. Rounding is allowed
+    for."""
     since_s, rate = since[leader], rates[leader]
     faster, others = rates > rate, (rates != rate) | (since != since_s)
     farthest_s = float(np.abs(since).max())
@@ -448,8 +461,9 @@ def edf(placement: str | PlacementRule = "best-fit") -> Ordered:
 
 
 def llf(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Least laxity first: the least ``deadline - now - path to the end of the job``, everything on its fastest type. As
-    ``now`` is the same for all, the order never changes. Clairvoyant. O(log n)."""
+    """Least laxity first: the least ``deadline - now - path to the end of the job``, everything on
+    its fastest type. As ``now`` is the same for all, the order never changes. Clairvoyant. O(log
+    n)."""
     return Ordered(by_laxity, placement)
 
 
@@ -463,12 +477,13 @@ def by_laxity(task: TaskState) -> float:
 
 
 def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> Ordered:
-    """List scheduling: the first ready task of the list ``order`` that fits; never idle while something fits.
+    """List scheduling: the first ready task of the list ``order`` that fits; never idle while
+    something fits.
 
-    ``order`` names tasks, of whatever job: ``graham[order=[t1,t3,t2]]``; those it does not name follow, first come,
-    first served. Not clairvoyant, not preemptive. O(log n) per decision. At most 2 - 1/m times the least makespan on m
-    equal machines, and open to the anomalies of Graham (1966): more machines, shorter tasks or fewer edges can make the
-    schedule longer.
+    ``order`` names tasks, of whatever job: ``graham[order=[t1,t3,t2]]``; those it does not name
+    follow, first come, first served. Not clairvoyant, not preemptive. O(log n) per decision. At
+    most 2 - 1/m times the least makespan on m equal machines, and open to the anomalies of Graham
+    (1966): more machines, shorter tasks or fewer edges can make the schedule longer.
     """
     names: tuple[object, ...] = order if isinstance(order, tuple) else (order,)
     place: dict[str, int] = {str(name): index for index, name in reversed([*enumerate(names)])}
@@ -480,8 +495,9 @@ def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> O
 
 
 class RandomFeasible:
-    """Uniform over all pairs of ready task and GPU type that could start now. It draws until none could, from the
-    simulation's stream ``policy``. Not clairvoyant. O(demand classes x types) per decision."""
+    """Uniform over all pairs of ready task and GPU type that could start now. It draws until none
+    could, from the simulation's stream ``policy``. Not clairvoyant. O(demand classes x types) per
+    decision."""
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self.placement = placing(placement)
@@ -519,7 +535,8 @@ class _Bags:
 
 
 def _pick(bags: _Bags, fitting: list[tuple[DemandClass, int]], at: int) -> tuple[DemandClass, int, int]:
-    """Number ``at`` of all pairs of task and type: its class, its type, and its place in the class's bag."""
+    """Number ``at`` of all pairs of task and type: its class, its type, and its place in the
+    class's bag."""
     for demand, type_ in fitting:
         size = len(bags.by_demand[demand])
         if at < size:

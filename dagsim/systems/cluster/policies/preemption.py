@@ -19,9 +19,10 @@ Weight: TypeAlias = Callable[[TaskState], float]
 
 
 class LeastRemaining:
-    """Least ``weight x remaining seconds`` first; a ready task that does not fit takes the place of the runs with the
-    most left, as long as each of them has more left than it needs there. Clairvoyant, preemptive. O(log n) per decision
-    plus O(weights + log running) per victim looked at."""
+    """Least ``weight x remaining seconds`` first; a ready task that does not fit takes the place of
+    the runs with the most left, as long as each of them has more left than it needs there.
+    Clairvoyant, preemptive. O(log n) per decision plus O(weights + log running) per victim looked
+    at. Its compiled twin is ``lane.srtf``."""
 
     def __init__(self, weight: Weight, placement: str | PlacementRule = "best-fit") -> None:
         def left(task: TaskState, type_: int) -> float:
@@ -31,7 +32,8 @@ class LeastRemaining:
         self.order = TypedOrdered(left, placement)
         """The order in which tasks start where they fit."""
         self._victims: dict[float, list[tuple[float, int]]] = {}
-        """Per weight a heap of ``(-end, run)``: of one weight, who ends last has the most left at any time."""
+        """Per weight a heap of ``(-end, run)``: of one weight, who ends last has the most left at
+        any time."""
         self._known: set[int] = set()
         """The runs under way."""
 
@@ -65,7 +67,8 @@ class LeastRemaining:
     def _with_more_left(
         self, view: ClusterView, task: TaskState, looked_at: list[tuple[float, tuple[float, int]]]
     ) -> Iterator[Run]:
-        """Runs with more left than ``task`` needs on their type, most first; what is taken off a heap is noted."""
+        """Runs with more left than ``task`` needs on their type, most first; what is taken off a
+        heap is noted."""
         now, running = view.now, view.running
         least = self.weight(task) * task.best_s
         while True:
@@ -87,9 +90,9 @@ class LeastRemaining:
 
 
 def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> list[int]:
-    """The runs among ``victims``, asked for one by one, that must go so that ``task`` fits; none if all of them would
-    not do. An independent instance gets the first node that has room for it. O(1) per victim, for a gang after
-    O(nodes) once per type."""
+    """The runs among ``victims``, asked for one by one, that must go so that ``task`` fits; none if
+    all of them would not do. An independent instance gets the first node that has room for it. O(1)
+    per victim, for a gang after O(nodes) once per type."""
     demand = task.demand
     freed = _FreedGpus(view) if demand.whole and not (demand.cpus or demand.memory) else _FreedNodes(view)
     room: dict[int, int] = {}
@@ -126,7 +129,8 @@ def _room(machines: ClusterState, demand: DemandClass, type_: int) -> int:
 
 
 class _FreedGpus:
-    """Idle GPUs of nodes as they would be without some runs: all that a demand for whole GPUs goes by."""
+    """Idle GPUs of nodes as they would be without some runs: all that a demand for whole GPUs goes
+    by."""
 
     def __init__(self, view: ClusterView) -> None:
         self._machines = view.machines.list
@@ -182,14 +186,15 @@ class _FreedNodes:
 
 
 def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
-    """Shortest job first by remaining time. Clairvoyant, preemptive. Cost: ``LeastRemaining`` (Schrage 1968, for one
-    machine)."""
+    """Shortest job first by remaining time. Clairvoyant, preemptive. Cost: ``LeastRemaining``
+    (Schrage 1968, for one machine)."""
     return LeastRemaining(_one, placement)
 
 
 def srsf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
-    """Shortest remaining service first: GPUs x remaining time, the two-dimensional SRTF. Clairvoyant, preemptive. Cost:
-    ``LeastRemaining`` (the clairvoyant reference of Tiresias, Gu et al., NSDI 2019)."""
+    """Shortest remaining service first: GPUs x remaining time, the two-dimensional SRTF.
+    Clairvoyant, preemptive. Cost: ``LeastRemaining`` (the clairvoyant reference of Tiresias, Gu et
+    al., NSDI 2019)."""
     return LeastRemaining(width, placement)
 
 

@@ -24,7 +24,8 @@ __all__ = ["Rank", "RoundRobin", "Rounds", "Served", "Service", "ServiceColumns"
 
 
 _EARLY = 1e-9
-"""By how much of the time until then a round is looked at too early, so that no rounding makes it too late."""
+"""By how much of the time until then a round is looked at too early, so that no rounding makes it
+too late."""
 
 
 class Rank(Protocol):
@@ -39,8 +40,8 @@ class Rank(Protocol):
         ...
 
     def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
-        """(runs,) float64: seconds until the key of a job that runs on, and is at most ``key`` now, may exceed it;
-        never too many."""
+        """(runs,) float64: seconds until the key of a job that runs on, and is at most ``key`` now,
+        may exceed it; never too many."""
         ...
 
     def stopped(self, job: int, served: Served, now: float) -> None:
@@ -57,16 +58,19 @@ class Rank(Protocol):
 
 
 class Rounds:
-    """Every ``quantum_s`` seconds all jobs compete again: in the order of ``(rank, first come)`` a ready task that does
-    not fit takes the place of the runs that rank last, as long as each ranks behind it. Between rounds what fits is
-    started in that order and nothing is preempted. Where a stopped run loses its work (``preemption.on_resume:
-    restart``), it is stopped only once it has run twice as long as any of its job that was stopped before, or two long
-    jobs would take turns for ever. With ``lead`` a run gives way only to a job that has had less than ``1 - lead``
-    times as much as its own: 0.1 spares old jobs of equal age most of their turns, and the simulation most of its work.
+    """Every ``quantum_s`` seconds all jobs compete again: in the order of ``(rank, first come)`` a
+    ready task that does not fit takes the place of the runs that rank last, as long as each ranks
+    behind it. Between rounds what fits is started in that order and nothing is preempted. Where a
+    stopped run loses its work (``preemption.on_resume: restart``), it is stopped only once it has
+    run twice as long as any of its job that was stopped before, or two long jobs would take turns
+    for ever. With ``lead`` a run gives way only to a job that has had less than ``1 - lead`` times
+    as much as its own: 0.1 spares old jobs of equal age most of their turns, and the simulation
+    most of its work.
 
-    Cost: O(demand classes + log tasks) per decision, and per round a pass of NumPy over what runs, O(1) per run that a
-    task might displace, and O(demand classes) per run stopped or started. A round in which nothing has happened is
-    passed over until a run may have come to rank behind a task that waits for its place.
+    Cost: O(demand classes + log tasks) per decision, and per round a pass of NumPy over what runs,
+    O(1) per run that a task might displace, and O(demand classes) per run stopped or started. A
+    round in which nothing has happened is passed over until a run may have come to rank behind a
+    task that waits for its place. Its compiled twin, for ``las`` and ``2d-las``, is ``lane.las``.
     """
 
     def __init__(self, rank: Rank, quantum_s: float, placement: str | PlacementRule, lead: float = 0.0) -> None:
@@ -83,7 +87,8 @@ class Rounds:
         self._round = 0
         """The next round, counted from time 0."""
         self._full: tuple[float, int, int] | None = None
-        """Time, releases and tasks that had come when nothing more fitted: asked again there is nothing to do."""
+        """Time, releases and tasks that had come when nothing more fitted: asked again there is
+        nothing to do."""
         self._lost_s: dict[int, float] = {}
         """Per job the longest of its runs that lost its work."""
 
@@ -123,7 +128,8 @@ class Rounds:
                     break
 
     def _compete(self, view: ClusterView, queue: JobQueue) -> Generator[Decision, None, float]:
-        """Start what ranks first, in the place of others where it must; returns the next round to look at."""
+        """Start what ranks first, in the place of others where it must; returns the next round to
+        look at."""
         both = [job for job in queue.waiting() & self._service.running() if queue.refresh(view.jobs[job])]
         contest = _Contest(self.rank, self._service.columns(), self.lead)
         heads = {demand: head for demand in queue.classes() if (head := queue.head(demand)) is not None}
@@ -158,7 +164,8 @@ class Rounds:
         return self._round if acted or both else self._next_round(view, contest, stuck.values())
 
     def _next_round(self, view: ClusterView, contest: _Contest, stuck: Iterable[TaskState]) -> float:
-        """The first round in which one of these may displace a run that it cannot now, if nothing happens before."""
+        """The first round in which one of these may displace a run that it cannot now, if nothing
+        happens before."""
         if view.preemption.on_resume == "restart":  # whom a run is spared for changes with time
             return self._round
         first_s = min([contest.overtakes_s(*self._standing(task)) for task in stuck], default=inf)
@@ -167,7 +174,8 @@ class Rounds:
         return max(self._round, ceil((view.now + first_s) * (1 - _EARLY) / self.quantum_s))
 
     def _displaced(self, view: ClusterView, task: TaskState, contest: _Contest) -> list[int]:
-        """The runs of other jobs, of those that rank behind ``task``, that must go so that it fits, last first."""
+        """The runs of other jobs, of those that rank behind ``task``, that must go so that it fits,
+        last first."""
         behind = contest.behind(*self._standing(task), view.running)
         return make_room(view, task, self._willing(view, task, behind)) if behind else []
 
@@ -228,14 +236,15 @@ class _Contest:
         """By key, as ``_soonest_s`` has it."""
 
     def behind(self, key: float, order: int, running: Container[int]) -> list[int]:
-        """Runs that give way to a task of that standing, last first. Some may have been stopped since the round
-        began, but not the very last."""
+        """Runs that give way to a task of that standing, last first. Some may have been stopped
+        since the round began, but not the very last."""
         while self._runs and self._runs[-1] not in running:
             del self._runs[-1], self._ranked[-1]
         return self._runs[self._place(key, order) :][::-1]
 
     def overtakes_s(self, key: float, order: int) -> float:
-        """Seconds until a run that does not give way to a task of that standing may do so, at the earliest."""
+        """Seconds until a run that does not give way to a task of that standing may do so, at the
+        earliest."""
         place = self._place(key, order)
         return self._soonest_s(key)[place - 1] if place else inf
 
@@ -247,7 +256,8 @@ class _Contest:
         return place
 
     def _soonest_s(self, key: float) -> list[float]:
-        """Seconds until one of the first 1, 2, ... of all may have come to rank behind a task of that key."""
+        """Seconds until one of the first 1, 2, ... of all may have come to rank behind a task of
+        that key."""
         known = self._soonest.get(key)
         if known is None:
             left_s = self._rank.exceeds_s(key / self._yields, self._service)
@@ -256,12 +266,12 @@ class _Contest:
 
 
 class RoundRobin:
-    """First come, first served, but a run that has had its slice of ``quantum_s`` seconds makes way for the next in
-    turn and queues up again; gangs come and go whole (Ousterhout 1982).
+    """First come, first served, but a run that has had its slice of ``quantum_s`` seconds makes way
+    for the next in turn and queues up again; gangs come and go whole (Ousterhout 1982).
 
-    A run whose slice is over goes on as long as nobody needs its place. What the next in turn cannot use yet, later
-    ones may. Not clairvoyant, preemptive. O(log running + demand classes) per decision, plus O(runs whose slice is
-    over) when the next in turn does not fit.
+    A run whose slice is over goes on as long as nobody needs its place. What the next in turn
+    cannot use yet, later ones may. Not clairvoyant, preemptive. O(log running + demand classes) per
+    decision, plus O(runs whose slice is over) when the next in turn does not fit.
 
     Raises:
         ConfigError: ``quantum_s`` is not positive.
@@ -335,7 +345,8 @@ class RoundRobin:
 
 
 class _Turns:
-    """Ready tasks in the order they became ready: at one instant, arrivals before what is preempted then."""
+    """Ready tasks in the order they became ready: at one instant, arrivals before what is preempted
+    then."""
 
     def __init__(self) -> None:
         self._turns: dict[DemandClass, deque[tuple[int, TaskState]]] = {}
@@ -388,8 +399,9 @@ _AMOUNTS = 4
 
 
 class Service:
-    """The service of every job in the system, ended runs and running ones; ``ClusterView.follow`` keeps it up to date.
-    Cost: O(1) per run that starts or ends, and per run under way in a pass of NumPy for ``columns``."""
+    """The service of every job in the system, ended runs and running ones; ``ClusterView.follow``
+    keeps it up to date. Cost: O(1) per run that starts or ends, and per run under way in a pass of
+    NumPy for ``columns``."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -28,8 +28,8 @@ def slowness(seconds: Any) -> Any:
 
 
 class AlikeTasks:
-    """Waiting tasks that are alike: demand, ratios of speed between types, waiting instances. At any moment they all go
-    to the same type and need the same there."""
+    """Waiting tasks that are alike: demand, ratios of speed between types, waiting instances. At
+    any moment they all go to the same type and need the same there."""
 
     def __init__(self, task: TaskState) -> None:
         self.demand = task.demand
@@ -76,7 +76,8 @@ class AlikeTasks:
     def first(
         self, rank: RankColumn, now: float, type_: int = 0, until_s: float = inf
     ) -> tuple[float, int, TaskState] | None:
-        """The first by ``(rank, order)`` of those that end by ``until_s`` if they start now on a GPU type."""
+        """The first by ``(rank, order)`` of those that end by ``until_s`` if they start now on a
+        GPU type."""
         ranks = rank(self, now)
         if until_s < inf:
             ranks = np.where(self.ends_s(now, type_) <= until_s, ranks, inf)
@@ -115,7 +116,8 @@ def by_order(group: AlikeTasks, _: float) -> np.ndarray:
 
 
 class Backlog:
-    """An index of the ready tasks (``ClusterView.index``) in groups. O(1) per task that comes and run that starts."""
+    """An index of the ready tasks (``ClusterView.index``) in groups. O(1) per task that comes and
+    run that starts."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[DemandClass, tuple[float, ...], int], AlikeTasks] = {}
