@@ -83,7 +83,7 @@ def _caveats(results: Sequence[PolicyResult], sample: Sample, n: int) -> Iterato
         )
     if needed := max((result.seeds_needed for result in results), default=0):
         yield (
-            f"~ approximate: the tail of these {sample}s is too long for {n} of them; {enough_seeds(needed, sample)}. "
+            f"~ approximate: {n} {sample}s are too few for such long tails; {enough_seeds(needed, sample)}. "
             "The interval of the median ratio holds (--wide)."
         )
     if any(result.pair is not None and result.pair.is_decided_by_few and result.verdict for result in results):
