@@ -146,8 +146,8 @@ def _module_at(path: Path) -> object:
         return sys.modules[_BY_PATH[file]]
     if not file.is_file():
         raise UnknownName(f"{path}: there is no such file")
-    found = PathFinder.find_spec(file.stem)
-    is_free = file.stem not in sys.modules and (found is None or found.origin == str(file))
+    other = PathFinder.find_spec(file.stem)
+    is_free = file.stem not in sys.modules and (other is None or other.origin == str(file))
     name = file.stem if is_free else f"{file.stem}_{sha256(str(file).encode()).hexdigest()[:8]}"
     spec = spec_from_file_location(name, file)
     assert spec is not None

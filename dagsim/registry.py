@@ -181,8 +181,8 @@ class Registry(Generic[T]):
         """Entry points of other packages. An entry point never hides a built-in name."""
         if self.group is None:
             return {}
-        found = sorted(entry_points(group=self.group), key=lambda plugin: plugin.name)
-        return {plugin.name: plugin for plugin in found if plugin.name not in self._entries}
+        plugins = sorted(entry_points(group=self.group), key=lambda plugin: plugin.name)
+        return {plugin.name: plugin for plugin in plugins if plugin.name not in self._entries}
 
     def _own(self, name: str) -> object:
         """Import a user's own object, if it is allowed, and check its kind before anything calls
@@ -226,11 +226,11 @@ class Registry(Generic[T]):
         self, name: str, target: Callable[..., object], params: dict[str, object], defaults: dict[str, object]
     ) -> dict[str, object]:
         try:
-            known = _of_class(target) if isinstance(target, type) else _parameters(target)
+            parameters = _of_class(target) if isinstance(target, type) else _parameters(target)
         except (TypeError, ValueError):
             raise ConfigError(f"{self.kind} {name!r}: {target!r} cannot make one") from None
-        named = {p.name: p for p in known if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-        if not any(p.kind is p.VAR_KEYWORD for p in known):
+        named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             for param in params:
                 if param not in named:
                     allowed = f"allowed: {', '.join(named)}" if named else "it takes none"
@@ -242,12 +242,12 @@ class Registry(Generic[T]):
             if kinds and not any(_KINDS[kind](value) for kind in kinds):
                 wanted = " or ".join(_SAID[kind] for kind in kinds)
                 raise ConfigError(f"{self.kind} {name!r}: {param} must be {wanted}, got {value!r}")
-        given = {key: value for key, value in defaults.items() if key in named} | params
-        missing = [p.name for p in named.values() if p.default is p.empty and p.name not in given]
+        values = {key: value for key, value in defaults.items() if key in named} | params
+        missing = [p.name for p in named.values() if p.default is p.empty and p.name not in values]
         if missing:
             example = ",".join(f"{param}=..." for param in missing)
             raise ConfigError(f"{self.kind} {name!r} needs {', '.join(missing)}: {name}[{example}]")
-        return given
+        return values
 
     def _unknown(self, name: str) -> UnknownName:
         names = self.names()

@@ -15,7 +15,7 @@ def normal() -> object:
     """Four policies whose logs are normal; those of the first two differ by 0.1 with a standard deviation of 0.1."""
     rng = np.random.default_rng(1)
     values = np.exp(rng.normal([0.0, 0.1, 0.3, 0.4], 0.1 / sqrt(2), (20_000, 4)))
-    return rules.Population("made", "drawn", values, ("a", "b", "c", "d"))
+    return rules.Population("made", "drawn", values, ("a", "b", "c", "d"), np.zeros(values.shape))
 
 
 def test_power_is_that_of_the_t_test_whatever_the_two_differ_by(normal: object) -> None:

@@ -48,6 +48,11 @@ def test_every_policy_is_in_the_grid() -> None:
     assert set(policies) == {row["policy"] for row in GRID}
 
 
+def _figures(row: dict[str, str]) -> dict[str, str]:
+    """A row without the words of its verdict."""
+    return {column: value for column, value in row.items() if column != "verdict"}
+
+
 def test_the_grids_files_come_out_to_the_last_digit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def small(name: str, seeds: range | None = None) -> SweepGrid:
         policies = ["sjf", "srtf"] if name == "baselines/grid" else ["sjf", "gavel"]
@@ -59,9 +64,9 @@ def test_the_grids_files_come_out_to_the_last_digit(tmp_path: Path, monkeypatch:
     spending = Spending("baselines/grid", range(3_020_000, 3_020_030), "a command", "c" * 40, "2026-11-22", 1)
     options = Namespace(on="local:1", folder=tmp_path, draw=False)
     tables.write_grid(spending, options, lambda line: None)
-    published = (RESULTS / "baselines" / "grid.csv").read_text().splitlines()
-    for line in (tmp_path / "baselines" / "grid.csv").read_text().splitlines():
-        assert line in published
+    rows = csv.DictReader((tmp_path / "baselines" / "grid.csv").read_text().splitlines())
+    published = [_figures(row) for row in GRID]
+    assert all(_figures(row) in published for row in rows)
     assert "pool `baselines/grid`" in (tmp_path / "baselines" / "grid.md").read_text()
     assert "`gavel` ran on the first 5 of these only" in (tmp_path / "baselines" / "grid.md").read_text()
     assert (tmp_path / "baselines" / "grid.png").stat().st_size > 1000

@@ -12,6 +12,7 @@ from dagsim.envs.config import Level
 from dagsim.envs.observations import Levelled
 from dagsim.errors import IllegalDecision, Stalled
 from dagsim.model import Cluster, Decision, GpuType, Job, Node, Preempt, Share, Start, TaskGraph, gpu_type
+from dagsim.registry import Entry
 from dagsim.systems.cluster import ClusterKernel, UniformNetwork
 from dagsim.systems.cluster.clock import Clock
 from dagsim.systems.cluster.codecs.candidates import Candidates
@@ -273,9 +274,11 @@ def test_a_policy_that_starves_long_tasks_is_caught() -> None:
         check_policy(OnlyShort, workloads=0)
 
 
-@pytest.mark.parametrize("name", [entry.name for entry in POLICIES.describe()])
-def test_no_registered_policy_knows_or_touches_more_than_it_may(name: str) -> None:
-    check_policy(lambda: POLICIES.create(name), workloads=0)
+@pytest.mark.parametrize("entry", POLICIES.describe(), ids=lambda entry: entry.name)
+def test_no_registered_policy_knows_or_touches_more_than_it_may(entry: Entry) -> None:
+    policy = POLICIES.create(entry.name)
+    assert getattr(policy, "clairvoyant", False) == ("clairvoyant" in entry.tags)
+    check_policy(lambda: POLICIES.create(entry.name), workloads=0)
 
 
 class Revealing(Candidates):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from dagsim.agents.nets.config import NetSettings, ScorerConfig
 from dagsim.envs.episode import RewardConfig
 from dagsim.errors import ConfigError
+from dagsim.own_code import attribute
 from dagsim.registry import Entry, Registry, Spec
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.seam import CodecSettings
@@ -61,7 +62,22 @@ def _fraction(owner: str, **values: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class PpoConfig:
+class _Algorithm:
+    """Settings of an algorithm of dagsim. They name its learner, because only building one loads torch."""
+
+    learner: ClassVar[str]
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def build(self, context: LearnerContext) -> Learner:
+        """The learner, ready to begin."""
+        learner_class: Any = attribute(self.learner)
+        learner: Learner = learner_class(context)
+        return learner
+
+
+@dataclass(frozen=True, slots=True)
+class PpoConfig(_Algorithm):
     """Proximal policy optimisation (Schulman et al. 2017), on whole episodes.
 
     ``advantage``: ``replicas`` compares each episode with the others of the same job sequence at equal time
@@ -93,7 +109,7 @@ class PpoConfig:
     """Time constant of the discount in mean completion times of the reference, at the start and at the end of the
     training: what a decision does fades, and what is farther off is mostly noise."""
 
-    __pydantic_config__ = {"extra": "forbid"}
+    learner: ClassVar[str] = "dagsim.agents.ppo:Ppo"
 
     def __post_init__(self) -> None:
         _positive("ppo", sequences=self.sequences, lr=self.lr, epochs=self.epochs, minibatch=self.minibatch)
@@ -103,15 +119,9 @@ class PpoConfig:
         _at_least(self, "min_lr", 0)
         _advantage("ppo", self.advantage, self.replicas)
 
-    def build(self, context: LearnerContext) -> Learner:
-        """The algorithm, ready to begin."""
-        from dagsim.agents.ppo import Ppo
-
-        return Ppo(context)
-
 
 @dataclass(frozen=True, slots=True)
-class ReinforceConfig:
+class ReinforceConfig(_Algorithm):
     """The policy gradient with input-dependent baselines (Williams 1992; Mao et al., SIGCOMM 2019)."""
 
     kind: Literal["reinforce"] = "reinforce"
@@ -127,7 +137,7 @@ class ReinforceConfig:
     max_grad: float = 0.5
     discount_jcts: tuple[float, float] = (2.0, 20.0)
 
-    __pydantic_config__ = {"extra": "forbid"}
+    learner: ClassVar[str] = "dagsim.agents.reinforce:Reinforce"
 
     def __post_init__(self) -> None:
         _positive("reinforce", sequences=self.sequences, lr=self.lr, max_grad=self.max_grad)
@@ -137,125 +147,88 @@ class ReinforceConfig:
             _positive("reinforce", minibatch=self.minibatch)
         _advantage("reinforce", self.advantage, self.replicas)
 
-    def build(self, context: LearnerContext) -> Learner:
-        """The algorithm, ready to begin."""
-        from dagsim.agents.reinforce import Reinforce
 
-        return Reinforce(context)
+@dataclass(frozen=True, slots=True)
+class _OffPolicy(_Algorithm):
+    """Settings that all algorithms with a replay share."""
+
+    episodes: int = 8
+    """Episodes per iteration, each on a job sequence of its own."""
+    lr: float = 5e-4
+    updates: int = 60
+    """Minibatches per iteration."""
+    minibatch: int = 512
+    replay: int = 200_000
+    """Transitions kept."""
+    n_step: int = 8
+    target_rate: float = 0.02
+    """Share of the way to the net that the target net moves at each update."""
+    discount_jcts: tuple[float, float] = (0.5, 0.5)
+
+    def _check(self, owner: str) -> None:
+        _positive(owner, episodes=self.episodes, lr=self.lr, updates=self.updates, minibatch=self.minibatch)
+        _positive(owner, replay=self.replay, n_step=self.n_step)
+        _fraction(owner, target_rate=self.target_rate)
+        _discount(owner, self.discount_jcts)
 
 
 @dataclass(frozen=True, slots=True)
-class D3qnConfig:
+class D3qnConfig(_OffPolicy):
     """Double (van Hasselt et al. 2016), duelling (Wang et al. 2016) deep Q-learning with prioritised n-step replay
     (Schaul et al. 2016). Rewards are discounted by the time that passes, as in a semi-Markov process."""
 
     kind: Literal["d3qn"] = "d3qn"
-    episodes: int = 8
-    """Episodes per iteration, each on a job sequence of its own."""
-    lr: float = 5e-4
-    updates: int = 60
-    """Minibatches per iteration."""
-    minibatch: int = 512
-    replay: int = 200_000
-    """Transitions kept."""
-    n_step: int = 8
     exploration: tuple[float, float] = (0.5, 0.02)
     """Share of random choices, at the start and from the middle of the training on."""
-    target_rate: float = 0.02
-    """How far the target network follows at each update."""
     priority: float = 0.6
     importance: float = 0.4
-    discount_jcts: tuple[float, float] = (0.5, 0.5)
 
-    __pydantic_config__ = {"extra": "forbid"}
+    learner: ClassVar[str] = "dagsim.agents.d3qn:D3qn"
 
     def __post_init__(self) -> None:
-        _positive("d3qn", episodes=self.episodes, lr=self.lr, updates=self.updates, minibatch=self.minibatch)
-        _positive("d3qn", replay=self.replay, n_step=self.n_step)
-        _fraction("d3qn", target_rate=self.target_rate, priority=self.priority, importance=self.importance)
-        _discount("d3qn", self.discount_jcts)
-
-    def build(self, context: LearnerContext) -> Learner:
-        """The algorithm, ready to begin."""
-        from dagsim.agents.d3qn import D3qn
-
-        return D3qn(context)
+        self._check("d3qn")
+        _fraction("d3qn", priority=self.priority, importance=self.importance)
 
 
 @dataclass(frozen=True, slots=True)
-class SacConfig:
-    """Discrete soft actor-critic (Christodoulou 2019), masked: expectations run over legal choices only, the target
-    entropy of a state is ``target_entropy`` x log(its legal choices)."""
+class SacConfig(_OffPolicy):
+    """Discrete soft actor-critic (Christodoulou 2019), masked: expectations run over legal choices only, and the
+    target entropy of a state is ``target_entropy`` x log(number of its legal choices)."""
 
     kind: Literal["sac"] = "sac"
-    episodes: int = 8
-    lr: float = 5e-4
-    updates: int = 60
-    minibatch: int = 512
-    replay: int = 200_000
-    n_step: int = 8
-    target_rate: float = 0.02
     target_entropy: float = 0.05
     temperature: float = 0.05
-    """Temperature to begin with."""
-    discount_jcts: tuple[float, float] = (0.5, 0.5)
+    """Initial temperature."""
 
-    __pydantic_config__ = {"extra": "forbid"}
+    learner: ClassVar[str] = "dagsim.agents.sac:Sac"
 
     def __post_init__(self) -> None:
-        _positive("sac", episodes=self.episodes, lr=self.lr, updates=self.updates, minibatch=self.minibatch)
-        _positive("sac", replay=self.replay, n_step=self.n_step, temperature=self.temperature)
-        _fraction("sac", target_rate=self.target_rate, target_entropy=self.target_entropy)
-        _discount("sac", self.discount_jcts)
-
-    def build(self, context: LearnerContext) -> Learner:
-        """The algorithm, ready to begin."""
-        from dagsim.agents.sac import Sac
-
-        return Sac(context)
+        self._check("sac")
+        _positive("sac", temperature=self.temperature)
+        _fraction("sac", target_entropy=self.target_entropy)
 
 
 @dataclass(frozen=True, slots=True)
-class RainbowConfig:
-    """Rainbow (Hessel et al. 2018): ``d3qn`` with distributions of returns and noisy layers, which explore by
-    themselves. It brings its own net, as wide as ``net.hidden``."""
+class RainbowConfig(_OffPolicy):
+    """Rainbow (Hessel et al. 2018): ``d3qn`` with distributions of returns, and noisy layers that explore by
+    themselves. It has a net of its own, as wide as ``net.hidden``."""
 
     kind: Literal["rainbow"] = "rainbow"
-    episodes: int = 8
-    """Episodes per iteration, each on a job sequence of its own."""
-    lr: float = 5e-4
-    updates: int = 60
-    """Minibatches per iteration."""
-    minibatch: int = 512
-    replay: int = 200_000
-    """Transitions kept."""
-    n_step: int = 8
     atoms: int = 51
     """Values that a distribution of returns is spread over."""
     support: tuple[float, float] = (-6.0, 1.0)
     """The lowest and the highest of them, in root mean squares of the first returns."""
-    target_rate: float = 0.02
-    """How far the target net follows at each update."""
     priority: float = 0.6
     importance: float = 0.4
-    discount_jcts: tuple[float, float] = (0.5, 0.5)
 
-    __pydantic_config__ = {"extra": "forbid"}
+    learner: ClassVar[str] = "dagsim.agents.rainbow:Rainbow"
 
     def __post_init__(self) -> None:
-        _positive("rainbow", episodes=self.episodes, lr=self.lr, updates=self.updates, minibatch=self.minibatch)
-        _positive("rainbow", replay=self.replay, n_step=self.n_step)
-        _fraction("rainbow", target_rate=self.target_rate, priority=self.priority, importance=self.importance)
-        _discount("rainbow", self.discount_jcts)
+        self._check("rainbow")
+        _fraction("rainbow", priority=self.priority, importance=self.importance)
         _at_least(self, "atoms", 2)
         if not self.support[0] < self.support[1]:
             raise ConfigError(f"rainbow: support must be a low and a higher value, got {self.support!r}")
-
-    def build(self, context: LearnerContext) -> Learner:
-        """The algorithm, ready to begin."""
-        from dagsim.agents.rainbow import Rainbow
-
-        return Rainbow(context)
 
 
 ALGORITHMS: Registry[AlgorithmSettings] = Registry(

@@ -279,23 +279,27 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     themselves.
     """
     signature = inspect.signature(command, eval_str=True)
-    groups = {name: each.annotation for name, each in signature.parameters.items() if _is_group(each.annotation)}
+    groups = {
+        name: parameter.annotation
+        for name, parameter in signature.parameters.items()
+        if _is_group(parameter.annotation)
+    }
     parameters: list[inspect.Parameter] = []
-    for name, each in signature.parameters.items():
+    for name, parameter in signature.parameters.items():
         if name not in groups:
-            parameters.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
             continue
-        hints = get_type_hints(each.annotation, include_extras=True)
-        for field, default in each.annotation._field_defaults.items():
+        hints = get_type_hints(parameter.annotation, include_extras=True)
+        for field, default in parameter.annotation._field_defaults.items():
             keyword = inspect.Parameter.KEYWORD_ONLY
             parameters.append(inspect.Parameter(field, keyword, default=default, annotation=hints[field]))
 
     def spreading(**values: Any) -> None:
-        made = {name: group(*(values.pop(field) for field in group._fields)) for name, group in groups.items()}
-        command(**values, **made)
+        group_values = {name: group(*(values.pop(field) for field in group._fields)) for name, group in groups.items()}
+        command(**values, **group_values)
 
     spreading.__name__, spreading.__doc__, spreading.__module__ = command.__name__, command.__doc__, command.__module__
-    spreading.__annotations__ = {each.name: each.annotation for each in parameters}
+    spreading.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     spreading.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return spreading
 

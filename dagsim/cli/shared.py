@@ -133,7 +133,7 @@ def _refuse_without_trace(
     what: Experiment, trace: TraceFlags, reading: Sequence[Setting], settings: Sequence[Setting]
 ) -> None:
     """Raise where an option of traces is given and the workload is none: it would be ignored."""
-    asked = [each.source.partition(" ")[0] for each in reading]
+    asked = [setting.source.partition(" ")[0] for setting in reading]
     if trace.cluster in ("trace", "sized"):
         asked.append("--cluster")
     if not asked:

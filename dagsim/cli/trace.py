@@ -105,8 +105,8 @@ def anonymise_traces(
     names = Names()
     written = anonymise(paths, to, names)
     if not quiet:
-        for path, made in zip(paths, written, strict=True):
-            typer.echo(f"{path} -> {made}")
+        for path, new_path in zip(paths, written, strict=True):
+            typer.echo(f"{path} -> {new_path}")
         typer.echo(f"{len(names):,} names replaced; times, sizes and GPU types are as they were")
 
 
@@ -153,7 +153,7 @@ def fetch_trace(
         raise typer.Exit(130) from None
     opened = folder / trace.opened if trace.opened else folder
     if json_:
-        told = [
+        rows = [
             {
                 "path": str(file.path),
                 "bytes": file.bytes,
@@ -163,7 +163,7 @@ def fetch_trace(
             }
             for file in files
         ]
-        typer.echo(json.dumps({"name": name, "format": trace.format, "path": str(opened), "files": told}))
+        typer.echo(json.dumps({"name": name, "format": trace.format, "path": str(opened), "files": rows}))
     elif not quiet:
         for file in files:
             typer.echo(_line(file))
@@ -184,7 +184,7 @@ def list_traces(json_: Json = False) -> None:
 
 
 def _line(file: Fetched) -> str:
-    came = "fetched" if file.downloaded else "there already"
+    source = "fetched" if file.downloaded else "there already"
     if file.verified:
-        return f"{file.path}: {file.bytes:,} bytes, {came}, SHA-256 as published"
-    return f"{file.path}: {file.bytes:,} bytes, {came}; not verified, no checksum is published: SHA-256 {file.sha256}"
+        return f"{file.path}: {file.bytes:,} bytes, {source}, SHA-256 as published"
+    return f"{file.path}: {file.bytes:,} bytes, {source}; not verified, no checksum is published: SHA-256 {file.sha256}"

@@ -25,13 +25,13 @@ Kind: TypeAlias = Literal["configs", "workloads"]
 def shipped(kind: Kind) -> dict[str, Path]:
     """Files of ``configs/`` or ``workloads/``, by name without endings."""
     package = Path(__file__).parents[1]
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for folder in (Path(kind), package / kind, package.parent / kind):
         if folder.is_dir():
             for path in sorted(folder.glob("**/*.yaml" if kind == "configs" else "*.jsonl*")):
                 name = path.relative_to(folder).as_posix().partition(".")[0]
-                found.setdefault(name, path)
-    return found
+                paths.setdefault(name, path)
+    return paths
 
 
 def shipped_folder(kind: Kind, name: str) -> Path:
@@ -62,14 +62,14 @@ def find_config(text: str) -> Path:
         return path / "config.yaml"
     if is_there(path):
         return path
-    known = shipped("configs")
-    if text in known:
-        return known[text]
-    last_words = {name.rpartition("/")[2]: name for name in known}
-    hint = nearest(text, [*known, *WORKLOADS]) or nearest(text, last_words)
+    configs = shipped("configs")
+    if text in configs:
+        return configs[text]
+    last_words = {name.rpartition("/")[2]: name for name in configs}
+    hint = nearest(text, [*configs, *WORKLOADS]) or nearest(text, last_words)
     for word, name in last_words.items():
         hint = hint.replace(f"mean {word!r}", f"mean {name!r}")
-    if any(f"{name!r}?" in hint for name in set(WORKLOADS) - set(known)):
+    if any(f"{name!r}?" in hint for name in set(WORKLOADS) - set(configs)):
         hint = hint.replace("mean ", "mean the workload: --workload ")
     raise UnknownName(f"no configuration {text!r}: no such file{hint} (dagsim list configs)")
 
@@ -102,7 +102,7 @@ class _Workloads(Mapping[str, Preset]):
         return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
-        return any(name == each for each in self)
+        return any(name == preset for preset in self)
 
 
 @cache

@@ -40,8 +40,8 @@ def _listed(what: str, items: list[str]) -> list[str]:
 
 
 def _figures(gpu: GpuType) -> dict[str, Any]:
-    known = {each.name: getattr(gpu, each.name) for each in fields(gpu) if each.name != "sources"}
-    return {key: value for key, value in known.items() if value is not None}
+    figures = {figure.name: getattr(gpu, figure.name) for figure in fields(gpu) if figure.name != "sources"}
+    return {key: value for key, value in figures.items() if value is not None}
 
 
 def _group(group: dict[str, Any]) -> dict[str, Any]:

@@ -291,12 +291,12 @@ class Config(Section):
         section = info.data.get("cluster")
         if queues is None or section is None or section.from_trace:
             return queues
-        known = {name for group in section.groups for name in (group.name, *group.nodes)}
+        names = {name for group in section.groups for name in (group.name, *group.nodes)}
         for part in queues.partitions:
-            for name in [each for text in part.nodes for each in _hosts(text)]:
-                if name not in known:
+            for name in [host for text in part.nodes for host in _hosts(text)]:
+                if name not in names:
                     raise ModelError(
-                        f"partition {part.name!r}: there is no node and no group {name!r}{nearest(name, known)}; "
+                        f"partition {part.name!r}: there is no node and no group {name!r}{nearest(name, names)}; "
                         f"groups: {', '.join(group.name for group in section.groups)}"
                     )
         return replace(queues, partitions=tuple([_spelled(part) for part in queues.partitions]))

@@ -81,16 +81,16 @@ def for_system(section: Any, system: str, codecs: Registry[Any] | None = None) -
     ``codecs`` are the codecs of the system, whose names may be in no other registry.
     """
     if isinstance(section, TrainConfig):
-        return {each.name: getattr(section, each.name) for each in fields(section)}
+        return {part.name: getattr(section, part.name) for part in fields(section)}
     if not isinstance(section, dict):
         return section
     filled = dict(section)
     for name, default in _DEFAULTS.get(system, {}).items():
-        given = filled.get(name)
+        value = filled.get(name)
         if name not in filled:
             filled[name] = default
-        elif isinstance(given, dict) and "kind" not in given and isinstance(default, str):
-            filled[name] = {"kind": default, **given}
+        elif isinstance(value, dict) and "kind" not in value and isinstance(default, str):
+            filled[name] = {"kind": default, **value}
     codec = filled.get("codec")
     kind = codec.get("kind") if isinstance(codec, dict) else codec
     if codecs is not None and isinstance(kind, str) and ":" not in kind and kind not in _ALL_CODECS:

@@ -98,8 +98,8 @@ class Document:
             holder.clear()
         holder[step] = value
         for places in (self.values, self.keys):
-            for known in [known for known in places if known[: len(path)] == path]:
-                del places[known]
+            for key_below in [key_below for key_below in places if key_below[: len(path)] == path]:
+                del places[key_below]
             places[path] = source
 
 
@@ -355,7 +355,7 @@ def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
 def _default_kind(schema: Schema, node: Schema) -> str | None:
     """The ``kind`` of a part that leaves it out, which ``Registered`` writes beside the union."""
     nodes = [node, *(node.get("anyOf") or ())]
-    return next((str(each[DEFAULT_KIND]) for each in nodes if DEFAULT_KIND in each), None)
+    return next((str(branch[DEFAULT_KIND]) for branch in nodes if DEFAULT_KIND in branch), None)
 
 
 def _within(schema: Schema, node: Schema, key: str | int) -> Schema:

@@ -80,8 +80,8 @@ def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Polic
         return _external(scenario, spec, *command)
     name = Spec.parse(spec).name
     if not is_agent(scenario, spec):
-        made: Policy[Any, Any] = scenario.policies.create(spec, **({} if seed is None else {"seed": seed}))
-        return made
+        heuristic: Policy[Any, Any] = scenario.policies.create(spec, **({} if seed is None else {"seed": seed}))
+        return heuristic
     from dagsim.agents.checkpoint import load_agent
     from dagsim.registry import Entry, Registry
 
@@ -101,8 +101,8 @@ def external_command(spec: str) -> tuple[str, dict[str, object]] | None:
     Raises:
         ConfigError: The parameters cannot be read.
     """
-    found = re.fullmatch(r"(exec(?:\[[^\]]*\])?):(.*)", spec.strip(), re.DOTALL)
-    return None if found is None else (found[2].strip(), Spec.parse(found[1]).params)
+    match = re.fullmatch(r"(exec(?:\[[^\]]*\])?):(.*)", spec.strip(), re.DOTALL)
+    return None if match is None else (match[2].strip(), Spec.parse(match[1]).params)
 
 
 def _external(scenario: Scenario, spec: str, command: str, params: dict[str, object]) -> Policy[Any, Any]:
@@ -114,9 +114,9 @@ def _external(scenario: Scenario, spec: str, command: str, params: dict[str, obj
         raise UnknownName(f"policy {spec!r}: other programs can schedule the system 'cluster' only")
     target = "dagsim.systems.cluster.policies.external:External"
     programs: Registry[Any] = Registry("policy", [Entry("exec", target)])
-    given = ",".join(f"{key}={value}" for key, value in params.items())
-    made: Policy[Any, Any] = programs.create(f"exec[{given}]" if given else "exec", command=command)
-    return made
+    options = ",".join(f"{key}={value}" for key, value in params.items())
+    program: Policy[Any, Any] = programs.create(f"exec[{options}]" if options else "exec", command=command)
+    return program
 
 
 def shipped_agent(name: str, system: str) -> Path:
@@ -126,8 +126,8 @@ def shipped_agent(name: str, system: str) -> Path:
         UnknownName: None of that name comes with it for that system.
     """
     if (system, name) not in _SHIPPED:
-        known = ", ".join(f"{agent} for {of!r}" for of, agent in _SHIPPED)
-        raise UnknownName(f"no agent {name!r} for the system {system!r} comes with dagsim (there are {known})")
+        shipped = ", ".join(f"{agent} for {of!r}" for of, agent in _SHIPPED)
+        raise UnknownName(f"no agent {name!r} for the system {system!r} comes with dagsim (there are {shipped})")
     inside, beside = _SHIPPED[system, name]
     package = Path(__file__).parents[1]
     return next(path for path in (package / inside, package.parent / beside) if path.exists())

@@ -46,7 +46,7 @@ __all__ = [
 _NOT_THE_JOBS = {"policy", "precision", "seeds"}
 """Keys of the configuration that change neither the jobs nor the machines."""
 _KEYS_SHOWN = 2
-"""More differing keys than these make labels that nobody reads."""
+"""Most keys in a label: longer ones are hard to read."""
 
 
 class Pairing(NamedTuple):
@@ -66,7 +66,7 @@ def paired_lines(folders: Sequence[Store]) -> Pairing:
 
     Raises:
         InputError: There is no seed in common, or the folders differ in their workload.
-        StoreError: A folder cannot be read.
+        RunFolderError: A folder cannot be read.
     """
     by_folder = {folder.path: folder.lines() for folder in folders}
     differences = [text for one, other in combinations(folders, 2) for text in _apart(one, other)]
@@ -91,7 +91,7 @@ def paired_lines(folders: Sequence[Store]) -> Pairing:
 
 
 def _labels(folders: Sequence[Store]) -> dict[Path, str]:
-    """By folder a text that no other has: its given name, the values of one or two keys, or where it lies."""
+    """A label for each folder that no other has: its user's name, the values of one or two keys, or its path."""
     configs = {folder.path: dict(_flat(plain(folder.config))) for folder in folders}
     keys = [
         key
@@ -100,8 +100,8 @@ def _labels(folders: Sequence[Store]) -> dict[Path, str]:
     ]
     by_key = {path: ",".join(f"{key}={of.get(key, 'none')}" for key in keys) for path, of in configs.items()}
     by_name = {path: path.name for path in configs}
-    given = {folder.path: folder.name or "" for folder in folders}
-    for labels in [given, *([by_key] if 0 < len(keys) <= _KEYS_SHOWN else []), by_name]:
+    by_user = {folder.path: folder.name or "" for folder in folders}
+    for labels in [by_user, *([by_key] if 0 < len(keys) <= _KEYS_SHOWN else []), by_name]:
         if len(set(labels.values())) == len(folders) and all(labels.values()):
             return labels
     return {path: str(path) for path in configs}
@@ -136,22 +136,22 @@ def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class CellGroup:
-    """Cells that differ in the compared axis and the seed alone."""
+    """Cells that differ only in the compared axis and the seed."""
 
     at: Mapping[str, str]
     """The labels that they have in common, by short names of the other axes."""
     standings: tuple[PolicyResult, ...]
-    """A row for each value of the compared axis, best first; empty where not all of them are finished on a seed."""
+    """A row for each value of the compared axis, best first; empty if no seed has all of them."""
     metrics: Mapping[str, Mapping[str, float]]
-    """By label the means of all metrics."""
+    """The mean of each metric, by label."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, safe for JSON."""
-        return {"at": dict(self.at), "standings": [each.to_dict() for each in self.standings]}
+        return {"at": dict(self.at), "standings": [result.to_dict() for result in self.standings]}
 
 
 def compared_axis(axes: Sequence[Axis]) -> Axis:
-    """The axis whose values are put side by side: the policies, or else the first that has several values."""
+    """The axis whose values are compared: the policies, or else the first axis with several values."""
     several = [axis for axis in axes if len(axis.values) > 1] or list(axes)
     return next((axis for axis in several if axis.key == "policy"), several[0])
 
@@ -170,18 +170,18 @@ def grouped_standings(
         InputError: There is no such metric or reference.
     """
     axis = compared_axis(axes)
-    others = [each for each in axes if each is not axis]
-    names = short_names([each.key for each in others])
+    others = [other for other in axes if other is not axis]
+    names = short_names([other.key for other in others])
     by_group: dict[tuple[str, ...], list[CellRun]] = {}
     for line in lines:
-        key = tuple(line.at[each.key] for each in others)
+        key = tuple(line.at[other.key] for other in others)
         by_group.setdefault(key, []).append(CellRun(line.at[axis.key], line.seed, metrics=line.metrics))
-    ordered = sorted(by_group, key=lambda key: [each.labels.index(at) for each, at in zip(others, key, strict=True)])
+    ordered = sorted(by_group, key=lambda key: [other.labels.index(at) for other, at in zip(others, key, strict=True)])
     groups = []
     for key in ordered:
         rows = _paired_only(by_group[key], axis)
         ranked = standings(rows, metric, reference or axis.labels[0], sample) if rows else []
-        at = {names[each.key]: label for each, label in zip(others, key, strict=True)}
+        at = {names[other.key]: label for other, label in zip(others, key, strict=True)}
         groups.append(CellGroup(at, tuple(ranked), _means(by_group[key])))
     return _with_holm(groups)
 
@@ -195,19 +195,20 @@ def _paired_only(rows: Sequence[CellRun], axis: Axis) -> list[CellRun]:
 
 
 def _with_holm(groups: Sequence[CellGroup]) -> list[CellGroup]:
-    """The groups with Holm's p over all of them: they are one table."""
+    """The groups with Holm's p over all of them, as they are one table."""
     tests: dict[tuple[int, frozenset[str]], float] = {}
     for place, group in enumerate(groups):
-        for each in group.standings:
-            if not each.is_reference and each.pair is not None:
-                tests.setdefault((place, frozenset({each.policy, *each.alike})), each.pair.p)  # alike: one comparison
+        for result in group.standings:
+            if not result.is_reference and result.pair is not None:
+                # Policies that are alike are one comparison.
+                tests.setdefault((place, frozenset({result.policy, *result.alike})), result.pair.p)
     p = dict(zip(tests, holm(list(tests.values())), strict=True))
     return [
         replace(
             group,
             standings=tuple(
-                replace(each, p=p.get((place, frozenset({each.policy, *each.alike})), each.p))
-                for each in group.standings
+                replace(result, p=p.get((place, frozenset({result.policy, *result.alike})), result.p))
+                for result in group.standings
             ),
         )
         for place, group in enumerate(groups)
@@ -215,12 +216,12 @@ def _with_holm(groups: Sequence[CellGroup]) -> list[CellGroup]:
 
 
 def _means(rows: Sequence[CellRun]) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    means: dict[str, dict[str, float]] = {}
     for label in dict.fromkeys(row.policy for row in rows):
         mine = [row.metrics for row in rows if row.policy == label]
         names = [name for name, value in mine[0].items() if not isinstance(value, str)]
-        found[label] = {name: _mean([each.get(name) for each in mine]) for name in names}
-    return found
+        means[label] = {name: _mean([metrics.get(name) for metrics in mine]) for name in names}
+    return means
 
 
 def _mean(values: Sequence[Any]) -> float:
@@ -239,13 +240,13 @@ def block_ratios(folder: Store, policy: str, reference: str, blocks: int) -> Ove
 def _jcts(folder: Store, policy: str) -> Floats:
     """Completion times of the jobs that were let in, in order of arrival."""
     number = next(place for place, line in enumerate(folder.lines()) if line.policy == policy)
-    made = columns(folder.schedule(number))
-    if made.jobs.unfinished.any():
-        raise InputError(f"blocks: {policy} left {int(made.jobs.unfinished.sum())} jobs unfinished")
-    let_in = made.jobs.accepted
-    order = np.argsort(made.jobs.arrival_s[let_in], kind="stable")
-    found: Floats = jct(made)[let_in][order]
-    return found
+    schedule = columns(folder.schedule(number))
+    if schedule.jobs.unfinished.any():
+        raise InputError(f"blocks: {policy} left {int(schedule.jobs.unfinished.sum())} jobs unfinished")
+    let_in = schedule.jobs.accepted
+    order = np.argsort(schedule.jobs.arrival_s[let_in], kind="stable")
+    jcts: Floats = jct(schedule)[let_in][order]
+    return jcts
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +258,7 @@ class Precise:
     within: float
 
     def notes(self) -> Iterator[str]:
-        """Sentences for people: how many comparisons are precise enough, and what the others would need."""
+        """Sentences: how many comparisons are precise enough, and how many seeds the others need."""
         enough = [name for name, look in self.looks.items() if look.ending in (Ending.ENOUGH, Ending.IDENTICAL)]
         n = max((look.n for look in self.looks.values()), default=0)
         of = f"{len(enough)} of {len(self.looks)} within" if len(self.looks) > 1 else "asked for within"
@@ -267,7 +268,7 @@ class Precise:
                 yield f"precision of {name}: {look}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; what nobody can forecast is ``None``."""
+        """Plain values for JSON; None if there is no forecast."""
         return {
             name: {
                 "ending": str(look.ending),
@@ -352,8 +353,8 @@ def looks_at(
 
 
 def _logs(values: Sequence[float]) -> Floats:
-    known = np.asarray(values, float)
-    return np.log(np.where(known > 0, known, np.nan))
+    numbers = np.asarray(values, float)
+    return np.log(np.where(numbers > 0, numbers, np.nan))
 
 
 def explained_wait(

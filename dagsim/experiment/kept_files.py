@@ -37,14 +37,14 @@ __all__ = [
 
 
 CLOCKED = "scheduler_us"
-"""The one metric that a clock says, so that it is never the same twice; it is kept apart from the others."""
+"""The one metric that is measured by a clock and never the same twice; it is kept apart from the others."""
 
 Keep: TypeAlias = Literal["summary", "jobs", "log"]
 """Kept of each run beside its metrics: nothing, its table of jobs, or both tables and its schedule."""
 
 TABLES = ("jobs.csv.gz", "tasks.csv.gz")
-"""The tables that hold the rows of all runs, each run a piece of its own. Those of large runs are left out: they are
-made of its schedule when somebody asks (``metrics.jobs_table``, ``metrics.runs_table``)."""
+"""The tables that hold the rows of all runs, each run a gzip member of its own. Large runs have no rows here:
+``metrics.jobs_table`` and ``metrics.runs_table`` make them of the schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ _ALONE: tuple[tuple[int, ...], ...] = ((),)
 
 def jobs_text(schedule: Schedule) -> str:
     """Seed, end and jobs; distinct graphs once, and only where a job has several tasks."""
-    known = {
+    content: dict[str, Any] = {
         "fields": FACTS,
         "seed": schedule.seed,
         "ended_s": schedule.ended_s,
@@ -143,24 +143,24 @@ def jobs_text(schedule: Schedule) -> str:
     if any(len(job.parents) > 1 for job in schedule.jobs):
         places: dict[tuple[tuple[int, ...], ...], int] = {}
         shape = [places.setdefault(job.parents, len(places)) for job in schedule.jobs]
-        known["graphs"] = {"parents": list(places), "of": shape}
-    return json.dumps(known)
+        content["graphs"] = {"parents": list(places), "of": shape}
+    return json.dumps(content)
 
 
-def jobs_from(known: dict[str, Any]) -> list[JobFacts]:
-    """The jobs again. Of those of several tasks that an older dagsim wrote, the parents are not known.
+def jobs_from(content: dict[str, Any]) -> list[JobFacts]:
+    """Read the jobs again. The parents of tasks are unknown if an older dagsim wrote them.
 
     Raises:
         KeyError, TypeError, ValueError, IndexError: It is something else.
     """
-    graphs = known.get("graphs")
+    graphs = content.get("graphs")
     if graphs is None:
-        parents = [_ALONE if len(fact[-1]) == 1 else () for fact in known["jobs"]]
+        parents = [_ALONE if len(fact[-1]) == 1 else () for fact in content["jobs"]]
     else:
-        shapes = [tuple(map(tuple, each)) for each in graphs["parents"]]
+        shapes = [tuple(map(tuple, shape)) for shape in graphs["parents"]]
         parents = [shapes[place] for place in graphs["of"]]
-    facts = zip(known["jobs"], parents, strict=True)
-    return [JobFacts._make((*fact[:-1], tuple(fact[-1]), each)) for fact, each in facts]
+    facts = zip(content["jobs"], parents, strict=True)
+    return [JobFacts._make((*fact[:-1], tuple(fact[-1]), of_job)) for fact, of_job in facts]
 
 
 LARGE_ROWS = 500_000
@@ -180,7 +180,7 @@ def packed_schedule(schedule: Schedule) -> bytes:
             file = io.BytesIO()
             np.lib.format.write_array(file, np.ascontiguousarray(column), allow_pickle=False)
             info = zipfile.ZipInfo(f"{name}.npy", _WHEN)
-            # ZipFile's own level is for names; for a ZipInfo it has to be said each time.
+            # ZipFile's own level is for names; for a ZipInfo it has to be passed each time.
             archive.writestr(info, file.getbuffer(), zipfile.ZIP_DEFLATED, _LEVEL)
     return buffer.getvalue()
 

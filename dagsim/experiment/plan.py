@@ -41,7 +41,7 @@ Made = TypeVar("Made")
 
 _MOST_VALUES = 100_000
 _LABEL = 40
-"""More letters of a value that is no plain word make no label."""
+"""Longest label, in letters, of a value that is not a plain word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,40 +58,38 @@ class Axis:
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
-    """The last word of each key, ``count`` of ``cluster.groups.0.count``, where it tells the keys apart."""
+    """The last word of each key, ``count`` of ``cluster.groups.0.count``, if that is unique."""
     last = {key: next((word for word in reversed(key.split(".")) if not word.isdigit()), key) for key in keys}
     words = list(last.values())
     return {key: word if words.count(word) == 1 else key for key, word in last.items()}
 
 
-def axis_of(key: str, given: Any, place: str) -> Axis:
+def axis_of(key: str, value: Any, place: str) -> Axis:
     """The axis that a sweep file describes: a list, ``{from, to, step}``, or labels with their values.
 
     Raises:
-        ConfigError: There is no value, one stands there twice, or it is none of these; the message begins with
-            ``place``.
+        ConfigError: There is no value, a value is repeated, or it is none of these; the message begins with ``place``.
     """
-    match given:
+    match value:
         case {"from": first, "to": last, **rest} if set(rest) <= {"step"}:
             values = _steps(first, last, rest.get("step", 1), place)
             labels = tuple(map(_label, values))
-        case Mapping() if given and not {"from", "to", "step", "file"} & set(given):
-            labels, values = tuple(map(str, given)), tuple(map(_value, given.values()))
-        case list() if given:
-            labels, values = tuple(map(_label, given)), tuple(map(_value, given))
+        case Mapping() if value and not {"from", "to", "step", "file"} & set(value):
+            labels, values = tuple(map(str, value)), tuple(map(_value, value.values()))
+        case list() if value:
+            labels, values = tuple(map(_label, value)), tuple(map(_value, value))
         case _:
             raise ConfigError(
-                f"{place}: expected a list of values, {{from: 4, to: 16, step: 2}} or labels with values, got {given!r}"
+                f"{place}: expected a list of values, {{from: 4, to: 16, step: 2}} or labels with values, got {value!r}"
             )
     if len(set(labels)) < len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
-        raise ConfigError(f"{place}: {twice!r} stands there twice")
+        raise ConfigError(f"{place}: {twice!r} is listed twice")
     return Axis(key, labels, values)
 
 
 def _steps(first: Any, last: Any, step: Any, place: str) -> tuple[float, ...]:
-    numbers = (first, last, step)
-    if not all(isinstance(each, int | float) and not isinstance(each, bool) and isfinite(each) for each in numbers):
+    if not all(type(number) in (int, float) and isfinite(number) for number in (first, last, step)):
         raise ConfigError(f"{place}: from, to and step must be numbers, got {first!r}, {last!r}, {step!r}")
     if not step > 0 or last < first:
         raise ConfigError(f"{place}: step must be above 0 and to not below from, got {first!r}, {last!r}, {step!r}")
@@ -99,30 +97,30 @@ def _steps(first: Any, last: Any, step: Any, place: str) -> tuple[float, ...]:
     if count > _MOST_VALUES:
         raise ConfigError(f"{place}: {count:,} values; at most {_MOST_VALUES:,} are allowed")
     exact = [first + index * step for index in range(count)]
-    return tuple(each if isinstance(each, int) else round(each, 12) for each in exact)
+    return tuple(number if isinstance(number, int) else round(number, 12) for number in exact)
 
 
-def _value(given: Any) -> Any:
+def _value(value: Any) -> Any:
     """A value of the configuration; ``{file: best.pt}`` is the agent in that checkpoint."""
-    match given:
+    match value:
         case {"file": str(path), **rest} if not rest:
             from dagsim.agents.checkpoint import read_plain
 
             return f'{read_plain(Path(path))["algorithm"]}[checkpoint="{path}"]'
-    return given
+    return value
 
 
-def _label(given: Any) -> str:
-    match given:
+def _label(value: Any) -> str:
+    match value:
         case {"file": str(path), **rest} if not rest:
             return Path(path).stem
         case bool() | None:
-            return json.dumps(given)
+            return json.dumps(value)
         case float():
-            return f"{given:g}"
+            return f"{value:g}"
         case str() | int():
-            return str(given)
-    text = json.dumps(given, separators=(",", ":"))
+            return str(value)
+    text = json.dumps(value, separators=(",", ":"))
     return text if len(text) <= _LABEL else f"{text[: _LABEL - 3]}..."
 
 
@@ -212,25 +210,25 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
         ConfigError: The file cannot be read, or a key or value of it is wrong.
     """
     document = yaml.read_yaml(path)
-    given = document.value if document.value is not None else {}
-    if not isinstance(given, dict):
-        raise ConfigError(f"{document.place(())}: expected keys and values ({', '.join(_KEYS)}), got {given!r}")
-    for key in given:
+    content = document.value if document.value is not None else {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{document.place(())}: expected keys and values ({', '.join(_KEYS)}), got {content!r}")
+    for key in content:
         if key not in _KEYS:
             at = document.key_place((key,))
             raise ConfigError(f"{at}: unknown key {key!r}{nearest(key, _KEYS)}; allowed: {', '.join(_KEYS)}")
-    over = given.get("over")
+    over = content.get("over")
     if not isinstance(over, dict) or not over:
         raise ConfigError(f"{document.place(('over',))}: over: expected keys of the configuration with their values")
     axes = tuple(axis_of(key, values, f"{document.place(('over', key))}: over.{key}") for key, values in over.items())
     grid = SweepGrid(
         name or path.stem,
-        _base(given.get("base"), path, document.place(("base",))),
+        _base(content.get("base"), path, document.place(("base",))),
         axes,
-        _mapping(given.get("set"), document.place(("set",))),
-        _seeds(given.get("seeds"), document.place(("seeds",))),
-        _keep(given.get("keep", "summary"), document.place(("keep",))),
-        _metrics(given.get("metrics", list(_METRICS)), document.place(("metrics",))),
+        _mapping(content.get("set"), document.place(("set",))),
+        _seeds(content.get("seeds"), document.place(("seeds",))),
+        _keep(content.get("keep", "summary"), document.place(("keep",))),
+        _metrics(content.get("metrics", list(_METRICS)), document.place(("metrics",))),
     )
     seeds = grid.seeds or 1
     cells = grid.count() * (len(seeds) if isinstance(seeds, range) else seeds)
@@ -239,27 +237,27 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
     return grid
 
 
-def _base(given: Any, path: Path, place: str) -> Path | None:
+def _base(value: Any, path: Path, place: str) -> Path | None:
     """A file beside the sweep's own or below the current folder, or a configuration by name."""
-    if given is None:
+    if value is None:
         return None
-    if not isinstance(given, str):
-        raise ConfigError(f"{place}: base: expected a file or a name of `dagsim list configs`, got {given!r}")
-    beside = path.parent / given
-    return beside if beside.is_file() else find_config(given)
+    if not isinstance(value, str):
+        raise ConfigError(f"{place}: base: expected a file or a name of `dagsim list configs`, got {value!r}")
+    beside = path.parent / value
+    return beside if beside.is_file() else find_config(value)
 
 
-def _mapping(given: Any, place: str) -> Mapping[str, Any]:
-    if given is None:
+def _mapping(value: Any, place: str) -> Mapping[str, Any]:
+    if value is None:
         return {}
-    if not isinstance(given, dict):
-        raise ConfigError(f"{place}: set: expected keys of the configuration with values, got {given!r}")
-    return given
+    if not isinstance(value, dict):
+        raise ConfigError(f"{place}: set: expected keys of the configuration with values, got {value!r}")
+    return value
 
 
-def _seeds(given: Any, place: str) -> int | range | None:
+def _seeds(value: Any, place: str) -> int | range | None:
     """How many seeds, or with ``{first, count}`` which."""
-    match given:
+    match value:
         case None:
             return None
         case int(count) if not isinstance(count, bool) and count >= 1:
@@ -270,7 +268,7 @@ def _seeds(given: Any, place: str) -> int | range | None:
             return range(first, first + count)
     raise ConfigError(
         f"{place}: seeds: expected a whole number of 1 or more, or the first seed and their number as "
-        f"{{first: 100, count: 5}}, got {given!r}"
+        f"{{first: 100, count: 5}}, got {value!r}"
     )
 
 
@@ -278,25 +276,21 @@ def _seeds_as_read(seeds: int | range) -> int | dict[str, int]:
     return {"first": seeds.start, "count": len(seeds)} if isinstance(seeds, range) else seeds
 
 
-def _keep(given: Any, place: str) -> Keep:
-    if given not in get_args(Keep):
-        raise ConfigError(f"{place}: keep: allowed are {', '.join(get_args(Keep))}, got {given!r}")
-    found: Keep = given
-    return found
+def _keep(value: Any, place: str) -> Keep:
+    if value not in get_args(Keep):
+        raise ConfigError(f"{place}: keep: allowed are {', '.join(get_args(Keep))}, got {value!r}")
+    keep: Keep = value
+    return keep
 
 
-def _metrics(given: Any, place: str) -> tuple[str, ...]:
-    if not isinstance(given, list) or not given:
-        raise ConfigError(f"{place}: metrics: expected a list of names, got {given!r}")
-    known = [term.name for term in glossary()]
-    return tuple(map(str, _checked(given, known, place)))
-
-
-def _checked(given: Sequence[Any], known: Sequence[str], place: str) -> Sequence[Any]:
-    for name in given:
-        if name not in known and "[" not in str(name):
-            raise ConfigError(f"{place}: metrics: there is no metric {name!r}{nearest(str(name), known)}")
-    return given
+def _metrics(value: Any, place: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise ConfigError(f"{place}: metrics: expected a list of names, got {value!r}")
+    names = [term.name for term in glossary()]
+    for name in value:
+        if name not in names and "[" not in str(name):
+            raise ConfigError(f"{place}: metrics: there is no metric {name!r}{nearest(str(name), names)}")
+    return tuple(map(str, value))
 
 
 _SIMULATES = (
@@ -309,11 +303,11 @@ _SIMULATES = (
     "experiment/simulate.py",
     "experiment/kept_files.py",
 )
-"""The parts of dagsim that the numbers of a cell come from."""
+"""The parts of dagsim that compute the numbers of a cell."""
 _NOT_THE_CELL = ("engine", "policy", "precision", "seed", "seeds", "train")
-"""Keys of the configuration that do not change what one cell gives, or stand in it apart."""
+"""Keys of the configuration that do not change the numbers of a cell, or are hashed separately."""
 _ID = 16
-"""Hexadecimal digits of an id: among a million cells two are alike once in 10^7 sweeps."""
+"""Hexadecimal digits of an id: two of a million cells share one in 1 of 10^7 sweeps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -461,8 +455,8 @@ class Plan:
 
 def _check_cluster(config: Config) -> None:
     """Raise where a trace would run on the default cluster, which nobody asked for."""
-    given = {"cluster", "gpu_types"} & config.model_fields_set
-    if config.system.kind == "cluster" and isinstance(config.workload, TraceFile) and not given:
+    described = {"cluster", "gpu_types"} & config.model_fields_set
+    if config.system.kind == "cluster" and isinstance(config.workload, TraceFile) and not described:
         raise ConfigError(
             "sweep: the jobs come from a trace, and no cluster is given: add one to base or set (of dagsim cluster "
             "import; or cluster: {name: trace, from_trace: true}, the machines that the trace lists)"

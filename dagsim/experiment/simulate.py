@@ -47,8 +47,8 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
     scenario = scenario_of(config)
     kernel, engine = _engaged(config, scenario, policy, seed, tell)
     with _blamed(policy):
-        made = make_policy(scenario, policy, seed)
-    timed = Timed(made, policy)
+        decider = make_policy(scenario, policy, seed)
+    timed = Timed(decider, policy)
     began = perf_counter()
     Conversation(kernel).follow(timed)
     wall_s = perf_counter() - began
@@ -80,20 +80,20 @@ def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) 
     for policy in policies:
         try:
             with _blamed(policy):
-                made = make_policy(scenario, policy)
+                decider = make_policy(scenario, policy)
                 if config.system.kind == "cluster":
                     cluster_scenario_of(config).check_engine(policy)
         except (PluginError, PolicyFailed):
             if keep_going:
                 continue
             raise
-        if not callable(getattr(made, "decide", None)):
-            raise UnknownName(f"policy {policy!r}: {made!r} has no method decide(view)")
+        if not callable(getattr(decider, "decide", None)):
+            raise UnknownName(f"policy {policy!r}: {decider!r} has no method decide(view)")
 
 
 @contextmanager
 def _blamed(policy: str) -> Iterator[None]:
-    """Say of an exception that the policy's own code raised whose it is."""
+    """Name the policy in an exception that its own code raised."""
     try:
         yield
     except DagsimError:

@@ -25,11 +25,11 @@ LOAD = 0.9
 """The offered load that a cluster is made for."""
 
 _NODE = NodeGroup(name="node", gpus=8, gpu="T4", cpus=96.0, memory_gb=1024.0)
-"""A node of any type, larger where an instance needs more."""
+"""A node of any type; it is made larger if an instance needs more."""
 _MOST = {"nodes": 100_000, "GPUs a node": 1_024, "cores a node": 1_000_000, "GB a node": 10_000_000}
-"""More than this is no cluster, but a damaged field of the trace."""
+"""Limits of a plausible cluster: more means that a field of the trace is damaged."""
 _USUAL = {group.gpu: group.count * group.gpus for group in ClusterSection().groups if group.gpu}
-"""The types of the default cluster with their GPUs, for tasks that any type will do for."""
+"""The types of the default cluster with their GPUs, for tasks that name no type."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class TotalDemand:
         """First and last arrival."""
 
     def add(self, job: Job) -> None:
-        """Count ``job`` in."""
+        """Add ``job``."""
         self.first_s, self.last_s = min(self.first_s, job.arrival_s), max(self.last_s, job.arrival_s)
         asked = _Asked(defaultdict(float))
         path_s = job.graph.critical_path([self._add(task, asked) for task in job.graph.tasks])
@@ -78,7 +78,7 @@ class TotalDemand:
         self.gb_at_once += asked.gb_s * share
 
     def add_arrays(self, jobs: JobArrays, runtime: HasRates) -> None:
-        """Count all of them in, to the same sums."""
+        """Add all jobs at once; the totals equal those of adding them one by one."""
         self.first_s, self.last_s = float(jobs.arrival_s[0]), float(jobs.arrival_s[-1])
         job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
         shortest, mean_s = np.zeros(jobs.tasks), np.zeros(jobs.tasks)
@@ -105,8 +105,8 @@ class TotalDemand:
             self.gpu_s[name], self.gpus_at_once[name] = _totals(job, gpu_s, share)
         amounts = mean_s * jobs.instances
         for resource in ("cpus", "memory_gb"):
-            each = jobs.asked(resource)
-            totals = _totals(job, amounts * each, share)
+            demand = jobs.asked(resource)
+            totals = _totals(job, amounts * demand, share)
             if resource == "cpus":
                 self.core_s, self.cores_at_once = totals
             else:
@@ -186,7 +186,7 @@ def sized(jobs: Iterable[Job], runtime: Runtime, load: float = LOAD) -> ClusterS
 
 
 def sized_to(jobs: JobArrays, runtime: HasRates, load: float = LOAD) -> ClusterSection:
-    """The same cluster, of jobs in columns."""
+    """The same cluster, for jobs in columns."""
     demand = TotalDemand(runtime)
     demand.add_arrays(jobs, runtime)
     return cluster_for(demand, load)

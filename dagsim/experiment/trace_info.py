@@ -28,9 +28,9 @@ class TraceInfo:
     cluster: str
     """Its own machines, or the cluster to which its jobs would offer a load of 0.9."""
     own: bool
-    """Whether they are its own."""
+    """True if the machines are its own."""
     comparison: tuple[tuple[PublishedFigure, float], ...]
-    """What was published, and the same of this file."""
+    """Published figures, each with its value for this file."""
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values, ready for JSON."""
@@ -43,8 +43,8 @@ class TraceInfo:
             **self.workload.to_dict(),
             "mean_busy": self.mean_busy(),
             "published": [
-                {"statistic": each.statistic, "here": here, "published": each.value, "source": each.source}
-                for each, here in self.comparison
+                {"statistic": figure.statistic, "here": here, "published": figure.value, "source": figure.source}
+                for figure, here in self.comparison
             ],
         }
 
@@ -71,8 +71,8 @@ def trace_info(file: TraceFile, runtime: Runtime, watch: Callable[[Iterable[Job]
         demand.add(job)
     info = tally.info()
     cluster = own or Config(cluster=cluster_for(demand)).build_cluster()
-    found = [(each, _value(info, each.statistic)) for each in published(trace.format, str(trace.source))]
-    return TraceInfo(trace, tally, info, str(cluster), own is not None, tuple(found))
+    compared = [(figure, _value(info, figure.statistic)) for figure in published(trace.format, str(trace.source))]
+    return TraceInfo(trace, tally, info, str(cluster), own is not None, tuple(compared))
 
 
 def _value(info: WorkloadInfo, statistic: str) -> float:

@@ -19,23 +19,23 @@ from dagsim.systems.cluster.policies.tunable import TUNABLE
 __all__ = ["best_of", "candidates", "grid_of", "write_tuned"]
 
 MOST = 2000
-"""More combinations than this are taken for a mistake."""
+"""Most combinations; more would be a mistake."""
 
 
-def grid_of(policy: str, given: Sequence[str] = ()) -> dict[str, tuple[object, ...]]:
-    """The values to try of each parameter: ``given`` as ``param=value,value``, or those kept for the policy.
+def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, ...]]:
+    """The values to try of each parameter: ``texts`` as ``param=value,value``, or those kept for the policy.
 
     Raises:
         ConfigError: A text that cannot be read, or nothing to try.
     """
-    if not given:
+    if not texts:
         name = Spec.parse(policy).name
         if name not in TUNABLE:
-            known = ", ".join(TUNABLE)
-            raise ConfigError(f"tune: no values are kept for {name!r}; give --param NAME=VALUE,VALUE (kept: {known})")
+            tunable = ", ".join(TUNABLE)
+            raise ConfigError(f"tune: no values are kept for {name!r}; give --param NAME=VALUE,VALUE (kept: {tunable})")
         return dict(TUNABLE[name])
     grid: dict[str, tuple[object, ...]] = {}
-    for text in given:
+    for text in texts:
         param, equals, values = text.partition("=")
         if not equals or not param.strip() or not values.strip():
             raise ConfigError(f"tune: cannot read --param {text!r}: expected name=value,value,...")

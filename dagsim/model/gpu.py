@@ -167,14 +167,14 @@ def mig_slice(gpu: GpuType, profile: str) -> GpuType:
     Raises:
         ModelError: The GPU has no such profile.
     """
-    found = _PROFILE.fullmatch(profile)
+    match = _PROFILE.fullmatch(profile)
     of = _A30_SLICES if gpu.name == "A30" else _SLICES
-    size, memory_gb = (int(found[1]), float(found[2])) if found else (0, 0.0)
+    size, memory_gb = (int(match[1]), float(match[2])) if match else (0, 0.0)
     if not 1 <= size <= of or not 0 < memory_gb <= gpu.memory_gb:
         raise ModelError(f"{profile!r} is no MIG profile of {gpu.name}: {of} compute slices and {gpu.memory_gb:g} GB")
     part = size / of
     return GpuType(
-        f"{gpu.name}-{size}g.{found[2] if found else ''}gb",
+        f"{gpu.name}-{size}g.{match[2] if match else ''}gb",
         gpu.fp32_tflops * part,
         memory_gb,
         gpu.bandwidth_gb_s * memory_gb / gpu.memory_gb,

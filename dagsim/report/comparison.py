@@ -83,7 +83,7 @@ def _caveats(results: Sequence[PolicyResult], sample: Sample, n: int) -> Iterato
         )
     if needed := max((result.seeds_needed for result in results), default=0):
         yield (
-            f"~ approximate: the tail of these {sample}s is too long for {n} of them; {enough_seeds(needed, sample)}. "
+            f"~ approximate: {n} {sample}s are too few for such long tails; {enough_seeds(needed, sample)}. "
             "The interval of the median ratio holds (--wide)."
         )
     if any(result.pair is not None and result.pair.is_decided_by_few and result.verdict for result in results):
@@ -273,7 +273,7 @@ def whatif_table(
         else:
             ratio = (cells.ratio if cells.interval == "-" else f"{cells.ratio}\n{cells.interval}",)
         rows.append((choice.cluster, choice.policy, *values, *ratio, cells.verdict))
-    notes = (*_whatif_notes([choice.result for choice in choices], sample, n), *([prices.said()] if prices else []))
+    notes = (*_whatif_notes([choice.result for choice in choices], sample, n), *([prices.sentence()] if prices else []))
     title = f"what if: {workload}{f', {_counted(n, sample)}' if n else ''}"
     return Grid(title, tuple(heads), rows, notes, (0, 1, len(heads) - 1))
 
@@ -327,7 +327,7 @@ def plan_table(planned: SizeSearch, today: Size, target: Target, *, workload: st
         "empty cluster; interval: of the mean, Student's t on its logarithm. lost: jobs turned away."
     )
     if priced:
-        notes.append(prices.said())
+        notes.append(prices.sentence())
     texts = (len(heads) - 1,)
     return Grid(f"plan: {target} on {workload}", tuple(heads), rows, tuple(notes), texts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -35,6 +36,10 @@ T = TypeVar("T")
 
 _WIDTH, _WIDE = 80, 320
 """Width without a terminal, and width of ``--wide`` tables."""
+
+
+_LINE_S = 30.0
+"""Seconds between two lines of progress where standard error is not a terminal."""
 
 
 def console(*, wide: bool = False) -> Console:
@@ -123,12 +128,24 @@ def downloading(wanted: bool) -> Iterator[Callable[[str, int, int | None], None]
 
 
 @contextmanager
-def training_progress(wanted: bool) -> Iterator[Callable[[TrainingProgress], None] | None]:
-    """A progress bar for a training, if it is wanted and standard error is a terminal."""
-    if not (wanted and sys.stderr.isatty()):
+def training_progress(
+    wanted: bool, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[TrainingProgress], None] | None]:
+    """Progress of a training on standard error, if it is wanted: a bar on a terminal, elsewhere a line from time to
+    time."""
+    if not wanted:
         yield None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    if not sys.stderr.isatty():
+        yield _training_lines(clock)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting", total=None)
 
@@ -137,3 +154,28 @@ def training_progress(wanted: bool) -> Iterator[Callable[[TrainingProgress], Non
             bar.update(task, description=f"{at.what}{score}", completed=at.done, total=at.of)
 
         yield tell
+
+
+def _training_lines(clock: Callable[[], float]) -> Callable[[TrainingProgress], None]:
+    """Print a line at most every ``_LINE_S`` seconds, with the time left at the speed of the present phase."""
+    phase, phase_began, phase_done = "", clock(), 0
+    printed = clock()
+
+    def tell(at: TrainingProgress) -> None:
+        nonlocal phase, phase_began, phase_done, printed
+        now = clock()
+        if (name := at.what.partition(":")[0]) != phase:
+            phase, phase_began, phase_done = name, now, at.done
+        if now - printed < _LINE_S:
+            return
+        printed, steps = now, at.done - phase_done
+        score = "" if at.ratio is None else f", {at.ratio:.4f} of the reference"
+        left = f", {_clock(round((now - phase_began) / steps * (at.of - at.done)))} left" if steps else ""
+        print(f"{at.what}: {at.done} of {at.of}{score}{left}", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _clock(seconds: int) -> str:
+    """Hours, minutes and seconds: ``0:02:30``."""
+    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"

@@ -104,7 +104,7 @@ def test_a_price_is_the_users_own_else_the_configured_else_that_of_the_list() ->
     }
     listed = Prices.read([]).of([CLUSTER])
     assert listed.per_gpu_h == {"A100-40": LIST_PRICES["A100-40"].usd_per_h, "T4": 0.526}
-    assert "T4 0.526 (list price, AWS g4dn.xlarge, 2024)" in listed.said()
+    assert "T4 0.526 (list price, AWS g4dn.xlarge, 2024)" in listed.sentence()
     assert not Prices.read(["none"]).of([CLUSTER])
 
 

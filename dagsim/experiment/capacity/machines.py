@@ -31,7 +31,7 @@ _PER_NODE = 8
 
 
 class GpuCount(NamedTuple):
-    """So many GPUs of one type."""
+    """A number of GPUs of one type."""
 
     number: int
     type: str
@@ -41,15 +41,15 @@ class GpuCount(NamedTuple):
 
 
 def read_gpus(text: str, option: str = "") -> GpuCount:
-    """``16xH200`` as a number of GPUs and their type.
+    """Read ``16xH200`` as a number of GPUs and their type.
 
     Raises:
         ConfigError: It is written otherwise.
     """
-    found = _ASKED.fullmatch(text.strip())
-    if found is None:
+    match = _ASKED.fullmatch(text.strip())
+    if match is None:
         raise ConfigError(f"{option} {text!r}: expected a number and a GPU type, as 16xH200".strip())
-    return GpuCount(int(found[1]), canonical(found[2]))
+    return GpuCount(int(match[1]), canonical(match[2]))
 
 
 def resized(cluster: ClusterSection, add: Iterable[GpuCount] = (), remove: Iterable[GpuCount] = ()) -> ClusterSection:
@@ -127,15 +127,15 @@ def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSec
 def proportional(cluster: ClusterSection, nodes: int) -> ClusterSection:
     """The cluster with so many nodes in all, shared out over its groups as now; one node more takes none away.
 
-    Each further node goes to the group with the highest count / (2 given + 1) (Webster's method).
+    Each further node goes to the group with the highest count / (2 granted + 1) (Webster's method).
     """
     _check(cluster)
-    given = [0] * len(cluster.groups)
+    granted = [0] * len(cluster.groups)
     for _ in range(nodes):
-        scores = [group.count / (2 * count + 1) for group, count in zip(cluster.groups, given, strict=True)]
-        given[scores.index(max(scores))] += 1
+        scores = [group.count / (2 * count + 1) for group, count in zip(cluster.groups, granted, strict=True)]
+        granted[scores.index(max(scores))] += 1
     groups: list[NodeGroup] = []
-    for group, count in zip(cluster.groups, given, strict=True):
+    for group, count in zip(cluster.groups, granted, strict=True):
         groups += _first(group, min(count, group.count))
         if count > group.count:
             name = _free_name(cluster, f"more-{group.name}")
@@ -198,7 +198,7 @@ class Prices:
 
     per_gpu_h: Mapping[str, float] = field(default_factory=dict)
     source: Mapping[str, str] = field(default_factory=dict)
-    """Where each comes from."""
+    """The source of each price."""
     given: bool = False
     """The user gave some."""
 
@@ -213,7 +213,7 @@ class Prices:
         parts = [part.strip() for text in texts for part in text.split(",")]
         if parts == ["none"]:
             return cls()
-        found: dict[str, float] = {}
+        asked: dict[str, float] = {}
         for part in parts:
             name, equals, number = part.partition("=")
             try:
@@ -223,13 +223,13 @@ class Prices:
             if not equals or not name.strip() or not isfinite(price) or price < 0:
                 raise ConfigError(f"--price {part!r}: expected a GPU type and a price per hour, as H200=3.5, or none")
             type_ = canonical(name.strip())
-            if found.setdefault(type_, price) != price:
+            if asked.setdefault(type_, price) != price:
                 raise ConfigError(f"--price: {type_} has two prices")
         own = {canonical(name): price for name, price in (configured or {}).items()}
-        prices = {name: each.usd_per_h for name, each in LIST_PRICES.items()} | own | found
-        source = {name: f"list price, {each.source}" for name, each in LIST_PRICES.items()}
-        source |= dict.fromkeys(own, "configuration") | dict.fromkeys(found, "--price")
-        return cls(prices, source, bool(own or found))
+        prices = {name: price.usd_per_h for name, price in LIST_PRICES.items()} | own | asked
+        source = {name: f"list price, {price.source}" for name, price in LIST_PRICES.items()}
+        source |= dict.fromkeys(own, "configuration") | dict.fromkeys(asked, "--price")
+        return cls(prices, source, bool(own or asked))
 
     def __bool__(self) -> bool:
         return bool(self.per_gpu_h)
@@ -242,7 +242,7 @@ class Prices:
         """
         if not self:
             return self
-        types = dict.fromkeys(canonical(group.gpu) for each in clusters for group in each.groups if group.gpu)
+        types = dict.fromkeys(canonical(group.gpu) for cluster in clusters for group in cluster.groups if group.gpu)
         missing = [name for name in types if name not in self.per_gpu_h]
         if missing and self.given:
             raise ConfigError(
@@ -260,13 +260,13 @@ class Prices:
         an_hour = sum(group.count * group.gpus * self.per_gpu_h[canonical(group.gpu or "")] for group in groups)
         return an_hour * HOURS_A_MONTH
 
-    def said(self) -> str:
+    def sentence(self) -> str:
         """All prices with their sources, as a sentence; those of one source stand together."""
         by_source: dict[str, list[str]] = {}
         for name, price in self.per_gpu_h.items():
             by_source.setdefault(self.source[name], []).append(f"{name} {price:g}")
         parts = [f"{', '.join(names)} ({source})" for source, names in by_source.items()]
-        unit = " in US dollars" if any(each.startswith("list price") for each in by_source) else ""
+        unit = " in US dollars" if any(source.startswith("list price") for source in by_source) else ""
         return f"Cost: of all GPUs for {HOURS_A_MONTH:g} hours, used or not. A GPU hour{unit}: {'; '.join(parts)}."
 
     def to_dict(self) -> dict[str, Any]:

@@ -55,14 +55,14 @@ class Target:
         Raises:
             ConfigError: It is written otherwise, there is no such metric, or more machines lead away from it.
         """
-        found = _FORM.fullmatch(text)
+        match = _FORM.fullmatch(text)
         try:
-            bound = float(found[3]) if found else nan
+            bound = float(match[3]) if match else nan
         except ValueError:
             bound = nan
-        if found is None or not isfinite(bound):
+        if match is None or not isfinite(bound):
             raise ConfigError(f"--target {text!r}: expected a metric, < or >, and a number, as wait_s.p95<600")
-        metric, above = found[1], found[2].startswith(">")
+        metric, above = match[1], match[2].startswith(">")
         names = [term.name for term in glossary()]
         if metric not in names and "[" not in metric:
             raise ConfigError(f"--target {text!r}: there is no metric {metric!r}{nearest(metric, names)}")
@@ -95,10 +95,10 @@ class Target:
 _MOST_TRIED = 100
 """Clusters simulated before the search for a cheaper mix ends."""
 _FLAT = 4
-"""From so many nodes on, twice as many that change nothing at all are the end of it."""
+"""Nodes from which the search ends if twice as many change nothing."""
 
 _Trial = Callable[[str, ClusterSection], Met]
-"""Simulates a cluster, called so, and says how it did."""
+"""Simulates a cluster under a label, and measures it against the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +106,11 @@ class Size:
     """A cluster that was tried."""
 
     nodes: tuple[int, ...]
-    """Of each type that is asked about; or of the cluster in all."""
+    """Nodes of each type that is asked about, or of the whole cluster."""
     cluster: ClusterSection
     gpus: int
     cost: float
-    """What is to be kept low: the price a month, or the number of GPUs where there are none."""
+    """Minimised by the search: the price a month, or the number of GPUs if there are no prices."""
     met: Met
 
 
@@ -209,10 +209,10 @@ def least_size(
     """Today's cluster, and the search for the smallest number of nodes in all, in today's proportions, or for the
     cheapest numbers of nodes of ``types``, with all others as today.
 
-    No cluster of more than ``most_gpus`` GPUs (four times today's, unless given) is tried. ``run`` simulates a cluster
-    on the same windows. The search takes it that more machines do no harm, and that twice as many which change
-    nothing are enough. With several types it walks through the numbers of all but the last, and skips what could be
-    no cheaper.
+    No cluster of more than ``most_gpus`` GPUs (default: four times today's) is tried. ``run`` simulates a cluster on
+    the same windows. The search assumes that more machines do no harm, and that there are enough once doubling them
+    changes nothing. With several types it walks through the numbers of all but the last, and skips combinations that
+    cannot be cheaper.
 
     Raises:
         ConfigError: Not even one node fits below ``most_gpus``.
@@ -228,7 +228,7 @@ def least_size(
         target.of(lines, lost),
     )
     most = 4 * max(now.gpus, 1) if most_gpus is None else most_gpus
-    search = _Search(cluster, tuple(types), most, prices, lambda label, made: target.of(run(label, made), lost))
+    search = _Search(cluster, tuple(types), most, prices, lambda label, resized: target.of(run(label, resized), lost))
     if not types:
         search.least((), now.nodes[0])
     else:
@@ -237,7 +237,7 @@ def least_size(
         if len(types) > 1:
             search.probed()
             search.mixed(())
-    return now, search.found
+    return now, search.progress
 
 
 def _price(cluster: ClusterSection, prices: Prices) -> float:
@@ -249,7 +249,7 @@ class _Search:
         self, cluster: ClusterSection, types: tuple[str, ...], most_gpus: int, prices: Prices, trial: _Trial
     ) -> None:
         self.cluster, self.types, self.most_gpus, self.prices, self.trial = cluster, types, most_gpus, prices, trial
-        self.found = SizeSearch(types)
+        self.progress = SizeSearch(types)
         if not self._allowed((1,) if not types else (1, *[0] * (len(types) - 1))):
             raise ConfigError(f"--most {most_gpus}: not one node of them fits below so many GPUs")
 
@@ -265,7 +265,7 @@ class _Search:
         """As many of the last type as fit beside 1, 2, 4, 8 ... of each other, where no type alone is enough."""
         for place in range(len(self.types) - 1):
             nodes = 1
-            while self.found.best is None and self._allowed(counts := self._only(place, nodes)):
+            while self.progress.best is None and self._allowed(counts := self._only(place, nodes)):
                 self._cheaper(counts[:-1])
                 nodes *= 2
 
@@ -275,13 +275,13 @@ class _Search:
     def mixed(self, fixed: tuple[int, ...]) -> None:
         """Numbers of nodes of all types but the last, each with the fewest of the last that are cheaper than the best
         so far."""
-        if self.found.best is None:
+        if self.progress.best is None:
             return
         if len(fixed) == len(self.types) - 1:
             self._cheaper(fixed)
             return
         nodes = 0
-        while not self.found.exhausted:
+        while not self.progress.exhausted:
             counts = (*fixed, nodes, *[0] * (len(self.types) - len(fixed) - 1))
             if not self._allowed(counts) or self._cost(counts) >= self._best_cost():
                 return
@@ -317,7 +317,7 @@ class _Search:
 
     def _bisect(self, at: Callable[[int], tuple[int, ...]], low: int, high: int) -> None:
         """The least number above ``low``, which is too few, up to ``high``, which is enough."""
-        while high - low > 1 and not self.found.exhausted:
+        while high - low > 1 and not self.progress.exhausted:
             middle = (low + high) // 2
             if self._meets(at(middle)):
                 high = middle
@@ -326,23 +326,23 @@ class _Search:
 
     def _value(self, nodes: tuple[int, ...]) -> tuple[float, int] | None:
         """The metric, and jobs turned away."""
-        size = self.found.tried.get(nodes)
+        size = self.progress.tried.get(nodes)
         return None if size is None else (size.met.value.value, size.met.lost)
 
     def _meets(self, nodes: tuple[int, ...]) -> bool:
-        if nodes not in self.found.tried:
-            made = self._made(nodes)
-            if made is None:
+        if nodes not in self.progress.tried:
+            cluster = self._cluster(nodes)
+            if cluster is None:
                 return False
-            if len(self.found.tried) >= _MOST_TRIED:
-                self.found.exhausted = True
+            if len(self.progress.tried) >= _MOST_TRIED:
+                self.progress.exhausted = True
                 return False
-            self.found.tried[nodes] = Size(
-                nodes, made, gpus_of(made), self._cost(nodes), self.trial(self._label(nodes), made)
+            self.progress.tried[nodes] = Size(
+                nodes, cluster, gpus_of(cluster), self._cost(nodes), self.trial(self._label(nodes), cluster)
             )
-        return self.found.tried[nodes].met.meets
+        return self.progress.tried[nodes].met.meets
 
-    def _made(self, nodes: tuple[int, ...]) -> ClusterSection | None:
+    def _cluster(self, nodes: tuple[int, ...]) -> ClusterSection | None:
         if not self.types:
             return proportional(self.cluster, nodes[0]) if nodes[0] else None
         return with_nodes(self.cluster, dict(zip(self.types, nodes, strict=True)))
@@ -353,13 +353,13 @@ class _Search:
         return " ".join(f"{count} {type_} nodes" for count, type_ in zip(nodes, self.types, strict=True))
 
     def _allowed(self, nodes: tuple[int, ...]) -> bool:
-        made = self._made(nodes)
-        return made is None or gpus_of(made) <= self.most_gpus
+        cluster = self._cluster(nodes)
+        return cluster is None or gpus_of(cluster) <= self.most_gpus
 
     def _cost(self, nodes: tuple[int, ...]) -> float:
-        made = self._made(nodes)
-        return 0.0 if made is None else _price(made, self.prices)
+        cluster = self._cluster(nodes)
+        return 0.0 if cluster is None else _price(cluster, self.prices)
 
     def _best_cost(self) -> float:
-        best = self.found.best
+        best = self.progress.best
         return inf if best is None else best.cost

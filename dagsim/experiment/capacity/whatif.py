@@ -33,20 +33,20 @@ class Alternative:
     policy: str
     result: PolicyResult
     wait_s: float
-    """Means over the windows, of each window's mean."""
+    """Mean wait: the mean over the windows of each window's mean."""
     wait_p95_s: float
-    """Of each window's 95th percentile."""
+    """Mean over the windows of each window's 95th percentile."""
     energy_kwh: float
-    """Of a window."""
+    """Mean over the windows."""
     cost: float | None
-    """A month."""
+    """US dollars a month, or in the currency of the given prices; None without prices."""
 
     def to_dict(self) -> dict[str, Any]:
         """Flat and safe for JSON."""
-        told = {key: value for key, value in self.result.to_dict().items() if key != "policy"}
+        result = {key: value for key, value in self.result.to_dict().items() if key != "policy"}
         beside = {"wait_s": self.wait_s, "wait_p95_s": self.wait_p95_s, "energy_kwh": self.energy_kwh}
-        known = {key: value if value == value else None for key, value in beside.items()}
-        return {"cluster": self.cluster, "policy": self.policy, **known, "cost_a_month": self.cost, **told}
+        finite = {key: value if value == value else None for key, value in beside.items()}
+        return {"cluster": self.cluster, "policy": self.policy, **finite, "cost_a_month": self.cost, **result}
 
 
 def whatif_grid(
@@ -75,7 +75,7 @@ def alternatives_of(
     for cell, run in runs.items():
         by_label.setdefault(cell.label, []).append(replace(run, policy=cell.label))
     flat = [run for of_label in by_label.values() for run in of_label]
-    ranked = {each.policy: each for each in standings(flat, metric, flat[0].policy, sample_of(config))}
+    ranked = {result.policy: result for result in standings(flat, metric, flat[0].policy, sample_of(config))}
     return [_choice(ranked[label], of_label, clusters, prices) for label, of_label in by_label.items()]
 
 
@@ -91,8 +91,8 @@ def _choice(
 def _mean_over(lines: Sequence[CellRun], metric: str) -> float:
     """The mean over windows; NaN where one has no value."""
     values = [line.metrics.get(metric) for line in lines]
-    known = [float(value) for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else float("nan")
+    numbers = [float(value) for value in values if value is not None]
+    return sum(numbers) / len(numbers) if len(numbers) == len(values) else float("nan")
 
 
 class Trials:
@@ -123,7 +123,7 @@ class Trials:
             KeyboardInterrupt: The user stopped it; finished cells are kept.
             DagsimError: As ``carry_out``, or a cell failed.
         """
-        label = next((known for known, other in self._clusters.items() if other == cluster), label)
+        label = next((earlier for earlier, other in self._clusters.items() if other == cluster), label)
         if label not in self._clusters:
             self._clusters[label] = cluster
             self._cells += self._grid({label: cluster}).cells()
