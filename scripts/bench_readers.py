@@ -4,16 +4,6 @@ Writes a large file into a temporary directory: a synthetic ``batch_task.csv`` o
 in random order, rows of a job apart), or, of another format, the rows of a sample again and again, with ids of their
 own and later times (``--sample``; the one that comes with dagsim unless given). Reads it through ``open_trace`` in
 columns and as objects in turn, and prints CPU seconds of the best of ``--times`` rounds, and peak memory.
-
-Why objects come without a table library: every row has to become Python values anyway. The same 2,000,000 rows as
-Python values, one core:
-
-    str.split            0.48 s     10 MB        pyarrow.csv, streamed    0.97 s    310 MB
-    csv.reader           0.76 s     10 MB        polars                   1.12 s    961 MB
-    pandas, in chunks    0.75 s    179 MB        polars, sorted by job    1.96 s  1,102 MB
-
-Sorting by job and arrival costs ``gather`` 3 s with temporary files and 80 MB whatever the length of the trace, and a
-line of text still knows its number when it turns out to be dirty.
 """
 
 from __future__ import annotations
@@ -138,9 +128,9 @@ def _work(options: Namespace, say: Say) -> dict[str, float | None]:
     figures = {
         "rows": trace.report.rows,
         "jobs": trace.report.jobs,
-        "columns_s": None if arrays is None else round(columns_s, 2),
-        "columns_us_per_row": None if arrays is None else round(columns_s / trace.report.rows * 1e6, 2),
-        "bytes_per_task": None if arrays is None else round(arrays.nbytes / arrays.tasks, 1),
+        "columns_s": round(columns_s, 2),
+        "columns_us_per_row": round(columns_s / trace.report.rows * 1e6, 2),
+        "bytes_per_task": round(arrays.nbytes / arrays.tasks, 1),
         "objects_s": round(objects_s, 2),
         "objects_us_per_row": round(objects_s / trace.report.rows * 1e6, 2),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dagsim.errors import GraphError, ModelError
 from dagsim.model.arithmetic import check_numbers, check_whole
 
-__all__ = ["Demand", "Edge", "Job", "Task", "TaskGraph"]
+__all__ = ["Demand", "Edge", "Job", "Links", "Task", "TaskGraph", "linked"]
 
 
 class Edge(NamedTuple):
@@ -50,26 +50,11 @@ class TaskGraph:
             return
         if not count:
             raise GraphError("a job needs at least one task")
-        if len({task.name for task in self.tasks}) != count:
-            seen: set[str] = set()
-            twice = next(task.name for task in self.tasks if task.name in seen or seen.add(task.name))  # type: ignore[func-returns-value]
-            raise GraphError(f"two tasks are called {twice!r}")
-        parents: list[list[int]] = [[] for _ in range(count)]
-        children: list[list[int]] = [[] for _ in range(count)]
-        known: set[tuple[int, int]] = set()
+        self._set(*linked("task", [task.name for task in self.tasks], [edge[:2] for edge in self.edges]))
         for parent, child, size in self.edges:
-            if not (0 <= parent < count and 0 <= child < count):
-                raise GraphError(f"edge {parent} -> {child} leads outside the {count} tasks")
-            if parent == child:
-                raise GraphError(f"task {self.tasks[child].name!r} waits for itself")
             if not size >= 0:
-                raise GraphError(f"edge {self._arrow(parent, child)}: bytes must be 0 or more, got {size!r}")
-            if (parent, child) in known:
-                raise GraphError(f"edge {self._arrow(parent, child)} is given twice")
-            known.add((parent, child))
-            parents[child].append(parent)
-            children[parent].append(child)
-        self._set(tuple(map(tuple, parents)), tuple(map(tuple, children)), self._sorted(parents, children))
+                arrow = f"{self.tasks[parent].name!r} -> {self.tasks[child].name!r}"
+                raise GraphError(f"edge {arrow}: bytes must be 0 or more, got {size!r}")
 
     @classmethod
     def of(cls, tasks: Iterable[Task], parents: Mapping[str, Iterable[str]]) -> TaskGraph:
@@ -126,30 +111,61 @@ class TaskGraph:
         object.__setattr__(self, "children", children)
         object.__setattr__(self, "order", order)
 
-    def _arrow(self, parent: int, child: int) -> str:
-        return f"{self.tasks[parent].name!r} -> {self.tasks[child].name!r}"
 
-    def _sorted(self, parents: list[list[int]], children: list[list[int]]) -> tuple[int, ...]:
-        """Topological order by Kahn's algorithm; tasks that never become free form a cycle."""
-        missing = [len(of) for of in parents]
-        order = [index for index, count in enumerate(missing) if count == 0]
-        for index in order:
-            for child in children[index]:
-                missing[child] -= 1
-                if missing[child] == 0:
-                    order.append(child)
-        if len(order) < len(self.tasks):
-            raise GraphError(f"tasks wait for each other in a circle: {self._circle(parents, set(order))}")
-        return tuple(order)
+class Links(NamedTuple):
+    """Parents and children of each of some named things, as places, and a topological order."""
 
-    def _circle(self, parents: list[list[int]], free: set[int]) -> str:
-        index = next(index for index in range(len(self.tasks)) if index not in free)
-        walk: list[int] = []
-        while index not in walk:
-            walk.append(index)
-            index = next(parent for parent in parents[index] if parent not in free)
-        circle = [*walk[walk.index(index) :], index][::-1]
-        return " -> ".join(repr(self.tasks[step].name) for step in circle)
+    parents: tuple[tuple[int, ...], ...]
+    children: tuple[tuple[int, ...], ...]
+    order: tuple[int, ...]
+    """Parents first; among those that are free the first listed first (Kahn's algorithm)."""
+
+
+def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) -> Links:
+    """Link things of one ``kind`` by edges ``(parent, child)``.
+
+    Raises:
+        GraphError: A name given twice, an edge that leads nowhere or is given twice, a thing that waits
+            for itself, or a cycle; the message walks along it.
+    """
+    count = len(names)
+    if len(set(names)) != count:
+        seen: set[str] = set()
+        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise GraphError(f"two {kind}s are called {twice!r}")
+    parents: list[list[int]] = [[] for _ in names]
+    children: list[list[int]] = [[] for _ in names]
+    known: set[tuple[int, int]] = set()
+    for parent, child in edges:
+        if not (0 <= parent < count and 0 <= child < count):
+            raise GraphError(f"edge {parent} -> {child} leads outside the {count} {kind}s")
+        if parent == child:
+            raise GraphError(f"{kind} {names[child]!r} waits for itself")
+        if (parent, child) in known:
+            raise GraphError(f"edge {names[parent]!r} -> {names[child]!r} is given twice")
+        known.add((parent, child))
+        parents[child].append(parent)
+        children[parent].append(child)
+    missing = [len(places) for places in parents]
+    order = [place for place, left in enumerate(missing) if not left]
+    for place in order:
+        for child in children[place]:
+            missing[child] -= 1
+            if not missing[child]:
+                order.append(child)
+    if len(order) < count:
+        raise GraphError(f"{kind}s wait for each other in a circle: {_circle(names, parents, set(order))}")
+    return Links(tuple(map(tuple, parents)), tuple(map(tuple, children)), tuple(order))
+
+
+def _circle(names: Sequence[str], parents: Sequence[Sequence[int]], free: set[int]) -> str:
+    """Describe a circle among things that never became free."""
+    place = next(place for place in range(len(names)) if place not in free)
+    walk: list[int] = []
+    while place not in walk:
+        walk.append(place)
+        place = next(parent for parent in parents[place] if parent not in free)
+    return " -> ".join(repr(names[step]) for step in [*walk[walk.index(place) :], place][::-1])
 
 
 class Demand(NamedTuple):

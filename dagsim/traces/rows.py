@@ -426,7 +426,11 @@ class Grouped(NamedTuple):
 
 def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
     """Rows by job, jobs by their earliest time, then by first appearance."""
-    code, distinct = numbered(ids.tolist())
+    listed = ids.tolist()
+    if len(set(listed)) == len(listed):  # most logs: a row per job
+        row = np.argsort(times, kind="stable")
+        return Grouped(row, np.arange(len(row) + 1), times[row], ids[row])
+    code, distinct = numbered(listed)
     by_job = np.argsort(code, kind="stable")
     begins = np.flatnonzero(np.diff(code[by_job], prepend=-1))
     earliest = np.minimum.reduceat(times[by_job], begins)

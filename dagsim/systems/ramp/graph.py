@@ -27,6 +27,7 @@ import numpy as np
 from dagsim.errors import GraphError, ModelError, WorkloadError
 from dagsim.model import GpuType
 from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.job import linked
 
 __all__ = ["ComputationGraph", "Op", "attention", "bound", "branches", "costed", "op_chain"]
 
@@ -82,16 +83,12 @@ class ComputationGraph:
         self.model = model
         self.ops = tuple(ops)
         self.edges = tuple(edges)
-        self._check()
-        children: list[list[int]] = [[] for _ in self.ops]
-        parents: list[list[int]] = [[] for _ in self.ops]
-        for parent, child in self.edges:
-            children[parent].append(child)
-            parents[child].append(parent)
-        self.children = tuple(map(tuple, children))
-        self.parents = tuple(map(tuple, parents))
-        self.order = self._topological_order()
-        """Operations in topological order; of several, the one that became free first."""
+        if not self.ops:
+            raise GraphError(f"graph {model!r} has no operations")
+        try:
+            self.parents, self.children, self.order = linked("operation", [op.id for op in self.ops], self.edges)
+        except GraphError as error:
+            raise GraphError(f"graph {model!r}: {error}") from None
         self._digest = ""
         self._costs: dict[str | None, tuple[float, ...]] = {}
         self._step_s = -1.0
@@ -206,49 +203,6 @@ class ComputationGraph:
                     depths[child] = depths[number] + 1
                     queue.append(child)
         return tuple(depths.get(number, 0) for number in range(2 * count))
-
-    def _check(self) -> None:
-        where = f"graph {self.model!r}"
-        if not self.ops:
-            raise GraphError(f"{where} has no operations")
-        seen: set[str] = set()
-        for op in self.ops:
-            if op.id in seen:
-                raise GraphError(f"{where} has two operations with the id {op.id!r}")
-            seen.add(op.id)
-        count = len(self.ops)
-        twice: set[tuple[int, int]] = set()
-        for edge in self.edges:
-            if not all(0 <= end < count for end in edge):
-                raise GraphError(f"{where}: the edge {edge} leads outside its {count} operations")
-            named = " -> ".join(repr(self.ops[end].id) for end in edge)
-            if edge[0] == edge[1]:
-                raise GraphError(f"{where}: the edge {named} is a cycle")
-            if edge in twice:
-                raise GraphError(f"{where}: the edge {named} is given twice")
-            twice.add(edge)
-
-    def _topological_order(self) -> tuple[int, ...]:
-        waiting = [len(parents) for parents in self.parents]
-        order = [number for number, left in enumerate(waiting) if not left]
-        for number in order:
-            for child in self.children[number]:
-                waiting[child] -= 1
-                if not waiting[child]:
-                    order.append(child)
-        if len(order) < len(self.ops):
-            raise GraphError(f"graph {self.model!r} has a cycle: {self._cycle(set(order))}")
-        return tuple(order)
-
-    def _cycle(self, free: set[int]) -> str:
-        """Describe a cycle among the operations that never became free."""
-        number = next(number for number in range(len(self.ops)) if number not in free)
-        walk: list[int] = []
-        while number not in walk:
-            walk.append(number)
-            number = next(parent for parent in self.parents[number] if parent not in free)
-        circle = [*walk[walk.index(number) :], number][::-1]
-        return " -> ".join(repr(self.ops[step].id) for step in circle)
 
     def __len__(self) -> int:
         return len(self.ops)

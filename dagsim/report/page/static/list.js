@@ -4,12 +4,20 @@
   const $ = id => document.getElementById(id), runs = new Map(), rows = new Map(), chosen = new Set();
   let sortBy = "created", downward = true, source = null;
   const share = run => run.total ? run.done / run.total : 0;
-  const KEYS = {id: run => run.id, workload: run => run.workload, policies: run => run.policies.join(" "), state: run => run.state, progress: share, result: run => run.result, created: run => run.created};
+  const KEYS = {
+    id: run => run.id, workload: run => run.workload, policies: run => run.policies.join(" "),
+    state: run => run.state, progress: share, result: run => run.result, created: run => run.created,
+  };
 
-  function cell(row, text, kind = "td") { const made = document.createElement(kind); made.textContent = text; row.append(made); return made; }
+  function cell(row, text, kind = "td") {
+    const element = document.createElement(kind);
+    element.textContent = text;
+    row.append(element);
+    return element;
+  }
 
   function drawRow(run) {
-    const row = document.createElement("tr"), box = document.createElement("input"), link = document.createElement("a"), bar = document.createElement("progress");
+    const [row, box, link, bar] = ["tr", "input", "a", "progress"].map(kind => document.createElement(kind));
     box.type = "checkbox"; box.checked = chosen.has(run.id); box.setAttribute("aria-label", `Choose ${run.id}`);
     box.addEventListener("change", () => { if (box.checked) chosen.add(run.id); else chosen.delete(run.id); count(); });
     cell(row, "").append(box);
@@ -26,7 +34,8 @@
     progress.append(` ${run.done.toLocaleString("en")}${run.total ? " / " + run.total.toLocaleString("en") : ""} ${run.unit}`);
     cell(row, run.state === "unreadable" || run.state === "failed" ? run.note : run.result).className = "wraps";
     cell(row, run.workload);
-    const many = run.policies.length > 4, names = run.policies.slice(0, many ? 3 : 4).join(", ") + (many ? ` and ${run.policies.length - 3} more` : "");
+    const many = run.policies.length > 4;
+    const names = run.policies.slice(0, many ? 3 : 4).join(", ") + (many ? ` and ${run.policies.length - 3} more` : "");
     const policies = cell(row, run.unit === "cells" ? `${run.policies.length} points` : names);
     policies.title = run.policies.slice(0, 60).join(", "); policies.className = "wraps";
     cell(row, run.created.slice(0, 16).replace("T", " "));
@@ -40,7 +49,9 @@
   }
 
   function draw() {
-    const key = KEYS[sortBy], order = [...runs.values()].filter(shown).sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : a.id < b.id ? -1 : 1) * (downward ? -1 : 1));
+    const key = KEYS[sortBy];
+    const compare = (a, b) => key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : a.id < b.id ? -1 : 1;
+    const order = [...runs.values()].filter(shown).sort((a, b) => compare(a, b) * (downward ? -1 : 1));
     const held = document.activeElement && document.activeElement.closest("tbody tr") ? document.activeElement : null;
     $("rows").replaceChildren(...order.map(run => rows.get(run.id)));
     if (held && held.isConnected) held.focus();
@@ -51,7 +62,8 @@
       button.parentElement.setAttribute("aria-sort", mine ? downward ? "descending" : "ascending" : "none");
     });
     const running = order.filter(run => run.state === "running").length, dead = order.filter(run => run.state === "dead").length;
-    $("count").textContent = `${order.length.toLocaleString("en")} ${order.length === 1 ? "run" : "runs"}${running ? `, ${running} running` : ""}${dead ? `, ${dead} dead` : ""}`;
+    const total = `${order.length.toLocaleString("en")} ${order.length === 1 ? "run" : "runs"}`;
+    $("count").textContent = total + (running ? `, ${running} running` : "") + (dead ? `, ${dead} dead` : "");
     count();
   }
 
@@ -83,9 +95,13 @@
   $("of-state").addEventListener("change", draw);
   $("compare").addEventListener("click", () => {
     const ids = [...chosen];
-    location.href = ids.length > 1 ? "/compare?" + ids.map(id => "run=" + encodeURIComponent(id)).join("&") : "/runs/" + ids[0].split("/").map(encodeURIComponent).join("/");
+    if (ids.length > 1) location.href = "/compare?" + ids.map(id => "run=" + encodeURIComponent(id)).join("&");
+    else location.href = "/runs/" + ids[0].split("/").map(encodeURIComponent).join("/");
   });
-  document.addEventListener("visibilitychange", () => { if (document.hidden) source.close(); else if (source.readyState === EventSource.CLOSED) listen(); });
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) source.close();
+    else if (source.readyState === EventSource.CLOSED) listen();
+  });
   take({runs: JSON.parse($("first").textContent), gone: []});
   listen();
 })();
