@@ -20,20 +20,20 @@ __all__ = ["ComputationBatch", "ComputationGraphs", "ComputationStore", "PacMl",
 
 
 class ComputationGraphs(NamedTuple):
-    """``G`` computation graphs as one: N operations, M dependencies in all."""
+    """``G`` computation graphs as one, with N operations and M dependencies in all."""
 
     ops: Tensor  # (N, F)
     deps: Tensor  # (M, E)
     sources: Tensor  # (M,) int64
     targets: Tensor  # (M,) int64
     owner: Tensor  # (N,) int64: the graph of each operation
-    heard: Tensor  # (N,) float32: dependencies into each operation, and one for itself
+    heard: Tensor  # (N,) float32: dependencies into each operation, plus 1 for itself
     many: int
-    """Graphs."""
+    """Number of graphs."""
 
     @classmethod
     def of(cls, observations: Sequence[RampObservation]) -> ComputationGraphs:
-        """The graph of each observation."""
+        """Combine the graphs of all observations into one."""
         counts = np.array([len(each.ops) for each in observations])
         begins = (np.cumsum(counts) - counts).tolist()
         sources, targets = (
@@ -65,12 +65,14 @@ class ComputationBatch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Observations in the batch."""
+        """Number of observations in the batch."""
         return len(self.context)
 
 
 class ComputationStore:
-    """Many observations, from which batches are taken. Graphs that are one object are kept, and embedded, once."""
+    """A sequence of observations, from which batches are taken. Observations that share one graph
+    object keep and embed it once.
+    """
 
     def __init__(self, observations: Sequence[RampObservation]) -> None:
         self._rows = ObservationStore(observations)  # type: ignore[arg-type]
@@ -84,15 +86,15 @@ class ComputationStore:
 
     @property
     def is_free(self) -> np.ndarray:
-        """(T,) bool: there is more than one choice."""
+        """(T,) bool: True if the observation has more than one choice."""
         return self._rows.is_free
 
     def batch(self, picked: np.ndarray) -> ComputationBatch:
-        """The observations numbered ``picked`` (int64), in that order."""
+        """A batch of the observations with the indices ``picked`` (int64), in that order."""
         return ComputationBatch(*self._rows.batch(picked), self._graphs, torch.from_numpy(self._graph[picked]))
 
     def everything(self) -> ComputationBatch:
-        """All of them as one batch."""
+        """One batch of all observations."""
         return self.batch(np.arange(len(self)))
 
 
@@ -101,9 +103,11 @@ _WIDE = 64
 
 
 class Round(nn.Module):
-    """One round of messages: an operation takes the mean of what its parents and itself say.
+    """One round of messages: an operation takes the mean of the messages from its parents and from
+    itself.
 
-    A message is what its sender says beside what the dependency says, or beside 0 where it is one's own.
+    A message combines the embedding of its sender with that of the dependency. An operation's
+    message to itself has 0 in place of the dependency.
     """
 
     def __init__(self, ops: int, deps: int, message: int, outputs: int) -> None:
@@ -124,7 +128,9 @@ class Round(nn.Module):
 
 
 class PacMl(ScoreNet):
-    """Embeds the graph of the job and the job among its fellows; then scores each way to partition it."""
+    """Embeds the graph of the job, and the job among the others. It then scores each way to
+    partition the job.
+    """
 
     observation = RampObservation
 
@@ -141,7 +147,7 @@ class PacMl(ScoreNet):
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), indifferent(hidden))
 
     def embed(self, graphs: ComputationGraphs) -> Tensor:
-        """(G, embedding) the mean over the operations of each graph."""
+        """(G, embedding) mean over the operations of each graph."""
         rows = self.second(self.first(graphs.ops, graphs), graphs)
         return segment_mean(rows, graphs.owner, graphs.many)
 
@@ -160,5 +166,5 @@ class PacMl(ScoreNet):
 
 
 def _mean_rows(rows: Tensor, batch: ComputationBatch) -> Tensor:
-    """(B, H) the mean of the rows (N, H) of each observation."""
+    """(B, H) mean of the rows (N, H) of each observation."""
     return segment_mean(rows, batch.segment, batch.size)
