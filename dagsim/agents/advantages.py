@@ -132,7 +132,9 @@ class ReplicaAdvantages(StatelessEstimator):
         self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, dict[str, float]]:
         groups = replica_groups(episodes, self._replicas)
-        return np.concatenate([each for group in groups for each in replica_advantages(group, time_constant_s)]), {}
+        return np.concatenate(
+            [advantages for group in groups for advantages in replica_advantages(group, time_constant_s)]
+        ), {}
 
 
 class CriticAdvantages:

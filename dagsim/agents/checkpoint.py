@@ -216,13 +216,13 @@ def _feed(total: Any, value: Any) -> None:
                 total.update(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         case Mapping():
             total.update(f"{len(value)}{{".encode())
-            for key, each in value.items():
+            for key, item in value.items():
                 total.update(repr(key).encode())
-                _feed(total, each)
+                _feed(total, item)
         case list() | tuple():
             total.update(f"{len(value)}[".encode())
-            for each in value:
-                _feed(total, each)
+            for item in value:
+                _feed(total, item)
         case _:
             total.update(repr(value).encode())
 

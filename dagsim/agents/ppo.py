@@ -59,7 +59,7 @@ class Ppo(PolicyGradient[PpoConfig]):
         critic_rng: np.random.Generator,
     ) -> dict[str, float]:
         config, net = self.config, self.net
-        store = net.store([each for steps in episodes for each in steps.observations])
+        store = net.store([observation for steps in episodes for observation in steps.observations])
         time_s = self._context.time_constant_s(config.discount_jcts, progress)
         raw, metrics = self.estimator.estimate(episodes, store, time_s, critic_rng)
         choices = choices_of(episodes)

@@ -126,18 +126,21 @@ class ReplayBuffer:
         meantime are left out.
         """
         begin = max(number - self._gone, 0)
-        seen = self._seen[begin:]
+        observations = self._seen[begin:]
         return {
             "first": self._gone + begin,
-            "lengths": torch.tensor([len(each.tokens) for each in seen]),
-            "tokens": torch.from_numpy(np.concatenate([each.tokens for each in seen])),
-            "context": torch.from_numpy(np.stack([each.context for each in seen])),
-            "gpus": torch.from_numpy(np.stack([each.gpus for each in seen])),
+            "lengths": torch.tensor([len(observation.tokens) for observation in observations]),
+            "tokens": torch.from_numpy(np.concatenate([observation.tokens for observation in observations])),
+            "context": torch.from_numpy(np.stack([observation.context for observation in observations])),
+            "gpus": torch.from_numpy(np.stack([observation.gpus for observation in observations])),
             "choices": torch.from_numpy(self._choices[begin:]),
             "rewards": torch.from_numpy(self._rewards[begin:]),
             "discounts": torch.from_numpy(self._discounts[begin:]),
             "ends": torch.from_numpy(self._ends[begin:]),
-            **{name: _shared([getattr(each, name) for each in seen]) for name in self._kind._fields[_ROWS:]},
+            **{
+                name: _shared([getattr(observation, name) for observation in observations])
+                for name in self._kind._fields[_ROWS:]
+            },
         }
 
     def load(self, state: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> None:
@@ -186,12 +189,12 @@ class ReplayBuffer:
 
 def _shared(arrays: Sequence[np.ndarray]) -> dict[str, torch.Tensor]:
     """Pack a sequence of arrays so that an object that occurs several times is stored once."""
-    distinct = {id(each): each for each in arrays}
+    distinct = {id(array): array for array in arrays}
     places = {key: place for place, key in enumerate(distinct)}
     return {
         "rows": torch.from_numpy(np.concatenate(list(distinct.values()))),
-        "lengths": torch.tensor([len(each) for each in distinct.values()]),
-        "which": torch.tensor([places[id(each)] for each in arrays]),
+        "lengths": torch.tensor([len(array) for array in distinct.values()]),
+        "which": torch.tensor([places[id(array)] for array in arrays]),
     }
 
 

@@ -102,7 +102,7 @@ class Sac:
         critics.step()
         batch = drawn.batch
         with torch.no_grad():
-            q = torch.minimum(*(each(batch) for each in self._q))
+            q = torch.minimum(*(q_net(batch) for q_net in self._q))
         policy_loss, policy_entropy = actor_loss(self.net(batch), batch, q, temperature)
         actor.zero_grad()
         policy_loss.backward()  # type: ignore[no-untyped-call]

@@ -193,15 +193,15 @@ def fluid_advantages(
     group_returns = [[returns(steps, discount_s) for steps in group] for group in groups]
     left = [[_left(steps, time_constant_s) for steps in group] for group in groups]
     excess_return, mean_return, excess_left = [], [], []
-    for group, found, measured in zip(groups, group_returns, left, strict=True):
+    for group, own_returns, own_left in zip(groups, group_returns, left, strict=True):
         for number, steps in enumerate(group):
             times = np.asarray(steps.times_s[:-1])
             others = [other for other in range(len(group)) if other != number]
-            mean = np.mean([_at(times, group[other], found[other][:, None]) for other in others], axis=0)[:, 0]
+            mean = np.mean([_at(times, group[other], own_returns[other][:, None]) for other in others], axis=0)[:, 0]
             mean_return.append(mean)
-            excess_return.append(found[number] - mean)
+            excess_return.append(own_returns[number] - mean)
             excess_left.append(
-                measured[number] - np.mean([_at(times, group[other], measured[other]) for other in others], axis=0)
+                own_left[number] - np.mean([_at(times, group[other], own_left[other]) for other in others], axis=0)
             )
     x, y = np.concatenate(excess_left), np.concatenate(excess_return)
     weights = np.linalg.solve(x.T @ x + _RIDGE * len(x) * np.eye(x.shape[1]), x.T @ y)

@@ -204,7 +204,7 @@ class Levelled:
         if row == len(self.codec.rows):
             return len(self._rows)
         chosen = zip(self._rows, self._parallelism, strict=True)
-        return next((place for place, each in enumerate(chosen) if each == (row, 1.0)), None)
+        return next((place for place, row_and_share in enumerate(chosen) if row_and_share == (row, 1.0)), None)
 
     def _chosen(self) -> tuple[Sequence[int], Sequence[float]]:
         rows = self.codec.rows

@@ -126,9 +126,9 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         limit_s = inf
         if self.mean_time_limit_s is not None:
             limit_s = float(stream(number, "time-limit").exponential(self.mean_time_limit_s))
-        given = (options or {}).get("jobs")
-        self.simulation = self.scenario.kernel(number, record=self.render_mode is not None, jobs=given)
-        self._count = self.scenario.jobs if given is None else len(given)
+        jobs = (options or {}).get("jobs")
+        self.simulation = self.scenario.kernel(number, record=self.render_mode is not None, jobs=jobs)
+        self._count = self.scenario.jobs if jobs is None else len(jobs)
         reward = Reward(self._rewards, self.simulation, self.scenario.terms)
         self._episode = Episode(self.simulation, self._codec, reward, until_s=limit_s)
         return self._observation(), self._info()
@@ -223,7 +223,7 @@ def bars(launches: Sequence[Launch]) -> list[Bar]:
     them.
     """
     last: dict[Executor, Bar] = {}
-    found: list[Bar] = []
+    finished: list[Bar] = []
     for now_ms, length_ms, executor, target in launches:
         job = -1 if isinstance(target, ExecutorMove) else target.job.number
         start_s, end_s = now_ms / 1000, (now_ms + length_ms) / 1000
@@ -232,9 +232,9 @@ def bars(launches: Sequence[Launch]) -> list[Bar]:
             last[executor] = before._replace(end_s=end_s)
         else:
             if before is not None:
-                found.append(before)
+                finished.append(before)
             last[executor] = Bar(executor.number, job, start_s, end_s)
-    return [*found, *last.values()]
+    return [*finished, *last.values()]
 
 
 def colour(job: int) -> tuple[float, float, float]:

@@ -48,11 +48,11 @@ class ObservationStore:
     """A sequence of observations, concatenated, from which batches are taken."""
 
     def __init__(self, observations: Sequence[Observation]) -> None:
-        self.lengths = np.array([len(each.tokens) for each in observations], np.int64)
+        self.lengths = np.array([len(observation.tokens) for observation in observations], np.int64)
         self._offsets = np.concatenate([[0], np.cumsum(self.lengths)])
-        self._tokens = np.concatenate([each.tokens for each in observations])
-        self._context = np.stack([each.context for each in observations])
-        self._gpus = np.stack([each.gpus for each in observations])
+        self._tokens = np.concatenate([observation.tokens for observation in observations])
+        self._context = np.stack([observation.context for observation in observations])
+        self._gpus = np.stack([observation.gpus for observation in observations])
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -79,7 +79,7 @@ class ObservationStore:
 
 def stack(observations: Sequence[Observation]) -> ObservationBatch:
     """One batch of all observations."""
-    tokens, context, gpus = zip(*[each[:3] for each in observations], strict=True)
+    tokens, context, gpus = zip(*[observation[:3] for observation in observations], strict=True)
     lengths = np.array([len(rows) for rows in tokens])
     return ObservationBatch(
         torch.from_numpy(np.concatenate(tokens)),

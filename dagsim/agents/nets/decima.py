@@ -65,15 +65,17 @@ class Options(NamedTuple):
 
 def collate(observations: Sequence[StageObservation]) -> Graphs:
     """Combine all observations into one batch. O(their size)."""
-    counts = np.array([(len(each.stages), len(each.jobs), len(each.choices)) for each in observations])
+    counts = np.array(
+        [(len(observation.stages), len(observation.jobs), len(observation.choices)) for observation in observations]
+    )
     begins = np.cumsum(counts, axis=0) - counts
     stage_at, job_at = begins[:, 0].tolist(), begins[:, 1].tolist()
     numbers = np.arange(len(observations))
-    height = _joined([each.height for each in observations])
-    job = _joined([each.job for each in observations], job_at)
+    height = _joined([observation.height for observation in observations])
+    job = _joined([observation.job for observation in observations], job_at)
     edges, level = (
-        _joined([each.edges for each in observations], stage_at),
-        _joined([each.level for each in observations]),
+        _joined([observation.edges for observation in observations], stage_at),
+        _joined([observation.level for observation in observations]),
     )
     if len(observations) > 1:
         by_level = np.argsort(level, kind="stable")
@@ -82,13 +84,13 @@ def collate(observations: Sequence[StageObservation]) -> Graphs:
     row = np.empty_like(order)
     row[order] = np.arange(len(order))
     return Graphs(
-        torch.from_numpy(_joined([each.stages for each in observations])[order]),
-        torch.from_numpy(_joined([each.jobs for each in observations])),
-        torch.from_numpy(np.stack([each.context for each in observations])),
+        torch.from_numpy(_joined([observation.stages for observation in observations])[order]),
+        torch.from_numpy(_joined([observation.jobs for observation in observations])),
+        torch.from_numpy(np.stack([observation.context for observation in observations])),
         torch.from_numpy(job[order]),
         torch.from_numpy(np.repeat(numbers, counts[:, 1])),
         _levels(height[order], row[edges], level),
-        torch.from_numpy(row[_joined([each.choices for each in observations], stage_at)]),
+        torch.from_numpy(row[_joined([observation.choices for observation in observations], stage_at)]),
         torch.from_numpy(np.repeat(numbers, counts[:, 2])),
         torch.from_numpy(begins[:, 2].copy()),
     )
@@ -100,16 +102,16 @@ def options(observations: Sequence[StageObservation], chosen: np.ndarray) -> Opt
     a limit on the job is shown.
     """
     picked = list(zip(observations, chosen.tolist(), strict=True))
-    most = np.array([each.most[at] for each, at in picked])
+    most = np.array([observation.most[at] for observation, at in picked])
     segment = np.repeat(np.arange(len(most)), most)
     first = np.cumsum(most) - most
     rows = option_rows(
         np.arange(len(segment)) - first[segment] + 1,
         most[segment],
-        np.array([each.has[at] for each, at in picked])[segment],
-        np.stack([each.shares[at] for each, at in picked])[segment],
-        np.array([each.work_s[at] for each, at in picked])[segment],
-        np.array([each.executors for each in observations])[segment],
+        np.array([observation.has[at] for observation, at in picked])[segment],
+        np.stack([observation.shares[at] for observation, at in picked])[segment],
+        np.array([observation.work_s[at] for observation, at in picked])[segment],
+        np.array([observation.executors for observation in observations])[segment],
     )
     if observations[0].action == "limit":
         rows[:, _ADDED] = 0.0
@@ -138,7 +140,7 @@ class StageStore:
 
     def __init__(self, observations: Sequence[StageObservation]) -> None:
         self._observations = observations
-        self.is_free = np.array([bool(each.most.sum() > 1) for each in observations], bool)
+        self.is_free = np.array([bool(observation.most.sum() > 1) for observation in observations], bool)
 
     def __len__(self) -> int:
         return len(self._observations)

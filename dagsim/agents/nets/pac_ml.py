@@ -34,20 +34,23 @@ class ComputationGraphs(NamedTuple):
     @classmethod
     def of(cls, observations: Sequence[RampObservation]) -> ComputationGraphs:
         """Combine the graphs of all observations into one."""
-        counts = np.array([len(each.ops) for each in observations])
+        counts = np.array([len(observation.ops) for observation in observations])
         begins = (np.cumsum(counts) - counts).tolist()
         sources, targets = (
             np.concatenate([ends + begin for ends, begin in zip(of_all, begins, strict=True)])
-            for of_all in ([each.sources for each in observations], [each.targets for each in observations])
+            for of_all in (
+                [observation.sources for observation in observations],
+                [observation.targets for observation in observations],
+            )
         )
-        heard = np.bincount(targets, minlength=int(counts.sum())) + 1
+        messages = np.bincount(targets, minlength=int(counts.sum())) + 1
         return cls(
-            torch.from_numpy(np.concatenate([each.ops for each in observations])),
-            torch.from_numpy(np.concatenate([each.deps for each in observations])),
+            torch.from_numpy(np.concatenate([observation.ops for observation in observations])),
+            torch.from_numpy(np.concatenate([observation.deps for observation in observations])),
             torch.from_numpy(sources),
             torch.from_numpy(targets),
             torch.from_numpy(np.repeat(np.arange(len(counts)), counts)),
-            torch.from_numpy(heard.astype(np.float32)),
+            torch.from_numpy(messages.astype(np.float32)),
             len(counts),
         )
 
@@ -77,7 +80,9 @@ class ComputationStore:
     def __init__(self, observations: Sequence[RampObservation]) -> None:
         self._rows = ObservationStore(observations)  # type: ignore[arg-type]
         places: dict[int, int] = {}
-        self._graph = np.array([places.setdefault(id(each.ops), len(places)) for each in observations], np.int64)
+        self._graph = np.array(
+            [places.setdefault(id(observation.ops), len(places)) for observation in observations], np.int64
+        )
         distinct = [observations[at] for at in np.unique(self._graph, return_index=True)[1]]
         self._graphs = ComputationGraphs.of(distinct)
 
@@ -119,11 +124,11 @@ class Round(nn.Module):
 
     def forward(self, ops: Tensor, graphs: ComputationGraphs) -> Tensor:
         """(N, outputs) from the rows (N, ops)."""
-        said = self.of_op(ops)
-        own = self.reduce(torch.cat([said, said.new_zeros(len(said), self.message)], 1))
-        sent = self.reduce(torch.cat([said[graphs.sources], self.of_dep(graphs.deps)], 1))
-        heard = segment_sum(sent, graphs.targets, len(ops)) + own
-        mean: Tensor = heard / graphs.heard[:, None]
+        embedded = self.of_op(ops)
+        own = self.reduce(torch.cat([embedded, embedded.new_zeros(len(embedded), self.message)], 1))
+        sent = self.reduce(torch.cat([embedded[graphs.sources], self.of_dep(graphs.deps)], 1))
+        received = segment_sum(sent, graphs.targets, len(ops)) + own
+        mean: Tensor = received / graphs.heard[:, None]
         return mean
 
 
@@ -154,8 +159,8 @@ class PacMl(ScoreNet):
     def forward(self, batch: ComputationBatch) -> Tensor:
         rows = self.rows(batch.tokens)  # (N, H)
         types = self.types(batch.gpus).mean(dim=1)
-        known = [_mean_rows(rows, batch), self.embed(batch.graphs)[batch.graph], self.job(batch.context), types]
-        around = self.around(torch.cat(known, dim=1))  # (B, H)
+        summaries = [_mean_rows(rows, batch), self.embed(batch.graphs)[batch.graph], self.job(batch.context), types]
+        around = self.around(torch.cat(summaries, dim=1))  # (B, H)
         return self.score(self.own(rows) + around[batch.segment])[:, 0]  # type: ignore[no-any-return]
 
     def store(self, observations: Sequence[RampObservation]) -> ComputationStore:  # type: ignore[override]

@@ -105,7 +105,7 @@ class Scorer(ScoreNet):
         self.own = nn.Linear(hidden, hidden, bias=False)
         inner, score = nn.Linear(hidden, hidden), indifferent(hidden)
         self.score = nn.Sequential(nn.ReLU(), inner, nn.ReLU(), score)
-        self._layers = [(each.weight, each.bias) for each in (embed, self.around, self.own, inner, score)]
+        self._layers = [(layer.weight, layer.bias) for layer in (embed, self.around, self.own, inner, score)]
         """The same parameters, called directly: for a batch this small, calls of modules take as
         long as their computations.
         """

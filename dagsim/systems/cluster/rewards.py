@@ -147,8 +147,8 @@ class Joules(Accrual):
         super().__init__()
         nodes = schedule.cluster.nodes
         watts = [Watts(0.0, 0.0) if node.gpu is None else DEFAULT_POWER.of(node.gpu) for node in nodes]
-        self._extra = [each.busy - each.idle for each in watts]
-        self._idle = [each.idle * node.gpus for each, node in zip(watts, nodes, strict=True)]
+        self._extra = [power.busy - power.idle for power in watts]
+        self._idle = [power.idle * node.gpus for power, node in zip(watts, nodes, strict=True)]
         self._up_watts = ordered_sum(self._idle)
         self._begun = False
 
@@ -196,7 +196,7 @@ class Unfairness(Accrual):
             self._held[tenant] = self._held.get(tenant, 0.0) + row[8]
         elif kind in _ENDS:
             self._held[tenant] -= row[8]
-        held = [max(self._held.get(each, 0.0), 0.0) for each in self._jobs]
+        held = [max(self._held.get(name, 0.0), 0.0) for name in self._jobs]
         squares = len(held) * ordered_sum(gpus * gpus for gpus in held)
         self.change(now, (1.0 - ordered_sum(held) ** 2 / squares if squares > 0 else 0.0) - self.rate)
 

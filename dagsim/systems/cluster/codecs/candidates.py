@@ -147,7 +147,7 @@ class Candidates:
         gpus = [0.0] * len(machines.types)
         for machine in machines.list:
             gpus[machine.type] += machine.gpus
-        self._pool = view.index(self, lambda: Pool([max(each, 1.0) for each in gpus]))
+        self._pool = view.index(self, lambda: Pool([max(count, 1.0) for count in gpus]))
         return self._pool
 
     def _offers(self, view: ClusterView, machines: ClusterState, pool: Pool) -> list[_Offer]:
@@ -284,7 +284,7 @@ class Candidates:
         for row in seen[1:]:
             sums = unpack(pack(*map(add, sums, row)))
         types = len(seen)
-        return [present, *[each.packed for each in pool.classes], pack(*[each / types for each in sums])]
+        return [present, *[width_class.packed for width_class in pool.classes], pack(*[term / types for term in sums])]
 
 
 _WAIT = Struct("f").pack(1.0).ljust(4 * len(Candidates.token_features), b"\0")
