@@ -22,28 +22,37 @@ Preset = Literal["flat", "dict", "candidates", "graph"]
 class EnvConfig:
     """Settings: actions, observations, and the end of episodes.
 
-    ``level`` says what is chosen: a ``job`` (its task with the longest path, on the fastest type with room), a
-    ``task``, a pair of ``task_type``, or that and how many instances start at once (``task_type_par``: one, half or
-    all). ``observation`` is ``flat`` (a vector), ``dict`` (``observations`` and ``action_mask``), ``candidates`` (a row
-    per choice) or ``graph`` (that, and the tasks of all jobs in the system with their edges).
+    ``level`` is the kind of choice:
+
+    - ``job``: a job; its task with the longest path starts, on the fastest type with room;
+    - ``task``: a task;
+    - ``task_type``: a pair of a task and a GPU type;
+    - ``task_type_par``: a pair, and how many instances start at once (one, half or all).
+
+    ``observation`` is one of:
+
+    - ``flat``: a vector;
+    - ``dict``: ``observations`` and ``action_mask``;
+    - ``candidates``: one row per choice;
+    - ``graph``: ``candidates``, and the tasks of all jobs in the system with their edges.
     """
 
     level: Level = "task_type"
     observation: Preset = "candidates"
     slots: int = 64
-    """Actions; the last one is to wait."""
+    """Number of actions; the last one is to wait."""
     nodes: int = 256
-    """Tasks that ``graph`` shows at most, oldest job first."""
+    """Maximum number of tasks in ``graph``, oldest job first."""
     edges: int = 512
     codec: CodecSettings = field(default_factory=CandidatesConfig)
-    """A codec of rows (``dagsim list codecs``); one of your own goes with the level ``task_type`` only."""
+    """A codec of rows (``dagsim list codecs``). Your own codec requires the level ``task_type``."""
     reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
     """Terms and weights (``dagsim list rewards``)."""
     reward_scale: float = 1000.0
     max_steps: int | None = None
-    """The episode is truncated after so many actions."""
+    """Number of actions after which the episode is truncated."""
     horizon_s: float = inf
-    """The episode is truncated where the simulation gets here."""
+    """Simulated time, in seconds, at which the episode is truncated."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
