@@ -9,7 +9,7 @@ from dagsim.systems.cluster.policies.placement import PLACEMENT_RULES, Placement
 __all__ = ["PLACEMENT_RULES", "POLICIES", "PlacementRule"]
 
 _KNOWS = ("estimates",)
-"""Tag of policies that use estimates of durations. None is ``clairvoyant``, the tag of policies that read true durations."""
+"""Tag of policies that use estimates. None is ``clairvoyant``, the tag of policies that read true durations."""
 _STOPS = ("preemptive",)
 _COSTLY = ("estimates", "costly")
 

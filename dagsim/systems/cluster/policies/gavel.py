@@ -47,6 +47,7 @@ PRICE_PER_HOUR = {"A100-80": 5.0, "A100-40": 3.7, "V100-32": 2.5, "V100-16": 2.5
 
 class Gavel:
     """Rounds that give each task its share of time on each type, as computed by a linear program.
+
     ``objective`` is one of three:
 
     - ``max-min`` maximises the least normalised throughput,
