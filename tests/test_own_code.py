@@ -102,7 +102,7 @@ def changed(path: Path, old: str, new: str, *, signed: bool) -> None:
 def test_config_check_imports_and_runs_nothing(policy: str, folder: Path) -> None:
     (folder / "a.yaml").write_text(f'policy: "{policy}"\n', encoding="utf-8")
     ended = run("config", "check", "a.yaml")
-    assert (ended.exit_code, ended.output) == (0, f"a.yaml: fine, but code outside dagsim was not checked: {policy}\n")
+    assert (ended.exit_code, ended.output) == (0, f"a.yaml: valid, but code outside dagsim was not checked: {policy}\n")
     assert not (folder / "ran").exists()
     assert imported(folder) == []
 

@@ -1,6 +1,7 @@
-"""The ``dagsim`` command: parse, call, print; one file per command or group of commands.
+"""The ``dagsim`` command: parse options, call the library, print. One file per command or group of
+commands.
 
-Imports that take long stand inside the command that needs them.
+Slow imports are inside the command that needs them.
 """
 
 from dagsim.cli import (

@@ -1,4 +1,4 @@
-"""The Typer app that every command joins, and how errors reach the user."""
+"""The Typer app that all commands join, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ ORDER = (
     *("eval", "baseline", "train", "replay", "tune", "compare", "report", "plot", "record", "serve", "sweep"),
     *("whatif", "plan", "why", "trace", "cluster", "workload", "config", "list", "warm"),
 )
-"""Commands in the order of use, which is the order of ``dagsim --help``."""
+"""Commands in the usual order of use, which is also the order in ``dagsim --help``."""
 _READING = ("eval", "baseline", "replay", "tune", "whatif", "plan")
-"""Commands that read traces by ``TraceFlags``."""
+"""Commands that read traces with ``TraceFlags``."""
 
 
 class _Guarded(typer.core.TyperGroup):
-    """Turn errors into one plain line instead of a traceback.
+    """Report errors as one plain line instead of a traceback.
 
-    A command may not import code from outside dagsim until it calls ``shared.trust``.
+    A command may import code from outside dagsim only after it has called ``shared.trust``.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -77,8 +77,8 @@ class _Guarded(typer.core.TyperGroup):
 
 
 def _ended(error: Exception, text: str, code: int) -> typer.Exit:
-    """Print an error, and return the exit that ends the command. ``DAGSIM_DEBUG=1`` prints the
-    traceback too.
+    """Print an error and return the exit that ends the command. ``DAGSIM_DEBUG=1`` also prints the
+    traceback.
     """
     if os.environ.get("DAGSIM_DEBUG", "0") not in ("", "0"):
         traceback.print_exception(error)
@@ -88,7 +88,7 @@ def _ended(error: Exception, text: str, code: int) -> typer.Exit:
 
 
 def _refuse_removed(args: Sequence[str]) -> None:
-    """Exit with the name of the successor if one of the arguments is a removed option."""
+    """Exit with the name of the replacement if one of the arguments is a removed option."""
     if not args or args[0] not in _READING:
         return
     for place, arg in enumerate(args):
@@ -111,8 +111,8 @@ app = typer.Typer(
 
 
 _GC_THRESHOLDS = 200_000, 20, 10
-"""Thresholds of the garbage collector. A run makes millions of objects and few cycles, and Python's
-own thresholds cost 10 % of a replay.
+"""Thresholds of the garbage collector. A run creates millions of objects and few reference cycles;
+with Python's default thresholds a replay takes 10 % longer.
 """
 
 

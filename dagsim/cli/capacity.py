@@ -1,4 +1,4 @@
-"""``dagsim whatif`` and ``dagsim plan``: other machines, and how many are enough."""
+"""``dagsim whatif`` and ``dagsim plan``: the effect of other machines, and how many are enough."""
 
 from __future__ import annotations
 
@@ -74,22 +74,22 @@ def whatif(
     chosen = _configured(reading, trace, config, set_, policies[:1], quiet=not shown.watched)
     policies = policies or [chosen.policy]
     added, removed = (
-        [read_gpus(each, option) for each in given or ()] for given, option in ((add, "--add"), (remove, "--remove"))
+        [read_gpus(text, option) for text in texts or ()] for texts, option in ((add, "--add"), (remove, "--remove"))
     )
     clusters = {TODAY: chosen.cluster}
     if added or removed:
         label = " ".join([*(f"-{gpus}" for gpus in removed), *(f"+{gpus}" for gpus in added)])
         clusters[label] = resized(chosen.cluster, added, removed)
     elif len(policies) < 2:
-        raise InputError("what if what? --add 16xH200, --remove 8xT4, or several --policy")
+        raise InputError("whatif: nothing to compare; give --add 16xH200, --remove 8xT4, or several --policy")
     prices = Prices.read(price or [], chosen.prices).of(clusters.values())
     asked = Plan.of_grid(whatif_grid(chosen, clusters, policies, shown.name or log_name(trace)), "whatif")
     folder, runs = swept(asked, shown)
     raise_failures(runs)
     choices = alternatives_of(chosen, clusters, runs, prices, metric)
     if shown.json_:
-        told = {"run": str(folder.path), "metric": metric, "prices": prices.to_dict()}
-        typer.echo(json.dumps(told | {"choices": [choice.to_dict() for choice in choices]}))
+        facts = {"run": str(folder.path), "metric": metric, "prices": prices.to_dict()}
+        typer.echo(json.dumps(facts | {"choices": [choice.to_dict() for choice in choices]}))
     elif not shown.quiet:
         label, sample = workload_label(chosen), sample_of(chosen)
         grid = whatif_table(choices, metric, workload=label, sample=sample, prices=prices, wide=shown.wide)
@@ -168,10 +168,11 @@ def _configured(
     *,
     quiet: bool,
 ) -> Config:
-    """The log on windows, its cluster, and the first of the policies.
+    """Return the configuration with its log cut into windows, its cluster, and the first of the
+    policies.
 
     Raises:
-        InputError: Something of it cannot be.
+        InputError: An option is wrong, or the log or the cluster cannot be read.
     """
     from dagsim.config.schema import Setting
     from dagsim.experiment.capacity.whatif import on_windows
@@ -182,11 +183,11 @@ def _configured(
     return on_windows(experiment(what, reading, policies[0] if policies else None, more=jobs, quiet=quiet))
 
 
-def _names(given: list[str] | None) -> list[str]:
-    """The policies, each once; commas part them, but not inside brackets."""
-    parts = [[text] if text.startswith("exec") else re.split(r",(?![^\[]*\])", text) for text in given or ()]
-    found = [part.strip() for each in parts for part in each]
-    return list(dict.fromkeys(filter(None, found)))
+def _names(texts: list[str] | None) -> list[str]:
+    """Split the texts at commas outside brackets; return each name once, in order."""
+    parts = [[text] if text.startswith("exec") else re.split(r",(?![^\[]*\])", text) for text in texts or ()]
+    flat = [part.strip() for names in parts for part in names]
+    return list(dict.fromkeys(filter(None, flat)))
 
 
 def _drawable(path: Path) -> Path:
@@ -196,7 +197,7 @@ def _drawable(path: Path) -> Path:
 
 
 def _drawn(planned: SizePlan, path: Path) -> Path:
-    """Draw the curve into a file."""
+    """Draw the curve and save it to a file."""
     from dagsim.experiment.scenario import workload_label
     from dagsim.report.plots import save
     from dagsim.report.plots.results import sizes
@@ -208,7 +209,7 @@ def _drawn(planned: SizePlan, path: Path) -> Path:
 
 
 def _facts(planned: SizePlan) -> dict[str, Any]:
-    """The answer as plain values."""
+    """The answer as plain values for JSON."""
     search, today, target = planned.search, planned.today, planned.target
 
     def size(tried: Size | None) -> dict[str, Any] | None:

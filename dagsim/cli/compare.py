@@ -1,4 +1,4 @@
-"""``dagsim compare``: finished runs side by side."""
+"""``dagsim compare``: compare finished runs."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def compare_runs(
     if plot is not None:
         draw_comparison(ranked, plot, metric, workload=workload)
     if json_:
-        told = {"metric": metric, "reference": reference or lines[0].policy, "method": METHOD, "workload": workload}
+        facts = {"metric": metric, "reference": reference or lines[0].policy, "method": METHOD, "workload": workload}
         plain = [standing.to_dict() for standing in ranked]
-        typer.echo(json.dumps({**told, "standings": plain, "differences": differences, "missing": missing}))
+        typer.echo(json.dumps({**facts, "standings": plain, "differences": differences, "missing": missing}))
         return
     show_grid(comparison_table(ranked, metric, workload=workload, wide=wide), table, wide=wide)
     if precision is not None:

@@ -14,7 +14,9 @@ from dagsim.cli.shared import experiment, resume_policies, run_policies
 __all__ = ["baseline", "evaluate"]
 
 MANY, SEEDS_OF_MANY = 10, 30
-"""Tables of so many policies get so many seeds unless told otherwise: Holm's care for them costs power."""
+"""Tables of ``MANY`` policies or more use ``SEEDS_OF_MANY`` seeds by default: Holm's correction for
+many comparisons costs power.
+"""
 
 
 @app.command("eval")

@@ -1,4 +1,6 @@
-"""Commands about what goes into an experiment: ``dagsim config``, ``workload``, ``cluster`` and ``list``."""
+"""Commands on the inputs of an experiment: ``dagsim config``, ``workload``, ``cluster`` and
+``list``.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ def config_check(
             faults.append(str(error))
             continue
         if unchecked:
-            typer.echo(f"{file}: fine, but code outside dagsim was not checked: {', '.join(unchecked)}")
+            typer.echo(f"{file}: valid, but code outside dagsim was not checked: {', '.join(unchecked)}")
         else:
             typer.echo(f"{file}: fine")
     if faults:

@@ -119,7 +119,7 @@ Wide = Annotated[bool, _output("--wide", help="Print every column, even if they 
 TableLook = Annotated[TableFormat, _output("--table", help="Print tables as text, Markdown or LaTeX.")]
 
 WINDOW_JOBS = 1000
-"""Default length of a window. Longer windows help more than more windows."""
+"""Default length of a window, in jobs. Longer windows help more than more windows."""
 
 READ_KEYS = (
     "gpus_per_task",
@@ -147,11 +147,11 @@ REMOVED = {f"--{key.replace('_', '-')}": f"--read {key}=" for key in READ_KEYS} 
     "--measure": "--set workload.measure=",
     "--engine": "--set engine=",
 }
-"""Removed options, each with the start of its replacement."""
+"""Removed options, each with the beginning of its replacement."""
 
 
 class Experiment(NamedTuple):
-    """Options that choose a configuration and change it."""
+    """Options that choose and change a configuration."""
 
     workload: Jobs = None
     config: ConfigFile = None
@@ -163,7 +163,7 @@ class Experiment(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Options of where results go and how they are printed."""
+    """Options for where results are written and how they are printed."""
 
     out: Out = Path("results")
     plots: Plots = None
@@ -182,10 +182,10 @@ class Output(NamedTuple):
         return not (self.quiet or self.json_)
 
     def where(self) -> str:
-        """The executor, with its number of processes.
+        """Return the executor with its number of processes.
 
         Raises:
-            InputError: There is no such executor, or ``--workers`` stands beside another than the local one.
+            InputError: The executor does not exist, or ``--workers`` is given with an executor other than ``local``.
         """
         from dagsim.errors import InputError
         from dagsim.experiment.executors import executor_for
@@ -198,7 +198,7 @@ class Output(NamedTuple):
 
 
 class SweepOutput(NamedTuple):
-    """Options of commands that can run elsewhere, and of their output."""
+    """Options of commands that can run on other machines, and of their output."""
 
     on: On = "local"
     name: Name = None
@@ -215,7 +215,7 @@ class SweepOutput(NamedTuple):
 
 
 class TraceFlags(NamedTuple):
-    """Options of how a trace is read, and of its cluster."""
+    """Options for reading a trace, and for its cluster."""
 
     format_: Annotated[
         str | None, _of_trace("--format", metavar="NAME", help="Its format (default: recognised; dagsim list readers).")
@@ -247,15 +247,15 @@ class TraceFlags(NamedTuple):
     )
 
     def windowing(self) -> dict[str, int]:
-        """Windows to run on, by key of ``workload``; empty if the whole trace is run."""
+        """Settings for the windows to run, by key of ``workload``; empty if the whole trace is run."""
         jobs = self.window_jobs or (WINDOW_JOBS if self.windows else None)
         return {key: value for key, value in (("window", jobs), ("windows", self.windows)) if value is not None}
 
     def settings(self) -> list[Setting]:
-        """Settings for the options that were given.
+        """Return settings for the options that were given.
 
         Raises:
-            BadParameter: A ``--read`` has no key.
+            BadParameter: A ``--read`` option has no key.
         """
         from dagsim.config.schema import Setting
 
@@ -275,8 +275,8 @@ class TraceFlags(NamedTuple):
 
 
 def expand_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command: replace every parameter that is a group of options by the options
-    themselves.
+    """Decorate a command: replace each parameter that is a group of options by the options of the
+    group.
     """
     signature = inspect.signature(command, eval_str=True)
     groups = {

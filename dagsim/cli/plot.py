@@ -1,4 +1,4 @@
-"""``dagsim plot``: what a run folder holds, drawn."""
+"""``dagsim plot``: draw the contents of a run folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dagsim record``: a run as a film."""
+"""``dagsim record``: show a run as a film."""
 
 from __future__ import annotations
 

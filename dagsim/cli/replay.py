@@ -1,4 +1,4 @@
-"""``dagsim replay``: a real trace through a scheduler."""
+"""``dagsim replay``: run a real trace through a scheduler."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def replay_trace(
         resume_policies("replay", output, what, reading, trace=trace, algo=algo, report=report)
         return
     if trace is None:
-        raise typer.BadParameter("which trace? (or --resume RUN)", param_hint="'--trace'")
+        raise typer.BadParameter("give --trace FILE or --resume RUN", param_hint="'--trace'")
     from dagsim.config.schema import Setting
 
     described = {"kind": "trace", "path": str(trace), "format": reading.format_}
@@ -74,7 +74,7 @@ def replay_trace(
 
 
 def _report(config: Config, path: Path, *, quiet: bool) -> None:
-    """Write what was dropped or tolerated, row by row."""
+    """Write a line for each row of the trace that was dropped or tolerated."""
     from dagsim.files import write_text
     from dagsim.report.terminal import counted
 

@@ -1,4 +1,4 @@
-"""``dagsim report``: runs as one page for a browser."""
+"""``dagsim report``: write runs as one HTML page."""
 
 from __future__ import annotations
 

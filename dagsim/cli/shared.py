@@ -1,4 +1,6 @@
-"""Helpers of the commands: from options to a configuration, and from a configuration to a printed run."""
+"""Helpers of the commands: from options to a configuration, and from a configuration to a printed
+run.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,10 @@ __all__ = [
 
 
 def trust(*files: Path) -> None:
-    """Allow this command the code that its user names: on the command line, and in ``files``, which are YAML.
+    """Allow this command to import the code that its user names, on the command line and in
+    ``files`` (YAML).
 
-    Of a run folder it allows what still has the SHA-256 that the folder recorded.
+    From a run folder, only code whose SHA-256 is still the recorded one is allowed.
     """
     from dagsim.config.yaml import read_yaml
     from dagsim.own_code import allowed
@@ -65,7 +68,8 @@ def configured(
     *,
     own: bool = True,
 ) -> Config:
-    """The configuration in ``file``, with another workload, then ``--set``, then the other options.
+    """Return the configuration in ``file``, changed by the workload, then by ``--set``, then by the
+    other options.
 
     With ``own=False``, for commands that run nothing, no code outside dagsim is imported.
     """
@@ -82,9 +86,10 @@ def configured(
 def experiment(
     what: Experiment, trace: TraceFlags, policy: str | None = None, *, more: Sequence[Setting] = (), quiet: bool = False
 ) -> Config:
-    """The configuration that the options of ``eval``, ``baseline``, ``tune`` and ``replay`` ask for.
+    """Return the configuration that the options of ``eval``, ``baseline``, ``tune`` or ``replay``
+    describe.
 
-    A workload that is a trace gets its cluster as ``scenario.on_its_cluster`` says.
+    If the workload is a trace, ``scenario.on_its_cluster`` chooses its cluster.
 
     Raises:
         InputError: An option is wrong, or does not go with the system or the workload.
@@ -117,7 +122,7 @@ def experiment(
 
 
 def given(**options: Any) -> list[Setting]:
-    """Settings from the options that were given, by the key that each sets."""
+    """Return settings for the options that were given, each by the key that it sets."""
     from dagsim.config.schema import Setting
 
     return [Setting(f"{_option(key)} {value}", key, value) for key, value in options.items() if value is not None]
@@ -132,7 +137,9 @@ def _option(key: str) -> str:
 def _refuse_without_trace(
     what: Experiment, trace: TraceFlags, reading: Sequence[Setting], settings: Sequence[Setting]
 ) -> None:
-    """Raise where an option of traces is given and the workload is none: it would be ignored."""
+    """Raise an error if an option for traces is given but the workload is not a trace: it would be
+    ignored.
+    """
     asked = [setting.source.partition(" ")[0] for setting in reading]
     if trace.cluster in ("trace", "sized"):
         asked.append("--cluster")
@@ -154,10 +161,12 @@ def run_policies(
     blocks: int | None = None,
     repeats: str | None = None,
 ) -> None:
-    """Run the policies into a new folder, print and draw the results; ends with 1 if one of them failed.
+    """Run the policies into a new folder; print and draw the results. Exits with 1 if a policy
+    failed.
 
-    ``blocks`` compares the last policy with the first over that number of blocks of the jobs of one run. If
-    ``repeats``, the value of ``--config``, is a run folder, files that have changed since that run are reported.
+    ``blocks`` is a number of blocks of jobs of one run, over which the last policy is compared with
+    the first. If ``repeats`` (the value of ``--config``) is a run folder, files that have changed
+    since that run are reported.
     """
     _warn_of_changes(repeats, config, policies)
     about = None if blocks is None else {"blocks": blocks}
@@ -165,23 +174,27 @@ def run_policies(
 
 
 def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]) -> None:
-    """Say which code, checkpoint or trace is no longer that of the run folder that ``--config`` names."""
+    """Warn about code, checkpoints and traces that have changed since the run that ``--config``
+    names.
+    """
     if source is None or not Path(source, "manifest.json").is_file():
         return
     from dagsim.experiment.provenance import changes, provenance
     from dagsim.experiment.store import Store
 
     for change in changes(Store.read(Path(source)).manifest, provenance(config, policies)):
-        typer.echo(f"warning: not a repetition of {source}: {change}", err=True)
+        typer.echo(f"warning: this run does not repeat {source}: {change}", err=True)
 
 
 def resume_policies(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> None:
-    """Go on with the run of ``--resume``, and end as ``run_policies`` does; all else must be left out."""
+    """Continue the run of ``--resume`` and finish as ``run_policies`` does. Other options are
+    refused.
+    """
     _tell(resume_kept(command, output, *groups, **options), output)
 
 
 class Kept(NamedTuple):
-    """A store, its runs, and if a precision was asked for, how it was reached."""
+    """A store, its runs and, if a precision was asked for, how it was reached."""
 
     folder: Store
     lines: list[CellRun]
@@ -198,9 +211,10 @@ def run_kept(
     seeds: Sequence[int] | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> Kept:
-    """Run the policies into a new folder under a progress bar; Ctrl-C keeps what is finished and ends with 130.
+    """Run the policies into a new folder under a progress bar. Ctrl-C keeps the finished runs and
+    exits with 130.
 
-    ``seeds`` are those of the configuration unless given, or as many as its precision takes.
+    ``seeds`` default to those of the configuration, or to as many as its precision needs.
     """
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.compare import rule_for, seeds_for
@@ -216,11 +230,11 @@ def run_kept(
 
 
 def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> Kept:
-    """Go on with the run of ``--resume`` as ``run_kept`` began it.
+    """Continue the run of ``--resume`` that ``run_kept`` started.
 
     Raises:
-        InputError: An option beside it would be ignored, or the run is of another command.
-        RunFolderError: It cannot be resumed.
+        InputError: Another option would be ignored, or the run belongs to another command.
+        RunFolderError: The run cannot be resumed.
     """
     from dagsim.errors import InputError
     from dagsim.experiment.store import Store
@@ -237,7 +251,9 @@ def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, 
 
 
 def _refuse_beside_resume(groups: Iterable[Experiment | TraceFlags], options: Mapping[str, Any]) -> None:
-    """Raise where an option stands beside ``--resume`` that the run folder answers already."""
+    """Raise an error if an option is given with ``--resume`` whose value is already in the run
+    folder.
+    """
     from dagsim.errors import InputError
 
     wrong = [name for name, value in options.items() if value is not None]
@@ -249,7 +265,7 @@ def _refuse_beside_resume(groups: Iterable[Experiment | TraceFlags], options: Ma
 
 
 def _kept(store: Store, plan: Plan, where: str, output: Output) -> Kept:
-    """Run the cells that the store lacks, or as many as the precision takes."""
+    """Run the cells that the store lacks, or as many as the precision needs."""
     if plan.config.precision is None or plan.command == "tune":
         runs = carried(store, plan, where, watched=output.watched)
         return Kept(store, [run for run in runs.values() if not run.error])
@@ -270,7 +286,7 @@ def _kept(store: Store, plan: Plan, where: str, output: Output) -> Kept:
 
 
 def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int | None = None) -> dict[Cell, CellRun]:
-    """Carry out a plan under a progress bar; Ctrl-C keeps what is finished and ends with 130."""
+    """Carry out a plan under a progress bar. Ctrl-C keeps the finished runs and exits with 130."""
     from dagsim.experiment.carry_out import carry_out
     from dagsim.experiment.executors import executor_for
     from dagsim.experiment.stopping import exit_code
@@ -295,7 +311,7 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
 
 
 def _tell(kept: Kept, output: Output) -> None:
-    """Print and draw what came out; ends with 1 if a policy failed."""
+    """Print and draw the results. Exits with 1 if a policy failed."""
     folder, lines, precise = kept
     failures = folder.failures()
     notes = [] if precise is None else list(precise.notes())
@@ -319,7 +335,7 @@ def _tell(kept: Kept, output: Output) -> None:
 
 
 def _over_time(folder: Store) -> OverTime | None:
-    """The comparison over blocks of the jobs of one run, where it was asked for."""
+    """The comparison over blocks of the jobs of one run; None if it was not asked for."""
     blocks = (folder.manifest["plan"] or {}).get("blocks")
     if blocks is None:
         return None
@@ -329,7 +345,7 @@ def _over_time(folder: Store) -> OverTime | None:
 
 
 def _standings(kept: Kept) -> list[PolicyResult]:
-    """The standings of several policies; none of a single one."""
+    """The standings if there are several policies; empty for one."""
     from dagsim.experiment.scenario import metric_of, sample_of
     from dagsim.metrics.standings import standings
 

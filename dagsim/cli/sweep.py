@@ -1,4 +1,4 @@
-"""``dagsim sweep``: one experiment under many settings."""
+"""``dagsim sweep``: run one experiment under many settings."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def sweep(
         typer.echo(f"failed: cell {cell.id}: {run.error}", err=True)
     left = len(plan.cells) - len(runs)
     if left and output.watched:
-        typer.echo(f"{left:,} cells are left to be run: dagsim sweep {store.path}")
+        typer.echo(f"{left:,} cells are still to be run: dagsim sweep {store.path}")
     if failed:
         raise typer.Exit(1)
 
@@ -95,7 +95,7 @@ def swept(
 
 
 class _Shown(NamedTuple):
-    """The way in which a sweep is printed."""
+    """How a sweep is printed."""
 
     metric: str
     reference: str | None
@@ -125,10 +125,10 @@ def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], sh
     lines = [done[cell] for cell in cells if cell in done]
     groups = grouped_standings(lines, sweep.axes, shown.metric, sample, shown.reference)
     if shown.output.json_:
-        told: dict[str, Any] = {"run": str(folder.path), "state": folder.state, "cells": len(cells)}
-        told |= {"done": len(done), "metric": shown.metric, "method": METHOD}
-        told |= {"compared": compared_axis(sweep.axes).key, "groups": [group.to_dict() for group in groups]}
-        typer.echo(json.dumps(told))
+        facts: dict[str, Any] = {"run": str(folder.path), "state": folder.state, "cells": len(cells)}
+        facts |= {"done": len(done), "metric": shown.metric, "method": METHOD}
+        facts |= {"compared": compared_axis(sweep.axes).key, "groups": [group.to_dict() for group in groups]}
+        typer.echo(json.dumps(facts))
         return
     if shown.output.quiet:
         return

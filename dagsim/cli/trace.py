@@ -31,7 +31,7 @@ def trace_sample(
     to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Where the files go.")] = Path("site"),
     quiet: Quiet = False,
 ) -> None:
-    """Write the log and the nodes of an invented Slurm cluster: 500 jobs on 64 GPUs of three types.
+    """Write the log and the nodes of a synthetic Slurm cluster: 500 jobs on 64 GPUs of three types.
 
     Example: dagsim trace sample --to site
     """
@@ -43,7 +43,7 @@ def trace_sample(
     to.mkdir(parents=True, exist_ok=True)
     for file in sorted(shipped_folder("workloads", "site").iterdir()):
         if (to / file.name).exists() and (to / file.name).read_bytes() != file.read_bytes():
-            raise InputError(f"{to / file.name}: there is another file of this name; --to names another folder")
+            raise InputError(f"{to / file.name}: another file of this name exists; choose another folder with --to")
         copyfile(file, to / file.name)
         if not quiet:
             typer.echo(to / file.name)
@@ -60,7 +60,7 @@ def show_trace(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Describe a trace: jobs, shapes, sizes and arrivals, beside the published figures.
+    """Describe a trace: jobs, shapes, sizes and arrivals, next to the published figures.
 
     Example: dagsim trace info batch_task.csv.gz
     """
@@ -149,7 +149,9 @@ def fetch_trace(
         with downloading(wanted=not (json_ or quiet)) as watch:
             files = fetch(trace, folder, watch)
     except KeyboardInterrupt:
-        typer.echo(f"interrupted: what came is kept in {folder}; the same command resumes there", err=True)
+        typer.echo(
+            f"interrupted: the downloaded part is kept in {folder}; run the same command again to resume", err=True
+        )
         raise typer.Exit(130) from None
     opened = folder / trace.opened if trace.opened else folder
     if json_:

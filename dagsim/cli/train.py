@@ -88,7 +88,7 @@ def train_agent(
 
 
 def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:
-    """Draw the learning curve, and the report if there is one, into the run folder."""
+    """Draw the learning curve, and the report if one exists, into the run folder."""
     from dagsim.experiment.training.log import read_log
     from dagsim.report.drawing import draw_comparison
     from dagsim.report.plots.curves import learning_curves
@@ -103,7 +103,7 @@ def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:
 
 
 def _refuse_beside_resume(what: Experiment, **options: object) -> None:
-    """Refuse options beside ``--resume`` that the training was configured with."""
+    """Refuse options that ``--resume`` takes from the configuration of the training."""
     from dagsim.errors import InputError
 
     wrong = [name for name, value in {**what._asdict(), **options}.items() if value not in (None, [])]

@@ -1,4 +1,4 @@
-"""``dagsim tune``: a heuristic's parameters, chosen on validation seeds."""
+"""``dagsim tune``: choose the parameters of a heuristic on validation seeds."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def tune(
         )
     else:
         if algo is None:
-            raise typer.BadParameter("which scheduler? (or --resume RUN)", param_hint="'--algo'")
+            raise typer.BadParameter("give --algo NAME or --resume RUN", param_hint="'--algo'")
         chosen = experiment(Experiment(workload, config, set_, system), trace, algo, quiet=quiet or json_)
         tried = candidates(algo, grid_of(algo, param or ()))
         about = {"metric": metric, "keep": None if keep is None else str(keep)}

@@ -49,29 +49,32 @@ def why(
     place = _place(folder, policy, number)
     line = folder.lines()[place]
     schedule = folder.schedule(place)
-    made = columns(schedule)
-    asked = find_job(made, job)
-    found, bound, unknown = wait_reasons(made, asked), None, ""
+    schedule_columns = columns(schedule)
+    asked = find_job(schedule_columns, job)
+    reasons, bound, unknown = wait_reasons(schedule_columns, asked), None, ""
     try:
-        bound = explained_wait(folder, schedule, line.policy, asked, found.periods)
+        bound = explained_wait(folder, schedule, line.policy, asked, reasons.periods)
     except InputError as error:
         unknown = str(error)
     if json_:
-        told = {"bound": None if bound is None else [each.to_dict() for each in bound], "not_known": unknown or None}
+        causes = {
+            "bound": None if bound is None else [cause.to_dict() for cause in bound],
+            "not_known": unknown or None,
+        }
         facts = {"run": str(folder.path), "policy": line.policy, "seed": line.seed}
-        typer.echo(json.dumps(facts | found.to_dict() | told))
+        typer.echo(json.dumps(facts | reasons.to_dict() | causes))
         return
-    for text in why_lines(found, f"{line.policy}, seed {line.seed}", bound, unknown):
+    for text in why_lines(reasons, f"{line.policy}, seed {line.seed}", bound, unknown):
         typer.echo(text)
-    for grid in why_tables(found, show):
+    for grid in why_tables(reasons, show):
         show_grid(grid, table)
 
 
 def _place(folder: Store, policy: str | None, number: int | None) -> int:
-    """The number of the run that is meant.
+    """Return the number of the run that the options name.
 
     Raises:
-        InputError: There is none, it keeps no schedule, or two ways to name it were given.
+        InputError: The run does not exist or keeps no schedule, or both options are given.
     """
     from dagsim.errors import InputError
     from dagsim.experiment.store import is_sweep
@@ -83,7 +86,7 @@ def _place(folder: Store, policy: str | None, number: int | None) -> int:
             f"{folder.path}: a sweep keeps no schedules of its runs; run the cell with dagsim eval or replay"
         )
     if policy is not None and number is not None:
-        raise InputError("why: --policy and --run both say which run; give one of them")
+        raise InputError("why: --policy and --run both choose the run; give only one of them")
     policies = [line.policy for line in lines]
     if policy is not None and policy not in policies:
         raise InputError(f"{folder.path}: no finished run of {policy!r}{nearest(policy, policies)}")

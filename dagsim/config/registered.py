@@ -49,7 +49,7 @@ class Registered:
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
         classes = [self.registry.get(name) for name in self.registry.names()]
-        union = [handler(TypeAdapter(each).core_schema) for each in classes if isinstance(each, type)]
+        union = [handler(TypeAdapter(class_).core_schema) for class_ in classes if isinstance(class_, type)]
         return {"anyOf": union, **({} if self.default is None else {DEFAULT_KIND: self.default})}
 
     def read(self, value: Any) -> Any:

@@ -120,8 +120,8 @@ class NodeGroup(Section):
         own = (info.context or {}).get("gpu_types")
         if gpu is None or own is None or gpu in own or canonical(gpu) in GPU_TYPES:
             return gpu
-        known = [*own, *sorted(GPU_TYPES)]
-        raise ModelError(f"unknown GPU type {gpu!r}{nearest(gpu, known)}; known: {', '.join(known)}")
+        names = [*own, *sorted(GPU_TYPES)]
+        raise ModelError(f"unknown GPU type {gpu!r}{nearest(gpu, names)}; known: {', '.join(names)}")
 
     @model_validator(mode="before")
     @classmethod

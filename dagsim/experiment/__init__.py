@@ -1,1 +1,1 @@
-"""Experiments: configurations, runs over several seeds, and the folders they are kept in."""
+"""Experiments: configurations, runs over several seeds, and the folders that keep them."""

@@ -1,4 +1,6 @@
-"""Trained agents by short names: ``ppo``, ``decima``, ``d3qn[checkpoint=FILE]``, wherever a policy can be named."""
+"""Trained agents by short names such as ``ppo``, ``decima`` or ``d3qn[checkpoint=FILE]``, usable as
+policies.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _SHIPPED = {
 
 
 def is_agent(scenario: Scenario, spec: str) -> bool:
-    """True if ``spec`` names a trained agent: by the algorithm that trains it, or ``decima``; policies go first."""
+    """True if ``spec`` names a trained agent: an algorithm that trains one, or ``decima``. If a
+    policy has the same name, the policy is meant.
+    """
     if external_command(spec) is not None:
         return False
     name = Spec.parse(spec).name
@@ -44,13 +48,14 @@ def agent_spec(
     system: str = "cluster",
     codec: str | None = None,
 ) -> str:
-    """The policy that ``--algo ALGO`` means, with ``--checkpoint`` and ``--codec`` if they are given.
+    """Return the policy that ``--algo ALGO`` names, with ``--checkpoint`` and ``--codec`` if they
+    are given.
 
-    The name of an algorithm means the agent of the newest training for ``system`` below ``root``, or else the one that
-    comes with dagsim; any other name is that of a policy already.
+    The name of an algorithm stands for the agent of the newest training for ``system`` below
+    ``root``, or else for the agent that comes with dagsim. Any other name is already a policy.
 
     Raises:
-        UnknownName: No such agent, or a checkpoint or codec for a policy that is not trained.
+        UnknownName: The agent does not exist, or a checkpoint or codec is given for a policy that is not trained.
     """
     if algo not in _agents():
         for option, value in (("--checkpoint", checkpoint), ("--codec", codec)):
@@ -71,10 +76,10 @@ def agent_spec(
 
 
 def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Policy[Any, Any]:
-    """The heuristic or the trained agent that ``spec`` names.
+    """Return the heuristic or the trained agent that ``spec`` names.
 
     Raises:
-        InputError: There is no such policy, or its parameters or its checkpoint are wrong.
+        InputError: The policy does not exist, or its parameters or its checkpoint are wrong.
     """
     if (command := external_command(spec)) is not None:
         return _external(scenario, spec, *command)
@@ -96,7 +101,8 @@ def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Polic
 
 
 def external_command(spec: str) -> tuple[str, dict[str, object]] | None:
-    """The command of ``exec:COMMAND``, a scheduler in another program, and the parameters of ``exec[...]:COMMAND``.
+    """Return the command of ``exec:COMMAND``, a scheduler in another program, and the parameters in
+    ``exec[...]:COMMAND``.
 
     Raises:
         ConfigError: The parameters cannot be read.
@@ -120,10 +126,10 @@ def _external(scenario: Scenario, spec: str, command: str, params: dict[str, obj
 
 
 def shipped_agent(name: str, system: str) -> Path:
-    """The checkpoint of an agent that comes with dagsim.
+    """Return the checkpoint of an agent that comes with dagsim.
 
     Raises:
-        UnknownName: None of that name comes with it for that system.
+        UnknownName: No agent of that name comes with dagsim for that system.
     """
     if (system, name) not in _SHIPPED:
         shipped = ", ".join(f"{agent} for {of!r}" for of, agent in _SHIPPED)
@@ -134,7 +140,7 @@ def shipped_agent(name: str, system: str) -> Path:
 
 
 def _newest(algo: str, root: Path, system: str) -> Path | None:
-    """The best agent of the newest training of ``algo`` for ``system``."""
+    """Return the best agent of the newest training of ``algo`` for ``system``."""
     trained = sorted(root.glob(f"*-train-{algo}-*/best.pt"), key=lambda path: path.parent.name, reverse=True)
     if not trained:
         return None

@@ -37,15 +37,15 @@ def simulate(
 ) -> Outcome:
     """Run ``workload`` on ``cluster`` under ``policy``.
 
-    ``workload`` is a preset's name (``dagsim list workloads``), a trace file, a ``Synthetic`` or ``Sessions``, or jobs
-    in order of arrival; ``cluster`` may be GPU counts by type. ``runtime`` defaults to the measured throughputs for
-    ``Synthetic`` workloads, to the seconds as recorded for all others; the other ``models`` are those of
-    ``ClusterKernel``, and ``engine`` (``auto``, ``simpy`` or ``compiled``). The same arguments give the same schedule,
-    byte for byte.
+    ``workload`` is the name of a preset (``dagsim list workloads``), a trace file, a ``Synthetic``
+    or ``Sessions`` object, or jobs in order of arrival. ``cluster`` may be GPU counts by type.
+    ``runtime`` defaults to the measured throughputs for ``Synthetic`` workloads and to the recorded
+    seconds for all others. The other ``models`` are those of ``ClusterKernel``, and ``engine``
+    (``auto``, ``simpy`` or ``compiled``). The same arguments give the same schedule, byte for byte.
 
     Raises:
-        InputError: A name, file or value that cannot be.
-        SimulationError: The policy decided what cannot be, or waits for nothing.
+        InputError: A name, file or value is not valid.
+        SimulationError: The policy made an impossible decision, or waits although nothing can happen.
     """
     check_whole("seed", seed)
     if not isinstance(policy, str) and (isinstance(policy, type) or not callable(getattr(policy, "decide", None))):

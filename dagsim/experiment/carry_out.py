@@ -1,4 +1,6 @@
-"""Carrying out a plan: an executor runs the cells that the store lacks, to the end or until it is stopped."""
+"""Carry out a plan: an executor runs the cells that the store lacks, until all are done or it is
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -30,23 +32,23 @@ class RunProgress:
     policy: str
     seed: int
     done: int
-    """Cells finished."""
+    """Number of finished cells."""
     runs: int
-    """Cells in all."""
+    """Number of all cells."""
     jobs: int
-    """Jobs that arrived in the run under way."""
+    """Number of jobs that have arrived in the current run."""
 
 
 Watch = Callable[[RunProgress], None]
 
 
 def check_plan(plan: Plan) -> None:
-    """Make everything that the cells need, and throw it away: every policy once.
+    """Check the plan: build everything that the cells need, with each policy once, and discard it.
 
     Raises:
-        InputError: Something cannot be made.
-        PluginError, PolicyFailed: The code of a policy cannot be imported, or raised something; of several policies
-            that are not of a grid, each may fail.
+        InputError: Something cannot be built.
+        PluginError, PolicyFailed: The code of a policy cannot be imported, or raised an exception. Outside a grid, one
+            of several policies may fail.
     """
     several = plan.grid is None and len(plan.policies) > 1
     if plan.grid is None:
@@ -64,15 +66,19 @@ def carry_out(
     limit: int | None = None,
     advise: Callable[[str], None] | None = None,
 ) -> dict[Cell, CellRun]:
-    """Run the cells that ``store`` lacks, at most ``limit`` of them, and keep each as soon as it is there.
+    """Run the cells that ``store`` lacks, at most ``limit`` of them, and save each as soon as it is
+    finished.
 
-    Neither the executor nor an interruption changes what is written in the end, apart from times. Of a grid, a cell
-    that fails is noted and the others go on. Of several policies, one that fails is left out from then on. The state
-    of the store is ``failed`` in both cases. The error of a single policy is raised.
+    Neither the executor nor an interruption changes the final contents of the store, apart from
+    times. In a grid, a cell that fails is noted and the others go on. With several policies, one
+    that fails is skipped from then on. In both cases the state of the store is ``failed``. With a
+    single policy, its error is raised.
 
-    ``advise`` gets a sentence, once, if a long run could have been played by the compiled engine.
+    ``advise`` is called at most once, with a sentence, if the compiled engine could have run a long
+    run.
 
-    Returns the cells that are finished (of policies that failed, none) and those that failed, which have an ``error``.
+    Returns the finished cells (without those of policies that failed) and the failed ones, which
+    have an ``error``.
 
     Raises:
         KeyboardInterrupt: The user stopped it; finished cells are kept.
@@ -96,7 +102,7 @@ def carry_out(
             first = next(iter(failed.values())).error
             store.finish("failed", f"{len(failed)} cells failed, the first with {first}", plan)
         elif left:
-            store.finish("interrupted", f"{left} cells are left to be run", plan)
+            store.finish("interrupted", f"{left} cells are still to be run", plan)
         else:
             store.finish("done", None, plan)
     except KeyboardInterrupt:
@@ -116,7 +122,7 @@ def _run(
     limit: int | None,
     advise: Callable[[str], None] | None,
 ) -> tuple[dict[Cell, CellRun], dict[Cell, CellRun], int]:
-    """The cells that are finished, those that failed, and the number of those left out by ``limit``."""
+    """The finished cells, the failed cells, and the number of cells left out by ``limit``."""
     done, failed = store.done(plan.cells), dict[Cell, CellRun]()
     todo = [cell for cell in plan.cells if cell not in done]
     cells = todo[:limit]
@@ -155,7 +161,9 @@ def _run(
 
 
 def _advice(cell: Cell, run: CellRun) -> str:
-    """The engine that would have been faster for a long run of the GPU cluster; empty if there is none."""
+    """The engine that would have been faster for a long run of the GPU cluster; empty if there is
+    none.
+    """
     if run.timing.get("wall_s", 0.0) < choice.LONG_S or "engine" not in run.timing:
         return ""
     used = EngineUse(**run.timing["engine"])
@@ -163,13 +171,15 @@ def _advice(cell: Cell, run: CellRun) -> str:
 
 
 def _paired(cells: Sequence[Cell], runs: Iterator[CellRun]) -> Iterator[tuple[Cell, CellRun]]:
-    """Each run of a grid with its cell, as they come."""
+    """Yield each run of a grid with its cell, in order of completion."""
     by_id = {cell.id: cell for cell in cells}
     return ((by_id[run.id], run) for run in runs)
 
 
 def _in_turn(cells: Sequence[Cell], runs: Iterator[CellRun], wanted: Wanted) -> Iterator[tuple[Cell, CellRun]]:
-    """Each run with its cell, in the order of the cells: the tables have it, too. Others wait for their turn."""
+    """Yield each run with its cell in the order of the cells, which is the order of the tables.
+    Runs that finish early wait for their turn.
+    """
     early: dict[tuple[str, int], CellRun] = {}
     turn = 0
     for run in runs:
@@ -185,7 +195,7 @@ def _in_turn(cells: Sequence[Cell], runs: Iterator[CellRun], wanted: Wanted) -> 
 
 
 def raise_failures(runs: Mapping[Cell, CellRun]) -> None:
-    """Do nothing if every cell could be run.
+    """Check that all cells could be run.
 
     Raises:
         SimulationError: A cell failed.
@@ -196,7 +206,7 @@ def raise_failures(runs: Mapping[Cell, CellRun]) -> None:
 
 
 def write_comparison(ranked: Sequence[PolicyResult], path: Path) -> None:
-    """Write the standings as CSV, whole or not at all, without the times of a clock: equal runs give equal bytes.
+    """Write the standings as CSV atomically, without clock times: equal runs give equal bytes.
 
     Raises:
         InputError: The file cannot be written.

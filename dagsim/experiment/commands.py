@@ -1,4 +1,4 @@
-"""Commands from Python: a trace replayed, run folders compared, the size of a cluster planned."""
+"""Commands from Python: replay a trace, compare run folders, plan the size of a cluster."""
 
 from __future__ import annotations
 
@@ -28,29 +28,35 @@ def replay(
     settings: Iterable[str] = (),
     seed: int | None = None,
 ) -> Outcome:
-    """Run the whole of a real trace through a scheduler, as ``dagsim replay`` does; its format is recognised.
+    """Run a whole real trace through a scheduler, as ``dagsim replay`` does; its format is
+    recognised.
 
-    ``cluster`` is ``trace`` (the machines that it lists), ``sized`` (to a load of 0.9) or a configuration; by default
-    the first of these that there is: the cluster of ``config``, of the trace, or one sized to it. ``config`` is a file
-    or a name of ``dagsim list configs``, and ``settings`` (``key=value``) change it as ``--set`` does.
+    ``cluster`` is ``trace`` (the machines that the trace lists), ``sized`` (to a load of 0.9) or a
+    configuration. The default is the first that exists of: the cluster of ``config``, that of the
+    trace, one sized to the trace. ``config`` is a file or a name of ``dagsim list configs``, and
+    ``settings`` (``key=value``) change it as ``--set`` does.
 
     Raises:
         InputError: The trace cannot be read, an argument is wrong, or ``settings`` ask for windows.
-        SimulationError: The policy decided what cannot be, or waits for nothing.
+        SimulationError: The policy made an impossible decision, or waits although nothing can happen.
     """
     chosen = _on_trace(trace, policy, cluster, config, settings, seed)
     if chosen.trace().window is not None:
-        raise ConfigError("replay: runs all of a trace; dagsim replay --windows (or dagsim.plan) runs windows of it")
+        raise ConfigError(
+            "replay: this function runs whole traces; dagsim replay --windows (or dagsim.plan) runs windows of it"
+        )
     return run_policy(chosen, chosen.policy, chosen.seed)
 
 
 def compare(*runs: str | Path, metric: str | None = None, reference: str | None = None) -> tuple[PolicyResult, ...]:
-    """Compare finished run folders, paired by seed, as ``dagsim compare`` does: best first, with 95 % intervals.
+    """Compare finished run folders, paired by seed, as ``dagsim compare`` does: best first, with 95
+    % intervals.
 
-    ``metric`` is by default that of their system; every policy is compared with ``reference`` (default: the first).
+    ``metric`` defaults to the metric of their system. Every policy is compared with ``reference``
+    (default: the first).
 
     Raises:
-        InputError: They have no seed in common, differ in their workload, or there is no such metric or reference.
+        InputError: The folders have no seed in common, differ in their workload, or lack the metric or reference.
         RunFolderError: A folder cannot be read, or holds fewer runs than it was finished with.
     """
     stores = [Store.open(Path(run)) for run in runs]
@@ -78,11 +84,11 @@ def plan(
     out: str | Path = "results",
     on: str = "local",
 ) -> SizePlan:
-    """Find the smallest cluster, or the cheapest mix of GPU ``types``, that meets ``target`` (``wait_s.p95<600``) on
-    windows of a log, as ``dagsim plan`` does.
+    """Find the smallest cluster, or the cheapest mix of GPU ``types``, that meets ``target`` (such
+    as ``wait_s.p95<600``) on windows of a log, as ``dagsim plan`` does.
 
-    ``prices`` are texts such as ``H200=3.5`` (US dollars for a GPU hour). Trials are kept below ``out``, and are not
-    run again. The other arguments are as for ``replay``.
+    ``prices`` are texts such as ``H200=3.5`` (US dollars per GPU hour). Trials are kept below
+    ``out`` and are not run again. The other arguments are those of ``replay``.
 
     Raises:
         InputError: The trace cannot be read, or an argument is wrong.

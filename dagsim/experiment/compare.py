@@ -1,4 +1,6 @@
-"""Finished runs compared: paired by seed, in groups, over blocks of jobs, until intervals are narrow enough."""
+"""Compare finished runs: paired by seed, in groups, over blocks of jobs, or until intervals are
+narrow enough.
+"""
 
 from __future__ import annotations
 
@@ -46,26 +48,27 @@ __all__ = [
 _NOT_THE_JOBS = {"policy", "precision", "seeds"}
 """Keys of the configuration that change neither the jobs nor the machines."""
 _KEYS_SHOWN = 2
-"""Most keys in a label: longer ones are hard to read."""
+"""Maximum number of keys in a label; longer labels are hard to read."""
 
 
 class Pairing(NamedTuple):
-    """Runs to compare, and sentences on the folders that they come from."""
+    """Runs to compare, and remarks on the folders that they come from."""
 
     lines: list[CellRun]
     differences: list[str]
-    """Keys of the configuration, besides the policy, that differ."""
+    """Keys of the configuration, besides the policy, in which the folders differ."""
     missing: list[str]
-    """Folders that hold fewer runs than they were finished with."""
+    """Remarks on folders that hold fewer runs than they were finished with."""
 
 
 def paired_lines(folders: Sequence[Store]) -> Pairing:
-    """The lines of all folders on the seeds that all of them ran.
+    """Return the runs of all folders on the seeds that they have in common.
 
-    A policy that ran in several folders is labelled with the keys in which these differ, or else with their names.
+    If a policy ran in several folders, its label includes the keys in which these differ, or else
+    their names.
 
     Raises:
-        InputError: There is no seed in common, or the folders differ in their workload.
+        InputError: The folders have no seed in common, or differ in their workload.
         RunFolderError: A folder cannot be read.
     """
     by_folder = {folder.path: folder.lines() for folder in folders}
@@ -91,7 +94,9 @@ def paired_lines(folders: Sequence[Store]) -> Pairing:
 
 
 def _labels(folders: Sequence[Store]) -> dict[Path, str]:
-    """A label for each folder that no other has: its user's name, the values of one or two keys, or its path."""
+    """Return a unique label for each folder: the user's name for it, the values of one or two keys,
+    or its path.
+    """
     configs = {folder.path: dict(_flat(plain(folder.config))) for folder in folders}
     keys = [
         key
@@ -108,10 +113,10 @@ def _labels(folders: Sequence[Store]) -> dict[Path, str]:
 
 
 def _apart(one: Store, other: Store) -> Iterator[str]:
-    """The keys in which two configurations differ, with both values.
+    """Yield the keys in which two configurations differ, with both values.
 
     Raises:
-        InputError: The workloads differ: nothing would be paired.
+        InputError: The workloads differ, so runs cannot be paired.
     """
     mine, theirs = dict(_flat(plain(one.config))), dict(_flat(plain(other.config)))
     for key in dict.fromkeys((*mine, *theirs)):
@@ -119,7 +124,7 @@ def _apart(one: Store, other: Store) -> Iterator[str]:
             continue
         text = f"{key}: {mine.get(key, 'none')} in {one.path.name}, {theirs.get(key, 'none')} in {other.path.name}"
         if key.startswith("workload") or key == "seed":
-            raise InputError(f"compare: the runs are not of the same jobs; {text}")
+            raise InputError(f"compare: the runs have different jobs; {text}")
         yield text
 
 
@@ -139,9 +144,9 @@ class CellGroup:
     """Cells that differ only in the compared axis and the seed."""
 
     at: Mapping[str, str]
-    """The labels that they have in common, by short names of the other axes."""
+    """Their common labels, by the short names of the other axes."""
     standings: tuple[PolicyResult, ...]
-    """A row for each value of the compared axis, best first; empty if no seed has all of them."""
+    """One row for each value of the compared axis, best first; empty if no seed has all values."""
     metrics: Mapping[str, Mapping[str, float]]
     """The mean of each metric, by label."""
 
@@ -163,11 +168,11 @@ def grouped_standings(
     sample: Sample = Sample.SEED,
     reference: str | None = None,
 ) -> list[CellGroup]:
-    """The groups of the finished cells, in the order of the grid; each is compared with its first label, or with
-    ``reference``.
+    """Return the groups of the finished cells, in the order of the grid. Each group is compared
+    with its first label, or with ``reference``.
 
     Raises:
-        InputError: There is no such metric or reference.
+        InputError: The metric or the reference does not exist.
     """
     axis = compared_axis(axes)
     others = [other for other in axes if other is not axis]
@@ -187,7 +192,7 @@ def grouped_standings(
 
 
 def _paired_only(rows: Sequence[CellRun], axis: Axis) -> list[CellRun]:
-    """The rows on the seeds that every label has, in the order of the labels."""
+    """The rows on the seeds that all labels have, in the order of the labels."""
     seeds = [{row.seed for row in rows if row.policy == label} for label in axis.labels]
     common = set.intersection(*seeds)
     ordered = sorted(rows, key=lambda row: axis.labels.index(row.policy))
@@ -195,7 +200,7 @@ def _paired_only(rows: Sequence[CellRun], axis: Axis) -> list[CellRun]:
 
 
 def _with_holm(groups: Sequence[CellGroup]) -> list[CellGroup]:
-    """The groups with Holm's p over all of them, as they are one table."""
+    """The groups with Holm's p computed over all of them, because they form one table."""
     tests: dict[tuple[int, frozenset[str]], float] = {}
     for place, group in enumerate(groups):
         for result in group.standings:
@@ -229,16 +234,17 @@ def _mean(values: Sequence[Any]) -> float:
 
 
 def block_ratios(folder: Store, policy: str, reference: str, blocks: int) -> OverTime:
-    """The ratio of completion times over ``blocks`` blocks of jobs by arrival. The first run of each policy counts.
+    """Compare completion times over ``blocks`` blocks of jobs by arrival, in the first run of each
+    policy.
 
     Raises:
-        InputError: A job did not complete under one of them, or what ``over_time`` refuses.
+        InputError: A job did not complete under one of the policies, or as ``over_time``.
     """
     return over_time(_jcts(folder, policy), _jcts(folder, reference), blocks)
 
 
 def _jcts(folder: Store, policy: str) -> Floats:
-    """Completion times of the jobs that were let in, in order of arrival."""
+    """Completion times of the admitted jobs, in order of arrival."""
     number = next(place for place, line in enumerate(folder.lines()) if line.policy == policy)
     schedule = columns(folder.schedule(number))
     if schedule.jobs.unfinished.any():
@@ -251,14 +257,16 @@ def _jcts(folder: Store, policy: str) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Precise:
-    """The lines of all seeds that were run, and the last look at each comparison."""
+    """The runs on all seeds so far, and the last look at each comparison."""
 
     lines: list[CellRun]
     looks: Mapping[str, Look]
     within: float
 
     def notes(self) -> Iterator[str]:
-        """Sentences: how many comparisons are precise enough, and how many seeds the others need."""
+        """Yield sentences: how many comparisons are precise enough, and how many seeds the others
+        need.
+        """
         enough = [name for name, look in self.looks.items() if look.ending in (Ending.ENOUGH, Ending.IDENTICAL)]
         n = max((look.n for look in self.looks.values()), default=0)
         of = f"{len(enough)} of {len(self.looks)} within" if len(self.looks) > 1 else "asked for within"
@@ -281,25 +289,26 @@ class Precise:
 
 
 def rule_for(config: Config) -> Precision:
-    """The rule that ``config.precision`` asks for; on a trace it ends when its disjoint windows are used up.
+    """Return the stopping rule for ``config.precision``. On a trace it ends when the disjoint
+    windows are used up.
 
     Raises:
-        InputError: All of a trace is one sample, or there are too few windows to begin with.
+        InputError: The whole trace is one sample, or there are too few windows to begin with.
     """
     if config.precision is None:
-        raise InputError("precision: the configuration asks for none")
+        raise InputError("precision: the configuration has no precision; set it with --precision")
     workload = config.workload if config.system.kind == "cluster" else None
     if not isinstance(workload, TraceFile):
         return Precision(config.precision)
     if workload.window is None:
         raise InputError("precision: all of a trace is one sample; --window-jobs N makes windows of it")
     if workload.windows is not None:
-        raise InputError("precision: finds the number of windows itself; leave --windows out")
+        raise InputError("precision: --precision finds the number of windows itself; leave --windows out")
     return Precision(config.precision, cap=min(500, workload.most_windows()))
 
 
 def seeds_for(config: Config, count: int) -> tuple[int, ...]:
-    """The first ``count`` seeds of the experiment; more begin with the same ones."""
+    """The first ``count`` seeds of the experiment; a larger count begins with the same seeds."""
     on_windows = config.system.kind == "cluster" and isinstance(config.workload, TraceFile)
     return seeds_of(WINDOWS, count) if on_windows else replicate_seeds(config.seed, count)
 
@@ -312,11 +321,11 @@ def run_until_precise(
 ) -> Precise:
     """Add seeds until every comparison with the first policy is precise enough or cannot become so.
 
-    ``run`` runs all policies on further seeds into ``folder`` and returns all lines so far. One policy alone is
-    compared with nothing: the interval is that of its geometric mean.
+    ``run`` runs all policies on further seeds into ``folder`` and returns all runs so far. For a
+    single policy, the interval is that of its geometric mean.
 
     Raises:
-        InputError: As ``rule_for``, or what ``run`` raises.
+        InputError: As ``rule_for``, or raised by ``run``.
     """
     rule = rule_for(config)
     seeds = seeds_for(config, rule.cap)
@@ -336,7 +345,9 @@ def run_until_precise(
 def looks_at(
     lines: Sequence[RunMetrics], rule: Precision, metric: str = "jct_s.mean", reference: str | None = None
 ) -> dict[str, Look]:
-    """A look at every policy against the reference, by default the first; those without a ratio are left out."""
+    """Compare every policy with the reference, by default the first; policies without a ratio are
+    left out.
+    """
     values: dict[str, dict[int, float]] = {}
     for line in lines:
         value = line.metrics.get(metric)
@@ -360,13 +371,13 @@ def _logs(values: Sequence[float]) -> Floats:
 def explained_wait(
     folder: Store, schedule: Schedule, policy: str, job: int, periods: Sequence[tuple[float, float]]
 ) -> tuple[Stretch, ...]:
-    """The causes of the waits ``periods`` of a job in a run of the folder.
+    """Return the causes of the waits ``periods`` of a job in a run of the folder.
 
     Raises:
-        InputError: It is of another system, or its jobs cannot be made again: its trace is gone or has changed.
+        InputError: The run belongs to another system, or its trace is gone or has changed.
     """
     if folder.config.system.kind != "cluster":
-        raise InputError(f"{folder.path}: CPUs, memory and limits are known on the GPU cluster alone")
+        raise InputError(f"{folder.path}: CPUs, memory and limits are known only for the GPU cluster")
     try:
         folder.check_trace()
     except InputError:

@@ -1,4 +1,6 @@
-"""The environment of an experiment: what ``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0")`` calls."""
+"""The environment of an experiment, which ``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0")``
+builds.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,16 @@ def make_env(
     render_mode: str | None = None,
     **changes: Any,
 ) -> SchedulingEnv | DecimaEnv | PartitionEnv:
-    """The environment of an experiment: of the system ``spark`` a ``DecimaEnv``, of ``ramp`` a ``PartitionEnv``.
+    """Build the environment of an experiment: a ``DecimaEnv`` for the system ``spark``, a
+    ``PartitionEnv`` for ``ramp``.
 
-    ``config`` is a configuration, a file, a name of ``dagsim list configs`` or of ``dagsim list workloads``;
-    ``settings`` are as behind ``--set``. The fields of ``EnvConfig`` (of ``DecimaEnv``, of ``PartitionEnv``) can be
-    given one by one; a codec as its settings, its name or ``module:attr``, or a mapping with its ``kind``.
+    ``config`` is a configuration, a file, a name of ``dagsim list configs`` or of ``dagsim list
+    workloads``; ``settings`` are those of ``--set``. The fields of ``EnvConfig`` (or of
+    ``DecimaEnv``, ``PartitionEnv``) can be given one by one. A codec is given by its settings, its
+    name or ``module:attr``, or a mapping with its ``kind``.
 
     Raises:
-        InputError: Something of it cannot be made.
+        InputError: The experiment or the environment cannot be built.
     """
     scenario = scenario_of(_experiment(config, settings))
     if isinstance(scenario, SparkScenario):

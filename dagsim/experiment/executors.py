@@ -1,6 +1,7 @@
-"""Where cells are run: processes of this machine (``--on local:4``), or another executor by its name.
+"""Where cells are run: in processes of this machine (``--on local:4``), or by another named
+executor.
 
-An executor only runs cells. The process that asks for them is the only one that writes.
+An executor only runs cells. All files are written by the process that calls it.
 """
 
 from __future__ import annotations
@@ -28,37 +29,43 @@ from dagsim.traces.trace_file import TraceFile
 __all__ = ["EXECUTORS", "CellExecutor", "CellWork", "Heard", "Local", "Wanted", "cores", "executor_for", "in_order"]
 
 Heard: TypeAlias = Callable[[int, int, int], None]
-"""Called with the index of an item at work, the number of items done, and a count of the item's own (its jobs)."""
+"""Called with the index of an item in progress, the number of finished items, and a count of the
+item's own (its jobs).
+"""
 Wanted: TypeAlias = Callable[[Cell], bool]
-"""False for a cell that need not be run any more."""
+"""Returns false for a cell that need not be run any more."""
 
 _KILLS = 3
-"""Workers killed in a row, with no cell finished between, that are taken for more than an accident."""
+"""Number of workers killed in a row, without a finished cell between, after which the run is given
+up.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CellWork:
-    """Runs cells. It is sent to workers as a whole; the traces must be there, at the paths that it gives."""
+    """Runs cells. The object itself is sent to workers; traces must be at the configured paths
+    there.
+    """
 
     keep: Keep = "log"
     raises: bool = False
-    """A policy that fails raises its error, instead of making a failed run."""
+    """True if a failing policy raises its error, false if it returns a failed run."""
     named: bool = False
-    """Runs carry the ids of their cells."""
+    """True if runs carry the ids of their cells."""
     code: str | None = None
-    """If given: the digest of the code that simulates, which must be the same here."""
+    """Digest of the simulating code, which must be the same in the worker; None for no check."""
     trace: str | None = None
-    """Path of the trace on this machine, if it is not where the configuration says."""
+    """Path of the trace on this machine, if it differs from the configured one."""
 
     def __call__(self, cell: Cell, tell: Callable[[int], None]) -> CellRun:
-        """Simulate ``cell``; ``tell`` is called with the number of jobs that arrived, now and then.
+        """Simulate ``cell``; now and then, call ``tell`` with the number of jobs that have arrived.
 
         Raises:
-            RunFolderError: The code here is not the code of the process that asks.
+            RunFolderError: The code here differs from that of the calling process.
             InputError: As ``run_policy``.
         """
         if self.code is not None and self.code != code_digest():
-            raise RunFolderError("this worker has another version of dagsim than the machine that asks it")
+            raise RunFolderError("the version of dagsim on this worker differs from that of the calling machine")
         try:
             run = run_of(run_policy(self._config(cell), cell.policy, cell.seed, tell), self.keep)
         except (SimulationError, PluginError) as error:
@@ -77,16 +84,16 @@ class CellWork:
 
 
 class CellExecutor(Protocol):
-    """Runs cells somewhere. It writes nothing: runs come back to the process that asks, in any order."""
+    """Runs cells somewhere. It writes nothing: runs are returned to the caller, in any order."""
 
     def run(
         self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None, wanted: Wanted | None = None
     ) -> Iterator[CellRun]:
-        """The runs of all cells, each once, lazily. ``heard`` may be called for those under way. Cells that are not
-        ``wanted`` any more may be left out.
+        """Yield the runs of all cells, each once, as they finish. ``heard`` may be called for cells
+        in progress. Cells that are no longer ``wanted`` may be left out.
 
         Raises:
-            DagsimError: An error that ``work`` raised, or the workers are gone for good.
+            DagsimError: An error that ``work`` raised, or all workers are lost.
         """
         ...
 
@@ -102,14 +109,14 @@ EXECUTORS: Registry[Any] = Registry(
     listing="dagsim list executors",
     method="run",
 )
-"""Every executor by name; each is made of the text after its name and colon."""
+"""Every executor by name; each is called with the text after its name and colon."""
 
 
 def executor_for(text: str) -> CellExecutor:
-    """The executor that ``--on`` names.
+    """Return the executor that ``--on`` names.
 
     Raises:
-        UnknownName: There is no such executor.
+        UnknownName: The executor does not exist.
         ConfigError: The text after its name is wrong.
     """
     name, _, address = text.partition(":")
@@ -119,12 +126,13 @@ def executor_for(text: str) -> CellExecutor:
 
 
 def cores() -> int:
-    """Processor cores that this process may use."""
+    """Number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Local:
-    """Processes of this machine, as many as it has cores unless ``address`` is a number.
+    """Runs cells in processes of this machine: ``address`` is their number, by default one per
+    core.
 
     Raises:
         ConfigError: ``address`` is not a number of processes.
@@ -138,7 +146,7 @@ class Local:
     def run(
         self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None, wanted: Wanted | None = None
     ) -> Iterator[CellRun]:
-        """The runs in the order of the cells."""
+        """Yield the runs in the order of the cells."""
         return in_order(work, cells, self.workers, heard, wanted or _always)
 
 
@@ -146,13 +154,15 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _WORTH_S = 3.0
-"""Less work than this is done before workers are ready."""
+"""Seconds of work below which starting workers does not pay."""
 _WARM_UP_S = 0.5
-"""CPU time that the first item may have spent on imports."""
+"""CPU seconds that the first item may have spent on imports."""
 _LISTEN_S = 0.05
-"""Time between two looks at the counts of workers."""
+"""Seconds between two looks at the counts of the workers."""
 _HELD_BYTES = 1 << 28
-"""Bytes of pickled results that may wait for their turn; beyond that, workers get no further items."""
+"""Maximum bytes of pickled results that wait for their turn. Above it, workers get no further
+items.
+"""
 
 
 def in_order(
@@ -162,10 +172,11 @@ def in_order(
     heard: Heard | None = None,
     wanted: Callable[[Item], bool] = lambda item: True,
 ) -> Iterator[Result]:
-    """The results of all items that are still ``wanted`` at their turn, in their order, lazily.
+    """Yield the results of all items that are still ``wanted`` at their turn, in order.
 
-    This process begins by itself, and starts workers once it is clear that they pay. They end with the iterator, and
-    with this process, however it ends. If a worker is killed, new ones go on with the items that are left.
+    This process starts the work itself, and starts workers once they clearly pay. They end with the
+    iterator, and with this process, however it ends. If a worker is killed, new ones continue with
+    the remaining items.
 
     Raises:
         Exception: An error of ``work``, at the turn of its item.
@@ -229,7 +240,7 @@ class _Pool(Generic[Item, Result]):
     def run(
         self, items: Sequence[Item], first: int, tell: Heard, wanted: Callable[[Item], bool]
     ) -> Iterator[tuple[int, Result]]:
-        """The results of the items from ``first`` on, each with the index of the item after it.
+        """Yield the results of the items from ``first`` on, each with the index of the next item.
 
         Raises:
             BrokenProcessPool: A worker was killed.
@@ -257,22 +268,24 @@ class _Pool(Generic[Item, Result]):
             tell(index, turn, count)
 
     def killed(self) -> SimulationError:
-        """The error for a worker that was killed."""
+        """The error to raise for a worker that was killed."""
         for process in self._processes:
             process.join(5)
         codes = [process.exitcode for process in self._processes if process.exitcode]
         code = next((code for code in codes if code != -signal.SIGTERM), None)  # the others were ended for it
         how = "" if code is None else f"signal {-code}; " if code < 0 else f"exit code {code}; "
-        return SimulationError(f"a worker process was killed ({how}is there enough memory? one worker takes the least)")
+        return SimulationError(
+            f"a worker process was killed ({how}check that there is enough memory; one worker needs the least)"
+        )
 
     def end(self) -> None:
-        """Kill every worker: none holds anything that is not here."""
+        """Kill every worker. Nothing is lost: all finished results are in this process."""
         for process in self._processes:
             process.kill()
         self._executor.shutdown(cancel_futures=True)
 
     def _has_room(self, futures: Collection[Future[bytes]]) -> bool:
-        """A worker is idle, and results that wait for their turn leave memory for more."""
+        """True if a worker is idle and the waiting results leave memory for more."""
         done = [future for future in futures if future.done()]
         held = sum(len(future.result()) for future in done if future.exception() is None)
         return len(futures) - len(done) < self._count and held < _HELD_BYTES
@@ -281,7 +294,7 @@ class _Pool(Generic[Item, Result]):
 _work: Callable[[Any, Callable[[int], None]], Any]
 """The work of this worker process."""
 _counts: Any
-"""The queue for counts, if the parent listens."""
+"""The queue for counts; None if the parent does not listen."""
 
 
 def _begin(pickled: bytes, counts: Any) -> None:
@@ -291,7 +304,7 @@ def _begin(pickled: bytes, counts: Any) -> None:
 
 
 def _nothing() -> None:
-    """Work for a worker to start up for."""
+    """An empty task, which makes a worker start up."""
 
 
 def _made(index: int, item: Any) -> bytes:
@@ -302,7 +315,7 @@ def _made(index: int, item: Any) -> bytes:
 
 
 def _portable(error: Exception) -> Exception:
-    """The error, or one like it, that can be sent to another process."""
+    """The error, or a similar one that can be pickled."""
     try:
         sent: Exception = pickle.loads(pickle.dumps(error))
     except Exception:

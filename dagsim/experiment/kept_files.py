@@ -1,4 +1,4 @@
-"""A finished run as files: its tables and its schedule as bytes, and back."""
+"""A finished run as files: write its tables and its schedule as bytes, and read them back."""
 
 from __future__ import annotations
 
@@ -37,25 +37,30 @@ __all__ = [
 
 
 CLOCKED = "scheduler_us"
-"""The one metric that is measured by a clock and never the same twice; it is kept apart from the others."""
+"""The only metric that a clock measures. It differs in every run, so it is stored apart from the
+others.
+"""
 
 Keep: TypeAlias = Literal["summary", "jobs", "log"]
-"""Kept of each run beside its metrics: nothing, its table of jobs, or both tables and its schedule."""
+"""Files kept of each run besides its metrics: ``summary`` none, ``jobs`` its table of jobs, ``log``
+both tables and its schedule.
+"""
 
 TABLES = ("jobs.csv.gz", "tasks.csv.gz")
-"""The tables that hold the rows of all runs, each run a gzip member of its own. Large runs have no rows here:
-``metrics.jobs_table`` and ``metrics.runs_table`` make them of the schedule."""
+"""The tables that hold the rows of all runs, each run as a gzip member of its own. Large runs have
+no rows here: ``metrics.jobs_table`` and ``metrics.runs_table`` compute them from the schedule.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CellRun:
-    """One cell, finished or failed: what its line in the store says and, until it is written, its files.
+    """One cell, finished or failed: its line in the store and, until it is written, its files.
 
-    It is made in any process and written by one.
+    Any process can make it; a single process writes it.
     """
 
     policy: str
-    """What tables call it; of a grid's cell before it is listed, the policy itself."""
+    """Its name in tables; for a cell of a grid that is not yet listed, the policy."""
     seed: int
     workload: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -64,13 +69,13 @@ class CellRun:
     id: str = ""
     """The id of its cell in a grid."""
     error: str = ""
-    """Why it failed; empty if it did not."""
+    """The reason why it failed; empty if it did not."""
     timing: Mapping[str, Any] = field(default_factory=dict)
     """Its line of ``timing.jsonl``."""
     tables: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict)
-    """The first line and the rows of each of ``TABLES``, compressed apart."""
+    """The first line and the rows of each of ``TABLES``, compressed separately."""
     schedule: Mapping[str, bytes] = field(default_factory=dict)
-    """The files of its schedule by their endings."""
+    """The files of its schedule, by file name extension."""
 
     @property
     def line(self) -> dict[str, Any]:
@@ -78,14 +83,16 @@ class CellRun:
         return {"policy": self.policy, "seed": self.seed, "workload": self.workload, "metrics": self.metrics}
 
     def named_files(self) -> Iterator[tuple[str, bytes]]:
-        """Its tables and its schedule, each as a file of its own."""
+        """Its tables and its schedule, each as a separate file."""
         for name, (head, rows) in self.tables.items():
             yield name, head + rows
         yield from self.schedule.items()
 
 
 def run_of(outcome: Outcome, keep: Keep = "log") -> CellRun:
-    """The run of an outcome with the files that ``keep`` asks for. Equal outcomes give equal bytes, times aside."""
+    """Convert an outcome to a run with the files that ``keep`` selects. Equal outcomes give equal
+    bytes, times aside.
+    """
     schedule, who = outcome.schedule, {"policy": outcome.policy, "seed": outcome.seed}
     metrics = outcome.summary.to_dict()
     timing = {
@@ -109,7 +116,7 @@ def run_of(outcome: Outcome, keep: Keep = "log") -> CellRun:
 
 
 def _packed_table(who: dict[str, Any], table: dict[str, Any]) -> tuple[bytes, bytes]:
-    """The first line of the table as CSV, and its rows, compressed apart."""
+    """The first line of the table as CSV, and its rows, compressed separately."""
     rows = len(next(iter(table.values())))
     head, _, rest = to_csv({key: [value] * rows for key, value in who.items()} | table).partition("\n")
     return _packed(f"{head}\n"), _packed(rest)
@@ -133,7 +140,7 @@ _ALONE: tuple[tuple[int, ...], ...] = ((),)
 
 
 def jobs_text(schedule: Schedule) -> str:
-    """Seed, end and jobs; distinct graphs once, and only where a job has several tasks."""
+    """Seed, end and jobs. Equal graphs are written once, and only for jobs with several tasks."""
     content: dict[str, Any] = {
         "fields": FACTS,
         "seed": schedule.seed,
@@ -148,10 +155,10 @@ def jobs_text(schedule: Schedule) -> str:
 
 
 def jobs_from(content: dict[str, Any]) -> list[JobFacts]:
-    """Read the jobs again. The parents of tasks are unknown if an older dagsim wrote them.
+    """Read the jobs back. The parents of tasks are unknown if an older dagsim wrote them.
 
     Raises:
-        KeyError, TypeError, ValueError, IndexError: It is something else.
+        KeyError, TypeError, ValueError, IndexError: The value has another structure.
     """
     graphs = content.get("graphs")
     if graphs is None:
@@ -164,16 +171,16 @@ def jobs_from(content: dict[str, Any]) -> list[JobFacts]:
 
 
 LARGE_ROWS = 500_000
-"""Rows of a log from which a run is large."""
+"""Number of rows in a log from which a run counts as large."""
 
 _LEVEL = 1
-"""The default, 6, takes four times as long and saves a fifth."""
+"""The default level, 6, takes four times as long and saves 20 %."""
 _WHEN = (1980, 1, 1, 0, 0, 0)
-"""The time of every file, so that equal schedules give equal bytes."""
+"""Constant time stamp of every file, so that equal schedules give equal bytes."""
 
 
 def packed_schedule(schedule: Schedule) -> bytes:
-    """The log, the jobs, the seed and the end of a schedule."""
+    """Pack the log, the jobs, the seed and the end of a schedule."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, column in _columns(schedule):
@@ -186,7 +193,7 @@ def packed_schedule(schedule: Schedule) -> bytes:
 
 
 def unpacked_schedule(path: Path, cluster: Cluster) -> Schedule:
-    """The schedule that ``packed_schedule`` packed.
+    """Read a schedule that ``packed_schedule`` packed.
 
     Raises:
         RunFolderError: ``path`` is missing, damaged, or of another version.

@@ -1,16 +1,18 @@
-"""The ledger of report seeds: each published table and each training has a pool of its own, and spends a seed once.
+"""The ledger of report seeds: each published table and each training has a pool of its own, and
+uses a seed once.
 
-A ledger is the file ``seeds.yaml`` in the folder that holds the run folders. ``results/seeds.yaml`` is the ledger of
-this project.
+A ledger is the file ``seeds.yaml`` in the folder that holds the run folders. ``results/seeds.yaml``
+is the ledger of this project.
 
-Every training reports on a block of seeds that no other training in the same folder has (``claim_report_seeds``):
-with the same seeds for all, choosing the best of several trainings by their reports would be choosing on the test.
-A training claims its block when it first reports, records it in its run folder, and keeps it when it is resumed.
+Each training reports on a block of seeds that no other training in the same folder has
+(``claim_report_seeds``). If all used the same seeds, choosing the best of several trainings by
+their reports would be choosing on the test set. A training claims its block at its first report,
+records it in its run folder, and keeps it when it is resumed.
 
-A script that makes a table asks it for seeds (``Ledger.spend``)
-before its first run and closes the entry (``Ledger.close``) when the table is written. A second request for the same
-table is refused, unless it takes seeds that nobody has looked at (``fresh``) or agrees that the table says how often
-its seeds were used (``again``). A stopped script gets its open entry back.
+A script that makes a table asks for seeds (``Ledger.spend``) before its first run and closes the
+entry (``Ledger.close``) when the table is written. A second request for the same table is refused,
+unless it takes unused seeds (``fresh``) or agrees that the table states how often its seeds were
+used (``again``). A script that was stopped gets its open entry back.
 """
 
 from __future__ import annotations
@@ -32,18 +34,18 @@ from dagsim.seeds import REPORT
 __all__ = ["Ledger", "Spending", "claim_report_seeds"]
 
 BLOCK = 1_000
-"""Seeds of a pool."""
+"""Number of seeds in a pool."""
 FIRST = REPORT.start + 10_000
-"""The first seed of the first pool; those before were spent before there was a ledger."""
+"""The first seed of the first pool. Seeds before it were used before the ledger existed."""
 _WAIT_S = 60.0
-"""How long a process waits for another to finish its entry."""
+"""Seconds that a process waits for another to finish its entry."""
 _RECORD = "report_seeds.yaml"
 _HEAD = "# Report seeds by published table: its pool, and who spent which (dagsim/experiment/ledger.py).\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Report seeds that a table was given, and how often they have been used for it."""
+    """Report seeds of a table, and how often they have been used for it."""
 
     table: str
     seeds: range
@@ -51,12 +53,14 @@ class Spending:
     commit: str
     on: str
     times: int
-    """Tables made on these seeds, this one included."""
+    """Number of tables made on these seeds, including this one."""
     last_commit: str = ""
-    """The commit at which a stopped script went on, if another."""
+    """The commit at which a stopped script was continued, if it differs."""
 
     def sentence(self, method: str, unit: str = "report seeds", n: int | None = None) -> str:
-        """The line of a table that says command, commit, seeds, n (of those given, if not all) and method."""
+        """The line below a table that states command, commit, seeds, n (of those granted, if not
+        all) and method.
+        """
         used = self.seeds[: len(self.seeds) if n is None else n]
         again = "" if self.times == 1 else f", used {self.times} times (results/seeds.yaml)"
         commits = [f"{commit[:12]}{commit[40:]}" for commit in (self.commit, self.last_commit) if commit]
@@ -67,10 +71,11 @@ class Spending:
 
 
 def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tuple[int, ...]:
-    """The report seeds of the training in the run folder ``folder``.
+    """Return the report seeds of the training in the run folder ``folder``.
 
-    Reads them from the run folder. A training that has none yet takes the next free block of the ledger beside its
-    run folder, or with ``first`` the seeds from there on, to repeat an earlier report.
+    Reads them from the run folder. A training without seeds takes the next free block of the ledger
+    next to its run folder. With ``first`` it takes the seeds from there on, to repeat an earlier
+    report.
 
     Raises:
         ConfigError: The ledger has not enough seeds left, or ``first`` is not a report seed.
@@ -115,11 +120,12 @@ class Ledger:
     ) -> Spending:
         """Give ``count`` seeds to ``table``.
 
-        ``pool`` is that of a table whose seeds are given; others get a block of 1,000. ``windows_of`` says of which
-        part of which trace they are the windows: such a seed is a place there, and nothing is drawn from it.
+        ``pool`` is used for a table with fixed seeds; other tables get a block of 1,000.
+        ``windows_of`` names the part of a trace whose windows the seeds number: such a seed is a
+        position there, and not used to draw anything.
 
         Raises:
-            ConfigError: They were spent before, or the pool has too few.
+            ConfigError: The seeds were used before, or the pool has too few.
         """
         with self._locked():
             return self._spend(table, count, command, fresh, again, pool, windows_of)
@@ -148,10 +154,12 @@ class Ledger:
         if spent and not (fresh or again):
             raise ConfigError(
                 f"{self.path}: seeds {spent[-1]['seeds'][0]} to {spent[-1]['seeds'][1] - 1} of {table!r} were spent on "
-                f"{spent[-1]['on']} by {spent[-1]['command']!r}; --fresh takes others of its pool, --again the same, "
-                "and the table then says so"
+                f"{spent[-1]['on']} by {spent[-1]['command']!r}; --fresh takes unused seeds of its pool, "
+                "--again the same seeds, and the table then says so"
             )
-        first = spent[-1]["seeds"][0] if spent and again else max((each["seeds"][1] for each in spent), default=None)
+        first = (
+            spent[-1]["seeds"][0] if spent and again else max((record["seeds"][1] for record in spent), default=None)
+        )
         first = whole.start if first is None else first
         if count < 1 or first + count > whole.stop:
             raise ConfigError(
@@ -170,36 +178,36 @@ class Ledger:
         return _spending(table, spent[-1], spent)
 
     def close(self, spending: Spending) -> None:
-        """Note that the table is made: its seeds are spent.
+        """Record that the table is made, so that its seeds are used up.
 
         Raises:
-            ConfigError: There is no such entry.
+            ConfigError: The entry does not exist.
         """
         with self._locked():
             tables = self.tables()
-            for each in reversed(tables.get(spending.table, {"spent": []})["spent"]):
-                if each["seeds"] == _bounds(spending.seeds) and each["command"] == spending.command:
-                    each["done"] = True
+            for entry in reversed(tables.get(spending.table, {"spent": []})["spent"]):
+                if entry["seeds"] == _bounds(spending.seeds) and entry["command"] == spending.command:
+                    entry["done"] = True
                     self._write(tables)
                     return
         raise ConfigError(f"{self.path}: {spending.table!r} has no entry for {spending.command!r}")
 
     def tables(self) -> dict[str, Any]:
-        """Pools and what was spent of them, by table.
+        """Pools and their used seeds, by table.
 
         Raises:
-            ConfigError: The file is no ledger.
+            ConfigError: The file is not a ledger.
         """
         if not self.path.exists():
             return {}
-        found = yaml.read_yaml(self.path).value
-        if not isinstance(found, dict):
+        content = yaml.read_yaml(self.path).value
+        if not isinstance(content, dict):
             raise ConfigError(f"{self.path}: should map tables to their pools")
-        return found
+        return content
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keep other processes from reading and writing entries meanwhile.
+        """Lock the ledger: other processes can neither read nor write entries while the block runs.
 
         Raises:
             ConfigError: Another process has held the lock for a minute.
@@ -221,14 +229,15 @@ class Ledger:
 
 def _spending(table: str, entry: Mapping[str, Any], spent: list[dict[str, Any]]) -> Spending:
     seeds = range(*entry["seeds"])
-    times = sum(1 for each in spent if set(range(*each["seeds"])) & set(seeds))
+    times = sum(1 for record in spent if set(range(*record["seeds"])) & set(seeds))
     last = entry.get("last_commit", "")
     return Spending(table, seeds, entry["command"], entry["commit"], str(entry["on"]), times, last)
 
 
 def _next_block(tables: Mapping[str, Any], count: int) -> range:
-    """The first free block of whole thousands that holds ``count`` seeds. Pools of windows, and those that lie outside
-    of the report seeds, do not count."""
+    """The first free block of whole thousands that holds ``count`` seeds. Pools of windows, and
+    pools outside the report seeds, do not count.
+    """
     blocks = [entry["pool"][1] for entry in tables.values() if FIRST <= entry["pool"][0] < REPORT.stop]
     first = max(blocks, default=FIRST)
     return range(first, min(first + BLOCK * max(1, -(-count // BLOCK)), REPORT.stop))

@@ -1,4 +1,4 @@
-"""Cells on a Ray cluster, of one machine or of many that share no disk."""
+"""Run cells on a Ray cluster of one machine, or of several that share no disk."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ __all__ = ["OnRay"]
 
 
 _TRIES = 10
-"""Times that a cell is tried again where its worker or machine is lost."""
+"""Number of retries of a cell whose worker or machine is lost."""
 _AHEAD = 4
-"""Cells given out for each core of the cluster."""
+"""Number of cells submitted at once for each core of the cluster."""
 _MOST_BYTES = 2_000_000_000
-"""Larger traces are not sent around."""
+"""Maximum size in bytes of a trace that is sent to workers."""
 
 
 class OnRay:
-    """A Ray cluster: the one that runs here or that ``RAY_ADDRESS`` names, else a new one on this machine; or, by
-    ``address``, one elsewhere (``ray://HOST:10001``).
+    """Runs cells on a Ray cluster: the one that runs here or that ``RAY_ADDRESS`` names, or else a
+    new one on this machine. With ``address``, it is a remote one (``ray://HOST:10001``).
 
-    Every machine needs the same version of dagsim. Traces are sent to them; results come back over the wire. The
-    statistics of use that Ray sends to its makers are switched off.
+    Every machine needs the same version of dagsim. Traces are sent to the machines, and results are
+    sent back. The usage statistics that Ray sends to its makers are switched off.
 
     Raises:
         ConfigError: Ray is not installed.
@@ -50,7 +50,8 @@ class OnRay:
     def run(
         self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None, wanted: Wanted | None = None
     ) -> Iterator[CellRun]:
-        """The runs as they come. Cells whose worker or machine is lost are run again.
+        """Yield the runs in order of completion. Cells whose worker or machine is lost are run
+        again.
 
         Raises:
             SimulationError: The cluster cannot be reached, or was lost.
@@ -86,7 +87,7 @@ class OnRay:
                     ray.shutdown()
 
     def _joined(self) -> bool:
-        """Join the cluster; true if that is to be left again."""
+        """Join the cluster; return true if the caller must leave it again."""
         if self._ray.is_initialized():
             return False
         try:
@@ -105,18 +106,20 @@ def _result(ray: Any, ready: Any) -> CellRun:
 
 
 def _run_remotely(work: CellWork, cell: Cell, trace: str | None, ship: Mapping[str, Any]) -> CellRun:
-    """The run of a cell, on a worker, which fetches the trace (its SHA-256) first if it does not have it yet."""
+    """Run a cell on a worker, which first fetches the trace (by SHA-256) if it does not have it
+    yet.
+    """
     if trace is not None:
         work = replace(work, trace=str(_placed(trace, ship[trace])))
     return work(cell, lambda count: None)
 
 
 _PLACED: dict[str, Path] = {}
-"""Traces that this worker has, by their SHA-256."""
+"""Traces that this worker has, by SHA-256."""
 
 
 def _placed(sha: str, shipped: Any) -> Path:
-    """The trace as a file of this worker."""
+    """The trace as a file on this worker."""
     import ray
 
     if sha not in _PLACED:
@@ -133,7 +136,7 @@ def _bytes(file: Path) -> tuple[str, bytes]:
     """The name and the content of a trace.
 
     Raises:
-        ConfigError: It is a folder, or too large.
+        ConfigError: The trace is a folder, or too large.
     """
     if not file.is_file() or file.stat().st_size > _MOST_BYTES:
         raise ConfigError(f"--on ray: the trace {file} must be one file of at most {_MOST_BYTES:,} bytes")

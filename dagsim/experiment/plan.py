@@ -1,4 +1,6 @@
-"""What is to be run: a plan of cells, from a command or a YAML file. A cell is a configuration, a policy and a seed."""
+"""Plans of cells to run, from a command or a YAML file. A cell is a configuration, a policy and a
+seed.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ Made = TypeVar("Made")
 
 _MOST_VALUES = 100_000
 _LABEL = 40
-"""Longest label, in letters, of a value that is not a plain word."""
+"""Maximum length in characters of a label of a value that is not a plain word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +60,17 @@ class Axis:
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
-    """The last word of each key, ``count`` of ``cluster.groups.0.count``, if that is unique."""
+    """The last word of each key (``count`` for ``cluster.groups.0.count``) if that is unique."""
     last = {key: next((word for word in reversed(key.split(".")) if not word.isdigit()), key) for key in keys}
     words = list(last.values())
     return {key: word if words.count(word) == 1 else key for key, word in last.items()}
 
 
 def axis_of(key: str, value: Any, place: str) -> Axis:
-    """The axis that a sweep file describes: a list, ``{from, to, step}``, or labels with their values.
+    """Read an axis of a sweep file: a list, ``{from, to, step}``, or labels with their values.
 
     Raises:
-        ConfigError: There is no value, a value is repeated, or it is none of these; the message begins with ``place``.
+        ConfigError: There is no value, a value is repeated, or the form is wrong. The message begins with ``place``.
     """
     match value:
         case {"from": first, "to": last, **rest} if set(rest) <= {"step"}:
@@ -135,26 +137,26 @@ class SweepGrid:
 
     name: str
     base: Path | None
-    """A file; ``None`` stands for the defaults."""
+    """A file; ``None`` for the defaults."""
     axes: tuple[Axis, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Keys that are the same in all cells, beside the base."""
+    """Keys that are the same in all cells, besides the base."""
     seeds: int | range | None = None
-    """Number of replicates of each point, or their seeds; ``None``: as the configuration says."""
+    """Number of replicates of each point, or their seeds; ``None`` uses those of the configuration."""
     keep: Keep = "summary"
     metrics: tuple[str, ...] = _METRICS
-    """Columns of the table; the first is what policies are compared by."""
+    """Columns of the table; policies are compared by the first."""
 
     def config(self) -> Config:
-        """The base configuration with what is set for all cells.
+        """The base configuration with the settings for all cells.
 
         Raises:
-            ConfigError: Something is wrong with it.
+            ConfigError: The base or a setting is wrong.
         """
         return load_config(self.base, self._common())
 
     def cells(self) -> list[Cell]:
-        """All cells in the order of the grid, whose last axis changes fastest.
+        """Yield all cells in the order of the grid, whose last axis changes fastest.
 
         Raises:
             InputError: A value does not fit its key, a file cannot be read, or two points are the same experiment.
@@ -188,7 +190,9 @@ class SweepGrid:
         return prod(len(axis.values) for axis in self.axes)
 
     def to_dict(self, base: str) -> dict[str, Any]:
-        """The sweep as ``read_grid`` reads it. ``base`` holds the base configuration and all that is set."""
+        """The sweep in the form that ``read_grid`` reads. ``base`` contains the base configuration
+        and all settings.
+        """
         return {
             "base": base,
             "over": {axis.key: axis.to_dict() for axis in self.axes},
@@ -204,10 +208,10 @@ class SweepGrid:
 
 
 def read_grid(path: Path, name: str | None = None) -> SweepGrid:
-    """The sweep that a YAML file describes, called ``name`` or as the file.
+    """Read the sweep in a YAML file; its name is ``name``, or that of the file.
 
     Raises:
-        ConfigError: The file cannot be read, or a key or value of it is wrong.
+        ConfigError: The file cannot be read, or a key or value in it is wrong.
     """
     document = yaml.read_yaml(path)
     content = document.value if document.value is not None else {}
@@ -238,7 +242,7 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
 
 
 def _base(value: Any, path: Path, place: str) -> Path | None:
-    """A file beside the sweep's own or below the current folder, or a configuration by name."""
+    """A file next to that of the sweep or below the current folder, or a configuration by name."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -256,7 +260,7 @@ def _mapping(value: Any, place: str) -> Mapping[str, Any]:
 
 
 def _seeds(value: Any, place: str) -> int | range | None:
-    """How many seeds, or with ``{first, count}`` which."""
+    """The number of seeds, or with ``{first, count}`` the seeds themselves."""
     match value:
         case None:
             return None
@@ -307,7 +311,9 @@ _SIMULATES = (
 _NOT_THE_CELL = ("engine", "policy", "precision", "seed", "seeds", "train")
 """Keys of the configuration that do not change the numbers of a cell, or are hashed separately."""
 _ID = 16
-"""Hexadecimal digits of an id: two of a million cells share one in 1 of 10^7 sweeps."""
+"""Number of hexadecimal digits in an id. In a sweep of a million cells, two share an id with a
+probability of 10^-7.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,10 +338,10 @@ class Cell:
         return sha256(f"{_content(self.config, self.policy)} {self.seed}".encode()).hexdigest()[:_ID]
 
     def trace(self) -> tuple[str, Path] | None:
-        """SHA-256 and path of the trace that its jobs come from.
+        """SHA-256 and path of the trace that the jobs come from.
 
         Raises:
-            ConfigError: There is no such file.
+            ConfigError: The file does not exist.
         """
         path = self.config.trace_path()
         return None if path is None else (digest(path), path)
@@ -345,7 +351,9 @@ class Cell:
 
 
 def _cell(config: bytes, policy: str, seed: int, label: str, at: Mapping[str, str], id_: str | None) -> Cell:
-    """A cell that was sent; cells of one configuration share it, and what it remembers, in each process."""
+    """Rebuild a cell that was sent. In each process, cells of one configuration share the object
+    and its caches.
+    """
     cell = Cell(_unpickled(config), policy, seed, label, at)
     if id_ is not None:
         cell.__dict__["id"] = id_
@@ -359,7 +367,9 @@ def _unpickled(config: bytes) -> Config:
 
 
 def _last_config(make: Callable[..., Made]) -> Callable[..., Made]:
-    """Remember what ``make`` made of the last configuration: cells of one configuration follow each other."""
+    """Cache the result of ``make`` for the last configuration, because cells of one configuration
+    follow each other.
+    """
     last: tuple[Config, tuple[Any, ...], Made] | None = None
 
     @wraps(make)
@@ -392,7 +402,7 @@ def _content(config: Config, policy: str) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a command is to run: its cells, in order, and what its folder must remember."""
+    """The cells that a command runs, in order, and the facts that its folder must keep."""
 
     command: str
     config: Config
@@ -401,7 +411,7 @@ class Plan:
     grid: SweepGrid | None = None
     """The grid that the cells come from; None for policies on seeds."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What else the command needs to go on with it."""
+    """Further values that the command needs to continue the plan."""
     label: str | None = None
     """A few words for the name of the folder (default: the policy)."""
     name: str | None = None
@@ -419,9 +429,11 @@ class Plan:
         label: str | None = None,
         name: str | None = None,
     ) -> Plan:
-        """A plan of each policy (default: the configured one) on each seed (default: those of the configuration).
+        """Return a plan of all policies (default: the configured one) on all seeds (default: those
+        of the configuration).
 
-        Cells go seed by seed, so that a plan that was stopped has all policies on its first seeds.
+        Cells are ordered by seed, so that a plan that was stopped has all policies on its first
+        seeds.
         """
         policies = tuple(policies) or (config.policy,)
         cells = [
@@ -434,27 +446,27 @@ class Plan:
 
     @classmethod
     def of_grid(cls, grid: SweepGrid, command: str = "sweep") -> Plan:
-        """A plan of all points of a grid, on all seeds.
+        """Return a plan of all points of a grid, on all seeds.
 
         Raises:
-            InputError: A configuration of the grid is wrong, or a file of it cannot be read.
+            InputError: A configuration of the grid is wrong, or a file in it cannot be read.
         """
         return cls(command, grid.config(), tuple(grid.cells()), grid)
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """What tables call the policies (of a grid: its points), each once."""
+        """Names of the policies (in a grid: of its points) in tables, each once."""
         return tuple(dict.fromkeys(cell.label for cell in self.cells))
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds, each once; those of a grid sorted."""
+        """The seeds, each once; sorted in a grid."""
         seeds = dict.fromkeys(cell.seed for cell in self.cells)
         return tuple(seeds if self.grid is None else sorted(seeds))
 
 
 def _check_cluster(config: Config) -> None:
-    """Raise where a trace would run on the default cluster, which nobody asked for."""
+    """Raise an error if a trace would run on the default cluster, which nobody asked for."""
     described = {"cluster", "gpu_types"} & config.model_fields_set
     if config.system.kind == "cluster" and isinstance(config.workload, TraceFile) and not described:
         raise ConfigError(
@@ -464,7 +476,7 @@ def _check_cluster(config: Config) -> None:
 
 
 def _whole_numbers(value: Any) -> Any:
-    """The same, with 20.0 as 20: it is the same setting."""
+    """The value with whole floats as integers: 20.0 and 20 are the same setting."""
     match value:
         case float() if value.is_integer():
             return int(value)
@@ -477,7 +489,7 @@ def _whole_numbers(value: Any) -> Any:
 
 @cache
 def code_digest() -> str:
-    """SHA-256 of the code that simulates: another version of it makes other cells."""
+    """SHA-256 of the simulating code: another version of it makes different cells."""
     total, root = sha256(dagsim.__version__.encode()), Path(dagsim.__file__).parent
     for path in sorted(_sources(root)):
         total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())

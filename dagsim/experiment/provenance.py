@@ -1,6 +1,6 @@
-"""What decided a run: the user's own code, checkpoints and traces, each with the SHA-256 of its file.
+"""Files that determine a run: the user's own code, checkpoints and traces, each with its SHA-256.
 
-The manifest of a run folder keeps them, so that a repetition can tell when one of them has changed.
+The manifest of a run folder keeps them, so that a repetition can detect changes.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Sources = dict[str, dict[str, Any]]
 
 
 def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
-    """The files that ``policies`` and ``config`` consist of, as ``code``, ``checkpoints`` and ``traces``: by name
-    ``{"file": path, "sha256": hex digits}``.
+    """The files that ``policies`` and ``config`` use, as ``code``, ``checkpoints`` and ``traces``:
+    by name ``{"file": path, "sha256": hex digits}``.
 
     Raises:
         ConfigError: One of them is missing.
@@ -52,8 +52,10 @@ def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
 
 
 def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
-    """The files of a policy: the checkpoint of an agent, the user's own module, or the files of an ``exec:`` command.
-    Each comes with its kind (``code`` or ``checkpoints``) and the name to keep it under."""
+    """Yield the files of a policy: the checkpoint of an agent, the user's own module, or the files
+    of an ``exec:`` command. Each comes with its kind (``code`` or ``checkpoints``) and the name
+    to keep it under.
+    """
     if (command := external_command(policy)) is not None:
         for word in command[0].split():
             if Path(word).is_file():
@@ -68,8 +70,10 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
 
 
 def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> list[str]:
-    """Sentences on the files in a manifest that differ from those of ``now`` (``provenance``); without ``now``, from
-    what lies in their places today. Names that ``now`` lacks are not compared."""
+    """Return sentences on the files in a manifest that differ from those in ``now``
+    (``provenance``), or without ``now`` from the present files at their paths. Names that
+    ``now`` lacks are not compared.
+    """
     sentences = []
     for kind, noun in _KINDS.items():
         for name, fact in (recorded.get(kind) or {}).items():
@@ -90,7 +94,7 @@ def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file or folder. A second call reads it again only if its size or time has changed.
+    """SHA-256 of a file or folder. It is cached until the size or the time of the file changes.
 
     Raises:
         ConfigError: It does not exist.
@@ -107,14 +111,18 @@ def _digest(path: Path, _time_ns: int, _size: int) -> str:
 
 
 def _source(name: str) -> Iterator[Path]:
-    """The file of the module in ``module:attr``; none for dagsim's own and for modules without a file."""
+    """The file of the module in ``module:attr``; None for modules of dagsim and for modules without
+    a file.
+    """
     path = source_file(name)
     if path is not None and not path.absolute().is_relative_to(_PACKAGE):
         yield path
 
 
 def _names_in(value: Any) -> Iterator[str]:
-    """Every ``module:attr`` in a configuration but its policy: values, and keys such as those of ``reward``."""
+    """Yield every ``module:attr`` in a configuration except its policy: values, and keys such as
+    those of ``reward``.
+    """
     if isinstance(value, str):
         name = value.partition("[")[0].strip()
         if own_names(name) == [name]:
@@ -130,7 +138,9 @@ def _names_in(value: Any) -> Iterator[str]:
 
 
 SCHEMA = 2
-"""The layout of run folders; 2 says where the rows of each run end, and which policies were to run."""
+"""The layout of run folders; 2 records where the rows of each run end, and which policies were to
+run.
+"""
 
 _PACKAGES = ("numpy", "pandas", "pydantic", "scipy", "simpy", "torch", "gymnasium")
 
@@ -141,7 +151,7 @@ def manifest(
     """The manifest of a run, as plain values for JSON.
 
     Raises:
-        ConfigError: A file that decides the run is missing.
+        ConfigError: A file that determines the run is missing.
     """
     files = provenance(config, policies)
     trace = next(iter(files["traces"].values()), None)
@@ -169,19 +179,23 @@ def _version(package: str) -> str | None:
 
 
 def _commit(checkout: Path) -> str | None:
-    """The commit that dagsim runs from, ``-dirty`` if files differ from it; ``None`` if it is no checkout."""
+    """The commit that dagsim runs from, with ``-dirty`` if files differ from it; ``None`` outside a
+    checkout.
+    """
     return _git(checkout, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*") or None
 
 
 def code_commit(checkout: Path) -> str | None:
-    """The same, but ``-dirty`` only if the code differs: a script that makes a table writes into ``results/``."""
+    """The commit, with ``-dirty`` only if the code differs: a script that makes a table writes into
+    ``results/``.
+    """
     commit = _git(checkout, "rev-parse", "HEAD")
     changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", "dagsim", "scripts", "configs")
     return commit and f"{commit}{'-dirty' if changed else ''}"
 
 
 def _git(checkout: Path, *arguments: str) -> str | None:
-    """The answer of git; ``None`` where it has none."""
+    """The output of git; ``None`` if git fails."""
     if not (checkout / ".git").exists():
         return None
     try:

@@ -1,4 +1,6 @@
-"""What a configuration describes: its scenario, its seeds, what they are a sample of, and its workload in words."""
+"""The contents of a configuration: its scenario, its seeds and their population, and its workload
+in words.
+"""
 
 from __future__ import annotations
 
@@ -33,19 +35,19 @@ __all__ = [
 
 
 def scenario_of(config: Config) -> Scenario:
-    """The scenario that builds the kernels of ``config``, in every command alike.
+    """Return the scenario that builds the kernels of ``config``, the same for every command.
 
     Raises:
-        InputError: The cluster cannot be made.
+        InputError: The cluster cannot be built.
     """
     return cluster_scenario_of(config) if config.system.kind == "cluster" else cast(Scenario, config.system)
 
 
 def cluster_scenario_of(config: Config) -> ClusterScenario:
-    """The scenario of a configuration of the GPU cluster.
+    """Return the scenario of a configuration of the GPU cluster.
 
     Raises:
-        InputError: It is of another system, or the cluster cannot be made.
+        InputError: The configuration is of another system, or the cluster cannot be built.
     """
     from dagsim.systems.cluster.scenario import ClusterScenario
 
@@ -69,11 +71,13 @@ def on_its_cluster(
     cluster: str | None = None,
     watch: Callable[[Iterable[Job]], Iterable[Job]] = iter,
 ) -> Config:
-    """The configuration that ``configured`` makes of further settings, with the cluster of its trace.
+    """Return the configuration that ``configured`` builds with further settings, including the
+    cluster of its trace.
 
-    A workload that is a trace gets the cluster ``cluster`` (``trace``, ``sized`` or a configuration), else that of the
-    configuration, else the machines that the trace lists, else one sized to it. All of a trace runs on one seed unless
-    more were asked for: most would be the same run again. ``watch`` passes on jobs that are read to size a cluster.
+    A workload that is a trace gets the first of these clusters that exists: ``cluster`` (``trace``,
+    ``sized`` or a configuration), that of the configuration, the machines that the trace lists, one
+    sized to the trace. A whole trace runs on one seed unless more were asked for, because most
+    further runs would be identical. ``watch`` passes on the jobs that are read to size a cluster.
 
     Raises:
         InputError: A configuration is wrong, or the trace cannot be read.
@@ -90,7 +94,9 @@ def on_its_cluster(
 
 
 def experiment_seeds(config: Config) -> tuple[int, ...]:
-    """The seeds of an experiment: those of its replicates, or the numbers of the windows of its trace."""
+    """The seeds of an experiment: those of its replicates, or the numbers of the windows of its
+    trace.
+    """
     workload = config.workload
     if config.system.kind == "cluster" and isinstance(workload, TraceFile) and workload.window is not None:
         return seeds_of(WINDOWS, workload.windows or config.seeds)
@@ -98,21 +104,23 @@ def experiment_seeds(config: Config) -> tuple[int, ...]:
 
 
 def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
-    """The seeds of ``count`` replicates: ``root`` itself, so that one run is what it says, then numbers drawn from it.
+    """The seeds of ``count`` replicates: ``root`` itself, so that a single run uses the given seed,
+    then numbers drawn from it.
 
-    Never ``root + 1``: the experiments of root 0 and root 1 would share all but one of their workloads.
+    They are not ``root + 1`` and so on: the experiments with roots 0 and 1 would share all but one
+    workload.
     """
     drawn = stream(root, "replicates").integers(2**32, size=count - 1)
     return (root, *map(int, drawn))
 
 
 def metric_of(config: Config) -> str:
-    """The metric that policies are ranked by: the merit of the experiment's system."""
+    """The metric by which policies are ranked: the merit of the experiment's system."""
     return str(getattr(config.system, "merit", "jct_s.mean"))
 
 
 def sample_of(config: Config) -> Sample:
-    """The sample that one seed of the experiment is."""
+    """The kind of sample that one seed of the experiment is."""
     if config.system.kind != "cluster" or not isinstance(config.workload, TraceFile):
         return Sample.SEED
     return Sample.TRACE if config.workload.window is None else Sample.WINDOW

@@ -1,4 +1,4 @@
-"""Running experiments: policies over paired seeds, one result at a time."""
+"""Run experiments: policies over paired seeds, one result at a time."""
 
 from __future__ import annotations
 
@@ -30,19 +30,21 @@ class Outcome:
     policy: str = ""
     seed: int = 0
     workload: Mapping[str, Any] = field(default_factory=dict)
-    """Facts of the jobs: their number, load, and of a trace what was read and dropped."""
+    """Facts about the jobs: their number and load and, for a trace, which rows were read and
+    dropped.
+    """
     wall_s: float = 0.0
-    """Seconds that the simulation took, by the clock."""
+    """Wall-clock seconds of the simulation."""
     engine: EngineUse | None = None
-    """The engine of the GPU cluster that was used; other systems have one each."""
+    """The engine of the GPU cluster that was used; other systems have only one."""
 
 
 def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None) -> Outcome:
-    """One run of ``policy``; ``tell`` is called with the number of jobs that arrived, now and then.
+    """Run ``policy`` once; now and then, call ``tell`` with the number of jobs that have arrived.
 
     Raises:
-        InputError: The cluster, the workload or the policy cannot be made.
-        SimulationError: The policy decided what cannot be, waits for nothing, or raised something.
+        InputError: The cluster, the workload or the policy cannot be built.
+        SimulationError: The policy made an impossible decision, waits although nothing can happen, or failed.
     """
     scenario = scenario_of(config)
     kernel, engine = _engaged(config, scenario, policy, seed, tell)
@@ -62,18 +64,19 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
 def _engaged(
     config: Config, scenario: Scenario, policy: str, seed: int, tell: Callable[[int], None] | None
 ) -> tuple[Kernel[Any, Any], EngineUse | None]:
-    """The kernel for a policy, and which engine it is, where the system has several."""
+    """The kernel for a policy, and the name of its engine if the system has several."""
     if config.system.kind != "cluster":
         return scenario.kernel(seed, heard=tell), None
     return cluster_scenario_of(config).engaged(policy, seed, heard=tell)
 
 
 def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) -> None:
-    """Make everything that an experiment needs, and throw it away; ``keep_going`` passes over policies that fail.
+    """Build everything that an experiment needs, and discard it. With ``keep_going``, skip policies
+    that fail.
 
     Raises:
-        InputError: Something cannot be made.
-        PluginError, PolicyFailed: The code of a policy cannot be imported, or raised something.
+        InputError: Something cannot be built.
+        PluginError, PolicyFailed: The code of a policy cannot be imported, or raised an exception.
     """
     scenario = scenario_of(config)
     scenario.check()
@@ -93,7 +96,7 @@ def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) 
 
 @contextmanager
 def _blamed(policy: str) -> Iterator[None]:
-    """Name the policy in an exception that its own code raised."""
+    """Add the name of the policy to an exception that its own code raised."""
     try:
         yield
     except DagsimError:
@@ -110,22 +113,24 @@ def _blame(policy: str, error: Exception) -> PolicyFailed:
 
 
 class Timed:
-    """A policy with a stopwatch: the CPU time of its decisions, without what the kernel does between them.
+    """A policy with a stopwatch: measures the CPU time of its decisions without the kernel's work
+    between them.
 
-    Reading that clock costs more than many a decision, so that of long runs every 17th call is timed, and stands for
-    the others. (An odd number: calls that decide and calls that say "no more" take turns.)
+    Reading that clock takes longer than many decisions. In long runs, therefore, only every 17th
+    call is timed, and represents the others. (The number is odd because calls that decide and calls
+    that say "no more" alternate.)
     """
 
     def __init__(self, policy: Policy[Any, Any], name: str = "") -> None:
         self.policy = policy
         self.name = name or type(policy).__name__
-        """For messages."""
+        """Name of the policy in messages."""
         self.decisions = 0
         self._calls = 0
         self._first_s = 0.0
         """CPU seconds of the first calls, each of which is timed."""
         self._later_s = 0.0
-        """Those of every 17th of the others."""
+        """CPU seconds of the timed later calls: every 17th."""
 
     @property
     def decision_s(self) -> float:
@@ -134,10 +139,10 @@ class Timed:
         return self._first_s + (self._later_s * later / (later // _EVERY) if later >= _EVERY else 0.0)
 
     def decide(self, view: View) -> Iterator[Any]:
-        """The decisions of the policy, as they come.
+        """Yield the decisions of the policy.
 
         Raises:
-            PolicyFailed: The policy raised something that is no error of dagsim.
+            PolicyFailed: The policy raised an exception that is not a ``DagsimError``.
         """
         self._calls += 1
         later = self._calls - _ALL
@@ -165,4 +170,4 @@ class Timed:
 
 
 _ALL, _EVERY = 100, 17
-"""Calls that are all timed, and which of the later ones are."""
+"""Number of first calls that are all timed, and the period of the timed later ones."""

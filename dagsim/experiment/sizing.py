@@ -1,4 +1,4 @@
-"""The cluster of a trace: its own machines, or one to which its jobs offer a load of 0.9."""
+"""The cluster of a trace: its own machines, or one sized so that its jobs offer a load of 0.9."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from dagsim.workload.arrays import JobArrays
 __all__ = ["LOAD", "TotalDemand", "cluster_for", "cluster_settings", "sized", "sized_to"]
 
 LOAD = 0.9
-"""The offered load that a cluster is made for."""
+"""The offered load for which a cluster is sized."""
 
 _NODE = NodeGroup(name="node", gpus=8, gpu="T4", cpus=96.0, memory_gb=1024.0)
-"""A node of any type; it is made larger if an instance needs more."""
+"""A node of any type; it is enlarged if an instance needs more."""
 _MOST = {"nodes": 100_000, "GPUs a node": 1_024, "cores a node": 1_000_000, "GB a node": 10_000_000}
-"""Limits of a plausible cluster: more means that a field of the trace is damaged."""
+"""Limits of a plausible cluster. A larger need means that a field of the trace is damaged."""
 _USUAL = {group.gpu: group.count * group.gpus for group in ClusterSection().groups if group.gpu}
 """The types of the default cluster with their GPUs, for tasks that name no type."""
 
@@ -48,18 +48,24 @@ class TotalDemand:
         self._runtime = runtime
         self._rows: dict[tuple[str, ...], tuple[Any, ...]] = {}
         self.gpu_s: defaultdict[str, float] = defaultdict(float)
-        """By GPU type: those a task names, in equal parts, or else the usual ones."""
+        """GPU seconds by type. A task's demand is divided equally over the types that it names, or
+        else over the default ones.
+        """
         self.gpus_at_once: defaultdict[str, float] = defaultdict(float)
-        """GPUs by type that all jobs hold if none waits, each by its average over its critical path."""
+        """GPUs by type that all jobs hold if none waits; each job counts with its average over its
+        critical path.
+        """
         self.cores_at_once = self.gb_at_once = 0.0
-        """The same of cores and GB."""
+        """Cores and GB that all jobs hold if none waits."""
         self.gpus: defaultdict[str, float] = defaultdict(float)
-        """GPUs that must be there of a type for the widest gang, which runs on one: the last that its tasks may use."""
+        """GPUs of each type that the widest gang needs. A gang runs on one type: the last that its
+        tasks may use.
+        """
         self.core_s = self.gb_s = 0.0
         self.instance_gpus, self.instance_cpus, self.instance_gb = 0.0, 0.0, 0.0
-        """The most that one instance takes."""
+        """Maximum that one instance takes."""
         self.gang_cpus = self.gang_gb = 0.0
-        """The most that one gang takes."""
+        """Maximum that one gang takes."""
         self.first_s, self.last_s = inf, 0.0
         """First and last arrival."""
 
@@ -114,11 +120,11 @@ class TotalDemand:
 
     @property
     def span_s(self) -> float:
-        """From first arrival to last."""
+        """Seconds from the first arrival to the last."""
         return self.last_s - self.first_s
 
     def _add(self, task: Task, asked: _Asked) -> float:
-        """Count the task in ``asked``; its shortest time."""
+        """Add the task to ``asked``; return its shortest time in seconds."""
         names, types, weights = self._row(task)
         seconds = self._runtime.seconds(task, types)
         mean_s = 0.0
@@ -133,7 +139,7 @@ class TotalDemand:
         return min(seconds) if min(seconds) < inf else 0.0
 
     def _ask(self, task: Task, names: Sequence[str], instances: int) -> None:
-        """Note the most that one instance, and one gang of so many, takes."""
+        """Update the maxima with one instance of the task, and with one gang of ``instances``."""
         together = instances if task.gang else 1
         if task.gpus:
             self.instance_gpus = max(self.instance_gpus, task.gpus)
@@ -144,7 +150,7 @@ class TotalDemand:
         self.gang_gb = max(self.gang_gb, task.memory_gb * together)
 
     def _row(self, task: Task) -> tuple[Any, ...]:
-        """Names of GPU types, the types, and how the task is spread over them; made once for each set of names."""
+        """Names of GPU types, the types, and the task's shares of them; cached by set of names."""
         key = task.gpu_types or (("",) if task.gpus else ())
         if key not in self._rows:
             named = [canonical(name) for name in task.gpu_types or () if canonical(name) in GPU_TYPES]
@@ -157,7 +163,9 @@ class TotalDemand:
 def cluster_settings(
     config: Config, cluster: str | None = None, watch: Callable[[Iterable[Job]], Iterable[Job]] = iter
 ) -> list[Setting]:
-    """Settings for the cluster asked for, by ``scenario.on_its_cluster``; none if the configuration has it."""
+    """Settings for the cluster that was asked for, for use by ``scenario.on_its_cluster``; empty if
+    the configuration already has it.
+    """
     if cluster not in (None, "trace", "sized"):
         other = load_config(find_config(cluster), own=False)
         return [Setting(f"--cluster {cluster}", key, plain(getattr(other, key))) for key in ("cluster", "gpu_types")]
@@ -178,7 +186,7 @@ def cluster_settings(
 
 
 def sized(jobs: Iterable[Job], runtime: Runtime, load: float = LOAD) -> ClusterSection:
-    """The cluster to which ``jobs`` offer ``load`` (``cluster_for``)."""
+    """Return the cluster to which ``jobs`` offer ``load`` (``cluster_for``)."""
     demand = TotalDemand(runtime)
     for job in jobs:
         demand.add(job)
@@ -186,28 +194,30 @@ def sized(jobs: Iterable[Job], runtime: Runtime, load: float = LOAD) -> ClusterS
 
 
 def sized_to(jobs: JobArrays, runtime: HasRates, load: float = LOAD) -> ClusterSection:
-    """The same cluster, for jobs in columns."""
+    """Return the same cluster for jobs in columns."""
     demand = TotalDemand(runtime)
     demand.add_arrays(jobs, runtime)
     return cluster_for(demand, load)
 
 
 def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
-    """The smallest cluster of 8-GPU nodes for which ``demand`` is a ``load``. Its nodes have 96 cores, and no GPU where
-    no job needs one.
+    """Return the smallest cluster of 8-GPU nodes on which ``demand`` is a load of ``load``. Its
+    nodes have 96 cores, and no GPUs if no job needs one.
 
-    There are nodes of the types that tasks name, and of those of the default cluster for tasks that name none; enough
-    for the widest gang; and nodes without GPUs, where those with GPUs have too few cores or too little memory.
+    It has nodes of the types that tasks name, and of those of the default cluster for tasks that
+    name none. There are enough of them for the widest gang. Nodes without GPUs are added if the
+    nodes with GPUs have too few cores or too little memory.
 
-    The load is over the time from the first arrival to the last. Where jobs last much longer than that, this would be
-    more than all of them ever use; the cluster is then as large as lets none wait.
+    The load refers to the time from the first arrival to the last. If jobs last much longer than
+    that, this rule would give more machines than all jobs use at once; the cluster is then just
+    large enough that no job waits.
 
     Raises:
-        ConfigError: That would be more than any cluster has.
+        ConfigError: The cluster would be larger than any real one.
     """
 
     def needed_for(seconds: float, at_once: float) -> float:
-        """Units for the load; never more than all jobs hold at once if none waits."""
+        """Units needed for the load; never more than all jobs hold at once if none waits."""
         return min(seconds / (demand.span_s * load), at_once) if demand.span_s > 0 else at_once
 
     gpus = max(_NODE.gpus, _whole(demand.instance_gpus, "GPUs a node"))
@@ -233,16 +243,22 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
 
 
 def _totals(job: np.ndarray, amount: np.ndarray, share: np.ndarray) -> tuple[float, float]:
-    """The amounts of all tasks, summed by job and then over jobs. The same with each job's share."""
+    """The amounts of all tasks, summed by job and then over jobs; and the same weighted by each
+    job's share.
+    """
     by_job = np.bincount(job, amount)
     return float(np.add.accumulate(by_job)[-1]), float(np.add.accumulate(by_job * share)[-1])
 
 
 def _whole(amount: float, what: str) -> int:
-    """``amount`` rounded up, unless it is absurd."""
+    """Round ``amount`` up.
+
+    Raises:
+        ConfigError: The amount is implausibly large.
+    """
     if not amount <= _MOST[what]:
         raise ConfigError(
-            f"the trace asks for a cluster of {amount:.3g} {what}, and no more than {_MOST[what]:,} are made for one: "
-            "a damaged field, or jobs that never end; --limit takes fewer jobs, --cluster another cluster"
+            f"the trace needs a cluster of {amount:.3g} {what}; the limit is {_MOST[what]:,}: "
+            "a field is damaged, or jobs never end; read fewer jobs with --limit, or give a cluster with --cluster"
         )
     return ceil(amount)

@@ -1,4 +1,4 @@
-"""Being stopped from outside: Ctrl-C, a batch system's SIGTERM, a terminal that closes (SIGHUP)."""
+"""Stop signals from outside: Ctrl-C, a batch system's SIGTERM, a terminal that closes (SIGHUP)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Stopped", "Stops", "exit_code"]
 
 
 class Stopped(KeyboardInterrupt):
-    """A stop by another signal than Ctrl-C; whoever handles that handles this."""
+    """A stop by a signal other than Ctrl-C. Handlers of ``KeyboardInterrupt`` handle it too."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)  # NumPy makes an exception anew from what it was given
@@ -21,16 +21,20 @@ class Stopped(KeyboardInterrupt):
 
 
 def exit_code(stop: KeyboardInterrupt) -> int:
-    """128 and the number of the signal, as shells have it: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
+    """128 plus the number of the signal, as in shells: 130 for Ctrl-C, 143 for SIGTERM, 129 for
+    SIGHUP.
+    """
     return 128 + (stop.number if isinstance(stop, Stopped) else signal.SIGINT)
 
 
 class Stops:
-    """Signals to stop, for as long as the block runs: raised as ``KeyboardInterrupt``, held back on demand, never lost.
+    """Handles stop signals while the block runs: raised as ``KeyboardInterrupt``, held back on
+    demand, never lost.
 
-    NumPy drops an exception that arises while it looks for attributes (of an enum, say), a KeyboardInterrupt included.
-    So it is noted, too, and raised at the latest by ``release``. A signal that the caller ignores (``nohup``) stays
-    ignored. Off the main thread nothing happens.
+    NumPy drops an exception that is raised while it looks up attributes (of an enum, for example),
+    even a KeyboardInterrupt. The signal is therefore also recorded, and raised at the latest by
+    ``release``. A signal that the caller ignores (``nohup``) stays ignored. Outside the main thread
+    this class does nothing.
     """
 
     def __init__(self) -> None:
@@ -52,11 +56,11 @@ class Stops:
         self._before.clear()
 
     def hold(self) -> None:
-        """From now on only note it."""
+        """From now on, only record signals."""
         self._held = True
 
     def release(self) -> None:
-        """Raise it again, at once if it came meanwhile."""
+        """Raise signals again; if one was recorded meanwhile, raise it at once."""
         self._held = False
         if self.heard is not None:
             raise _stop(self.heard)

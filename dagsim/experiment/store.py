@@ -83,8 +83,8 @@ def is_sweep(path: Path) -> bool:
 
 
 def recorded_code(path: Path) -> dict[str, str]:
-    """SHA-256 of the source of each name of code outside dagsim that the run folder ``path`` used; see
-    ``own_code.Allowed``.
+    """SHA-256 of the source of all code outside dagsim that the run folder ``path`` used, by name;
+    see ``own_code.Allowed``.
 
     Raises:
         RunFolderError: Its manifest cannot be read.
@@ -101,7 +101,7 @@ def _recorded_code(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Store:
-    """One folder; make it with ``create`` or ``begin``, read it with ``open`` or ``read``."""
+    """One run folder. Make it with ``create`` or ``begin``; read it with ``open`` or ``read``."""
 
     def __init__(self, path: Path, config: Config, manifest: dict[str, Any]) -> None:
         self.path = path
@@ -109,16 +109,16 @@ class Store:
         self.manifest = manifest
         self._lock = Lock(path / "lock")
         self._ends: dict[str, int] | None = None
-        """The length of each table with the last finished run, once it is known."""
+        """Length of each table after the last finished run; None if not yet read."""
         self._count = 0
-        """Finished runs, as ``_ends`` is known."""
+        """Number of finished runs, valid once ``_ends`` is read."""
 
     # Making and opening
 
     @classmethod
     def begin(cls, root: Path, plan: Plan, *, argv: Sequence[str]) -> Store:
-        """The folder of a plan below ``root``, to write to. That of a grid is called ``COMMAND-NAME``, and is new or
-        as it was left; any other is always new.
+        """Return the folder of a plan below ``root``, ready for writing. The folder of a grid is
+        called ``COMMAND-NAME`` and may exist already; any other is always new.
 
         Raises:
             RunFolderError: Another process writes to it, it belongs to something else, or it cannot be written.
@@ -167,17 +167,18 @@ class Store:
         name: str | None = None,
         now: datetime | None = None,
     ) -> Store:
-        """A new folder below ``root``, its state ``running``; never one that is there already.
+        """Create a new folder below ``root``, in the state ``running``. An existing folder is never
+        used.
 
-        ``label`` says what ran (default: the policy), ``name`` is the user's name for it; ``seeds`` are those of the
-        configuration unless given. ``policies`` and ``plan`` (what else the command must know) are kept for
-        ``--resume``.
+        ``label`` describes the run in the folder's name (default: the policy); ``name`` is the
+        user's name for it. ``seeds`` default to those of the configuration. ``policies`` and
+        ``plan`` (further values of the command) are kept for ``--resume``.
 
         Raises:
             RunFolderError: ``root`` cannot be written to, or ``name`` is not a line of text.
         """
         if name is not None and not (name.strip() and name.isprintable() and len(name) <= _LONGEST_NAME):
-            raise RunFolderError(f"--name {name!r}: expected a line of text of at most {_LONGEST_NAME} letters")
+            raise RunFolderError(f"--name {name!r}: expected a line of text of at most {_LONGEST_NAME} characters")
         created = now or datetime.now(UTC)
         what = "-".join(map(_slug, filter(None, (label or config.policy, name))))
         called = f"{created:%Y%m%dT%H%M%SZ}-{command}-{what}-s{config.seed}-{config_hash(config)[:6]}"
@@ -203,7 +204,9 @@ class Store:
         *,
         numbered: bool,
     ) -> Store | None:
-        """A new folder, complete before it gets its name. If that is taken: a numbered name, or None."""
+        """Create a folder, complete before it gets its name. If the name is taken, return a
+        numbered name or None.
+        """
         unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
         store = cls(unfinished, config, facts)
         try:
@@ -227,12 +230,12 @@ class Store:
 
     @classmethod
     def _taken(cls, path: Path, plan: Plan, facts: dict[str, Any], argv: Sequence[str]) -> Store:
-        """The folder of a grid that is there already, without the summaries of the previous start."""
+        """Open the existing folder of a grid, and delete the summaries of its previous start."""
         before = _read_json(path / "manifest.json") if (path / "manifest.json").exists() else None
         if before is None and not (path / "lock").exists():
-            raise RunFolderError(f"{path}: exists and is not a run folder; --out or --name gives another place")
+            raise RunFolderError(f"{path}: exists and is not a run folder; choose another place with --out or --name")
         if before is not None and before.get("command") != plan.command:
-            raise RunFolderError(f"{path}: belongs to dagsim {before.get('command')}; --name or --out: another place")
+            raise RunFolderError(f"{path}: belongs to dagsim {before.get('command')}; use another --name or --out")
         facts["created"] = facts["created"] if before is None else before["created"]
         store = cls(path, plan.config, facts)
         store.claim()
@@ -249,7 +252,9 @@ class Store:
         return store
 
     def _describe(self, argv: Sequence[str], grid: SweepGrid | None) -> None:
-        """Write the files that say what is to be run; the manifest last, as it makes a folder a run folder."""
+        """Write the files that describe the plan. The manifest is last, because it makes a folder a
+        run folder.
+        """
         _write(self.path / "config.yaml", dump_config(self.config))
         _write(self.path / "command.txt", shlex.join(argv) + "\n")
         if grid is not None:
@@ -258,10 +263,10 @@ class Store:
 
     @classmethod
     def open(cls, path: Path, *, own: bool = False) -> Store:
-        """The run folder at ``path``. If its process was killed, its unfinished rows are cut off.
+        """Open the run folder at ``path``. If its process was killed, unfinished rows are cut off.
 
-        The folder is data: code outside dagsim that its configuration names is imported only with ``own=True``, which
-        it takes to run the experiment again.
+        The folder is data: code outside dagsim that its configuration names is imported only with
+        ``own=True``, which is needed to run the experiment again.
 
         Raises:
             RunFolderError: It is missing, damaged, of another version, or its configuration was changed afterwards.
@@ -272,13 +277,14 @@ class Store:
             if store.manifest["schema"] == SCHEMA and store.state == "running" and store._lock.claim():
                 pid = _read_json(path / "status.json").get("pid")
                 store._mend()
-                store.mark("interrupted", f"its process ({pid}) ended without a word")
+                store.mark("interrupted", f"its process ({pid}) ended without recording its state")
         store._lock.release()
         return store
 
     @classmethod
     def read(cls, path: Path, *, own: bool = False) -> Store:
-        """The run folder at ``path`` as it stands: nothing is written, and others can write.
+        """Read the run folder at ``path`` as it is: nothing is written, and another process can
+        write meanwhile.
 
         Raises:
             RunFolderError: As ``open``.
@@ -297,7 +303,7 @@ class Store:
             names.trust_recorded(path, _recorded_code(facts))
         file = path / "config.yaml"
         if file.is_file() and file_hash(file) != facts.get("config_sha256"):  # before any name in it is looked up
-            raise RunFolderError(f"{file}: was changed after the run (its hash is not the manifest's)")
+            raise RunFolderError(f"{file}: was changed after the run (its hash differs from the manifest's)")
         try:
             config = load_config(file, own=own)
         except ConfigError as error:
@@ -335,11 +341,11 @@ class Store:
             ConfigError: Its ``sweep.yaml`` cannot be read.
         """
         if self.grid is None:
-            raise RunFolderError(f"{self.path}: not the folder of a sweep: there is no {_GRID} in it")
+            raise RunFolderError(f"{self.path}: not the folder of a sweep: it contains no {_GRID}")
         return self.grid
 
     def plan(self) -> Plan:
-        """The plan that it was made for.
+        """The plan for which the folder was made.
 
         Raises:
             InputError: A file that the plan needs cannot be read.
@@ -352,7 +358,7 @@ class Store:
 
     @property
     def state(self) -> State:
-        """The state of the run, by ``status.json``."""
+        """The state of the run according to ``status.json``."""
         status = _read_json(self.path / "status.json")
         if not isinstance(status, dict) or status.get("state") not in get_args(State):
             raise RunFolderError(f"{self.path / 'status.json'}: its state is none of {', '.join(get_args(State))}")
@@ -361,11 +367,11 @@ class Store:
 
     @property
     def dead(self) -> bool:
-        """It says that it runs, but nobody holds its lock: its process was killed."""
+        """True if the state is ``running`` but no process holds the lock: its process was killed."""
         return self.state == "running" and self._lock.is_free()
 
     def claim(self) -> None:
-        """Become the only writer of the folder, until it is marked as ended or this process is gone.
+        """Become the only writer of the folder, until it is marked as ended or this process ends.
 
         Raises:
             RunFolderError: Another process writes to it.
@@ -378,11 +384,11 @@ class Store:
             raise RunFolderError(f"{self.path}: another process ({pid}) is writing to it; wait until it has ended")
 
     def resume(self) -> None:
-        """Become its writer again, and cut off what the last one left unfinished.
+        """Become the writer again, and cut off unfinished rows of the last one.
 
         Raises:
-            RunFolderError: Another process writes to it, it is of an older dagsim, a file that decided it has changed
-                since, or it cannot be written to.
+            RunFolderError: Another process writes to it, an older dagsim made it, a file that determines the run has
+                changed, or it cannot be written to.
         """
         if self.manifest["schema"] != SCHEMA or not self.manifest.get("policies"):
             raise RunFolderError(
@@ -403,10 +409,10 @@ class Store:
             raise _unwritable(self.path, error) from None
 
     def check_trace(self) -> None:
-        """Refuse to go on with other jobs.
+        """Check that the jobs are still the same.
 
         Raises:
-            RunFolderError: Its trace is gone or has changed since it was begun.
+            RunFolderError: The trace is gone or has changed since the run began.
         """
         trace = self.manifest["trace"]
         if trace is not None and (
@@ -416,7 +422,8 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Be its writer for as long as the block runs; if the block is stopped or fails, the state says so.
+        """Be the writer while the block runs. If the block is stopped or fails, the state records
+        it.
 
         Raises:
             RunFolderError: Another process writes to it, or it cannot be written to.
@@ -463,7 +470,7 @@ class Store:
             self._lock.release()
 
     def note_seeds(self, seeds: Sequence[int]) -> None:
-        """Change the seeds in the manifest, where a precision decided how many there are.
+        """Change the seeds in the manifest, for runs whose precision decides their number.
 
         Raises:
             RunFolderError: It cannot be written.
@@ -477,7 +484,7 @@ class Store:
     # Finished cells
 
     def done(self, cells: Iterable[Cell]) -> dict[Cell, CellRun]:
-        """The finished ones of the cells.
+        """The cells that are finished.
 
         Raises:
             RunFolderError: One of them cannot be read.
@@ -488,7 +495,7 @@ class Store:
         return {cell: runs[key] for cell in cells if (key := (cell.label, cell.seed)) in runs}
 
     def keep(self, cell: Cell, run: CellRun) -> None:
-        """Keep a finished cell: all of it, or nothing.
+        """Save a finished cell atomically.
 
         Raises:
             RunFolderError: It cannot be written.
@@ -508,7 +515,7 @@ class Store:
             raise _unwritable(self.path, error) from None
 
     def add(self, run: CellRun | Outcome) -> None:
-        """Append a finished run to the tables and keep its schedule: all of it, or nothing.
+        """Append a finished run to the tables and save its schedule, atomically.
 
         Raises:
             RunFolderError: It cannot be written.
@@ -537,8 +544,8 @@ class Store:
         self._ends, self._count = after, self._count + 1
 
     def fail(self, cell: Cell, run: CellRun) -> None:
-        """Note that the policy of a cell failed. Of a grid the cell is tried again by the next start; of any other
-        plan, further runs of the policy are left out.
+        """Record that the policy of a cell failed. In a grid, the next start tries the cell again;
+        in any other plan, further runs of the policy are left out.
 
         Raises:
             RunFolderError: It cannot be written.
@@ -554,7 +561,7 @@ class Store:
             raise _unwritable(self.path, error) from None
 
     def started(self, cells: int, done: int, to_run: int) -> None:
-        """Note in ``progress.jsonl`` of a grid that a start has begun.
+        """Record in ``progress.jsonl`` of a grid that a start has begun.
 
         Raises:
             OSError: It cannot be written.
@@ -563,8 +570,8 @@ class Store:
             self._tell("started", cells=cells, done=done, to_run=to_run)
 
     def finish(self, state: State = "done", error: str | None = None, plan: Plan | None = None) -> None:
-        """Write the summary of all runs, and how the run ended; of a grid, ``plan`` says which cells to list. After a
-        failure, write as much as is possible.
+        """Write the summary of all runs, and how the run ended; for a grid, ``plan`` selects the
+        cells to list. After a failure, write as much as possible.
 
         Raises:
             RunFolderError: ``state`` is ``done``, and the summary cannot be written.
@@ -585,7 +592,7 @@ class Store:
             self._give_up(state, error)
 
     def _list_cells(self, plan: Plan, state: str) -> None:
-        """Write the finished cells of a grid as runs, called as their labels, and as a table."""
+        """Write the finished cells of a grid as runs, named by their labels, and as a table."""
         done = self.done(plan.cells)
         times = {event["id"]: event for event in self.progress() if event.get("event") == "done"}
         ends = dict.fromkeys(TABLES, 0)  # it has no tables: nothing of them is to be cut off
@@ -602,7 +609,7 @@ class Store:
     # Reading
 
     def lines(self) -> list[CellRun]:
-        """The finished runs, in order; half a line at the end is not counted.
+        """The finished runs, in order; an incomplete last line is ignored.
 
         Raises:
             RunFolderError: They cannot be read.
@@ -618,7 +625,8 @@ class Store:
         ]
 
     def cells(self) -> list[CellRun]:
-        """All finished cells in the folder of a grid, by id; also those that the grid no longer names.
+        """All finished cells in the folder of a grid, by id, including cells that the grid no
+        longer names.
 
         Raises:
             RunFolderError: One of them cannot be read.
@@ -642,7 +650,7 @@ class Store:
         ]
 
     def whole(self) -> list[CellRun]:
-        """The finished runs of the policies that did not fail: those that can be compared.
+        """The finished runs of the policies that did not fail, which can be compared.
 
         Raises:
             RunFolderError: They cannot be read.
@@ -651,7 +659,8 @@ class Store:
         return [run for run in self.lines() if run.policy not in failed]
 
     def missing(self) -> str | None:
-        """A sentence if the folder holds fewer runs than it was finished with: ``3 of 8 runs are there``.
+        """A sentence if the folder holds fewer runs than it was finished with, such as ``3 of 8
+        runs are there``.
 
         Raises:
             RunFolderError: The runs cannot be read.
@@ -665,12 +674,10 @@ class Store:
             return None
         command = f"dagsim sweep {self.path}" if is_sweep(self.path) else None
         command = command or f"dagsim {self.manifest['command']} --resume {self.path}"
-        return (
-            f"{self.path}: {count} of {due} runs are there, though it says that it is done; {command} runs the others"
-        )
+        return f"{self.path}: {count} of {due} runs are there, although its state is done; {command} runs the others"
 
     def progress(self) -> list[dict[str, Any]]:
-        """The events in ``progress.jsonl`` of a grid; half a line at the end is not counted.
+        """The events in ``progress.jsonl`` of a grid; an incomplete last line is ignored.
 
         Raises:
             RunFolderError: They cannot be read.
@@ -725,7 +732,7 @@ class Store:
         return scenario_of(self.config).cluster
 
     def _engines(self) -> dict[str, EngineUse]:
-        """The engine of each policy's first run; nothing for systems that have only one."""
+        """The engine of each policy's first run; empty for systems that have only one."""
         used: dict[str, EngineUse] = {}
         for line in self._read(_TIMING):
             if "engine" in line:
@@ -748,7 +755,7 @@ class Store:
         """The lines of a file.
 
         Raises:
-            RunFolderError: One of them is not a JSON object; the message has its number.
+            RunFolderError: A line is not a JSON object; the message gives its number.
         """
         values = []
         for number, line in enumerate(_whole_lines(self.path / name), 1):
@@ -776,7 +783,7 @@ class Store:
         """Cut off everything after the last finished run.
 
         Raises:
-            RunFolderError: Something before it is missing.
+            RunFolderError: Data before it is missing.
             OSError: It cannot be written.
         """
         self._ends = None
@@ -794,21 +801,23 @@ class Store:
                 file.unlink(missing_ok=True)
 
     def _written(self) -> dict[str, int]:
-        """The length of each file with the last finished run."""
+        """Length of each file after the last finished run."""
         if self._ends is None:
             runs, timing = (_whole_lines(self.path / name) for name in (_RUNS, _TIMING))
             count = min(len(runs), len(timing))
             lines = self._read(_RUNS)[:count]
             ends = lines[-1].get("ends") if lines else dict.fromkeys(TABLES, 0)
             if not isinstance(ends, dict) or set(ends) != set(TABLES):
-                raise RunFolderError(f"{self.path / _RUNS}: of an older dagsim; nothing can be added to it")
+                raise RunFolderError(f"{self.path / _RUNS}: made by an older dagsim; no runs can be added to it")
             self._count = count
             self._ends = ends | {_TIMING: sum(map(len, timing[:count])), _RUNS: sum(map(len, runs[:count]))}
         return self._ends
 
 
 def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:
-    """The engines by policy as one entry of a manifest: which was asked for, which was used, and why."""
+    """The engines by policy as an entry of the manifest: the engine asked for, the engine used, and
+    the reason.
+    """
     asked = next(iter(used.values())).asked
     reasons: dict[tuple[str, str], list[str]] = {}
     for policy, use in used.items():
@@ -822,7 +831,9 @@ def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:
 
 
 def summary_of(runs: Iterable[CellRun]) -> dict[str, dict[str, Any]]:
-    """Per policy the number of seeds and the mean of every number. The mean is None if any seed has no value."""
+    """Number of seeds and mean of every number, per policy. The mean is None if any seed has no
+    value.
+    """
     by_policy: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
         by_policy.setdefault(run.policy, []).append(run.metrics)
@@ -842,7 +853,7 @@ def _means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
 
 
 def _table(runs: Sequence[CellRun]) -> str:
-    """A row for each cell, sorted by id; a metric that a cell lacks is empty."""
+    """One row for each cell, sorted by id; a metric that a cell lacks is empty."""
     ordered = sorted(runs, key=lambda run: run.id)
     keys = list(dict.fromkeys(key for run in ordered for key in run.at))
     names = list(dict.fromkeys(name for run in ordered for name in run.metrics))
@@ -853,8 +864,9 @@ def _table(runs: Sequence[CellRun]) -> str:
 
 
 def _renamed(folder: Path, wanted: Path, *, numbered: bool) -> Path | None:
-    """Give the folder the name that is ``wanted``; returns its new path. If another has that name: None, or with
-    ``numbered`` the first name ``wanted-N`` that is free."""
+    """Rename the folder to ``wanted`` and return its new path. If that name is taken, return None,
+    or with ``numbered`` use the first free name ``wanted-N``.
+    """
     number = 1
     while True:
         path = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
@@ -886,7 +898,7 @@ def _value(line: Mapping[str, Any], key: str, file: str) -> Any:
 
 
 def _whole_lines(path: Path) -> list[bytes]:
-    """The lines with their ends, without a last one that has none: its writer was stopped."""
+    """The complete lines, with line ends. An unfinished last line of a stopped writer is left out."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
@@ -912,13 +924,13 @@ def _read_json(path: Path) -> Any:
 
 
 def _write(path: Path, text: str, *, durable: bool = False) -> None:
-    """Replace the file as a whole: a reader sees the old text or the new."""
+    """Replace the file atomically: a reader sees the old text or the new."""
     with replaced(path, durable=durable) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def _overwrite(path: Path, text: str) -> None:
-    """Write over the old text: a full disk has no room for a second file."""
+    """Overwrite the old text in place, because a full disk has no room for a second file."""
     with path.open("r+b") as file:
         file.write(text.encode())
         file.truncate()

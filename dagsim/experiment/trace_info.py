@@ -1,4 +1,4 @@
-"""Statistics of a trace: its jobs counted in one reading, beside what was published of it."""
+"""Statistics of a trace: its jobs counted in one pass, next to the published figures."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class TraceInfo:
     tally: Tally
     workload: WorkloadInfo
     cluster: str
-    """Its own machines, or the cluster to which its jobs would offer a load of 0.9."""
+    """The trace's own machines, or the cluster to which its jobs would offer a load of 0.9."""
     own: bool
-    """True if the machines are its own."""
+    """True if the machines are those of the trace."""
     comparison: tuple[tuple[PublishedFigure, float], ...]
     """Published figures, each with its value for this file."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values, ready for JSON."""
+        """All statistics as plain values, ready for JSON."""
         return {
             "path": str(self.trace.source),
             "format": self.trace.format,
@@ -49,7 +49,9 @@ class TraceInfo:
         }
 
     def mean_busy(self) -> dict[str, float | None]:
-        """GPUs and cores busy on average between the first and last arrival, had nothing to wait."""
+        """GPUs and cores that would be busy on average between the first and the last arrival if no
+        job waited.
+        """
         span_s = self.workload.span_s
         parts = {"gpus": self.workload.gpu_work, "cores": self.workload.cpu_work}
         return {name: work / span_s if span_s else None for name, work in parts.items()}
@@ -59,7 +61,7 @@ def trace_info(file: TraceFile, runtime: Runtime, watch: Callable[[Iterable[Job]
     """Read the trace once; ``watch`` passes the jobs on, to show progress.
 
     Raises:
-        TraceError: It cannot be read.
+        TraceError: The trace cannot be read.
     """
     trace = file.as_recorded()
     own = file.machines() if file.lists_machines() else None

@@ -1,4 +1,6 @@
-"""Tuning a heuristic: every combination of some values of its parameters, judged on validation seeds only."""
+"""Tune a heuristic: try every combination of some values of its parameters, on validation seeds
+only.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,15 @@ from dagsim.systems.cluster.policies.tunable import TUNABLE
 __all__ = ["best_of", "candidates", "grid_of", "write_tuned"]
 
 MOST = 2000
-"""Most combinations; more would be a mistake."""
+"""Maximum number of combinations; more is probably a mistake."""
 
 
 def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, ...]]:
-    """The values to try of each parameter: ``texts`` as ``param=value,value``, or those kept for the policy.
+    """Return the values to try of each parameter, from ``texts`` (``param=value,value``) or from
+    those kept for the policy.
 
     Raises:
-        ConfigError: A text that cannot be read, or nothing to try.
+        ConfigError: A text cannot be read, or there is nothing to try.
     """
     if not texts:
         name = Spec.parse(policy).name
@@ -44,10 +47,10 @@ def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, .
 
 
 def candidates(policy: str, grid: Mapping[str, Sequence[object]]) -> tuple[str, ...]:
-    """``policy`` itself, and with every combination of the values in ``grid``.
+    """Return ``policy`` itself, and with every combination of the values in ``grid``.
 
     Raises:
-        ConfigError: More than ``MOST``.
+        ConfigError: There are more than ``MOST`` combinations.
     """
     name, fixed = Spec.parse(policy)
     specs = dict.fromkeys([policy])
@@ -60,19 +63,19 @@ def candidates(policy: str, grid: Mapping[str, Sequence[object]]) -> tuple[str, 
 
 
 def best_of(lines: Sequence[CellRun], metric: str) -> PolicyResult:
-    """The standing of the best candidate; the reference is the first.
+    """Return the standing of the best candidate; the reference is the first.
 
     Raises:
-        InputError: None of them finished all jobs.
+        InputError: No candidate finished all jobs.
     """
     best = standings(lines, metric)[0]
     if isnan(best.mean.value):
-        raise InputError(f"tune: no candidate has a {metric} on every seed: jobs are left unfinished")
+        raise InputError(f"tune: no candidate has a {metric} on every seed, because jobs were left unfinished")
     return best
 
 
 def write_tuned(path: Path, config: Config, best: PolicyResult, metric: str, seeds: Sequence[int]) -> None:
-    """Keep ``config`` with the best candidate as a configuration to run, whole or not at all.
+    """Save ``config`` with the best candidate as a configuration file, atomically.
 
     Raises:
         InputError: The file cannot be written.

@@ -88,7 +88,7 @@ class FactColumns(Sequence[JobFacts]):
             return self._made(listed, listed + 1)[0]
         if listed.step == 1:
             return self._made(listed.start, max(listed.start, listed.stop))
-        return [self[each] for each in listed]
+        return [self[index] for index in listed]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FactColumns | list):
@@ -108,7 +108,9 @@ class FactColumns(Sequence[JobFacts]):
             "parents": [self.graphs[place] for place in self.graph[start:stop].tolist()],
             **{name: self.numbers[name][start:stop].tolist() for name in NUMBERS},
         }
-        columns["deadline_s"] = [None if each != each else each for each in columns["deadline_s"]]
+        columns["deadline_s"] = [
+            None if deadline_s != deadline_s else deadline_s for deadline_s in columns["deadline_s"]
+        ]
         return list(map(JobFacts._make, zip(*[columns[name] for name in JobFacts._fields], strict=True)))
 
 

@@ -135,15 +135,15 @@ def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) ->
         raise GraphError(f"two {kind}s are called {twice!r}")
     parents: list[list[int]] = [[] for _ in names]
     children: list[list[int]] = [[] for _ in names]
-    known: set[tuple[int, int]] = set()
+    seen_edges: set[tuple[int, int]] = set()
     for parent, child in edges:
         if not (0 <= parent < count and 0 <= child < count):
             raise GraphError(f"edge {parent} -> {child} leads outside the {count} {kind}s")
         if parent == child:
             raise GraphError(f"{kind} {names[child]!r} waits for itself")
-        if (parent, child) in known:
+        if (parent, child) in seen_edges:
             raise GraphError(f"edge {names[parent]!r} -> {names[child]!r} is given twice")
-        known.add((parent, child))
+        seen_edges.add((parent, child))
         parents[child].append(parent)
         children[parent].append(child)
     missing = [len(places) for places in parents]

@@ -28,13 +28,13 @@ class Caps:
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for limit in fields(self):
+            value = getattr(self, limit.name)
             if value is not None and not value >= 0:
-                raise ModelError(f"limits: {each.name} must be 0 or more, got {value!r}")
+                raise ModelError(f"limits: {limit.name} must be 0 or more, got {value!r}")
 
     def __bool__(self) -> bool:
-        return any(getattr(self, each.name) is not None for each in fields(self))
+        return any(getattr(self, limit.name) is not None for limit in fields(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ class NodePartition:
 
     def __post_init__(self) -> None:
         times = {name: getattr(self, name) for name in ("max_time_s", "default_time_s")}
-        given = {name: value for name, value in times.items() if value is not None}
-        _check(f"partition {self.name!r}", {"priority": self.priority, **given})
+        set_times = {name: value for name, value in times.items() if value is not None}
+        _check(f"partition {self.name!r}", {"priority": self.priority, **set_times})
         if self.max_time_s == 0:
             raise ModelError(f"partition {self.name!r}: max_time_s must be above 0")
         _check(f"partition {self.name!r}: billing", self.billing)
@@ -142,8 +142,8 @@ class Qos:
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        given = {"priority": self.priority, "usage_factor": self.usage_factor}
-        _check(f"qos {self.name!r}", given | ({} if self.max_time_s is None else {"max_time_s": self.max_time_s}))
+        numbers = {"priority": self.priority, "usage_factor": self.usage_factor}
+        _check(f"qos {self.name!r}", numbers | ({} if self.max_time_s is None else {"max_time_s": self.max_time_s}))
         if self.max_time_s == 0:
             raise ModelError(f"qos {self.name!r}: max_time_s must be above 0")
 
@@ -166,16 +166,18 @@ class QueueTree:
 
     def __post_init__(self) -> None:
         named = {"queue": [node.name for node, _ in self.walk()]}
-        named |= {"partition": [each.name for each in self.partitions], "qos": [each.name for each in self.qos]}
+        named |= {"partition": [partition.name for partition in self.partitions], "qos": [qos.name for qos in self.qos]}
         for kind, names in named.items():
             if twice := [name for name in names if names.count(name) > 1]:
                 raise ModelError(f"queues: there are two of the {kind} {twice[0]!r}")
         if "root" in named["queue"]:
             raise ModelError("queues: 'root' stands above all queues and cannot be one of them")
-        for each in self.qos:
-            if unknown := [name for name in each.preempts if name not in named["qos"]]:
-                known = ", ".join(named["qos"])
-                raise ModelError(f"qos {each.name!r} preempts {unknown[0]!r}, which is not there; known: {known}")
+        for qos in self.qos:
+            if unknown := [name for name in qos.preempts if name not in named["qos"]]:
+                names_of_qos = ", ".join(named["qos"])
+                raise ModelError(
+                    f"qos {qos.name!r} preempts {unknown[0]!r}, which does not exist; known: {names_of_qos}"
+                )
 
     def walk(self) -> Iterator[tuple[QueueNode, tuple[str, ...]]]:
         """Every queue of the tree with the names of those above it, nearest first."""

@@ -49,7 +49,7 @@ def test_replay_gives_the_metrics_of_the_command(log: Path, tmp_path: Path, clus
 
 
 def test_replay_refuses_windows(log: Path) -> None:
-    with pytest.raises(InputError, match="runs all of a trace"):
+    with pytest.raises(InputError, match="runs whole traces"):
         dagsim.replay(log, settings=["workload.window=100"])
 
 

@@ -61,7 +61,7 @@ def test_whole_nodes_are_taken_away_and_the_others_keep_their_names() -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             resized(CLUSTER, remove=[gpus])
-    with pytest.raises(ConfigError, match="nothing would be left"):
+    with pytest.raises(ConfigError, match="would remove the whole cluster"):
         resized(CLUSTER, remove=[GpuCount(16, "A100-40"), GpuCount(12, "T4")])
 
 
@@ -84,7 +84,7 @@ def test_one_node_more_takes_none_away() -> None:
 @pytest.mark.parametrize("text", ["H200", "0xH200", "-1xH200", "16 H200", "16x", "16x/etc", "99999999xH200"])
 def test_numbers_of_gpus_are_read_in_one_form_only(text: str) -> None:
     assert read_gpus("16xA100") == GpuCount(16, "A100-40")
-    with pytest.raises(ConfigError, match="as 16xH200"):
+    with pytest.raises(ConfigError, match="such as 16xH200"):
         read_gpus(text)
 
 
@@ -201,7 +201,7 @@ def test_no_size_up_to_the_cap_is_said_so() -> None:
     assert max(size.gpus for size in found.tried.values()) == 100  # the cap itself is tried
     grid = plan_table(found, today, Target("wait_s.mean", False, 1.0), workload="w", prices=Prices(), n=5)
     assert any("No size up to the cap" in note for note in grid.notes)
-    with pytest.raises(ConfigError, match="not one node"):
+    with pytest.raises(ConfigError, match="no node of these types"):
         planned(["T4"], 1.0, most=3)
 
 
@@ -314,7 +314,7 @@ def test_plan_finds_a_size_draws_it_and_says_when_there_is_none(site: Path) -> N
 def test_whatif_without_a_question_is_refused(site: Path) -> None:
     result = CliRunner().invoke(app, ["whatif", "--trace", "log.csv", "--cluster", "c.yaml"])
     assert result.exit_code == 2
-    assert "what if what?" in result.output
+    assert "whatif: nothing to compare" in result.output
     result = CliRunner().invoke(
         app, ["whatif", "--trace", "log.csv", "--cluster", "c.yaml", "--add", "4xT4", "--metric", "x"]
     )

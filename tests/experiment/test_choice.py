@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError
+from dagsim.experiment.ledger import claim_report_seeds
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.store import CellRun, Store
 from dagsim.experiment.training import reference, trainer
@@ -98,7 +99,8 @@ def test_no_seed_that_is_played_serves_two_purposes(
     config = load_config(
         None, [*settings, *SHORT, LEARNING, warm, f"train.linear_iterations={int(system == 'cluster')}", "seed=3"]
     )
-    run = TrainingRun(Store.create(tmp_path, "train", config, argv=[]))
+    store = Store.create(tmp_path, "train", config, argv=[])
+    run = TrainingRun(store)
     run.run()
     finishing.finish(run)
     assert set(played.seeds) == {"training", "validation", "report"}
@@ -111,7 +113,7 @@ def test_no_seed_that_is_played_serves_two_purposes(
     for purpose, pool in {"training": TRAIN, "validation": VALIDATION, "report": REPORT, "tuning": VALIDATION}.items():
         assert played.seeds[purpose] <= set(pool), purpose
     assert played.seeds["validation"] == set(VALIDATION[:12])
-    assert played.seeds["report"] == set(REPORT[:3])
+    assert played.seeds["report"] == set(claim_report_seeds(store.path, 3))  # as the run folder records them
     assert played.seeds["training"] >= set(TRAIN[150_000:150_004])  # those of seed 3
     assert not played.seeds["training"] & (played.seeds["validation"] | played.seeds["report"] | played.seeds["tuning"])
     assert not played.seeds["report"] & (played.seeds["validation"] | played.seeds["tuning"])

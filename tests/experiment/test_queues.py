@@ -32,7 +32,7 @@ def test_queues_reach_the_policy_with_their_nodes_by_name() -> None:
         ("{tree: [{name: x, borrow: {T4: 1}}]}", "borrow names 'T4', of which it has no quota"),
         ("{tree: [{name: x}, {name: y, children: [{name: x}]}]}", "there are two of the queue 'x'"),
         ("{tree: [{name: root}]}", "'root' stands above all queues"),
-        ("{qos: [{name: q, preempts: [r]}]}", "qos 'q' preempts 'r', which is not there; known: q"),
+        ("{qos: [{name: q, preempts: [r]}]}", "qos 'q' preempts 'r', which does not exist; known: q"),
         ("{partitions: [{name: p, max_time_s: 0}]}", "max_time_s must be above 0"),
         ("{partitions: [{name: p, billing: {gpu: 1}}]}", "there is no 'gpu'; allowed: gpus, cpus, memory_gb"),
     ],

@@ -245,7 +245,7 @@ def test_a_log_is_kept_where_it_is_asked_for(tmp_path: Path) -> None:
 
 def test_a_worker_of_another_version_refuses(tmp_path: Path) -> None:
     cell = cells_of(described(tmp_path))[0]
-    with pytest.raises(RunFolderError, match="another version of dagsim"):
+    with pytest.raises(RunFolderError, match="version of dagsim on this worker differs"):
         CellWork(code="0" * 64)(cell, lambda count: None)
 
 

@@ -76,7 +76,7 @@ def test_the_offered_load_is_near_what_was_aimed_at(task: Task) -> None:
     ],
 )
 def test_a_cluster_that_cannot_be_is_refused(task: Task, what: str) -> None:
-    with pytest.raises(ConfigError, match=f"asks for a cluster of .* {what}, and no more than"):
+    with pytest.raises(ConfigError, match=f"needs a cluster of .* {what}; the limit is"):
         sized([Job.single("j", task), Job.single("k", Task("t", 1), 5.0)], Recorded())
 
 

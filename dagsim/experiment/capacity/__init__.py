@@ -1,1 +1,3 @@
-"""Questions of who runs a cluster: other machines, other policies, how many are enough, and what they cost."""
+"""Questions of cluster operators: other machines, other policies, how many machines are enough, and
+their cost.
+"""

@@ -1,4 +1,4 @@
-"""Clusters with machines added, taken away, or as many as are asked for, and what they cost."""
+"""Clusters with machines added, removed or resized, and their cost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 _ASKED = re.compile(r"([1-9][0-9]{0,6})x([A-Za-z0-9][A-Za-z0-9._-]*)")
 _PER_NODE = 8
-"""GPUs of a node of a type that the cluster does not have."""
+"""GPUs per node of a type that the cluster does not have."""
 
 
 class GpuCount(NamedTuple):
@@ -41,22 +41,22 @@ class GpuCount(NamedTuple):
 
 
 def read_gpus(text: str, option: str = "") -> GpuCount:
-    """Read ``16xH200`` as a number of GPUs and their type.
+    """Read a text such as ``16xH200`` as a number of GPUs and their type.
 
     Raises:
-        ConfigError: It is written otherwise.
+        ConfigError: The text has another form.
     """
     match = _ASKED.fullmatch(text.strip())
     if match is None:
-        raise ConfigError(f"{option} {text!r}: expected a number and a GPU type, as 16xH200".strip())
+        raise ConfigError(f"{option} {text!r}: expected a number and a GPU type, such as 16xH200".strip())
     return GpuCount(int(match[1]), canonical(match[2]))
 
 
 def resized(cluster: ClusterSection, add: Iterable[GpuCount] = (), remove: Iterable[GpuCount] = ()) -> ClusterSection:
-    """The cluster with GPUs taken away first, then added, by whole nodes.
+    """Return the cluster with GPUs first removed, then added, in whole nodes.
 
     Raises:
-        ConfigError: What is to be taken away is not there, or is no number of whole nodes.
+        ConfigError: The GPUs to remove do not exist, or do not make whole nodes.
     """
     for gpus in remove:
         cluster = with_removed(cluster, gpus)
@@ -66,8 +66,11 @@ def resized(cluster: ClusterSection, add: Iterable[GpuCount] = (), remove: Itera
 
 
 def with_added(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
-    """The cluster with more GPUs, on nodes like those of that type, or of eight GPUs with as many cores and as much
-    memory for each as any node has; the last node may have fewer."""
+    """Return the cluster with more GPUs, on nodes like the present ones of that type.
+
+    If there are none, the new nodes have eight GPUs, and per GPU as many cores and as much memory
+    as the best node. The last node may have fewer GPUs.
+    """
     _check(cluster)
     like = _like(cluster, gpus.type)
     whole, rest = divmod(gpus.number, like.gpus)
@@ -80,10 +83,10 @@ def with_added(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
 
 
 def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
-    """The cluster without some GPUs: the last nodes of that type are taken away.
+    """Return the cluster without some GPUs: the last nodes of that type are removed.
 
     Raises:
-        ConfigError: There are fewer, or they are no whole nodes.
+        ConfigError: The cluster has fewer GPUs of that type, or they do not make whole nodes.
     """
     _check(cluster)
     left, groups = gpus.number, list(cluster.groups)
@@ -100,14 +103,15 @@ def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
         sizes = sorted({group.gpus for group in cluster.groups if _gpus(group, gpus.type)})
         raise ConfigError(f"--remove {gpus}: only whole nodes, of {', '.join(map(str, sizes))} GPUs, can be taken away")
     if not groups:
-        raise ConfigError(f"--remove {gpus}: nothing would be left of the cluster")
+        raise ConfigError(f"--remove {gpus}: this would remove the whole cluster")
     return _of(cluster, groups)
 
 
 def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSection | None:
-    """The cluster with so many nodes of some types, and all others as they are; ``None`` if none is left.
+    """Return the cluster with the given numbers of nodes of some types, all other nodes unchanged;
+    ``None`` if no node is left.
 
-    Nodes that stay keep their places, so that as many as today are today's cluster.
+    Remaining nodes keep their places, so today's numbers give today's cluster.
     """
     _check(cluster)
     left, groups = dict(counts), []
@@ -125,9 +129,11 @@ def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSec
 
 
 def proportional(cluster: ClusterSection, nodes: int) -> ClusterSection:
-    """The cluster with so many nodes in all, shared out over its groups as now; one node more takes none away.
+    """Return the cluster with a given total number of nodes, in the present proportions of its
+    groups.
 
-    Each further node goes to the group with the highest count / (2 granted + 1) (Webster's method).
+    Each further node goes to the group with the highest count / (2 granted + 1) (Webster's method),
+    so a larger total never takes a node from a group.
     """
     _check(cluster)
     granted = [0] * len(cluster.groups)
@@ -155,7 +161,7 @@ def _like(cluster: ClusterSection, type_: str) -> NodeGroup:
 
 
 def _first(group: NodeGroup, count: int) -> list[NodeGroup]:
-    """The first nodes of a group, under their names."""
+    """The first nodes of a group, with their names."""
     if count == 0:
         return []
     if count == group.count:
@@ -191,24 +197,24 @@ HOURS_A_MONTH = 730.0
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The price of one GPU with its share of the node for an hour, by type.
+    """The price per hour of one GPU with its share of the node, by type.
 
-    Own prices are in whatever currency; a list price, in US dollars, stands in for a type without one.
+    The user's own prices can be in any currency. A type without one has a list price in US dollars.
     """
 
     per_gpu_h: Mapping[str, float] = field(default_factory=dict)
     source: Mapping[str, str] = field(default_factory=dict)
     """The source of each price."""
     given: bool = False
-    """The user gave some."""
+    """True if the user gave prices."""
 
     @classmethod
     def read(cls, texts: Iterable[str], configured: Mapping[str, float] | None = None) -> Prices:
-        """``H200=3.5,A100=1.9``, or several of these; ``none`` is no price at all. What they leave out is as
-        ``configured``, else the list price.
+        """Read prices from texts such as ``H200=3.5,A100=1.9``; ``none`` means no prices at all.
+        Types that they omit have the price in ``configured``, or else the list price.
 
         Raises:
-            ConfigError: It is written otherwise, a price is negative, or a type has two.
+            ConfigError: A text has another form, a price is negative, or a type has two prices.
         """
         parts = [part.strip() for text in texts for part in text.split(",")]
         if parts == ["none"]:
@@ -221,7 +227,9 @@ class Prices:
             except ValueError:
                 price = -1.0
             if not equals or not name.strip() or not isfinite(price) or price < 0:
-                raise ConfigError(f"--price {part!r}: expected a GPU type and a price per hour, as H200=3.5, or none")
+                raise ConfigError(
+                    f"--price {part!r}: expected a GPU type and a price per hour, such as H200=3.5, or none"
+                )
             type_ = canonical(name.strip())
             if asked.setdefault(type_, price) != price:
                 raise ConfigError(f"--price: {type_} has two prices")
@@ -235,7 +243,8 @@ class Prices:
         return bool(self.per_gpu_h)
 
     def of(self, clusters: Iterable[ClusterSection]) -> Prices:
-        """The prices of the types of these clusters; none where one is missing and the user gave none.
+        """Return the prices of the types of these clusters; no prices if one is missing and the
+        user gave none.
 
         Raises:
             ConfigError: A type has no price although the user gave others.
@@ -246,7 +255,8 @@ class Prices:
         missing = [name for name in types if name not in self.per_gpu_h]
         if missing and self.given:
             raise ConfigError(
-                f"--price: there is no price of {', '.join(missing)} (0 leaves what you own out of the sum)"
+                f"--price: there is no price of {', '.join(missing)} (give one, or 0 to leave "
+                "machines that you own out of the sum)"
             )
         if missing:
             return Prices()
@@ -255,13 +265,15 @@ class Prices:
         )
 
     def a_month(self, cluster: ClusterSection) -> float:
-        """The price of all GPUs of the cluster for a month, used or not. Every type must have a price."""
+        """The price of all GPUs of the cluster for a month, used or not. Every type must have a
+        price.
+        """
         groups = [group for group in cluster.groups if group.gpu is not None]
         an_hour = sum(group.count * group.gpus * self.per_gpu_h[canonical(group.gpu or "")] for group in groups)
         return an_hour * HOURS_A_MONTH
 
     def sentence(self) -> str:
-        """All prices with their sources, as a sentence; those of one source stand together."""
+        """All prices with their sources as a sentence, grouped by source."""
         by_source: dict[str, list[str]] = {}
         for name, price in self.per_gpu_h.items():
             by_source.setdefault(self.source[name], []).append(f"{name} {price:g}")

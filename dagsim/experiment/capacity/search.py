@@ -1,6 +1,6 @@
-"""The smallest cluster, or the cheapest mix of GPU types, that meets a target: bisection on the same windows.
-
-The target that a cluster is to meet: ``wait_s.p95<600``."""
+"""Find the smallest cluster, or the cheapest mix of GPU types, that meets a target such as
+``wait_s.p95<600``, by bisection on the same windows.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Met:
     value: Mean
     """The mean over the windows, with its interval."""
     lost: int
-    """Jobs of all windows that were turned away or not finished."""
+    """Number of jobs in all windows that were turned away or not finished."""
     meets: bool
 
 
@@ -45,15 +45,15 @@ class Target:
 
     metric: str
     above: bool
-    """The metric must be above the bound, not below it."""
+    """True if the metric must be above the bound, false if below."""
     bound: float
 
     @classmethod
     def read(cls, text: str) -> Target:
-        """``wait_s.p95<600``, or with ``>`` where more is better.
+        """Read ``wait_s.p95<600``, or a bound with ``>`` for metrics where more is better.
 
         Raises:
-            ConfigError: It is written otherwise, there is no such metric, or more machines lead away from it.
+            ConfigError: The text has another form, the metric does not exist, or more machines would make it worse.
         """
         match = _FORM.fullmatch(text)
         try:
@@ -61,7 +61,7 @@ class Target:
         except ValueError:
             bound = nan
         if match is None or not isfinite(bound):
-            raise ConfigError(f"--target {text!r}: expected a metric, < or >, and a number, as wait_s.p95<600")
+            raise ConfigError(f"--target {text!r}: expected a metric, < or >, and a number, such as wait_s.p95<600")
         metric, above = match[1], match[2].startswith(">")
         names = [term.name for term in glossary()]
         if metric not in names and "[" not in metric:
@@ -74,7 +74,8 @@ class Target:
         return f"{self.metric} {'>' if self.above else '<'} {self.bound:g}"
 
     def of(self, lines: Sequence[RunMetrics], lost_today: int = 0) -> Met:
-        """The value of the runs, and if it meets the target: never where more than ``lost_today`` jobs are lost.
+        """Return the value for these runs and whether it meets the target: never if more than
+        ``lost_today`` jobs are lost.
 
         Raises:
             InputError: The runs have no such metric.
@@ -87,15 +88,15 @@ class Target:
         return Met(value, lost, within and lost <= lost_today)
 
     def is_sure(self, met: Met) -> bool:
-        """The whole interval lies on the right side of the bound."""
+        """True if the whole interval lies on the right side of the bound."""
         far = met.value.low if self.above else met.value.high
         return met.meets and isfinite(far) and (far > self.bound if self.above else far < self.bound)
 
 
 _MOST_TRIED = 100
-"""Clusters simulated before the search for a cheaper mix ends."""
+"""Maximum number of clusters that the search for a cheaper mix simulates."""
 _FLAT = 4
-"""Nodes from which the search ends if twice as many change nothing."""
+"""Number of nodes from which the search ends if doubling them changes nothing."""
 
 _Trial = Callable[[str, ClusterSection], Met]
 """Simulates a cluster under a label, and measures it against the target."""
@@ -106,11 +107,13 @@ class Size:
     """A cluster that was tried."""
 
     nodes: tuple[int, ...]
-    """Nodes of each type that is asked about, or of the whole cluster."""
+    """Number of nodes of each type that was asked for, or of the whole cluster."""
     cluster: ClusterSection
     gpus: int
     cost: float
-    """Minimised by the search: the price a month, or the number of GPUs if there are no prices."""
+    """The quantity that the search minimises: the price per month, or the number of GPUs if there
+    are no prices.
+    """
     met: Met
 
 
@@ -119,23 +122,25 @@ class SizeSearch:
     """All clusters that were tried, and the best that meets the target."""
 
     types: tuple[str, ...]
-    """Empty where the whole cluster grows and shrinks as it is."""
+    """Empty if the search resizes the whole cluster in its present proportions."""
     tried: dict[tuple[int, ...], Size] = field(default_factory=dict)
     exhausted: bool = False
-    """The search was ended early: there may be a cheaper mix."""
+    """True if the search ended early, so that a cheaper mix may exist."""
 
     @property
     def best(self) -> Size | None:
-        """The cheapest that meets the target, of equals the one with the fewest GPUs."""
+        """The cheapest cluster that meets the target; of equally cheap ones, the one with the
+        fewest GPUs.
+        """
         meeting = [size for size in self.tried.values() if size.met.meets]
         return min(meeting, key=lambda size: (size.cost, size.gpus, size.nodes), default=None)
 
 
 class SizePlan(NamedTuple):
-    """The smallest cluster that meets a target on a log, with everything that was tried."""
+    """The smallest cluster that meets a target on a log, with all trials."""
 
     config: Config
-    """The log on windows, its cluster and the policy."""
+    """The configuration: the log cut into windows, its cluster and the policy."""
     target: Target
     prices: Prices
     today: Size
@@ -157,9 +162,11 @@ def plan_size(
     watch: Watch | None = None,
     argv: Sequence[str] = (),
 ) -> SizePlan:
-    """Find the smallest cluster, or the cheapest mix of ``types``, that meets ``target`` on the windows of ``config``.
+    """Find the smallest cluster, or the cheapest mix of ``types``, that meets ``target`` on the
+    windows of ``config``.
 
-    Arguments are as the options of ``dagsim plan``; trials are kept below ``out`` in the folder ``plan-NAME``.
+    Arguments are those of ``dagsim plan``. Trials are kept in the folder ``plan-NAME`` below
+    ``out``.
 
     Raises:
         InputError: One of the arguments is wrong.
@@ -178,10 +185,10 @@ def plan_size(
 
 
 def _known_types(config: Config, types: Sequence[str]) -> list[str]:
-    """The GPU types to search for, each once.
+    """Return the GPU types to search for, each once.
 
     Raises:
-        ConfigError: One of them is not known, or there are more than three.
+        ConfigError: A type is unknown, or there are more than three.
     """
     own = {gpu.name for gpu in config.gpu_types}
     names = list(dict.fromkeys(canonical(name.strip()) for name in types if name.strip()))
@@ -194,7 +201,7 @@ def _known_types(config: Config, types: Sequence[str]) -> list[str]:
 
 
 def gpus_of(cluster: ClusterSection) -> int:
-    """All GPUs of the cluster."""
+    """Number of GPUs of the cluster."""
     return sum(group.count * group.gpus for group in cluster.groups)
 
 
@@ -206,17 +213,17 @@ def least_size(
     run: Callable[[str, ClusterSection], Sequence[RunMetrics]],
     target: Target,
 ) -> tuple[Size, SizeSearch]:
-    """Today's cluster, and the search for the smallest number of nodes in all, in today's proportions, or for the
-    cheapest numbers of nodes of ``types``, with all others as today.
+    """Try today's cluster, then search for the fewest nodes in today's proportions, or for the
+    cheapest numbers of nodes of ``types`` with all other nodes as today.
 
-    No cluster of more than ``most_gpus`` GPUs (default: four times today's) is tried. ``run`` simulates a cluster on
-    the same windows. The search assumes that more machines do no harm, and that there are enough once doubling them
-    changes nothing. With several types it walks through the numbers of all but the last, and skips combinations that
-    cannot be cheaper.
+    Clusters of more than ``most_gpus`` GPUs (default: four times today's number) are not tried.
+    ``run`` simulates a cluster on the same windows. The search assumes that more machines do no
+    harm, and that there are enough once doubling them changes nothing. With several types it walks
+    through the numbers of all but the last, and skips combinations that cannot be cheaper.
 
     Raises:
         ConfigError: Not even one node fits below ``most_gpus``.
-        InputError: There is no such metric.
+        InputError: The metric does not exist.
     """
     lines = run("today", cluster)
     lost = sum(map(not_done, lines))
@@ -251,18 +258,20 @@ class _Search:
         self.cluster, self.types, self.most_gpus, self.prices, self.trial = cluster, types, most_gpus, prices, trial
         self.progress = SizeSearch(types)
         if not self._allowed((1,) if not types else (1, *[0] * (len(types) - 1))):
-            raise ConfigError(f"--most {most_gpus}: not one node of them fits below so many GPUs")
+            raise ConfigError(f"--most {most_gpus}: no node of these types fits within that number of GPUs")
 
     def alone(self, place: int) -> None:
-        """The fewest nodes of one type, with none of the other types asked about."""
+        """The fewest nodes of one type, without nodes of the other types in the search."""
         self._least(lambda nodes: self._only(place, nodes), 1)
 
     def least(self, fixed: tuple[int, ...], start: int) -> None:
-        """The fewest nodes in the last place behind those that are fixed."""
+        """The fewest nodes of the last type, given the numbers of the others."""
         self._least(lambda nodes: (*fixed, nodes), start)
 
     def probed(self) -> None:
-        """As many of the last type as fit beside 1, 2, 4, 8 ... of each other, where no type alone is enough."""
+        """Where no type alone is enough: try 1, 2, 4, 8 ... nodes of each other type, with as many
+        of the last as fit.
+        """
         for place in range(len(self.types) - 1):
             nodes = 1
             while self.progress.best is None and self._allowed(counts := self._only(place, nodes)):
@@ -273,8 +282,9 @@ class _Search:
         return tuple(nodes if at == place else 0 for at in range(len(self.types)))
 
     def mixed(self, fixed: tuple[int, ...]) -> None:
-        """Numbers of nodes of all types but the last, each with the fewest of the last that are cheaper than the best
-        so far."""
+        """Yield numbers of nodes of all types but the last, each with the smallest number of the
+        last type that is cheaper than the best so far.
+        """
         if self.progress.best is None:
             return
         if len(fixed) == len(self.types) - 1:
@@ -300,7 +310,7 @@ class _Search:
             self._bisect(lambda nodes: (*fixed, nodes), -1, high)
 
     def _least(self, at: Callable[[int], tuple[int, ...]], start: int) -> None:
-        """Double from ``start`` until the target is met, then halve."""
+        """Double the number from ``start`` until the target is met, then bisect."""
         low, high = -1, max(start, 1)
         while not self._allowed(at(high)):
             high = high // 2
@@ -316,7 +326,7 @@ class _Search:
         self._bisect(at, low, high)
 
     def _bisect(self, at: Callable[[int], tuple[int, ...]], low: int, high: int) -> None:
-        """The least number above ``low``, which is too few, up to ``high``, which is enough."""
+        """The least number that is enough, given that ``low`` is too few and ``high`` is enough."""
         while high - low > 1 and not self.progress.exhausted:
             middle = (low + high) // 2
             if self._meets(at(middle)):
@@ -325,7 +335,7 @@ class _Search:
                 low = middle
 
     def _value(self, nodes: tuple[int, ...]) -> tuple[float, int] | None:
-        """The metric, and jobs turned away."""
+        """The metric, and the number of jobs turned away."""
         size = self.progress.tried.get(nodes)
         return None if size is None else (size.met.value.value, size.met.lost)
 

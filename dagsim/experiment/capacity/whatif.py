@@ -1,4 +1,6 @@
-"""Other clusters and other policies on a log: paired runs of the same windows, in one folder that grows."""
+"""Other clusters and other policies on a log: paired runs of the same windows, in one folder that
+grows.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ __all__ = ["TODAY", "Alternative", "Trials", "alternatives_of", "log_name", "on_
 
 
 TODAY = "today"
-"""The label of the cluster as it is."""
+"""Label of the unchanged cluster."""
 METRICS = ("jct_s.mean", "wait_s.mean", "wait_s.p95", "energy_kwh")
 
 
@@ -39,7 +41,7 @@ class Alternative:
     energy_kwh: float
     """Mean over the windows."""
     cost: float | None
-    """US dollars a month, or in the currency of the given prices; None without prices."""
+    """Price per month in US dollars, or in the currency of the user's prices; None without prices."""
 
     def to_dict(self) -> dict[str, Any]:
         """Flat and safe for JSON."""
@@ -66,10 +68,10 @@ def alternatives_of(
     prices: Prices,
     metric: str = "jct_s.mean",
 ) -> list[Alternative]:
-    """Every choice, compared by ``metric`` on the same windows, in the order of the grid.
+    """Compare all choices by ``metric`` on the same windows, in the order of the grid.
 
     Raises:
-        InputError: There is no such metric.
+        InputError: The metric does not exist.
     """
     by_label: dict[str, list[CellRun]] = {}
     for cell, run in runs.items():
@@ -89,14 +91,16 @@ def _choice(
 
 
 def _mean_over(lines: Sequence[CellRun], metric: str) -> float:
-    """The mean over windows; NaN where one has no value."""
+    """The mean over windows; NaN if a window has no value."""
     values = [line.metrics.get(metric) for line in lines]
     numbers = [float(value) for value in values if value is not None]
     return sum(numbers) / len(numbers) if len(numbers) == len(values) else float("nan")
 
 
 class Trials:
-    """Runs clusters under one policy on the same windows; cells that its folder holds are not run again."""
+    """Runs clusters under one policy on the same windows. Cells that are already in the folder are
+    not run again.
+    """
 
     def __init__(
         self,
@@ -112,12 +116,12 @@ class Trials:
         self.config, self.name, self.root, self.executor, self.watch = config, name, root, executor, watch
         self.argv, self.command = argv, command
         self.path: Path | None = None
-        """Its folder, from the first trial on."""
+        """The folder of the trials; None before the first."""
         self._clusters: dict[str, ClusterSection] = {}
         self._cells: list[Cell] = []
 
     def run(self, label: str, cluster: ClusterSection) -> list[CellRun]:
-        """The runs of one cluster, one for each window.
+        """Return the runs of one cluster, one for each window.
 
         Raises:
             KeyboardInterrupt: The user stopped it; finished cells are kept.
@@ -146,16 +150,19 @@ _WINDOWS, _JOBS, _FEWEST_JOBS, _FEWEST = 20, 1000, 100, 5
 
 
 def log_name(trace: Path) -> str:
-    """The name of a plan for a log: its file's name up to the first dot."""
+    """The name of a plan for a log: the name of the log's file up to the first dot."""
     return trace.name.partition(".")[0] or "log"
 
 
 def on_windows(config: Config) -> Config:
-    """The configuration on windows of its trace, where it asks for none: 20 of up to 1,000 jobs, fewer of 100 where
-    the trace is short, and all of it at once where there is no room for five.
+    """Return the configuration with its trace cut into windows, if it does not ask for windows
+    itself.
+
+    The default is 20 windows of 100 to 1,000 jobs each. Traces too short for that have fewer
+    windows of 100 jobs. If there is no room for five windows, the whole trace is one run.
 
     Raises:
-        ConfigError: Its workload is no trace.
+        ConfigError: The workload is not a trace.
         TraceError: The trace cannot be read.
     """
     trace = config.trace()

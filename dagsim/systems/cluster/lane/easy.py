@@ -498,7 +498,7 @@ def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
     is none."""
     shadow_s, shadow_type, extra = np.inf, -1, int64(0)
     b.g.count.searches += 1
-    known = False
+    reserved = False
     while True:
         candidate = int64(-1)
         for index in range(b.g.count.active):
@@ -510,9 +510,9 @@ def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
             if type_ < 0:
                 b.g.groups[group].stuck = b.g.count.searches
                 continue
-            if not known:
+            if not reserved:
                 shadow_s, shadow_type, extra = reservation(s, b.e, head)
-                known = True
+                reserved = True
             until_s, takes_time = np.inf, b.g.ratios[group, type_] > 0
             if takes_time and type_ == shadow_type and _needed(s, b.e, any_of, head, type_) > extra:
                 until_s = shadow_s

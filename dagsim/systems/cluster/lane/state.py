@@ -115,11 +115,11 @@ class Work(NamedTuple):
 
 def records(record: np.dtype, rows: int, /, **columns: Iterable[object]) -> np.recarray:
     """A record array of ``rows``; the columns may be shorter, and what they leave out is 0."""
-    made = np.zeros(rows, record) if columns else np.empty(rows, record)
+    array = np.zeros(rows, record) if columns else np.empty(rows, record)
     for name, column in columns.items():
         values = np.asarray(column)
-        made[name][: len(values)] = values
-    return made.view(np.recarray)
+        array[name][: len(values)] = values
+    return array.view(np.recarray)
 
 
 def one_record(type_: np.dtype, **values: float) -> Any:
