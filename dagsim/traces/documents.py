@@ -47,14 +47,14 @@ def object_in(value: Any, *keys: str) -> Mapping[str, Any]:
 
 def list_in(value: Any, *keys: str) -> Sequence[Any]:
     """The list at the path ``keys``, or an empty one."""
-    found = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
-    return found if isinstance(found, list) else []
+    listed = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
+    return listed if isinstance(listed, list) else []
 
 
 def text_in(value: Any, *keys: str) -> str:
     """The text at the path ``keys``, or an empty one."""
-    found = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
-    return found if isinstance(found, str) else ""
+    text = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
+    return text if isinstance(text, str) else ""
 
 
 class _Document:
@@ -79,22 +79,22 @@ class _Document:
 
     def _members(self, key: str) -> Iterator[tuple[int, Any]]:
         """Yield the elements under ``key``, or the object itself."""
-        line, found, own = self._line, False, {}
+        line, has_list, own = self._line, False, {}
         self._take("{")
         while self._next() != "}":
             name = self._value()
             self._take(":")
             if name == key and self._next() == "[":
-                found = True
+                has_list = True
                 yield from self._listed()
             else:
                 value = self._value()
-                if not found and isinstance(name, str):
+                if not has_list and isinstance(name, str):
                     own[name] = value
             if self._next() != "}":
                 self._take(",")
         self._take("}")
-        if not found and own:
+        if not has_list and own:
             yield line, own
 
     def _listed(self) -> Iterator[tuple[int, Any]]:

@@ -166,7 +166,7 @@ class Findings:
         places = np.concatenate([finding.order for finding in self._listed])
         order = np.lexsort((which, places, stages, job[rows]))
         order = order[job[rows[order]] <= last]
-        told = 0
+        reported = 0
         for row, finding, count in zip(*[column[order].tolist() for column in (rows, which, counts)], strict=True):
             if not report.strict and not report.lists_more:
                 break
@@ -179,8 +179,8 @@ class Findings:
                 report.drop(text, table.where(row), count, details.get(row, ""))
             else:
                 report.note(text, table.where(row), count)
-            told += 1
-        rest = order[told:]  # beyond what is listed only counts matter
+            reported += 1
+        rest = order[reported:]  # beyond what is listed only counts matter
         totals = np.bincount(which[rest], counts[rest], len(self._listed)).astype(np.int64)
         for finding in dict.fromkeys(which[rest].tolist()):
             tally = report.dropped if self._listed[finding].drops else report.noted
@@ -337,9 +337,9 @@ def row_blocks(
     def batch(table: Table) -> JobBatch:
         checks = Checks(table)
         checks.drop(table.texts(id) == "", "without an id")
-        made = jobs(checks)
-        checks.impossible(made)
-        return single_rows(checks, made, *keys(table))
+        arrays = jobs(checks)
+        checks.impossible(arrays)
+        return single_rows(checks, arrays, *keys(table))
 
     return job_blocks(map(batch, in_parts(read, keys, report)), report, most)
 
@@ -352,18 +352,18 @@ def with_others(
     ``make`` receives the index of a job and its rows (those in ``members``, starting at the job's
     entry of ``first``), and returns the job and the number of its rows.
     """
-    made = {}
+    retried = {}
     for place in np.flatnonzero(~batch.kept).tolist():
         job = make(place, members[first[place] : first[place + 1]].tolist())
         if job is not None:
-            made[place] = job
-    if not made:
+            retried[place] = job
+    if not retried:
         return batch
-    plain, places = np.flatnonzero(batch.kept), list(made)
-    every = JobArrays.joined([batch.every.chosen(plain), JobArrays.of([job for job, _ in made.values()])])
+    plain, places = np.flatnonzero(batch.kept), list(retried)
+    every = JobArrays.joined([batch.every.chosen(plain), JobArrays.of([job for job, _ in retried.values()])])
     order = np.argsort(np.concatenate([plain, places]), kind="stable")
     kept, rows = batch.kept.copy(), batch.rows.copy()
-    kept[places], rows[places] = True, [count for _, count in made.values()]
+    kept[places], rows[places] = True, [count for _, count in retried.values()]
     filler = np.zeros(len(kept), np.int64)
     filler[np.sort(np.concatenate([plain, places]))] = order
     return batch._replace(every=every.chosen(filler), kept=kept, rows=rows)

@@ -82,10 +82,10 @@ class Labels(NamedTuple):
 
 def _columns_of(jobs: Sequence[Job]) -> dict[str, Any]:
     """Columns of these jobs by name; columns that no job has are ``None``."""
-    found: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         name: _numbers([getattr(job, name) for job in jobs], none) for name, none in _NUMBERS.items()
     }
-    return found | {name: Labels.of([getattr(job, name) for job in jobs]) for name in _LABELS}
+    return numbers | {name: Labels.of([getattr(job, name) for job in jobs]) for name in _LABELS}
 
 
 def _chosen_columns(arrays: JobArrays, jobs: np.ndarray) -> dict[str, Any]:
@@ -291,15 +291,15 @@ class JobArrays:
         degrees, waits = np.diff(self.waits).astype(np.int32), self.waits.tolist()
         graph: list[int] = []
         graphs: list[Parents] = []
-        known: dict[tuple[bytes, bytes], int] = {}
+        number_of: dict[tuple[bytes, bytes], int] = {}
         for begin, end in pairwise(self.first.tolist()):
             places = self.parent[waits[begin] : waits[end]]
             key = degrees[begin:end].tobytes(), places.tobytes()
-            if key not in known:
-                known[key] = len(graphs)
+            if key not in number_of:
+                number_of[key] = len(graphs)
                 listed, starts = places.tolist(), [place - waits[begin] for place in waits[begin : end + 1]]
                 graphs.append(tuple([tuple(listed[one:other]) for one, other in pairwise(starts)]))
-            graph.append(known[key])
+            graph.append(number_of[key])
         return np.array(graph, np.int32), tuple(graphs)
 
     def between(self, start: int, stop: int) -> JobArrays:
@@ -550,9 +550,9 @@ def bounds(sizes: Any) -> np.ndarray:
 def objects(values: Iterable[Any]) -> np.ndarray:
     """Array of texts or of other objects."""
     listed = list(values)
-    made = np.empty(len(listed), object)
-    made[:] = listed
-    return made
+    array = np.empty(len(listed), object)
+    array[:] = listed
+    return array
 
 
 def optional(column: np.ndarray, none: float = nan) -> np.ndarray | None:

@@ -146,9 +146,9 @@ def _deeper(tasks: np.ndarray) -> np.ndarray:
     """Probability that a further task deepens a job, by its number of tasks; jobs above 20 have
     about 6 further levels.
     """
-    known = np.array((0.0, 0.0, *_DEEPER))
+    chances = np.array((0.0, 0.0, *_DEEPER))
     beyond = 6.0 / np.maximum(tasks - 1, 1)
-    return np.asarray(np.where(tasks < len(known), known[np.minimum(tasks, len(known) - 1)], beyond))
+    return np.asarray(np.where(tasks < len(chances), chances[np.minimum(tasks, len(chances) - 1)], beyond))
 
 
 def _levels(tasks: np.ndarray, depth: np.ndarray, picks: np.ndarray) -> np.ndarray:

@@ -160,8 +160,8 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     checks = Checks(table)
     if not joined:
         status = table.words(_STATUS)
-        known = np.array([word in _STATUSES for word in status.words])[status.place]
-        checks.drop(~known, "of an unknown status")
+        has_status = np.array([word in _STATUSES for word in status.words])[status.place]
+        checks.drop(~has_status, "of an unknown status")
         terminated = np.array([word == "Terminated" for word in status.words])[status.place]
         checks.drop(~terminated, "of tasks that did not terminate")
     for column, optional in ((_START, False), (_END, False), (_CPU, True), (_MEMORY, True)):

@@ -40,5 +40,5 @@ class JsonLines(Reader):
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         """The assumptions that the jobs were made under, if they were written with the jobs."""
-        said = jsonl.read_meta(source.files[0].path).get("assumptions")
-        return {name: str(text) for name, text in said.items()} if isinstance(said, dict) else {}
+        recorded = jsonl.read_meta(source.files[0].path).get("assumptions")
+        return {name: str(text) for name, text in recorded.items()} if isinstance(recorded, dict) else {}

@@ -142,10 +142,10 @@ class Plain(Reader):
         return _task_blocks(columns, rows, report, most)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        said = {"work": "duration_s, or end_s - start_s, measured on the job's gpu_type where it has exactly one"}
+        answers = {"work": "duration_s, or end_s - start_s, measured on the job's gpu_type where it has exactly one"}
         if options.map or options.timezone:
-            said["dates"] = f"those without an offset are of {options.timezone or 'UTC'} (--read timezone=)"
-        return said
+            answers["dates"] = f"those without an offset are of {options.timezone or 'UTC'} (--read timezone=)"
+        return answers
 
 
 def _columns(source: Source, options: TraceOptions) -> NamedColumns:
