@@ -107,7 +107,7 @@ def _sacct_lines(source: Source, names: Names) -> Iterator[str]:
             fields[column] = names.new(kind, fields[column])
         fields["Partition"] = ",".join(names.new("partition", each) for each in fields["Partition"].split(","))
         fields["NodeList"] = names.nodes(fields["NodeList"])
-        for column in ("ReqTRES", "AllocTRES"):  # licences have names of their own
+        for column in ("ReqTRES", "AllocTRES"):  # names of licences may identify the site
             fields[column] = ",".join(part for part in fields[column].split(",") if part.startswith(_RESOURCES))
         fields["State"] = (fields["State"].split() or [""])[0]  # CANCELLED by 1007 names a user
         yield "|".join(text.replace("|", " ").replace("\n", " ") for text in fields.values()) + "\n"

@@ -16,7 +16,7 @@ _BLOCK = 1 << 16
 _LONGEST = 1 << 26
 """Maximum characters of one element; a longer one counts as damage."""
 _SPACE = " \t\r\n"
-_UNDECIDED = 16  # an error this near to the end of what is read may be the end's own
+_UNDECIDED = 16  # an error this close to the end of the text read so far may be due to truncation
 
 
 def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -133,7 +133,7 @@ class _Document:
                 if not cut_off or not self._more():
                     line = self._line + self._buffer.count("\n", self._at, error.pos)
                     raise TraceError(f"{self._file}:{line}: no JSON ({error.msg})") from None
-            except (RecursionError, ValueError):  # far too deep, or a number of thousands of digits
+            except (RecursionError, ValueError):  # nested too deeply, or a number with thousands of digits
                 raise self._wrong("no JSON that makes sense") from None
             else:
                 if end < len(self._buffer) or isinstance(value, dict | list | str) or not self._more():

@@ -75,7 +75,7 @@ _SINFO = ("NODELIST", "PARTITION", "STATE", "CPUS", "MEMORY", "GRES", "AVAIL_FEA
 
 
 def is_scontrol(source: Source) -> bool:
-    head = source.head()  # gres.conf begins alike, but says no state
+    head = source.head()  # gres.conf begins the same way, but has no state
     return any(line.lstrip().startswith("NodeName=") for line in head[:4]) and any("State=" in line for line in head)
 
 
@@ -155,7 +155,7 @@ def _pairs(line: str) -> dict[str, str]:
     stated = _FREE_TEXT.split(f" {line.strip()}", maxsplit=1)[0]
     before, system, after = stated.partition(" OS=")
     if system:
-        after = "".join(after.partition(" RealMemory=")[1:])  # there where all of a node is on one line
+        after = "".join(after.partition(" RealMemory=")[1:])  # present if the whole node is on one line
     return dict(_PAIR.findall(before) + _PAIR.findall(after))
 
 

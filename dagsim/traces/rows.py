@@ -64,7 +64,7 @@ class _Located(Protocol):
 class _Finding(NamedTuple):
     """One thing to report about some rows."""
 
-    rows: np.ndarray  # int64: places in the table
+    rows: np.ndarray  # int64: indices in the table
     text: str
     drops: bool
     stage: int
@@ -180,7 +180,7 @@ class Findings:
             else:
                 report.note(text, table.where(row), count)
             reported += 1
-        rest = order[reported:]  # beyond what is listed only counts matter
+        rest = order[reported:]  # only the counts of further findings are reported
         totals = np.bincount(which[rest], counts[rest], len(self._listed)).astype(np.int64)
         for finding in dict.fromkeys(which[rest].tolist()):
             tally = report.dropped if self._listed[finding].drops else report.noted
@@ -194,7 +194,7 @@ class JobBatch(NamedTuple):
     every: JobArrays
     """Entries of jobs that are not kept may hold invalid values."""
     kept: np.ndarray  # (J,) bool
-    rows: np.ndarray  # (J,) int64: rows that each kept job was made of
+    rows: np.ndarray  # (J,) int64: number of rows of each kept job
     job: np.ndarray  # (n,) int64: the job of each row of the table
     findings: Findings
 
@@ -400,8 +400,8 @@ def dates(table: Table, column: int) -> np.ndarray:
 class Grouped(NamedTuple):
     """Rows of J jobs, grouped by job in order of arrival."""
 
-    row: np.ndarray  # (n,) int64: place in the table
-    first: np.ndarray  # (J + 1,) int64: where the rows of each job begin
+    row: np.ndarray  # (n,) int64: index in the table
+    first: np.ndarray  # (J + 1,) int64: start of the rows of each job
     time: np.ndarray  # (J,) float64: arrival
     ids: np.ndarray  # (J,) object
 
@@ -426,7 +426,7 @@ class Grouped(NamedTuple):
 def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
     """Group rows by job, with jobs sorted by earliest time, then by first appearance."""
     listed = ids.tolist()
-    if len(set(listed)) == len(listed):  # most logs: a row per job
+    if len(set(listed)) == len(listed):  # true of most logs: one row per job
         row = np.argsort(times, kind="stable")
         return Grouped(row, np.arange(len(row) + 1), times[row], ids[row])
     code, distinct = numbered(listed)

@@ -45,7 +45,7 @@ __all__ = [
 
 _UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
 _UNITS_GB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
-_SHORT = 500  # characters; longer texts are not remembered
+_SHORT = 500  # characters; longer texts are not cached
 _NO_LIMIT_MINUTES = 525_600  # a year: Slurm's limit where partition and user set none
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
 _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(?:(\d{1,8}):)?(\d{1,12}(?:\.\d{1,9})?)")
@@ -175,7 +175,7 @@ def duration_s(text: str, field: str) -> float | None:
     Raises:
         Dirty: The text is not a duration.
     """
-    if text == "00:00:00":  # the usual suspension
+    if text == "00:00:00":  # the most frequent value of Suspended
         return 0.0
     if is_unset(text):
         return None
@@ -263,7 +263,7 @@ def array_tasks(job: str) -> int | None:
     ended = not listed.endswith("...")
     parts = listed.removesuffix("...").split(",")
     tasks = 0
-    for part in parts if ended else parts[:-1]:  # the last number before the dots is cut in half
+    for part in parts if ended else parts[:-1]:  # the last number before the dots may be truncated
         first, _, rest = part.partition("-")
         last, _, step = rest.partition(":")
         if not all(each.isascii() and each.isdecimal() and len(each) < 9 for each in (first, last or "0", step or "1")):
@@ -481,7 +481,7 @@ def _number(value: Any) -> int | float | str | None:
 
 def _text(value: int | float | str | None) -> str:
     if isinstance(value, int) and abs(value) >= 1 << 63:
-        return "inf"  # thousands of digits are no number that anything could be
+        return "inf"  # a number with thousands of digits is damage
     return "" if value is None else str(value)
 
 

@@ -169,7 +169,7 @@ def _text(value: Any) -> str:
         case list():
             return "|".join(each for each in value if isinstance(each, str))
         case int() if abs(value) >= 1 << 63:
-            return "inf"  # thousands of digits are no number that anything could be
+            return "inf"  # a number with thousands of digits is damage
         case dict():
             return "{}"
         case _:

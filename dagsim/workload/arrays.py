@@ -46,7 +46,7 @@ T = TypeVar("T")
 class Labels(NamedTuple):
     """One label per job, possibly empty: a word, or the names of the job's nodes."""
 
-    place: np.ndarray  # (J,) int32: place in words
+    place: np.ndarray  # (J,) int32: index in words
     words: tuple[Any, ...]
 
     @property
@@ -181,22 +181,22 @@ class JobArrays:
 
     ids: np.ndarray  # (J,) object: str
     arrival_s: np.ndarray  # (J,) float64
-    first: np.ndarray  # (J + 1,) int64: where the tasks of each begin
-    name: np.ndarray  # (n,) int32: place in names
-    names: np.ndarray  # object: str, each once
+    first: np.ndarray  # (J + 1,) int64: start of the tasks of each job
+    name: np.ndarray  # (n,) int32: index in names
+    names: np.ndarray  # object: distinct str
     work: np.ndarray  # (n,) float64
     instances: np.ndarray  # (n,) int64
-    kind: np.ndarray  # (n,) int32: place in kinds
+    kind: np.ndarray  # (n,) int32: index in kinds
     kinds: tuple[TaskKind, ...]
     """Distinct kinds, in order of first use by a task."""
-    waits: np.ndarray  # (n + 1,) int64: where the parents of each task begin in ``parent``
-    parent: np.ndarray  # (E,) int32: place of each parent among the tasks of its job
-    estimate: np.ndarray | None = None  # (n,) float64: what users claim the work to be; NaN, None: they claim nothing
-    output_bytes: np.ndarray | None = None  # (E,) float64: what each edge carries; None: nothing
+    waits: np.ndarray  # (n + 1,) int64: start of the parents of each task in ``parent``
+    parent: np.ndarray  # (E,) int32: index of each parent among the tasks of its job
+    estimate: np.ndarray | None = None  # (n,) float64: the users' estimate of the work; NaN, None: no estimate
+    output_bytes: np.ndarray | None = None  # (E,) float64: bytes on each edge; None: 0
     priority: np.ndarray | None = None  # (J,) float64; None: 0
     deadline_s: np.ndarray | None = None  # (J,) float64, inf where a job has none; None: no job has one
     weight: np.ndarray | None = None  # (J,) float64; None: 1
-    observed_start_s: np.ndarray | None = None  # (J,) float64, NaN where it is not known; None: of no job
+    observed_start_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None: unknown for all
     eligible_s: np.ndarray | None = None  # (J,) float64, likewise
     tenant: Labels | None = None
     observed_nodes: Labels | None = None  # of tuples of names
@@ -368,7 +368,7 @@ class JobArrays:
         With a scale other than 1, observed times no longer describe the real cluster, so
         observations are left out.
         """
-        with np.errstate(over="ignore"):  # the caller looks for arrivals that are not finite
+        with np.errstate(over="ignore"):  # the caller checks that arrivals are finite
             arrival_s = (self.arrival_s - origin) * scale
         still = (arrival_s == self.arrival_s) & (scale == 1)
 
@@ -534,7 +534,7 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[T, ...]]:
     """Renumber kinds: keep only those in use, in order of first use by a task."""
     first = np.full(len(kinds), len(kind))
-    first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)  # of several values the last one stays
+    first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)  # the last assignment wins: the first task of each kind
     used = np.flatnonzero(first < len(kind))
     order = used[np.argsort(first[used])]
     place = np.zeros(max(len(kinds), 1), np.int32)

@@ -108,7 +108,7 @@ def fit_sessions(trace: TraceColumns, shape: Shape | None = None, skip: float = 
 def fit_arrivals(starts: np.ndarray) -> Rates:
     """Fit rates to sorted times in seconds: daily and weekly cycles, and the swings around them."""
     counts = np.bincount((starts // 3600).astype(int)).astype(float)
-    counts = counts[: len(counts) - 1] if len(counts) > 1 else counts  # the last hour is not whole
+    counts = counts[: len(counts) - 1] if len(counts) > 1 else counts  # the last hour is incomplete
     hours = np.arange(len(counts))
     day = _means(counts, hours % 24, 24)
     week = _means(counts, hours // 24 % 7, 7)

@@ -27,7 +27,7 @@ from dagsim.traces.workflow import read_json, value
 
 __all__ = ["GavelTrace"]
 
-# Where a layout has steps, arrival, scale factor, weight, SLO and duration.
+# Indices in a layout of steps, arrival, scale factor, weight, SLO and duration.
 _LAYOUTS: dict[int, tuple[int, int, int, int | None, int | None, int | None]] = {
     7: (4, 5, 6, None, None, None),
     10: (5, 9, 6, 7, 8, None),

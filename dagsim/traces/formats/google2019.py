@@ -139,7 +139,7 @@ class _Workflows:
         root = collection
         while self._up.get(root, root) != root:
             root = self._up[root]
-        while self._up.get(collection, root) != root:  # shorten the way for the next who asks
+        while self._up.get(collection, root) != root:  # path compression, for later calls
             self._up[collection], collection = root, self._up[collection]
         return root
 
@@ -179,7 +179,7 @@ def _rows(
         report.skip("joined from the collection events")
         if after := re.findall(r"\d+", row["start_after_collection_ids"]):
             workflows.add(row["collection_id"], after)
-    for place, row in _table(collections, _COLLECTION, _COLLECTION_MORE, ReadReport()):  # the jobs are known only now
+    for place, row in _table(collections, _COLLECTION, _COLLECTION_MORE, ReadReport()):  # the groups are known only now
         time, is_submission = row["time"], _EVENTS.get(row["type"]) is Event.SUBMIT
         if is_submission and time.isdecimal() and len(time) < 20 and int(time) < AFTER_US:
             yield happened.submission(place, int(time), workflows.job(row["collection_id"]), row["user"])
@@ -394,7 +394,7 @@ def _by_collection(rows: Iterator[Row], source: Source, report: ReadReport) -> I
         try:
             time_us = finite_number(row[0], "time")
         except Dirty:
-            time_us = inf  # the row meets its fate with its job
+            time_us = inf  # the row is dropped together with its job
         yield row[1], seconds(time_us), pack(place, row)
 
 

@@ -32,7 +32,7 @@ class JsonLines(Reader):
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         if len(source.files) != 1 or source.files[0].member:
             raise TraceError(f"{source}: JSON Lines are read from one file, plain or gzipped")
-        source.head(1)  # a pointer, a page or nothing at all has its own message
+        source.head(1)  # raises a specific error for a Git LFS pointer, a web page or an empty file
         for job in jsonl.read_jobs(source.files[0].path):
             report.rows += 1
             report.kept += 1

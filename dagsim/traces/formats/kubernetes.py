@@ -119,7 +119,7 @@ class _Reading:
                 pieces = list(kueue_workload(object))
                 if not pieces:
                     raise Dirty("without a pod set")
-                self.report.rows += len(pieces) - 1  # a row for each
+                self.report.rows += len(pieces) - 1  # one row per piece
             case "Event":
                 self.report.skip("of events")
                 return
@@ -135,7 +135,7 @@ class _Reading:
     def job(self, group: Gathered) -> Job | None:
         """Job of its pieces, or ``None`` if it cannot be kept."""
         pieces = [_Found(place, PodSet.from_text(text)) for place, (text,) in map(unpack, group.rows)]
-        if any(each.piece.is_workload for each in pieces):  # it says more, and exactly
+        if any(each.piece.is_workload for each in pieces):  # a workload has more information, and it is exact
             self.report.skip("of pods that a workload stands for", sum(not each.piece.is_workload for each in pieces))
             pieces = [each for each in pieces if each.piece.is_workload]
         try:
@@ -285,7 +285,7 @@ def _scheduled(source: Source) -> dict[str, float]:
             try:
                 moment = moment_s(next((each for each in moments if isinstance(each, str) and each), ""), "time", None)
             except Dirty:
-                continue  # the row is counted where pods are read
+                continue  # the reader of pods counts the row
             if moment is not None:
                 bound_s[uid] = moment
     return bound_s

@@ -167,7 +167,7 @@ class _Tables:
         if task is None:
             raise TraceError(f"{source}: no pai_task_table.csv (or .csv.gz, .tar.gz) here or beside it")
         job = _table(source, "job")
-        tags = _table(source, "group_tag") if job else None  # only the job table says which tag is whose
+        tags = _table(source, "group_tag") if job else None  # only the job table links tags to jobs
         return cls(job, task, _table(source, "instance"), tags)
 
     def joined(self, report: ReadReport) -> Iterator[_Joined]:
@@ -251,7 +251,7 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
     is_task = groups.row < count
     sizes = np.add.reduceat(is_task, groups.first[:-1], dtype=np.int64)
     once = np.diff(groups.first) - sizes == (0 if joined.tables.job is None else 1)
-    # the row of a job in the job table stands behind those of its tasks
+    # the row of a job in the job table follows those of its tasks
     own = np.where(once & (job is not None), np.maximum(groups.row[groups.first[1:] - 1] - count, 0), 0)
     if task is None:
         every, fine, uneven = _no_tasks(groups), np.zeros(0, bool), np.zeros(0, bool)

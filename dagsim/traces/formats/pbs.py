@@ -31,9 +31,9 @@ _PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
 _LONGEST = 1 << 20  # lines of big jobs list every core: 100 KB is normal
 _TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
-_MOST_NODES = 1 << 14  # of one job
+_MOST_NODES = 1 << 14  # per job
 _PROTOCOLS = ("last-attempt", "all-attempts")
-_FAR_S = 60  # walltime is counted when the server hears of it
+_FAR_S = 60  # walltime is updated only when the server receives a report
 
 
 class Pbs(Reader):

@@ -26,7 +26,7 @@ __all__ = ["Philly"]
 
 _LIST = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
 _CHUNK = 1 << 16
-_LONGEST = 1 << 24  # characters of one job: more is no job
+_LONGEST = 1 << 24  # maximum characters of one job
 
 
 class Philly(Reader):

@@ -345,7 +345,7 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
     usable = checks.usable[groups.row]
     kept = np.bincount(groups.job, usable, len(groups.ids)).astype(np.int64)
     leads = np.minimum.reduceat(np.where(usable, np.arange(len(usable)), len(usable) - 1), groups.first[:-1])
-    lead = groups.row[leads]  # the first usable row of each job says what is not about tasks
+    lead = groups.row[leads]  # job-level columns come from the first usable row of each job
 
     def drop(reason: str, jobs: np.ndarray, details: Mapping[int, str]) -> None:
         checks.findings.drop(

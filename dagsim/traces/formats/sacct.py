@@ -56,8 +56,8 @@ _SHAPE = ("State", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "A
 """Columns that decide, together with whether nodes were assigned, the demand of a job and whether
 it is kept.
 """
-_SHORT = 200  # characters of a list of nodes; longer ones are not remembered
-_MOST_NODES = 1 << 14  # of one job
+_SHORT = 200  # characters of a list of nodes; longer ones are not cached
+_MOST_NODES = 1 << 14  # per job
 
 
 class Sacct(Reader):
@@ -317,7 +317,7 @@ class _Reading:
         submit_s = moment_s(row["Submit"], "Submit", self.zone) or 0.0
         nowhere = row["NodeList"].lower() == "none assigned"
         ran = word != "PENDING" and start_s is not None and not nowhere
-        if row["ReqTRES"] or row["AllocTRES"]:  # without any, the file has no such columns
+        if row["ReqTRES"] or row["AllocTRES"]:  # both are empty if the file lacks the columns
             ran = ran and allocated.given
         else:
             allocated = Resources(cpus=count(row["NCPUS"] or "0", "NCPUS", 0))
@@ -345,7 +345,7 @@ class _Reading:
             case "user":
                 return row["User"]
             case "partition":
-                return row["Partition"].partition(",")[0]  # while it waits there may be several
+                return row["Partition"].partition(",")[0]  # a waiting job may name several
             case "account":
                 return row["Account"]
             case _:
@@ -421,7 +421,7 @@ class _Reading:
             tenant=first.tenant,
             user=first.submitted[0],
             account=first.submitted[1],
-            partition=shown.submitted[2],  # the one used, where several were asked for
+            partition=shown.submitted[2],  # the partition used, if the job asked for several
             qos=first.submitted[3],
             observed_start_s=None if shown.start_s is None else max(time, shown.start_s),
             eligible_s=max(time, shown.eligible_s),
