@@ -56,7 +56,7 @@ REFERENCE = "fair"
 
 
 def episode(pool: Sequence[SparkJob], workload: str, policy: str, seed: int, parity: bool) -> SparkEpisode:
-    """One episode: with spark-sched-sim's rules, jobs and random stream, or with ours."""
+    """Run one episode with spark-sched-sim's rules, jobs and random stream, or with ours."""
     executors, jobs = WORKLOADS[workload]
     scenario = SparkScenario(executors, jobs, parity=parity).drawing_from(pool)
     return scenario.kernel(seed, record=False).run(make_policy(scenario, policy))
@@ -65,7 +65,9 @@ def episode(pool: Sequence[SparkJob], workload: str, policy: str, seed: int, par
 def compare(
     pool: Sequence[SparkJob], workload: str, policies: Sequence[str], seeds: Sequence[int], parity: bool
 ) -> dict[str, dict[str, object]]:
-    """Per policy the mean completion time of every seed, their mean and spread, and the ratio to ``fair``."""
+    """For each policy, the mean completion time of every seed, their mean and spread, and the ratio
+    to ``fair``.
+    """
     means = {
         policy: [episode(pool, workload, policy, seed, parity).mean_jct_s for seed in seeds]
         for policy in dict.fromkeys((REFERENCE, *policies))

@@ -58,10 +58,10 @@ MIXED = ("A100-80",) * 16 + ("V100-32",) * 8 + ("T4",) * 8
 
 
 def made(setting: str, graphs: dict[str, ComputationGraph], beta: str, placer: str) -> RampScenario:
-    """The scenario of the setting of that name.
+    """Return the scenario of the setting ``name``.
 
     Raises:
-        InputError: There is none.
+        InputError: There is no such setting.
     """
     known = tuple(graphs.values())
     common: dict[str, Any] = {"jobs": 1001, "beta": beta, "placer": placer}
@@ -87,7 +87,9 @@ def compare(
     placers: list[str],
     seeds: list[int],
 ) -> dict[str, dict[str, Any]]:
-    """Per policy and placer the figures of every seed, their means, and the ratio to ``max`` with ``first_fit``."""
+    """For each policy and placer: the figures of every seed, their means, and the ratio to ``max``
+    with ``first_fit``.
+    """
     found: dict[str, dict[str, Any]] = {}
     for placer in placers:
         world = made(setting, graphs, beta, placer)
@@ -113,13 +115,13 @@ def compare(
 
 
 def _against(values: list[float], reference: list[float]) -> list[float | None]:
-    """The ratio of means on the same seeds, and its interval; None where there is none."""
+    """Ratio of means on the same seeds, and its interval; None if there is none."""
     bounds = ratio_of_means(np.array(values), np.array(reference))
     return [float(each) if np.isfinite(each) else None for each in bounds]
 
 
 def _mean(runs: list[dict[str, float]], name: str) -> float | None:
-    """The mean over the seeds in which any job was completed."""
+    """Mean over the seeds in which any job was completed."""
     values = [run[name] for run in runs if name in run]
     return fmean(values) if values else None
 

@@ -1,4 +1,6 @@
-"""A placed job written out piece by piece: every operation with its server and rank, every dependency with its time."""
+"""A placed job in full detail: every operation with its server and rank, every dependency with its
+time.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ __all__ = ["Dep", "Piece", "deps", "pieces"]
 
 
 class Piece(NamedTuple):
-    """One piece of a pass operation; of the ready ones on a server the one of the highest ``priority`` runs."""
+    """One piece of a pass operation. Of the ready pieces on a server, the one with the highest
+    ``priority`` runs.
+    """
 
     id: str
     which_pass: str
@@ -24,7 +28,7 @@ class Piece(NamedTuple):
 
 
 class Dep(NamedTuple):
-    """One dependency between two pieces; ``seconds`` is 0 where nothing is sent."""
+    """One dependency between two pieces. ``seconds`` is 0 if nothing is sent."""
 
     source: str
     target: str
@@ -33,7 +37,9 @@ class Dep(NamedTuple):
 
 
 def pieces(timed: TimedGraph, schedule: OpSchedule, fabric: Fabric) -> list[Piece]:
-    """All pieces: whole operations first, forward ones before mirrors, then each split one with its mirror."""
+    """Return all pieces: whole operations first, forward ones before mirrors, then each split one
+    with its mirror.
+    """
     parts, count = timed.parts, len(timed.parts.graph)
     on_server: dict[int, list[int]] = {}
     for op in range(2 * count):
@@ -55,7 +61,7 @@ def pieces(timed: TimedGraph, schedule: OpSchedule, fabric: Fabric) -> list[Piec
 
 
 def deps(timed: TimedGraph) -> list[Dep]:
-    """All dependencies, by source; exchanges of weights behind the others."""
+    """Return all dependencies by source, exchanges of weights last."""
     parts, count = timed.parts, len(timed.parts.graph)
     sizes = {(edge.source, edge.target): edge.pair_bytes for edge in parts.edges}
     for op, size in enumerate(parts.sync_bytes):
@@ -77,7 +83,9 @@ def _in_order(parts: PartitionedGraph) -> list[int]:
 
 
 def _ids(parts: PartitionedGraph, op: int) -> list[str]:
-    """``7a, 7b, ...`` of a split operation; behind ``z`` follow ``aa, ab, ...``."""
+    """Names ``7a, 7b, ...`` of the parts of a split operation. ``z`` is followed by ``aa, ab,
+    ...``.
+    """
     id_ = parts.graph.pass_id(op)
     return [id_] if parts.pieces[op] == 1 else [id_ + _letters(piece) for piece in range(parts.pieces[op])]
 

@@ -39,7 +39,7 @@ def specs() -> list[str]:
 
 
 def faults(spec: str, seed: int) -> list[str]:
-    """What goes wrong when the policy plays the case."""
+    """Describe the errors when the policy plays the case."""
     case = random_case(seed)
     try:
         return case.faults(lambda: POLICIES.create(spec, seed=seed))

@@ -50,7 +50,7 @@ CHOSEN = {
 
 
 def heuristics(setting: str, beta: str) -> list[tuple[str, str]]:
-    """Policies with their placers: the published ones, and what was found to be best."""
+    """Policies with their placers: the published ones, and those found to be best."""
     constant, least = CHOSEN[setting].get(beta, (4, 4))
     placers = ("best_fit", "same_type") if setting == "mixed" else ("best_fit",)
     found = [("max", "first_fit"), (f"constant[degree={constant}]", "first_fit")]
@@ -62,7 +62,7 @@ def heuristics(setting: str, beta: str) -> list[tuple[str, str]]:
 
 
 def settings(setting: str, graphs: Path, beta: str, jobs: int, *, horizon: bool) -> list[str]:
-    """The system of a setting, as behind ``--set``."""
+    """Return the system of a setting, in the form of ``--set``."""
     compat, mixed = setting == "ddls", setting == "mixed"
     gap_s = 1000.0 if compat else 1.0
     found = {
@@ -84,7 +84,9 @@ def settings(setting: str, graphs: Path, beta: str, jobs: int, *, horizon: bool)
 
 
 def teacher_of(setting: str, beta: str) -> str:
-    """The heuristic that an agent imitates first, by default: the best that is known for the setting."""
+    """Return the heuristic that an agent imitates first, by default: the best known one of the
+    setting.
+    """
     if f"{setting}-{beta}" in tuned_weights():
         return f"roomy[tuned={setting}-{beta}]"
     least = CHOSEN[setting].get(beta, (4, 4))[1]
@@ -92,7 +94,7 @@ def teacher_of(setting: str, beta: str) -> str:
 
 
 def train(args: argparse.Namespace) -> Path:
-    """Train one agent; returns its run folder."""
+    """Train one agent. Return its run folder."""
     gap_s = 1000.0 if args.setting == "ddls" else 1.0
     teacher = args.teacher or teacher_of(args.setting, args.beta)
     more = {
@@ -141,8 +143,10 @@ def judge(folder: Path, setting: str, graphs: Path, beta: str, spending: Spendin
 
 
 def compared(policies: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The mean blocking of the agents with a 95 % interval (Student's t over the seeds), and the paired difference and
-    ratio of means to each heuristic."""
+    """Mean blocking of the agents with a 95 % interval (Student's t over the seeds).
+
+    Also the paired difference and the ratio of means to each heuristic.
+    """
     mine = [row["blocking"] for name, row in policies.items() if name.startswith("agent ")]
     if not mine:
         return {}
@@ -161,7 +165,7 @@ def compared(policies: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _interval(values: NDArray[np.float64]) -> list[float]:
-    """The mean and the bounds of its 95 % interval; the mean alone of fewer than two values."""
+    """Mean and bounds of its 95 % interval; with fewer than two values, only the mean."""
     mean, count = float(values.mean()), len(values)
     if count < 2:
         return [mean]

@@ -56,11 +56,11 @@ from dagsim.traces.source import Source
 __all__ = ["accounting", "measured", "priorities", "starts"]
 
 _SLACK = 0.01
-"""The log has two digits of a total, and six of a factor that is taken from it."""
+"""Tolerance: the log has two digits of a total, and six of a factor that is taken from it."""
 
 
 def accounting(folder: Path) -> dict[str, Any]:
-    """What the log holds, before any job is dropped."""
+    """Count the log's contents, before any job is dropped."""
     jobs: set[str] = set()
     attempts, gpu_seconds, never_ran = 0, 0.0, 0
     for _, row in sacct_rows(Source(folder / "sacct-aDX.txt"), ReadReport(), None):
@@ -111,7 +111,9 @@ _LOGGED = ("age", "assoc", "fairshare", "jobsize", "partition", "qos")
 
 
 def _events(rows: Sequence[Mapping[str, str]], site: Site) -> list[tuple[float, bool, int, Asked]]:
-    """Starts and ends of the jobs, in order; of one instant starts first, so that a job of no length ends."""
+    """Starts and ends of the jobs in order. At equal times starts come first, so that a job of
+    length 0 ends.
+    """
     jobs = {row["job"]: row for row in rows}
     found = []
     for number, (_, row) in enumerate(jobs.items()):
@@ -146,7 +148,7 @@ def _moment(text: str) -> float | None:
 
 
 def _began_s(folder: Path) -> float:
-    """When slurmctld began to count periods."""
+    """Time at which slurmctld began to count periods."""
     text = (folder / "slurmctld-priority.log").read_text(encoding="utf-8")
     found = re.search(r"\[([\d-]+T[\d:]+)\.\d+\][^\n]*_read_last_decay_ran", text)
     if found is None:
@@ -155,7 +157,7 @@ def _began_s(folder: Path) -> float:
 
 
 def starts(folder: Path) -> dict[str, Any]:
-    """The order and instants of starts under the policy itself, by whichever of the variants comes nearest."""
+    """Order and times of starts under the policy itself, by the variant that comes nearest."""
     site = read_site(folder)
     jobs, first_s = _submitted(folder)
     phase_s = 0.0  # of the calculations of priorities
@@ -197,7 +199,7 @@ def starts(folder: Path) -> dict[str, Any]:
 
 
 def _options(settings: PrioritySettings) -> dict[str, Any]:
-    """The keys of slurm.conf that begin with Priority, as parameters of the policy."""
+    """Keys of slurm.conf that begin with Priority, as parameters of the policy."""
     weights = settings.weights
     names = ("age", "fair_share", "job_size", "partition", "qos", "assoc")
     found: dict[str, Any] = {name: getattr(weights, name) for name in names}
@@ -210,12 +212,14 @@ def _options(settings: PrioritySettings) -> dict[str, Any]:
 
 _TIES = ("wait", "fit")
 _LAGS_S = (0.0, 0.5, 1.0)
-"""A node is free this long after the end of its job: 0 or 1 s were seen, about as often."""
+"""Delay in seconds after the end of a job until its node is free. 0 and 1 s were seen about equally
+often.
+"""
 _PHASES = 3
 
 
 class _Submitted(NamedTuple):
-    """A job of the run; times from the first submission."""
+    """A job of the run. Times are relative to the first submission."""
 
     name: str
     submit_s: float
@@ -233,7 +237,9 @@ class _Submitted(NamedTuple):
 
 
 def _phases_s(jobs: Sequence[_Submitted], interval_s: float) -> list[float]:
-    """When backfill may have run within its interval: where it started most jobs, by the log's flags."""
+    """Phases of its interval at which backfill may have run: those with most of its starts, by the
+    log's flags.
+    """
     if interval_s <= 1:
         return [0.0]  # the log has no parts of seconds
     seen = Counter([job.start_s % interval_s for job in jobs if job.by == "backfill" and job.start_s is not None])
@@ -243,9 +249,9 @@ def _phases_s(jobs: Sequence[_Submitted], interval_s: float) -> list[float]:
 def _simulated(
     site: Site, jobs: Sequence[_Submitted], policy: SlurmMultifactor, lag_s: float
 ) -> tuple[dict[int, float], dict[int, str]]:
-    """The start of each job, and which part of the scheduler made it.
+    """Return the start of each job, and the part of the scheduler that made it.
 
-    A gang runs on one GPU type here; so types differ only where jobs ask for them.
+    A gang runs on one GPU type here, so types differ only if jobs ask for them.
     """
     asked = {kind for job in jobs for kind, _ in job.asked.types}
     types = {kind: GpuType(kind or "gpu", 1.0, 1.0, 1.0, 1.0, 0.0) for kind in (asked or {""})}
@@ -287,14 +293,14 @@ def _job(job: _Submitted, lag_s: float, types: Mapping[str, GpuType]) -> Job:
 
 
 class _Watched:
-    """The policy, and which part of it started each job."""
+    """The policy, and for each job the part of it that started the job."""
 
     def __init__(self, policy: SlurmMultifactor) -> None:
         self.policy = policy
         self.by: dict[int, str] = {}
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        """Decide as the policy does."""
+        """Decide like the policy."""
         for decision in self.policy.decide(view):
             if isinstance(decision, Start):
                 task: Any = decision.task
@@ -303,8 +309,11 @@ class _Watched:
 
 
 def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
-    """The jobs that became eligible, in order, and when the first did. ``golden_starts.csv`` knows how long those run
-    that did not end, ``golden_priorities.csv`` how nice they are."""
+    """Return the jobs that became eligible, in order, and the time at which the first did.
+
+    ``golden_starts.csv`` has the run time of jobs that did not end, ``golden_priorities.csv`` their
+    nice values.
+    """
     known: dict[str, float] = {}
     nice: dict[str, float] = {}
     if (folder / "golden_priorities.csv").exists():
@@ -354,7 +363,7 @@ def _number(name: str) -> tuple[int, ...]:
 
 
 def _longest_common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Jobs that come in the same order in both."""
+    """Number of jobs in the same order in both."""
     place = {number: index for index, number in enumerate(other)}
     tails: list[int] = []  # the longest rising sequence of places, by patience sorting
     for index in (place[number] for number in one):
@@ -364,13 +373,15 @@ def _longest_common(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def _is_backfill_only(folder: Path) -> bool:
-    """True if the run was of backfill without priorities, so that its starts follow from its jobs alone."""
+    """True if the run used backfill without priorities, so that its starts follow from its jobs
+    alone.
+    """
     conf = folder / "slurm.conf"
     return conf.exists() and "PriorityType=priority/basic" in conf.read_text(encoding="utf-8")
 
 
 def measured(folder: Path) -> dict[str, dict[str, Any]]:
-    """Accounting, and priorities and starts where the run has what they need."""
+    """Check accounting, and priorities and starts if the run has the files for them."""
     parts: dict[str, dict[str, Any]] = {"accounting": accounting(folder)}
     if (folder / "golden_priorities.csv").exists():
         parts["priorities"] = priorities(folder)

@@ -58,7 +58,7 @@ def against_optimum(jobs: list[Job], cores: int, optimum: dict[str, float]) -> F
 
 
 def optima(folder: Path, tasks: int) -> dict[int, dict[str, float]]:
-    """Per number of cores, the optimum of each graph of ``tasks`` tasks, by the graph's name."""
+    """For each number of cores, the optimum of each graph of ``tasks`` tasks, by the graph's name."""
     found = {}
     for path in sorted(folder.glob(f"Case{tasks}_*_OPT.csv")):
         with path.open(newline="") as file:
@@ -70,13 +70,13 @@ def optima(folder: Path, tasks: int) -> dict[int, dict[str, float]]:
 
 
 def measured(jobs: list[Job], optimal: Path) -> dict[int, Found]:
-    """Per number of cores, the graphs against their optima."""
+    """For each number of cores, the graphs compared with their optima."""
     best = optima(optimal, tasks_of(jobs))
     return {cores: against_optimum(jobs, cores, by_graph) for cores, by_graph in best.items()}
 
 
 def tasks_of(jobs: list[Job]) -> int:
-    """Tasks of each graph, without the two dummies."""
+    """Number of tasks of each graph, without the two dummies."""
     return len(jobs[0].tasks) - 2
 
 
