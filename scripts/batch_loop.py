@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 def rows(trace: Path) -> list[Row]:
     """Return the log's jobs in order of submission."""
-    found = []
+    jobs = []
     opener = gzip.open if trace.suffix == ".gz" else open
     with opener(trace, "rt", encoding="utf-8", errors="replace") as file:
         for line in file:
@@ -50,8 +50,8 @@ def rows(trace: Path) -> list[Row]:
             run, claim, processors = int(float(fields[3])), int(float(fields[8])), int(fields[4])
             if run <= 0 or processors <= 0:
                 run, claim, processors = 1, 1, max(processors, 1)
-            found.append(Row(float(fields[1]), max(min(run, claim), 1), max(run, claim, 1), processors))
-    return sorted(found, key=lambda row: row.submit_s)
+            jobs.append(Row(float(fields[1]), max(min(run, claim), 1), max(run, claim, 1), processors))
+    return sorted(jobs, key=lambda row: row.submit_s)
 
 
 def waits(jobs: list[Row], processors: int, backfill: bool) -> list[float]:

@@ -50,7 +50,7 @@ def fresh(memo: Memo | None = None) -> Planner:
 
 def look_aheads(graphs: dict[str, ComputationGraph], repeats: int) -> dict[str, dict[str, float]]:
     """For each model, CPU-milliseconds of a look-ahead at degree 16, and its size."""
-    found = {}
+    figures = {}
     for name, graph in graphs.items():
         planner = fresh()
         parts = planner.parts(graph, 16)
@@ -59,14 +59,14 @@ def look_aheads(graphs: dict[str, ComputationGraph], repeats: int) -> dict[str, 
             continue
         times = [cpu_s(lambda: planner.look_ahead(parts, placement)) for _ in range(repeats)]  # noqa: B023
         step = planner.look_ahead(parts, placement)
-        found[name] = {
+        figures[name] = {
             "ms": 1e3 * median(times),
             "min_ms": 1e3 * min(times),
             "ops": parts.ops,
             "deps": parts.deps,
             "ticks": step.ticks,
         }
-    return found
+    return figures
 
 
 def cold_decisions(graphs: dict[str, ComputationGraph], repeats: int) -> dict[str, float]:
@@ -91,7 +91,7 @@ def episodes(jobs: list[RampJob], repeats: int) -> dict[str, dict[str, float]]:
     """For each policy, decisions per CPU-second with an empty memo, and with the memo of a previous
     episode.
     """
-    found = {}
+    rates = {}
     for policy in POLICIES:
         cold, warm, blocked = [], [], 0
         for _ in range(repeats):
@@ -100,13 +100,13 @@ def episodes(jobs: list[RampJob], repeats: int) -> dict[str, dict[str, float]]:
                 kernel = RampScenario(horizon_s=1e6).planned_by(fresh(memo)).kernel(0, jobs=jobs)
                 times.append(cpu_s(lambda: kernel.run(RAMP_POLICIES.create(policy))))  # noqa: B023
             blocked = sum(outcome.completed_s is None for outcome in kernel.outcomes)
-        found[policy] = {
+        rates[policy] = {
             "decisions": kernel.schedule.decisions,
             "cold_per_cpu_s": kernel.schedule.decisions / median(cold),
             "warm_per_cpu_s": kernel.schedule.decisions / median(warm),
             "blocking": blocked / len(kernel.outcomes),
         }
-    return found
+    return rates
 
 
 def stream(graphs: dict[str, ComputationGraph], path: Path | None) -> list[RampJob]:

@@ -165,13 +165,13 @@ NODE_POLICIES = ("fifo-fit", "sjf")
 def multiple(case: Case, policy: str, repeats: int) -> float:
     """CPU time of a run under the policy as a multiple of the bare loop: median of runs in turn."""
     cluster, jobs, slots = case
-    found = []
+    ratios = []
     for _ in range(repeats):
         bare_s = cpu_s(lambda: bare(jobs, slots))
         scenario = ClusterScenario(cluster, jobs)
         chosen = POLICIES.create(policy, seed=1)
-        found.append(cpu_s(lambda scenario=scenario, chosen=chosen: scenario.kernel(1).run(chosen)) / bare_s)  # type: ignore[misc]
-    return median(found)
+        ratios.append(cpu_s(lambda scenario=scenario, chosen=chosen: scenario.kernel(1).run(chosen)) / bare_s)  # type: ignore[misc]
+    return median(ratios)
 
 
 def policies() -> list[str]:

@@ -166,14 +166,14 @@ def main() -> None:
     if args.tight:
         state.SPARE = 1
         lane_drive.rows_at_first = lambda scene: len(scene.nodes.table) + 2
-    found = {kind: check(kind, args.first, args.cases) for kind in args.kinds}
+    results = {kind: check(kind, args.first, args.cases) for kind in args.kinds}
     if args.json:
-        json.dump({"compiled": jitted(), "kinds": found}, sys.stdout, indent=1)
+        json.dump({"compiled": jitted(), "kinds": results}, sys.stdout, indent=1)
         print()
     else:
-        for kind, result in found.items():
+        for kind, result in results.items():
             print(f"{kind:12s} {result['equal']} of {result['cases']} equal {result['different'] or ''}")
-    sys.exit(any(result["different"] for result in found.values()))
+    sys.exit(any(result["different"] for result in results.values()))
 
 
 if __name__ == "__main__":

@@ -136,13 +136,13 @@ def _upward(path: Path) -> list[float]:
     """Times at which the number of GPU jobs rose, once for each job. Ends cannot hide these
     arrivals.
     """
-    found, before = [], None
+    rises_s, before = [], None
     for minute, row in enumerate(_rows(path)):
         now = int(row["total_gpujob_num"])
         if before is not None:
-            found += [60.0 * minute] * max(now - before, 0)
+            rises_s += [60.0 * minute] * max(now - before, 0)
         before = now
-    return found
+    return rises_s
 
 
 def of_pai(name: str, data: Path) -> Sessions:

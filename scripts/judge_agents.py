@@ -154,13 +154,13 @@ def tables(cell: str, few: int, seeds: Sequence[int], kept: KeptRuns) -> Iterato
 
 def rows(cells: Sequence[str], few: int, seeds: Sequence[int], kept: KeptRuns) -> dict[str, list[object]]:
     """Return all standings as columns of ``cells.csv``."""
-    known, found = references(), []
+    known, cell_rows = references(), []
     for cell, estimates in product(cells, ESTIMATES):
         chosen, sample = known[cell][estimates], Sample.WINDOW if cell == "itp" else Sample.SEED
         for _, lines in shown(cell, chosen, f"{cell} {estimates}", few, seeds, kept):
             ranked = standings(lines, sample=sample)
-            found += [{"cell": cell, "estimates": estimates, **each.to_dict()} for each in ranked]
-    return {name: [row[name] for row in found] for name in found[0]} if found else {}
+            cell_rows += [{"cell": cell, "estimates": estimates, **each.to_dict()} for each in ranked]
+    return {name: [row[name] for row in cell_rows] for name in cell_rows[0]} if cell_rows else {}
 
 
 HEAD = f"""# Agents beside references, on report seeds
@@ -212,9 +212,11 @@ def main() -> int:
             if estimates not in references(path).get(cell, {}):
                 chosen = choose(cell, estimates, options.itp)
                 print(cell, estimates, chosen, flush=True)
-                found = references(path)  # another process may have chosen for another cell meanwhile
-                found.setdefault(cell, {})[estimates] = chosen
-                write_text(path, "# References of the agents' tables, chosen on validation seeds.\n" + yaml.dump(found))
+                chosen_so_far = references(path)  # another process may have chosen for another cell meanwhile
+                chosen_so_far.setdefault(cell, {})[estimates] = chosen
+                write_text(
+                    path, "# References of the agents' tables, chosen on validation seeds.\n" + yaml.dump(chosen_so_far)
+                )
         return 0
     command = "python scripts/judge_agents.py report" + (" --itp raw-traces.tar.gz" if options.itp else "")
     ledger = Ledger(ROOT / "results" / "seeds.yaml")

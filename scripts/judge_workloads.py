@@ -88,7 +88,7 @@ def statistics(jobs: Sequence[Job]) -> dict[str, float]:
     hourly = np.bincount((time_s // 3600).astype(int), held)
     capped = np.minimum(hourly, np.quantile(hourly, 0.99))
     top = np.sort(held)[::-1][: max(len(held) // 100, 10)]
-    found = {
+    values = {
         "jobs": float(len(jobs)),
         "coefficient of variation of gaps": float(gaps.std() / gaps.mean()),
         "index of dispersion, 20 gaps": dispersion(time_s, 20),
@@ -108,8 +108,8 @@ def statistics(jobs: Sequence[Job]) -> dict[str, float]:
             if tenant in last:
                 own.append(time - last[tenant])
             last[tenant] = time
-        found["median gap of the same tenant, of the mean gap"] = float(np.median(own) / gaps.mean())
-    return found
+        values["median gap of the same tenant, of the mean gap"] = float(np.median(own) / gaps.mean())
+    return values
 
 
 def dispersion(time_s: np.ndarray, gaps: float) -> float:
@@ -147,7 +147,7 @@ def rank(name: str, data: Path, spending: Spending, kept: KeptRuns, run: bool) -
     Unless ``run``, nothing runs and only kept results are used.
     """
     windows = len(spending.seeds)
-    found = {}
+    means_s = {}
     for source, config in configs(name, data, windows).items():
         seeds = seeds_of(WINDOWS, windows) if source == "trace" else tuple(spending.seeds)
         cell = f"{name} {source}, {TRIALS[name][1]} jobs"
@@ -155,9 +155,9 @@ def rank(name: str, data: Path, spending: Spending, kept: KeptRuns, run: bool) -
             kept.run(cell, config, {policy: policy for policy in POLICIES}, seeds)
         whole = [seed for seed in seeds if len(kept.of(cell, POLICIES, [seed])) == len(POLICIES)]
         lines = kept.of(cell, POLICIES, whole)
-        found[source] = {policy: _column(lines, policy, "jct_s.mean") for policy in POLICIES}
-        found[source]["wait of fifo-fit"] = _column(lines, "fifo-fit", "wait_s.mean")
-    return found
+        means_s[source] = {policy: _column(lines, policy, "jct_s.mean") for policy in POLICIES}
+        means_s[source]["wait of fifo-fit"] = _column(lines, "fifo-fit", "wait_s.mean")
+    return means_s
 
 
 def tau(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float:
@@ -229,8 +229,8 @@ def page(found: Mapping[str, dict[str, Any]], spending: Spending) -> Iterator[st
 
 def fewer(found: Mapping[str, dict[str, Any]], windows: int) -> Iterator[str]:
     """Return a line for every source with fewer windows or sequences than the rest."""
-    for name, each in found.items():
-        for source, values in each["ranked"].items():
+    for name, judged in found.items():
+        for source, values in judged["ranked"].items():
             if (n := len(values[POLICIES[0]])) < windows:
                 yield f"\nOf `{name}` the ranking has n = {n} for *{_as(source, name).replace('fitted', 'preset')}*."
 
@@ -341,16 +341,16 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     kept = KeptRuns(options.out / "judged.jsonl")
-    found = {}
+    judged = {}
     for name in options.only:
-        found[name] = judge(name, options.data, spending, kept, run=not options.draw)
-        print(name, found[name]["tau"], flush=True)
-    stats, ranks = tables(found)
+        judged[name] = judge(name, options.data, spending, kept, run=not options.draw)
+        print(name, judged[name]["tau"], flush=True)
+    stats, ranks = tables(judged)
     write_text(options.out / "statistics.csv", to_csv(stats))
     write_text(options.out / "ranking.csv", to_csv(ranks))
-    write_text(options.out / "judged.md", "\n".join(page(found, spending)) + "\n")
-    draw(found, options.out / "judged.png")
-    if set(options.only) == set(TRACES) and not list(fewer(found, options.windows)):
+    write_text(options.out / "judged.md", "\n".join(page(judged, spending)) + "\n")
+    draw(judged, options.out / "judged.png")
+    if set(options.only) == set(TRACES) and not list(fewer(judged, options.windows)):
         ledger.close(spending)
     return 0
 

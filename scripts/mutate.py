@@ -558,11 +558,11 @@ def _put_in_place(mutant: Mutant) -> None:
     (changed,) = _changed(old, new) or ()
     where = changed.co_filename, changed.co_qualname, changed.co_firstlineno
     importlib.import_module(mutant.file.removesuffix(".py").replace("/", "."))  # it may be imported on demand
-    for each in gc.get_objects():
-        if type(each) is FunctionType:  # isinstance asks the object, and some warn
-            code = each.__code__
+    for candidate in gc.get_objects():
+        if type(candidate) is FunctionType:  # isinstance asks the object, and some warn
+            code = candidate.__code__
             if (code.co_filename, code.co_qualname, code.co_firstlineno) == where:
-                each.__code__ = changed
+                candidate.__code__ = changed
     assert path == where[0]
 
 

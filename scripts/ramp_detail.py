@@ -50,14 +50,14 @@ def pieces(timed: TimedGraph, schedule: OpSchedule, fabric: Fabric) -> list[Piec
         ranks = schedule.ranks[fabric.type_of[server]]
         for rank, op in enumerate(sorted(ops, key=ranks.__getitem__)):
             priority[op, server] = rank
-    found = []
+    detailed = []
     for op in _in_order(parts):
         for id_, server in zip(_ids(parts, op), timed.placement.block(op % count), strict=True):
             seconds = parts.graph.costs(fabric.gpus[server].name)[op] / parts.pieces[op]
             which = "forward_pass" if op < count else "backward_pass"
             name = fabric.topology.server_names[server]
-            found.append(Piece(id_, which, seconds, parts.memory_bytes[op % count], name, priority[op, server]))
-    return found
+            detailed.append(Piece(id_, which, seconds, parts.memory_bytes[op % count], name, priority[op, server]))
+    return detailed
 
 
 def deps(timed: TimedGraph) -> list[Dep]:
@@ -67,13 +67,13 @@ def deps(timed: TimedGraph) -> list[Dep]:
     for op, size in enumerate(parts.sync_bytes):
         sizes[count + op, count + op] = size
     ids = [_ids(parts, op) for op in range(2 * count)]
-    found = []
+    detailed = []
     for op in _in_order(parts):
         for bundle in timed.bundles[op]:
             size, seconds = sizes[op, bundle.target], bundle.seconds if bundle.flows else 0.0
             for source, targets in zip(ids[op], bundle.lane.targets, strict=True):
-                found += [Dep(source, ids[bundle.target][target], size, seconds) for target in targets]
-    return found
+                detailed += [Dep(source, ids[bundle.target][target], size, seconds) for target in targets]
+    return detailed
 
 
 def _in_order(parts: PartitionedGraph) -> list[int]:

@@ -193,10 +193,10 @@ class Referee:
             return None
         piece = min(self.ready, key=lambda each: each.age)
         seconds = self.vertex(piece).seconds
-        found = [(seconds[each], shares) for each in self.types() if (shares := self.fit(piece, each))]
-        if not found:
+        fits = [(seconds[each], shares) for each in self.types() if (shares := self.fit(piece, each))]
+        if not fits:
             return None
-        fastest = [shares for each_s, shares in found if each_s == min(found, key=lambda pair: pair[0])[0]]
+        fastest = [shares for each_s, shares in fits if each_s == min(fits, key=lambda pair: pair[0])[0]]
         return piece, min(fastest, key=lambda shares: len(self.machines[shares[0][0]].free))
 
     def shortest(self) -> tuple[Piece, list[tuple[int, int]]] | None:
@@ -389,11 +389,11 @@ def main() -> int:
     for seed in range(given.first, given.first + given.cases):
         workload = draw(seed)
         for policy in POLICIES_PLAYED:
-            found = difference(workload, policy)
-            if found:
-                differences.append({"workload": seed, "policy": policy, "what": found})
+            mismatch = difference(workload, policy)
+            if mismatch:
+                differences.append({"workload": seed, "policy": policy, "what": mismatch})
                 if not given.json:
-                    print(f"{policy} on workload {seed}: {found}")
+                    print(f"{policy} on workload {seed}: {mismatch}")
     if given.json:
         figures = {"cases": given.cases, "comparisons": given.cases * len(POLICIES_PLAYED), "differences": differences}
         json.dump(figures, sys.stdout, indent=1)

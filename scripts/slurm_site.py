@@ -68,12 +68,12 @@ def _resource(name: str) -> str:
 
 def _billed(weights: str) -> dict[str, float]:
     """Parse TRESBillingWeights. Memory has a unit and is counted in GB."""
-    found = {}
+    billing = {}
     for name, _, weight in [each.partition("=") for each in weights.strip('"').split(",") if each]:
         number = float(weight.rstrip("KMGTPkmgtp"))
         unit = name.lower() == "mem" and weight[-1].isalpha()
-        found[_resource(name)] = number / memory_gb(f"1{weight[-1]}") if unit else number
-    return found
+        billing[_resource(name)] = number / memory_gb(f"1{weight[-1]}") if unit else number
+    return billing
 
 
 def read_site(folder: Path) -> Site:

@@ -82,10 +82,10 @@ def read_expected(path: Path) -> dict[str, list[float]]:
 
 def by_id(episode: SparkEpisode) -> list[float]:
     """Completion times (s) by job number if the ids are numbers, otherwise in order of arrival."""
-    found = {job.job.id: jct_s for job, jct_s in zip(episode.jobs, episode.jct_s.tolist(), strict=True)}
-    if all(id.isdecimal() for id in found):
-        return [found[id] for id in sorted(found, key=int)]
-    return list(found.values())
+    jct_by_id = {job.job.id: jct_s for job, jct_s in zip(episode.jobs, episode.jct_s.tolist(), strict=True)}
+    if all(id.isdecimal() for id in jct_by_id):
+        return [jct_by_id[id] for id in sorted(jct_by_id, key=int)]
+    return list(jct_by_id.values())
 
 
 def replayed(workload: Path, executors: int | None = None) -> dict[str, dict[str, Any]]:

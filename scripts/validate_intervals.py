@@ -105,10 +105,10 @@ class Population:
 
 def populations(folder: Path, metric: str) -> list[Population]:
     """Return every population in the folder by name."""
-    found = [_population(path, metric) for path in sorted(folder.glob("*.npz"))]
-    if not found:
+    loaded = [_population(path, metric) for path in sorted(folder.glob("*.npz"))]
+    if not loaded:
         raise InputError(f"{folder}: there is no *.npz with a population in it")
-    return [each for each in found if each is not None]
+    return [each for each in loaded if each is not None]
 
 
 def _population(path: Path, metric: str) -> Population | None:
@@ -153,17 +153,17 @@ def coverage(population: Population, n: int, draws: int, seed: int) -> dict[str,
         centre = 0.0 if population.kind == "equal" else logs.mean()
         null = (logs - centre)[pick] * rng.choice([-1.0, 1.0], pick.shape)
         false.append(float(np.mean(two_sided_p(t_of_mean(null), n - 1) < 0.05)))
-    found = {name: _summary(population, shares) for name, shares in covers.items() if not np.isnan(shares).any()}
-    method = "median" if population.kind == "windows" and "median" in found else "t_log"
+    summaries = {name: _summary(population, shares) for name, shares in covers.items() if not np.isnan(shares).any()}
+    method = "median" if population.kind == "windows" and "median" in summaries else "t_log"
     return {
-        **found[method],
+        **summaries[method],
         "false_verdicts": float(np.mean(false)),
         "worst_false_verdicts": max(false),
         "method": method,
         "approximate": float(np.mean(marks)),
         **({"plain": float(np.concatenate(plain).mean())} if sum(map(len, plain)) >= FEWEST_PLAIN else {}),
         **({"plain_worst": min(shares)} if (shares := [*_shares(plain)]) else {}),
-        **found,
+        **summaries,
     }
 
 
@@ -361,12 +361,12 @@ def main() -> int:
         return 0
     try:
         known = populations(args.data, args.metric)
-        found = {each.name: {n: coverage(each, n, args.draws, args.seed) for n in SIZES} for each in known}
+        covered = {each.name: {n: coverage(each, n, args.draws, args.seed) for n in SIZES} for each in known}
         if args.json:
-            print(json.dumps(found))
+            print(json.dumps(covered))
             return 0
-        _print_coverage(known, found)
-        gates = [gate for each in known for gate in coverage_gates(each, found[each.name])]
+        _print_coverage(known, covered)
+        gates = [gate for each in known for gate in coverage_gates(each, covered[each.name])]
         gates += [gate for each in known for gate in rule_gates(each, args.draws, args.seed)]
     except (DagsimError, OSError) as error:
         print(error, file=sys.stderr)

@@ -103,8 +103,8 @@ def priorities(folder: Path) -> dict[str, Any]:
         worst = max([worst, *differing])
         total, there = book.total(asked, own), float(row["total_logged"])
         wrong += truncated(total) != truncated(there) and abs(total - there) > _SLACK
-    found = {"rows": len(rows), "worst_factor": worst, "wrong_totals": wrong}
-    return found | ({"worst_classic_fair_share": worst_classic} if classic else {})
+    counts = {"rows": len(rows), "worst_factor": worst, "wrong_totals": wrong}
+    return counts | ({"worst_classic_fair_share": worst_classic} if classic else {})
 
 
 _LOGGED = ("age", "assoc", "fairshare", "jobsize", "partition", "qos")
@@ -115,14 +115,14 @@ def _events(rows: Sequence[Mapping[str, str]], site: Site) -> list[tuple[float, 
     length 0 ends.
     """
     jobs = {row["job"]: row for row in rows}
-    found = []
+    events = []
     for number, (_, row) in enumerate(jobs.items()):
         start_s, end_s = (_moment(row[name]) for name in ("start", "end"))
         if start_s is not None:
-            found.append((start_s, False, number, _asked(row, site)))
+            events.append((start_s, False, number, _asked(row, site)))
             if end_s is not None:
-                found.append((end_s, True, number, _asked(row, site)))
-    return sorted(found, key=lambda event: event[:3])
+                events.append((end_s, True, number, _asked(row, site)))
+    return sorted(events, key=lambda event: event[:3])
 
 
 def _asked(row: Mapping[str, str], site: Site) -> Asked:
@@ -150,10 +150,10 @@ def _moment(text: str) -> float | None:
 def _began_s(folder: Path) -> float:
     """Time at which slurmctld began to count periods."""
     text = (folder / "slurmctld-priority.log").read_text(encoding="utf-8")
-    found = re.search(r"\[([\d-]+T[\d:]+)\.\d+\][^\n]*_read_last_decay_ran", text)
-    if found is None:
+    match = re.search(r"\[([\d-]+T[\d:]+)\.\d+\][^\n]*_read_last_decay_ran", text)
+    if match is None:
         raise TraceError(f"{folder / 'slurmctld-priority.log'}:1: it does not say when the decay began")
-    return datetime.fromisoformat(found[1]).replace(tzinfo=UTC).timestamp()
+    return datetime.fromisoformat(match[1]).replace(tzinfo=UTC).timestamp()
 
 
 def starts(folder: Path) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def starts(folder: Path) -> dict[str, Any]:
     began = {place: job.start_s for place, job in enumerate(jobs) if job.start_s is not None}
     scheduler = dict(each.partition("=")[::2] for each in site.said.get("SchedulerParameters", "").split(","))
     interval_s = float(scheduler.get("bf_interval", 30))
-    found = []
+    fits = []
     least_s = float(scheduler.get("sched_min_interval", 2e6)) / 1e6
     cycles_s = _phases_s(jobs, interval_s)
     for tie, lag_s, cycle_s, rest_s in product(_TIES, _LAGS_S, cycles_s, (0.0, least_s)):
@@ -194,20 +194,20 @@ def starts(folder: Path) -> dict[str, Any]:
         variant = {"tie_rule": tie, "lag_s": lag_s, "phase_s": cycle_s, "rest_s": rest_s, "other_scheduler": other}
         figures = {"worst_gap_s": max(gaps, default=0.0), "median_gap_s": median(gaps) if gaps else 0.0}
         differs = len(there) - _longest_common(there, here)
-        found.append({"jobs": len(began), "order_differs": differs} | figures | variant)
-    return min(found, key=lambda each: (each["order_differs"], each["worst_gap_s"]))
+        fits.append({"jobs": len(began), "order_differs": differs} | figures | variant)
+    return min(fits, key=lambda each: (each["order_differs"], each["worst_gap_s"]))
 
 
 def _options(settings: PrioritySettings) -> dict[str, Any]:
     """Keys of slurm.conf that begin with Priority, as parameters of the policy."""
     weights = settings.weights
     names = ("age", "fair_share", "job_size", "partition", "qos", "assoc")
-    found: dict[str, Any] = {name: getattr(weights, name) for name in names}
+    options: dict[str, Any] = {name: getattr(weights, name) for name in names}
     for name, key in (("tres_gpus", "gpus"), ("tres_cpus", "cpus"), ("tres_memory", "memory_gb")):
-        found[name] = weights.tres.get(key, 0.0)
+        options[name] = weights.tres.get(key, 0.0)
     same = ("damping", "half_life_s", "max_age_s", "calc_period_s", "favor_small", "relative_size", "max_tres")
-    found |= {name: getattr(settings, name) for name in (*same, "accrue_always")}
-    return found | {"algorithm": settings.fair_share}
+    options |= {name: getattr(settings, name) for name in (*same, "accrue_always")}
+    return options | {"algorithm": settings.fair_share}
 
 
 _TIES = ("wait", "fit")
@@ -326,7 +326,7 @@ def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
     since = {id(row): _moment(row["Eligible"]) for row in rows}
     rows = [row for row in rows if since[id(row)] is not None]
     first_s = min([since[id(row)] or 0.0 for row in rows], default=0.0)
-    found = []
+    submitted = []
     for row in rows:
         submit_s, start_s, end_s = since[id(row)] or 0.0, _moment(row["Start"]), _moment(row["End"])
         minutes = row["TimelimitRaw"]
@@ -338,7 +338,7 @@ def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
         by = (
             "backfill" if "SchedBackfill" in flags else "main" if "SchedMain" in flags or "SchedSubmit" in flags else ""
         )
-        found.append(
+        submitted.append(
             _Submitted(
                 row["JobID"],
                 submit_s - first_s,
@@ -355,7 +355,7 @@ def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
                 nice.get(row["JobID"], 0.0),
             )
         )
-    return sorted(found, key=lambda job: (job.submit_s, _number(job.name))), first_s
+    return sorted(submitted, key=lambda job: (job.submit_s, _number(job.name))), first_s
 
 
 def _number(name: str) -> tuple[int, ...]:

@@ -59,14 +59,14 @@ def against_optimum(jobs: list[Job], cores: int, optimum: dict[str, float]) -> F
 
 def optima(folder: Path, tasks: int) -> dict[int, dict[str, float]]:
     """For each number of cores, the optimum of each graph of ``tasks`` tasks, by the graph's name."""
-    found = {}
+    by_cores = {}
     for path in sorted(folder.glob(f"Case{tasks}_*_OPT.csv")):
         with path.open(newline="") as file:
             rows = list(csv.reader(file))
-        found[int(path.stem.split("_")[1])] = {Path(row[0]).stem: float(row[2]) for row in rows}
-    if not found:
+        by_cores[int(path.stem.split("_")[1])] = {Path(row[0]).stem: float(row[2]) for row in rows}
+    if not by_cores:
         raise TraceError(f"{folder}: no Case{tasks}_<cores>_OPT.csv")
-    return dict(sorted(found.items()))
+    return dict(sorted(by_cores.items()))
 
 
 def measured(jobs: list[Job], optimal: Path) -> dict[int, Found]:
