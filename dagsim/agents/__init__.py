@@ -1,1 +1,1 @@
-"""Agents that learn to schedule. torch lives here; ``config`` and the list of algorithms load without it."""
+"""Agents that learn to schedule. Only ``config`` and the list of algorithms load without torch."""

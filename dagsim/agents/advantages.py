@@ -1,4 +1,6 @@
-"""Returns of whole episodes, and estimators of the advantage: by how much a choice was better than usual."""
+"""Returns of whole episodes, and estimators of the advantage: how much better a choice was than the
+average one.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ __all__ = [
 
 
 def discounts(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
-    """(T,) float64: exp(-seconds to the next choice / ``time_constant_s``) for each step (a semi-Markov process)."""
+    """(T,) float64: the discount factor of each step, exp(-seconds to the next choice /
+    ``time_constant_s``), as in a semi-Markov process.
+    """
     return np.exp(-np.diff(steps.times_s) / time_constant_s)
 
 
@@ -47,17 +51,18 @@ def returns(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
 
 
 def return_rms(episodes: Sequence[EpisodeSteps], time_constant_s: float) -> float:
-    """The root mean square of all returns: the unit of values, so that they are about 1."""
+    """Root mean square of all returns. Divided by it, values are about 1."""
     everything = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
     return float(np.sqrt(np.mean(everything**2))) + 1e-9
 
 
 def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float) -> list[np.ndarray]:
-    """(T_i,) float64 each: the return of every step less the mean return of the other replicas at the same time.
+    """Subtract from the return of each step the mean return of the other replicas at the same time.
 
-    All replicas saw the same job sequence, so its luck cancels (input-dependent baseline, Mao et al., ICLR 2019,
-    section 4; leave-one-out, so that it stays unbiased); between choices of a replica its return is interpolated.
-    Divided by the mean total return, so that every sequence weighs the same.
+    All replicas saw the same job sequence, so its luck cancels (input-dependent baseline, Mao et
+    al., ICLR 2019, section 4). Leaving one out keeps the estimate unbiased. Between the choices of
+    a replica, its return is interpolated. The result, (T_i,) float64 per episode, is divided by the
+    mean total return, so that every sequence has the same weight.
     """
     curves = [(np.asarray(steps.times_s[:-1]), returns(steps, time_constant_s)) for steps in replicas]
     scale = np.mean([abs(sum(steps.rewards)) for steps in replicas]) + 1e-9
@@ -69,8 +74,10 @@ def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float)
 
 
 def gae(steps: EpisodeSteps, values: np.ndarray, time_constant_s: float, lambda_: float) -> np.ndarray:
-    """(T,) float64: generalised advantage estimates (Schulman et al. 2016, equation 16) with ``values`` (T,) of the
-    observations; the episode has ended, so what follows it is worth 0."""
+    """(T,) float64: generalised advantage estimates (Schulman et al. 2016, equation 16). ``values``
+    (T,) are those of the observations. The episode has ended, so the value after the last step
+    is 0.
+    """
     gamma = discounts(steps, time_constant_s)
     following = np.append(values[1:], 0.0)
     delta = np.asarray(steps.rewards) + gamma * following - values
@@ -84,25 +91,25 @@ class Estimator(Protocol):
     """Estimates advantages from whole episodes, the replicas of one job sequence side by side."""
 
     witness: WitnessFactory | None
-    """Makes what must be noted while an episode is played; ``None``: nothing."""
+    """Make the witness that takes notes during an episode. If ``None``, no notes are needed."""
 
     def estimate(
         self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, dict[str, float]]:
-        """(T,) float64 advantages of all choices, end to end, and metrics for the log."""
+        """(T,) float64 advantages of all choices, concatenated, and metrics for the log."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """Everything that a resumed training needs."""
+        """The state that a resumed training needs."""
         ...
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on where ``state`` was saved."""
+        """Continue from a saved ``state``."""
         ...
 
 
 class StatelessEstimator:
-    """An estimator that is made anew for every iteration."""
+    """An estimator without state: each iteration starts from scratch."""
 
     def state(self) -> dict[str, Any]:
         return {}
@@ -112,7 +119,9 @@ class StatelessEstimator:
 
 
 class ReplicaAdvantages(StatelessEstimator):
-    """Each episode against the others of its job sequence at equal time. No critic (Mao et al., ICLR 2019)."""
+    """Compares each episode with the others of its job sequence at equal time, without a critic
+    (Mao et al., ICLR 2019).
+    """
 
     witness: WitnessFactory | None = None
 
@@ -123,11 +132,15 @@ class ReplicaAdvantages(StatelessEstimator):
         self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, dict[str, float]]:
         groups = replica_groups(episodes, self._replicas)
-        return np.concatenate([each for group in groups for each in replica_advantages(group, time_constant_s)]), {}
+        return np.concatenate(
+            [advantages for group in groups for advantages in replica_advantages(group, time_constant_s)]
+        ), {}
 
 
 class CriticAdvantages:
-    """Generalised advantage estimates (Schulman et al. 2016) by a critic, fitted to the returns of every iteration."""
+    """Generalised advantage estimates (Schulman et al. 2016) by a critic, which is fitted to the
+    returns of every iteration.
+    """
 
     witness: WitnessFactory | None = None
 
@@ -143,7 +156,7 @@ class CriticAdvantages:
         self.optimizer = torch.optim.Adam(self.critic.parameters(), lr)
         self._epochs, self._minibatch, self._lambda = epochs, minibatch, gae_lambda
         self._scale = context.jct_s
-        """Values are in this unit, so that they are about 1."""
+        """The unit of values, so that they are about 1."""
 
     def estimate(
         self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
@@ -185,25 +198,27 @@ class CriticAdvantages:
 ADVANTAGES: Registry[Estimator] = Registry(
     "advantage",
     [
-        Entry("replicas", ".advantages:ReplicaAdvantages", "against other episodes on the same jobs at equal time"),
-        Entry("critic", ".advantages:CriticAdvantages", "generalised advantage estimates by a learned value"),
-        Entry("fluid", ".spark_fluid:FluidAdvantages", "replicas less what the backlog explains (spark)"),
+        Entry("replicas", ".advantages:ReplicaAdvantages", "compares episodes on the same jobs at equal time"),
+        Entry("critic", ".advantages:CriticAdvantages", "generalised advantage estimation with a learned value"),
+        Entry("fluid", ".spark_fluid:FluidAdvantages", "replicas minus the part that the backlog explains (spark)"),
     ],
     group="dagsim.advantages",
     listing="dagsim list advantages",
     home="dagsim.agents",
     method="estimate",
 )
-"""Every estimator by name, made with the ``context`` and the settings of the algorithm that it names as parameters."""
+"""Every estimator by name. It is built with ``context`` and those settings of the algorithm that
+its parameters name.
+"""
 
 
 def replica_groups(episodes: Sequence[EpisodeSteps], replicas: int) -> list[Sequence[EpisodeSteps]]:
-    """The replicas of each job sequence."""
+    """Group the episodes by job sequence: one group of replicas each."""
     return [episodes[begin : begin + replicas] for begin in range(0, len(episodes), replicas)]
 
 
 def check_replicas(replicas: int, advantage: str) -> int:
-    """The number of replicas, if it is large enough to compare each with the others.
+    """Return the number of replicas if there are enough to compare each with the others.
 
     Raises:
         ConfigError: There are fewer than 2.

@@ -1,11 +1,11 @@
-"""A trained agent as a file, and as a policy, whatever its system.
+"""A trained agent as a file, and as a policy, for any system.
 
-Bounds of features: where an agent was never trained it is not shown what it cannot know.
-
-A network extrapolates: a task of 100,000 instances, where training had ten at most, gets a score that means nothing.
-Values beyond those seen before are taken for the nearest that was. On Alibaba's trace, which they were not trained on,
-agents take 0.7 to 0.9 times as long as EFT-wait this way, and almost five times without
-(``results/agents/transfer.md``)."""
+Features are clipped to the bounds seen in training, because a network extrapolates badly. A task of
+100,000 instances, where training had ten at most, gets a meaningless score, so a value outside the
+bounds is replaced by the nearest one inside. On Alibaba's trace, on which they were not trained,
+agents need 0.7 to 0.9 times the time of EFT-wait with clipping, and almost five times without
+(``results/agents/transfer.md``).
+"""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ _CODECS: Mapping[str, Registry[Any]] = {"cluster": CODECS, "spark": SPARK_CODECS
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """An agent on disk: its system, its net, how it sees, and where it comes from."""
+    """An agent on disk: its system, codec, net, weights and origin."""
 
     algorithm: str
     net: NetSettings
     codec: CodecSettings
     weights: Mapping[str, torch.Tensor]
     about: Mapping[str, Any]
-    """Where it comes from, for people: workload, cluster, seed, iterations, score on validation."""
+    """Origin, for people: workload, cluster, seed, iterations, score on validation."""
     bounds: ObservationBounds | None = None
-    """Bounds of the features that it has seen before; ``None`` where they were not noted."""
+    """Bounds of the features seen in training; ``None`` if they were not recorded."""
     system: str = "cluster"
 
     def save(self, path: Path) -> None:
-        """Write it, whole or not at all."""
+        """Write the file atomically: completely or not at all."""
         plain = {
             "format": _FORMAT,
             "system": self.system,
@@ -82,11 +82,12 @@ class Checkpoint:
     ) -> Checkpoint:
         """Read a file that ``save`` wrote. ``system``, if given, must be the agent's own.
 
-        The file is data: it can name only codecs and nets that come with dagsim. To load any other, pass its class,
-        ``module:Class``, as ``codec`` or ``net``.
+        The file is data: it can name only codecs and nets that come with dagsim. To load any other,
+        pass its class, ``module:Class``, as ``codec`` or ``net``.
 
         Raises:
-            RunFolderError: Missing, damaged, of another version of dagsim or system, or made for other observations.
+            RunFolderError: The file is missing or damaged, belongs to another version of dagsim or to
+                another system, or was made for other observations.
             CodeNotAllowed: Its codec or net is code outside dagsim, and was not named.
         """
         plain = read_plain(path)
@@ -121,11 +122,11 @@ class Checkpoint:
         return agent
 
     def clipped(self, codec: Codec) -> Codec:
-        """The codec as the agent sees through it: nothing beyond what it was trained on."""
+        """Wrap the codec so that the agent sees nothing beyond the bounds of its training."""
         return codec if self.bounds is None else Clipped(codec, self.bounds)
 
     def network(self) -> ActorNet:
-        """The net with its weights, for use only."""
+        """Build the net with its weights, for inference only."""
         net = self.net.build(self.codec)
         net.load_state_dict(dict(self.weights))
         net.settings = self.net
@@ -133,8 +134,10 @@ class Checkpoint:
 
 
 class AgentPolicy:
-    """Decides as the net says: the likeliest choice, or with ``sampled`` one drawn from the simulation's stream
-    ``"agent"``. Cost per decision: one observation and one pass of the net, some 0.3 ms on the GPU cluster."""
+    """Decides with a net: takes the likeliest choice, or with ``sampled`` draws one from the
+    simulation's stream ``"agent"``. Cost per decision: one observation and one pass of the net,
+    about 0.3 ms on the GPU cluster.
+    """
 
     def __init__(self, checkpoint: Checkpoint, *, sampled: bool = False) -> None:
         self.checkpoint = checkpoint
@@ -143,7 +146,7 @@ class AgentPolicy:
         self._codec = checkpoint.clipped(checkpoint.codec.build())
 
     def decide(self, view: View) -> Iterator[Any]:
-        """The decisions that the chosen choice stands for."""
+        """Return the decisions of the net's choice."""
         observation = self._codec.encode(view)
         if observation is None:
             return
@@ -159,8 +162,8 @@ def load_agent(
     codec: str | None = None,
     net: str | None = None,
 ) -> AgentPolicy:
-    """The agent in a checkpoint file, as a policy; ``system`` must be its own, ``codec`` and ``net`` as for
-    ``Checkpoint.load``.
+    """Load the agent of a checkpoint file as a policy. ``system`` must be its own; ``codec`` and
+    ``net`` are those of ``Checkpoint.load``.
 
     Raises:
         RunFolderError, CodeNotAllowed: As ``Checkpoint.load``.
@@ -169,17 +172,17 @@ def load_agent(
 
 
 def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
-    """Write tensors and plain values with a digest of their own, whole or not at all."""
+    """Write tensors and plain values with their digest, completely or not at all."""
     kept = {name: value for name, value in plain.items() if name != "digest"}
     with replaced(path) as temporary:
         torch.save({**kept, "digest": _digest(kept)}, temporary)
 
 
 def read_plain(path: Path) -> dict[str, Any]:
-    """A file of tensors and plain values.
+    """Read a file of tensors and plain values.
 
     Raises:
-        RunFolderError: Missing or damaged, so that it does not have its digest.
+        RunFolderError: The file is missing, or its digest does not match.
     """
     try:
         plain = torch.load(path, map_location="cpu", weights_only=True)
@@ -205,7 +208,7 @@ def _digest(plain: Mapping[str, Any]) -> str:
 
 
 def _feed(total: Any, value: Any) -> None:
-    """Take a value into the digest, with all that is in it."""
+    """Add a value, with everything in it, to the digest."""
     match value:
         case torch.Tensor():
             total.update(f"{value.dtype}{list(value.shape)}".encode())
@@ -213,13 +216,13 @@ def _feed(total: Any, value: Any) -> None:
                 total.update(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         case Mapping():
             total.update(f"{len(value)}{{".encode())
-            for key, each in value.items():
+            for key, item in value.items():
                 total.update(repr(key).encode())
-                _feed(total, each)
+                _feed(total, item)
         case list() | tuple():
             total.update(f"{len(value)}[".encode())
-            for each in value:
-                _feed(total, each)
+            for item in value:
+                _feed(total, item)
         case _:
             total.update(repr(value).encode())
 
@@ -232,7 +235,9 @@ def _finite(path: Path, parts: Mapping[str, Mapping[str, torch.Tensor]]) -> None
 
 
 def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: str | None) -> Any:
-    """The settings object that ``_plain_settings`` described; ``own`` names its class if dagsim does not have it."""
+    """Rebuild the settings object that ``_plain_settings`` described. ``own`` names its class if it
+    is not part of dagsim.
+    """
     kind = settings["kind"]
     part = registry.kind
     if registry.is_own(kind) and own is None:
@@ -249,7 +254,7 @@ def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: st
 
 
 def _plain_settings(settings: Any) -> dict[str, Any]:
-    """The fields of a settings object, with its ``kind``: its name, or where its class stands."""
+    """The fields of a settings object, and its ``kind``: its name, or the place of its class."""
     cls = type(settings)
     path = f"{cls.__module__}:{cls.__qualname__}"
     kind = getattr(settings, "kind", path) if cls.__module__.startswith("dagsim.") else path
@@ -268,12 +273,12 @@ def _same_features(path: Path, trained: list[str], now: list[str]) -> None:
 
 @dataclass(slots=True)
 class ObservationBounds:
-    """The min and max of each feature, by the part of the observation; empty at first."""
+    """The minimum and maximum of each feature, by part of the observation; initially empty."""
 
     parts: dict[str, tuple[Floats32, Floats32]] = field(default_factory=dict)
 
     def widen(self, observation: Observation) -> None:
-        """Take in an observation."""
+        """Widen the bounds by an observation."""
         for name, values in zip(Observation._fields, observation, strict=True):
             rows = values.reshape(-1, values.shape[-1])
             low, high = rows.min(axis=0), rows.max(axis=0)
@@ -282,14 +287,14 @@ class ObservationBounds:
             self.parts[name] = low, high
 
     def clip(self, observation: Observation) -> Observation:
-        """The observation with every value within the range of its feature."""
+        """Return the observation with every value clipped to the range of its feature."""
         parts = self.parts
         return Observation(
             *(np.clip(values, *parts[name]) for name, values in zip(observation._fields, observation, strict=True))
         )
 
     def to_tensors(self) -> dict[str, torch.Tensor]:
-        """Per part (2, features): for a file."""
+        """One tensor (2, features) per part, for a file."""
         return {name: torch.from_numpy(np.stack(limits)) for name, limits in self.parts.items()}
 
     @classmethod
@@ -316,7 +321,7 @@ class _Wrapped:
 
 
 class BoundsRecorder(_Wrapped):
-    """Widens ``bounds`` by all that the codec shows."""
+    """Widens ``bounds`` by everything that the codec shows."""
 
     def encode(self, view: Any) -> Observation | None:
         observation: Observation | None = self.codec.encode(view)
@@ -326,7 +331,7 @@ class BoundsRecorder(_Wrapped):
 
 
 class Clipped(_Wrapped):
-    """Shows nothing beyond ``bounds``."""
+    """Clips everything that the codec shows to ``bounds``."""
 
     def encode(self, view: Any) -> Observation | None:
         observation: Observation | None = self.codec.encode(view)

@@ -1,4 +1,4 @@
-"""Behaviour cloning: a net first learns to choose as a heuristic does."""
+"""Behaviour cloning: a net learns to imitate a heuristic before its training."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ __all__ = ["clone", "imitation"]
 
 
 def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> tuple[list[Any], list[Any]]:
-    """Observations of the heuristic's episodes, and its choices.
+    """Collect observations of the heuristic's episodes, and its choices.
 
-    Decisions that no choice stands for are left out, and observations that leave no choice (``is_forced``).
+    Decisions without a matching choice are left out, and so are observations with a single choice
+    (``is_forced``).
     """
     observations: list[Any] = []
     choices: list[Any] = []
@@ -30,7 +31,7 @@ def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> 
         decide = factory.scenario.policies.create(heuristic, seed=seed).decide
         while (view := conversation.view) is not None:
             observation = codec.encode(view)
-            # One by one: a policy sees each decision carried out before the next.
+            # One at a time: a policy sees the effect of each decision before it makes the next.
             decisions = list(islice(decide(view), 1))
             if observation is not None and not getattr(observation, "is_forced", False):
                 choice = codec.choice_of(decisions)
@@ -44,7 +45,9 @@ def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> 
 def clone(
     net: ActorNet, observations: Sequence[Any], choices: Sequence[Any], how: WarmStart, rng: np.random.Generator
 ) -> float:
-    """Fit ``net`` to the choices by smoothed cross-entropy; returns the last epoch's mean loss in nats."""
+    """Fit ``net`` to the choices by smoothed cross-entropy. Returns the last epoch's mean loss in
+    nats.
+    """
     store, chosen = net.store(observations), np.array(choices, np.int64)
     optimizer = torch.optim.Adam(net.parameters(), how.lr)
     mean = float("nan")

@@ -33,7 +33,7 @@ __all__ = [
 
 
 LOCKSTEP = 16
-"""Episodes that are played side by side, unless a configuration says otherwise."""
+"""Default number of episodes that are played side by side."""
 
 
 class AlgorithmSettings(Protocol):
@@ -45,7 +45,7 @@ class AlgorithmSettings(Protocol):
         ...
 
     def build(self, context: LearnerContext) -> Learner:
-        """The algorithm, ready to begin."""
+        """Build the algorithm, ready to begin."""
         ...
 
 
@@ -63,14 +63,16 @@ def _fraction(owner: str, **values: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Algorithm:
-    """Settings of an algorithm of dagsim. They name its learner, because only building one loads torch."""
+    """Settings of one of dagsim's algorithms. They name its learner, because torch is loaded only
+    when one is built.
+    """
 
     learner: ClassVar[str]
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def build(self, context: LearnerContext) -> Learner:
-        """The learner, ready to begin."""
+        """Build the learner, ready to begin."""
         learner_class: Any = attribute(self.learner)
         learner: Learner = learner_class(context)
         return learner
@@ -80,34 +82,40 @@ class _Algorithm:
 class PpoConfig(_Algorithm):
     """Proximal policy optimisation (Schulman et al. 2017), on whole episodes.
 
-    ``advantage``: ``replicas`` compares each episode with the others of the same job sequence at equal time
-    (input-dependent baseline, Mao et al., ICLR 2019; no critic); ``critic`` learns a value and uses generalised
-    advantage estimation (Schulman et al. 2016); ``fluid`` is ``replicas`` less what the backlog explains, for Spark.
+    ``advantage`` is one of:
+
+    - ``replicas``: compares each episode with the others of the same job sequence at equal time
+      (input-dependent baseline, Mao et al., ICLR 2019; no critic);
+    - ``critic``: learns a value and uses generalised advantage estimation (Schulman et al. 2016);
+    - ``fluid``: ``replicas`` minus the part that the backlog explains, for Spark.
     """
 
     kind: Literal["ppo"] = "ppo"
     advantage: str = "replicas"
-    """``replicas``, ``critic``, ``fluid``, or ``module:attr``; with parameters as ``fluid[horizon=0.2]``."""
+    """``replicas``, ``critic``, ``fluid``, or ``module:attr``, with parameters in brackets:
+    ``fluid[horizon=0.2]``.
+    """
     sequences: int = 8
     """Job sequences per iteration."""
     replicas: int = 8
     """Episodes on each of them."""
     lr: float = 2e-3
-    """Adam's step, falling to 0 over the training."""
+    """Adam's learning rate, which falls to 0 over the training."""
     min_lr: float = 0.0
-    """Added to it, so that it never is 0."""
+    """Added to the learning rate, so that it never reaches 0."""
     clip: float = 0.2
     target_kl: float = 0.03
-    """An iteration's update stops where the policy has moved by 1.5 times this."""
+    """The update of an iteration stops when the policy has moved by 1.5 times this divergence."""
     epochs: int = 3
     minibatch: int = 1024
     entropy: float = 0.003
-    """Weight of the entropy bonus, falling to 0."""
+    """Weight of the entropy bonus, which falls to 0 over the training."""
     max_grad: float = 0.5
     gae_lambda: float = 0.95
     discount_jcts: tuple[float, float] = (10.0, 40.0)
-    """Time constant of the discount in mean completion times of the reference, at the start and at the end of the
-    training: what a decision does fades, and what is farther off is mostly noise."""
+    """Time constant of the discount, in mean completion times of the reference, at the start and at
+    the end of the training. The effect of a decision fades, and later rewards are mostly noise.
+    """
 
     learner: ClassVar[str] = "dagsim.agents.ppo:Ppo"
 
@@ -130,7 +138,7 @@ class ReinforceConfig(_Algorithm):
     sequences: int = 4
     replicas: int = 8
     minibatch: int | None = None
-    """Choices per step of the gradient; left out: one step on all of them."""
+    """Choices per gradient step. Default: one step on all of them."""
     lr: float = 2e-3
     min_lr: float = 0.0
     entropy: float = 0.01
@@ -150,19 +158,19 @@ class ReinforceConfig(_Algorithm):
 
 @dataclass(frozen=True, slots=True)
 class _OffPolicy(_Algorithm):
-    """Settings that all algorithms with a replay share."""
+    """Settings of all algorithms with a replay."""
 
     episodes: int = 8
-    """Episodes per iteration, each on a job sequence of its own."""
+    """Episodes per iteration, each on its own job sequence."""
     lr: float = 5e-4
     updates: int = 60
     """Minibatches per iteration."""
     minibatch: int = 512
     replay: int = 200_000
-    """Transitions kept."""
+    """Capacity of the replay, in transitions."""
     n_step: int = 8
     target_rate: float = 0.02
-    """Share of the way to the net that the target net moves at each update."""
+    """Fraction of the distance to the net by which each update moves the target net."""
     discount_jcts: tuple[float, float] = (0.5, 0.5)
 
     def _check(self, owner: str) -> None:
@@ -174,12 +182,14 @@ class _OffPolicy(_Algorithm):
 
 @dataclass(frozen=True, slots=True)
 class D3qnConfig(_OffPolicy):
-    """Double (van Hasselt et al. 2016), duelling (Wang et al. 2016) deep Q-learning with prioritised n-step replay
-    (Schaul et al. 2016). Rewards are discounted by the time that passes, as in a semi-Markov process."""
+    """Deep Q-learning: double (van Hasselt et al. 2016) and duelling (Wang et al. 2016), with
+    prioritised n-step replay (Schaul et al. 2016). Rewards are discounted by elapsed time, as in
+    a semi-Markov process.
+    """
 
     kind: Literal["d3qn"] = "d3qn"
     exploration: tuple[float, float] = (0.5, 0.02)
-    """Share of random choices, at the start and from the middle of the training on."""
+    """Fraction of random choices: at the start, and from the middle of the training on."""
     priority: float = 0.6
     importance: float = 0.4
 
@@ -192,8 +202,10 @@ class D3qnConfig(_OffPolicy):
 
 @dataclass(frozen=True, slots=True)
 class SacConfig(_OffPolicy):
-    """Discrete soft actor-critic (Christodoulou 2019), masked: expectations run over legal choices only, and the
-    target entropy of a state is ``target_entropy`` x log(number of its legal choices)."""
+    """Discrete soft actor-critic (Christodoulou 2019) with masks: expectations run over legal
+    choices only, and the target entropy of a state is ``target_entropy`` x log(number of its
+    legal choices).
+    """
 
     kind: Literal["sac"] = "sac"
     target_entropy: float = 0.05
@@ -210,14 +222,15 @@ class SacConfig(_OffPolicy):
 
 @dataclass(frozen=True, slots=True)
 class RainbowConfig(_OffPolicy):
-    """Rainbow (Hessel et al. 2018): ``d3qn`` with distributions of returns, and noisy layers that explore by
-    themselves. It has a net of its own, as wide as ``net.hidden``."""
+    """Rainbow (Hessel et al. 2018): ``d3qn`` with distributions of returns, and with noisy layers
+    instead of random choices for exploration. It has its own net, as wide as ``net.hidden``.
+    """
 
     kind: Literal["rainbow"] = "rainbow"
     atoms: int = 51
-    """Values that a distribution of returns is spread over."""
+    """Number of values in the support of a distribution of returns."""
     support: tuple[float, float] = (-6.0, 1.0)
-    """The lowest and the highest of them, in root mean squares of the first returns."""
+    """The lowest and the highest value of the support, in root mean squares of the first returns."""
     priority: float = 0.6
     importance: float = 0.4
 
@@ -250,20 +263,20 @@ ALGORITHMS: Registry[AlgorithmSettings] = Registry(
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """Behaviour cloning: a net first learns to choose as a heuristic does."""
+    """Behaviour cloning: a net learns to imitate a heuristic before its training."""
 
     policy: str
-    """The heuristic that is imitated."""
+    """The heuristic to imitate."""
     episodes: int = 60
     epochs: int = 3
     minibatch: int = 512
     lr: float = 2e-3
     final_lr: float | None = None
-    """Adam's step falls to this; left out: it stays."""
+    """Final value of Adam's learning rate. Default: it stays constant."""
     smoothing: float = 0.2
-    """Probability spread over all choices, so that the net stays ready to learn otherwise."""
+    """Probability spread evenly over all choices, so that the net can still learn others."""
     max_grad: float | None = None
-    """Limit on the norm of gradients; left out: none."""
+    """Limit on the norm of gradients. Default: no limit."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -274,7 +287,7 @@ class WarmStart:
 
 @dataclass(frozen=True, slots=True)
 class TrainConfig:
-    """A training: what learns, on what reward, for how long, and how it is judged."""
+    """A training: the algorithm, its reward, its length, and how it is validated."""
 
     algorithm: AlgorithmSettings = field(default_factory=PpoConfig)
     net: NetSettings = field(default_factory=ScorerConfig)
@@ -283,32 +296,49 @@ class TrainConfig:
     """Terms and weights (``dagsim list rewards``)."""
     iterations: int = 100
     minutes: float | None = None
-    """The training ends after so much wall time, too, if it is given; resumed ones go on counting."""
+    """Limit on the wall time in minutes, beside the number of iterations. A resumed training
+    continues the count.
+    """
     time_constant_s: tuple[float, float] | None = None
-    """Time constant of the discount at the start and at the end, in the place of the algorithm's ``discount_jcts``."""
+    """Time constant of the discount at the start and at the end, instead of the algorithm's
+    ``discount_jcts``.
+    """
     first_jobs: int | None = None
-    """Curriculum: episodes begin with so many jobs and grow to all of them over the first half (Spark)."""
+    """Curriculum: episodes begin with this number of jobs and grow to all of them over the first
+    half (Spark).
+    """
     ema_decay: float = 0.0
-    """The net that is judged is an average over iterations, of which so much is kept in each; 0: the net itself."""
+    """Decay of the average over iterations that is validated: the fraction kept in each. If 0, the
+    net itself is validated.
+    """
     reference: str = "best"
-    """The heuristic that progress is told against; ``best`` is the best cheap non-preemptive one, tuned ones included,
-    on validation seeds."""
+    """The heuristic against which progress is measured. ``best`` is the best cheap non-preemptive
+    one on validation seeds, tuned ones included.
+    """
     rivals: tuple[str, ...] = ("fifo", "sjf", "eft-wait")
-    """Heuristics beside it in the report."""
+    """Further heuristics in the report."""
     linear_iterations: int = 12
-    """Iterations that a linear policy on the same features learns for, to stand in the report; 0 leaves it out."""
+    """Iterations of training for a linear policy on the same features, which the report includes.
+    If 0, it is left out.
+    """
     warm_start: str | WarmStart | None = None
-    """A heuristic whose choices are imitated first (behaviour cloning), or how it is imitated."""
+    """A heuristic to imitate before the training (behaviour cloning), or the settings of the
+    imitation.
+    """
     lockstep: int = LOCKSTEP
-    """Episodes that are played side by side, one pass of the net for all of them. Workers share an iteration in such
-    parts, so that their number changes nothing."""
+    """Number of episodes that are played side by side, with one pass of the net for all of them.
+    Workers receive an iteration in parts of this size, so their number does not change the
+    result.
+    """
     validate_every: int = 5
     """Iterations between validations."""
     validation_seeds: int = 50
     report_seeds: int = 200
     report_from: int | None = None
-    """First seed of the report, to repeat that of another training (its run folder records it in
-    ``report_seeds.yaml``). Left out: the next seeds that no training in the same results folder has reported on."""
+    """First seed of the report, to repeat the report of another training (its run folder records
+    the seeds in ``report_seeds.yaml``). Default: the next seeds that no training in the same
+    results folder has reported on.
+    """
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -322,12 +352,12 @@ class TrainConfig:
         if self.time_constant_s is not None:
             _discount("train", self.time_constant_s, "time_constant_s")
         if not 0 <= self.ema_decay < 1:
-            raise ConfigError(f"train: ema_decay must lie in 0..1, below 1, got {self.ema_decay!r}")
+            raise ConfigError(f"train: ema_decay must be at least 0 and below 1, got {self.ema_decay!r}")
         RewardConfig(self.reward)
 
     @property
     def cloned(self) -> WarmStart | None:
-        """The imitation of a heuristic at first, spelled out; ``None`` if none is."""
+        """Settings of the initial imitation of a heuristic; ``None`` if there is no imitation."""
         return WarmStart(self.warm_start) if isinstance(self.warm_start, str) else self.warm_start
 
 

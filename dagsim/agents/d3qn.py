@@ -19,8 +19,9 @@ __all__ = ["D3qn", "Duelling", "q_loss"]
 
 
 class Duelling(nn.Module):
-    """Q(s, a), (N,), by the duelling formula. It is V(s) + A(s, a) - mean of A over the legal choices (Wang et al.
-    2016, equation 9)."""
+    """Q(s, a), (N,), by the duelling formula: V(s) + A(s, a) - mean of A over the legal choices
+    (Wang et al. 2016, equation 9).
+    """
 
     def __init__(self, advantage: nn.Module, value: nn.Module) -> None:
         super().__init__()
@@ -37,8 +38,9 @@ class Duelling(nn.Module):
 def q_loss(net: nn.Module, target: nn.Module, drawn: Drawn) -> tuple[Tensor, Tensor]:
     """The weighted Huber loss of the double-Q error, and the errors (B,).
 
-    The online network picks the next choice, the target network says what it is worth (van Hasselt et al. 2016); both
-    only ever see legal choices, as no other row exists. The discount is that of the time that passed (SMDP).
+    The online network picks the next choice, and the target network evaluates it (van Hasselt et
+    al. 2016). Both see legal choices only, as there are no other rows. The discount depends on the
+    elapsed time (semi-Markov process).
     """
     q = net(drawn.batch)[drawn.batch.first + drawn.choices]
     with torch.no_grad():
@@ -51,8 +53,9 @@ def q_loss(net: nn.Module, target: nn.Module, drawn: Drawn) -> tuple[Tensor, Ten
 
 
 class D3qn(QLearner[D3qnConfig, Duelling]):
-    """Plays with a share of random choices, then learns from replay. ``net`` scores by Q: the greedy policy is its
-    maximum."""
+    """Plays with a fraction of random choices, then learns from replay. ``net`` scores by Q, so its
+    likeliest choice is the greedy one.
+    """
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, D3qnConfig)

@@ -18,7 +18,7 @@ __all__ = ["Learner", "LearnerContext", "update_ema"]
 
 @dataclass(frozen=True, slots=True)
 class LearnerContext:
-    """All that a learner begins with."""
+    """Everything that a learner starts from."""
 
     config: TrainConfig
     rollouts: Rollouts
@@ -26,17 +26,19 @@ class LearnerContext:
     jct_s: float
     """Mean completion time of the reference heuristic: the unit of time constants."""
     seeds: Sequence[int]
-    """The job sequences to learn on, each used once; after the last it begins again."""
+    """Seeds of the job sequences to learn on. Each is used once; after the last, the first follows."""
     jobs: int | None = None
-    """Jobs of a whole episode, where episodes grow to it (``TrainConfig.first_jobs``)."""
+    """Jobs of a whole episode, if episodes grow up to it (``TrainConfig.first_jobs``)."""
 
     def job_seeds(self, iteration: int, count: int) -> list[int]:
-        """The ``count`` job sequences of an iteration."""
+        """Seeds of the ``count`` job sequences of an iteration."""
         begin = iteration * count
         return [self.seeds[(begin + place) % len(self.seeds)] for place in range(count)]
 
     def jobs_at(self, progress: float) -> int | None:
-        """Jobs per episode at ``progress`` (0 to 1): they grow over the first half; ``None`` for all."""
+        """Jobs per episode at ``progress`` (0 to 1), growing over the first half; ``None`` for all
+        jobs.
+        """
         first, last = self.config.first_jobs, self.jobs
         if first is None or last is None:
             return None
@@ -47,28 +49,28 @@ class LearnerContext:
         return self.seed, iteration
 
     def rng(self, iteration: int, purpose: int) -> np.random.Generator:
-        """Random numbers for one purpose in an iteration, whatever was drawn before."""
+        """Random numbers for one purpose in an iteration, independent of all earlier draws."""
         return np.random.default_rng([self.seed, iteration, purpose])
 
     def time_constant_s(self, discount_jcts: tuple[float, float], progress: float) -> float:
-        """The discount's time constant at ``progress`` (0 to 1) of the training."""
+        """Time constant of the discount at ``progress`` (0 to 1) of the training, in seconds."""
         absolute = self.config.time_constant_s
         first, last = discount_jcts if absolute is None else absolute
         unit_s = self.jct_s if absolute is None else 1.0
         return float(unit_s * first * (last / first) ** progress)
 
     def net(self) -> ActorNet:
-        """A new net; the seed decides its weights."""
+        """Build a new net, with weights that depend on the seed."""
         torch.manual_seed(self.seed)
         net = self.config.net.build(self.config.codec)
         net.settings = self.config.net
         return net
 
     def critic(self) -> torch.nn.Module:
-        """A net for the value of an observation, as wide as the net beside it.
+        """Build a net for the value of an observation, as wide as the policy's net.
 
         Raises:
-            ConfigError: The codec's observations have other parts than it reads.
+            ConfigError: The codec's observations have other parts than the net reads.
         """
         from dagsim.agents.nets.rows import Critic, Sizes
 
@@ -76,28 +78,34 @@ class LearnerContext:
 
 
 def update_ema(mean: ActorNet, net: ActorNet, decay: float) -> None:
-    """Move ``mean`` towards ``net``: an average over the last 1 / (1 - ``decay``) nets or so, which wavers less."""
+    """Move ``mean`` towards ``net``. The result averages about the last 1 / (1 - ``decay``) nets,
+    so it fluctuates less.
+    """
     with torch.no_grad():
         for old, new in zip(mean.parameters(), net.parameters(), strict=True):
             old.lerp_(new, 1 - decay)
 
 
 class Learner(Protocol):
-    """An algorithm under way. A ``ReplayBuffer`` that it has as ``replay`` is kept beside its state."""
+    """An algorithm in progress. If it has a ``ReplayBuffer``, as ``replay``, that is saved
+    separately from its state.
+    """
 
     @property
     def net(self) -> ActorNet:
-        """Chooses; its greedy policy is judged."""
+        """The net that chooses. Its greedy policy is validated."""
         ...
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
-        """Play and learn once; ``progress`` runs from 0 to 1 over the training. Returns metrics for the log."""
+        """Play and learn for one iteration. ``progress`` runs from 0 to 1 over the training.
+        Returns metrics for the log.
+        """
         ...
 
     def state(self) -> dict[str, Any]:
-        """Everything that a resumed training needs, as tensors and plain values."""
+        """The state that a resumed training needs, as tensors and plain values."""
         ...
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on where ``state`` was saved."""
+        """Continue from a saved ``state``."""
         ...

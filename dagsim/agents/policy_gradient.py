@@ -1,4 +1,6 @@
-"""The round that PPO and REINFORCE share: play whole episodes, estimate advantages, learn from them once."""
+"""The iteration of PPO and REINFORCE: play whole episodes, estimate advantages, learn from them
+once.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ ConfigT = TypeVar("ConfigT", PpoConfig, ReinforceConfig)
 
 
 def normalized(advantages: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """(T,) float32: less the mean, over the deviation, of those numbered ``free``, where there was a choice."""
+    """(T,) float32: the advantages, standardised by the mean and deviation of the steps ``free``,
+    which had a choice.
+    """
     deviation = advantages[free].std() + 1e-8
     scaled: np.ndarray = ((advantages - advantages[free].mean()) / deviation).astype(np.float32)
     return scaled
@@ -61,7 +65,7 @@ class PolicyGradient(ABC, Generic[ConfigT]):
         rng: np.random.Generator,
         critic_rng: np.random.Generator,
     ) -> dict[str, float]:
-        """Learn from episodes, the replicas of one job sequence side by side."""
+        """Learn from episodes. The replicas of one job sequence are adjacent."""
 
     def state(self) -> dict[str, Any]:
         return {"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict(), **self.estimator.state()}

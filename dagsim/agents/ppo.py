@@ -29,9 +29,10 @@ class Update(NamedTuple):
 def policy_loss(
     log_p: Tensor, entropy: Tensor, old_log_p: Tensor, advantages: Tensor, clip: float, entropy_weight: float
 ) -> Update:
-    """The clipped surrogate (equation 7) less ``entropy_weight`` x entropy; all tensors are (B,).
+    """The clipped surrogate (equation 7) minus ``entropy_weight`` x entropy. All tensors are (B,).
 
-    ``kl`` is the estimate E[(r - 1) - log r] of how far the policy has moved (Schulman's note on approximating KL).
+    ``kl`` estimates how far the policy has moved: E[(r - 1) - log r] (Schulman's note on
+    approximating KL).
     """
     log_ratio = log_p - old_log_p
     ratio = torch.exp(log_ratio)
@@ -44,7 +45,7 @@ def policy_loss(
 
 
 class Ppo(PolicyGradient[PpoConfig]):
-    """Learns from whole episodes: ``sequences`` job sequences, ``replicas`` episodes on each."""
+    """Learns from whole episodes: ``sequences`` job sequences, with ``replicas`` episodes on each."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, PpoConfig)
@@ -58,12 +59,12 @@ class Ppo(PolicyGradient[PpoConfig]):
         critic_rng: np.random.Generator,
     ) -> dict[str, float]:
         config, net = self.config, self.net
-        store = net.store([each for steps in episodes for each in steps.observations])
+        store = net.store([observation for steps in episodes for observation in steps.observations])
         time_s = self._context.time_constant_s(config.discount_jcts, progress)
         raw, metrics = self.estimator.estimate(episodes, store, time_s, critic_rng)
         choices = choices_of(episodes)
         old_log_p = np.concatenate([steps.log_p for steps in episodes]).astype(np.float32)
-        free = np.flatnonzero(store.is_free)  # where there was only one choice there is nothing to learn
+        free = np.flatnonzero(store.is_free)  # a single choice teaches nothing
         advantages = normalized(raw, free)
         for group in self.optimizer.param_groups:
             group["lr"] = config.lr * (1 - progress) + config.min_lr
@@ -94,7 +95,7 @@ class Ppo(PolicyGradient[PpoConfig]):
 
 
 def _minibatches(rows: np.ndarray, epochs: int, size: int, rng: np.random.Generator) -> Any:
-    """All rows in a new order for every epoch, ``size`` at a time."""
+    """Yield all rows in a new random order for every epoch, ``size`` at a time."""
     for _ in range(epochs):
         order = rng.permutation(rows)
         for begin in range(0, len(order), size):

@@ -1,4 +1,4 @@
-"""The round that D3QN and Rainbow share: play, keep the transitions, learn Q from drawn ones."""
+"""The iteration of D3QN and Rainbow: play, keep the transitions, learn Q from a sample of them."""
 
 from __future__ import annotations
 
@@ -45,11 +45,14 @@ class QLearner(ABC, Generic[ConfigT, QT]):
 
     @abstractmethod
     def _loss(self, drawn: Drawn, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """The weighted loss of drawn transitions, and the error of each. The errors (B,) say how likely each is to be
-        drawn again."""
+        """The weighted loss of the sampled transitions, and the error (B,) of each, which sets its
+        new priority.
+        """
 
     def learn(self, episodes: Sequence[EpisodeSteps], iteration: int, progress: float) -> dict[str, float]:
-        """Keep the episodes' transitions and make ``updates`` steps on minibatches of all kept."""
+        """Add the episodes' transitions to the replay, and make ``updates`` steps on minibatches
+        from it.
+        """
         config, context = self.config, self._context
         time_s = context.time_constant_s(config.discount_jcts, progress)
         self._scale = self._scale or return_rms(episodes, time_s)

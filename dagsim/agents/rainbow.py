@@ -1,5 +1,7 @@
-"""Rainbow (Hessel et al. 2018) over ragged choices and in continuous time: double, duelling, n-step, prioritised,
-distributional (C51, Bellemare et al. 2017) and noisy (Fortunato et al. 2018) Q-learning."""
+"""Rainbow (Hessel et al. 2018) over ragged choices and in continuous time. It is double, duelling,
+n-step, prioritised, distributional (C51, Bellemare et al. 2017) and noisy (Fortunato et al.
+2018) Q-learning.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _SIGMA = 0.5
 
 
 class NoisyLinear(nn.Module):
-    """A linear layer whose weights carry learned noise, factorised Gaussian; silent until it is drawn."""
+    """A linear layer whose weights have learned, factorised Gaussian noise. There is no noise until
+    it is drawn.
+    """
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -40,7 +44,7 @@ class NoisyLinear(nn.Module):
         self.register_buffer("noise_out", torch.zeros(outputs))
 
     def draw(self, rng: np.random.Generator | None) -> None:
-        """New noise, or none at all without ``rng``."""
+        """Draw new noise, or remove it if ``rng`` is ``None``."""
         for noise in (self.noise_in, self.noise_out):
             drawn = np.zeros(len(noise)) if rng is None else rng.normal(size=len(noise))
             noise.copy_(torch.from_numpy(np.sign(drawn) * np.sqrt(np.abs(drawn))))
@@ -52,7 +56,7 @@ class NoisyLinear(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class RainbowNetConfig:
-    """The net of ``rainbow``, for its checkpoints."""
+    """Settings of Rainbow's net, for its checkpoints."""
 
     hidden: int = 64
     atoms: int = 51
@@ -60,12 +64,14 @@ class RainbowNetConfig:
     high: float = 1.0
 
     def build(self, codec: CodecSettings) -> RainbowNet:
-        """A new net for the observations of that codec."""
+        """Build a new net for the codec's observations."""
         return RainbowNet(Sizes.of(codec, "rainbow"), self)
 
 
 class RainbowNet(ScoreNet):
-    """A distribution of the return per row, on ``atoms`` values from ``low`` to ``high``; its score is the mean."""
+    """A distribution of the return per row, on ``atoms`` values from ``low`` to ``high``. Its mean
+    is the score.
+    """
 
     def __init__(self, sizes: Sizes, settings: RainbowNetConfig) -> None:
         super().__init__()
@@ -91,7 +97,7 @@ class RainbowNet(ScoreNet):
         return torch.exp(self.log_distribution(batch)) @ self.support
 
     def draw_noise(self, rng: np.random.Generator | None) -> None:
-        """New noise in every layer, or none at all without ``rng``."""
+        """Draw new noise in every layer, or remove it if ``rng`` is ``None``."""
         for layer in (*self.advantage, *self.value):
             if isinstance(layer, NoisyLinear):
                 layer.draw(rng)
@@ -99,19 +105,22 @@ class RainbowNet(ScoreNet):
     def act(
         self, batch: ObservationBatch, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The best choice under new noise, which is how it explores; without ``rng`` without noise."""
+        """Choose the best action under new noise, which explores; without ``rng``, there is no
+        noise.
+        """
         self.draw_noise(rng)
         return super().act(batch, rng, 0.0 if rng is not None else None)
 
 
 def projected(log_p: Tensor, rewards: Tensor, discounts: Tensor, support: Tensor) -> Tensor:
-    """(B, atoms) the distribution of reward + discount x return on the atoms. ``log_p`` (B, atoms) is that of the
-    return (Bellemare et al. 2017, algorithm 1)."""
+    """(B, atoms) distribution of reward + discount x return, projected onto the atoms. ``log_p``
+    (B, atoms) is that of the return (Bellemare et al. 2017, algorithm 1).
+    """
     low, high, atoms = float(support[0]), float(support[-1]), len(support)
     values = (rewards[:, None] + discounts[:, None] * support).clamp(low, high)
     place = (values - low) / (high - low) * (atoms - 1)
     below = place.floor().clamp(0, atoms - 2)
-    share = place - below  # of the atom above
+    share = place - below  # the fraction that belongs to the atom above
     p = torch.exp(log_p)
     moved = torch.zeros_like(p)
     moved.scatter_add_(1, below.long(), p * (1 - share))
@@ -120,9 +129,11 @@ def projected(log_p: Tensor, rewards: Tensor, discounts: Tensor, support: Tensor
 
 
 def rainbow_loss(net: RainbowNet, target: RainbowNet, drawn: Drawn) -> tuple[Tensor, Tensor]:
-    """The weighted cross entropy to the target's projected distribution, and that of each transition (B,).
+    """The weighted cross-entropy to the target's projected distribution, and that of each
+    transition (B,).
 
-    The online net picks the next choice, the target net gives its distribution (double Q-learning).
+    The online net picks the next choice, and the target net gives its distribution (double
+    Q-learning).
     """
     log_p = net.log_distribution(drawn.batch)[drawn.batch.first + drawn.choices]
     with torch.no_grad():

@@ -1,4 +1,6 @@
-"""REINFORCE (Williams 1992) with input-dependent baselines, as Decima is trained (Mao et al., SIGCOMM 2019)."""
+"""REINFORCE (Williams 1992) with input-dependent baselines, the training method of Decima (Mao et
+al., SIGCOMM 2019).
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,18 @@ from dagsim.agents.rollouts import EpisodeSteps, choices_of
 __all__ = ["Reinforce", "policy_gradient_loss"]
 
 _PART = 4096
-"""Choices whose gradient is summed at a time."""
+"""Number of choices whose gradient is summed at a time."""
 
 
 def policy_gradient_loss(log_p: Tensor, entropy: Tensor, advantages: Tensor, entropy_weight: float) -> Tensor:
-    """The loss of the policy gradient with entropy, summed over the batch. Its gradient is that of -E[log p(choice) x
-    advantage] - ``entropy_weight`` x entropy; all tensors are (B,)."""
+    """The loss of the policy gradient with entropy, summed over the batch. Its gradient is that of
+    -E[log p(choice) x advantage] - ``entropy_weight`` x entropy. All tensors are (B,).
+    """
     return -(log_p * advantages).sum() - entropy_weight * entropy.sum()
 
 
 class Reinforce(PolicyGradient[ReinforceConfig]):
-    """One step of the gradient per iteration on the whole batch, or one for each ``minibatch``."""
+    """Makes one gradient step per iteration on the whole batch, or one for each ``minibatch``."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, ReinforceConfig)
@@ -40,7 +43,7 @@ class Reinforce(PolicyGradient[ReinforceConfig]):
         critic_rng: np.random.Generator,
     ) -> dict[str, float]:
         config, net = self.config, self.net
-        store = net.store([each for steps in episodes for each in steps.observations])
+        store = net.store([observation for steps in episodes for observation in steps.observations])
         time_s = self._context.time_constant_s(config.discount_jcts, progress)
         raw, metrics = self.estimator.estimate(episodes, store, time_s, critic_rng)
         free = np.flatnonzero(store.is_free)
@@ -62,7 +65,7 @@ class Reinforce(PolicyGradient[ReinforceConfig]):
         return metrics | {"entropy": sum(entropies) / max(len(free), 1), "lr": self.optimizer.param_groups[0]["lr"]}
 
     def _minibatches(self, rows: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """All rows at once, or in a new order, ``minibatch`` at a time."""
+        """Yield all rows at once, or in a new random order, ``minibatch`` at a time."""
         size = self.config.minibatch
         if size is None:
             yield rows

@@ -1,4 +1,4 @@
-"""Replay for off-policy learning: n-step transitions drawn by priority, and their files on disk."""
+"""Replay for off-policy learning: n-step transitions sampled by priority, and their files on disk."""
 
 from __future__ import annotations
 
@@ -22,31 +22,34 @@ __all__ = ["Drawn", "ReplayArchive", "ReplayBuffer"]
 
 
 _ROWS = len(Observation._fields)
-"""Parts that all observations with rows have; those beyond them are few objects that many observations share."""
+"""Number of parts that all observations with rows have. Any further parts are few objects, shared
+by many observations.
+"""
 
 
 class Drawn(NamedTuple):
     """A minibatch of transitions."""
 
     batch: ObservationBatch
-    """Where the choice was made."""
+    """Observations in which the choices were made."""
     choices: Tensor  # (B,) int64
     rewards: Tensor  # (B,) float32: discounted over the n steps
     following: ObservationBatch
-    """Where it led; of an episode that ended, any observation."""
-    discounts: Tensor  # (B,) float32: of what follows; 0 where the episode ended
+    """Observations n steps later. If the episode had ended by then, an arbitrary one."""
+    discounts: Tensor  # (B,) float32: for the value n steps later; 0 if the episode ended
     weights: Tensor  # (B,) float32: importance weights, at most 1
-    places: np.ndarray  # (B,) int64: for ``update``
+    places: np.ndarray  # (B,) int64: indices for ``update``
 
 
 class ReplayBuffer:
-    """The last ``capacity`` transitions. Drawn with probability proportional to priority ** ``priority`` (Schaul et al.
-    2016), new ones with the largest priority seen; ``priority`` 0 draws uniformly. O(capacity) per draw, by a
-    cumulative sum in NumPy.
+    """The last ``capacity`` transitions, sampled with probability proportional to priority **
+    ``priority`` (Schaul et al. 2016). New ones get the largest priority so far; ``priority`` 0
+    samples uniformly. O(capacity) per sample, by a cumulative sum in NumPy.
 
-    Transitions are numbered from the first ever added. Only their priorities ever change, so that ``since`` gives what
-    a file of earlier ones lacks, and ``state`` all the rest. ``net`` is the one that learns: it says what of the
-    observations it reads, and makes batches of them.
+    Transitions are numbered from the first one ever added. Only their priorities change, so
+    ``since`` returns the transitions that earlier files lack, and ``state`` everything else.
+    ``net`` is the net that learns: it defines the parts of observations to keep, and makes batches
+    of them.
     """
 
     def __init__(
@@ -57,11 +60,13 @@ class ReplayBuffer:
         self._kind: Any = Observation if net is None else net.observation
         self._priority, self._importance = priority, importance
         self._gone = 0
-        """Transitions that were dropped: the number of the first that is left."""
+        """Number of dropped transitions, which is the number of the first one kept."""
         self._seen: list[Any] = []
         self._choices, self._rewards, self._discounts = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
         self._ends = np.zeros(0, np.int64)
-        """The number of the transition that begins where each one ends; of one that ends its episode, of any."""
+        """For each transition, the number of the one that begins where it ends. At the end of an
+        episode, an arbitrary number.
+        """
         self._weights = np.zeros(0)
 
     def __len__(self) -> int:
@@ -69,12 +74,13 @@ class ReplayBuffer:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The number of the first transition that is left, and of the next to come."""
+        """The number of the first transition kept, and of the next to be added."""
         return self._gone, self._gone + len(self)
 
     def add(self, steps: EpisodeSteps, discounts: np.ndarray, n_step: int, scale: float) -> None:
-        """Take in an episode; rewards are divided by ``scale``, ``discounts`` (T,) are as ``returns.discounts`` gives
-        them."""
+        """Add an episode. Rewards are divided by ``scale``; ``discounts`` (T,) are those of
+        ``returns.discounts``.
+        """
         count = len(steps.choices)
         rewards = np.zeros(count)
         along = np.ones(count)
@@ -91,7 +97,7 @@ class ReplayBuffer:
         self._drop(len(self) - self._capacity)
 
     def draw(self, count: int, rng: np.random.Generator) -> Drawn:
-        """``count`` transitions, with replacement."""
+        """Sample ``count`` transitions with replacement."""
         chances = np.cumsum(self._weights)
         places = np.searchsorted(chances, rng.random(count) * chances[-1], side="right")
         share = self._weights[places] / chances[-1]
@@ -107,7 +113,7 @@ class ReplayBuffer:
         )
 
     def update(self, places: np.ndarray, errors: np.ndarray) -> None:
-        """Set the priorities of drawn transitions by their absolute errors (B,)."""
+        """Set the priorities of sampled transitions to their absolute errors (B,)."""
         if self._priority:
             self._weights[places] = (np.abs(errors) + 1e-3) ** self._priority
 
@@ -116,25 +122,30 @@ class ReplayBuffer:
         return {"span": list(self.span), "weights": torch.from_numpy(self._weights.copy())}
 
     def since(self, number: int) -> dict[str, Any]:
-        """The transitions from ``number`` on as tensors and plain values. Those that were dropped meanwhile are left
-        out."""
+        """The transitions from ``number`` on, as tensors and plain values. Those dropped in the
+        meantime are left out.
+        """
         begin = max(number - self._gone, 0)
-        seen = self._seen[begin:]
+        observations = self._seen[begin:]
         return {
             "first": self._gone + begin,
-            "lengths": torch.tensor([len(each.tokens) for each in seen]),
-            "tokens": torch.from_numpy(np.concatenate([each.tokens for each in seen])),
-            "context": torch.from_numpy(np.stack([each.context for each in seen])),
-            "gpus": torch.from_numpy(np.stack([each.gpus for each in seen])),
+            "lengths": torch.tensor([len(observation.tokens) for observation in observations]),
+            "tokens": torch.from_numpy(np.concatenate([observation.tokens for observation in observations])),
+            "context": torch.from_numpy(np.stack([observation.context for observation in observations])),
+            "gpus": torch.from_numpy(np.stack([observation.gpus for observation in observations])),
             "choices": torch.from_numpy(self._choices[begin:]),
             "rewards": torch.from_numpy(self._rewards[begin:]),
             "discounts": torch.from_numpy(self._discounts[begin:]),
             "ends": torch.from_numpy(self._ends[begin:]),
-            **{name: _shared([getattr(each, name) for each in seen]) for name in self._kind._fields[_ROWS:]},
+            **{
+                name: _shared([getattr(observation, name) for observation in observations])
+                for name in self._kind._fields[_ROWS:]
+            },
         }
 
     def load(self, state: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> None:
-        """Become, being empty, what ``state`` and the ``parts`` of ``since``, in order and without gaps, say.
+        """Fill the empty buffer from ``state`` and the ``parts`` of ``since``, which must be in
+        order and without gaps.
 
         Raises:
             ValueError: They do not fit together.
@@ -153,7 +164,7 @@ class ReplayBuffer:
         self._drop(first - self._gone)
         if self.span != (first, after):
             raise ValueError(
-                f"transitions {first} to {after} are asked for, {self.span[0]} to {self.span[1]} are there"
+                f"the checkpoint needs transitions {first} to {after}, the files hold {self.span[0]} to {self.span[1]}"
             )
         self._weights = state["weights"].numpy().copy()
 
@@ -167,7 +178,7 @@ class ReplayBuffer:
         self._ends = np.append(self._ends, ends)
 
     def _drop(self, count: int) -> None:
-        """Forget the oldest ``count``, if that is more than none."""
+        """Drop the oldest ``count`` transitions, if ``count`` is positive."""
         if count > 0:
             del self._seen[:count]
             self._choices, self._rewards = self._choices[count:], self._rewards[count:]
@@ -177,13 +188,13 @@ class ReplayBuffer:
 
 
 def _shared(arrays: Sequence[np.ndarray]) -> dict[str, torch.Tensor]:
-    """Arrays of which many are one object, each object once."""
-    distinct = {id(each): each for each in arrays}
+    """Pack a sequence of arrays so that an object that occurs several times is stored once."""
+    distinct = {id(array): array for array in arrays}
     places = {key: place for place, key in enumerate(distinct)}
     return {
         "rows": torch.from_numpy(np.concatenate(list(distinct.values()))),
-        "lengths": torch.tensor([len(each) for each in distinct.values()]),
-        "which": torch.tensor([places[id(each)] for each in arrays]),
+        "lengths": torch.tensor([len(array) for array in distinct.values()]),
+        "which": torch.tensor([places[id(array)] for array in arrays]),
     }
 
 
@@ -194,15 +205,17 @@ def _apart(part: Mapping[str, torch.Tensor]) -> list[np.ndarray]:
 
 
 class ReplayArchive:
-    """The files ``NNNNNNNNN.pt`` in a folder of their own: the transitions from that number on."""
+    """The files ``NNNNNNNNN.pt`` in a folder of their own. Each holds the transitions from that
+    number on.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._written = 0
-        """The number of the first transition that is in no file."""
+        """Number of the first transition that is not in a file."""
 
     def write(self, replay: ReplayBuffer) -> None:
-        """Add what came since the last time; goes before the checkpoint."""
+        """Write the transitions since the last call. Call it before writing the checkpoint."""
         if replay.span[1] > self._written:
             self._folder.mkdir(exist_ok=True)
             added = replay.since(self._written)
@@ -210,20 +223,22 @@ class ReplayArchive:
             self._written = replay.span[1]
 
     def prune(self, replay: ReplayBuffer) -> None:
-        """Remove the files whose transitions are all gone; goes behind the checkpoint."""
+        """Delete the files whose transitions have all been dropped. Call it after writing the
+        checkpoint.
+        """
         for path, following in pairwise(self._paths()):
             if int(following.stem) <= replay.span[0]:
                 path.unlink()
 
     def read(self, replay: ReplayBuffer, state: Mapping[str, Any]) -> None:
-        """Fill an empty buffer as it was when ``state`` was saved.
+        """Restore an empty buffer to the saved ``state``.
 
         Raises:
             RunFolderError: A file is missing or damaged.
         """
         first, after = state["span"]
         paths = [path for path in self._paths() if int(path.stem) < after]
-        ends = [int(path.stem) for path in paths[1:]] + [after] * bool(paths)  # before the first iteration: no files
+        ends = [int(path.stem) for path in paths[1:]] + [after] * bool(paths)  # no files before the first iteration
         needed = [path for path, end in zip(paths, ends, strict=True) if end > first]
         try:
             replay.load(state, map(read_plain, needed))
@@ -232,7 +247,7 @@ class ReplayArchive:
         self._written = after
 
     def remove(self) -> None:
-        """Nobody needs it any more."""
+        """Delete the folder at the end of the training."""
         rmtree(self._folder, ignore_errors=True)
 
     def _paths(self) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Roll-outs: episodes played by a net, in this process or in several."""
+"""Roll-outs: episodes played by a net, in one or several processes."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ class EpisodeSteps:
 
     observations: list[Any] = field(default_factory=list)
     choices: list[Any] = field(default_factory=list)
-    """A number each, or a tuple of one number per head."""
+    """One number each, or a tuple of one number per head."""
     log_p: list[float] = field(default_factory=list)
-    """Log-probability of each choice as it was made."""
+    """Log-probability of each choice when it was made."""
     times_s: list[float] = field(default_factory=list)
-    """When each choice was made, and when the episode ended."""
+    """Time of each choice, and of the end of the episode."""
     rewards: list[float] = field(default_factory=list)
-    """Reward from each choice to the next, the last until the end."""
+    """Reward from each choice to the next; the last one lasts until the end."""
     notes: list[Any] = field(default_factory=list)
-    """What a witness noted at each choice, if there was one."""
+    """The witness's note on each choice, if there was a witness."""
     hindsight: Any = None
-    """What it noted at the end."""
+    """The witness's note on the whole episode."""
 
 
 def choices_of(episodes: Sequence[EpisodeSteps]) -> np.ndarray:
-    """(T,) or (T, heads) int64: the choices of all episodes, end to end."""
+    """(T,) or (T, heads) int64: the choices of all episodes, concatenated."""
     return np.array([choice for steps in episodes for choice in steps.choices], np.int64)
 
 
@@ -68,9 +68,10 @@ def play(
     explore: float | None = None,
     keep: bool = True,
 ) -> list[EpisodeSteps]:
-    """Play all episodes to their ends in lock-step, one pass of the net at a time.
+    """Play all episodes to their ends in lock-step, with one pass of the net per step.
 
-    ``rng`` and ``explore`` are those of ``ActorNet.act``. Without ``keep`` only the simulations remain.
+    ``rng`` and ``explore`` are those of ``ActorNet.act``. Without ``keep``, only the simulations
+    are returned.
     """
     played = [EpisodeSteps() for _ in episodes]
     live = [number for number, episode in enumerate(episodes) if episode.observation is not None]
@@ -104,7 +105,7 @@ def evaluate_greedy(
     wrap: Callable[[Codec], Codec] | None = None,
     at_once: int = 50,
 ) -> list[Kernel[Any, Any]]:
-    """The finished simulations of the greedy policy, one per seed; ``wrap`` is put around its codecs."""
+    """Simulate the greedy policy to the end, once per seed. ``wrap`` is applied to the codecs."""
     kernels: list[Kernel[Any, Any]] = []
     for begin in range(0, len(seeds), at_once):
         episodes = []
@@ -117,7 +118,7 @@ def evaluate_greedy(
 
 
 class Rollouts(Protocol):
-    """Plays episodes with drawn choices."""
+    """Plays episodes in which choices are drawn by their probabilities."""
 
     factory: EpisodeFactory
 
@@ -131,13 +132,15 @@ class Rollouts(Protocol):
         jobs: int | None = None,
         witness: WitnessFactory | None = None,
     ) -> list[EpisodeSteps]:
-        """An episode per entry of ``seeds``, in that order; ``rng_key`` seeds the choices, ``explore`` is that of
-        ``ActorNet.act``, ``jobs`` and ``witness`` those of ``EpisodeFactory.episode``."""
+        """Play one episode per entry of ``seeds``, in that order. ``rng_key`` seeds the choices,
+        ``explore`` is that of ``ActorNet.act``, and ``jobs`` and ``witness`` are those of
+        ``EpisodeFactory.episode``.
+        """
         ...
 
 
 class InProcessRollouts:
-    """In this process."""
+    """Plays episodes in the current process."""
 
     def __init__(self, factory: EpisodeFactory, lockstep: int = LOCKSTEP) -> None:
         self.factory = factory
@@ -161,8 +164,10 @@ class InProcessRollouts:
 
 
 class ProcessRollouts:
-    """In ``count`` processes of one thread each; used as a context, so that they end with it. They play what
-    ``InProcessRollouts`` plays, bit for bit."""
+    """Plays episodes in ``count`` processes of one thread each. The result is the same as that of
+    ``InProcessRollouts``, bit for bit. It is a context manager, at the end of which the
+    processes stop.
+    """
 
     def __init__(self, factory: EpisodeFactory, count: int, lockstep: int = LOCKSTEP) -> None:
         self.factory = factory
@@ -171,7 +176,7 @@ class ProcessRollouts:
             count, mp_context=get_context("spawn"), initializer=_begin, initargs=(factory,)
         )
         with starting(main=True):
-            for _ in range(count):  # each starts a process, as none is idle yet
+            for _ in range(count):  # each call starts a process, as none is idle yet
                 self._pool.submit(_nothing)
 
     def __enter__(self) -> ProcessRollouts:
@@ -197,7 +202,7 @@ class ProcessRollouts:
             return [steps for played in parts for steps in played]
         except BrokenProcessPool:
             raise SimulationError(
-                "a worker process was killed (is there enough memory? --workers 1 takes the least)"
+                "a worker process was killed, perhaps for lack of memory; --workers 1 needs the least"
             ) from None
 
 
@@ -209,14 +214,15 @@ class _Part(NamedTuple):
 
 
 def _parts(seeds: Sequence[int], rng_key: Sequence[int], size: int) -> list[_Part]:
-    """The parts of a roll-out, whoever plays them: a pass of a net rounds its sums otherwise for another batch, so what
-    is in a batch must not depend on the number of workers."""
+    """Divide a roll-out into parts, independently of the number of workers: a net rounds its sums
+    differently for another batch size.
+    """
     begins = range(0, len(seeds), size)
     return [_Part(seeds[begin : begin + size], (*rng_key, 0, number)) for number, begin in enumerate(begins)]
 
 
 _episodes: EpisodeFactory
-"""What a worker process plays, so that a pool of jobs is read once."""
+"""The factory of a worker process, kept so that a pool of jobs is read once."""
 
 
 def _begin(factory: EpisodeFactory) -> None:
@@ -228,7 +234,7 @@ def _begin(factory: EpisodeFactory) -> None:
 
 
 def _nothing() -> None:
-    """Work for a worker to start for."""
+    """Do nothing; submitting it starts a worker."""
 
 
 def _play(
@@ -246,14 +252,17 @@ def _play(
 
 
 def one_thread() -> None:
-    """Let torch use one thread in this process: more only get into each other's way on nets this small."""
+    """Limit torch to one thread in this process. With nets this small, more threads only slow each
+    other down.
+    """
     torch.set_num_threads(1)
 
 
 @contextmanager
 def spared() -> Iterator[None]:
-    """Let full passes of the garbage collector spare what is there already: of torch alone 300,000 objects, which take
-    as long as a sixth of the samples between two passes."""
+    """Exclude all existing objects from full passes of the garbage collector. torch alone has
+    300,000 of them; to scan them takes about 17 % of the sampling time between two passes.
+    """
     gc.collect()
     gc.freeze()
     try:

@@ -1,4 +1,6 @@
-"""Discrete soft actor-critic (Christodoulou 2019), masked, over ragged choices and in continuous time."""
+"""Discrete soft actor-critic (Christodoulou 2019) with masks, over ragged choices and in continuous
+time.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ __all__ = ["Sac", "actor_loss", "critic_loss", "temperature_loss"]
 
 
 def critic_loss(q: nn.Module, drawn: Drawn, target: Tensor) -> Tensor:
-    """The mean squared error of one Q network against the soft target (B,)."""
+    """The mean squared error of one Q network against the soft ``target`` (B,)."""
     return nn.functional.mse_loss(q(drawn.batch)[drawn.batch.first + drawn.choices], target)
 
 
@@ -36,13 +38,15 @@ def actor_loss(scores: Tensor, batch: ObservationBatch, q: Tensor, temperature: 
 
 
 def temperature_loss(log_temperature: Tensor, policy_entropy: Tensor, wanted: Tensor) -> Tensor:
-    """Raises the temperature where the policy's entropy (B,) falls short of the one wanted (B,). The entropy is that of
-    the whole policy, every choice weighted by its probability (equation 11)."""
+    """The temperature's loss: it raises the temperature if the policy's entropy (B,) is below the
+    target entropy (B,). The entropy is that of the whole policy, with every choice weighted by
+    its probability (equation 11).
+    """
     return (torch.exp(log_temperature) * (policy_entropy - wanted).detach()).mean()
 
 
 class Sac:
-    """Two Q networks, a policy and a temperature, learning from replay."""
+    """Two Q networks, a policy and a temperature, which learn from replay."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, SacConfig)
@@ -87,7 +91,9 @@ class Sac:
         }
 
     def _update(self, drawn: Drawn) -> tuple[float, float]:
-        """One step of the critics, the policy and the temperature; returns entropy and the critics' loss."""
+        """Make one step of the critics, the policy and the temperature. Returns the entropy and the
+        critics' loss.
+        """
         temperature = float(torch.exp(self._log_temperature.detach()))
         actor, critics, temperature_optimizer = self.optimizers
         loss = torch.stack([critic_loss(q, drawn, self._target(drawn, temperature)) for q in self._q]).sum()
@@ -96,7 +102,7 @@ class Sac:
         critics.step()
         batch = drawn.batch
         with torch.no_grad():
-            q = torch.minimum(*(each(batch) for each in self._q))
+            q = torch.minimum(*(q_net(batch) for q_net in self._q))
         policy_loss, policy_entropy = actor_loss(self.net(batch), batch, q, temperature)
         actor.zero_grad()
         policy_loss.backward()  # type: ignore[no-untyped-call]
@@ -110,7 +116,9 @@ class Sac:
         return float(policy_entropy.detach().mean()), float(loss.detach())
 
     def _target(self, drawn: Drawn, temperature: float) -> Tensor:
-        """(B,) the soft target: reward + discount x E over legal choices of (least target Q - temperature x log p)."""
+        """(B,) soft target: reward + discount x E over legal choices of (minimum target Q -
+        temperature x log p).
+        """
         with torch.no_grad():
             after = drawn.following
             log_p = log_softmax(self.net(after), after.segment, after.size)

@@ -1,14 +1,16 @@
-"""Advantages for the system ``spark``: replicas, corrected for what the backlog explains.
+"""Advantages for the system ``spark``: replicas, corrected by the part that the backlog explains.
 
-Replicas of one job sequence share its luck (input-dependent baseline, Mao et al., ICLR 2019), but they soon differ in
-the jobs they have left, which affects the return more than any single decision. So each iteration fits a linear model
-of that backlog, and of its cost as a fluid, and subtracts it. The rest is credited to the decisions shortly before it
-(GAE, Schulman et al. 2016, by elapsed time).
+Replicas of one job sequence share its luck (input-dependent baseline, Mao et al., ICLR 2019), but
+the jobs that they have left soon differ, and this affects the return more than any single decision.
+So each iteration fits a linear model of that backlog, and of its cost as a fluid, and subtracts it.
+The rest is credited to the decisions shortly before it (GAE, Schulman et al. 2016, by elapsed
+time).
 
-The fluid cost is the best guess in hindsight at the value of a state. A baseline may know what no policy does: which
-jobs are still to come, and how long tasks last on average. If work could be divided and moved at will, it would be
-optimal to serve the job with the least work left first (Schrage 1968), and the cost of that takes microseconds to
-compute. Waste shows in it at once, as work that is left, long before it shows as late jobs.
+The fluid cost is the best guess in hindsight at the value of a state. A baseline may use
+information that no policy has: the jobs that are still to come, and the mean duration of tasks. If
+work could be divided and moved at will, serving the job with the least work left first would be
+optimal (Schrage 1968), and its cost takes microseconds to compute. Waste shows in this cost at
+once, as remaining work, long before it shows as late jobs.
 """
 
 from __future__ import annotations
@@ -44,12 +46,13 @@ __all__ = [
 
 
 _HORIZON = 4.0
-"""Time constants after which nothing counts."""
+"""Number of time constants after which costs are ignored."""
 
 
 class TaskSeconds(dict[StageState, float]):
-    """Mean seconds of a stage's tasks that are not their executor's first. They are those on a third of the cluster (5
-    executors at least), worked out when first asked for."""
+    """Mean seconds of a stage's tasks, without the first task of each executor. They are measured
+    on a third of the cluster (at least 5 executors) and computed on first use.
+    """
 
     def __init__(self, executors: int) -> None:
         super().__init__()
@@ -62,20 +65,22 @@ class TaskSeconds(dict[StageState, float]):
         return self[stage]
 
     def left(self, job: SparkJobState) -> float:
-        """Executor-seconds left of a job: of the tasks to be launched, and half of each running one's."""
+        """Executor-seconds left of a job: all of its tasks to be launched, and half of each running
+        task.
+        """
         return sum([(stage.remaining + 0.5 * stage.executing) * self[stage] for stage in job.active])
 
     def whole(self, job: SparkJobState) -> float:
-        """Executor-seconds of all its tasks."""
+        """Executor-seconds of all tasks of the job."""
         return sum([stage.tasks * self[stage] for stage in job.stages])
 
 
 class FluidWitness:
-    """Executor-seconds left of the jobs in the system, noted as the episode goes. In hindsight also those of all jobs
-    that came.
+    """Records, during an episode, the executor-seconds left of the jobs in the system; and, in
+    hindsight, those of all jobs that arrived.
 
     Raises:
-        ConfigError: The kernel is of another system than Spark.
+        ConfigError: The kernel belongs to another system than Spark.
     """
 
     def __init__(self, kernel: Kernel[Any, Any]) -> None:
@@ -95,10 +100,11 @@ class FluidWitness:
 
 
 class FluidAdvantages(StatelessEstimator):
-    """Replicas, freed from what their backlogs explain (``fluid_baseline``); for the system ``spark``.
+    """Replicas, corrected by the part that their backlogs explain; for the system ``spark``.
 
-    For ``horizon`` time constants after a decision its consequences are credited to it. ``differential`` takes the mean
-    rate from the rewards in place of a discount (Mao et al. 2019, appendix B).
+    A decision is credited with its consequences for ``horizon`` time constants. ``differential``
+    subtracts the mean rate from the rewards instead of discounting them (Mao et al. 2019, appendix
+    B).
     """
 
     witness: WitnessFactory | None = FluidWitness
@@ -127,8 +133,9 @@ def fluid_cost(
     executors: int,
     time_constant_s: float,
 ) -> float:
-    """Job-seconds from ``now_s`` on, discounted, with the shortest of ``work_s`` first; ``arrivals`` (when, work) are
-    those of the whole episode, in order. O(jobs log jobs)."""
+    """Discounted job-seconds from ``now_s`` on, if the shortest of ``work_s`` is always served
+    first. ``arrivals`` (time, work) are those of the whole episode, in order. O(jobs log jobs).
+    """
     left = list(work_s)
     heapify(left)
     coming = arrivals[bisect_right(arrivals, (now_s + 1e-9, 0.0)) :]
@@ -156,7 +163,7 @@ _RIDGE = 1e-3
 
 
 def backlog(observation: StageObservation, time_constant_s: float) -> np.ndarray:
-    """(6,) float64: how long the jobs left would take, at best, in several measures."""
+    """(6,) float64: several measures of how long the remaining jobs would take at best."""
     work = np.sort(np.expm1(8.0 * observation.jobs[:, 0].astype(np.float64)))
     ends_s = np.cumsum(work) / observation.executors
     paths_s = np.expm1(8.0 * observation.jobs[:, 1].astype(np.float64))
@@ -175,25 +182,26 @@ def backlog(observation: StageObservation, time_constant_s: float) -> np.ndarray
 def fluid_advantages(
     groups: Sequence[Sequence[EpisodeSteps]], time_constant_s: float, horizon_s: float, *, discounted: bool = True
 ) -> list[np.ndarray]:
-    """(T_i,) float64 per episode, in order: by how much its decisions were better than those of the other replicas.
+    """(T_i,) float64 per episode, in order: how much better its decisions were than those of the
+    other replicas.
 
-    ``horizon_s`` is how long after a decision its consequences are still credited to it, beyond those that the backlog
-    shows at once.
-    Returns that are not ``discounted`` want rewards less their mean rate (``differential``).
+    A decision is credited with its consequences for ``horizon_s`` seconds, beyond those that the
+    backlog shows at once. If not ``discounted``, the rewards must have their mean rate subtracted
+    (``differential``).
     """
     discount_s = time_constant_s if discounted else np.inf
     group_returns = [[returns(steps, discount_s) for steps in group] for group in groups]
     left = [[_left(steps, time_constant_s) for steps in group] for group in groups]
     excess_return, mean_return, excess_left = [], [], []
-    for group, found, measured in zip(groups, group_returns, left, strict=True):
+    for group, own_returns, own_left in zip(groups, group_returns, left, strict=True):
         for number, steps in enumerate(group):
             times = np.asarray(steps.times_s[:-1])
             others = [other for other in range(len(group)) if other != number]
-            mean = np.mean([_at(times, group[other], found[other][:, None]) for other in others], axis=0)[:, 0]
+            mean = np.mean([_at(times, group[other], own_returns[other][:, None]) for other in others], axis=0)[:, 0]
             mean_return.append(mean)
-            excess_return.append(found[number] - mean)
+            excess_return.append(own_returns[number] - mean)
             excess_left.append(
-                measured[number] - np.mean([_at(times, group[other], measured[other]) for other in others], axis=0)
+                own_left[number] - np.mean([_at(times, group[other], own_left[other]) for other in others], axis=0)
             )
     x, y = np.concatenate(excess_left), np.concatenate(excess_return)
     weights = np.linalg.solve(x.T @ x + _RIDGE * len(x) * np.eye(x.shape[1]), x.T @ y)
@@ -203,8 +211,10 @@ def fluid_advantages(
 
 
 def differential(groups: Sequence[Sequence[EpisodeSteps]]) -> None:
-    """Take the mean number of jobs, over all of ``groups``, from every second's reward. A return then tells by how much
-    its future is better than usual, without any discount (Mao et al. 2019, appendix B)."""
+    """Subtract the mean number of jobs, over all of ``groups``, from every second's reward. A
+    return then measures how much better its future is than the average, without any discount
+    (Mao et al. 2019, appendix B).
+    """
     everything = [steps for group in groups for steps in group]
     rate = sum(sum(steps.rewards) for steps in everything) / sum(steps.times_s[-1] for steps in everything)
     for steps in everything:
@@ -212,7 +222,7 @@ def differential(groups: Sequence[Sequence[EpisodeSteps]]) -> None:
 
 
 def _left(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
-    """(T, 7) the work that is left in each state: the backlog, and its cost as a fluid."""
+    """(T, 7) remaining work in each state: the backlog, and its cost as a fluid."""
     rows = []
     for observation, now_s, left_s in zip(steps.observations, steps.times_s, steps.notes, strict=False):
         cost = fluid_cost(now_s, left_s, steps.hindsight, observation.executors, time_constant_s)

@@ -1,4 +1,4 @@
-"""TensorBoard, where it is installed."""
+"""TensorBoard events, if it is installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ __all__ = ["writer"]
 
 
 def writer(folder: Path) -> Any:
-    """A writer of events into ``folder``; ``None`` if TensorBoard is not installed (``pip install -e ".[tb]"``)."""
+    """Open a writer of events into ``folder``; ``None`` if TensorBoard is not installed (``pip
+    install -e ".[tb]"``).
+    """
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

@@ -1,7 +1,7 @@
-"""Environments for learning: episodes, rewards, and thin Gymnasium wrappers of them.
+"""Environments for learning: episodes, rewards, and thin Gymnasium wrappers around them.
 
-``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0", config="heterogeneous-dag")`` imports this module, which registers
-the environments.
+``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0", config="heterogeneous-dag")`` imports this
+module, which registers the environments.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import gymnasium
 __all__ = ["DECIMA_ID", "ENTRY_POINT", "PARTITION_ID", "SCHEDULING_ID"]
 
 ENTRY_POINT = "dagsim.experiment.environment:make_env"
-"""What makes an environment of an experiment; a floor above, so it is named, not imported."""
+"""The function that makes the environment of an experiment. It is named, not imported, because it
+is one floor above.
+"""
 SCHEDULING_ID = "dagsim/Scheduling-v0"
 DECIMA_ID = "dagsim/Decima-v0"
 PARTITION_ID = "dagsim/Partition-v0"

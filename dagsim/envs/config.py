@@ -22,28 +22,37 @@ Preset = Literal["flat", "dict", "candidates", "graph"]
 class EnvConfig:
     """Settings: actions, observations, and the end of episodes.
 
-    ``level`` says what is chosen: a ``job`` (its task with the longest path, on the fastest type with room), a
-    ``task``, a pair of ``task_type``, or that and how many instances start at once (``task_type_par``: one, half or
-    all). ``observation`` is ``flat`` (a vector), ``dict`` (``observations`` and ``action_mask``), ``candidates`` (a row
-    per choice) or ``graph`` (that, and the tasks of all jobs in the system with their edges).
+    ``level`` is the kind of choice:
+
+    - ``job``: a job; its task with the longest path starts, on the fastest type with room;
+    - ``task``: a task;
+    - ``task_type``: a pair of a task and a GPU type;
+    - ``task_type_par``: a pair, and how many instances start at once (one, half or all).
+
+    ``observation`` is one of:
+
+    - ``flat``: a vector;
+    - ``dict``: ``observations`` and ``action_mask``;
+    - ``candidates``: one row per choice;
+    - ``graph``: ``candidates``, and the tasks of all jobs in the system with their edges.
     """
 
     level: Level = "task_type"
     observation: Preset = "candidates"
     slots: int = 64
-    """Actions; the last one is to wait."""
+    """Number of actions; the last one is to wait."""
     nodes: int = 256
-    """Tasks that ``graph`` shows at most, oldest job first."""
+    """Maximum number of tasks in ``graph``, oldest job first."""
     edges: int = 512
     codec: CodecSettings = field(default_factory=CandidatesConfig)
-    """A codec of rows (``dagsim list codecs``); one of your own goes with the level ``task_type`` only."""
+    """A codec of rows (``dagsim list codecs``). Your own codec requires the level ``task_type``."""
     reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
     """Terms and weights (``dagsim list rewards``)."""
     reward_scale: float = 1000.0
     max_steps: int | None = None
-    """The episode is truncated after so many actions."""
+    """Number of actions after which the episode is truncated."""
     horizon_s: float = inf
-    """The episode is truncated where the simulation gets here."""
+    """Simulated time, in seconds, at which the episode is truncated."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -57,7 +66,9 @@ class EnvConfig:
         if self.level != "task_type" and not isinstance(self.codec, CandidatesConfig):
             raise ConfigError(f"env: level {self.level!r} goes with the codec 'candidates' only; use 'task_type'")
         if min(self.slots, self.nodes, self.edges) < 2:
-            raise ConfigError("env: slots, nodes and edges must be 2 or more")
+            raise ConfigError(
+                f"env: slots, nodes and edges must be 2 or more, got {self.slots!r}, {self.nodes!r}, {self.edges!r}"
+            )
         if self.max_steps is not None and self.max_steps < 1:
             raise ConfigError(f"env: max_steps must be 1 or more, got {self.max_steps!r}")
         if not self.horizon_s > 0:

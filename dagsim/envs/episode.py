@@ -1,4 +1,4 @@
-"""Episodes: simulations that stop wherever there is a choice, and their rewards. No torch, no Gymnasium."""
+"""Episodes: simulations that stop at every choice, and their rewards. No torch, no Gymnasium."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Episode", "EpisodeFactory", "Reward", "RewardConfig", "Witness", "Wi
 
 
 class Witness(Protocol):
-    """Notes about a simulation that an estimator of advantages needs, and no policy may see."""
+    """Takes notes about a simulation for an estimator of advantages. Policies must not see them."""
 
     def note(self) -> Any:
-        """The note on the present, just before a choice is carried out."""
+        """Return a note on the present, just before a choice is carried out."""
         ...
 
     def hindsight(self) -> Any:
-        """The note on the whole episode, when it is over."""
+        """Return a note on the whole episode, after its end."""
         ...
 
 
@@ -30,7 +30,9 @@ WitnessFactory = Callable[[Kernel[Any, Any]], Witness]
 
 
 class Episode:
-    """One simulation under way. ``observation`` is what there is to choose from now, ``None`` when it is over."""
+    """A simulation in progress. ``observation`` holds the present choices; it is ``None`` after the
+    end.
+    """
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class Episode:
 
     @property
     def view(self) -> Any | None:
-        """The view that a heuristic would be shown now; ``None`` when the episode is over."""
+        """The view that a heuristic would see now; ``None`` when the episode is over."""
         return self._conversation.view
 
     @property
@@ -61,14 +63,14 @@ class Episode:
         return self.kernel.now
 
     def reward(self) -> float:
-        """The reward since this was last asked."""
+        """Return the reward since the last call."""
         return 0.0 if self._reward is None else self._reward.step()
 
     def step(self, choice: Any) -> None:
-        """Carry out the choice and go on to the next.
+        """Carry out the choice and advance to the next one.
 
         Raises:
-            Stalled: The choice waits for nothing; the episode is over.
+            Stalled: The choice waits, but nothing is left to wait for; the episode is over.
         """
         conversation = self._conversation
         decisions = self.codec.decode(conversation.view, choice)
@@ -91,21 +93,25 @@ class Episode:
 
 @dataclass(frozen=True)
 class EpisodeFactory:
-    """All that makes episodes: a scenario, how its views are encoded, and a reward. Picklable where its parts are."""
+    """Makes episodes from a scenario, a codec for its views, and a reward. Picklable if its parts
+    are.
+    """
 
     scenario: Scenario
     codec: CodecSettings
     reward: RewardConfig
     record: bool = False
-    """Keep every run in the log, as reports need, also where that is slower."""
+    """True to keep every run in the log, as reports need, even if that is slower."""
 
     def kernel(self, seed: int, jobs: int | None = None) -> Kernel[Any, Any]:
-        """A kernel of the job sequence with that seed. It has the first ``jobs`` jobs where the system can do so."""
+        """Build a kernel for the job sequence with that seed. It has only the first ``jobs`` jobs,
+        if the system supports this.
+        """
         more: dict[str, Any] = {} if jobs is None else {"jobs": jobs}
         return self.scenario.kernel(seed, record=self.record, **more)
 
     def episode(self, seed: int, jobs: int | None = None, witness: WitnessFactory | None = None) -> Episode:
-        """A new episode on the job sequence with that seed."""
+        """Begin an episode on the job sequence with that seed."""
         kernel = self.kernel(seed, jobs)
         reward = Reward(self.reward, kernel, self.scenario.terms)
         return Episode(kernel, self.codec.build(), reward, witness=None if witness is None else witness(kernel))
@@ -115,11 +121,11 @@ class EpisodeFactory:
 class RewardConfig:
     """A weighted sum of terms to minimise, and a divisor.
 
-    ``terms`` are names of the system's registry (with parameters in brackets), ``module:attr`` or names of entry
-    points, each with its weight.
+    ``terms`` are names in the system's registry (with parameters in brackets), ``module:attr`` or
+    names of entry points, each with its weight.
 
     Raises:
-        ConfigError: No terms at all, or a scale that is not positive.
+        ConfigError: There are no terms, or the scale is not positive.
     """
 
     terms: Mapping[str, float]
@@ -137,19 +143,23 @@ class RewardConfig:
         """Look up every term.
 
         Raises:
-            UnknownName: There is no such term.
+            UnknownName: A term does not exist.
         """
         for name in self.terms:
             registry.get(Spec.parse(name).name)
 
 
 class Reward:
-    """The reward of one simulation, step by step. Rewards add up to minus the cost of the whole, whatever the steps."""
+    """The reward of one simulation, step by step. The rewards add up to minus the total cost,
+    however the steps divide it.
+    """
 
     def __init__(self, config: RewardConfig, kernel: Kernel[Any, Any], registry: Registry[RewardTerm]) -> None:
         self.config = config
         self.last: dict[str, float] = dict.fromkeys(config.terms, 0.0)
-        """What each term (times its weight, over the scale) took off the last reward."""
+        """The amount that each term (times its weight, over the scale) subtracted from the last
+        reward.
+        """
         self._kernel = kernel
         schedule = kernel.schedule
         self._terms = {name: registry.create(name, kernel=kernel, schedule=schedule) for name in config.terms}
@@ -158,7 +168,7 @@ class Reward:
         self._read = 0
 
     def step(self) -> float:
-        """The reward since the last call: minus what the terms have cost since then."""
+        """Return the reward since the last call: minus the cost of the terms since then."""
         now, weights, scale = self._kernel.now, self.config.terms, self.config.scale
         if self._takers:
             rows = self._log.since(self._read)

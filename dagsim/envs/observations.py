@@ -28,13 +28,13 @@ class Legal(NamedTuple):
     """The legal actions."""
 
     starts: int
-    """The first actions stand for so many rows: starts with a slot."""
+    """Number of rows that the first actions stand for: starts that have a slot."""
     wait: int | None
-    """The last action stands for this row, if waiting is legal."""
+    """The row that the last action stands for, if waiting is legal."""
 
 
 class Presets:
-    """Makes the observations of one environment. Rows beyond what there is are 0 and masked."""
+    """Makes the observations of one environment. Unused rows are 0 and masked."""
 
     def __init__(self, config: EnvConfig, types: int) -> None:
         self.config = config
@@ -47,8 +47,9 @@ class Presets:
         self.space = self._space()
 
     def observe(self, observation: Observation | None, legal: Legal, mask: np.ndarray) -> Any:
-        """The observation as the preset has it (but for the graph), with a copy of its mask; all 0 when the episode is
-        over."""
+        """Return the observation in the form of the preset (without the graph) and a copy of its
+        mask. Both are 0 when the episode is over.
+        """
         begin = self.config.slots * self._tokens
         end = begin + self._context
         flat = np.zeros(end + self._types * self._gpus, np.float32)
@@ -78,14 +79,14 @@ class Presets:
         return Legal(min(rows, slots), None)
 
     def mask(self, legal: Legal) -> np.ndarray:
-        """(slots,) int8: 1 for what is legal."""
+        """(slots,) int8: 1 for legal actions."""
         mask = np.zeros(self.config.slots, np.int8)
         mask[: legal.starts] = 1
         mask[-1] = legal.wait is not None
         return mask
 
     def graph(self, view: ClusterView | None) -> dict[str, np.ndarray]:
-        """The unfinished tasks of the jobs in the system, and their edges. The oldest job comes first."""
+        """The unfinished tasks of the jobs in the system, and their edges, oldest job first."""
         config = self.config
         rows: list[tuple[float, ...]] = []
         pairs: list[tuple[int, int]] = []
@@ -152,8 +153,9 @@ def _node(task: TaskState, age: float) -> tuple[float, ...]:
 
 
 class Levelled:
-    """The candidates codec with the rows of one action level; one more column, ``parallelism``, tells them apart where
-    it is chosen, too."""
+    """The candidates codec with the rows of one action level. If the level chooses parallelism, an
+    additional column, ``parallelism``, distinguishes its rows.
+    """
 
     token_features: tuple[str, ...] = (*Candidates.token_features, "parallelism")
     context_features = Candidates.context_features
@@ -163,12 +165,14 @@ class Levelled:
         self.codec = Candidates(config, tail=Struct("f").pack(1.0))
         self.level = level
         self._rows: Sequence[int] = ()
-        """The rows of the candidates that can be chosen; not used under ``task_type``, where it is all of them."""
+        """The rows of the candidates that can be chosen. Unused under ``task_type``, where it would
+        be all rows.
+        """
         self._parallelism: Sequence[float] = ()
-        """For each the share of the waiting instances with room that start."""
+        """For each row, the fraction of the waiting instances with room that start."""
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """The choices of this level; ``None`` if there is nothing to choose."""
+        """Encode the choices of this level; ``None`` if there is no choice."""
         observation = self.codec.encode(view)
         if observation is None or self.level == "task_type":
             return observation
@@ -179,7 +183,7 @@ class Levelled:
         return observation._replace(tokens=tokens)
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
-        """The decision of a row."""
+        """Decode the decision of a row."""
         if self.level == "task_type":
             return self.codec.decode(view, choice)
         if choice >= len(self._rows):
@@ -193,14 +197,14 @@ class Levelled:
         return (Start(decision.task, (Share(decision.placement[0].node, wanted),)),)
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
-        """The row that stands for the first decision, ``None`` if this level has none."""
+        """The row that stands for the first decision; ``None`` if this level has no such row."""
         row = self.codec.choice_of(decisions)
         if row is None or self.level == "task_type":
             return row
         if row == len(self.codec.rows):
             return len(self._rows)
         chosen = zip(self._rows, self._parallelism, strict=True)
-        return next((place for place, each in enumerate(chosen) if each == (row, 1.0)), None)
+        return next((place for place, row_and_share in enumerate(chosen) if row_and_share == (row, 1.0)), None)
 
     def _chosen(self) -> tuple[Sequence[int], Sequence[float]]:
         rows = self.codec.rows

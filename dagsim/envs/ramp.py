@@ -1,7 +1,8 @@
-"""``dagsim/Partition-v0``: how far to split each job on RAMP, as a Gymnasium environment (Parsonson et al. 2023).
+"""``dagsim/Partition-v0``: how far to split each job on RAMP, as a Gymnasium environment (Parsonson
+et al. 2023).
 
-A thin wrapper of ``Episode``; ``import dagsim.envs`` registers it. A step decides the job that waits; time passes to
-the next arrival at which there is a choice.
+A thin wrapper around ``Episode``, which ``import dagsim.envs`` registers. A step decides on the
+waiting job; time then passes until the next arrival with a choice.
 """
 
 from __future__ import annotations
@@ -33,27 +34,37 @@ from dagsim.systems.ramp.view import RampView
 __all__ = ["PartitionEnv"]
 
 _MOST = 1e6
-"""More than any feature: nearly all lie between 0 and 4, and a raw beta is what it is."""
+"""Larger than any feature: nearly all lie between 0 and 4, except a raw beta, which is not scaled."""
 _SEEDS = 1_000_000
-"""Episodes without a seed of their own draw one from here on, so many different ones."""
+"""First seed, and number of seeds, that episodes without a seed of their own draw from."""
 
 
 class PartitionEnv(gymnasium.Env[Any, np.int64]):
-    """Every step splits the job that waits so many ways (0: turns it away), on the servers that the placer chooses.
+    """Each action is the number of ways to split the waiting job (0 blocks it), on servers that the
+    placer chooses.
 
-    Observation, rows beyond those in use being 0: ``ops`` (most_ops, 5) and ``deps`` (most_deps, 2) of the job's graph,
-    unsplit, with ``sources`` and ``targets`` (most_deps,), rows of ``ops``; ``counts`` (2,) of both; ``context`` of the
-    job and the fabric; ``degrees`` (max_degree + 1, F), a row per degree; ``gpus``, a row per GPU type; and
-    ``action_mask`` (max_degree + 1,), 1 where the degree may be chosen now: it has a place among the servers that are
-    free, and with ``outlooks`` it would be in time. The columns are named in ``systems/ramp/codecs/features.py``.
+    Parts of an observation, with unused rows 0 (the columns are named in
+    ``systems/ramp/codecs/features.py``):
 
-    An action that is masked raises ``IllegalDecision``; with ``invalid_is_zero`` it turns the job away instead (as ddls
-    does) and is counted in ``info["illegal_actions"]``. ``terminated`` when every job has been decided and has left,
-    ``truncated`` where the scenario's horizon ends it before that. ``info`` has the mask, the time, how many jobs
-    arrived and were blocked, and the ``cause`` for which the job of the last step was blocked (None: it was let in);
-    in the end the ``blocking_rate``.
+    - ``ops`` (most_ops, 5) and ``deps`` (most_deps, 2) of the job's graph, unsplit;
+    - ``sources`` and ``targets`` (most_deps,): rows of ``ops``;
+    - ``counts`` (2,): numbers of operations and dependencies;
+    - ``context`` of the job and the fabric;
+    - ``degrees`` (max_degree + 1, F): one row per degree;
+    - ``gpus``: one row per GPU type;
+    - ``action_mask`` (max_degree + 1,): 1 if the degree may be chosen now, so if the free servers have
+      room for it and, with ``outlooks``, the job would be in time.
 
-    Render modes: ``ansi`` (a line), ``rgb_array`` and ``human`` (the servers, a colour per job).
+    A masked action raises ``IllegalDecision``. With ``invalid_is_zero`` it blocks the job instead
+    (as ddls does) and is counted in ``info["illegal_actions"]``. An episode is ``terminated`` when
+    every job has been decided and has left, and ``truncated`` if the scenario's horizon ends it
+    before that.
+
+    ``info`` has the mask, the time, the numbers of jobs that arrived and were blocked, and the
+    ``cause`` for which the job of the last step was blocked (``None``: it was admitted). At the end
+    it has the ``blocking_rate``.
+
+    Render modes: ``ansi`` (a line), ``rgb_array`` and ``human`` (the servers, one colour per job).
     """
 
     metadata = {"render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}
@@ -89,13 +100,14 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
 
     @property
     def view(self) -> RampView | None:
-        """The view that a heuristic would be shown now; ``None`` when the episode is over."""
+        """The view that a heuristic would see now; ``None`` when the episode is over."""
         return None if self._episode is None else self._episode.view
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """A new episode; its jobs follow from ``seed``, or without one from the episode before.
+        """Begin an episode. Its jobs follow from ``seed`` or, without one, from the previous
+        episode.
 
         ``options={"jobs": [...]}`` plays these ``RampJob``s instead, in order of arrival.
         """
@@ -109,7 +121,7 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
         return self._observation(), self._info()
 
     def step(self, action: np.int64 | int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
-        """Split the job that waits so many ways.
+        """Split the waiting job into ``action`` parts.
 
         Raises:
             IllegalDecision: The mask forbids it.
@@ -137,21 +149,21 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
         return self._observation(), reward, done, over and not done, self._info()
 
     def action_masks(self) -> np.ndarray:
-        """(max_degree + 1,) bool: what may be chosen now."""
+        """(max_degree + 1,) bool: True for the degrees that may be chosen now."""
         mask = np.zeros(self._degrees, bool)
         mask[[way.degree for way in self._codec.ways]] = True
         return mask
 
     def action_of(self, decision: Any) -> int | None:
-        """The action that stands for a heuristic's ``Partition`` (``None``: to turn the job away)."""
+        """The action that stands for a heuristic's ``Partition`` (``None``: to block the job)."""
         row = self._codec.choice_of(() if decision is None else (decision,))
         return None if row is None else self._codec.ways[row].degree
 
     def render(self) -> Any:
-        """The present, as the render mode says: a line, (540, 960, 3) uint8, or a window.
+        """Draw the present according to the render mode: a line, (540, 960, 3) uint8, or a window.
 
         Raises:
-            ResetNeeded: There is nothing to draw yet.
+            ResetNeeded: The episode has not begun.
         """
         return self._screen.render(self.render_mode, self._line, self._picture)
 
@@ -163,7 +175,7 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
         return picture_of(self.simulation, "RAMP")
 
     def _line(self) -> str:
-        """The present in words."""
+        """Describe the present in one line."""
         if self.simulation is None or self.view is None:
             return "over" if self.simulation is not None else "not begun"
         job, view = self.view.job, self.view

@@ -1,4 +1,4 @@
-"""The Gymnasium environment of the GPU cluster: a thin wrapper of ``Episode``."""
+"""The Gymnasium environment of the GPU cluster: a thin wrapper around ``Episode``."""
 
 from __future__ import annotations
 
@@ -21,20 +21,23 @@ from dagsim.systems.seam import Scenario
 __all__ = ["SchedulingEnv"]
 
 _SEEDS = 1_000_000
-"""Episodes without a seed of their own draw one from here on, so many different ones: never one kept for validation or
-the report."""
+"""First seed, and number of seeds, that episodes without a seed of their own draw from. Validation
+and report never use them.
+"""
 
 
 class SchedulingEnv(gymnasium.Env[Any, np.int64]):
-    """Every step is one choice: which task starts where, or to wait for a change (the last action; legal while anything
-    is still to happen). Only what is legal is unmasked: in ``action_masks()``, in ``info["action_mask"]`` and in the
-    observation (but for ``flat``). An action that is masked falls back on the first legal one and is counted in
-    ``info["illegal_actions"]``.
+    """Every step is one choice: a task and where it starts, or to wait for a change (the last
+    action, which is legal while anything is still to happen). Legal actions are unmasked in
+    ``action_masks()``, in ``info["action_mask"]`` and in the observation (except ``flat``). A
+    masked action is replaced by the first legal one and counted in ``info["illegal_actions"]``.
 
-    ``terminated`` when every job has left, ``truncated`` at ``max_steps`` or ``horizon_s``. ``reset(seed=n)`` plays the
-    job sequence with seed n. ``info`` has the time, and when the episode is over the ``mean_jct_s``.
+    An episode is ``terminated`` when every job has left, and ``truncated`` at ``max_steps`` or
+    ``horizon_s``. ``reset(seed=n)`` plays the job sequence with seed n. ``info`` has the time, and
+    at the end of the episode the ``mean_jct_s``.
 
-    Render modes: ``ansi`` (a line), ``rgb_array`` and ``human`` (queue and GPUs, a colour per job).
+    Render modes: ``ansi`` (a line), ``rgb_array`` and ``human`` (queue and GPUs, one colour per
+    job).
     """
 
     metadata = {"render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}
@@ -56,15 +59,15 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         self._legal = self._presets.legal(None)
         self._steps = self._illegal = 0
         self._parts = {name: f"reward_{name}" for name in self._rewards.terms}
-        """By reward term the key of ``info``."""
+        """The key in ``info`` of each reward term."""
 
     @property
     def view(self) -> ClusterView | None:
-        """The view that a heuristic would be shown now; ``None`` when the episode is over."""
+        """The view that a heuristic would see now; ``None`` when the episode is over."""
         return None if self._episode is None else self._episode.view
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode on the job sequence with ``seed``, or on any."""
+        """Begin an episode on the job sequence with ``seed``, or on a random one."""
         super().reset(seed=seed)
         number = _SEEDS + int(self.np_random.integers(_SEEDS)) if seed is None else seed
         self.simulation = self._kernel(number)
@@ -75,7 +78,7 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         return self._seen()
 
     def step(self, action: np.int64 | int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Carry out the choice and go on to the next."""
+        """Carry out the choice and advance to the next one."""
         episode = self._episode
         if episode is None or episode.observation is None:
             raise gymnasium.error.ResetNeeded("the episode is over: call reset() first")
@@ -91,12 +94,13 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         return seen, reward, terminated, truncated, info
 
     def action_masks(self) -> np.ndarray:
-        """(slots,) bool: what is legal now."""
+        """(slots,) bool: True for the actions that are legal now."""
         return self._presets.mask(self._presets.legal(self._observation)).astype(bool)
 
     def action_of(self, decision: Decision | None) -> int | None:
-        """The action that stands for a heuristic's decision (``None``: to wait); ``None`` if there is none, also where
-        there are more choices than slots."""
+        """The action that stands for a heuristic's decision (``None``: to wait). ``None`` if there
+        is no such action, or more choices than slots.
+        """
         row, observation = self.codec.choice_of(() if decision is None else (decision,)), self._observation
         if row is None or observation is None:
             return None
@@ -106,10 +110,10 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         return row if row < last else None
 
     def render(self) -> Any:
-        """The present, as the render mode says: a line, (540, 960, 3) uint8, or a window.
+        """Draw the present according to the render mode: a line, (540, 960, 3) uint8, or a window.
 
         Raises:
-            ResetNeeded: There is nothing to draw yet.
+            ResetNeeded: The episode has not begun.
         """
         return self._screen.render(self.render_mode, self._line, self._picture)
 
@@ -121,7 +125,7 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         return picture_of(self.simulation, f"{self._steps:,} choices")
 
     def _line(self) -> str:
-        """The present in words."""
+        """Describe the present in one line."""
         if self.simulation is None or self.view is None:
             return "over" if self.simulation is not None else "not begun"
         machines = self.view.machines
@@ -133,7 +137,7 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         )
 
     def _row(self, action: int) -> int:
-        """The row that an action stands for, or the first one where it is illegal."""
+        """The row that an action stands for; if the action is illegal, the first legal row."""
         starts, wait = self._legal
         if 0 <= action < starts:
             return action
@@ -156,7 +160,7 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         return None if self._episode is None else self._episode.observation
 
     def _seen(self) -> tuple[Any, dict[str, Any]]:
-        """The observation as the preset has it, and the facts beside it."""
+        """The observation in the form of the preset, and the info."""
         observation = self._observation
         legal = self._legal = self._presets.legal(observation)
         mask = self._presets.mask(legal)
@@ -181,8 +185,9 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
 
 
 def _mean_jct_s(schedule: Schedule) -> float:
-    """The mean completion time as metrics have it, from the rows of the log as they are: an array takes ten times as
-    long."""
+    """The mean completion time as in the metrics, computed from the rows of the log. Converting
+    them to an array would take ten times as long.
+    """
     jct_s = np.full(len(schedule.jobs), np.nan)
     for row in schedule.log.since(0):
         if row[0] == Kind.COMPLETED:

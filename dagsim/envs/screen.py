@@ -19,10 +19,10 @@ _INSTANT_S = 1e-6
 
 
 def check_render_mode(mode: str | None) -> str | None:
-    """The mode, if it is one.
+    """Return the render mode if it is valid.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: The mode is unknown.
     """
     if mode is not None and mode not in RENDER_MODES:
         raise ConfigError(f"render_mode must be one of {RENDER_MODES}, got {mode!r}")
@@ -30,7 +30,7 @@ def check_render_mode(mode: str | None) -> str | None:
 
 
 def picture_of(kernel: Kernel[Any, Any] | None, title: str) -> np.ndarray:
-    """(540, 960, 3) uint8: the cluster at the present moment of an episode that goes on.
+    """(540, 960, 3) uint8: the cluster at the present moment of an episode in progress.
 
     Raises:
         ResetNeeded: The episode has not begun.
@@ -41,19 +41,19 @@ def picture_of(kernel: Kernel[Any, Any] | None, title: str) -> np.ndarray:
     if kernel is None:
         raise ResetNeeded("nothing to draw yet: call reset() first")
     now_s = kernel.now
-    after_s = now_s + max(_INSTANT_S, now_s * 1e-9)  # what has just begun is there, too
-    made = ScheduleColumns.of(kernel.schedule, start_s=0.0, end_s=after_s)
-    return Scene(made, title).array(now_s)
+    after_s = now_s + max(_INSTANT_S, now_s * 1e-9)  # include runs that have just begun
+    columns = ScheduleColumns.of(kernel.schedule, start_s=0.0, end_s=after_s)
+    return Scene(columns, title).array(now_s)
 
 
 class Screen:
-    """A window for ``human``; it opens with the first picture."""
+    """A window for ``human``, which opens with the first picture."""
 
     def __init__(self) -> None:
         self._window: Any = None
 
     def show(self, image: np.ndarray) -> None:
-        """Show a picture in the place of the last."""
+        """Replace the picture in the window."""
         from matplotlib import pyplot
 
         if self._window is None:
@@ -64,8 +64,9 @@ class Screen:
         pyplot.pause(1 / FRAMES_PER_S)
 
     def render(self, mode: str | None, line: Callable[[], str], picture: Callable[[], np.ndarray]) -> Any:
-        """The answer of an environment's ``render()``: a line for ``ansi``, a picture for ``rgb_array``, else nothing;
-        the picture of ``human`` is shown."""
+        """The result of an environment's ``render()``: a line for ``ansi``, and a picture for
+        ``rgb_array``. For ``human`` it is ``None``, and the picture is shown in the window.
+        """
         if mode == "ansi":
             return line()
         if mode is None:

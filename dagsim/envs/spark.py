@@ -1,10 +1,13 @@
-"""``dagsim/Decima-v0``: the executors of a Spark cluster as a Gymnasium environment (Mao et al. 2019).
+"""``dagsim/Decima-v0``: the executors of a Spark cluster as a Gymnasium environment (Mao et al.
+2019).
 
-A thin wrapper of ``Episode``; ``import dagsim.envs`` registers it. A step gives executors of the present source to one
-stage; time passes when none are left to give, or no stage wants any. The observation is a graph, padded to constant
-shapes.
+A thin wrapper around ``Episode``, which ``import dagsim.envs`` registers. A step gives executors of
+the present source to one stage. Time passes when none are left to give, or when no stage needs any.
+The observation is a graph, padded to constant shapes.
 
-Pictures of a Spark episode: executors over time, one colour per job, and a table of the jobs in the system."""
+Pictures of a Spark episode: executors over time, one colour per job, and a table of the jobs in the
+system.
+"""
 
 from __future__ import annotations
 
@@ -34,30 +37,37 @@ __all__ = ["Bar", "DecimaEnv", "bars", "colour", "describe", "draw_bars", "pictu
 
 
 class DecimaEnv(gymnasium.Env[Any, Any]):
-    """Episodes of ``jobs`` Spark jobs on ``executors`` executors, all alike or of several types.
+    """Episodes of ``jobs`` Spark jobs on ``executors`` executors, of one or several types.
 
-    Observation, rows beyond those in use being 0 (places: -1); all jobs and stages in the system, by job in order of
-    arrival, at most ``most_stages`` of them (those that can be chosen are never the ones left out):
+    The observation shows all jobs and stages in the system, sorted by arrival of the job, but at
+    most ``most_stages`` stages (those that can be chosen are never left out). Unused rows are 0
+    (indices: -1):
 
-    - ``stages`` (most_stages, 6) float32: tasks not launched, seconds a task lasts as far as is known, executors it
-      could use, tasks that run, 1 where its parents are complete, edges on the longest path to the job's end;
-    - ``job`` (most_stages,) int64: the number of its job among those in the system;
+    - ``stages`` (most_stages, 6) float32: tasks not launched, estimated seconds per task, executors it
+      could use, running tasks, 1 if its parents are complete, edges on the longest path to the job's end;
+    - ``job`` (most_stages,) int64: the index of its job among those in the system;
     - ``edges`` (most_edges, 2) int64: rows of parent and child;
     - ``jobs`` (most_stages, 3) float32: executors, seconds since it arrived, 1 for the source;
     - ``context`` (3,) float32: executors to give, jobs in the system, seconds since the start;
-    - ``action_mask`` (most_stages + 1,) int8 and ``number_mask`` (executors,) int8: what can be chosen now.
+    - ``action_mask`` (most_stages + 1,) int8 and ``number_mask`` (executors,) int8: the legal choices.
 
-    Action: the row of a stage, and the number of executors to add less 1. More than it wants is cut to that. With
-    ``action="limit"`` the number is, less 1, how many executors the stage's job may have: those of the source are added
-    up to that; the limit is above what the job keeps without them (``kept`` in ``info``, by job), and at least one is
-    given if it is not. Row ``most_stages`` leaves the rest idle, which can be chosen while anything is under way. The
-    masks are also in ``info`` and, end to end, in ``action_masks()``; the one for limits allows what some job can get.
+    An action is the row of a stage, and the number of executors to add minus 1. More executors than
+    the stage can use are cut to that number. Row ``most_stages`` leaves the rest idle, which is
+    legal while anything is in progress. The masks are also in ``info`` and, concatenated, in
+    ``action_masks()``.
 
-    Reward: minus the job-seconds until the next decision, discounted from now at ``beta`` per second. Without discount
-    their sum is minus the sum of all completion times. Terminated when all jobs are complete; truncated at a time drawn
-    anew for every episode from an exponential distribution, with ``mean_time_limit_s``, or when all is left idle.
+    With ``action="limit"`` the number, minus 1, is a limit on the executors of the stage's job.
+    Executors of the source are added up to the limit. It should exceed the number that the job
+    keeps without the source (``kept`` in ``info``, by job); if it does not, at least one executor
+    is given. The mask of numbers allows the limits that at least one job can reach.
 
-    Render modes: ``ansi`` (a table of the jobs), ``rgb_array`` and ``human`` (executors over time, coloured by job).
+    The reward is minus the job-seconds until the next decision, discounted from now at ``beta`` per
+    second. Without discount, rewards add up to minus the sum of all completion times. An episode is
+    terminated when all jobs are complete. It is truncated when everything is left idle, or at a
+    time drawn for each episode from an exponential distribution with mean ``mean_time_limit_s``.
+
+    Render modes: ``ansi`` (a table of the jobs), ``rgb_array`` and ``human`` (executors over time,
+    coloured by job).
     """
 
     metadata = {"render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}
@@ -81,13 +91,18 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         render_mode: str | None = None,
     ) -> None:
         if jobs < 1 or most_stages < 1 or most_edges < 0:
-            raise ConfigError("jobs and most_stages must be at least 1, and most_edges 0 or more")
+            raise ConfigError(
+                "jobs and most_stages must be 1 or more, and most_edges 0 or more; "
+                f"got {jobs!r}, {most_stages!r}, {most_edges!r}"
+            )
         if beta < 0 or (mean_time_limit_s is not None and not mean_time_limit_s > 0):
-            raise ConfigError(f"beta must be 0 or more and a time limit positive, got {beta!r}, {mean_time_limit_s!r}")
+            raise ConfigError(
+                f"beta must be 0 or more and mean_time_limit_s positive, got {beta!r}, {mean_time_limit_s!r}"
+            )
         if action not in get_args(Action):
             raise ConfigError(f"action must be one of {get_args(Action)}, got {action!r}")
         if parity and not isinstance(executors, int):
-            raise ConfigError("parity knows no executors of several speeds")
+            raise ConfigError(f"parity=True needs a number of executors, not several types; got {executors!r}")
         self.scenario = scenario or SparkScenario(executors, jobs, mean_gap_s=mean_gap_s, batch=batch, parity=parity)
         if pool is not None:
             self.scenario = self.scenario.drawing_from(pool)
@@ -106,7 +121,8 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """A new episode; its jobs follow from ``seed``, or without one from the episode before.
+        """Begin an episode. Its jobs follow from ``seed`` or, without one, from the previous
+        episode.
 
         ``options={"jobs": [...]}`` plays these ``SparkJob``s instead, in order of arrival.
         """
@@ -115,9 +131,9 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         limit_s = inf
         if self.mean_time_limit_s is not None:
             limit_s = float(stream(number, "time-limit").exponential(self.mean_time_limit_s))
-        given = (options or {}).get("jobs")
-        self.simulation = self.scenario.kernel(number, record=self.render_mode is not None, jobs=given)
-        self._count = self.scenario.jobs if given is None else len(given)
+        jobs = (options or {}).get("jobs")
+        self.simulation = self.scenario.kernel(number, record=self.render_mode is not None, jobs=jobs)
+        self._count = self.scenario.jobs if jobs is None else len(jobs)
         reward = Reward(self._rewards, self.simulation, self.scenario.terms)
         self._episode = Episode(self.simulation, self._codec, reward, until_s=limit_s)
         return self._observation(), self._info()
@@ -131,7 +147,7 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         episode = self._episode
         if episode is None or episode.observation is None:
             raise IllegalDecision("the episode is over (or none has begun): call reset()")
-        with suppress(Stalled):  # all is left idle
+        with suppress(Stalled):  # everything is left idle
             episode.step(action)
         reward, over = episode.reward(), episode.observation is None
         assert self.simulation is not None
@@ -143,19 +159,19 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
 
     @property
     def view(self) -> SparkView | None:
-        """The view that a heuristic would be shown now; ``None`` when the episode is over."""
+        """The view that a heuristic would see now; ``None`` when the episode is over."""
         return None if self._episode is None else self._episode.view
 
     def action_of(self, decision: Commit | None) -> np.ndarray:
-        """The action that stands for a heuristic's decision. (2,) int64. O(stages)."""
+        """(2,) int64: the action that stands for a heuristic's decision. O(stages)."""
         return self._codec.choice_of(() if decision is None else (decision,))
 
     def action_masks(self) -> np.ndarray:
-        """(most_stages + 1 + executors,) bool: both masks, as maskable agents want them."""
+        """(most_stages + 1 + executors,) bool: both masks, concatenated for maskable agents."""
         return np.concatenate(list(self._codec.masks.values())).astype(bool)
 
     def render(self) -> Any:
-        """The present, as the render mode says."""
+        """Draw the present according to the render mode."""
         assert self.simulation is not None, "call reset() first"
         simulation = self.simulation
         return self._screen.render(self.render_mode, lambda: describe(simulation), lambda: picture(simulation))
@@ -184,7 +200,7 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
 
 
 def _space(executors: int, stages: int, edges: int) -> spaces.Dict:
-    """The observations of ``PaddedStages``."""
+    """The space of the observations of ``PaddedStages``."""
     return spaces.Dict(
         {
             "stages": spaces.Box(-np.inf, np.inf, (stages, 6), np.float32),
@@ -199,7 +215,7 @@ def _space(executors: int, stages: int, edges: int) -> spaces.Dict:
 
 
 class Bar(NamedTuple):
-    """``executor`` works for ``job`` (its number), or travels to it (-1)."""
+    """A period in which ``executor`` works for ``job`` (its number), or moves to it (-1)."""
 
     executor: int
     job: int
@@ -208,9 +224,11 @@ class Bar(NamedTuple):
 
 
 def bars(launches: Sequence[Launch]) -> list[Bar]:
-    """One bar for tasks of a job that follow each other on an executor. Less than 50 ms may lie between them."""
+    """Merge successive tasks of a job on an executor into one bar, if less than 50 ms lie between
+    them.
+    """
     last: dict[Executor, Bar] = {}
-    found: list[Bar] = []
+    finished: list[Bar] = []
     for now_ms, length_ms, executor, target in launches:
         job = -1 if isinstance(target, ExecutorMove) else target.job.number
         start_s, end_s = now_ms / 1000, (now_ms + length_ms) / 1000
@@ -219,20 +237,20 @@ def bars(launches: Sequence[Launch]) -> list[Bar]:
             last[executor] = before._replace(end_s=end_s)
         else:
             if before is not None:
-                found.append(before)
+                finished.append(before)
             last[executor] = Bar(executor.number, job, start_s, end_s)
-    return [*found, *last.values()]
+    return [*finished, *last.values()]
 
 
 def colour(job: int) -> tuple[float, float, float]:
-    """A colour for the job; numbers that are near get hues that are far apart. Journeys are grey."""
+    """A colour for the job. Close numbers get distant hues. Moves between jobs are grey."""
     if job < 0:
         return 0.85, 0.85, 0.85
     return colorsys.hsv_to_rgb(job * 0.618034 % 1, 0.55 + 0.35 * (job % 3) / 2, 0.9 - 0.25 * (job % 2))
 
 
 def draw_bars(axes: Axes, shown: Sequence[Bar], executors: int, now_s: float, span_s: float | None = None) -> None:
-    """Draw ``shown`` up to ``now_s`` on ``axes``, the time axis ending at ``span_s``."""
+    """Draw the bars ``shown`` up to ``now_s`` on ``axes``. The time axis ends at ``span_s``."""
     from matplotlib.collections import PolyCollection
 
     begun = [bar for bar in shown if bar.start_s < now_s]
@@ -249,7 +267,7 @@ def draw_bars(axes: Axes, shown: Sequence[Bar], executors: int, now_s: float, sp
 
 
 def picture(simulation: SparkKernel) -> np.ndarray:
-    """(height, width, 3) uint8: what the executors have done until now.
+    """(height, width, 3) uint8: the activity of the executors until now.
 
     Raises:
         ModelError: The simulation does not record.
@@ -270,7 +288,7 @@ def picture(simulation: SparkKernel) -> np.ndarray:
 
 
 def describe(simulation: SparkKernel) -> str:
-    """A line about the present and one for each job in the system."""
+    """One line about the present, and one for each job in the system."""
     return "\n".join([_headline(simulation), *_lines(simulation)])
 
 

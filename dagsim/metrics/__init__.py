@@ -1,6 +1,7 @@
-"""Metrics: folds over a schedule, each defined once.
+"""Metrics: functions of a schedule, each defined once.
 
-They take a ``Schedule`` or, where several are wanted, its ``columns``, which are then unrolled only once.
+They take a ``Schedule`` or its ``columns``. To compute several metrics, unroll the columns once and
+pass them.
 """
 
 from dagsim.metrics.columns import ScheduleColumns, columns

@@ -1,6 +1,8 @@
-"""A schedule unrolled into columns: one array per fact of its jobs, runs and outages. Every metric starts here.
+"""Columns of a schedule: one array per fact of its jobs, runs and outages. Every metric starts
+here.
 
-A run that spans nodes has one row per node. All times are seconds; NaN says "not known (yet)" or "none".
+A run that spans nodes has one row per node. All times are seconds; NaN means "not known (yet)" or
+"none".
 """
 
 from __future__ import annotations
@@ -46,9 +48,9 @@ class JobColumns:
     ids: tuple[str, ...]
     arrival_s: Floats
     completed_s: Floats
-    """NaN where the job was rejected or is unfinished."""
+    """NaN if the job was rejected or is unfinished."""
     rejected: Ints
-    """The ``RejectReason``, 0 where the job was let in."""
+    """``RejectReason``, or 0 if the job was accepted."""
     priority: Floats
     tenant: tuple[str, ...]
     deadline_s: Floats
@@ -59,18 +61,18 @@ class JobColumns:
 
     @property
     def accepted(self) -> Flags:
-        """Not rejected."""
+        """True for jobs that were not rejected."""
         accepted: Flags = self.rejected == 0
         return accepted
 
     @property
     def finished(self) -> Flags:
-        """Completed."""
+        """True for jobs that completed."""
         return np.isfinite(self.completed_s)
 
     @property
     def unfinished(self) -> Flags:
-        """Let in, but not completed by the end of the log."""
+        """True for jobs that were accepted but did not complete by the end of the log."""
         return self.accepted & ~self.finished
 
     def __len__(self) -> int:
@@ -79,7 +81,9 @@ class JobColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunColumns:
-    """One entry per run and node, in order of start; fields named as in ``Record`` mean the same."""
+    """One entry per run and node, in order of start. Fields with names of ``Record`` have the same
+    meaning.
+    """
 
     run: Ints
     job: Ints
@@ -88,18 +92,18 @@ class RunColumns:
     instances: Ints
     gpus: Ints
     held: Floats
-    """GPUs held on this node, a fraction where shared."""
+    """GPUs held on this node; a fraction for shared GPUs."""
     start_s: Floats
     computing_s: Floats
-    """When transfers and set-up were done; NaN where there were none, or the run was stopped before."""
+    """End of transfers and set-up. NaN if there were none, or if the run was stopped before."""
     end_s: Floats
-    """Where the run is still running: the end of the log."""
+    """End of the run; the end of the log if it is still running."""
     outcome: Ints
-    """``Kind.FINISHED``, ``PREEMPTED`` or ``FAILED``; -1 where the run is still running."""
+    """``Kind.FINISHED``, ``PREEMPTED`` or ``FAILED``; -1 if the run is still running."""
 
     @property
     def running(self) -> Flags:
-        """Not ended by the end of the log."""
+        """True for runs that had not ended by the end of the log."""
         running: Flags = self.outcome == _STILL_RUNNING
         return running
 
@@ -114,7 +118,7 @@ class RunColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeOutages:
-    """One entry per time a node was down; ``end_s`` is the end of the log where it never came back."""
+    """One entry per outage of a node. ``end_s`` is the end of the log if the node never came back."""
 
     node: Ints
     start_s: Floats
@@ -123,10 +127,10 @@ class NodeOutages:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Phases:
-    """The life of every accepted job, cut where a run of it started or ended.
+    """Lifetime of every accepted job, cut at each start and end of its runs.
 
-    In each piece ``running`` entries of ``RunColumns`` ran. The pieces are longer than 0 s and cover the time of a job
-    in the system without gap or overlap.
+    During a piece, ``running`` entries of ``RunColumns`` were running. All pieces are longer than 0
+    s. They cover the time of a job in the system without gap or overlap.
     """
 
     job: Ints
@@ -137,7 +141,9 @@ class Phases:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduleColumns:
-    """A schedule's columns, and the window, ``start_s`` to ``end_s``, of capacity, queues and energy."""
+    """Columns of a schedule, and the window from ``start_s`` to ``end_s`` of capacity, queues and
+    energy.
+    """
 
     cluster: Cluster
     jobs: JobColumns
@@ -147,14 +153,19 @@ class ScheduleColumns:
     start_s: float
     end_s: float
     log_end_s: float
-    """Where what is still open ends: the last completion if all jobs are done, else when the simulation stopped; or
-    ``end_s`` if that is later."""
+    """End of everything that is still open.
+
+    This is the last completion if all jobs are done, otherwise the end of the simulation; or
+    ``end_s`` if later.
+    """
     decision_s: float
     decisions: int
 
     @classmethod
     def of(cls, schedule: Schedule, *, start_s: float | None = None, end_s: float | None = None) -> ScheduleColumns:
-        """Unroll ``schedule``, O(n log n) in its rows. The window is first arrival to end of log, unless given."""
+        """Unroll ``schedule``, O(n log n) in its rows. The default window is first arrival to end
+        of log.
+        """
         rows = schedule.log.rows()
         jobs = _jobs(schedule, rows)
         last_s = _last_s(schedule, rows, jobs)
@@ -178,52 +189,56 @@ class ScheduleColumns:
 
     @property
     def horizon_s(self) -> float:
-        """The length of the window."""
+        """Length of the window in seconds."""
         return self.end_s - self.start_s
 
     @property
     def started(self) -> Flags:
-        """Per job, whether a run of it ever started."""
+        """True for jobs of which a run ever started."""
         started = np.zeros(len(self.jobs), bool)
         started[self.runs.job] = True
         return started
 
     def within(self, start_s: Floats, end_s: Floats) -> Floats:
-        """The part of each interval that lies in the window, in seconds."""
+        """Seconds of each interval that lie in the window."""
         return np.clip(end_s, self.start_s, self.end_s) - np.clip(start_s, self.start_s, self.end_s)
 
     def at_horizon(self) -> ScheduleColumns:
-        """These columns as if every unfinished job completed where the log ends: a lower bound of its JCT."""
+        """Return columns in which every unfinished job completes at the end of the log: a lower
+        bound of its JCT.
+        """
         completed_s = np.where(self.jobs.unfinished, self.log_end_s, self.jobs.completed_s)
         return replace(self, jobs=replace(self.jobs, completed_s=completed_s))
 
     def without_unfinished(self) -> ScheduleColumns:
-        """These columns as if every unfinished job had been turned away (reason -1)."""
+        """Return columns in which every unfinished job was rejected (reason -1)."""
         rejected = np.where(self.jobs.unfinished, -1, self.jobs.rejected)
         return replace(self, jobs=replace(self.jobs, rejected=rejected))
 
 
 Source: TypeAlias = Schedule | ScheduleColumns
-"""Input of a metric: a schedule, or its columns if several metrics are computed (they are unrolled only once)."""
+"""Input of a metric: a schedule, or its columns to avoid unrolling it for each of several metrics."""
 
 
 def columns(source: Source) -> ScheduleColumns:
-    """The columns of ``source``; columns are returned as they are."""
+    """Return the columns of ``source``. Columns are returned unchanged."""
     return source if isinstance(source, ScheduleColumns) else ScheduleColumns.of(source)
 
 
 def job_columns(source: Source) -> JobColumns:
-    """The columns of its jobs; of a schedule nothing else is unrolled."""
+    """Return the job columns of ``source``. Nothing else of a schedule is unrolled."""
     return source.jobs if isinstance(source, ScheduleColumns) else _jobs(source, source.log.rows())
 
 
 def total(keys: Ints, weight: Floats, count: int) -> Floats:
-    """The weights summed per key 0..``count`` - 1."""
+    """Sum the weights of each key from 0 to ``count`` - 1."""
     return np.bincount(keys, weights=weight, minlength=count).astype(np.float64, copy=False)
 
 
 def _last_s(schedule: Schedule, rows: np.ndarray, jobs: JobColumns) -> float:
-    """Repairs and other records after the last job is done do not prolong the schedule."""
+    """Time of the last record in seconds, without repairs and other records after the last job is
+    done.
+    """
     if len(jobs) and not jobs.unfinished.any():
         return float(rows["time_s"][rows["kind"] <= Kind.COMPLETED].max(initial=0.0))
     return max(float(rows["time_s"].max(initial=0.0)), schedule.ended_s)
@@ -270,12 +285,12 @@ def _runs(rows: np.ndarray, nodes: int, log_end_s: float) -> RunColumns:
 
 
 def distinct(keys: Ints) -> int:
-    """Count the different keys."""
+    """Count the distinct keys."""
     return int(np.count_nonzero(np.diff(np.sort(keys)))) + 1 if len(keys) else 0
 
 
 def _among(kinds: tuple[Kind, ...]) -> Flags:
-    """By kind of row, true for these."""
+    """Table that is True at each of these kinds of rows."""
     table = np.zeros(max(Kind) + 1, bool)
     table[list(kinds)] = True
     return table
@@ -311,19 +326,21 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
 
 
 def _pair(starts: Ints, ends: Ints) -> Ints:
-    """For each start the place of the end with the same key, or -1; where a key repeats, n-th goes with n-th."""
+    """For each start, the index of the end with the same key, or -1. The n-th of equal starts pairs
+    with the n-th end.
+    """
     by_key = np.argsort(starts, kind="stable")
     sorted_starts = starts[by_key]
     order = np.argsort(ends, kind="stable")
     sorted_ends = ends[order]
     place = np.arange(len(starts)) - np.searchsorted(sorted_starts, sorted_starts)
     place += np.searchsorted(sorted_ends, sorted_starts)
-    found = np.flatnonzero(place < np.searchsorted(sorted_ends, sorted_starts, side="right"))
+    paired = np.flatnonzero(place < np.searchsorted(sorted_ends, sorted_starts, side="right"))
     pairs = np.full(len(starts), -1, np.int64)
-    pairs[by_key[found]] = order[place[found]]
+    pairs[by_key[paired]] = order[place[paired]]
     return pairs
 
 
 def _look_up(values: np.ndarray, places: Ints, missing: float) -> np.ndarray:
-    """``values[places]``, with ``missing`` where the place is -1."""
+    """Return ``values[places]``, with ``missing`` where the place is -1."""
     return np.append(values, missing)[places]

@@ -1,4 +1,6 @@
-"""Is A better than B? One value of each per seed: ratios, intervals, and verdicts."""
+"""Paired comparison of two policies, with one value of each per seed: ratios, intervals, and
+verdicts.
+"""
 
 from __future__ import annotations
 
@@ -43,56 +45,70 @@ __all__ = [
 
 
 _FAR = 3.0
-"""Standard deviations; a seed further out than this weighs too much in a mean."""
+"""Standard deviations from the mean beyond which a single seed has too much weight in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """One scheduler's values over another's, from ``n`` seeds. NaN where something cannot be known.
+    """Ratios of one scheduler's values to another's, from ``n`` seeds. NaN for unknown values.
 
-    Each number has its own interval: never print one with the bounds of another.
+    Each ratio has its own interval. Never print one with the bounds of another.
     """
 
     ratio: float
-    """The geometric mean of the per-seed ratios: on a typical seed A takes 0.9 times as long as B, say."""
+    """Geometric mean of the per-seed ratios: for example, on a typical seed A takes 0.9 times as
+    long as B.
+    """
     low: float
     high: float
     p: float
-    """Two-sided p of the paired t test on the logs; NaN with one seed, or if every seed gives the same ratio."""
+    """Two-sided p of the paired t test on the logs. NaN with one seed, or if all seeds have the
+    same ratio.
+    """
     n: int
     wins: int
-    """Seeds on which A's value is below B's."""
+    """Number of seeds on which A's value is below B's."""
     median: float
-    """The median of the per-seed ratios; its bounds are exact, and need 5 seeds."""
+    """Median of the per-seed ratios. Its bounds are exact and need 5 seeds."""
     median_low: float
     median_high: float
     of_means: float
-    """The ratio of the means, which weighs a seed by how long its jobs take: "of all job-seconds"."""
+    """Ratio of the means. It weights each seed by the length of its jobs: "of all job-seconds"."""
     of_means_low: float
     of_means_high: float
     differ: int
-    """Seeds on which the two values are not the same."""
+    """Number of seeds on which the two values differ."""
     farthest_sd: float
-    """How many standard deviations the most unusual log ratio lies from the mean of all; 0 where all are equal."""
+    """Distance of the most unusual log ratio from the mean, in standard deviations; 0 if all are
+    equal.
+    """
     seeds_needed: int
-    """Seeds from which the interval of ``ratio`` holds; 0 if ``n`` is enough, as far as the data show."""
+    """Number of seeds from which the interval of ``ratio`` holds; 0 if ``n`` is enough, as far as
+    the data show.
+    """
     level: float = 0.95
 
     @property
     def is_identical(self) -> bool:
-        """Both have the same value on every seed."""
+        """True if both have the same value on every seed."""
         return self.differ == 0
 
     @property
     def is_constant(self) -> bool:
-        """Two seeds or more that all give one ratio: nothing varies, so there is no interval."""
+        """True if two or more seeds all have the same ratio. Nothing varies, so there is no
+        interval.
+        """
         return self.n > 1 and not isfinite(self.p)
 
     @property
     def is_decided_by_few(self) -> bool:
-        """A few seeds decide: mean and median disagree, or one log ratio lies more than 3 sd from the mean.
+        """True if a few seeds decide the result.
 
-        Also where the intervals of the ratio and of the ratio of means have no value in common.
+        This is so if one of these holds:
+
+        - Mean and median disagree.
+        - A log ratio lies more than 3 standard deviations from the mean.
+        - The intervals of the ratio and of the ratio of means have no value in common.
         """
         if not isfinite(self.median_low) or not isfinite(self.low):
             return False
@@ -110,14 +126,16 @@ def paired(
     names: tuple[str, str] = ("values", "reference"),
     largest_job: float = 0.0,
 ) -> Paired:
-    """The comparison of ``values`` with ``reference``; ``values[i]`` and ``reference[i]`` come from the same seed.
+    """Compare ``values`` with ``reference``; ``values[i]`` and ``reference[i]`` come from the same
+    seed.
 
-    ``seeds`` and ``names`` are for messages. ``largest_job`` is the share of a seed's job-seconds in its largest job,
-    where that is known (``seeds_for_interval``). Swapping the two gives 1 / ratio and the bounds mirrored.
+    ``seeds`` and ``names`` are for messages. ``largest_job`` is the share of a seed's job-seconds
+    in its largest job, if known (``seeds_for_interval``). Swapping the two gives 1 / ratio and
+    mirrored bounds.
 
     Raises:
-        InputError: They differ in length or are empty, a value is not a positive number, or the level is not between 0
-            and 1.
+        InputError: They differ in length or are empty, a value is not a positive number, or the level
+            is not between 0 and 1.
     """
     if not 0 < level < 1:
         raise InputError(f"paired comparison: level must lie between 0 and 1, got {level!r}")
@@ -155,7 +173,7 @@ def paired_by_seed(
     *,
     names: tuple[str, str] = ("values", "reference"),
 ) -> Paired:
-    """``paired`` on values by seed, in any order.
+    """Compare values by seed, in any order, with ``paired``.
 
     Raises:
         InputError: A seed has a value of one policy only, or ``paired`` refuses the values.
@@ -174,7 +192,7 @@ def log_ratios(
     seeds: Sequence[int] | None = None,
     names: tuple[str, str] = ("values", "reference"),
 ) -> Floats:
-    """ln(a / b) per seed.
+    """Return ln(a / b) per seed.
 
     Raises:
         InputError: They differ in length or are empty, or a value is not a positive number.
@@ -210,20 +228,24 @@ def _check_has(values: Mapping[int, float], seeds: Iterable[int], names: tuple[s
 
 
 def _side(low: float, high: float) -> int:
-    """On which side of 1 an interval lies: -1, 1, or 0 where it holds 1."""
+    """Side of 1 on which an interval lies: -1, 1, or 0 if it contains 1."""
     return int(low > 1) - int(high < 1)
 
 
 ENOUGH_SEEDS = 5
 """Minimum sample size for a verdict. With fewer, no distribution-free two-sided 95 % interval exists."""
 MOST_SEEDS = 1000
-"""The most seeds that an approximate interval asks for; beyond that the median's interval is the one to use."""
+"""Largest number of seeds recommended for an approximate interval. Beyond it, use the median's
+interval.
+"""
 ENOUGH_WINDOWS = 100
-"""Windows of a real trace from which intervals of means cover enough; with fewer they are approximate."""
+"""Windows of a real trace from which intervals of means have enough coverage. With fewer, they are
+approximate.
+"""
 
 
 class Verdict(StrEnum):
-    """The answer to "is it better?"."""
+    """Answer to "is it better?"."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -239,9 +261,11 @@ class Row:
 
     pair: Paired
     p: float
-    """Holm's, over all rows of the table; NaN where there is nothing to test."""
+    """Holm's p over all rows of the table; NaN if there is nothing to test."""
     alike: tuple[str, ...]
-    """Other rows, the reference too, with the same values on every seed; together they are one comparison."""
+    """Other rows, including the reference, with the same values on every seed. They count as one
+    comparison.
+    """
 
 
 def compared(
@@ -252,9 +276,9 @@ def compared(
     seeds: Sequence[int] | None = None,
     largest_job: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, Row]:
-    """All rows but the reference against it, with Holm's p over what differs.
+    """Compare all other rows with the reference, with Holm's p over the distinct ones.
 
-    ``largest_job`` has, by row, the share of a seed's job-seconds in its largest job, where that is known.
+    ``largest_job`` has, by row, the share of a seed's job-seconds in its largest job, if known.
 
     Fix the reference beforehand: a comparison with the best row of the same table is unfair.
 
@@ -293,7 +317,7 @@ def compared(
 
 
 def alike(logs: Mapping[str, Floats]) -> list[tuple[str, ...]]:
-    """Names grouped by equal logs, in order of appearance."""
+    """Group names by equal logs, in order of appearance."""
     groups: list[list[str]] = []
     for name, values in logs.items():
         home = next((group for group in groups if np.max(np.abs(logs[group[0]] - values)) <= SAME), None)
@@ -305,17 +329,20 @@ def alike(logs: Mapping[str, Floats]) -> list[tuple[str, ...]]:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values, in the order given; NaN marks a row without a comparison and stays NaN (Holm 1979)."""
-    known = sorted((value, place) for place, value in enumerate(p) if not isnan(value))
+    """Return Holm's adjusted p-values in the order of ``p`` (Holm 1979).
+
+    NaN marks a row without a comparison and stays NaN.
+    """
+    ranked = sorted((value, place) for place, value in enumerate(p) if not isnan(value))
     adjusted, largest = [nan] * len(p), 0.0
-    for passed, (value, place) in enumerate(known):
-        largest = max(largest, min(1.0, (len(known) - passed) * value))
+    for passed, (value, place) in enumerate(ranked):
+        largest = max(largest, min(1.0, (len(ranked) - passed) * value))
         adjusted[place] = largest
     return adjusted
 
 
 def verdict(pair: Paired, p: float | None = None, *, lower_is_better: bool = True) -> Verdict:
-    """The verdict on one comparison; ``p`` is Holm's where it stands in a table."""
+    """Return the verdict on one comparison. In a table, ``p`` is Holm's."""
     if pair.is_identical:
         return Verdict.IDENTICAL
     if pair.n < ENOUGH_SEEDS:
@@ -328,9 +355,10 @@ def verdict(pair: Paired, p: float | None = None, *, lower_is_better: bool = Tru
 
 
 def words(pair: Paired, p: float | None = None, *, unit: str = "seed", lower_is_better: bool = True) -> str:
-    """The verdict as a person reads it: ``better; in 18 of 20 seeds``.
+    """Return the verdict in words: ``better; in 18 of 20 seeds``.
 
-    ``unit`` is ``seed``, or ``window`` for a real trace, whose intervals are approximate below 100 windows.
+    ``unit`` is ``seed``, or ``window`` for a real trace. Intervals over fewer than 100 windows are
+    approximate.
     """
     answer = verdict(pair, p, lower_is_better=lower_is_better)
     units = f"{pair.n} {unit}{'' if pair.n == 1 else 's'}"
@@ -350,14 +378,14 @@ def words(pair: Paired, p: float | None = None, *, unit: str = "seed", lower_is_
 
 
 def enough_seeds(seeds: int, unit: str = "seed") -> str:
-    """How many seeds an interval needs, in words."""
+    """Say how many seeds an interval needs."""
     if seeds > MOST_SEEDS:
         return f"no number of {unit}s up to {MOST_SEEDS:,} is enough"
     return f"about {_rounded(seeds):,} {unit}s are needed"
 
 
 def _rounded(seeds: int) -> int:
-    """Up to the next ten, or the next hundred from 300 on."""
+    """Round up to the next ten, or from 300 on to the next hundred."""
     step = 10 if seeds < 300 else 100
     return -(-seeds // step) * step
 

@@ -1,7 +1,7 @@
 """Energy drawn by the GPUs, from the log of the runs that hold them.
 
-P(u) = idle + (busy - idle) x u for a GPU whose share u is held and working, where busy = busy_fraction x TDP. Nodes
-that are down draw nothing. Only GPUs are counted: no CPUs, memory, cooling.
+P(u) = idle + (busy - idle) x u for a GPU whose share u is held and working, where busy =
+busy_fraction x TDP. Nodes that are down draw nothing. CPUs, memory and cooling are not included.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _J_PER_KWH = 3.6e6
 
 
 class Watts(NamedTuple):
-    """The watts of one GPU when no run holds it, and when runs hold all of it."""
+    """Watts of one GPU that no run holds, and of one that runs hold entirely."""
 
     idle: float
     busy: float
@@ -32,14 +32,15 @@ class Watts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PowerModel:
-    """Watts per GPU type: idle from the type, busy = idle + (``busy_fraction`` x TDP - idle) x ``activity``.
+    """Watts per GPU type: idle from the type, busy = idle + (``busy_fraction`` x TDP - idle) x
+    ``activity``.
 
-    ``busy_fraction``: what training draws of the TDP while it computes (0.75 to 0.9 for deep learning; an assumption,
-    so a parameter). ``activity``: the mean share of its time that a held GPU computes. ``watts`` overrides types by
-    name: ``{"T4": (9.0, 60.0)}``.
+    ``busy_fraction`` is the fraction of the TDP that training draws while it computes (0.75 to 0.9
+    for deep learning; an assumption, therefore a parameter). ``activity`` is the mean share of its
+    time that a held GPU computes. ``watts`` overrides types by name: ``{"T4": (9.0, 60.0)}``.
 
     Raises:
-        ModelError: A fraction outside 0..1, or idle watts that are negative or above the busy ones.
+        ModelError: A fraction is outside 0..1, or idle watts are negative or above the busy ones.
     """
 
     busy_fraction: float = 0.8
@@ -60,10 +61,10 @@ class PowerModel:
                 )
 
     def of(self, gpu: GpuType) -> Watts:
-        """The watts of one GPU type.
+        """Return the watts of one GPU type.
 
         Raises:
-            ModelError: ``busy_fraction`` of the type's TDP is less than it draws idle.
+            ModelError: ``busy_fraction`` of the type's TDP is below its idle watts.
         """
         if gpu.name in self.watts:
             return Watts(*self.watts[gpu.name])
@@ -84,25 +85,28 @@ class Energy:
     """Energy drawn in the window, in kWh."""
 
     allocated_kwh: float
-    """By GPUs while runs held them (the share held of a shared GPU)."""
+    """Energy of GPUs while runs held them (of a shared GPU, the held share)."""
     idle_kwh: float
-    """By GPUs that were up and held by nobody."""
+    """Energy of GPUs that were up and not held."""
     by_type_kwh: dict[str, float]
-    """Both together, per GPU type."""
+    """Sum of both per GPU type."""
 
     @property
     def total_kwh(self) -> float:
-        """Allocated and idle together."""
+        """Sum of allocated and idle energy, in kWh."""
         return self.allocated_kwh + self.idle_kwh
 
     @property
     def total_j(self) -> float:
-        """The same in joules."""
+        """Sum of allocated and idle energy, in joules."""
         return self.total_kwh * _J_PER_KWH
 
 
 def energy(source: Source, power: PowerModel = DEFAULT_POWER) -> Energy:
-    """The energy of the window: sum over GPU types of busy watts x GPU-seconds held + idle watts x GPU-seconds idle."""
+    """Return the energy of the window.
+
+    It is the sum over GPU types of busy watts x GPU-seconds held + idle watts x GPU-seconds idle.
+    """
     spent = gpu_seconds(source)
     idle_w, busy_w = _table(spent.types, power)
     allocated, idle = spent.held * busy_w / _J_PER_KWH, spent.idle * idle_w / _J_PER_KWH
@@ -111,7 +115,9 @@ def energy(source: Source, power: PowerModel = DEFAULT_POWER) -> Energy:
 
 
 def job_energy_j(source: Source, power: PowerModel = DEFAULT_POWER) -> Floats:
-    """Joules each job's runs drew: busy watts x GPU-seconds held. They add up to the allocated energy."""
+    """Joules drawn by each job's runs: busy watts x GPU-seconds held. Their sum is the allocated
+    energy.
+    """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
     busy_w = np.append(_table(types, power)[1], 0.0)  # the last entry serves CPU machines, type -1
@@ -120,10 +126,12 @@ def job_energy_j(source: Source, power: PowerModel = DEFAULT_POWER) -> Floats:
 
 
 def watts(source: Source, power: PowerModel = DEFAULT_POWER) -> Steps:
-    """The watts that all GPUs draw over the window; their integral is the energy in joules. O(n log n) in the runs."""
+    """Watts of all GPUs over the window. Their integral is the energy in joules. O(n log n) in the
+    runs.
+    """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
-    idle_w, busy_w = (np.append(each, 0.0) for each in _table(types, power))  # the last entry serves CPU machines
+    idle_w, busy_w = (np.append(column, 0.0) for column in _table(types, power))  # the last entry serves CPU machines
     runs, outages = cols.runs, cols.outages
     idle = idle_w[type_of] * np.array([node.gpus for node in cols.cluster.nodes], float)
     held = runs.held * (busy_w - idle_w)[type_of[runs.node]]
@@ -137,4 +145,6 @@ def watts(source: Source, power: PowerModel = DEFAULT_POWER) -> Steps:
 
 def _table(types: tuple[GpuType, ...], power: PowerModel) -> tuple[Floats, Floats]:
     watts = [power.of(gpu) for gpu in types]
-    return np.array([each.idle for each in watts], float), np.array([each.busy for each in watts], float)
+    return np.array([gpu_watts.idle for gpu_watts in watts], float), np.array(
+        [gpu_watts.busy for gpu_watts in watts], float
+    )

@@ -16,9 +16,9 @@ __all__ = ["finish_time_fairness", "isolated_s", "jain", "tenant_gpu_seconds", "
 
 
 def jain(values: Iterable[float]) -> float:
-    """Jain's index (sum x)^2 / (n sum x^2): 1 where all get the same, 1/n where one gets all (Jain, Chiu & Hawe 1984).
+    """Jain's index (sum x)^2 / (n sum x^2) (Jain, Chiu & Hawe 1984).
 
-    1 where all get nothing; NaN for no values.
+    1 if all values are equal, even if all are 0; 1/n if all but one are 0; NaN without values.
     """
     x = np.fromiter(values, float)
     if not len(x):
@@ -31,22 +31,27 @@ def jain(values: Iterable[float]) -> float:
 
 
 def tenant_gpu_seconds(source: Source) -> dict[str, float]:
-    """GPU-seconds held by each tenant that had a job let in, in order of first arrival."""
+    """GPU-seconds held by each tenant with an accepted job, in order of first arrival."""
     cols = columns(source)
     per_job = total(cols.runs.job, cols.runs.gpu_s, len(cols.jobs))
     place, tenants = numbered(cols.jobs.tenant)
     accepted = cols.jobs.accepted
     place, gpu_s = place[accepted], total(place[accepted], per_job[accepted], len(tenants)).tolist()
-    return {tenants[each]: gpu_s[each] for each in dict.fromkeys(place.tolist())}
+    return {tenants[index]: gpu_s[index] for index in dict.fromkeys(place.tolist())}
 
 
 def isolated_s(source: Source, contention: float | Literal["lifetime"] = "lifetime") -> Floats:
-    """Per job the time it would take alone on 1/N of the cluster: max(ideal time, ideal GPU-seconds x N / GPUs).
+    """Time that each job would take alone on 1/N of the cluster: max(ideal time, ideal GPU-seconds
+    x N / GPUs).
 
-    N, by ``contention``: ``"lifetime"`` is the time average of the jobs in the system while the job was in it (as
-    Themis, NSDI 2020, and Shockwave, NSDI 2023, contend); a number is that N for every job (a static partition, such as
-    the number of tenants). The ideal times are those of the fastest allowed GPU type, so on a mixed cluster this is a
-    lower bound.
+    ``contention`` sets N:
+
+    - ``"lifetime"``: the time average of the jobs in the system while the job was in it, as in Themis
+      (NSDI 2020) and Shockwave (NSDI 2023).
+    - A number: this N for every job (a static partition, such as the number of tenants).
+
+    The ideal times are those of the fastest allowed GPU type, so on a mixed cluster this is a lower
+    bound.
     """
     cols = columns(source)
     jobs = cols.jobs
@@ -60,9 +65,11 @@ def isolated_s(source: Source, contention: float | Literal["lifetime"] = "lifeti
 
 
 def finish_time_fairness(source: Source, contention: float | Literal["lifetime"] = "lifetime") -> Floats:
-    """Finish-time fairness rho = JCT / ``isolated_s`` per job: above 1, its own share of the cluster had been better.
+    """Finish-time fairness rho = JCT / ``isolated_s`` per job. Above 1, the job's own share would
+    have been better.
 
-    Systems differ in N and in the time alone; this is the variant of ``isolated_s``. NaN where rejected or unfinished.
+    Systems differ in N and in the time alone; this is the variant of ``isolated_s``. NaN if
+    rejected or unfinished.
     """
     alone_s, jct_s = isolated_s(source, contention), jct(source)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -70,7 +77,9 @@ def finish_time_fairness(source: Source, contention: float | Literal["lifetime"]
 
 
 def unfair_share(rho: Floats) -> float:
-    """The fraction of jobs with rho above 1 (by more than rounding); NaN if any is NaN or there are none."""
+    """Fraction of jobs with rho above 1 (by more than rounding); NaN if any value is NaN or there
+    are no jobs.
+    """
     if not len(rho) or np.isnan(rho).any():
         return float("nan")
     return float(np.mean(rho > 1 + 1e-9))

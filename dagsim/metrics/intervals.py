@@ -1,4 +1,6 @@
-"""Student's t, and intervals: of a ratio of paired values, of their median, and of a ratio over blocks of one trace."""
+"""Student's t, and intervals of a ratio of paired values, of their median, and of a ratio over
+blocks of a trace.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +43,15 @@ __all__ = [
 
 
 _TERMS = 10_000
-"""More than the fraction needs: about the square root of the degrees of freedom."""
+"""Maximum number of terms. The fraction needs fewer: about the square root of the degrees of
+freedom.
+"""
 _TINY = 1e-300
-"""Stands for 0 in a denominator (Lentz)."""
+"""Replaces 0 in a denominator (Lentz)."""
 
 
 def two_sided_p(t: ArrayLike, df: int) -> Floats:
-    """P(|T| > |t|) for Student's t with ``df`` degrees of freedom, per element; NaN stays NaN."""
+    """P(|T| > |t|) for Student's t with ``df`` degrees of freedom, per element. NaN stays NaN."""
     squared = np.square(np.asarray(t, float))
     with np.errstate(invalid="ignore"):
         rest = np.where(np.isinf(squared), 1.0, squared / (df + squared))
@@ -56,10 +60,11 @@ def two_sided_p(t: ArrayLike, df: int) -> Floats:
 
 @lru_cache(maxsize=4096)
 def t_quantile(level: float, df: int) -> float:
-    """The bound that |T| keeps with probability ``level``: 12.706 for .95 and 1 degree of freedom.
+    """Bound that |T| does not exceed with probability ``level``: 12.706 for .95 and 1 degree of
+    freedom.
 
     Raises:
-        InputError: The level does not lie between 0 and 1, or there is no degree of freedom.
+        InputError: The level is not between 0 and 1, or there is no degree of freedom.
     """
     if not 0 < level < 1 or df < 1:
         raise InputError(f"Student's t: level must lie between 0 and 1 and df be 1 or more, got {level!r} and {df!r}")
@@ -77,7 +82,7 @@ def t_quantile(level: float, df: int) -> float:
 
 
 def _incomplete_beta(a: float, b: float, x: Floats, rest: Floats) -> Floats:
-    """I_x(a, b), regularised; ``rest`` is 1 - x, given apart so that neither loses its digits."""
+    """Regularised I_x(a, b). ``rest`` is 1 - x, passed separately so that neither loses digits."""
     with np.errstate(divide="ignore"):
         front = np.exp(
             math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * np.log(x) + b * np.log(rest)
@@ -89,7 +94,7 @@ def _incomplete_beta(a: float, b: float, x: Floats, rest: Floats) -> Floats:
 
 
 def _fraction(a: float, b: float, x: Floats) -> Floats:
-    """1 / (1 + d1 / (1 + d2 / ...)) of DLMF 8.17.22."""
+    """Continued fraction 1 / (1 + d1 / (1 + d2 / ...)) of DLMF 8.17.22."""
     value, c, d = np.ones_like(x), np.full_like(x, np.inf), np.ones_like(x)
     for term in range(1, _TERMS):
         m = term // 2
@@ -110,21 +115,28 @@ def _never_zero(values: Floats) -> Floats:
 
 
 LARGE_JOB = 0.09
-"""The share of a seed's job-seconds in one job above which 20 seeds cannot show the tail."""
+"""Share of a seed's job-seconds in one job above which 20 seeds cannot show the tail."""
 ENOUGH_FOR_TAILS = 200
-"""Seeds with such jobs from which intervals hold."""
+"""Number of seeds with such jobs from which intervals hold."""
 ENOUGH_FOR_SKEWNESS = 100
-"""Seeds that show their own skewness; with fewer, a sample without its tail looks well-behaved."""
+"""Number of seeds that reveal their own skewness. With fewer, a sample without its tail looks
+well-behaved.
+"""
 
 SAME = 1e-12
-"""Logs of ratios that differ by less are equal: the order of a sum moves the last digits."""
+"""Log ratios that differ by less count as equal, because the order of a sum changes the last
+digits.
+"""
 
 _MEDIAN_SLACK = 1.4
-"""The median's interval may miss 1.4 times as often as asked (7 % for 95 %), or 5 seeds would have none."""
+"""Factor by which the median's interval may miss more often than asked (7 % for 95 %).
+
+With a factor of 1, 5 seeds would have no interval.
+"""
 
 
 class Bounds(NamedTuple):
-    """Values and their intervals, one per sample; NaN where there is no interval."""
+    """Values and their intervals, one per sample; NaN without an interval."""
 
     value: Floats
     low: Floats
@@ -134,7 +146,8 @@ class Bounds(NamedTuple):
 def geometric_mean(logs: Floats, level: float = 0.95) -> Bounds:
     """exp(mean l +- t sd(l) / sqrt n), l = ln(a / b): Student's t on the logs of the ratios.
 
-    The interval of the paired t test: it leaves out 1 exactly where the test's p is below 1 - ``level``.
+    This is the interval of the paired t test. It excludes 1 exactly if the test's p is below 1 -
+    ``level``.
     """
     value = np.exp(logs.mean(axis=-1))
     n = logs.shape[-1]
@@ -146,7 +159,9 @@ def geometric_mean(logs: Floats, level: float = 0.95) -> Bounds:
 
 
 def ratio_of_means(values: Floats, reference: Floats, level: float = 0.95) -> Bounds:
-    """The ratio of means r with the delta method on its log: r exp(+- t sd(d) / sqrt n), d = (a - r b) / mean a."""
+    """Ratio of means r with the delta method on its log: r exp(+- t sd(d) / sqrt n), d = (a - r b)
+    / mean a.
+    """
     mean = values.mean(axis=-1, keepdims=True)
     ratio = mean / reference.mean(axis=-1, keepdims=True)
     value = ratio[..., 0]
@@ -159,7 +174,9 @@ def ratio_of_means(values: Floats, reference: Floats, level: float = 0.95) -> Bo
 
 
 def median(ratios: Floats, level: float = 0.95) -> Bounds:
-    """The median and its order-statistic interval: the k-th ratio from each end, exact whatever the distribution."""
+    """Median and its order-statistic interval: the k-th ratio from each end, exact for any
+    distribution.
+    """
     ordered = np.sort(ratios, axis=-1)
     n = ordered.shape[-1]
     value = (ordered[..., (n - 1) // 2] + ordered[..., n // 2]) / 2
@@ -171,9 +188,11 @@ def median(ratios: Floats, level: float = 0.95) -> Bounds:
 
 @lru_cache(maxsize=4096)
 def median_rank(n: int, level: float = 0.95) -> int | None:
-    """The k of the k-th ratio from each end that bounds the median of ``n``; ``None`` where even the ends are too near.
+    """Rank k, counted from each end, of the ratios that bound the median of ``n``; None if ``n`` is
+    too small.
 
-    k - 1 is the largest j with 2 P(Bin(n, 1/2) <= j) <= 1.4 (1 - ``level``): 1 for 5 to 8 pairs (5: 93.75 %), 2 for 9.
+    k - 1 is the largest j with 2 P(Bin(n, 1/2) <= j) <= 1.4 (1 - ``level``): 1 for 5 to 8 pairs (5:
+    93.75 %), 2 for 9.
     """
     few, ways = 0, 1  # of n coins: ways with at most `rank` heads, and with exactly `rank`
     for rank in range(n // 2 + 1):
@@ -185,13 +204,13 @@ def median_rank(n: int, level: float = 0.95) -> int | None:
 
 
 def standard_deviation(values: Floats) -> Floats:
-    """The standard deviation with n - 1; exactly 0 where all are equal but for rounding."""
+    """Standard deviation with n - 1; exactly 0 if all values are equal up to rounding."""
     sd: Floats = values.std(axis=-1, ddof=1)
     return np.where(np.ptp(values, axis=-1) <= SAME, 0.0, sd)
 
 
 def skewness(values: Floats) -> Floats:
-    """The sample skewness m3 / m2 ** 1.5 of each sample; 0 where all values are equal."""
+    """Sample skewness m3 / m2 ** 1.5 of each sample; 0 if all values are equal."""
     apart = values - values.mean(axis=-1, keepdims=True)
     variance = (apart**2).mean(axis=-1)
     third = (apart**3).mean(axis=-1)
@@ -199,16 +218,16 @@ def skewness(values: Floats) -> Floats:
 
 
 def small_share(logs: Floats) -> Floats:
-    """The share of each sample's log ratios that are less than a tenth of its largest one."""
+    """Share of each sample's log ratios that are below 10 % of its largest one."""
     size = np.abs(logs)
     return np.asarray((size < 0.1 * size.max(axis=-1, keepdims=True)).mean(axis=-1))
 
 
 def largest_job(mean: Floats, p95: Floats, p99: Floats, jobs: Floats) -> Floats:
-    """The share of all job-seconds in the largest of ``jobs`` jobs, from the mean and two percentiles.
+    """Share of all job-seconds in the largest of ``jobs`` jobs, from the mean and two percentiles.
 
-    Beyond 100 jobs the 99th percentile is not among the largest: the tail is prolonged by Pareto's law,
-    with the index that leads from the 95th to the 99th.
+    With more than 100 jobs, the 99th percentile is not among the largest jobs. Pareto's law then
+    extends the tail, with the index that leads from the 95th to the 99th percentile.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         inverse_index = np.log(p99 / p95) / np.log(5.0)
@@ -217,15 +236,15 @@ def largest_job(mean: Floats, p95: Floats, p99: Floats, jobs: Floats) -> Floats:
 
 
 def seeds_for_interval(logs: Floats, largest_job: Floats | float = 0.0) -> Floats:
-    """The number of seeds from which the t interval of each sample holds; 0 where a sample has that many.
+    """Number of seeds from which the t interval of each sample holds; 0 if a sample has enough.
 
-    ``largest_job`` is the share of a seed's job-seconds that its largest job takes. The three signs of a long tail,
-    measured by ``scripts/validate_intervals.py``:
+    ``largest_job`` is the share of a seed's job-seconds that its largest job takes. There are three
+    signs of a long tail, measured by ``scripts/validate_intervals.py``:
 
-    - A job takes more than 9 %: the seeds' values are those of single jobs, and 200 seeds are needed, or more.
-    - On half of fewer than 100 seeds the two are nearly equal: a few seeds carry the ratio.
-    - From 100 seeds on the skewness g shows itself. The coverage of a t interval then falls short by about
-      0.25 g^2 / n (Hall 1988, Annals of Statistics 16, 927), so that 12.35 g^2 seeds keep it within 2 points.
+    - A job takes more than 9 %: the seeds' values are those of single jobs. 200 seeds or more are needed.
+    - Fewer than 100 seeds, with nearly equal values on half of them: a few seeds decide the ratio.
+    - From 100 seeds on, the skewness g is visible. The coverage of a t interval is then short by about
+      0.25 g^2 / n (Hall 1988, Annals of Statistics 16, 927), so 12.35 g^2 seeds keep it within 2 points.
     """
     n = logs.shape[-1]
     tails = np.asarray(largest_job) > LARGE_JOB
@@ -240,7 +259,7 @@ def seeds_for_interval(logs: Floats, largest_job: Floats | float = 0.0) -> Float
 
 
 def t_of_mean(logs: Floats) -> Floats:
-    """The statistic of the paired t test, mean l / (sd(l) / sqrt n); NaN where all are equal."""
+    """Statistic of the paired t test, mean l / (sd(l) / sqrt n); NaN if all are equal."""
     sd = standard_deviation(logs)
     statistic: Floats = logs.mean(axis=-1) * sqrt(logs.shape[-1]) / np.where(sd > 0, sd, np.nan)
     return statistic
@@ -252,25 +271,29 @@ def _no_interval(value: Floats) -> Bounds:
 
 
 FEWEST_JOBS = 10_000
-"""Minimum number of jobs. Blocks of fewer are correlated: at 5,000 jobs a 95 % interval covers 77 %."""
+"""Minimum number of jobs. Smaller blocks are correlated: at 5,000 jobs a 95 % interval covers 77 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverTime:
-    """One scheduler's mean over another's within one trace. NaN bounds where the trace drifts."""
+    """Ratio of one scheduler's mean to another's within one trace. The bounds are NaN if the trace
+    drifts.
+    """
 
     ratio: float
-    """The geometric mean of the blocks' ratios of means."""
+    """Geometric mean of the blocks' ratios of means."""
     low: float
     high: float
     pieces: tuple[float, ...]
-    """The blocks' ratios of means, in order of arrival."""
+    """Ratio of means of each block, in order of arrival."""
     jobs: int
     level: float
 
     @property
     def drifts(self) -> bool:
-        """The first and the last block differ by more than the interval's half-width: no interval holds for both."""
+        """True if the first and the last block differ by more than the half-width: no interval
+        holds for both.
+        """
         return not isfinite(self.low)
 
     def __str__(self) -> str:
@@ -283,12 +306,14 @@ class OverTime:
 def over_time(
     values: Sequence[float] | Floats, reference: Sequence[float] | Floats, blocks: int = 5, level: float = 0.95
 ) -> OverTime:
-    """The ratio over ``blocks`` equal pieces of a trace; both have one value per job, jobs in order of arrival.
+    """Compare two runs over ``blocks`` equal pieces of a trace. Both have one value per job, by
+    arrival.
 
     A remainder of less than ``blocks`` jobs is spread over the blocks.
 
     Raises:
-        InputError: There are fewer than 10,000 jobs, fewer than 2 blocks, unlike lengths, or a block without work.
+        InputError: There are fewer than 10,000 jobs, fewer than 2 blocks, unequal lengths, or
+            a block without work.
     """
     a, b = np.asarray(values, float), np.asarray(reference, float)
     if a.ndim != 1 or a.shape != b.shape:

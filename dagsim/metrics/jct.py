@@ -26,7 +26,7 @@ __all__ = [
 
 
 _TAU_S = 10.0
-"""Jobs shorter than this count as this long in bounded slowdowns (Feitelson et al. 1997)."""
+"""Lower bound of the run time in bounded slowdowns, in seconds (Feitelson et al. 1997)."""
 
 
 def jct(source: Source) -> Floats:
@@ -36,23 +36,24 @@ def jct(source: Source) -> Floats:
 
 
 def wait(source: Source) -> Floats:
-    """Waiting time in s: how long the job was in the system with none of its runs running.
+    """Waiting time in s: time that the job was in the system with none of its runs running.
 
-    That is before its first run, between tasks and after a preemption; runs side by side count once (their union, not
-    their sum). A run that fetches its inputs or is being set up is running.
+    This includes the time before its first run, between tasks and after a preemption. Parallel runs
+    count once (their union, not their sum). A run that fetches its inputs or is being set up counts
+    as running.
     """
     return _in_phase(columns(source), waiting=True)
 
 
 def running(source: Source) -> Floats:
-    """Running time in s: how long at least one run of the job was running; wait + running = JCT."""
+    """Running time in s: time with at least one run of the job running. wait + running = JCT."""
     return _in_phase(columns(source), waiting=False)
 
 
 def slowdown(source: Source) -> Floats:
     """JCT / ideal time: the job's critical path with each task on its fastest allowed GPU type.
 
-    At least 1. Infinite for a job without work that had to wait; 1 for one that had not.
+    At least 1. A job without work has a slowdown of 1 if it did not wait, otherwise infinity.
     """
     return _ratio(jct(source), columns(source).jobs.ideal_s)
 
@@ -60,21 +61,26 @@ def slowdown(source: Source) -> Floats:
 def bounded_slowdown(source: Source, tau_s: float = _TAU_S) -> Floats:
     """max(1, JCT / max(ideal time, ``tau_s``)): a slowdown whose mean short jobs cannot dominate.
 
-    After Feitelson et al. 1997, with the ideal in place of the run time: running on a slow GPU counts as slow.
+    After Feitelson et al. 1997, with the ideal time instead of the run time, so running on a slow
+    GPU counts as slow.
     """
     return _bounded(jct(source), columns(source).jobs.ideal_s, tau_s)
 
 
 def bounded_slowdown_hpc(source: Source, tau_s: float = _TAU_S) -> Floats:
-    """max(1, (wait + running) / max(running, ``tau_s``)): bounded slowdown as batch systems report it.
+    """max(1, (wait + running) / max(running, ``tau_s``)): bounded slowdown as batch systems report
+    it.
 
-    Feitelson et al. 1997, "Theory and practice in parallel job scheduling".
+    Source: Feitelson et al. 1997, "Theory and practice in parallel job scheduling".
     """
     return _bounded(jct(source), running(source), tau_s)
 
 
 def makespan(source: Source) -> float:
-    """Last completion - first arrival in s, over the jobs let in; NaN while one is unfinished or if there are none."""
+    """Last completion - first arrival in s, over the accepted jobs.
+
+    NaN if a job is unfinished or if no job was accepted.
+    """
     jobs = columns(source).jobs
     completed_s = jobs.completed_s[jobs.accepted]
     return float(completed_s.max() - jobs.arrival_s[jobs.accepted].min()) if len(completed_s) else float("nan")
@@ -106,9 +112,10 @@ def _bounded(above: Floats, below: Floats, tau_s: float) -> Floats:
 
 
 def slo_attainment(source: Source) -> float:
-    """Jobs that completed by their deadline / jobs that have one; a rejected job has missed it. NaN if no job has one.
+    """Jobs that completed by their deadline / jobs with a deadline. NaN if no job has a deadline.
 
-    An unfinished job has missed its deadline if that has passed, and is left out if not.
+    A rejected job has missed its deadline. An unfinished job has missed it if it has passed, and is
+    left out otherwise.
     """
     cols = columns(source)
     jobs = cols.jobs
@@ -118,26 +125,28 @@ def slo_attainment(source: Source) -> float:
 
 
 def tardiness(source: Source) -> Floats:
-    """Per job max(0, completed - deadline) in s; NaN without a deadline, or where rejected or unfinished."""
+    """max(0, completed - deadline) in s per job. NaN without a deadline, or if rejected or
+    unfinished.
+    """
     jobs = columns(source).jobs
     return np.maximum(jobs.completed_s - jobs.deadline_s, 0.0)
 
 
 def preemptions(source: Source) -> int:
-    """Runs stopped by a decision; a run that spans nodes counts once."""
+    """Number of runs stopped by a decision. A run that spans nodes counts once."""
     return _ended(source, Kind.PREEMPTED)
 
 
 def failures(source: Source) -> int:
-    """Runs stopped because a node went down; a run that spans nodes counts once."""
+    """Number of runs stopped because a node went down. A run that spans nodes counts once."""
     return _ended(source, Kind.FAILED)
 
 
 def restarts(source: Source) -> int:
-    """Runs of a task that started after one of its runs was preempted or failed.
+    """Number of runs of a task that started after one of its runs was preempted or failed.
 
-    For a task of one instance, that is how often it was started again. Of a task with many instances, every run after
-    the first stop counts, because the log does not distinguish instances.
+    For a task with one instance, this is the number of restarts. For a task with many instances,
+    every run after the first stop counts, because the log does not distinguish instances.
     """
     runs = columns(source).runs
     task = runs.job * (int(runs.task.max(initial=0)) + 1) + runs.task
@@ -146,15 +155,15 @@ def restarts(source: Source) -> int:
     stopped_task, first = np.unique(task[order], return_index=True)
     stop = order[first]  # per task that was ever stopped, the run that was stopped first
     place = np.searchsorted(stopped_task, task)
-    known = place < len(stopped_task)
-    known[known] = stopped_task[place[known]] == task[known]
-    stop_of = stop[place[known]]
-    again = (runs.start_s[known] >= runs.end_s[stop_of]) & (runs.run[known] > runs.run[stop_of])
-    return distinct(runs.run[known][again])
+    was_stopped = place < len(stopped_task)
+    was_stopped[was_stopped] = stopped_task[place[was_stopped]] == task[was_stopped]
+    stop_of = stop[place[was_stopped]]
+    again = (runs.start_s[was_stopped] >= runs.end_s[stop_of]) & (runs.run[was_stopped] > runs.run[stop_of])
+    return distinct(runs.run[was_stopped][again])
 
 
 def node_failures(source: Source) -> int:
-    """The number of times that a node went down, whatever the cause."""
+    """Number of times that a node went down, for any reason."""
     return len(columns(source).outages.node)
 
 

@@ -1,4 +1,4 @@
-"""Positions of runs in a Gantt chart: a lane per GPU, nodes one under the other."""
+"""Positions of runs in a Gantt chart: one lane per GPU, nodes one below the other."""
 
 from __future__ import annotations
 
@@ -12,32 +12,36 @@ from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 __all__ = ["Bars", "Lanes", "bars_of", "lanes_of"]
 
 _GAP = 0.5
-"""Between nodes, in lanes."""
+"""Gap between nodes, in lanes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lanes:
-    """The first lane of each node, counted downwards from 0, and its number of lanes. A node has a lane per GPU, a CPU
-    machine one."""
+    """First lane of each node, counted downwards from 0, and its number of lanes.
+
+    A node has a lane per GPU; a CPU machine has one lane.
+    """
 
     first: Floats
     count: Ints
 
     @property
     def total(self) -> int:
-        """All lanes."""
+        """Total number of lanes."""
         return int(self.count.sum())
 
     @property
     def height(self) -> float:
-        """From the top of the first lane to the bottom of the last."""
+        """Height from the top of the first lane to the bottom of the last, in lanes."""
         return float(self.first[-1] + self.count[-1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
-    """Rectangles: which entry of ``Runs`` each shows, and its vertical extent in lanes. A run on GPUs that are not
-    neighbours has several."""
+    """Rectangles: the entry of ``Runs`` that each shows, and its vertical extent in lanes.
+
+    A run on GPUs that are not neighbours has several rectangles.
+    """
 
     run: Ints
     top: Floats
@@ -45,7 +49,7 @@ class Bars:
 
 
 def lanes_of(cols: ScheduleColumns) -> Lanes:
-    """The lanes of a cluster; CPU machines have one only where there is no GPU at all."""
+    """Return the lanes of a cluster. CPU machines have lanes only if the cluster has no GPU."""
     gpus = np.array([node.gpus for node in cols.cluster.nodes], np.int64)
     count = gpus if gpus.any() else np.ones(len(gpus), np.int64)
     gaps = np.where(count > 0, _GAP, 0.0)
@@ -53,10 +57,10 @@ def lanes_of(cols: ScheduleColumns) -> Lanes:
 
 
 def bars_of(cols: ScheduleColumns, lanes: Lanes) -> Bars:
-    """The bars of all runs that took time, on the GPUs that the log names.
+    """Return the bars of all runs longer than 0 s, on the GPUs that the log names.
 
-    Shared GPUs are stacked by their shares. GPUs without a name (nodes of more than 62) and CPU machines get lanes by
-    interval colouring: the first that is free. O(n log n).
+    Shared GPUs are stacked by their shares. GPUs without a name (on nodes with more than 62) and
+    CPU machines get the first free lane (interval colouring). O(n log n).
     """
     runs = cols.runs
     took_time = runs.end_s > runs.start_s
@@ -77,7 +81,7 @@ def _whole(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
     entries = np.flatnonzero(chosen)
     masks, which = np.unique(cols.runs.gpus[entries], return_inverse=True)
     stretches = [_stretches(mask) for mask in masks.tolist()]
-    bars_per_run = np.array([len(each) for each in stretches], np.int64)[which]
+    bars_per_run = np.array([len(parts) for parts in stretches], np.int64)[which]
     run = np.repeat(entries, bars_per_run)
     extent = np.array([edges for mask in which.tolist() for edges in stretches[mask]], float).reshape(-1, 2)
     first = lanes.first[cols.runs.node[run]]
@@ -85,7 +89,7 @@ def _whole(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
 
 
 def _stretches(mask: int) -> list[tuple[int, int]]:
-    """Runs of set bits as [first, last + 1): 0b1011 is (0, 2), (3, 4)."""
+    """Return the stretches of set bits as [first, last + 1): 0b1011 gives (0, 2), (3, 4)."""
     stretches, bit = [], 0
     while mask >> bit:
         bit += ((mask >> bit) & -(mask >> bit)).bit_length() - 1
@@ -96,7 +100,7 @@ def _stretches(mask: int) -> list[tuple[int, int]]:
 
 
 def _shared(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
-    """Each share at the lowest place of its GPU where it fits beside running ones."""
+    """Place each share at the lowest position of its GPU where it fits among the running ones."""
     runs = cols.runs
     there: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
     run, top, bottom = [], [], []
@@ -148,7 +152,9 @@ def _on_cpus(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
 
 
 def _coloured(cols: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tuple[int, list[int]]]:
-    """(entry, its ``need`` slots), where entries of a node that overlap in time share no slot."""
+    """Return each entry with its ``need`` slots. Entries of a node that overlap in time share no
+    slot.
+    """
     runs = cols.runs
     free: dict[int, list[int]] = {}
     taken: dict[int, list[tuple[float, int]]] = {}

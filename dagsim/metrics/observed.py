@@ -1,4 +1,4 @@
-"""Waits on the real cluster, by its log, against simulated waits of the same jobs."""
+"""Waits on the real cluster, from its log, compared with simulated waits of the same jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SIZES = ((0.0, "0 GPUs"), (0.999, "under 1 GPU"), (1.0, "1 GPU"), (4.0, "2-4 GP
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Seconds that jobs waited."""
+    """Statistics of waits, in seconds."""
 
     mean: float
     median: float
@@ -28,61 +28,64 @@ class Waits:
 
     @classmethod
     def of(cls, waits: Floats) -> Waits:
-        """The mean and percentiles of ``waits``, at least one of them; percentiles interpolate linearly."""
+        """Return mean and percentiles of ``waits`` (at least one). Percentiles interpolate
+        linearly.
+        """
         return cls(float(waits.mean()), *np.percentile(waits, [50, 95]).tolist())
 
 
 @dataclass(frozen=True, slots=True)
 class WaitPair:
-    """The waits of the same jobs, there and here."""
+    """Observed and simulated waits of the same jobs."""
 
     jobs: int
     observed_s: Waits
     simulated_s: Waits
     difference_s: float
-    """Mean of simulated - observed: above 0 the simulation lets jobs wait longer."""
+    """Mean of simulated - observed. Above 0, jobs wait longer in the simulation."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedWaits:
-    """Jobs with both waits known: all of them, by tenant and by number of GPUs."""
+    """Waits of the jobs for which both are known: overall, by tenant and by number of GPUs."""
 
     total: WaitPair
     by_tenant: dict[str, WaitPair]
     by_size: dict[str, WaitPair]
     left_out: int
-    """Jobs without an observed start, or that did not start in the simulation."""
+    """Number of jobs without an observed start, or that did not start in the simulation."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return plain data."""
         return asdict(self)
 
 
 def observed_against_simulated(
     source: Source, observed_start_s: Sequence[float] | Floats, eligible_s: Sequence[float] | Floats
 ) -> ObservedWaits | None:
-    """Compare waits job by job; ``None`` if no job has both.
+    """Compare waits job by job. Returns None if no job has both.
 
-    ``observed_start_s`` and ``eligible_s`` have an entry for each job in the order of ``Record.job``, NaN where
-    nothing is known. Both waits count from when the job could start (else from its arrival): what no scheduler can
-    avoid (a dependency, a hold, the delay of a requeue) is in neither.
+    ``observed_start_s`` and ``eligible_s`` have an entry for each job in the order of
+    ``Record.job``, NaN if unknown. Both waits count from the time when the job could start, or from
+    its arrival if that is unknown. So neither includes delays that no scheduler can avoid: a
+    dependency, a hold, the delay of a requeue.
     """
     cols = columns(source)
     jobs = cols.jobs
     since_s = np.fmax(jobs.arrival_s, np.asarray(eligible_s, float))
     observed = np.maximum(np.asarray(observed_start_s, float) - since_s, 0.0)
     simulated = np.maximum(_first_start_s(cols) - since_s, 0.0)
-    known = np.flatnonzero(np.isfinite(observed) & np.isfinite(simulated))
-    if not len(known):
+    both = np.flatnonzero(np.isfinite(observed) & np.isfinite(simulated))
+    if not len(both):
         return None
-    observed, simulated = observed[known], simulated[known]
-    tenants = [jobs.tenant[index] for index in known]
-    sizes = np.searchsorted([most for most, _ in _SIZES], jobs.gpus[known])
+    observed, simulated = observed[both], simulated[both]
+    tenants = [jobs.tenant[index] for index in both]
+    sizes = np.searchsorted([most for most, _ in _SIZES], jobs.gpus[both])
     return ObservedWaits(
         _pair(observed, simulated),
         _grouped(_pooled(tenants), observed, simulated),
         _grouped([_SIZES[size][1] for size in sizes], observed, simulated, [name for _, name in _SIZES]),
-        len(jobs) - len(known),
+        len(jobs) - len(both),
     )
 
 
@@ -94,7 +97,7 @@ def _first_start_s(cols: ScheduleColumns) -> Floats:
 
 
 def _pooled(names: list[str]) -> list[str]:
-    """The names with the most jobs; the others become one."""
+    """Keep the names with the most jobs, and merge the others into one."""
     listed, places = np.unique(names, return_inverse=True)
     counts: Ints = np.bincount(places)
     if len(listed) <= _GROUPS:

@@ -1,7 +1,9 @@
-"""A rule for enough seeds: add some and look again, until the interval is as narrow as asked.
+"""A sequential rule for enough seeds: add some and look again, until the interval is as narrow as
+asked.
 
-Starting at 20 seeds and looking at every tenth keeps the interval's coverage; looking after every seed from the second
-on loses up to 9 points on drawn workloads and 47 on a trace (``scripts/validate_intervals.py`` measures the rule).
+Starting at 20 seeds and looking at every tenth keeps the interval's coverage. Looking after every
+seed from the second on loses up to 9 points on generated workloads and 47 on a trace
+(``scripts/validate_intervals.py`` measures the rule).
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ from dagsim.metrics.intervals import SAME, standard_deviation, t_quantile
 __all__ = ["MUST_DIFFER", "Ending", "Look", "Precision"]
 
 MUST_DIFFER = 5
-"""Seeds on which the two differ; with fewer, the interval may be narrow by accident."""
+"""Minimum number of seeds with a difference. With fewer, the interval may be narrow by accident."""
 
 
 class Ending(StrEnum):
-    """The state of a comparison after a look."""
+    """State of a comparison after a look."""
 
     GOES_ON = "goes on"
     ENOUGH = "precise enough"
@@ -39,11 +41,13 @@ class Look:
     ending: Ending
     n: int
     more: int
-    """Seeds to add before the next look; 0 at an end."""
+    """Seeds to add before the next look; 0 if the comparison has ended."""
     half_width: float
-    """Half-width of the interval, as a fraction: .02 if it reaches from 1 / 1.02 to 1.02 times the ratio."""
+    """Half-width of the interval, as a fraction: .02 if it extends from 1 / 1.02 to 1.02 times the
+    ratio.
+    """
     needs: float
-    """Estimate of the seeds needed, from the spread so far; infinite if nothing differs."""
+    """Estimate of the seeds needed, from the spread so far; infinite if no seed differs."""
 
     def __str__(self) -> str:
         match self.ending:
@@ -62,17 +66,18 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """The rule: enough seeds make the half-width of the interval on the logs at most ln(1 + ``within``).
+    """The rule: stop when the half-width of the interval on the logs is at most ln(1 + ``within``).
 
-    A comparison that would need more than ``cap`` seeds by its first ``start`` ends there, with the forecast.
+    If the first ``start`` seeds predict that more than ``cap`` are needed, the comparison ends
+    there with the forecast.
     """
 
     within: float
-    """The half-width to reach as a fraction of the ratio, .02 for 2 %."""
+    """Target half-width as a fraction of the ratio, .02 for 2 %."""
     start: int = 20
     step: int = 10
     cap: int = 500
-    """No more seeds than these; on a trace no more than it has disjoint windows."""
+    """Maximum number of seeds; on a trace, at most its number of disjoint windows."""
     level: float = 0.95
 
     def __post_init__(self) -> None:
@@ -86,7 +91,7 @@ class Precision:
             raise InputError(f"precision: needs {self.start} seeds or windows to start with, there are {self.cap}")
 
     def look(self, logs: Floats) -> Look:
-        """The state after ``logs``, the log ratios of all seeds in the order drawn."""
+        """Return the state after ``logs``, the log ratios of all seeds in the order drawn."""
         n = len(logs)
         if n < self.start:
             return Look(Ending.GOES_ON, n, self.start - n, inf, inf)
@@ -99,7 +104,9 @@ class Precision:
         return Look(ending, n, more, expm1(half_width), needs)
 
     def forecast(self, logs: Floats) -> float:
-        """Estimate seeds: (1.96 sd / ln(1 + within))^2, and enough for 5 to differ; infinite if none does."""
+        """Estimate seeds: (1.96 sd / ln(1 + within))^2, and enough for 5 to differ; infinite if
+        none differs.
+        """
         return self._forecast(float(standard_deviation(logs)), _differ(logs), len(logs))
 
     def _forecast(self, sd: float, differ: int, n: int) -> float:

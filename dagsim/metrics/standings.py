@@ -1,4 +1,4 @@
-"""Standings of policies: means over the same seeds, and ratios to a reference with an interval."""
+"""Standings of policies: means over the same seeds, and ratios to a reference with intervals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 METHOD = "geometric mean of per-seed ratios, Student's t on their logs, Holm over the table"
-"""How the ratios of ``standings`` and their verdicts are made."""
+"""Method of the ratios and verdicts of ``standings``."""
 
 SECONDARY_METRICS = (
     "jct_s.p99",
@@ -44,7 +44,7 @@ SECONDARY_METRICS = (
     "rho_worst",
     "scheduler_us",
 )
-"""Reported beside the metric that policies are ranked by."""
+"""Metrics reported in addition to the one that ranks the policies."""
 
 _HIGHER_IS_BETTER = {
     "jobs_completed",
@@ -58,13 +58,13 @@ _HIGHER_IS_BETTER = {
 
 
 class Sample(StrEnum):
-    """The unit that a comparison counts."""
+    """Unit that a comparison counts."""
 
     SEED = "seed"
     WINDOW = "window"
     """A disjoint window of a real trace."""
     TRACE = "trace"
-    """All of one trace: one sample, however many seeds it is run on."""
+    """A whole trace: one sample, however many seeds it is run on."""
 
 
 class RunMetrics(Protocol):
@@ -82,7 +82,7 @@ LineT = TypeVar("LineT", bound=RunMetrics)
 
 
 class Mean(NamedTuple):
-    """A mean over seeds and its 95 % interval, by Student's t on its logarithm; NaN where it cannot be known."""
+    """A mean over seeds and its 95 % interval, by Student's t on its logarithm; NaN if unknown."""
 
     value: float
     low: float
@@ -96,35 +96,37 @@ class PolicyResult:
     policy: str
     mean: Mean
     pair: Paired | None
-    """Comparison with the reference; ``None`` if a value is 0, negative or missing."""
+    """Comparison with the reference; None if a value is 0, negative or missing."""
     p: float
-    """Holm's, over the table; NaN where nothing was tested."""
+    """Holm's p over the table; NaN if nothing was tested."""
     alike: tuple[str, ...]
     """Other policies with the same values on every seed."""
     is_reference: bool
     best: bool
-    """First by the metric; being first is not a verdict."""
+    """True for the policy ranked first by the metric. This is not a verdict."""
     sample: Sample
     n: int
-    """Seeds or windows that every policy ran on."""
+    """Number of seeds or windows that every policy ran on."""
     lower_is_better: bool
     beside: Mapping[str, float]
-    """The means of ``SECONDARY_METRICS``; NaN if a seed has no value."""
+    """Means of ``SECONDARY_METRICS``; NaN if a seed has no value."""
     not_done: int
-    """Jobs turned away or left unfinished, over all seeds."""
+    """Number of jobs rejected or left unfinished, over all seeds."""
     unfinished: int
-    """Those of them that were left unfinished."""
+    """Number of these that were left unfinished."""
 
     @property
     def verdict(self) -> Verdict | None:
-        """Better, worse or neither; ``None`` for the reference, for one trace, and where there is no ratio."""
+        """Better, worse or neither. None for the reference, for a single trace, and without a
+        ratio.
+        """
         if self.pair is None or self.is_reference or self.sample is Sample.TRACE:
             return None
         return verdict(self.pair, self.p, lower_is_better=self.lower_is_better)
 
     @property
     def words(self) -> str:
-        """The verdict as a person reads it."""
+        """Verdict in words."""
         if self.is_reference:
             return "reference"
         if self.pair is None:
@@ -135,18 +137,18 @@ class PolicyResult:
 
     @property
     def seeds_needed(self) -> int:
-        """Seeds from which the interval holds; 0 where it does, or where there is none."""
+        """Number of seeds from which the interval holds; 0 if it already holds or does not exist."""
         return 0 if self.pair is None or self.sample is Sample.TRACE else self.pair.seeds_needed
 
     @property
     def wins(self) -> int | None:
-        """Seeds on which it did better than the reference."""
+        """Number of seeds with a better result than the reference."""
         if self.pair is None:
             return None
         return self.pair.wins if self.lower_is_better else self.pair.differ - self.pair.wins
 
     def to_dict(self) -> dict[str, str | bool | int | float | None]:
-        """Flat and safe for JSON and CSV; unknown values are ``None``."""
+        """Return a flat dictionary for JSON and CSV. Unknown values are None."""
         pair = self.pair
         numbers = {"mean": self.mean.value, "mean_low": self.mean.low, "mean_high": self.mean.high}
         for name in _PAIRED:
@@ -154,11 +156,11 @@ class PolicyResult:
         if self.sample is Sample.TRACE:
             numbers |= dict.fromkeys((name for name in numbers if name.endswith(("low", "high"))), nan)
         numbers |= {"p": nan if self.sample is Sample.TRACE else self.p, **self.beside}
-        known = {_KEYS.get(name, name): value if isfinite(value) else None for name, value in numbers.items()}
+        finite_or_none = {_KEYS.get(name, name): value if isfinite(value) else None for name, value in numbers.items()}
         return {
             "policy": self.policy,
             "best": self.best,
-            **known,
+            **finite_or_none,
             "wins": self.wins,
             "n": None if pair is None else pair.n,
             "sample": str(self.sample),
@@ -175,12 +177,14 @@ _KEYS = {"low": "ratio_low", "high": "ratio_high"}
 
 
 def lower_is_better(metric: str) -> bool:
-    """``metric`` is better when it is lower, as nearly all are."""
+    """True if lower values of ``metric`` are better, as for nearly all metrics."""
     return metric not in _HIGHER_IS_BETTER
 
 
 def mean(lines: Iterable[RunMetrics], metric: str) -> Mean:
-    """The mean of ``metric`` over the lines; its interval needs 5 of them and some spread."""
+    """Return the mean of ``metric`` over the lines. Its interval needs 5 lines with different
+    values.
+    """
     return _mean(np.array([_number(line.metrics.get(metric)) for line in lines]))
 
 
@@ -190,13 +194,14 @@ def standings(
     reference: str | None = None,
     sample: Sample = Sample.SEED,
 ) -> list[PolicyResult]:
-    """The policies against ``reference`` (the first policy unless named), best ``metric`` first.
+    """Compare the policies with ``reference`` (default: the first policy), best ``metric`` first.
 
-    The order is that of the geometric means, as of the ratios; of the means where a value is 0. Policies with a
-    value missing come last.
+    The order is by geometric means, like the ratios, or by means if a value is 0. Policies with a
+    missing value come last.
 
     Raises:
-        InputError: The policies did not run on the same seeds, or there is no such ``reference`` or ``metric``.
+        InputError: The policies did not run on the same seeds, or there is no such
+            ``reference`` or ``metric``.
     """
     by_policy: dict[str, dict[int, RunMetrics]] = {}
     for line in lines:
@@ -230,15 +235,18 @@ def standings(
 
 
 def without_repeats(lines: Sequence[LineT]) -> list[LineT]:
-    """The lines of the first seed only, if every seed has the same metrics. Those of the clock may differ; else all
-    lines."""
+    """Return the lines of the first seed only if all seeds have the same metrics, otherwise all
+    lines.
+
+    Metrics of the clock may differ.
+    """
     first = {line.policy: line for line in reversed(lines)}
     repeated = all(_but_clock(line) == _but_clock(first[line.policy]) for line in lines)
     return [line for line in lines if line is first[line.policy]] if repeated else list(lines)
 
 
 def not_done(line: RunMetrics) -> int:
-    """Jobs turned away or left unfinished."""
+    """Number of jobs rejected or left unfinished."""
     return int(line.metrics.get("jobs_arrived", 0)) - int(line.metrics.get("jobs_completed", 0))
 
 
@@ -246,8 +254,8 @@ def _common_seeds(by_policy: Mapping[str, Mapping[int, RunMetrics]], first: str,
     if first not in by_policy:
         raise InputError(f"comparison: there is no policy {first!r} among {', '.join(by_policy)}")
     if not any(metric in line.metrics for runs in by_policy.values() for line in runs.values()):
-        known = next(iter(by_policy[first].values())).metrics
-        raise InputError(f"comparison: there is no metric {metric!r}{nearest(metric, known)}")
+        metrics = next(iter(by_policy[first].values())).metrics
+        raise InputError(f"comparison: there is no metric {metric!r}{nearest(metric, metrics)}")
     seeds = list(by_policy[first])
     for policy, runs in by_policy.items():
         if set(runs) != set(seeds):
@@ -260,7 +268,9 @@ def _column(runs: Mapping[int, RunMetrics], seeds: Sequence[int], metric: str) -
 
 
 def _largest_job(runs: Mapping[int, RunMetrics], seeds: Sequence[int], metric: str) -> float:
-    """The share of the largest job in the sum of a per-job ``metric``, geometric mean over seeds; 0 if not known."""
+    """Share of the largest job in the sum of a per-job ``metric``: geometric mean over seeds; 0 if
+    unknown.
+    """
     name = metric.rpartition(".")[0]
     mean, p95, p99 = (_column(runs, seeds, f"{name}.{part}") for part in ("mean", "p95", "p99"))
     jobs = _column(runs, seeds, "jobs_completed")
@@ -271,7 +281,7 @@ def _largest_job(runs: Mapping[int, RunMetrics], seeds: Sequence[int], metric: s
 def _rows(
     values: Mapping[str, Floats], first: str, seeds: Sequence[int], largest: Mapping[str, float]
 ) -> dict[str, Row]:
-    """A row for every policy with a ratio to the first, the first included."""
+    """Return a row for every policy that has a ratio to the first policy, including the first."""
     positive = {policy: mine for policy, mine in values.items() if np.all(np.isfinite(mine) & (mine > 0))}
     if first not in positive:
         return {}
@@ -281,11 +291,11 @@ def _rows(
 
 
 def _ordered(values: Mapping[str, Floats], *, lower: bool) -> list[str]:
-    known = {policy: mine for policy, mine in values.items() if np.all(np.isfinite(mine))}
-    positive = all(np.all(mine > 0) for mine in known.values())
-    score = {policy: float((np.log(mine) if positive else mine).mean()) for policy, mine in known.items()}
-    ranked = sorted(known, key=lambda policy: score[policy] if lower else -score[policy])
-    return ranked + [policy for policy in values if policy not in known]
+    finite = {policy: mine for policy, mine in values.items() if np.all(np.isfinite(mine))}
+    positive = all(np.all(mine > 0) for mine in finite.values())
+    score = {policy: float((np.log(mine) if positive else mine).mean()) for policy, mine in finite.items()}
+    ranked = sorted(finite, key=lambda policy: score[policy] if lower else -score[policy])
+    return ranked + [policy for policy in values if policy not in finite]
 
 
 def _mean(values: Floats) -> Mean:

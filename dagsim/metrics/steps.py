@@ -12,12 +12,14 @@ __all__ = ["Steps", "jobs_in_system", "jobs_running", "jobs_waiting", "littles_l
 
 
 _DECIMALS = 9
-"""Values are rounded to this many decimals, so that fractions of GPUs taken and given back leave exactly 0."""
+"""Number of decimals of values, so that fractions of GPUs taken and returned leave exactly 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """``value[i]`` holds from ``time_s[i]`` to ``time_s[i + 1]``, the last one to ``end_s``."""
+    """Step function: ``value[i]`` holds from ``time_s[i]`` to ``time_s[i + 1]``, the last one to
+    ``end_s``.
+    """
 
     time_s: Floats
     value: Floats
@@ -32,9 +34,8 @@ class Steps:
         *,
         window: tuple[float, float],
     ) -> Steps:
-        """The weight (1 each, unless given) at each moment of ``window``, from intervals in any order.
-
-        O(n log n).
+        """Add the weights (default: 1 each) of intervals in any order, at each moment of
+        ``window``. O(n log n).
         """
         weight = np.ones(len(start_s)) if weight is None else weight
         first, last = window
@@ -52,33 +53,33 @@ class Steps:
         return cls(time_s[step], value[step], last)
 
     def integral(self) -> float:
-        """Value times time, over all of it."""
+        """Integral of the value over all of the time."""
         return float(self.value @ np.diff(self.time_s, append=self.end_s))
 
     def mean(self) -> float:
-        """The time average; NaN over no time."""
+        """Time average; NaN if no time passed."""
         length = self.end_s - float(self.time_s[0])
         return self.integral() / length if length > 0 else float("nan")
 
     def max(self) -> float:
-        """The highest value that held for some time."""
+        """Highest value that held for more than 0 s."""
         return float(self.value.max())
 
     def until(self, time_s: Floats) -> Floats:
-        """Value times time from the first step up to each of the given moments."""
+        """Integral of the value from the first step to each of the moments."""
         edges = np.append(self.time_s, self.end_s)
         so_far = np.append(0.0, np.cumsum(self.value * np.diff(edges)))
         reached: Floats = np.interp(time_s, edges, so_far)
         return reached
 
     def binned(self, edges_s: Floats) -> Floats:
-        """The time average between each two neighbouring edges."""
+        """Time average between each pair of consecutive edges."""
         averages: Floats = np.diff(self.until(edges_s)) / np.diff(edges_s)
         return averages
 
 
 def jobs_in_system(source: Source) -> Steps:
-    """Jobs let in that have arrived and not completed, over the window."""
+    """Accepted jobs that have arrived and not completed, over the window."""
     cols = columns(source)
     return present(cols, cols.start_s, cols.end_s)
 
@@ -94,10 +95,11 @@ def jobs_running(source: Source) -> Steps:
 
 
 def littles_law(source: Source) -> tuple[float, float]:
-    """Both sides of Little's law in job-seconds: the integral of the jobs in the system, and the sum of their JCTs.
+    """Both sides of Little's law in job-seconds: the integral of the jobs in the system, and the
+    sum of their JCTs.
 
-    They are equal up to rounding on every schedule (Little 1961, over the whole log). An unfinished job counts up to
-    the end of the log on both sides.
+    They are equal up to rounding on every schedule (Little 1961, over the whole log). On both
+    sides, an unfinished job counts up to the end of the log.
     """
     cols = columns(source)
     jobs = cols.at_horizon().jobs
@@ -106,7 +108,7 @@ def littles_law(source: Source) -> tuple[float, float]:
 
 
 def present(cols: ScheduleColumns, start_s: float, end_s: float) -> Steps:
-    """``jobs_in_system`` over any stretch of time."""
+    """``jobs_in_system`` over any interval of time."""
     jobs = cols.at_horizon().jobs
     accepted = jobs.accepted
     return Steps.of(jobs.arrival_s[accepted], jobs.completed_s[accepted], window=(start_s, end_s))

@@ -1,4 +1,4 @@
-"""The summary of a schedule: every metric as one number, overall and by priority, tenant and GPU type."""
+"""Summary of a schedule: every metric as one number, overall and by priority, tenant and GPU type."""
 
 from __future__ import annotations
 
@@ -56,13 +56,18 @@ __all__ = [
 Label = TypeVar("Label", float, str)
 
 _GROUPS = 32
-"""Priorities and tenants that are listed one by one, those with the most jobs; the others are pooled."""
+"""Maximum number of priorities and tenants listed individually, those with the most jobs. The
+others are pooled.
+"""
 _OTHER = "(other)"
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A per-job metric over jobs; all NaN if a value is NaN or there are none. Percentiles interpolate linearly."""
+    """Distribution of a per-job metric. All NaN if a value is NaN or there are no jobs.
+
+    Percentiles interpolate linearly.
+    """
 
     mean: Annotated[float, "", "mean"]
     p50: Annotated[float, "", "median"]
@@ -71,7 +76,7 @@ class Distribution:
 
     @classmethod
     def of(cls, values: Floats) -> Distribution:
-        """The distribution of ``values``."""
+        """Return the distribution of ``values``."""
         if not len(values) or np.isnan(values).any():
             return cls(*[math.nan] * 4)
         with np.errstate(invalid="ignore"):  # percentiles between two infinities
@@ -94,7 +99,7 @@ class JobGroup:
 
 @dataclass(frozen=True, slots=True)
 class GpuGroup:
-    """Use of the GPUs of one type."""
+    """Utilisation of the GPUs of one type."""
 
     gpus: Annotated[int, "GPUs", "GPUs of this type"]
     utilization: Annotated[float, "", "GPU-seconds held / (GPUs x horizon)"]
@@ -103,7 +108,7 @@ class GpuGroup:
 
 
 class PerJob(NamedTuple):
-    """Per-job figures that the groups and the whole share."""
+    """Per-job metrics that the groups and the whole schedule have in common."""
 
     jct_s: Floats
     wait_s: Floats
@@ -112,7 +117,7 @@ class PerJob(NamedTuple):
 
     @classmethod
     def of(cls, cols: ScheduleColumns) -> PerJob:
-        """Those of all jobs that arrived."""
+        """Compute the metrics of all jobs that arrived."""
         gpu_s = total(cols.runs.job, cols.runs.gpu_s, len(cols.jobs))
         return cls(jct(cols), wait(cols), bounded_slowdown(cols), gpu_s)
 
@@ -120,7 +125,10 @@ class PerJob(NamedTuple):
 def job_groups(
     cols: ScheduleColumns, per_job: PerJob, counted: Flags, of: Sequence[Label], measured: Flags
 ) -> dict[str, JobGroup]:
-    """One group per priority or tenant of the ``measured`` jobs, in its order; ``counted`` ones make distributions."""
+    """Return one group per priority or tenant of the ``measured`` jobs, in order.
+
+    The distributions cover the ``counted`` jobs.
+    """
     group, keys = numbered(of)
     names = sorted(keys)
     group = np.array([names.index(name) for name in keys], np.int64)[group]
@@ -139,7 +147,7 @@ def job_groups(
 
 
 def gpu_groups(cols: ScheduleColumns, power: PowerModel) -> dict[str, GpuGroup]:
-    """One group per GPU type, in node order."""
+    """Return one group per GPU type, in node order."""
     by_type_kwh = energy(cols, power).by_type_kwh
     spent, utilization = gpu_seconds(cols), utilization_by_type(cols)
     return {
@@ -173,8 +181,8 @@ Unfinished = Literal["refuse", "horizon", "drop"]
 class Summary:
     """Every metric of one schedule. ``glossary()`` lists the meaning and unit of each field.
 
-    Averages over jobs (JCT to slowdown, makespan, rho, joules per job) are NaN while jobs are unfinished, unless
-    the summary was asked to count them otherwise; ``unfinished`` says how, ``jobs_unfinished`` how many there are.
+    With unfinished jobs, averages over jobs (JCT to slowdown, makespan, rho, joules per job) are
+    NaN, unless ``unfinished`` names another way to count them. ``jobs_unfinished`` is their number.
     """
 
     unfinished: Annotated[Unfinished, "", "how unfinished jobs were counted: refuse, horizon or drop"]
@@ -224,7 +232,9 @@ class Summary:
     by_gpu: Annotated[dict[str, GpuGroup], "", "per GPU type"]
 
     def to_dict(self) -> dict[str, int | float | str | None]:
-        """Flat and safe for JSON: ``jct_s.p99``, ``tenant[ann].wait_s.mean``; NaN and infinity become None."""
+        """Return flat data for JSON: ``jct_s.p99``, ``tenant[ann].wait_s.mean``. NaN and infinity
+        become None.
+        """
         return dict(_flat(self))
 
 
@@ -235,18 +245,21 @@ def summarize(
     power: PowerModel = DEFAULT_POWER,
     measured: tuple[int, int | None] | None = None,
 ) -> Summary:
-    """Every metric of a schedule, O(n log n) in the rows of its log.
+    """Compute every metric of a schedule, O(n log n) in the rows of its log.
 
-    ``unfinished`` says what becomes of jobs that were let in and have not completed: ``"refuse"`` makes every mean over
-    jobs NaN, ``"horizon"`` counts them as completed at the end of the log (a lower bound), ``"drop"`` leaves them out
-    (which favours schedulers that never finish the long ones).
+    ``unfinished`` sets how to count jobs that were accepted and have not completed:
 
-    ``measured`` counts only jobs ``measured[0]`` to ``measured[1]`` by arrival (a slice); what holds over time (GPUs
-    held, queues, energy, throughput) is then that between the first and the last arrival of these. Makespan, runs,
-    failures and shares of tenants remain those of the whole run.
+    - ``"refuse"``: every mean over jobs is NaN.
+    - ``"horizon"``: they count as completed at the end of the log (a lower bound).
+    - ``"drop"``: they are left out, which favours schedulers that never finish the long ones.
+
+    ``measured`` counts only jobs ``measured[0]`` to ``measured[1]`` by arrival (a slice). Metrics
+    over time (GPUs held, queues, energy, throughput) then cover the time between the first and the
+    last arrival of these jobs. Makespan, runs, failures and shares of tenants remain those of the
+    whole run.
 
     Raises:
-        InputError: Another value of ``unfinished``, or no job is measured.
+        InputError: ``unfinished`` has another value, or no job is measured.
         ModelError: ``power`` does not fit a GPU type of the cluster.
     """
     cols, chosen = _window(source, measured)
@@ -316,7 +329,7 @@ def summarize(
 
 
 def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[ScheduleColumns, Flags]:
-    """The columns over the measured stretch of arrivals, and which jobs are in it."""
+    """Return the columns over the measured range of arrivals, and a mask of the jobs in it."""
     cols = columns(source)
     chosen = np.ones(len(cols.jobs), bool)
     if measured is None:
@@ -331,7 +344,7 @@ def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[Sc
 
 
 def _due(cols: ScheduleColumns, chosen: Flags) -> ScheduleColumns:
-    """The columns with no deadlines but those of the chosen jobs."""
+    """Return the columns with the deadlines of the chosen jobs only."""
     return replace(cols, jobs=replace(cols.jobs, deadline_s=np.where(chosen, cols.jobs.deadline_s, np.nan)))
 
 
@@ -344,7 +357,9 @@ class MetricTerm(NamedTuple):
 
 
 def glossary() -> list[MetricTerm]:
-    """Every key of ``Summary.to_dict`` with its unit and meaning, in order; groups once, as ``priority[...]``."""
+    """List every key of ``Summary.to_dict`` in order, with unit and meaning. Groups appear once, as
+    ``priority[...]``.
+    """
     return list(_terms(Summary))
 
 
@@ -366,16 +381,16 @@ def _terms(of: type) -> Iterator[MetricTerm]:
 
 
 def _flat(of: Summary | JobGroup | GpuGroup) -> Iterator[tuple[str, int | float | str | None]]:
-    for each in fields(of):
-        value = getattr(of, each.name)
-        if each.name in _GROUP_OF:
-            label, _ = _GROUP_OF[each.name]
+    for field in fields(of):
+        value = getattr(of, field.name)
+        if field.name in _GROUP_OF:
+            label, _ = _GROUP_OF[field.name]
             for name, group in value.items():
                 yield from ((f"{label}[{name}].{key}", leaf) for key, leaf in _flat(group))
         elif isinstance(value, Distribution):
-            yield from ((f"{each.name}.{part.name}", _json(getattr(value, part.name))) for part in fields(value))
+            yield from ((f"{field.name}.{part.name}", _json(getattr(value, part.name))) for part in fields(value))
         else:
-            yield each.name, _json(value)
+            yield field.name, _json(value)
 
 
 def _json(value: float | str) -> int | float | str | None:

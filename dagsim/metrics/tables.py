@@ -1,4 +1,4 @@
-"""The jobs and the runs of a schedule as tables: columns by name, and CSV text of them."""
+"""Tables of the jobs and the runs of a schedule: columns by name, and their CSV text."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 __all__ = ["Table", "jobs_table", "runs_table", "to_csv", "to_pandas"]
 
 Table: TypeAlias = dict[str, Sequence[Any] | np.ndarray]
-"""Columns of one length by name, in order. NaN means: none, or not known."""
+"""Columns of equal length by name, in order. NaN means "none" or "not known"."""
 
 _OUTCOMES = {Kind.FINISHED: "finished", Kind.PREEMPTED: "preempted", Kind.FAILED: "failed", -1: "running"}
 
 
 def jobs_table(source: Source) -> Table:
-    """One row per job in order of arrival.
+    """Return one row per job in order of arrival.
 
-    ``start_s`` is the first start of a run; ``status`` is completed, rejected or unfinished; ``reason`` says why it was
-    rejected. Times that depend on completion are NaN without it; ``gpu_seconds`` is what was held up to the end of the
-    log.
+    - ``start_s`` is the first start of a run.
+    - ``status`` is completed, rejected or unfinished; ``reason`` is the reason of a rejection.
+    - Times that depend on completion are NaN without it.
+    - ``gpu_seconds`` counts GPUs held up to the end of the log.
     """
     cols = columns(source)
     jobs, runs = cols.jobs, cols.runs
@@ -65,11 +66,11 @@ def jobs_table(source: Source) -> Table:
 
 
 def runs_table(schedule: Schedule) -> Table:
-    """One row per run and node in order of start.
+    """Return one row per run and node in order of start.
 
-    ``gpus`` lists the places of the GPUs held on the node, ``0;1;3`` (empty where the log does not name them); ``held``
-    is how many, a fraction where shared. ``computing_s`` is NaN without set-up or transfers, ``end_s`` of a run still
-    running.
+    ``gpus`` lists the numbers of the GPUs held on the node, ``0;1;3`` (empty if the log does not
+    name them). ``held`` is their number, a fraction for shared GPUs. ``computing_s`` is NaN without
+    set-up or transfers, ``end_s`` for a run that is still running.
     """
     cols = columns(schedule)
     runs, nodes = cols.runs, cols.cluster.nodes
@@ -93,10 +94,11 @@ def runs_table(schedule: Schedule) -> Table:
 
 
 def to_csv(table: Mapping[str, Sequence[Any] | np.ndarray]) -> str:
-    """The table as CSV text, equal tables to equal bytes: floats in their shortest exact form, NaN as nothing.
+    """Return the table as CSV text. Equal tables give equal bytes.
 
-    A text that a spreadsheet would take for a formula (it begins with ``=``, ``+``, ``-`` or ``@`` and is not a number)
-    gets an apostrophe in front.
+    Floats have their shortest exact form, and NaN is empty. A text that a spreadsheet would read as
+    a formula (it begins with ``=``, ``+``, ``-`` or ``@`` and is not a number) gets a leading
+    apostrophe.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -106,7 +108,7 @@ def to_csv(table: Mapping[str, Sequence[Any] | np.ndarray]) -> str:
 
 
 def to_pandas(table: Mapping[str, Sequence[Any] | np.ndarray]) -> pd.DataFrame:
-    """The table as a pandas ``DataFrame``."""
+    """Return the table as a pandas ``DataFrame``."""
     import pandas as pd
 
     return pd.DataFrame(dict(table))
@@ -132,12 +134,12 @@ def _is_formula(value: Any) -> bool:
 
 
 def _places(mask: int) -> str:
-    """The set bits of a mask: 11 is ``0;1;3``."""
+    """Format the set bits of a mask: 11 gives ``0;1;3``."""
     return ";".join(str(bit) for bit in range(mask.bit_length()) if mask >> bit & 1)
 
 
 def _runs_that(cols: ScheduleColumns, outcome: Kind) -> Ints:
-    """Per job, how many of its runs ended so; a run that spans nodes counts once."""
+    """Count the runs of each job with this outcome. A run that spans nodes counts once."""
     ended = cols.runs.outcome == outcome
     _, first = np.unique(cols.runs.run[ended], return_index=True)
     return np.bincount(cols.runs.job[ended][first], minlength=len(cols.jobs))

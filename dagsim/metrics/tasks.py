@@ -1,4 +1,4 @@
-"""The life of each task of a job: ready, started, ended, and the parent that it waited for last."""
+"""Times of each task of a job: ready, started, ended; and the parent that it waited for last."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ __all__ = ["TaskColumns", "critical_tasks", "task_columns"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskColumns:
-    """One entry per task of jobs with known graphs of several tasks. Entries go by job and place in its graph."""
+    """One entry per task of jobs with known graphs of several tasks, ordered by job and position in
+    its graph.
+    """
 
     first: Ints
-    """The entry of each job's first task, by ``Record.job``; -1 where it has none."""
+    """Entry of each job's first task, by ``Record.job``; -1 if it has none."""
     job: Ints
     task: Ints
     ready_s: Floats
-    """The end of its last parent, or the job's arrival; NaN where a parent never ran."""
+    """End of the task's last parent, or the job's arrival. NaN if a parent never ran."""
     start_s: Floats
-    """Its first start; NaN where it never ran."""
+    """First start; NaN if the task never ran."""
     end_s: Floats
-    """Its last end; the end of the log where it still runs, NaN where it never ran."""
+    """Last end. The end of the log if the task is still running, NaN if it never ran."""
     blocker: Ints
-    """The entry of the parent that ended last; -1 where it has none, or none ran."""
+    """Entry of the parent that ended last; -1 if the task has no parent, or none ran."""
     edges: Ints
-    """(m, 2): entries of parent and child."""
+    """Entries of parent and child, (m, 2)."""
 
     def __len__(self) -> int:
         return len(self.job)
@@ -56,7 +58,10 @@ def task_columns(facts: Iterable[JobFacts], cols: ScheduleColumns) -> TaskColumn
 
 
 def critical_tasks(tasks: TaskColumns, job: int) -> list[int]:
-    """The entries that set when the job ended: back from its last task, each to the parent that it waited for."""
+    """Return the entries that determined when the job ended.
+
+    The path leads back from the last task, from each task to the parent that it waited for.
+    """
     mine = np.flatnonzero(tasks.job == job)
     if not np.isfinite(tasks.end_s[mine]).any():
         return []
@@ -75,7 +80,7 @@ def _edges(facts: list[JobFacts], first: list[int]) -> Iterator[tuple[int, int]]
 
 
 def _ready(arrival_s: Floats, end_s: Floats, edges: Ints) -> tuple[Floats, Ints]:
-    """The end of each entry's last parent, and which parent that was."""
+    """Return the end of each entry's last parent, and the entry of that parent."""
     ready_s, blocker = arrival_s.copy(), np.full(len(arrival_s), -1, np.int64)
     parent, child = edges.T
     order = np.lexsort((-parent, end_s[parent], child))  # NaN is last: a parent that never ran

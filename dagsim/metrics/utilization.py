@@ -25,25 +25,25 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GpuSeconds:
-    """Per GPU type of the cluster, in node order: what its GPUs did in the window. capacity = held + idle + down."""
+    """GPU-seconds in the window per GPU type, in node order. capacity = held + idle + down."""
 
     types: tuple[GpuType, ...]
     gpus: Floats
     capacity: Floats
     """GPUs x horizon."""
     held: Floats
-    """GPUs held by runs, integrated over time; a shared GPU counts by the fractions held."""
+    """GPUs held by runs, integrated over time. A shared GPU counts by the fractions held."""
     down: Floats
-    """GPUs on nodes that were down."""
+    """GPU-seconds on nodes that were down."""
 
     @property
     def idle(self) -> Floats:
-        """Up, but held by no run."""
+        """GPU-seconds up, but held by no run."""
         return self.capacity - self.down - self.held
 
 
 def gpu_seconds(source: Source) -> GpuSeconds:
-    """The fold that utilisation and energy share. O(runs)."""
+    """Compute the GPU-seconds that utilisation and energy share. O(runs)."""
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
     size = np.array([node.gpus for node in cols.cluster.nodes], float)
@@ -66,7 +66,9 @@ def gpu_utilization(source: Source) -> float:
 
 
 def flops_utilization(source: Source, precision: str = "fp32") -> float:
-    """As ``gpu_utilization``, each GPU weighted with its peak TFLOPS: an idle A100 weighs more than an idle T4."""
+    """``gpu_utilization`` with each GPU weighted by its peak TFLOPS: an idle A100 counts more than
+    an idle T4.
+    """
     spent = gpu_seconds(source)
     tflops = np.array([gpu.tflops(precision) for gpu in spent.types])
     return _share(spent.held @ tflops, spent.capacity @ tflops)
@@ -104,14 +106,16 @@ def gpus_up(source: Source, gpu_type: str | None = None) -> Steps:
 
 
 def node_types(cluster: Cluster) -> tuple[tuple[GpuType, ...], Ints]:
-    """The cluster's GPU types in node order, and the place of each node's type. It is -1 for a CPU machine."""
+    """Return the cluster's GPU types in node order, and the index of each node's type (-1 for a CPU
+    machine).
+    """
     types = tuple(gpu for gpu in cluster.gpu_types if gpu is not None)
     place = {gpu.name: index for index, gpu in enumerate(types)}
     return types, np.array([place[node.gpu.name] if node.gpu else -1 for node in cluster.nodes])
 
 
 def _nodes_of(cols: ScheduleColumns, gpu_type: str | None) -> np.ndarray:
-    """The nodes that have GPUs of the type, or any."""
+    """True for nodes that have GPUs of the type, or any GPUs."""
     return np.array([node.gpu is not None and gpu_type in (None, node.gpu.name) for node in cols.cluster.nodes])
 
 

@@ -1,7 +1,8 @@
-"""The reasons why a job waited: who held the GPUs, who went first, and what was missing, folded over the log.
+"""Reasons why a job waited, from the log: who held the GPUs, who went first, and what was missing.
 
-The log knows GPUs and outages. It knows neither which other GPU types a job could have used nor CPUs, memory and limits
-of a policy: where enough GPUs of the right kind were free, one of these or the policy's order kept the job waiting.
+The log has GPUs and outages. It does not show which other GPU types a job could have used, nor
+CPUs, memory and limits of a policy. If enough GPUs of the right kind were free, one of these or the
+policy's order made the job wait.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dagsim.registry import nearest
 __all__ = ["Blocker", "GpuHolder", "Overtaker", "WaitReasons", "find_job", "wait_reasons"]
 
 _EPS = 1e-6
-"""GPUs; shares are sums of fractions."""
+"""Tolerance in GPUs, because shares are sums of fractions."""
 
 
 class Blocker(StrEnum):
@@ -34,20 +35,20 @@ class Blocker(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GpuHolder:
-    """A job that held GPUs which the waiting one could have used."""
+    """A job that held GPUs that the waiting job could have used."""
 
     job: str
     tenant: str
     gpus: float
-    """The most that it held at once."""
+    """Largest number of GPUs that it held at once."""
     gpu_s: float
-    """GPU-seconds that it held while the other waited."""
+    """GPU-seconds that it held while the other job waited."""
     arrived_later: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Overtaker:
-    """A job that arrived later and started first, on GPUs that the waiting one could use."""
+    """A job that arrived later and started first, on GPUs that the waiting job could use."""
 
     job: str
     tenant: str
@@ -58,48 +59,50 @@ class Overtaker:
 
 @dataclass(frozen=True, slots=True)
 class WaitReasons:
-    """A job's waiting, taken apart."""
+    """Breakdown of a job's wait."""
 
     job: str
     tenant: str
     gpus: float
-    """That it asked for at once."""
+    """Number of GPUs that it asked for at once."""
     types: tuple[str, ...]
-    """GPU types that it ran on; of the whole cluster where it never ran."""
+    """GPU types that it ran on; those of the whole cluster if it never ran."""
     arrival_s: float
     start_s: float | None
-    """Its first start."""
+    """First start."""
     wait_s: float
-    """Seconds in the system without a run, also between its runs."""
+    """Seconds in the system without a run, including those between its runs."""
     periods: tuple[tuple[float, float], ...]
-    """From when to when it waited."""
+    """Start and end of each wait."""
     stopped: int
-    """Times that a run of it was preempted or failed."""
+    """Number of times that a run was preempted or failed."""
     blocked_s: dict[Blocker, float]
-    """Seconds of the wait by what was missing; together they are all of it."""
+    """Seconds of the wait by what was missing. Their sum is the whole wait."""
     holders: tuple[GpuHolder, ...]
-    """Who held the GPUs, most GPU-seconds first."""
+    """Jobs that held the GPUs, most GPU-seconds first."""
     overtakers: tuple[Overtaker, ...]
-    """Who went first, in the order of their starts."""
+    """Jobs that went first, in the order of their starts."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, safe for JSON."""
+        """Return plain values for JSON."""
         return {
             **{name: getattr(self, name) for name in ("job", "tenant", "gpus", "arrival_s", "start_s", "wait_s")},
             "types": list(self.types),
             "periods": [list(period) for period in self.periods],
             "stopped": self.stopped,
             "blocked_s": {blocker.name.lower(): seconds for blocker, seconds in self.blocked_s.items()},
-            "holders": [{name: getattr(each, name) for name in GpuHolder.__slots__} for each in self.holders],
-            "overtakers": [{name: getattr(each, name) for name in Overtaker.__slots__} for each in self.overtakers],
+            "holders": [{name: getattr(holder, name) for name in GpuHolder.__slots__} for holder in self.holders],
+            "overtakers": [
+                {name: getattr(overtaker, name) for name in Overtaker.__slots__} for overtaker in self.overtakers
+            ],
         }
 
 
 def find_job(source: Source, job: str) -> int:
-    """The number of the job with the id ``job``. ``#12`` is the number 12 by arrival.
+    """Return the number of the job with the id ``job``. ``#12`` is the number 12 by arrival.
 
     Raises:
-        InputError: There is none.
+        InputError: There is no such job.
     """
     ids = columns(source).jobs.ids
     if job in ids:
@@ -110,10 +113,11 @@ def find_job(source: Source, job: str) -> int:
 
 
 def wait_reasons(source: Source, job: int) -> WaitReasons:
-    """The reasons why job number ``job`` waited. O(rows of the log + instants of its wait x nodes).
+    """Return the reasons why job number ``job`` waited. O(rows of the log + instants of its wait x
+    nodes).
 
     Raises:
-        InputError: There is no such job, or it was turned away.
+        InputError: There is no such job, or it was rejected.
     """
     cols = columns(source)
     jobs, runs = cols.jobs, cols.runs
@@ -142,7 +146,7 @@ def wait_reasons(source: Source, job: int) -> WaitReasons:
 
 
 def _periods(cols: ScheduleColumns, job: int) -> tuple[tuple[float, float], ...]:
-    """The stretches of time in the system without a run; those that touch are one."""
+    """Intervals in the system without a run. Adjacent ones are merged."""
     phases = cols.phases
     places = np.flatnonzero((phases.job == job) & (phases.running == 0))
     joined: list[tuple[float, float]] = []
@@ -173,7 +177,7 @@ def _stopped(cols: ScheduleColumns, mine: Ints) -> Ints:
 def _blocked(
     cols: ScheduleColumns, job: int, mine: Ints, periods: tuple[tuple[float, float], ...], nodes: Ints
 ) -> dict[Blocker, float]:
-    """The wait by what was missing, instant by instant."""
+    """Split the wait by what was missing, instant by instant."""
     blocked_s = dict.fromkeys(Blocker, 0.0)
     for start_s, end_s in periods:
         shape = _shape(cols, job, mine, end_s)
@@ -183,7 +187,9 @@ def _blocked(
 
 
 def _shape(cols: ScheduleColumns, job: int, mine: Ints, at_s: float) -> Floats:
-    """GPUs that its next run takes on each of its nodes, largest first; all on one node where it never ran again."""
+    """GPUs that the next run takes on each of its nodes, largest first. All on one node if it never
+    ran again.
+    """
     runs = cols.runs
     later = mine[runs.start_s[mine] >= at_s]
     if not len(later):
@@ -202,7 +208,7 @@ def _blocker(shape: Floats, free: Floats, up: Floats) -> Blocker:
 
 
 def _fits(shape: Floats, free: Floats) -> bool:
-    """Each part finds a node of its own."""
+    """True if each part fits on a node of its own."""
     best = np.sort(free)[::-1][: len(shape)]
     return len(best) == len(shape) and bool(np.all(best + _EPS >= shape))
 
@@ -210,7 +216,9 @@ def _fits(shape: Floats, free: Floats) -> bool:
 def _instants(
     cols: ScheduleColumns, start_s: float, end_s: float, nodes: Ints
 ) -> Iterator[tuple[float, float, Floats, Floats]]:
-    """Between changes on ``nodes``: from when, until when, the GPUs free on each, and those of nodes that are up."""
+    """Yield the intervals between changes on ``nodes``: start, end, free GPUs per node, and GPUs
+    per node that is up.
+    """
     runs, outages = cols.runs, cols.outages
     place = np.full(len(cols.cluster.nodes), -1)
     place[nodes] = np.arange(len(nodes))

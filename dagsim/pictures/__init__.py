@@ -1,4 +1,4 @@
-"""A schedule at one moment as a picture: waiting, running and finished jobs."""
+"""Pictures of a schedule at one moment: waiting, running and finished jobs."""
 
 from dagsim.pictures.scene import Scene
 

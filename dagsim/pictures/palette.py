@@ -1,4 +1,4 @@
-"""The colours of every picture, plot and page: ones that colour-blind readers can tell apart."""
+"""The colours of every picture, plot and page, chosen for colour-blind readers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ _SHADES = (1.0, 1.35, 0.7)
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
-    """The parts of ``#rrggbb``, 0 to 255."""
+    """Red, green and blue of ``#rrggbb``, 0 to 255."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
 def job_colour(number: int) -> tuple[float, float, float]:
-    """The colour of a job, parts from 0 to 1: each hue as it is, then lighter, then darker; neighbours differ."""
+    """Return the colour of a job as red, green and blue from 0 to 1.
+
+    Jobs take each hue as it is, then lighter, then darker; consecutive jobs differ.
+    """
     hue, light, strength = colorsys.rgb_to_hls(*(part / 255 for part in rgb(COLOURS[number % len(COLOURS)])))
     factor = _SHADES[number // len(COLOURS) % len(_SHADES)]
     return colorsys.hls_to_rgb(hue, min(light * factor, _LIGHTEST), strength)

@@ -1,4 +1,6 @@
-"""A picture of a schedule at one moment: waiting jobs, the GPUs of every node, and the queue and use up to now."""
+"""Pictures of a schedule at one moment: waiting jobs, the GPUs of every node, and queue and use so
+far.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ __all__ = ["Box", "GpuPart", "Layout", "Scene", "layout"]
 
 
 _ACROSS = 8
-"""Cells beside each other on one card, at most."""
+"""Maximum number of cells per row of a card."""
 _SIZES = (82, 72, 64, 58, 52, 46, 40, 34, 28, 24, 20, 16, 13, 11, 9, 7, 6, 5, 4, 3, 2, 1)
 _GAP = 8
 _TITLE = 14
@@ -41,7 +43,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The card of each node, and the edge of its cells."""
+    """Card of each node, and the edge length of its cells."""
 
     cards: tuple[Box | None, ...]
     counts: tuple[int, ...]
@@ -49,8 +51,11 @@ class Layout:
     titled: bool
 
     def slot(self, node: int, first: float, last: float) -> Box | None:
-        """The part of a cell from lane ``first`` to ``last`` of a node. Both lie within one GPU; it is filled from the
-        bottom."""
+        """Return the part of a cell from lane ``first`` to ``last`` of a node, filled from the
+        bottom.
+
+        Both lanes lie within one GPU.
+        """
         card = self.cards[node]
         if card is None:
             return None
@@ -64,7 +69,7 @@ class Layout:
 
 
 def layout(counts: Ints, area: Box) -> Layout:
-    """Cards from left to right and top to bottom, as large as the area allows."""
+    """Arrange cards from left to right and top to bottom, as large as the area allows."""
     gpu_counts = tuple(int(count) for count in counts)
     for cell in _SIZES:
         titled = cell >= 16
@@ -99,7 +104,7 @@ def _inner(cell: int) -> int:
 
 WIDTH, HEIGHT = 960, 540
 _FINE = 2
-"""Pictures are drawn this many times larger and then reduced, so that edges are smooth."""
+"""Factor by which pictures are drawn larger and then reduced, so that edges are smooth."""
 _INK, _QUIET, _GROUND, _CARD, _CELL, _DOWN = "#222222", "#6b6b6b", "#ffffff", "#f1f3f5", "#dfe3e7", "#b9b9b9"
 _QUEUE = Box(20, 74, 168, 410)
 _NODES = Box(200, 74, 940, 410)
@@ -109,7 +114,7 @@ _MOST_POINTS = 370
 
 
 class GpuPart(NamedTuple):
-    """A part of a GPU that a run holds at a moment: lanes count from the first GPU of the node."""
+    """A part of a GPU that a run holds at a moment. Lanes count from the first GPU of the node."""
 
     entry: int
     job: int
@@ -117,7 +122,7 @@ class GpuPart(NamedTuple):
     first: float
     last: float
     done: float
-    """The part of its time that has passed, 0 to 1."""
+    """Elapsed part of its time, 0 to 1."""
 
 
 class Scene:
@@ -140,15 +145,15 @@ class Scene:
 
     @property
     def span_s(self) -> tuple[float, float]:
-        """From the first arrival to the end."""
+        """Time from the first arrival to the end."""
         return self._made.start_s, self._made.end_s
 
     def shares(self, now_s: float) -> list[GpuPart]:
-        """The parts of GPUs that runs hold at a moment."""
+        """Return the parts of GPUs that runs hold at a moment."""
         return self._shares((self._start_s <= now_s) & (self._end_s > now_s), now_s)
 
     def waiting(self, now_s: float) -> list[int]:
-        """The jobs in the system without a running run, by arrival."""
+        """Return the jobs in the system without a running run, by arrival."""
         runs = self._made.runs
         running = np.zeros(len(self._made.jobs), bool)
         running[runs.job[(runs.start_s <= now_s) & (runs.end_s > now_s)]] = True
@@ -158,7 +163,11 @@ class Scene:
         return jobs
 
     def image(self, now_s: float, step_s: float = 0.0) -> Image:
-        """The picture at a moment; where ``step_s`` lies between two of them, starts and ends are shown as movement."""
+        """Return the picture at a moment.
+
+        ``step_s`` is the time between two consecutive pictures; if it is above 0, starts and ends
+        are shown as movement.
+        """
         from PIL import Image, ImageDraw
 
         whole = Image.new("RGB", (WIDTH * _FINE, HEIGHT * _FINE), _GROUND)
@@ -183,7 +192,7 @@ class Scene:
         return whole.reduce(_FINE)
 
     def array(self, now_s: float) -> np.ndarray:
-        """(height, width, 3) uint8: the picture at a moment."""
+        """Return the picture at a moment as (height, width, 3) uint8."""
         return np.asarray(self.image(now_s))
 
     def _shares(self, chosen: Flags, now_s: float) -> list[GpuPart]:
@@ -236,7 +245,7 @@ class Scene:
                     self._box(pen, cell, _CELL, round_=3)
 
     def _draw_strip(self, pen: ImageDraw, now_s: float) -> None:
-        """The jobs that waited (orange) and the GPUs held (blue) up to now."""
+        """Draw the jobs that waited (orange) and the GPUs held (blue) up to now."""
         start_s, end_s = self.span_s
         if not end_s > start_s:
             return
@@ -273,7 +282,7 @@ class Scene:
             self._text(pen, *middle, str(share.job), 11, _readable(colour), anchor="mm")
 
     def _draw_flight(self, pen: ImageDraw, share: GpuPart, way: float, queue: list[int]) -> None:
-        """A block on its way from the queue to its GPU."""
+        """Draw a block on its way from the queue to its GPU."""
         target = self._layout.slot(share.node, share.first, share.last)
         if target is None:
             return
@@ -281,7 +290,7 @@ class Scene:
         self._block(pen, _between(self._place(min(ahead, self._room() - 1)), target, _eased(way)), share.job)
 
     def _draw_leaving(self, pen: ImageDraw, share: GpuPart, way: float) -> None:
-        """A block that shrinks where it ran."""
+        """Draw a block that shrinks where it ran."""
         box = self._layout.slot(share.node, share.first, share.last)
         if box is None:
             return
@@ -335,7 +344,7 @@ class Scene:
 
 
 def clock(time_s: float) -> str:
-    """A span of time as people say it: ``2 d 3 h``, ``14 min``, ``3.2 s``."""
+    """Format a span of time for people: ``2 d 3 h``, ``14 min``, ``3.2 s``."""
     if time_s < 180:
         return f"{time_s:.1f} s"
     minutes = int(time_s // 60)

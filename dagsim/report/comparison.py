@@ -1,4 +1,6 @@
-"""Results as tables: policies side by side, the points of a sweep, clusters of a what-if and of a plan."""
+"""Tables of results: policies, the points of a sweep, the clusters of a what-if, and those of a
+plan.
+"""
 
 from __future__ import annotations
 
@@ -41,20 +43,20 @@ _HEADS = {
 
 
 class ResultCells(NamedTuple):
-    """The cells of one result, the same in every table; ``-`` where there is none."""
+    """Cells of one result, the same in every table; ``-`` for a missing value."""
 
     mean: str
     ratio: str
     interval: str
-    """95 %, of the ratio; ``~`` marks an approximate one."""
+    """95 % interval of the ratio; ``~`` marks an approximate one."""
     median: str
-    """The 95 % interval of the median ratio."""
+    """95 % interval of the median ratio."""
     won: str
     verdict: str
 
 
 def result_cells(result: PolicyResult) -> ResultCells:
-    """The cells of ``result``: its mean, and how it compares with the reference."""
+    """Return the cells of ``result``: its mean, and its comparison with the reference."""
     mean, pair = short(result.mean.value), result.pair
     if pair is None:
         return ResultCells(mean, "-", "-", "-", "-", "not known" if isnan(result.mean.value) else "no ratio")
@@ -73,7 +75,7 @@ def result_cells(result: PolicyResult) -> ResultCells:
 
 
 def _caveats(results: Sequence[PolicyResult], sample: Sample, n: int) -> Iterator[str]:
-    """Notes on how far ``n`` seeds or windows can be trusted."""
+    """Yield notes on how reliable results from ``n`` seeds or windows are."""
     if n < ENOUGH_SEEDS:
         yield f"too few {sample}s for a verdict: {n} of {ENOUGH_SEEDS}."
     elif sample is Sample.WINDOW and n < ENOUGH_WINDOWS:
@@ -91,7 +93,7 @@ def _caveats(results: Sequence[PolicyResult], sample: Sample, n: int) -> Iterato
 
 
 def _heads(metrics: Sequence[str]) -> list[str]:
-    """Metrics with their units, as heads of columns."""
+    """Column heads: metrics with their units."""
     units = {term.name: term.unit for term in glossary()}
     return [f"{metric_name(metric)}\n({units.get(metric) or '-'})" for metric in metrics]
 
@@ -103,25 +105,30 @@ def _counted(n: int, unit: str) -> str:
 def comparison_table(
     ranked: Sequence[PolicyResult], metric: str = "jct_s.mean", *, workload: str = "", wide: bool = False
 ) -> Grid:
-    """Policies on the same seeds, in the order of ``ranked``; policies that are equal on every seed share a row.
+    """Compare policies on the same seeds, in the order of ``ranked``.
 
-    ``ranked`` are the ``standings`` by ``metric``. ``wide`` adds the ratio of means, the median ratio, Holm's p and
-    other metrics to what fits 80 columns.
+    ``ranked`` are the ``standings`` by ``metric``. Policies with equal results on every seed share
+    a row. Without ``wide`` the table fits 80 columns; ``wide`` adds the ratio of means, the median
+    ratio, Holm's p and other metrics.
     """
     sample, n = ranked[0].sample, ranked[0].n
     title = ", ".join(filter(None, [f"{len(ranked)} policies", workload, _counted(n, _unit(sample))]))
     best = "min" if lower_is_better(metric) else "max"
-    any_not_done, any_unfinished = (any(getattr(each, name) for each in ranked) for name in ("not_done", "unfinished"))
+    any_not_done, any_unfinished = (
+        any(getattr(standing, name) for standing in ranked) for name in ("not_done", "unfinished")
+    )
     with_median = sample is Sample.WINDOW and not wide
     if with_median:
         heads = ["policy", "ratio", "95 % interval", "of the\nmedian", "won", "verdict"]
     else:
         heads = ["policy", *_heads([metric]), "ratio", "95 % interval", "won", "verdict"]
-    beside = [name for name in SECONDARY_METRICS if name != "energy_kwh" or any(each.beside[name] for each in ranked)]
+    beside = [
+        name for name in SECONDARY_METRICS if name != "energy_kwh" or any(standing.beside[name] for standing in ranked)
+    ]
     rows = []
     for group in _merged(ranked, wide=wide):
         result, cells = group[0], result_cells(group[0])
-        name = "\n= ".join(each.policy for each in group)
+        name = "\n= ".join(standing.policy for standing in group)
         if with_median:
             row = [name, cells.ratio, cells.interval.replace(" ", ""), cells.median.replace(" ", "")]
         else:
@@ -145,24 +152,28 @@ def comparison_table(
 
 
 def metric_name(metric: str) -> str:
-    """The metric as a table calls it."""
+    """Return the name of the metric as tables show it."""
     return "mean JCT" if metric == "jct_s.mean" else metric
 
 
 def _unit(sample: Sample) -> str:
-    """The unit that a table counts: a single trace is still run on seeds."""
+    """Return the unit that a table counts. A single trace counts seeds, because it still runs on
+    seeds.
+    """
     return "seed" if sample is Sample.TRACE else str(sample)
 
 
 def _merged(ranked: Sequence[PolicyResult], *, wide: bool) -> Iterator[list[PolicyResult]]:
-    """Groups of policies for one row each: alike on every seed, and equal in all that the table shows."""
+    """Group policies that share a row: equal results on every seed, and equal in all that the table
+    shows.
+    """
     done: set[str] = set()
     for result in ranked:
         if result.policy in done:
             continue
         same = [other for other in ranked if other.policy in result.alike and _shown_alike(result, other, wide)]
-        group = sorted([result, *same], key=lambda each: not each.is_reference)
-        done |= {each.policy for each in group}
+        group = sorted([result, *same], key=lambda member: not member.is_reference)
+        done |= {member.policy for member in group}
         yield group
 
 
@@ -174,7 +185,9 @@ def _shown_alike(one: PolicyResult, other: PolicyResult, wide: bool) -> bool:
 
 
 def _wide_cells(result: PolicyResult, names: Sequence[str]) -> list[str]:
-    """The ratio of means, the median ratio, Holm's p, and the metrics ``names``."""
+    """Return the cells of the ratio of means, the median ratio, Holm's p, and the metrics
+    ``names``.
+    """
     pair, beside = result.pair, [short(result.beside[name]) for name in names]
     if pair is None or result.is_reference:
         return ["-"] * 5 + beside
@@ -202,7 +215,9 @@ def _notes(ranked: Sequence[PolicyResult]) -> Iterator[str]:
 
 def _method(ranked: Sequence[PolicyResult], sample: Sample) -> str:
     reference = next(result.policy for result in ranked if result.is_reference)
-    tests = len({frozenset({each.policy, *each.alike}) for each in ranked if each.pair and isfinite(each.p)})
+    tests = len(
+        {frozenset({standing.policy, *standing.alike}) for standing in ranked if standing.pair and isfinite(standing.p)}
+    )
     return (
         f"ratio: to {reference}, geometric mean over the {sample}s; interval: Student's t on the logs, of the row "
         f"alone; won: {sample}s on which it did better; "
@@ -220,9 +235,12 @@ def sweep_table(
     sample: Sample = Sample.SEED,
     wide: bool = False,
 ) -> Grid:
-    """All groups under each other, each with its best first; ``wide`` adds all of ``metrics`` but the first."""
+    """List all groups one below the other, each with its best result first.
+
+    ``wide`` adds a column for each of ``metrics`` but the first.
+    """
     axis = compared_axis(axes)
-    others = list(short_names([each.key for each in axes if each is not axis]).values())
+    others = list(short_names([other.key for other in axes if other is not axis]).values())
     compared = short_names([axis.key])[axis.key]
     beside = metrics[1:] if wide else []
     results = [result for group in groups for result in group.standings]
@@ -258,9 +276,11 @@ def whatif_table(
     prices: Prices | None = None,
     wide: bool = False,
 ) -> Grid:
-    """Every cluster under every policy: waits, energy, cost a month, and the ratio to the first row."""
+    """List every cluster under every policy: waits, energy, monthly cost, and the ratio to the
+    first row.
+    """
     priced = choices[0].cost is not None
-    n = max((each.result.pair.n for each in choices if each.result.pair is not None), default=0)
+    n = max((choice.result.pair.n for choice in choices if choice.result.pair is not None), default=0)
     heads = ["cluster", "policy", "wait (s)\nmean", "\np95", "energy\n(kWh)", *(["cost a\nmonth"] if priced else [])]
     heads += [f"{metric_name(metric)}\nratio", *(["95 %\ninterval"] if wide else []), "verdict"]
     rows = []
@@ -299,7 +319,7 @@ def _whatif_notes(results: Sequence[PolicyResult], sample: Sample, n: int) -> It
 
 
 def plan_table(planned: SizeSearch, today: Size, target: Target, *, workload: str, prices: Prices, n: int) -> Grid:
-    """Every cluster that was tried, the smallest or cheapest first."""
+    """List every cluster that was tried, the smallest or cheapest first."""
     priced = bool(prices)
     best = planned.best
     types = planned.types or ("nodes",)

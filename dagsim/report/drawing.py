@@ -1,4 +1,4 @@
-"""Drawing run folders and traces: which plots they get, and where they go."""
+"""Plots and traces of run folders: which plots a folder gets, and where the files go."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ def draw(
     kind: str = "png",
     ranked: Sequence[PolicyResult] = (),
 ) -> list[Path]:
-    """Draw finished run ``number``, by default the first, or, where several policies ran, how they compare.
+    """Draw finished run ``number``. By default, draw the first run, or compare the policies if
+    there are several.
 
-    The plots go to ``out``, by default ``plots/`` in the folder, as png, pdf or svg files. ``ranked`` are the standings
-    of the folder's policies, where the caller has them.
+    The plots go to ``out`` (default: ``plots/`` in the folder) as png, pdf or svg files. ``ranked``
+    are the standings of the folder's policies, if the caller already has them.
 
     Raises:
         InputError: There is no such run.
-        RunFolderError: It cannot be read.
+        RunFolderError: The run cannot be read.
     """
     lines, out = folder.lines(), out or folder.path / "plots"
     workload = folder.label
@@ -69,16 +70,19 @@ def _line(folder: Store, number: int) -> CellRun:
 def draw_comparison(
     ranked: Sequence[PolicyResult], path: Path, metric: str = "jct_s.mean", *, workload: str = ""
 ) -> Path:
-    """Draw the ratios of all policies to the reference, with their intervals; ``ranked`` are the ``standings``."""
+    """Draw the ratios of all policies to the reference, with intervals; ``ranked`` are the
+    ``standings``.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     return save(comparison(ranked, metric_name(metric), workload), path)
 
 
 def draw_trace(info: TraceInfo, folder: Path) -> Path:
-    """Draw the distributions into a PNG in ``folder``, called after the trace; returns its path.
+    """Draw the distributions of a workload into a PNG in ``folder``, named after the trace. Return
+    its path.
 
     Raises:
-        InputError: It cannot be written.
+        InputError: The file cannot be written.
     """
     name = info.trace.source.name
     path = folder / f"trace-{name.partition('.')[0] or 'info'}.png"

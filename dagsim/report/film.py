@@ -22,12 +22,13 @@ _ENDINGS = (".gif", ".mp4")
 
 
 def film(schedule: Schedule, path: Path, title: str, frames: int = 90, width: int = 960) -> Path:
-    """Write the film of ``schedule`` to ``path`` (.gif, or .mp4 where ffmpeg is installed).
+    """Write the film of ``schedule`` to ``path`` (.gif, or .mp4 if ffmpeg is installed).
 
-    Each frame shows the waiting jobs, the work and progress on every GPU, and the queue and use so far.
+    Each frame shows the waiting jobs, the work and progress on every GPU, and the queue and use so
+    far.
 
     Raises:
-        InputError: The name ends otherwise, ffmpeg is missing, or the file cannot be written.
+        InputError: The file name has another ending, ffmpeg is missing, or the file cannot be written.
     """
     if path.suffix not in _ENDINGS:
         raise InputError(f"{path}: a film is a file {' or '.join(_ENDINGS)}")
@@ -56,7 +57,7 @@ def _frames(schedule: Schedule, title: str, count: int, width: int) -> list[Imag
 
 
 def _write_gif(images: list[Image], path: Path) -> None:
-    """One palette for all frames, so that what stands still costs nothing."""
+    """Give all frames one palette, so that unchanged areas take no space in the file."""
     from PIL import Image
 
     sample = Image.new("RGB", (images[0].width, images[0].height * 4))

@@ -1,4 +1,4 @@
-"""A table as text cells, shown in a terminal, in Markdown or in LaTeX, and numbers as tables print them."""
+"""Tables of text cells for the terminal, Markdown and LaTeX, and the number formats of tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Grid", "TableFormat", "factor", "interval", "number", "printable", "
 
 
 class TableFormat(StrEnum):
-    """The form that a table is printed in."""
+    """Output format of a table."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -25,9 +25,9 @@ class TableFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows of text cells under heads, with a title above and notes below.
+    """Rows of text cells under column heads, with a title above and notes below.
 
-    ``texts`` are the columns of words, flush left; all others hold numbers, flush right.
+    ``texts`` are the columns of words, aligned left; all others hold numbers, aligned right.
     """
 
     title: str
@@ -55,7 +55,9 @@ class Grid:
             yield Text(printable(note))
 
     def _column_widths(self, rows: Sequence[Sequence[str]], available: int) -> list[int]:
-        """Column widths that fit ``available``, if that is possible without cutting a word or a number."""
+        """Return column widths that fit ``available``, if possible without breaking a word or a
+        number.
+        """
         columns = list(zip(*rows, strict=True))
         widths = [max(len(line) for cell in column for line in cell.split("\n")) for column in columns]
         least = [max(len(piece) for cell in column for piece in _pieces(cell)) for column in columns]
@@ -67,13 +69,15 @@ class Grid:
         return widths
 
     def markdown(self) -> str:
-        """As a GitHub table with its title above and its notes below."""
+        """Format as a GitHub table, with the title above and the notes below."""
         marks = ["---" if place in self.texts else "---:" for place in range(len(self.heads))]
         lines = [_markdown_row(self.heads), f"| {' | '.join(marks)} |", *map(_markdown_row, self.rows)]
         return "\n".join([f"**{self.title}**", "", *lines, *(f"\n{note}" for note in self.notes)])
 
     def latex(self) -> str:
-        """As a ``table`` with rules of booktabs; the title and the notes are its caption."""
+        """Format as a LaTeX ``table`` with booktabs rules; the caption holds the title and the
+        notes.
+        """
         columns = "".join("l" if place in self.texts else "r" for place in range(len(self.heads)))
         caption = _latex(". ".join([self.title, *(note.rstrip(".") for note in self.notes)]) + ".")
         lines = [_latex_row(self.heads), r"\midrule", *map(_latex_row, self.rows)]
@@ -91,21 +95,23 @@ class Grid:
         )
 
     def shown(self, look: TableFormat) -> str:
-        """As Markdown or LaTeX."""
+        """Format as Markdown or LaTeX."""
         return self.latex() if look is TableFormat.LATEX else self.markdown()
 
 
 _PIECE = re.compile(r"\n| +|[^\s]+?(?:[\[,/-](?=[A-Za-z])|(?=\s)|$)")
-"""A piece of text that stays on one line. Names also break after ``[``, ``,``, ``/`` and ``-``, before a letter."""
+"""Match text that stays on one line. Names also break after ``[``, ``,``, ``/`` and ``-`` before a
+letter.
+"""
 
 
 def _pieces(text: str) -> list[str]:
-    """The pieces that ``text`` may be broken between."""
+    """Split ``text`` at the places where a line may break."""
     return _PIECE.findall(text) or [""]
 
 
 def _broken(text: str, width: int) -> str:
-    """``text`` over lines of at most ``width``; a longer piece has a line to itself."""
+    """Break ``text`` into lines of at most ``width``; a longer piece gets a line of its own."""
     lines = [""]
     for piece in _pieces(text):
         if piece == "\n":
@@ -118,7 +124,7 @@ def _broken(text: str, width: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace control characters, so that no name in a log can steer the terminal."""
+    """Replace control characters, so that a name in a log cannot send commands to the terminal."""
     return "".join(sign if sign.isprintable() or sign == "\n" else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
@@ -139,22 +145,26 @@ def _latex(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """Format with four digits, more only before the point; ``-`` for NaN and infinity."""
+    """Format with four significant digits, or more if the integer part is longer; ``-`` for NaN and
+    infinity.
+    """
     if not isfinite(value):
         return "-"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def short(value: float) -> str:
-    """Format as ``number``, from a million on with an exponent: at most nine characters."""
+    """Format like ``number``, but with an exponent from a million on: at most nine characters."""
     return f"{value:.3e}".replace("e+0", "e") if isfinite(value) and abs(value) >= 1e6 else number(value)
 
 
 def factor(value: float) -> str:
-    """Format a ratio: three digits after the point, four digits in all from 10 on; ``-`` if there is none."""
+    """Format a ratio: three decimals, but four significant digits from 10 on; ``-`` if it is not
+    finite.
+    """
     return f"{value:.3f}" if isfinite(value) and 0.001 <= value < 10 else number(value)
 
 
 def interval(low: float, high: float, shown: Callable[[float], str] = short) -> str:
-    """Format both bounds; ``-`` if there is no interval."""
+    """Format both bounds; ``-`` without an interval."""
     return f"{shown(low)} .. {shown(high)}" if isfinite(low) and isfinite(high) else "-"

@@ -1,5 +1,6 @@
-"""Lists of everything that can be chosen, as tables: heads and rows. A table imports its contents when it is asked
-for."""
+"""Tables for ``dagsim list``: everything that can be chosen. A table imports its subject only on
+request.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +23,19 @@ _GPU = (
 
 
 class Listing(NamedTuple):
-    """A table."""
+    """A table: its heads and rows."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Any]]
 
 
 def listing(kind: str) -> Listing:
-    """The table of one of ``LISTINGS``."""
+    """Return the table of one of ``LISTINGS``."""
     return LISTINGS[kind]()
 
 
 def _registry(target: str, thing: str) -> Callable[[], Listing]:
-    """The listing of the registry at ``module:attr``."""
+    """List the entries of the registry at ``module:attr``."""
 
     def table() -> Listing:
         from dagsim.own_code import attribute
@@ -71,7 +72,7 @@ def _configs() -> Listing:
 
 
 def _where(path: Path) -> str:
-    """A path below the current folder; of any other file, that it comes with dagsim."""
+    """Return a relative path as text, and ``shipped`` for an absolute one, which belongs to dagsim."""
     return "shipped" if path.is_absolute() else str(path)
 
 

@@ -1,8 +1,8 @@
-"""A schedule as Chrome trace events, which ui.perfetto.dev and chrome://tracing open.
+"""Schedules as Chrome trace events, for ui.perfetto.dev and chrome://tracing.
 
-Each node is a process and each GPU a thread. Runs that share a GPU, and runs without one, get threads of their own,
-because slices of one thread must not overlap. Counters show the queue, the GPUs and the watts; flow events draw the
-edges of jobs as arrows.
+Each node is a process and each GPU a thread. Slices of one thread must not overlap, so runs that
+share a GPU, and runs without one, get threads of their own. Counters show the queue, the GPUs and
+the watts; flow events draw the edges of jobs as arrows.
 """
 
 from __future__ import annotations
@@ -32,17 +32,19 @@ __all__ = ["Place", "flows", "trace_events", "write_perfetto"]
 Event = dict[str, Any]
 
 _CLUSTER = 1
-"""The process of the counters; process 0 is the kernel's to Perfetto."""
+"""Process of the counters. Perfetto reserves process 0 for the kernel."""
 _OUTAGES = 0
-"""The thread of a node's outages."""
+"""Thread of a node's outages."""
 _CPU = -1
-"""The slot of runs without a GPU."""
+"""Slot of runs without a GPU."""
 _ENDINGS = (".json", ".json.gz")
 _OUTCOMES = {int(Kind.FINISHED): "finished", int(Kind.PREEMPTED): "preempted", int(Kind.FAILED): "failed"}
 
 
 class _Thread(NamedTuple):
-    """A thread of a node: its slot (a GPU, or ``_CPU``), and 0 for whole GPUs, from 1 on for shares."""
+    """A thread of a node. ``slot`` is a GPU or ``_CPU``; ``share`` is 0 for whole GPUs and counts
+    shares from 1.
+    """
 
     node: int
     slot: int
@@ -50,10 +52,10 @@ class _Thread(NamedTuple):
 
 
 def write_perfetto(schedule: Schedule, path: Path, title: str = "", power: PowerModel = DEFAULT_POWER) -> Path:
-    """Write the events to ``path`` (.json or .json.gz); equal schedules give equal bytes.
+    """Write the events to ``path`` (.json or .json.gz). Equal schedules give equal bytes.
 
     Raises:
-        InputError: The name ends otherwise, or the file cannot be written.
+        InputError: The file name has another ending, or the file cannot be written.
     """
     if not path.name.endswith(_ENDINGS):
         raise InputError(f"{path}: a trace for Perfetto is a file {' or '.join(_ENDINGS)}")
@@ -72,7 +74,7 @@ def write_perfetto(schedule: Schedule, path: Path, title: str = "", power: Power
 
 
 def trace_events(schedule: Schedule, power: PowerModel = DEFAULT_POWER) -> Iterator[Event]:
-    """The events, times in whole microseconds; names of processes and threads first."""
+    """Yield the events, first the names of processes and threads. Times are whole microseconds."""
     cols = columns(schedule)
     entries, threads = _placed(cols)
     numbers = _numbered(threads)
@@ -88,7 +90,7 @@ def trace_events(schedule: Schedule, power: PowerModel = DEFAULT_POWER) -> Itera
 
 
 def _placed(cols: ScheduleColumns) -> tuple[list[int], list[_Thread]]:
-    """Each slice: the entry of ``Runs`` it shows, in order of start, and its thread."""
+    """Return, for each slice in order of start, its entry of ``Runs`` and its thread."""
     runs, lanes = cols.runs, lanes_of(cols)
     bars = bars_of(cols, lanes)
     top = bars.top - lanes.first[runs.node[bars.run]]
@@ -107,7 +109,11 @@ def _placed(cols: ScheduleColumns) -> tuple[list[int], list[_Thread]]:
 
 
 def _apart(cols: ScheduleColumns, entry: Ints, slot: Ints, shared: np.ndarray) -> list[_Thread]:
-    """Threads on which no two slices overlap: the lowest that is free, from share 1 on where it is shared."""
+    """Assign each slice to the lowest free thread of its slot, so that no two slices of a thread
+    overlap.
+
+    Slices of shared GPUs use the threads of shares, from 1 on.
+    """
     runs = cols.runs
     start, end = _microseconds(runs.start_s[entry]), _microseconds(runs.end_s[entry])
     node, lowest = runs.node[entry].tolist(), shared.astype(np.int64).tolist()
@@ -130,7 +136,9 @@ def _apart(cols: ScheduleColumns, entry: Ints, slot: Ints, shared: np.ndarray) -
 
 
 def _numbered(threads: list[_Thread]) -> dict[_Thread, int]:
-    """A number per thread, from 1 on within each node: GPUs in order, each before its shares, those without last."""
+    """Number the threads of each node from 1: GPUs in order, each before its shares; runs without a
+    GPU come last.
+    """
     numbers: dict[_Thread, int] = {}
     last: dict[int, int] = {}
     for thread in sorted(set(threads), key=lambda each: (each.node, each.slot == _CPU, each.slot, each.share)):
@@ -160,7 +168,7 @@ def _name(kind: str, process: int, thread: int, name: str) -> Event:
 
 
 def _places(cols: ScheduleColumns, entries: list[int], threads: list[int]) -> dict[int, Place]:
-    """The first slice of each entry of ``Runs``."""
+    """First slice of each entry of ``Runs``."""
     starts, ends = _microseconds(cols.runs.start_s), _microseconds(cols.runs.end_s)
     node = cols.runs.node.tolist()
     places: dict[int, Place] = {}
@@ -180,19 +188,21 @@ def _slices(schedule: Schedule, cols: ScheduleColumns, entries: list[int], threa
         whose, where = job[entry], {"pid": _process(node[entry]), "tid": thread}
         names, place = schedule.jobs[whose].tasks, task[entry]
         named = names[place] if 0 <= place < len(names) else str(place)
-        known = {"job": jobs.ids[whose], "task": named, "run": number[entry], "GPUs": held[entry]}
-        known |= {"tenant": jobs.tenant[whose], "outcome": _OUTCOMES.get(outcome[entry], "still running")}
+        details = {"job": jobs.ids[whose], "task": named, "run": number[entry], "GPUs": held[entry]}
+        details |= {"tenant": jobs.tenant[whose], "outcome": _OUTCOMES.get(outcome[entry], "still running")}
         if set_up_s[entry] > 0:
-            known["set-up, s"] = set_up_s[entry]
+            details["set-up, s"] = set_up_s[entry]
         span = {"ts": starts[entry], "dur": ends[entry] - starts[entry]}
-        yield {"ph": "X", "name": jobs.ids[whose], "cat": "run", **span, **where, "args": known}
+        yield {"ph": "X", "name": jobs.ids[whose], "cat": "run", **span, **where, "args": details}
         if outcome[entry] in (Kind.PREEMPTED, Kind.FAILED):
             name = _OUTCOMES[outcome[entry]]
             yield {"ph": "i", "s": "t", "name": name, "cat": name, "ts": ends[entry], **where}
 
 
 def _outages(cols: ScheduleColumns) -> Iterator[Event]:
-    """Slices on one thread per node; a node that goes down while it is down stays down."""
+    """Yield the outages on one thread per node. An outage that starts during another one extends
+    it.
+    """
     outages = cols.outages
     order = np.lexsort((outages.start_s, outages.node))
     reached: dict[int, int] = {}
@@ -206,12 +216,12 @@ def _outages(cols: ScheduleColumns) -> Iterator[Event]:
 
 
 def _counter(name: str, **values: Steps) -> Iterator[Event]:
-    """One event at each moment at which any of the values changes, with all of them."""
+    """Yield an event with all values at each moment at which one of them changes."""
     times = np.unique(np.concatenate([steps.time_s for steps in values.values()]))
-    known = {key: steps.value[np.searchsorted(steps.time_s, times, "right") - 1] for key, steps in values.items()}
-    rows = zip(*(value.tolist() for value in known.values()), strict=True)
+    values_at = {key: steps.value[np.searchsorted(steps.time_s, times, "right") - 1] for key, steps in values.items()}
+    rows = zip(*(value.tolist() for value in values_at.values()), strict=True)
     for at, row in zip(_microseconds(times), rows, strict=True):
-        yield {"ph": "C", "name": name, "pid": _CLUSTER, "ts": at, "args": dict(zip(known, row, strict=True))}
+        yield {"ph": "C", "name": name, "pid": _CLUSTER, "ts": at, "args": dict(zip(values_at, row, strict=True))}
 
 
 def _process(node: int) -> int:
@@ -219,13 +229,15 @@ def _process(node: int) -> int:
 
 
 def _microseconds(time_s: Floats) -> list[int]:
-    """Whole microseconds: rounding keeps the order, so that what touched still touches and nothing overlaps."""
+    """Round to whole microseconds. Rounding keeps the order, so adjacent slices stay adjacent and
+    none overlap.
+    """
     rounded: list[int] = np.rint(time_s * 1e6).astype(np.int64).tolist()
     return rounded
 
 
 class Place(NamedTuple):
-    """A slice on its thread, times in microseconds."""
+    """A slice on its thread. Times are in microseconds."""
 
     process: int
     thread: int
@@ -234,9 +246,10 @@ class Place(NamedTuple):
 
 
 def flows(facts: Sequence[JobFacts], cols: ScheduleColumns, places: dict[int, Place]) -> Iterator[dict[str, Any]]:
-    """A start and an end per edge: from the last run of the parent to the first run of the child, if both are slices.
+    """Yield two events per edge: from the last run of the parent to the first run of the child.
 
-    ``places`` has the slice of each entry of ``Runs``. An arrow starts within its slice, a microsecond before its end.
+    Both runs must have a slice. ``places`` has the slice of each entry of ``Runs``. An arrow starts
+    within the parent's slice, at the latest a microsecond before its end.
     """
     tasks = task_columns(facts, cols)
     if not len(tasks):
@@ -246,14 +259,14 @@ def flows(facts: Sequence[JobFacts], cols: ScheduleColumns, places: dict[int, Pl
         source, target = places.get(lasts[parent]), places.get(firsts[child])
         if source is None or target is None:
             continue
-        known = {"name": "waits for", "cat": "edge", "id": number}
+        shared = {"name": "waits for", "cat": "edge", "id": number}
         at = max(source.start, min(source.end - 1, target.start))
-        yield {"ph": "s", **known, "ts": at, "pid": source.process, "tid": source.thread}
-        yield {"ph": "f", "bp": "e", **known, "ts": target.start, "pid": target.process, "tid": target.thread}
+        yield {"ph": "s", **shared, "ts": at, "pid": source.process, "tid": source.thread}
+        yield {"ph": "f", "bp": "e", **shared, "ts": target.start, "pid": target.process, "tid": target.thread}
 
 
 def _outer_runs(tasks: TaskColumns, cols: ScheduleColumns) -> tuple[list[int], list[int]]:
-    """Per task its first and its last entry of ``Runs``, -1 where it never ran."""
+    """First and last entry of ``Runs`` of each task, or -1 if it never ran."""
     runs = cols.runs
     entries = np.flatnonzero(tasks.first[runs.job] >= 0)
     task = tasks.first[runs.job[entries]] + runs.task[entries]
@@ -263,7 +276,7 @@ def _outer_runs(tasks: TaskColumns, cols: ScheduleColumns) -> tuple[list[int], l
 
 
 def _last(task: Ints, entries: Ints, by: np.ndarray, count: int) -> list[int]:
-    """Per task the entry with the largest value, the first listed of equal ones."""
+    """For each task, the entry with the largest value; of equal ones, the first entry."""
     order = np.lexsort((-entries, by, task))
     entry_of = np.full(count, -1, np.int64)
     entry_of[task[order]] = entries[order]

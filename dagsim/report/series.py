@@ -1,4 +1,4 @@
-"""The columns that pages and plots are drawn from, prepared once for both."""
+"""Data series of pages and plots, prepared once for both."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dagsim.metrics.utilization import gpus_held, gpus_up, node_types
 __all__ = ["FIGURES", "Learning", "Panel", "Row", "jobs_over_time", "jobs_within", "learning_panels"]
 
 Row = Mapping[str, float | None]
-"""A line of the log of a training."""
+"""A line of a training log."""
 
 FIGURES = {"wait": "wait (s)", "jct": "job completion time (s)", "slowdown": "bounded slowdown"}
-"""The figures of a job that are shown as distributions, with their labels."""
+"""Figures of a job that are shown as distributions, with their labels."""
 
 _OF = {"wait": wait, "jct": jct, "slowdown": bounded_slowdown}
 _MEASURES = (
@@ -43,7 +43,9 @@ class Panel:
 
 
 def jobs_over_time(cols: ScheduleColumns) -> list[Panel]:
-    """Jobs, and where there are GPUs, GPUs by type and their power; nothing where no time passed."""
+    """Jobs over time, and on a cluster with GPUs, GPUs by type and their power. Empty if no time
+    passed.
+    """
     if not cols.horizon_s > 0:
         return []
     panels = [Panel("Jobs", "jobs", {"waiting": jobs_waiting(cols), "running": jobs_running(cols)})]
@@ -56,33 +58,35 @@ def jobs_over_time(cols: ScheduleColumns) -> list[Panel]:
 
 
 def jobs_within(cols: ScheduleColumns, figure: str, shortest: float = 0.0) -> tuple[Floats, Floats]:
-    """The values of a figure in order, and the share of jobs within each. Shares are of the jobs let in.
+    """Return the sorted values of a figure, and the share of accepted jobs within each.
 
-    A job that is unfinished stays within none, so that the last share is below 1. Values below ``shortest`` are shown
-    as it: a logarithmic axis has no 0.
+    Unfinished jobs are within none, so with them the last share is below 1. Values below
+    ``shortest`` are raised to it, because a logarithmic axis has no 0.
     """
     values = _OF[figure](cols)
-    known = np.maximum(np.sort(values[np.isfinite(values)]), shortest)
-    return known, np.arange(1, len(known) + 1) / max(int(cols.jobs.accepted.sum()), 1)
+    ordered = np.maximum(np.sort(values[np.isfinite(values)]), shortest)
+    return ordered, np.arange(1, len(ordered) + 1) / max(int(cols.jobs.accepted.sum()), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """One measure of several trainings: each run's own points, and their mean where all of them have been."""
+    """One measure of several trainings: the points of each run, and the mean over the range common
+    to all runs.
+    """
 
     name: str
     title: str
     unit: str
     runs: Mapping[str, tuple[Floats, Floats]]
     samples: Floats
-    """Common samples; empty where the runs have none, or there is one run."""
+    """Samples in the common range; empty if the runs share none, or with a single run."""
     mean: Floats
     low: Floats
     high: Floats
 
 
 def learning_panels(logs: Mapping[str, Sequence[Row]]) -> list[Learning]:
-    """A panel for each measure that any run has."""
+    """Return a panel for each measure that at least one run has."""
     panels = []
     for name, unit, title in _MEASURES:
         runs = {run: points for run, rows in logs.items() if len((points := _points(rows, name))[0])}
@@ -92,7 +96,7 @@ def learning_panels(logs: Mapping[str, Sequence[Row]]) -> list[Learning]:
 
 
 def _common(curves: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats, Floats, Floats]:
-    """Samples that all curves have seen; there the mean, the lowest and the highest."""
+    """Samples in the range of all curves, and there the mean, the lowest and the highest value."""
     first, last = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     if len(curves) < 2 or not last > first:
         none = np.zeros(0)
@@ -104,7 +108,7 @@ def _common(curves: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats, Fl
 
 def _points(rows: Sequence[Row], name: str) -> tuple[Floats, Floats]:
     """Samples and values of the rows that have both."""
-    known = [(row["samples"], row[name]) for row in rows if row[name] is not None and row["samples"] is not None]
-    x, y = np.array(known, float).reshape(-1, 2).T
+    pairs = [(row["samples"], row[name]) for row in rows if row[name] is not None and row["samples"] is not None]
+    x, y = np.array(pairs, float).reshape(-1, 2).T
     finite = np.isfinite(y)
     return x[finite], y[finite]

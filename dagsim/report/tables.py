@@ -1,4 +1,4 @@
-"""One run, workload or trace as tables for the terminal, and the reasons why a job waited."""
+"""Tables of one run, workload or trace for the terminal, and the reasons why a job waited."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dagsim.metrics import glossary
 from dagsim.metrics.compare import ENOUGH_SEEDS
 from dagsim.metrics.standings import RunMetrics, Sample, mean
-from dagsim.metrics.why import WaitReasons
 from dagsim.report.grid import Grid, interval, number, printable, short
-from dagsim.systems.cluster.waits import Causes, Stretch, causes_by_time
 from dagsim.traces import reader
 from dagsim.traces.options import COMMON_OPTIONS, TraceOptions
 
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from dagsim.experiment.trace_info import TraceInfo
+    from dagsim.metrics.why import WaitReasons
+    from dagsim.systems.cluster.waits import Causes, Stretch
     from dagsim.workload.info import Percentiles, WorkloadInfo
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
 
 
 _TENANTS = 8
-"""So many tenants are shown, those with the most jobs; ``runs.jsonl`` has them all."""
+"""Maximum number of tenants shown, those with the most jobs. ``runs.jsonl`` has them all."""
 _SHOWN = (
     "jct_s.mean",
     "jct_s.p50",
@@ -60,7 +60,7 @@ _SHOWN = (
     "failures",
     "node_failures",
 )
-"""The metrics of the table; the run folder has all."""
+"""Metrics of the table. The run folder has all metrics."""
 
 _IF_ANY = (
     "energy_kwh",
@@ -74,16 +74,20 @@ _IF_ANY = (
     "failures",
     "node_failures",
 )
-"""Shown where one is not 0."""
+"""Metrics that are shown only if one of them is not 0."""
 
 _LOAD = "of every GPU at its own full speed; utilization: GPUs held"
-"""The definition of the offered load (``workload.load``), which a policy reaches if it keeps all GPUs busy."""
+"""Definition of the offered load (``workload.load``). A policy reaches it if it keeps all GPUs
+busy.
+"""
 
 _SPREADS = ("tasks_per_job", "depth", "width", "work", "critical_path_s", "instances_per_task", "gpus_per_job")
 
 
 def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sample = Sample.SEED) -> Grid:
-    """One policy over its seeds: each metric's mean, its 95 % interval, and its range."""
+    """Summarise one policy over its seeds: the mean of each metric, its 95 % interval, and its
+    range.
+    """
     counts = [sum(int(line.metrics[name]) for line in lines) for name in ("jobs_arrived", "jobs_completed")]
     n = len({line.seed for line in lines})
     units = f"{n:,} {'seed' if sample is Sample.TRACE else sample}{'' if n == 1 else 's'}"
@@ -118,7 +122,9 @@ def _summary_notes(n: int, sample: Sample) -> Iterator[str]:
 
 
 def observed_table(policy: str, waits: Mapping[str, Any]) -> Grid:
-    """Waits on the real cluster against those of a simulation (``ObservedWaits``). In all, by tenant and by size."""
+    """Compare waits on the real cluster with simulated ones (``ObservedWaits``): overall, by size
+    and by tenant.
+    """
     sides = ("observed", "simulated")
     others = ("\nmedian", "\np95")
     heads = ("", "jobs", "observed\nmean", *others, "simulated\nmean", *others, "gap of\nmeans")
@@ -130,7 +136,7 @@ def observed_table(policy: str, waits: Mapping[str, Any]) -> Grid:
         (
             name,
             f"{pair['jobs']:,}",
-            *(short(each) for side in sides for each in pair[f"{side}_s"].values()),
+            *(short(seconds) for side in sides for seconds in pair[f"{side}_s"].values()),
             short(pair["difference_s"]),
         )
         for name, pair in groups.items()
@@ -141,13 +147,13 @@ def observed_table(policy: str, waits: Mapping[str, Any]) -> Grid:
 
 
 def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
-    """Statistics of a workload: spreads over jobs and tasks, and counts."""
+    """Statistics of a workload: distributions over jobs and tasks, and counts."""
     from rich.table import Table
 
     counts = Table("", "", show_header=False)
     heads = ("", "mean", "median", "75 %", "90 %", "95 %", "99 %", "max")
-    known: list[tuple[str, Percentiles | None]] = [(name, getattr(info, name)) for name in _SPREADS]
-    rows = [(name, *map(short, astuple(spread))) for name, spread in known if spread is not None]
+    spreads_by_name: list[tuple[str, Percentiles | None]] = [(name, getattr(info, name)) for name in _SPREADS]
+    rows = [(name, *map(short, astuple(spread))) for name, spread in spreads_by_name if spread is not None]
     spreads = Grid(f"{info.jobs:,} jobs", heads, rows)
     for name in ("tasks", "edges", "instances", "gangs"):
         counts.add_row(name, f"{getattr(info, name):,}")
@@ -160,7 +166,7 @@ def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
 
 
 def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Notes on the jobs of some runs: their load, and what was read of a trace."""
+    """Notes on the jobs of some runs: their load, and the part of a trace that was read."""
     loads = [max(of["gpu_load"] or 0.0, of["cpu_load"] or 0.0) for of in workloads]
     low, high = number(min(loads)), number(max(loads))
     notes = [f"cluster: {of}" for of in dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)]
@@ -180,7 +186,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def trace_notes(info: TraceInfo) -> list[str]:
-    """Notes on a trace beside its statistics: what was read, its load, and what was published of it."""
+    """Notes on a trace for its statistics: the part that was read, its load, and published figures."""
     busy = ", ".join(f"{number(value)} {name}" for name, value in info.mean_busy().items() if value)
     load = info.workload.load
     notes = [f"trace ({info.trace.format}): {info.trace.report}"]
@@ -195,15 +201,15 @@ def trace_notes(info: TraceInfo) -> list[str]:
 
 
 def published_table(info: TraceInfo) -> Table:
-    """Published figures of a whole trace, beside the same of what was read."""
+    """Compare published figures of a whole trace with those of the part that was read."""
     from rich.table import Table
 
     table = Table("", title="published of the whole trace", title_justify="left")
     table.add_column("here", justify="right")
     table.add_column("published", justify="right")
     table.add_column("source", overflow="fold")
-    for each, here in info.comparison:
-        table.add_row(each.statistic, number(here), number(each.value), each.source)
+    for published, here in info.comparison:
+        table.add_row(published.statistic, number(here), number(published.value), published.source)
     return table
 
 
@@ -215,9 +221,10 @@ _WIDTH = 80
 
 
 def why_lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None = None, unknown: str = "") -> Iterator[str]:
-    """Sentences: how long it waited, and what kept it.
+    """Yield sentences on the wait of a job: its length, and its reasons.
 
-    If ``bound`` is None (``unknown`` says why), only GPUs and outages are reported; the log has nothing else.
+    If ``bound`` is None (``unknown`` says why), only GPUs and outages are reported; the log has
+    nothing else.
     """
     for line in _lines(wait, run, bound, unknown):
         yield from wrap(printable(line), _WIDTH, subsequent_indent="  ") or [""]
@@ -238,6 +245,8 @@ def _lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None, unknown
     if wait.stopped:
         yield f"Its runs were stopped {wait.stopped} times."
     if bound is not None:
+        from dagsim.systems.cluster.waits import causes_by_time
+
         yield from _shares([(_in_words(causes), seconds) for causes, seconds in causes_by_time(bound)], wait.wait_s)
         return
     yield from _shares(sorted(wait.blocked_s.items(), key=lambda pair: -pair[1]), wait.wait_s)
@@ -256,7 +265,9 @@ def _in_words(causes: Causes) -> str:
 
 
 def why_tables(wait: WaitReasons, count: int) -> Iterator[Grid]:
-    """Tables of who held the GPUs meanwhile and who went first; at most ``count`` of each."""
+    """Yield tables of the jobs that held the GPUs meanwhile and of those that went first, at most
+    ``count`` rows each.
+    """
     if wait.holders:
         total = sum(holder.gpu_s for holder in wait.holders)
         rows = [
@@ -274,8 +285,14 @@ def why_tables(wait: WaitReasons, count: int) -> Iterator[Grid]:
         yield Grid(_counted("Held the GPUs meanwhile", len(wait.holders), count), heads, rows, (), (0, 1, 5))
     if wait.overtakers:
         later = [
-            (each.job, each.tenant or "-", number(each.gpus), number(each.arrival_s), number(each.start_s))
-            for each in wait.overtakers[:count]
+            (
+                overtaker.job,
+                overtaker.tenant or "-",
+                number(overtaker.gpus),
+                number(overtaker.arrival_s),
+                number(overtaker.start_s),
+            )
+            for overtaker in wait.overtakers[:count]
         ]
         names = ("job", "tenant", "GPUs", "arrived\n(s)", "started\n(s)")
         yield Grid(_counted("Arrived later and went first", len(wait.overtakers), count), names, later, (), (0, 1))

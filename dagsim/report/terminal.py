@@ -1,4 +1,4 @@
-"""The terminal: tables on standard output, progress on standard error."""
+"""Terminal output: tables on standard output, progress on standard error."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ __all__ = ["console", "counted", "downloading", "progress", "show", "show_grid",
 T = TypeVar("T")
 
 _WIDTH, _WIDE = 80, 320
-"""Width without a terminal, and width of ``--wide`` tables."""
+"""Width without a terminal, and of ``--wide`` tables."""
 
 
 _LINE_S = 30.0
-"""Seconds between two lines of progress where standard error is not a terminal."""
+"""Seconds between two lines of progress if standard error is not a terminal."""
 
 
 def console(*, wide: bool = False) -> Console:
-    """Standard output; a ``wide`` one ignores the width of the terminal."""
+    """Return a console for standard output. If ``wide``, it ignores the width of the terminal."""
     return Console(width=_WIDE if wide else None if sys.stdout.isatty() else _WIDTH)
 
 
@@ -71,7 +71,7 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> 
 
 @contextmanager
 def progress(wanted: bool) -> Iterator[Watch | None]:
-    """A progress bar for ``evaluate_policies``, if it is wanted and standard error is a terminal."""
+    """Show a progress bar for ``evaluate_policies``, if wanted and standard error is a terminal."""
     if not (wanted and sys.stderr.isatty()):
         yield None
         return
@@ -88,7 +88,7 @@ def progress(wanted: bool) -> Iterator[Watch | None]:
 
 
 def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> Callable[[Iterable[T]], Iterator[T]]:
-    """Passes items on and counts them on standard error, if that is wanted and a terminal."""
+    """Yield the items, and count them on standard error if wanted and if it is a terminal."""
 
     def telling(items: Iterable[T]) -> Iterator[T]:
         with Progress(
@@ -105,7 +105,7 @@ def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> C
 
 @contextmanager
 def downloading(wanted: bool) -> Iterator[Callable[[str, int, int | None], None] | None]:
-    """A progress bar for each fetched file, if wanted and standard error is a terminal."""
+    """Show a progress bar for each downloaded file, if wanted and standard error is a terminal."""
     if not (wanted and sys.stderr.isatty()):
         yield None
         return
@@ -131,8 +131,9 @@ def downloading(wanted: bool) -> Iterator[Callable[[str, int, int | None], None]
 def training_progress(
     wanted: bool, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Callable[[TrainingProgress], None] | None]:
-    """Progress of a training on standard error, if it is wanted: a bar on a terminal, elsewhere a line from time to
-    time."""
+    """Show the progress of a training on standard error, if wanted: a bar on a terminal, otherwise
+    occasional lines.
+    """
     if not wanted:
         yield None
         return
@@ -157,7 +158,9 @@ def training_progress(
 
 
 def _training_lines(clock: Callable[[], float]) -> Callable[[TrainingProgress], None]:
-    """Print a line at most every ``_LINE_S`` seconds, with the time left at the speed of the present phase."""
+    """Print a line at most every ``_LINE_S`` seconds, with the time left at the speed of the
+    current phase.
+    """
     phase, phase_began, phase_done = "", clock(), 0
     printed = clock()
 
@@ -177,5 +180,5 @@ def _training_lines(clock: Callable[[], float]) -> Callable[[TrainingProgress], 
 
 
 def _clock(seconds: int) -> str:
-    """Hours, minutes and seconds: ``0:02:30``."""
+    """Format as hours, minutes and seconds: ``0:02:30``."""
     return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"

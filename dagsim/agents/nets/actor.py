@@ -1,4 +1,4 @@
-"""Actor nets: what an algorithm knows of a net, and batches of observations of different lengths."""
+"""Actor nets, as algorithms see them, and batches of observations of different lengths."""
 
 from __future__ import annotations
 
@@ -40,31 +40,31 @@ class ObservationBatch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Observations in the batch."""
+        """Number of observations in the batch."""
         return len(self.context)
 
 
 class ObservationStore:
-    """Many observations, kept end to end, from which batches are taken."""
+    """A sequence of observations, concatenated, from which batches are taken."""
 
     def __init__(self, observations: Sequence[Observation]) -> None:
-        self.lengths = np.array([len(each.tokens) for each in observations], np.int64)
+        self.lengths = np.array([len(observation.tokens) for observation in observations], np.int64)
         self._offsets = np.concatenate([[0], np.cumsum(self.lengths)])
-        self._tokens = np.concatenate([each.tokens for each in observations])
-        self._context = np.stack([each.context for each in observations])
-        self._gpus = np.stack([each.gpus for each in observations])
+        self._tokens = np.concatenate([observation.tokens for observation in observations])
+        self._context = np.stack([observation.context for observation in observations])
+        self._gpus = np.stack([observation.gpus for observation in observations])
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     @property
     def is_free(self) -> np.ndarray:
-        """(T,) bool: there is more than one choice."""
+        """(T,) bool: True if the observation has more than one choice."""
         free: np.ndarray = self.lengths > 1
         return free
 
     def batch(self, picked: np.ndarray) -> ObservationBatch:
-        """The observations numbered ``picked`` (int64), in that order."""
+        """A batch of the observations with the indices ``picked`` (int64), in that order."""
         lengths = self.lengths[picked]
         first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
         rows = np.arange(lengths.sum()) - np.repeat(first - self._offsets[picked], lengths)
@@ -78,8 +78,8 @@ class ObservationStore:
 
 
 def stack(observations: Sequence[Observation]) -> ObservationBatch:
-    """All of them as one batch."""
-    tokens, context, gpus = zip(*[each[:3] for each in observations], strict=True)
+    """One batch of all observations."""
+    tokens, context, gpus = zip(*[observation[:3] for observation in observations], strict=True)
     lengths = np.array([len(rows) for rows in tokens])
     return ObservationBatch(
         torch.from_numpy(np.concatenate(tokens)),
@@ -91,100 +91,108 @@ def stack(observations: Sequence[Observation]) -> ObservationBatch:
 
 
 def segment_sum(values: Tensor, segment: Tensor, count: int) -> Tensor:
-    """The sum of ``values`` (N, ...) over each segment: (count, ...)."""
+    """(count, ...) sum of ``values`` (N, ...) over each segment."""
     return torch.zeros(count, *values.shape[1:], dtype=values.dtype).index_add(0, segment, values)
 
 
 def segment_mean(values: Tensor, segment: Tensor, count: int) -> Tensor:
-    """The mean of ``values`` (N, ...) over each segment: (count, ...)."""
+    """(count, ...) mean of ``values`` (N, ...) over each segment."""
     lengths = torch.bincount(segment, minlength=count)
     return segment_sum(values, segment, count) / lengths.reshape(-1, *[1] * (values.dim() - 1))
 
 
 def segment_max(values: Tensor, segment: Tensor, count: int) -> Tensor:
-    """The largest of ``values`` (N,) in each segment: (count,)."""
+    """(count,) maximum of ``values`` (N,) in each segment."""
     return torch.full((count,), -torch.inf).scatter_reduce(0, segment, values, "amax")
 
 
 def log_softmax(scores: Tensor, segment: Tensor, count: int) -> Tensor:
-    """(N,) log-probabilities of the rows within their own observation."""
+    """(N,) log-probabilities of the rows within their observation."""
     most = segment_max(scores.detach(), segment, count)
     above = scores - most.index_select(0, segment)
     return above - torch.log(segment_sum(torch.exp(above), segment, count)).index_select(0, segment)
 
 
 def entropy(log_p: Tensor, segment: Tensor, count: int) -> Tensor:
-    """(count,) entropy of each observation's choice, in nats; rows with probability 0 count nothing."""
+    """(count,) entropy of each observation's choice, in nats. Rows with probability 0 add nothing."""
     p = torch.exp(log_p)
     return -segment_sum(torch.where(p > 0, p * log_p, 0.0), segment, count)
 
 
 def sample(log_p: np.ndarray, first: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-    """(B,) the row of each observation that is chosen, counted within it: drawn by its probability (the largest of
-    log-probability + Gumbel noise), or without ``rng`` the likeliest."""
+    """(B,) index of the chosen row within each observation. With ``rng``, it is drawn by its
+    probability (maximum of log-probability + Gumbel noise); without, it is the likeliest.
+    """
     noisy = log_p if rng is None else log_p + rng.gumbel(size=len(log_p))
-    if len(first) == 1:  # an agent that plays alone
+    if len(first) == 1:  # a shortcut for a single agent
         return np.array([noisy.argmax()])
     most = np.maximum.reduceat(noisy, first)
     lengths = np.diff(np.append(first, len(noisy)))
     hits = np.flatnonzero(noisy == np.repeat(most, lengths))
-    chosen: np.ndarray = hits[np.searchsorted(hits, first)] - first  # the first of equals
+    chosen: np.ndarray = hits[np.searchsorted(hits, first)] - first  # ties: the first row
     return chosen
 
 
 class Observations(Protocol):
-    """Many observations, kept so that batches can be taken from them."""
+    """A sequence of observations from which batches can be taken."""
 
     @property
     def is_free(self) -> np.ndarray:
-        """(T,) bool: there is more than one choice."""
+        """(T,) bool: True if the observation has more than one choice."""
         ...
 
     def __len__(self) -> int: ...
 
     def batch(self, picked: np.ndarray) -> Any:
-        """The observations numbered ``picked`` (B,) as a batch."""
+        """A batch of the observations with the indices ``picked`` (B,)."""
         ...
 
 
 class ActorNet(nn.Module):
-    """Chooses for batches of observations. A choice is one number, or several, one per head."""
+    """Chooses for batches of observations. A choice is one number, or one number per head."""
 
     settings: Any = None
-    """What the net was built from, for its checkpoint."""
+    """The settings that the net was built from, for its checkpoint."""
 
     def store(self, observations: Sequence[Any]) -> Observations:
-        """Observations to take batches from."""
+        """Store observations to take batches from."""
         raise NotImplementedError
 
     def stack(self, observations: Sequence[Any]) -> Any:
-        """All of them as one batch."""
+        """One batch of all observations."""
         raise NotImplementedError
 
     def act(
         self, batch: Any, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Choices (B,) or (B, heads) int64, and the log-probability of each (B,): the sum over the heads.
+        """Choose without gradients: choices (B,) or (B, heads) int64, and the log-probability of
+        each (B,), summed over the heads.
 
-        Drawn by their probabilities; without ``rng``, or with ``explore``, the likeliest, but for that share of
-        choices, which may be any. No gradients.
+        With ``rng`` alone, choices are drawn by their probabilities. Without ``rng``, or with
+        ``explore``, the likeliest is taken, except for a fraction ``explore`` of random choices.
         """
         raise NotImplementedError
 
     def evaluate(self, batch: Any, choices: np.ndarray) -> tuple[Tensor, Tensor]:
-        """The log-probability (B,) of the choices, and the entropy (B,): each the sum over the heads."""
+        """The log-probability (B,) of the choices, and the entropy (B,), both summed over the
+        heads.
+        """
         raise NotImplementedError
 
     def cross_entropy(self, batch: Any, choices: np.ndarray, smoothing: float = 0.0) -> Tensor:
-        """(B,) minus the log-probability of the choices, ``smoothing`` of it spread over all that there were."""
+        """(B,) negative log-probability of the choices, with the fraction ``smoothing`` spread over
+        all legal ones.
+        """
         raise NotImplementedError
 
 
 class ScoreNet(ActorNet):
-    """A net whose ``forward(batch)`` scores every row: choices are drawn by the softmax of each observation's rows."""
+    """A net whose ``forward(batch)`` scores every row. Choices are drawn by the softmax over each
+    observation's rows.
+    """
 
     observation: type[Any] = Observation
-    """The named tuple of what it reads: an ``Observation``, or one with further parts behind those."""
+    """The named tuple that it reads: an ``Observation``, or one with additional parts at the end."""
 
     def store(self, observations: Sequence[Any]) -> ObservationStore:
         return ObservationStore(observations)
@@ -219,10 +227,10 @@ class ScoreNet(ActorNet):
 
 
 def scoring(net: ActorNet, algorithm: str) -> ScoreNet:
-    """The net, if it scores every choice.
+    """Return the net if it scores every choice.
 
     Raises:
-        ConfigError: It does not, so that no values can be learned for its choices.
+        ConfigError: The net does not, so no values can be learned for its choices.
     """
     if not isinstance(net, ScoreNet):
         raise ConfigError(f"{algorithm} needs a net that scores every choice, which {type(net).__name__} does not")

@@ -27,7 +27,7 @@ class NetSettings(Protocol):
     """A net as a configuration names it: a dataclass of its settings."""
 
     def build(self, codec: CodecSettings) -> ActorNet:
-        """A new net for the observations of that codec; torch's seed decides its weights."""
+        """Build a new net for the codec's observations. Its weights depend on torch's seed."""
         ...
 
 
@@ -39,7 +39,7 @@ def _positive(**values: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Net:
-    """The settings that every net over rows has, its critic's included."""
+    """Settings of every net over rows, including its critic."""
 
     hidden: int = 64
     """Units of each hidden layer."""
@@ -57,12 +57,12 @@ class _Net:
 
 @dataclass(frozen=True, slots=True)
 class ScorerConfig(_Net):
-    """A score per row from its own features, the mean of all rows, and the context."""
+    """Scores each row from its own features, the mean of all rows, and the context."""
 
     kind: Literal["scorer"] = "scorer"
 
     def build(self, codec: CodecSettings) -> ActorNet:
-        """A new net for the observations of that codec."""
+        """Build a new net for the codec's observations."""
         from dagsim.agents.nets.rows import Scorer
 
         return Scorer(self._sizes(codec), self.hidden)
@@ -70,12 +70,12 @@ class ScorerConfig(_Net):
 
 @dataclass(frozen=True, slots=True)
 class AttentionConfig(_Net):
-    """As ``scorer``, and rows attend to the GPU types."""
+    """Like ``scorer``, but rows also attend to the GPU types."""
 
     kind: Literal["attention"] = "attention"
 
     def build(self, codec: CodecSettings) -> ActorNet:
-        """A new net for the observations of that codec."""
+        """Build a new net for the codec's observations."""
         from dagsim.agents.nets.rows import Attention
 
         return Attention(self._sizes(codec), self.hidden)
@@ -83,12 +83,12 @@ class AttentionConfig(_Net):
 
 @dataclass(frozen=True, slots=True)
 class GraphConfig(_Net):
-    """Messages pass between rows and the GPU types that they would run on."""
+    """Passes messages between rows and the GPU types that they would run on."""
 
     kind: Literal["graph"] = "graph"
 
     def build(self, codec: CodecSettings) -> ActorNet:
-        """A new net for the observations of that codec."""
+        """Build a new net for the codec's observations."""
         from dagsim.agents.nets.rows import Graph
 
         return Graph(self._sizes(codec), self.hidden)
@@ -99,14 +99,14 @@ class MlpConfig(_Net):
     """One flat network over the first ``slots`` rows."""
 
     slots: int = 64
-    """Rows that it sees; further ones cannot be chosen."""
+    """Number of rows that it sees. Later rows cannot be chosen."""
     kind: Literal["mlp"] = "mlp"
 
     def __post_init__(self) -> None:
         _positive(hidden=self.hidden, slots=self.slots)
 
     def build(self, codec: CodecSettings) -> ActorNet:
-        """A new net for the observations of that codec."""
+        """Build a new net for the codec's observations."""
         from dagsim.agents.nets.rows import Mlp
 
         return Mlp(self._sizes(codec), self.hidden, self.slots)
@@ -114,12 +114,12 @@ class MlpConfig(_Net):
 
 @dataclass(frozen=True, slots=True)
 class LinearConfig(_Net):
-    """One weight per feature; ``hidden`` is that of a critic beside it."""
+    """One weight per feature. ``hidden`` sets the width of the critic, if there is one."""
 
     kind: Literal["linear"] = "linear"
 
     def build(self, codec: CodecSettings) -> ActorNet:
-        """A new net for the observations of that codec."""
+        """Build a new net for the codec's observations."""
         from dagsim.agents.nets.rows import Linear
 
         return Linear(self._sizes(codec))
@@ -127,11 +127,12 @@ class LinearConfig(_Net):
 
 @dataclass(frozen=True, slots=True)
 class PacMlConfig(_Net):
-    """PAC-ML's graph network (Parsonson et al. 2023): two rounds of messages over the job's graph, then a score for
-    each row from the graph, the job, the mean of all rows and the row itself."""
+    """PAC-ML's graph network (Parsonson et al. 2023): two rounds of messages over the job's graph,
+    then a score for each row from the graph, the job, the mean of all rows and the row itself.
+    """
 
     message: int = 16
-    """Columns of what an operation and a dependency say; a message has both."""
+    """Columns of the embeddings of an operation and of a dependency; a message has both."""
     embedding: int = 16
     """Columns of the graph's embedding."""
     job: int = 32
@@ -142,10 +143,10 @@ class PacMlConfig(_Net):
         _positive(hidden=self.hidden, message=self.message, embedding=self.embedding, job=self.job)
 
     def build(self, codec: CodecSettings) -> ActorNet:
-        """A new net for the observations of that codec.
+        """Build a new net for the codec's observations.
 
         Raises:
-            ConfigError: They have no computation graph.
+            ConfigError: The observations have no computation graph.
         """
         from dagsim.agents.nets.pac_ml import PacMl
 
@@ -160,7 +161,9 @@ class PacMlConfig(_Net):
 
 @dataclass(frozen=True, slots=True)
 class DecimaNetConfig:
-    """Decima's graph network (Mao et al. 2019): messages up the DAG, summaries, a head for stages, one for numbers."""
+    """Decima's graph network (Mao et al. 2019): messages up the DAG, summaries, a head that scores
+    stages, and a head that scores numbers of executors.
+    """
 
     hidden: int = 16
     """Columns of every embedding."""
@@ -174,7 +177,7 @@ class DecimaNetConfig:
         _positive(hidden=self.hidden, head=self.head)
 
     def build(self, codec: CodecSettings) -> ActorNet:
-        """A new net for the observations of that codec.
+        """Build a new net for the codec's observations.
 
         Raises:
             ConfigError: The codec does not show stages.

@@ -21,7 +21,7 @@ __all__ = ["DecimaNet", "Graphs", "Level", "Options", "StageBatch", "StageStore"
 
 
 _ADDED = np.array([name in ("added", "log added", "all that can go") for name in OPTION])
-"""Options that are about the stage, not about its job."""
+"""Columns of an option that are about the stage, not its job."""
 
 
 class Level(NamedTuple):
@@ -34,7 +34,9 @@ class Level(NamedTuple):
 
 
 class Graphs(NamedTuple):
-    """``B`` observations as one: N stages, the lowest first, J jobs, S choices in all."""
+    """``B`` observations as one graph: N stages in rising order of height, J jobs and S choices in
+    all.
+    """
 
     stages: Tensor  # (N, F)
     jobs: Tensor  # (J, G)
@@ -42,14 +44,14 @@ class Graphs(NamedTuple):
     job: Tensor  # (N,) int64: the job of each stage
     of_job: Tensor  # (J,) int64: the observation of each job
     levels: tuple[Level, ...]
-    """Heights from 1 on."""
+    """One level per height, from 1 on."""
     choices: Tensor  # (S,) int64: stages that can be chosen
     segment: Tensor  # (S,) int64: the observation of each choice
     first: Tensor  # (B,) int64: the first choice of each observation
 
     @property
     def size(self) -> int:
-        """Observations in the batch."""
+        """Number of observations in the batch."""
         return len(self.context)
 
 
@@ -62,16 +64,18 @@ class Options(NamedTuple):
 
 
 def collate(observations: Sequence[StageObservation]) -> Graphs:
-    """All observations as one batch. O(their size)."""
-    counts = np.array([(len(each.stages), len(each.jobs), len(each.choices)) for each in observations])
+    """Combine all observations into one batch. O(their size)."""
+    counts = np.array(
+        [(len(observation.stages), len(observation.jobs), len(observation.choices)) for observation in observations]
+    )
     begins = np.cumsum(counts, axis=0) - counts
     stage_at, job_at = begins[:, 0].tolist(), begins[:, 1].tolist()
     numbers = np.arange(len(observations))
-    height = _joined([each.height for each in observations])
-    job = _joined([each.job for each in observations], job_at)
+    height = _joined([observation.height for observation in observations])
+    job = _joined([observation.job for observation in observations], job_at)
     edges, level = (
-        _joined([each.edges for each in observations], stage_at),
-        _joined([each.level for each in observations]),
+        _joined([observation.edges for observation in observations], stage_at),
+        _joined([observation.level for observation in observations]),
     )
     if len(observations) > 1:
         by_level = np.argsort(level, kind="stable")
@@ -80,32 +84,34 @@ def collate(observations: Sequence[StageObservation]) -> Graphs:
     row = np.empty_like(order)
     row[order] = np.arange(len(order))
     return Graphs(
-        torch.from_numpy(_joined([each.stages for each in observations])[order]),
-        torch.from_numpy(_joined([each.jobs for each in observations])),
-        torch.from_numpy(np.stack([each.context for each in observations])),
+        torch.from_numpy(_joined([observation.stages for observation in observations])[order]),
+        torch.from_numpy(_joined([observation.jobs for observation in observations])),
+        torch.from_numpy(np.stack([observation.context for observation in observations])),
         torch.from_numpy(job[order]),
         torch.from_numpy(np.repeat(numbers, counts[:, 1])),
         _levels(height[order], row[edges], level),
-        torch.from_numpy(row[_joined([each.choices for each in observations], stage_at)]),
+        torch.from_numpy(row[_joined([observation.choices for observation in observations], stage_at)]),
         torch.from_numpy(np.repeat(numbers, counts[:, 2])),
         torch.from_numpy(begins[:, 2].copy()),
     )
 
 
 def options(observations: Sequence[StageObservation], chosen: np.ndarray) -> Options:
-    """Every number of executors that the stages ``chosen`` (B,), counted among the choices, can be given; of a limit
-    only what it means for the job is shown."""
+    """Every possible number of executors for the stages ``chosen`` (B,), which are indices among
+    the choices. With ``action="limit"``, the column of added executors is 0: only the effect of
+    a limit on the job is shown.
+    """
     picked = list(zip(observations, chosen.tolist(), strict=True))
-    most = np.array([each.most[at] for each, at in picked])
+    most = np.array([observation.most[at] for observation, at in picked])
     segment = np.repeat(np.arange(len(most)), most)
     first = np.cumsum(most) - most
     rows = option_rows(
         np.arange(len(segment)) - first[segment] + 1,
         most[segment],
-        np.array([each.has[at] for each, at in picked])[segment],
-        np.stack([each.shares[at] for each, at in picked])[segment],
-        np.array([each.work_s[at] for each, at in picked])[segment],
-        np.array([each.executors for each in observations])[segment],
+        np.array([observation.has[at] for observation, at in picked])[segment],
+        np.stack([observation.shares[at] for observation, at in picked])[segment],
+        np.array([observation.work_s[at] for observation, at in picked])[segment],
+        np.array([observation.executors for observation in observations])[segment],
     )
     if observations[0].action == "limit":
         rows[:, _ADDED] = 0.0
@@ -113,39 +119,39 @@ def options(observations: Sequence[StageObservation], chosen: np.ndarray) -> Opt
 
 
 class StageBatch(NamedTuple):
-    """Observations, and the graph that they are together."""
+    """Observations, and their combined graph."""
 
     observations: Sequence[StageObservation]
     graphs: Graphs
 
     @classmethod
     def of(cls, observations: Sequence[StageObservation]) -> StageBatch:
-        """All of them as one batch."""
+        """Combine all observations into one batch."""
         return cls(observations, collate(observations))
 
     @property
     def size(self) -> int:
-        """Observations in the batch."""
+        """Number of observations in the batch."""
         return len(self.observations)
 
 
 class StageStore:
-    """Observations that batches are taken from."""
+    """Observations from which batches are taken."""
 
     def __init__(self, observations: Sequence[StageObservation]) -> None:
         self._observations = observations
-        self.is_free = np.array([bool(each.most.sum() > 1) for each in observations], bool)
+        self.is_free = np.array([bool(observation.most.sum() > 1) for observation in observations], bool)
 
     def __len__(self) -> int:
         return len(self._observations)
 
     def batch(self, picked: np.ndarray) -> StageBatch:
-        """The observations numbered ``picked`` (B,)."""
+        """A batch of the observations with the indices ``picked`` (B,)."""
         return StageBatch.of([self._observations[at] for at in picked])
 
 
 def _joined(parts: list[np.ndarray], offsets: Sequence[int] | None = None) -> np.ndarray:
-    """The parts end to end, each with its offset added; not to be written to."""
+    """Concatenate the parts, each with its offset added. The result must not be written to."""
     if len(parts) == 1:
         return parts[0]
     if offsets is not None:
@@ -154,7 +160,9 @@ def _joined(parts: list[np.ndarray], offsets: Sequence[int] | None = None) -> np
 
 
 def _levels(height: np.ndarray, edges: np.ndarray, level: np.ndarray) -> tuple[Level, ...]:
-    """Rows and edges by height; both are in its order, and a stage of height 1 or more always has a child."""
+    """Group rows and edges by height. Both are sorted by it, and a stage of height 1 or more always
+    has a child.
+    """
     if not len(level):
         return ()
     heights = np.arange(1, level[-1] + 2)
@@ -168,10 +176,12 @@ def _levels(height: np.ndarray, edges: np.ndarray, level: np.ndarray) -> tuple[L
 
 
 class DecimaNet(ActorNet):
-    """Embeds every stage with what lies below it, every job, and the whole; then scores stages, and numbers of
-    executors for one of them. It starts indifferent: all scores are 0.
+    """Embeds every stage with its descendants, every job, and the whole system. It then scores the
+    stages, and the numbers of executors for one of them. All initial scores are 0, so an
+    untrained net has no preference.
 
-    With ``action="limit"`` it scores limits on the executors of the stage's job, blind to which of its stages it is.
+    With ``action="limit"`` it scores limits on the executors of the stage's job, whichever of the
+    job's stages was chosen.
     """
 
     def __init__(self, hidden: int = 16, head: int = 32, action: Action = "executors") -> None:
@@ -191,11 +201,11 @@ class DecimaNet(ActorNet):
 
     @property
     def _of_stage(self) -> int:
-        """The number of first columns of an embedding that are about the stage."""
+        """Number of leading columns of an embedding that are about the stage."""
         return len(STAGE) + self.hidden
 
     def embed(self, graphs: Graphs) -> Tensor:
-        """(S, H) all that is known about each choice: its stage, job, and the whole."""
+        """(S, H) embedding of each choice: its stage, its job, and the whole system."""
         own = self.stage(graphs.stages)  # (N, h)
         below = leaky_relu(own, 0.2)
         for begin, end, parents, children in graphs.levels:
@@ -224,7 +234,9 @@ class DecimaNet(ActorNet):
         return self.which_score(self.which(embedded))[:, 0]  # type: ignore[no-any-return]
 
     def number_scores(self, chosen: Tensor, numbers: Options) -> Tensor:
-        """(K,) scores of numbers of executors; ``chosen`` (B, H) are the embeddings of the stages they are for."""
+        """(K,) scores of numbers of executors. ``chosen`` (B, H) are the embeddings of their
+        stages.
+        """
         if self.action == "limit":
             chosen = torch.cat([torch.zeros_like(chosen[:, : self._of_stage]), chosen[:, self._of_stage :]], 1)
         mixed = self.many(chosen)[numbers.segment] + self.option(numbers.rows)
@@ -240,7 +252,7 @@ class DecimaNet(ActorNet):
         self, batch: StageBatch, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         if explore is not None:
-            raise ConfigError("the net 'decima' learns no values: its choices are drawn, not explored")
+            raise ConfigError("net 'decima' has no values to explore by; use ppo or reinforce, which draw choices")
         observations, graphs = batch
         with torch.inference_mode():
             embedded = self.embed(graphs)
@@ -269,8 +281,9 @@ class DecimaNet(ActorNet):
         return -((1 - smoothing) * own + smoothing * (stages + segment_mean(many, numbers.segment, batch.size)))
 
     def _log_p(self, batch: StageBatch, choices: np.ndarray) -> tuple[Tensor, Tensor, Tensor, Options]:
-        """Log-probabilities of all stages (S,) and of the numbers for the chosen ones (K,). Also the rows that those
-        belong to (B,), and the numbers."""
+        """Log-probabilities of all stages (S,) and of the numbers of executors for the chosen
+        stages (K,). Also the rows of the chosen stages (B,), and the numbers.
+        """
         observations, graphs = batch
         stages = choices[:, 0]
         embedded = self.embed(graphs)
@@ -282,7 +295,7 @@ class DecimaNet(ActorNet):
 
 
 def _log_softmax(scores: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """(N,) log-probabilities of the rows within their own observation, which begin at ``first`` (B,)."""
+    """(N,) log-probabilities of the rows within their observations, which begin at ``first`` (B,)."""
     lengths = np.diff(np.append(first, len(scores)))
     above = scores - np.repeat(np.maximum.reduceat(scores, first), lengths)
     log_p: np.ndarray = above - np.repeat(np.log(np.add.reduceat(np.exp(above), first)), lengths)

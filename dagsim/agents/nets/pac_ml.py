@@ -20,34 +20,37 @@ __all__ = ["ComputationBatch", "ComputationGraphs", "ComputationStore", "PacMl",
 
 
 class ComputationGraphs(NamedTuple):
-    """``G`` computation graphs as one: N operations, M dependencies in all."""
+    """``G`` computation graphs as one, with N operations and M dependencies in all."""
 
     ops: Tensor  # (N, F)
     deps: Tensor  # (M, E)
     sources: Tensor  # (M,) int64
     targets: Tensor  # (M,) int64
     owner: Tensor  # (N,) int64: the graph of each operation
-    heard: Tensor  # (N,) float32: dependencies into each operation, and one for itself
+    heard: Tensor  # (N,) float32: dependencies into each operation, plus 1 for itself
     many: int
-    """Graphs."""
+    """Number of graphs."""
 
     @classmethod
     def of(cls, observations: Sequence[RampObservation]) -> ComputationGraphs:
-        """The graph of each observation."""
-        counts = np.array([len(each.ops) for each in observations])
+        """Combine the graphs of all observations into one."""
+        counts = np.array([len(observation.ops) for observation in observations])
         begins = (np.cumsum(counts) - counts).tolist()
         sources, targets = (
             np.concatenate([ends + begin for ends, begin in zip(of_all, begins, strict=True)])
-            for of_all in ([each.sources for each in observations], [each.targets for each in observations])
+            for of_all in (
+                [observation.sources for observation in observations],
+                [observation.targets for observation in observations],
+            )
         )
-        heard = np.bincount(targets, minlength=int(counts.sum())) + 1
+        messages = np.bincount(targets, minlength=int(counts.sum())) + 1
         return cls(
-            torch.from_numpy(np.concatenate([each.ops for each in observations])),
-            torch.from_numpy(np.concatenate([each.deps for each in observations])),
+            torch.from_numpy(np.concatenate([observation.ops for observation in observations])),
+            torch.from_numpy(np.concatenate([observation.deps for observation in observations])),
             torch.from_numpy(sources),
             torch.from_numpy(targets),
             torch.from_numpy(np.repeat(np.arange(len(counts)), counts)),
-            torch.from_numpy(heard.astype(np.float32)),
+            torch.from_numpy(messages.astype(np.float32)),
             len(counts),
         )
 
@@ -65,17 +68,21 @@ class ComputationBatch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Observations in the batch."""
+        """Number of observations in the batch."""
         return len(self.context)
 
 
 class ComputationStore:
-    """Many observations, from which batches are taken. Graphs that are one object are kept, and embedded, once."""
+    """A sequence of observations, from which batches are taken. Observations that share one graph
+    object keep and embed it once.
+    """
 
     def __init__(self, observations: Sequence[RampObservation]) -> None:
         self._rows = ObservationStore(observations)  # type: ignore[arg-type]
         places: dict[int, int] = {}
-        self._graph = np.array([places.setdefault(id(each.ops), len(places)) for each in observations], np.int64)
+        self._graph = np.array(
+            [places.setdefault(id(observation.ops), len(places)) for observation in observations], np.int64
+        )
         distinct = [observations[at] for at in np.unique(self._graph, return_index=True)[1]]
         self._graphs = ComputationGraphs.of(distinct)
 
@@ -84,15 +91,15 @@ class ComputationStore:
 
     @property
     def is_free(self) -> np.ndarray:
-        """(T,) bool: there is more than one choice."""
+        """(T,) bool: True if the observation has more than one choice."""
         return self._rows.is_free
 
     def batch(self, picked: np.ndarray) -> ComputationBatch:
-        """The observations numbered ``picked`` (int64), in that order."""
+        """A batch of the observations with the indices ``picked`` (int64), in that order."""
         return ComputationBatch(*self._rows.batch(picked), self._graphs, torch.from_numpy(self._graph[picked]))
 
     def everything(self) -> ComputationBatch:
-        """All of them as one batch."""
+        """One batch of all observations."""
         return self.batch(np.arange(len(self)))
 
 
@@ -101,9 +108,11 @@ _WIDE = 64
 
 
 class Round(nn.Module):
-    """One round of messages: an operation takes the mean of what its parents and itself say.
+    """One round of messages: an operation takes the mean of the messages from its parents and from
+    itself.
 
-    A message is what its sender says beside what the dependency says, or beside 0 where it is one's own.
+    A message combines the embedding of its sender with that of the dependency. An operation's
+    message to itself has 0 in place of the dependency.
     """
 
     def __init__(self, ops: int, deps: int, message: int, outputs: int) -> None:
@@ -115,16 +124,18 @@ class Round(nn.Module):
 
     def forward(self, ops: Tensor, graphs: ComputationGraphs) -> Tensor:
         """(N, outputs) from the rows (N, ops)."""
-        said = self.of_op(ops)
-        own = self.reduce(torch.cat([said, said.new_zeros(len(said), self.message)], 1))
-        sent = self.reduce(torch.cat([said[graphs.sources], self.of_dep(graphs.deps)], 1))
-        heard = segment_sum(sent, graphs.targets, len(ops)) + own
-        mean: Tensor = heard / graphs.heard[:, None]
+        embedded = self.of_op(ops)
+        own = self.reduce(torch.cat([embedded, embedded.new_zeros(len(embedded), self.message)], 1))
+        sent = self.reduce(torch.cat([embedded[graphs.sources], self.of_dep(graphs.deps)], 1))
+        received = segment_sum(sent, graphs.targets, len(ops)) + own
+        mean: Tensor = received / graphs.heard[:, None]
         return mean
 
 
 class PacMl(ScoreNet):
-    """Embeds the graph of the job and the job among its fellows; then scores each way to partition it."""
+    """Embeds the graph of the job, and the job among the others. It then scores each way to
+    partition the job.
+    """
 
     observation = RampObservation
 
@@ -141,15 +152,15 @@ class PacMl(ScoreNet):
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), indifferent(hidden))
 
     def embed(self, graphs: ComputationGraphs) -> Tensor:
-        """(G, embedding) the mean over the operations of each graph."""
+        """(G, embedding) mean over the operations of each graph."""
         rows = self.second(self.first(graphs.ops, graphs), graphs)
         return segment_mean(rows, graphs.owner, graphs.many)
 
     def forward(self, batch: ComputationBatch) -> Tensor:
         rows = self.rows(batch.tokens)  # (N, H)
         types = self.types(batch.gpus).mean(dim=1)
-        known = [_mean_rows(rows, batch), self.embed(batch.graphs)[batch.graph], self.job(batch.context), types]
-        around = self.around(torch.cat(known, dim=1))  # (B, H)
+        summaries = [_mean_rows(rows, batch), self.embed(batch.graphs)[batch.graph], self.job(batch.context), types]
+        around = self.around(torch.cat(summaries, dim=1))  # (B, H)
         return self.score(self.own(rows) + around[batch.segment])[:, 0]  # type: ignore[no-any-return]
 
     def store(self, observations: Sequence[RampObservation]) -> ComputationStore:  # type: ignore[override]
@@ -160,5 +171,5 @@ class PacMl(ScoreNet):
 
 
 def _mean_rows(rows: Tensor, batch: ComputationBatch) -> Tensor:
-    """(B, H) the mean of the rows (N, H) of each observation."""
+    """(B, H) mean of the rows (N, H) of each observation."""
     return segment_mean(rows, batch.segment, batch.size)

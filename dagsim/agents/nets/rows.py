@@ -16,7 +16,7 @@ __all__ = ["Attention", "Critic", "Graph", "Linear", "Mlp", "Scorer", "Sizes", "
 
 
 class Sizes(NamedTuple):
-    """Columns of the observations that a net reads."""
+    """Numbers of columns of the observations that a net reads."""
 
     tokens: int
     context: int
@@ -24,10 +24,10 @@ class Sizes(NamedTuple):
 
     @classmethod
     def of(cls, codec: CodecSettings, reader: str) -> Sizes:
-        """Those of the codec's observations.
+        """Sizes of the codec's observations.
 
         Raises:
-            ConfigError: They have other parts than a net over rows reads.
+            ConfigError: The observations have other parts than a net over rows reads.
         """
         features = codec.features
         if not set(cls._fields) <= set(features):
@@ -39,12 +39,12 @@ class Sizes(NamedTuple):
 
 
 def mean_rows(rows: Tensor, batch: ObservationBatch) -> Tensor:
-    """(B, H) the mean of the rows (N, H) of each observation."""
+    """(B, H) mean of the rows (N, H) of each observation."""
     return segment_mean(rows, batch.segment, batch.size)
 
 
 def indifferent(inputs: int, outputs: int = 1) -> nn.Linear:
-    """A last layer that begins by giving 0 to everything."""
+    """A last layer whose initial output is 0 for every input."""
     layer = nn.Linear(inputs, outputs)
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
@@ -52,7 +52,7 @@ def indifferent(inputs: int, outputs: int = 1) -> nn.Linear:
 
 
 class Linear(ScoreNet):
-    """A weight per feature: what a tuned heuristic could be."""
+    """One weight per feature, as in a tuned linear heuristic."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -63,8 +63,10 @@ class Linear(ScoreNet):
 
 
 class Mlp(ScoreNet):
-    """One network over the first ``slots`` rows side by side, padded with zeros: what most schedulers by reinforcement
-    learning use. Rows beyond are never chosen, but for the last, which may be the one that waits."""
+    """One network over the first ``slots`` rows side by side, padded with zeros, as in most
+    schedulers by reinforcement learning. Later rows are never chosen, except the last one, which
+    may be the row for waiting.
+    """
 
     def __init__(self, sizes: Sizes, hidden: int, slots: int) -> None:
         super().__init__()
@@ -91,8 +93,9 @@ class Mlp(ScoreNet):
 
 
 class Scorer(ScoreNet):
-    """Each row is scored by its own features, the mean over all rows and the context: any number of rows in any order
-    (Zaheer et al. 2017)."""
+    """Scores each row by its own features, the mean over all rows and the context, for any number
+    of rows in any order (Zaheer et al. 2017).
+    """
 
     def __init__(self, sizes: Sizes, hidden: int) -> None:
         super().__init__()
@@ -102,8 +105,10 @@ class Scorer(ScoreNet):
         self.own = nn.Linear(hidden, hidden, bias=False)
         inner, score = nn.Linear(hidden, hidden), indifferent(hidden)
         self.score = nn.Sequential(nn.ReLU(), inner, nn.ReLU(), score)
-        self._layers = [(each.weight, each.bias) for each in (embed, self.around, self.own, inner, score)]
-        """The same parameters: for a batch this small, calls of modules would take as long as what they compute."""
+        self._layers = [(layer.weight, layer.bias) for layer in (embed, self.around, self.own, inner, score)]
+        """The same parameters, called directly: for a batch this small, calls of modules take as
+        long as their computations.
+        """
 
     def forward(self, batch: ObservationBatch) -> Tensor:
         embed, around, own, inner, score = self._layers
@@ -114,7 +119,7 @@ class Scorer(ScoreNet):
 
 
 class Attention(ScoreNet):
-    """As ``Scorer``, but each row also attends to the GPU types (one head, Vaswani et al. 2017)."""
+    """Like ``Scorer``, but each row also attends to the GPU types (one head, Vaswani et al. 2017)."""
 
     def __init__(self, sizes: Sizes, hidden: int) -> None:
         super().__init__()
@@ -136,11 +141,11 @@ class Attention(ScoreNet):
 
 
 class Graph(ScoreNet):
-    """Messages between candidates and the GPU type that each would run on. They pass twice along the edges, so that
-    candidates for one type learn of each other; then each is scored as in ``Scorer`` (Gilmer et al. 2017, on a
-    bipartite graph).
+    """Passes messages between candidates and the GPU type that each would run on. Messages pass
+    twice along the edges, so that candidates for one type receive information about each other.
+    Each candidate is then scored as in ``Scorer`` (Gilmer et al. 2017, on a bipartite graph).
 
-    A candidate's type is the one whose features its row ends with; the row that waits has none.
+    A candidate's type is the one whose features end its row. The row for waiting has none.
     """
 
     def __init__(self, sizes: Sizes, hidden: int) -> None:
@@ -167,7 +172,7 @@ class Graph(ScoreNet):
 
 
 class Critic(nn.Module):
-    """The value of an observation: (B,)."""
+    """Estimates the value of an observation: (B,)."""
 
     def __init__(self, sizes: Sizes, hidden: int) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""Training agents: sessions in run folders, validation, and the report on seeds touched once."""
+"""Training agents: sessions in run folders, validation, and the report on seeds used only once."""

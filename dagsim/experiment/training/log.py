@@ -1,4 +1,6 @@
-"""The log of a training: a CSV that a stopped training goes on with, and TensorBoard events where it is installed."""
+"""The log of a training: a CSV to which a resumed training appends, and TensorBoard events if it is
+installed.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,9 @@ class TrainingLog:
     """Appends a row per iteration to ``progress.csv``."""
 
     def __init__(self, folder: Path, iterations: int = 0) -> None:
-        """Continue after ``iterations`` rows, which stay as they are. Later rows belong to iterations that no
-        checkpoint holds, so they are dropped."""
+        """Continue after ``iterations`` rows, which are kept. Later rows are dropped, because they
+        belong to iterations that are not in the checkpoint.
+        """
         self._path = folder / "progress.csv"
         rows: list[str] = []
         if iterations:
@@ -48,7 +51,7 @@ class TrainingLog:
         self._events = _events(folder)
 
     def add(self, row: Mapping[str, float]) -> None:
-        """Write one row; names that are no columns go to TensorBoard only."""
+        """Write one row. Names without a column go to TensorBoard only."""
         with self._path.open("a", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
             writer.writerow({name: f"{value:.9g}" for name, value in row.items()})
@@ -57,22 +60,23 @@ class TrainingLog:
                 self._events.add_scalar(name, value, int(row["iteration"]))
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Close the log."""
         if self._events is not None:
             self._events.close()
 
 
 def has_rows(folder: Path) -> bool:
-    """An iteration was logged."""
+    """True if at least one iteration was logged."""
     path = folder / "progress.csv"
     return path.exists() and path.read_bytes().count(b"\n") > 1
 
 
 def read_log(folder: Path, iterations: int | None = None) -> list[dict[str, float | None]]:
-    """The rows of ``progress.csv``, or the first ``iterations`` of them; what a row has no value for is ``None``.
+    """The rows of ``progress.csv``, or the first ``iterations`` of them. Missing values are
+    ``None``.
 
     Raises:
-        RunFolderError: It is missing or damaged.
+        RunFolderError: The file is missing or damaged.
     """
     path = folder / "progress.csv"
     try:
@@ -84,7 +88,7 @@ def read_log(folder: Path, iterations: int | None = None) -> list[dict[str, floa
 
 
 def _events(folder: Path) -> Any:
-    """A TensorBoard writer, or ``None`` where it is not installed (``pip install -e ".[tb]"``)."""
+    """Open a TensorBoard writer; ``None`` if it is not installed (``pip install -e ".[tb]"``)."""
     from dagsim.agents.tensorboard import writer
 
     return writer(folder / "tensorboard")

@@ -18,9 +18,9 @@ from dagsim.systems.seam import Scenario, drive
 __all__ = ["Runs", "best_heuristic", "contenders", "merit_of", "play_seeds"]
 
 _FIRST = 10
-"""Seeds of the first round, which all heuristics run on."""
+"""Number of seeds in the first round, which all heuristics run on."""
 _FINAL = 6
-"""Heuristics of the second round, which runs on all seeds."""
+"""Number of heuristics in the second round, which uses all seeds."""
 _COSTLY = "costly"
 _TUNED_FOR_SPARK = ("srpt-cp[cap=5]", "srpt-cp[cap=16]", "weighted-fair[alpha=0.25,order=shortest]")
 _TUNED_FOR_RAMP = (
@@ -34,15 +34,15 @@ class Runs(NamedTuple):
     """A heuristic's runs, one per seed."""
 
     merit: np.ndarray
-    """(seeds,) the metric that policies of the system are ranked by."""
+    """(seeds,) metric by which the system ranks policies."""
     jct_s: np.ndarray
-    """(seeds,) the mean completion time of the jobs that completed."""
+    """(seeds,) mean completion time of the completed jobs."""
 
 
 def contenders(scenario: Scenario) -> tuple[str, ...]:
-    """All heuristics of the system that cost little, and every tuned variant of them.
+    """All cheap heuristics of the system, with all their tuned variants.
 
-    Preemptive ones are left out: agents may not preempt.
+    Preemptive ones are left out, because agents may not preempt.
     """
     described = scenario.policies.describe()
     names = [entry.name for entry in described if not {_COSTLY, "preemptive"} & set(entry.tags)]
@@ -63,8 +63,8 @@ def best_heuristic(
 ) -> tuple[str, Runs]:
     """The heuristic with the lowest merit over ``seeds``, and its runs on them.
 
-    All run on the first seeds; the best of them on all. ``tell`` is given the one that runs, how many are done, of how
-    many.
+    All heuristics run on the first seeds, and the best of them on all. ``tell`` is called with the
+    current heuristic, the number already done, and the total.
     """
     specs = contenders(scenario_of(config))
     first: dict[str, float] = {}
@@ -80,7 +80,7 @@ def best_heuristic(
 
 
 def play_seeds(config: Config, policy: str, seeds: Sequence[int]) -> Runs:
-    """The runs of a heuristic on the seeds."""
+    """Run a heuristic on the seeds."""
     scenario = scenario_of(config)
     merits, jcts = [], []
     for seed in seeds:
@@ -91,6 +91,6 @@ def play_seeds(config: Config, policy: str, seeds: Sequence[int]) -> Runs:
 
 
 def merit_of(scenario: Scenario, schedule: Schedule) -> float:
-    """The metric that policies of the system are ranked by; NaN where the schedule has none."""
+    """The metric by which the system ranks policies; NaN if the schedule has none."""
     value = summarize(schedule).to_dict()[scenario.merit]
     return float("nan") if value is None else float(value)

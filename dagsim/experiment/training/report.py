@@ -1,4 +1,4 @@
-"""The report of a training: the agent beside heuristics, on seeds that no other training uses."""
+"""The report of a training: the agent and heuristics, on seeds that no other training uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ReportLine", "compare_agents"]
 
 
 class ReportLine(NamedTuple):
-    """One policy on one report seed."""
+    """The result of one policy on one report seed."""
 
     policy: str
     seed: int
@@ -31,7 +31,9 @@ def compare_agents(
     seeds: Sequence[int],
     tell: Callable[[str, int, int], None] | None = None,
 ) -> list[ReportLine]:
-    """Every agent (greedy) and heuristic on every seed: the first heuristic first, as it is the reference."""
+    """Run every agent (greedy) and heuristic on every seed. The first heuristic comes first,
+    because it is the reference.
+    """
     lines: list[ReportLine] = []
     for done, policy in enumerate(heuristics):
         if tell is not None:

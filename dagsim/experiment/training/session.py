@@ -29,21 +29,23 @@ class Trained(NamedTuple):
     """A finished training."""
 
     folder: Store
-    """Holds the agent, ``best.pt``, and everything that made it."""
+    """The run folder, with the agent (``best.pt``) and everything that produced it."""
     reference: str
-    """The heuristic that the agent was measured against."""
+    """The heuristic that the agent was compared with."""
     validation_ratio: float
-    """Merit of the agent over that of the reference on the validation seeds; below 1 the agent is better."""
+    """Merit of the agent divided by that of the reference, on the validation seeds. Below 1, the
+    agent is better.
+    """
     lines: Sequence[ReportLine]
-    """Every policy on every report seed; empty if there was no report."""
+    """Results of every policy on every report seed; empty without a report."""
 
     @property
     def metric(self) -> str:
-        """The metric that policies are ranked by."""
+        """The metric that ranks policies."""
         return metric_of(self.folder.config)
 
     def standings(self) -> Sequence[PolicyResult]:
-        """The agent and its rivals against the reference, on the report seeds."""
+        """Compare the agent and its rivals with the reference, on the report seeds."""
         return standings(self.lines, self.metric, self.reference)
 
 
@@ -58,19 +60,22 @@ def train(
     name: str | None = None,
     watch: Watch | None = None,
 ) -> Trained:
-    """Train an agent into a new run folder below ``out``, as ``dagsim train`` does.
+    """Train an agent in a new run folder below ``out``, as ``dagsim train`` does.
 
-    ``config`` is a configuration, a file, or a name of ``dagsim list configs``; ``settings`` (``key=value``) change it
-    as ``--set`` does. ``init`` is a checkpoint to start from. The result does not depend on ``workers``.
+    ``config`` is a configuration, a file, or a name from ``dagsim list configs``. ``settings``
+    (``key=value``) change it as ``--set`` does. ``init`` is a checkpoint to start from. The result
+    does not depend on ``workers``.
 
     Raises:
-        InputError: The configuration or the checkpoint is wrong.
+        InputError: The configuration or the checkpoint is invalid.
         KeyboardInterrupt: The training was stopped; ``dagsim train --resume`` continues it.
     """
     if not isinstance(config, Config):
         config = load_config(None if config is None else find_config(str(config)), settings)
     elif settings := tuple(settings):
-        raise InputError(f"settings change a file; this is a Config already: {', '.join(settings)}")
+        raise InputError(
+            f"settings apply to a file or a name, not to a Config; change its fields instead: {', '.join(settings)}"
+        )
     folder = begin_training(config, out, init=init, name=name)
     return train_in(folder, workers=workers, report=report, watch=watch)
 
@@ -78,7 +83,7 @@ def train(
 def begin_training(
     config: Config, out: Path, *, init: Path | None = None, name: str | None = None, argv: Sequence[str] = ()
 ) -> Store:
-    """A new run folder for a training; ``argv`` is the command that it records.
+    """Create a run folder for a training. ``argv`` is the command that it records.
 
     Raises:
         InputError: ``init`` is not a checkpoint, or ``out`` cannot be written to.
@@ -89,7 +94,7 @@ def begin_training(
 
 
 def resumed_training(path: Path) -> Store:
-    """The run folder of a training that was stopped.
+    """Open the run folder of a stopped training.
 
     Raises:
         InputError: Another command made the folder, or its trace has changed.
@@ -142,19 +147,22 @@ def finish(run: TrainingRun, watch: Watch | None = None) -> list[ReportLine]:
 
 
 def _agent_in(path: Path, config: Config) -> Checkpoint:
-    """The agent in a file; its codec and net may be code outside dagsim that the configuration names."""
+    """Load the agent of a file. Its codec and net may be code outside dagsim if the configuration
+    names it.
+    """
     train = config.training()
     return Checkpoint.load(path, codec=kind_of(train.codec), net=kind_of(train.net))
 
 
 def _agent_hash(path: Path, config: Config) -> str:
-    """SHA-256 of a checkpoint file that can be loaded."""
+    """SHA-256 of a checkpoint file, after checking that it can be loaded."""
     _agent_in(path, config)
     return file_hash(path)
 
 
 def _initial_agent(folder: Store) -> Path | None:
-    """The checkpoint that the training starts from, which is needed until the training has one of its own.
+    """The checkpoint that the training starts from. It is needed until the training has written its
+    own.
 
     Raises:
         InputError: The file has changed since the training began.
@@ -164,5 +172,7 @@ def _initial_agent(folder: Store) -> Path | None:
         return None
     path = Path(plan["init"])
     if not (folder.path / "checkpoint.pt").exists() and _agent_hash(path, folder.config) != plan["init_sha256"]:
-        raise InputError(f"{path}: has changed since the training began with it")
+        raise InputError(
+            f"{path}: has changed since the training started from it; restore the file or start a new training"
+        )
     return path

@@ -48,7 +48,7 @@ from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
 __all__ = ["Progress", "TrainingRun"]
 
 _SEQUENCES_PER_SEED = 50_000
-"""Training seeds each have so many job sequences to themselves."""
+"""Number of job sequences that each training seed has to itself."""
 
 
 class Progress(NamedTuple):
@@ -58,17 +58,19 @@ class Progress(NamedTuple):
     done: int
     of: int
     ratio: float | None = None
-    """The last validation's merit (mean completion time, blocking rate) over the reference's."""
+    """The last validation's merit (mean completion time or blocking rate), divided by the
+    reference's.
+    """
 
 
 Tell = Callable[[Progress], None]
 
 
 class TrainingRun:
-    """One training, begun or resumed, on any system.
+    """One training, new or resumed, on any system.
 
     Raises:
-        RunFolderError: The folder's checkpoint is missing, damaged or another's.
+        RunFolderError: The folder's checkpoint is missing, damaged or that of another training.
         ConfigError: The training does not fit the system.
     """
 
@@ -96,30 +98,31 @@ class TrainingRun:
 
     @property
     def best(self) -> float:
-        """The best ratio to the reference on validation so far; NaN before the first."""
+        """The best ratio to the reference on validation so far; NaN before the first validation."""
         return float("nan") if self._best is None else self._best
 
     @property
     def validation(self) -> tuple[int, ...]:
-        """The seeds that choices are made on."""
+        """The validation seeds."""
         return seeds_of(VALIDATION, self.train.validation_seeds)
 
     @property
     def report_seeds(self) -> tuple[int, ...]:
-        """The seeds of the report: of this training alone, claimed on first use.
+        """The report seeds, which belong to this training alone and are claimed on first use.
 
-        Windows of a trace cannot be drawn anew for every training: all trainings on them report on
-        the same ones.
+        A trace has only a limited number of windows, so all trainings on them report on the same
+        ones.
         """
         on_windows = sample_of(self.config) is Sample.WINDOW
         first = REPORT.start if on_windows else self.train.report_from
         return claim_report_seeds(self.folder.path, self.train.report_seeds, first)
 
     def run(self, *, resume: bool = False, init: Path | None = None) -> None:
-        """Train to the end; ``resume`` goes on from the folder's checkpoint, ``init`` begins with an agent's weights.
+        """Train to the end. ``resume`` continues from the folder's checkpoint; ``init`` starts from
+        an agent's weights.
 
         Raises:
-            KeyboardInterrupt: The user stopped it; the checkpoint holds the last whole iteration.
+            KeyboardInterrupt: The user stopped it; the checkpoint holds the last complete iteration.
             RunFolderError: Another process writes to the folder, or it cannot be written to.
         """
         with self.folder.writing(), ExitStack() as stack:
@@ -188,17 +191,19 @@ class TrainingRun:
             self._tell(Progress("training", iteration + 1, train.iterations, row.get("ratio", self._best)))
 
     def _ended(self, iteration: int) -> bool:
-        """There is no iteration of that number."""
+        """True if the training ends before the iteration of that number."""
         return self._progress(iteration) >= 1
 
     def _progress(self, iteration: int) -> float:
-        """From 0 to 1 over the training, by iterations or, where that is farther, by minutes."""
+        """Progress of the training from 0 to 1, by iterations or by minutes, whichever is larger."""
         share = iteration / self.train.iterations
         minutes = self.train.minutes
         return share if minutes is None else max(share, self._seconds / 60 / minutes)
 
     def _validate(self) -> float:
-        """The greedy policy's merit on the validation seeds over the reference's; keeps the best."""
+        """Validate: the greedy policy's merit on the validation seeds, divided by the reference's.
+        Saves the agent if it is the best so far.
+        """
         assert self._judged is not None
         bounded = getattr(self.train.codec, "bounded", False)
         bounds = ObservationBounds() if bounded else None
@@ -256,7 +261,9 @@ class TrainingRun:
             self._archive.prune(replay)
 
     def _resumed(self) -> dict[str, Any] | None:
-        """The checkpoint; ``None`` if the training was stopped before the first, so that nothing is lost."""
+        """The checkpoint; ``None`` if the training was stopped before writing one, in which case
+        nothing is lost.
+        """
         if not self._checkpoint.exists() and not has_rows(self.folder.path):
             return None
         state = read_plain(self._checkpoint)
@@ -284,7 +291,9 @@ class TrainingRun:
             self._measure(play_seeds(self.config, self.reference, self.validation))
 
     def _measure(self, runs: Runs) -> None:
-        """Take the units of time and of merit from the reference; 1 where it has none, or nothing to better."""
+        """Take the units of time and of merit from the reference. The unit of time is 1 if the
+        reference completed no job, and the unit of merit is 1 if its merit is 0.
+        """
         jct_s, merit = float(np.nanmean(runs.jct_s)), float(runs.merit.mean())
         self._reference_jct_s = jct_s if jct_s > 0 else 1.0
         self._reference_merit = merit if merit > 0 or np.isnan(merit) else 1.0
@@ -293,7 +302,7 @@ class TrainingRun:
         train = self.train
         agent = Checkpoint.load(init, self.scenario.system, codec=kind_of(train.codec), net=kind_of(train.net))
         if agent.net != (wanted := learner.net.settings):
-            raise RunFolderError(f"{init}: its net is {agent.net}, the configuration asks for {wanted}")
+            raise RunFolderError(f"{init}: its net is {agent.net}, but the configuration sets {wanted}")
         learner.net.load_state_dict(dict(agent.weights))
 
     def _imitate(self, how: WarmStart, learner: Learner, context: LearnerContext) -> None:
@@ -312,13 +321,15 @@ class TrainingRun:
         return LearnerContext(train, rollouts, self.config.seed, self._reference_jct_s, seeds, whole)
 
     def linear(self) -> Checkpoint | None:
-        """A linear policy on the same features, trained by the same algorithm for ``linear_iterations``."""
+        """Train a linear policy on the same features, by the same algorithm, for
+        ``linear_iterations``.
+        """
         count = self.train.linear_iterations
         if not count:
             return None
         train = replace(self.train, net=LinearConfig())
         learner = train.algorithm.build(self._context(InProcessRollouts(self._factory, train.lockstep), train))
-        if learner.net.settings != train.net:  # the algorithm brings a net of its own
+        if learner.net.settings != train.net:  # the algorithm has its own net
             return None
         for iteration in range(count):
             self._tell(Progress("a linear policy", iteration, count))

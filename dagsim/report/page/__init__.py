@@ -1,4 +1,4 @@
-"""The report of runs as one HTML file that opens from disk and asks for nothing."""
+"""The report of runs as one HTML file that opens from disk and loads nothing else."""
 
 from dagsim.report.page.document import write_page
 

@@ -1,4 +1,4 @@
-"""Jobs that were turned away, by cause and by beta, and the tables of runs on RAMP."""
+"""Tables of rejected jobs, by cause and by beta, and the tables of runs on RAMP."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EDGES = (0.0, 0.25, 0.5, 0.75, 1.0, np.inf)
 
 
 def rejected_by_cause(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
-    """A table of the jobs that runs turned away, by their names; none where every job was let in."""
+    """Count the rejected jobs of each named run by cause. Empty if no run rejected a job."""
     reasons = [reason for reason in RejectReason if any((cols.jobs.rejected == reason).any() for cols in runs.values())]
     if not reasons:
         return []
@@ -43,7 +43,11 @@ def rejected_by_cause(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
 
 
 def rejected_by_beta(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
-    """The same by ``beta``, the time until a job's deadline over its time on one GPU; none without deadlines."""
+    """Share of jobs that each named run rejected, by ``beta``: time until the deadline over time on
+    one GPU.
+
+    Empty if no job was rejected or no job has a deadline.
+    """
     betas = {name: _beta(cols) for name, cols in runs.items()}
     turned_away = any((cols.jobs.rejected > 0).any() for cols in runs.values())
     return [_by_beta(runs, betas)] if turned_away and any(np.isfinite(beta).any() for beta in betas.values()) else []
@@ -62,9 +66,9 @@ def _beta(cols: ScheduleColumns) -> Floats:
 
 
 def _by_beta(runs: Mapping[str, ScheduleColumns], betas: Mapping[str, Floats]) -> Grid:
-    """The share turned away in each range of beta."""
+    """Table of the share of jobs rejected in each range of beta."""
     ranges = list(pairwise(_EDGES))
-    inside = [[_within(betas[name], *each) for each in ranges] for name in runs]
+    inside = [[_within(betas[name], *bounds) for bounds in ranges] for name in runs]
     used = [place for place in range(len(ranges)) if any(flags[place].any() for flags in inside)]
     rows = [
         (name, *(_share(cols, flags[place]) for place in used))
@@ -98,13 +102,15 @@ _HEADS = (*_CAUSES.values(), "still\nrunning")
 
 
 def ramp_tables(chosen: Chosen) -> str:
-    """The tables of all runs on RAMP; nothing where there are none."""
+    """Tables of all runs on RAMP; empty without such runs."""
     runs = [run for run in chosen.runs if run.folder.config.system.kind == "ramp"]
     return "".join(map(table, ramp_grids(runs))) if runs else ""
 
 
 def ramp_grids(runs: Sequence[Shown]) -> tuple[Grid, Grid]:
-    """Blocking by cause, and completion time and speed-up; a row per beta and agent."""
+    """Tables of blocking by cause, and of completion time and speed-up, with a row per beta and
+    agent.
+    """
     groups: dict[tuple[str, str], list[Shown]] = {}
     for run in runs:
         policy = run.folder.lines()[run.number].policy
@@ -142,7 +148,7 @@ def ramp_grids(runs: Sequence[Shown]) -> tuple[Grid, Grid]:
 
 
 class _Times(NamedTuple):
-    """Means over the completed jobs of one run; NaN if there are none."""
+    """Means over the completed jobs of one run; NaN if none completed."""
 
     jct_s: float
     p95_s: float
@@ -163,10 +169,10 @@ def _times(folder: Store, place: int) -> _Times:
 
 
 def _means(times: Iterable[_Times]) -> list[str]:
-    """The mean over the runs of each figure."""
+    """Format the mean of each quantity over the runs; ``-`` if no run has a finite value."""
     rows = np.array(list(times))
-    known = [column[np.isfinite(column)] for column in rows.T]
-    return [number(float(column.mean())) if len(column) else "-" for column in known]
+    finite = [column[np.isfinite(column)] for column in rows.T]
+    return [number(float(column.mean())) if len(column) else "-" for column in finite]
 
 
 def _rate(runs: Sequence[Shown]) -> float:
@@ -175,6 +181,6 @@ def _rate(runs: Sequence[Shown]) -> float:
 
 
 def _share_of_arrived(lines: Sequence[RunMetrics], name: str) -> float:
-    """Jobs counted by the metric ``name`` over jobs that arrived, all runs together."""
+    """Jobs counted by the metric ``name`` over jobs that arrived, summed over all runs."""
     arrived = sum(line.metrics.get("jobs_arrived") or 0 for line in lines)
     return sum(line.metrics.get(name) or 0 for line in lines) / arrived if arrived else nan

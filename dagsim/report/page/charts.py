@@ -1,4 +1,4 @@
-"""The columns that a page draws, packed: bars, curves, distributions, graphs of jobs, learning curves."""
+"""Data of the charts of a page, packed: bars, curves, distributions, job graphs, learning curves."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = ["Packer", "chart_of", "distributions", "graphs", "learning"]
 
 
 _BINS = 1000
-"""Points of a curve over time; each is the average of its bin."""
+"""Points of a curve over time. Each point is the average of its bin."""
 _POINTS = 300
 """Points of a distribution."""
 _SHORTEST_S = 0.1
-"""Shorter times are drawn as this on a logarithmic axis."""
+"""Lower bound of the logarithmic axis, in seconds. Shorter times are drawn here."""
 _ENDS = {int(Kind.FINISHED): 0, int(Kind.PREEMPTED): 1, int(Kind.FAILED): 2, -1: 3}
 
 
 def chart_of(cols: ScheduleColumns, schedule: Schedule, packer: Packer) -> dict[str, Any]:
-    """The facts of the Gantt chart and the curves of one run; its arrays go to the packer."""
+    """Return the facts of the Gantt chart and the curves of one run. Its arrays go to the packer."""
     types, _ = node_types(cols.cluster)
     return {
         "start_s": cols.start_s,
@@ -48,23 +48,25 @@ def chart_of(cols: ScheduleColumns, schedule: Schedule, packer: Packer) -> dict[
 
 
 def distributions(runs: Mapping[str, ScheduleColumns], packer: Packer) -> dict[str, Any]:
-    """Per figure the share of the jobs let in that stay within some values. Each named run has a curve.
+    """For each figure, compute the share of the accepted jobs at or below each value, one curve per
+    named run.
 
-    A job that is unfinished stays within none, so that its curve ends below 1.
+    Unfinished jobs are never counted as within a value, so the curve of a run that has some ends
+    below 1.
     """
     return {key: {"label": label, **_shares(key, runs, packer)} for key, label in FIGURES.items()}
 
 
 def _shares(figure: str, runs: Mapping[str, ScheduleColumns], packer: Packer) -> dict[str, Any]:
     shortest = 0.0 if figure == "slowdown" else _SHORTEST_S
-    known = {name: jobs_within(cols, figure, shortest) for name, cols in runs.items()}
-    every = np.concatenate([values for values, _ in known.values()])
+    distributions = {name: jobs_within(cols, figure, shortest) for name, cols in runs.items()}
+    every = np.concatenate([values for values, _ in distributions.values()])
     if not len(every):
         return {"x": packer.add([], "f4"), "series": []}
     x = np.geomspace(every.min(), max(float(every.max()), float(every.min()) * 1.01), _POINTS)
     x[-1] = max(x[-1], every.max())
     series = []
-    for name, (values, shares) in known.items():
+    for name, (values, shares) in distributions.items():
         within = np.append(0.0, shares)[np.searchsorted(values, x * (1 + 1e-12), "right")]
         series.append([name, packer.add(within, "f4")])
     return {"x": packer.add(x, "f8"), "series": series}
@@ -121,7 +123,7 @@ def _bars(cols: ScheduleColumns, schedule: Schedule, packer: Packer) -> dict[str
 
 
 def _task_names(schedule: Schedule, job: list[int], task: list[int]) -> tuple[list[str], list[int]]:
-    """The distinct names of tasks, and the place of each run's among them."""
+    """Return the distinct task names, and for each run the index of its task's name."""
     places: dict[str, int] = {}
     indices = []
     for whose, which in zip(job, task, strict=True):
@@ -162,16 +164,18 @@ def _series(steps_by_name: Mapping[str, Steps], edges_s: Floats, packer: Packer)
 
 
 def graphs(cols: ScheduleColumns, schedule: Schedule, packer: Packer, most_tasks: int) -> dict[str, Any] | None:
-    """The jobs of several tasks, the longest in the system first, up to ``most_tasks``; ``None`` if there is none.
+    """Pack the jobs with several tasks, longest time in the system first, up to ``most_tasks``
+    tasks.
 
-    Times are seconds since the job's arrival, -1 where not known. ``edges`` and ``blocker`` count within the job.
+    Returns None if no job has several tasks. Times are seconds since the job's arrival, or -1 if
+    unknown. ``edges`` and ``blocker`` are task numbers within the job.
     """
     tasks = task_columns(schedule.jobs, cols)
-    known = np.flatnonzero(tasks.first >= 0)
-    if not len(known):
+    with_graph = np.flatnonzero(tasks.first >= 0)
+    if not len(with_graph):
         return None
     count = np.bincount(tasks.job, minlength=len(cols.jobs))
-    longest = known[np.argsort(-np.nan_to_num(jct(cols.at_horizon())[known]), kind="stable")]
+    longest = with_graph[np.argsort(-np.nan_to_num(jct(cols.at_horizon())[with_graph]), kind="stable")]
     jobs = longest[np.cumsum(count[longest]) <= most_tasks]
     if not len(jobs):
         jobs = longest[:1]
@@ -185,7 +189,7 @@ def graphs(cols: ScheduleColumns, schedule: Schedule, packer: Packer, most_tasks
         for job, task in zip(tasks.job[entry].tolist(), tasks.task[entry].tolist(), strict=True)
     ]
     return {
-        "of": len(known),
+        "of": len(with_graph),
         "job": packer.add(jobs, "i4"),
         "tasks": packer.add(count[jobs], "i4"),
         "edge_count": packer.add(edge_count, "i4"),
@@ -200,7 +204,11 @@ def graphs(cols: ScheduleColumns, schedule: Schedule, packer: Packer, most_tasks
 
 
 def _edges_of(tasks: TaskColumns, jobs: Ints) -> tuple[Ints, Ints]:
-    """(m, 2): parent and child within their job, by job; and how many each has."""
+    """Return the edges of ``jobs`` as (m, 2) pairs of parent and child, in the order of jobs, and
+    their number per job.
+
+    Parents and children are task numbers within their job.
+    """
     whose = tasks.job[tasks.edges[:, 1]]
     place = np.full(len(tasks.first), -1, np.int64)
     place[jobs] = np.arange(len(jobs))
@@ -215,7 +223,9 @@ _SHOWN = ("ratio", "reward", "entropy")
 
 
 def learning(logs: Mapping[str, Sequence[Row]], packer: Packer) -> list[dict[str, Any]]:
-    """A chart per measure: a curve per training, and where there are several their mean in its band."""
+    """Return a chart per measure: a curve per training, and for several trainings their mean and
+    range.
+    """
     charts = []
     for panel in learning_panels(logs):
         x = np.unique(np.concatenate([samples for samples, _ in panel.runs.values()] + [panel.samples]))
@@ -231,7 +241,7 @@ def learning(logs: Mapping[str, Sequence[Row]], packer: Packer) -> list[dict[str
 
 
 def _on(x: np.ndarray, samples: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The values at ``x`` by interpolation; NaN outside of what the run has seen."""
+    """Interpolate the values at ``x``; NaN outside the range of ``samples``."""
     interpolated: np.ndarray = np.interp(x, samples, values, left=np.nan, right=np.nan)
     return interpolated
 
@@ -241,14 +251,14 @@ _LEVEL = 6
 
 
 class Packer:
-    """Arrays by number, and facts that refer to them."""
+    """Numbered arrays, and facts that refer to them."""
 
     def __init__(self) -> None:
         self._arrays: list[tuple[str, bytes, int]] = []
         self._places: dict[tuple[str, bytes], int] = {}
 
     def add(self, values: Any, dtype: str) -> int:
-        """Keep an array as f8, f4, i4 or u1, equal ones once; returns its number."""
+        """Store an array as f8, f4, i4 or u1 and return its number. Equal arrays are stored once."""
         array = np.asarray(values, f"<{dtype}")
         data = array.tobytes()
         place = self._places.setdefault((dtype, data), len(self._arrays))
@@ -257,7 +267,7 @@ class Packer:
         return place
 
     def packed(self, facts: dict[str, Any]) -> str:
-        """Everything as base64 of gzip; equal facts and arrays give equal text."""
+        """Encode everything as base64 of gzip. Equal facts and arrays give equal text."""
         listed, offset = [], 0
         for kind, data, length in self._arrays:
             listed.append([kind, offset, length])

@@ -1,4 +1,4 @@
-"""The runs that a page shows, under the names that it gives them."""
+"""The runs that a page shows, and the names that it shows them under."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dagsim.metrics.standings import PolicyResult, standings
 __all__ = ["Chosen", "Shown", "choose_runs"]
 
 MOST_DRAWN = 12
-"""Runs that are drawn; the tables have all."""
+"""Maximum number of runs that are drawn. The tables include all runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A finished run: where it lies, and its line under the name that the page gives its policy."""
+    """A finished run: its folder, and its line with the policy name that the page uses."""
 
     folder: Store
     number: int
@@ -28,29 +28,29 @@ class Shown:
 
     @property
     def name(self) -> str:
-        """The policy and the seed."""
+        """Policy and seed."""
         return f"{self.line.policy}, seed {self.line.seed}"
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The runs of a page, those it draws, and remarks on them."""
+    """Runs of a page, the subset that it draws, and remarks on them."""
 
     runs: tuple[Shown, ...]
     comparable: bool
-    """All policies ran on the same jobs."""
+    """True if all policies ran on the same jobs."""
     remarks: tuple[str, ...]
     ranked: tuple[PolicyResult, ...] = ()
-    """The standings of the policies, if they are comparable."""
+    """Standings of the policies, if they are comparable."""
 
     @property
     def lines(self) -> list[CellRun]:
-        """The lines of all runs."""
+        """Lines of all runs."""
         return [run.line for run in self.runs]
 
     @property
     def drawn(self) -> tuple[Shown, ...]:
-        """The first run of each policy, at most ``MOST_DRAWN``."""
+        """First run of each policy, at most ``MOST_DRAWN`` runs."""
         first: dict[str, Shown] = {}
         for run in self.runs:
             first.setdefault(run.line.policy, run)
@@ -58,10 +58,10 @@ class Chosen:
 
 
 def choose_runs(folders: Sequence[Store]) -> Chosen:
-    """The finished runs of the folders, paired by seed where they can be.
+    """Collect the finished runs of the folders, paired by seed where possible.
 
     Raises:
-        InputError: There is none.
+        InputError: No run is finished.
         RunFolderError: A folder cannot be read.
     """
     finished = [Shown(folder, number, line) for folder in folders for number, line in enumerate(folder.lines())]
@@ -97,4 +97,4 @@ def _same_seeds(runs: Sequence[Shown]) -> bool:
     seeds: dict[str, set[int]] = {}
     for run in runs:
         seeds.setdefault(run.line.policy, set()).add(run.line.seed)
-    return len(seeds) > 1 and len({frozenset(each) for each in seeds.values()}) == 1
+    return len(seeds) > 1 and len({frozenset(policy_seeds) for policy_seeds in seeds.values()}) == 1

@@ -1,4 +1,6 @@
-"""The page itself: sections, data and scripts, sealed against everything from outside."""
+"""The HTML page: sections, data and scripts, with a policy that forbids loading anything from
+outside.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,11 @@ _STYLES = ("uPlot.min.css", "page.css")
 _CURVES = '<p id="told" class="told" aria-live="polite"></p><div id="curves"></div>'
 _SCRIPTS = ("uPlot.iife.min.js", "gantt.js", "dag.js", "sweep.js", "page.js")
 _MOST_TASKS = 60_000
-"""So many tasks of jobs with graphs are on a page, those of all runs together."""
+"""Maximum number of tasks whose job graphs are on a page, summed over all runs."""
 
 
 def write_page(folders: Sequence[Store], path: Path) -> Path:
-    """Write the report of the runs to ``path``, one file of HTML; returns it.
+    """Write the report of the runs to ``path`` as one HTML file and return ``path``.
 
     Raises:
         InputError: No run is finished, or the file cannot be written.
@@ -52,9 +54,10 @@ def write_page(folders: Sequence[Store], path: Path) -> Path:
 
 
 def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
-    """The report of the runs as HTML; equal folders give equal text.
+    """Return the report of the runs as HTML. Equal folders give equal text.
 
-    ``live`` are the ids of the runs with the server that shows the page, which it then asks for what is new.
+    ``live`` are the ids of the runs on the server that shows the page. The page asks the server for
+    changes to these runs.
 
     Raises:
         InputError: No run is finished.
@@ -85,7 +88,7 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
 
 
 def _of_trainings(folders: Sequence[Store], live: Sequence[str]) -> str:
-    """The report of trainings: their curves beside each other."""
+    """Return the report of several trainings, with their learning curves in the same charts."""
     if not all(is_training(folder.path) for folder in folders):
         raise InputError("report: trainings and other runs need pages of their own")
     logs = {folder.path.name: read_log(folder.path) for folder in folders}
@@ -109,7 +112,7 @@ def _of_trainings(folders: Sequence[Store], live: Sequence[str]) -> str:
 
 
 def _of_sweep(folders: Sequence[Store], live: Sequence[str]) -> str:
-    """The report of one sweep."""
+    """Return the report of one sweep."""
     if len(folders) > 1:
         raise InputError("report: a sweep needs a page of its own")
     view, packer = SweepView(folders[0]), Packer()
@@ -162,7 +165,7 @@ def _body(
 
 
 def _header(title: str, first: str, rest: Sequence[str]) -> str:
-    """The title and the answer, which a live page renews."""
+    """Title and main result. A live page updates them."""
     answer = element("p", first, class_="verdict") + "".join(element("p", line) for line in rest)
     return f'<header>{element("h1", title)}<div data-part="answer">{answer}</div></header>'
 
@@ -176,7 +179,7 @@ def _section(title: str, content: str) -> str:
 
 
 def _part(title: str, content: str) -> str:
-    """A section of text and tables, which a live page renews; hidden where there is nothing in it."""
+    """Section of text and tables, hidden if empty. A live page updates it."""
     hidden = "" if content else " hidden"
     return f'<section data-part="{escape(title)}"{hidden}>{element("h2", title)}{content}</section>'
 
@@ -186,9 +189,12 @@ def _run_section(place: int, name: str, content: str) -> str:
 
 
 def document(title: str, body: str, data: str, *, live: Sequence[str] = (), waiting: bool = False) -> str:
-    """A whole page around ``body``; ``data`` is what its charts are drawn from, nothing where it is ``waiting``."""
-    known = {"data_runs": json.dumps(list(live))} | ({"data_waiting": "1"} if waiting else {})
-    more = element("p", "", id="live", class_="live", aria_live="polite", **known)
+    """Return a whole page around ``body``.
+
+    ``data`` is the packed data of the charts; a page that is ``waiting`` for results has none.
+    """
+    attributes = {"data_runs": json.dumps(list(live))} | ({"data_waiting": "1"} if waiting else {})
+    more = element("p", "", id="live", class_="live", aria_live="polite", **attributes)
     links = f'<nav><a href="/">All runs</a>{more}</nav>' if live else ""
     scripts = ("live.js",) if waiting else (*_SCRIPTS, "live.js") if live else _SCRIPTS
     packed = f'<script type="application/octet-stream" id="data">{data}</script>'
@@ -196,7 +202,10 @@ def document(title: str, body: str, data: str, *, live: Sequence[str] = (), wait
 
 
 def sealed(title: str, body: str, styles: Sequence[str], scripts: Sequence[str], *, connects: bool) -> str:
-    """A page with styles and scripts of its own, which may load nothing else; it ``connects`` to its server at most."""
+    """Return a page with inline styles and scripts that may load nothing else.
+
+    If ``connects``, its scripts may send requests to the server of the page.
+    """
     style, texts = "\n".join(map(static, styles)), [static(name) for name in scripts]
     allowed = (
         "default-src 'none'; base-uri 'none'; form-action 'none'; "
@@ -216,11 +225,13 @@ def sealed(title: str, body: str, styles: Sequence[str], scripts: Sequence[str],
 
 
 def static(name: str) -> str:
-    """A file that pages are made of, with the colours of all pictures where it asks for them."""
+    """Return the text of a static file of the page, with ``@COLOURS@`` replaced by the common
+    palette.
+    """
     text = files("dagsim.report.page").joinpath("static", name).read_text(encoding="utf-8").strip("\n")
     return text.replace("@COLOURS@", " ".join(COLOURS))
 
 
 def _hash(text: str) -> str:
-    """The text as Content-Security-Policy names it."""
+    """Hash of the text in the form that Content-Security-Policy expects."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""Text and tables as HTML; whatever comes from a log or a configuration is escaped here."""
+"""Text and tables as HTML. Everything from a log or a configuration is escaped here."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ __all__ = ["details", "element", "notes", "table"]
 
 
 def element(tag: str, text: str, **attributes: str) -> str:
-    """An element with escaped text; ``class_`` stands for ``class``, ``aria_live`` for ``aria-live``."""
+    """Return an element with escaped text. ``class_`` sets ``class``, and ``aria_live`` sets
+    ``aria-live``.
+    """
     pairs = "".join(f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"' for name, value in attributes.items())
     return f"<{tag}{pairs}>{escape(text)}</{tag}>"
 
 
 def table(grid: Grid) -> str:
-    """A table with its title as caption and its notes below. Its box scrolls sideways and takes the focus."""
+    """Return a table with its title as caption and its notes below. Its box scrolls sideways and
+    takes the focus.
+    """
     heads = "".join(_cell("th", head, place in grid.texts, scope="col") for place, head in enumerate(grid.heads))
     rows = "".join(f"<tr>{_row(row, grid.texts)}</tr>" for row in grid.rows)
     label = escape(grid.title or "table")
@@ -27,12 +31,12 @@ def table(grid: Grid) -> str:
 
 
 def notes(lines: Iterable[str]) -> str:
-    """Short paragraphs in small print."""
+    """Return short paragraphs in small print."""
     return "".join(element("p", line, class_="note") for line in lines)
 
 
 def details(summary: str, text: str) -> str:
-    """A text of many lines, folded away."""
+    """Return a long text, collapsed."""
     return f'<details><summary>{escape(summary)}</summary><pre tabindex="0">{escape(text)}</pre></details>'
 
 

@@ -43,12 +43,14 @@ _SIZES = (
     (0.0, "0 GPUs"), (0.999, "under 1 GPU"), (1.0, "1 GPU"), (4.0, "2-4 GPUs"), (8.0, "5-8 GPUs"),
     (32.0, "9-32 GPUs"), (np.inf, "over 32 GPUs"),
 )  # fmt: skip
-"""The most GPUs of each class of jobs, and its name."""
+"""Upper bound on GPUs and name of each class of jobs."""
 _LENGTHS = (
     (60.0, "up to 1 min"), (600.0, "up to 10 min"), (3600.0, "up to 1 h"), (36000.0, "up to 10 h"),
     (np.inf, "over 10 h"),
 )  # fmt: skip
-"""The longest critical path of each class of jobs where there are no GPUs, in seconds, and its name."""
+"""Upper bound on the critical path, in seconds, and name of each class of jobs on clusters without
+GPUs.
+"""
 _GROUP_HEADS = (
     *("", "jobs", "completed", "turned\naway", "unfinished", "mean JCT\n(s)", "p95 JCT\n(s)"),
     *("mean wait\n(s)", "p95 wait\n(s)", "bounded\nslowdown", "GPU-hours"),
@@ -56,7 +58,7 @@ _GROUP_HEADS = (
 
 
 def verdict_sentences(chosen: Chosen) -> list[str]:
-    """The answer in a sentence per policy: which is better, by how much, and how sure that is."""
+    """One sentence per policy: which policy is better, by how much, and how certain that is."""
     config, lines = chosen.runs[0].folder.config, chosen.lines
     metric = metric_of(config)
     if not chosen.comparable:
@@ -83,7 +85,7 @@ def _sentence(standing: PolicyResult, reference: str, metric: str) -> str:
 
 
 def results(chosen: Chosen) -> str:
-    """The table of all policies, or of each one over its seeds."""
+    """Table of all policies against each other, or of each one over its seeds."""
     config = chosen.runs[0].folder.config
     label = workload_label(config)
     if chosen.comparable:
@@ -98,12 +100,14 @@ def results(chosen: Chosen) -> str:
 
 
 def settings(chosen: Chosen, folders: Iterable[Store]) -> str:
-    """Assumptions and warnings of the reader of a trace, the load, and the configurations."""
+    """Assumptions and warnings of the trace reader, the load, and the configurations."""
     remarks: list[str] = []
     for folder in folders:
         mine = [run.line.workload for run in chosen.runs if run.folder is folder]
         if mine:
-            remarks += workload_notes([{"gpu_load": None, "cpu_load": None, "warning": None} | each for each in mine])
+            remarks += workload_notes(
+                [{"gpu_load": None, "cpu_load": None, "warning": None} | details for details in mine]
+            )
     policies = {line.policy for line in chosen.lines}
     if len(policies) > MOST_DRAWN:
         remarks.append(f"drawn below: the first run of the first {MOST_DRAWN} of {len(policies)} policies")
@@ -112,12 +116,12 @@ def settings(chosen: Chosen, folders: Iterable[Store]) -> str:
 
 
 def configurations(folders: Iterable[Store]) -> str:
-    """The whole configuration of each folder, folded away."""
+    """Full configuration of each folder, collapsed."""
     return "".join(details(f"Configuration of {folder.path.name}", dump_config(folder.config)) for folder in folders)
 
 
 def observed(chosen: Chosen) -> str:
-    """Waits on the real cluster beside those of the simulation, where a trace has them; else nothing."""
+    """Waits on the real cluster next to simulated waits, if the trace has them; otherwise empty."""
     parts = []
     for run in chosen.drawn:
         waits = run.line.workload.get("observed")
@@ -148,7 +152,9 @@ def _observed_grid(name: str, waits: Mapping[str, Any]) -> Grid:
 
 
 def run_tables(cols: ScheduleColumns, measure: tuple[int, int | None] | None = None) -> str:
-    """Of one run: results per tenant and size of the measured jobs, and the jobs that waited longest."""
+    """Results of one run by tenant and by size of the measured jobs, and the jobs that waited
+    longest.
+    """
     per_job = PerJob.of(cols)
     measured = np.zeros(len(cols.jobs), bool)
     measured[slice(*(measure or (0, None)))] = True
@@ -178,7 +184,7 @@ def _group_grid(title: str, groups: Mapping[str, JobGroup]) -> Grid:
 
 
 def repeat(folders: Iterable[Store]) -> str:
-    """The commands that made the runs, and the hashes of what went in."""
+    """Commands of the runs, and hashes of their inputs."""
     parts = []
     for folder in folders:
         parts.append(element("h3", folder.path.name) + _typed(_command(folder.path)))
@@ -187,7 +193,7 @@ def repeat(folders: Iterable[Store]) -> str:
 
 
 def _typed(text: str) -> str:
-    """A command, as it is typed."""
+    """Format a command as typed in a shell."""
     return f'<pre tabindex="0">{element("code", text)}</pre>'
 
 
@@ -217,12 +223,14 @@ _HEADS = ("policy", "mean JCT\n(s)", "ratio", "95 % interval", "won", "verdict")
 
 
 def is_training(folder: Path) -> bool:
-    """The folder is that of a training."""
+    """True if the folder holds a training."""
     return (folder / "progress.csv").exists()
 
 
 def training_sentences(logs: Mapping[str, Sequence[Row]]) -> list[str]:
-    """A sentence per training: its best score on the validation seeds, and the samples it had seen by then."""
+    """One sentence per training: its best validation score, and the number of samples at that
+    point.
+    """
     return [f"{run}: {_training_sentence(rows)}." for run, rows in logs.items()]
 
 
@@ -239,10 +247,11 @@ def _training_sentence(rows: Sequence[Row]) -> str:
 
 
 def report_grid(name: str, path: Path) -> Grid | None:
-    """The table ``report.csv`` of a training: the agent beside the heuristics; ``None`` where it was not written.
+    """Return the table ``report.csv`` of a training: the agent next to the heuristics. None without
+    that file.
 
     Raises:
-        RunFolderError: It cannot be read.
+        RunFolderError: The file cannot be read.
     """
     if not path.exists():
         return None
@@ -255,7 +264,7 @@ def report_grid(name: str, path: Path) -> Grid | None:
 
 
 def _cells(row: Mapping[str, str]) -> tuple[str, ...]:
-    known = {name: float(row[name] or "nan") for name in ("mean", "ratio", "ratio_low", "ratio_high")}
-    bounds = interval(known["ratio_low"], known["ratio_high"], factor)
+    numbers = {name: float(row[name] or "nan") for name in ("mean", "ratio", "ratio_low", "ratio_high")}
+    bounds = interval(numbers["ratio_low"], numbers["ratio_high"], factor)
     won = f"{row['wins']}/{row['n']}" if row["wins"] else "-"
-    return row["policy"], number(known["mean"]), factor(known["ratio"]), bounds, won, row["verdict"]
+    return row["policy"], number(numbers["mean"]), factor(numbers["ratio"]), bounds, won, row["verdict"]

@@ -1,4 +1,4 @@
-"""The page of a sweep: the best value, curves along an axis, and a heat map of two."""
+"""The page of a sweep: the best value, curves along one axis, and a heat map of two axes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["SweepView"]
 
 
 class SweepView:
-    """The words and charts of the finished cells of a sweep."""
+    """Text and charts of the finished cells of a sweep."""
 
     def __init__(self, folder: Store) -> None:
         self.folder = folder
@@ -33,7 +33,9 @@ class SweepView:
         self._metric = folder.sweep.metrics[0]
 
     def verdict(self) -> list[str]:
-        """The best value of the compared axis, and the number of points it wins. Also how much is done."""
+        """Sentences on the best value of the compared axis, the points it wins, and the progress of
+        the sweep.
+        """
         axis = compared_axis(self.folder.sweep.axes)
         best = [name for group in self._groups() if (name := self._best(group))]
         progress = [f"{len(self.lines):,} of {self._planned():,} cells are finished."]
@@ -47,7 +49,7 @@ class SweepView:
         return [f"{name} has the {how} {metric_name(self._metric)} {where}.", *progress]
 
     def table(self) -> str:
-        """A row for each point of the grid, compared within its group."""
+        """Table with a row for each point of the grid, compared within its group."""
         sweep, config = self.folder.sweep, self.folder.config
         return table(
             sweep_table(
@@ -62,9 +64,11 @@ class SweepView:
         )
 
     def facts(self, packer: Packer) -> dict[str, Any]:
-        """The axes, and per point of the grid each metric's mean, lowest and highest over seeds.
+        """Axes, and for each metric its mean, minimum and maximum over seeds at each point of the
+        grid.
 
-        Points are in the order of the grid, the last axis changing fastest; NaN where nothing is finished.
+        Points are in the order of the grid, the last axis changing fastest. A point without a
+        finished run is NaN.
         """
         axes, units = self.folder.sweep.axes, {term.name: term.unit for term in glossary()}
         names = short_names([axis.key for axis in axes])
@@ -89,11 +93,11 @@ class SweepView:
         return grouped_standings(self.lines, self.folder.sweep.axes, self._metric, self._sample)
 
     def _best(self, group: CellGroup) -> str | None:
-        known = {name: values.get(self._metric, nan) for name, values in group.metrics.items()}
-        known = {name: value for name, value in known.items() if isfinite(value)}
-        if not known:
+        scores = {name: values.get(self._metric, nan) for name, values in group.metrics.items()}
+        score_of = {name: value for name, value in scores.items() if isfinite(value)}
+        if not score_of:
             return None
-        return (min if lower_is_better(self._metric) else max)(known, key=lambda name: known[name])
+        return (min if lower_is_better(self._metric) else max)(score_of, key=lambda name: score_of[name])
 
     def _planned(self) -> int:
         return int(self.folder.manifest["plan"]["sweep"].get("cells", len(self.lines)))
@@ -104,7 +108,7 @@ def _in_grid(line: CellRun, axes: Sequence[Axis]) -> bool:
 
 
 def _numbers(axis: Axis) -> list[float] | None:
-    """The values where all are numbers, in rising order; else ``None``."""
+    """Values of the axis if all are numbers in rising order, otherwise None."""
     values = [value for value in axis.values if isinstance(value, int | float) and not isinstance(value, bool)]
     rising = all(low < high for low, high in pairwise(values))
     return [float(value) for value in values] if len(values) == len(axis.values) and rising else None
@@ -113,9 +117,9 @@ def _numbers(axis: Axis) -> list[float] | None:
 def _spread(points: Sequence[Sequence[CellRun]], metric: str, packer: Packer) -> dict[str, int]:
     values = [[_value(line, metric) for line in lines] or [nan] for lines in points]
     folds = {
-        "mean": [float(np.mean(each)) for each in values],
-        "low": [min(each) for each in values],
-        "high": [max(each) for each in values],
+        "mean": [float(np.mean(samples)) for samples in values],
+        "low": [min(samples) for samples in values],
+        "high": [max(samples) for samples in values],
     }
     return {name: packer.add(fold, "f8") for name, fold in folds.items()}
 

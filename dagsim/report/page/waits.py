@@ -1,4 +1,4 @@
-"""The jobs that waited longest, and what happened while they did."""
+"""The jobs that waited longest, and the reasons."""
 
 from __future__ import annotations
 
@@ -24,18 +24,22 @@ _HEADS = (
     "why it waited",
 )
 _WITHOUT_GPUS = (0, 1, 3, 4, 6)
-"""The columns of a cluster without GPUs."""
+"""Columns for a cluster without GPUs."""
 _MEANWHILE = "GPUs held meanwhile: share of the cluster that runs held between its arrival and its first run."
 _LEAST = 0.1
-"""Smaller shares of the wait are left out."""
+"""Minimum share of the wait that is listed."""
 _MOST_LOOKED_AT = 200_000
-"""Runs times nodes: above it only the room in the whole cluster is looked at."""
+"""Largest number of runs times nodes for the full analysis. Above it, only the free GPUs of the
+whole cluster count.
+"""
 _LATE = 0.2
 """Share of the wait from which waiting after the first start is mentioned."""
 
 
 def worst_waits(cols: ScheduleColumns, count: int = 20) -> Grid:
-    """The jobs with the longest waits, and why; those unfinished wait up to the end of the log."""
+    """List the jobs with the longest waits, and the reasons. Unfinished jobs wait up to the end of
+    the log.
+    """
     ended = cols.at_horizon()
     waits = np.where(cols.jobs.accepted, wait(ended), -1.0)
     order = np.argsort(-waits, kind="stable")[:count]
@@ -63,9 +67,10 @@ def worst_waits(cols: ScheduleColumns, count: int = 20) -> Grid:
 
 
 def _reasons(cols: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats) -> list[str]:
-    """The reasons of each wait, as far as the log shows them, in words.
+    """Describe the reasons of each wait, as far as the log shows them.
 
-    Of a large run only the room in all of the cluster is looked at, not that on the types that a job ran on.
+    For a large run, only the free GPUs of the whole cluster count, not those of the types that a
+    job ran on.
     """
     stopped = np.bincount(
         cols.runs.job[np.isin(cols.runs.outcome, (Kind.PREEMPTED, Kind.FAILED))], minlength=len(cols.jobs)
@@ -94,7 +99,9 @@ def _reasons(cols: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats) 
 
 
 def _missing(cols: ScheduleColumns, job: int) -> list[str]:
-    """Shares of the wait by what was missing, the largest first, as ``dagsim why`` says it."""
+    """List the shares of the wait by what was missing, largest first, in the words of ``dagsim
+    why``.
+    """
     reasons = wait_reasons(cols, job)
     shares = {blocker: seconds / reasons.wait_s for blocker, seconds in reasons.blocked_s.items()}
     ordered = sorted(shares, key=lambda blocker: -shares[blocker])
@@ -102,15 +109,17 @@ def _missing(cols: ScheduleColumns, job: int) -> list[str]:
 
 
 def _free(cols: ScheduleColumns) -> Steps:
-    """GPUs that are up and not held."""
+    """GPUs that are up and not held, over time."""
     held, up = gpus_held(cols), gpus_up(cols)
     time_s = np.unique(np.concatenate((held.time_s, up.time_s)))
-    values = [each.value[np.searchsorted(each.time_s, time_s, "right") - 1] for each in (up, held)]
+    values = [steps.value[np.searchsorted(steps.time_s, time_s, "right") - 1] for steps in (up, held)]
     return Steps(time_s, values[0] - values[1], held.end_s)
 
 
 def _room(free: Steps, asked: float, arrival_s: float, until_s: float) -> str:
-    """The share of the wait for the first run with fewer GPUs free than asked for."""
+    """Describe the share of the wait before the first run with fewer GPUs free than the job asked
+    for.
+    """
     full = Steps(free.time_s, (free.value < asked - 1e-9).astype(float), free.end_s)
     reached = full.until(np.array([arrival_s, until_s]))
     short = float(reached[1] - reached[0]) / (until_s - arrival_s)
@@ -121,7 +130,7 @@ def _room(free: Steps, asked: float, arrival_s: float, until_s: float) -> str:
 
 
 def _first_start_s(cols: ScheduleColumns) -> Floats:
-    """The first start of each job; infinite where it never ran."""
+    """First start of each job; infinite if it never ran."""
     first = np.full(len(cols.jobs), np.inf)
     np.minimum.at(first, cols.runs.job, cols.runs.start_s)
     return first

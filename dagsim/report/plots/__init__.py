@@ -1,4 +1,4 @@
-"""Plots of schedules, as matplotlib figures and as files. matplotlib is loaded by the first one drawn."""
+"""Plots of schedules as matplotlib figures and files. matplotlib is imported with the first plot."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ __all__ = ["by_priority", "comparison", "draw_all", "gantt", "jct_cdf", "save", 
 def draw_all(
     schedule: Schedule, folder: Path, name: str = "all jobs", title: str = "", kind: str = "png"
 ) -> list[Path]:
-    """Draw every plot of one schedule into ``folder`` (made if need be); returns their paths.
+    """Draw every plot of one schedule into ``folder`` (created if missing) and return the paths.
 
-    ``kind`` is png, pdf or svg. Jobs of a single priority get no plot by priority.
+    ``kind`` is png, pdf or svg. The plot by priority is left out if all jobs have the same
+    priority.
     """
     folder.mkdir(parents=True, exist_ok=True)
     cols = columns(schedule)

@@ -1,4 +1,4 @@
-"""Curves: completion times as a distribution, use and queue over time, and learning curves."""
+"""Curves: distributions of completion times, use and queue over time, and learning curves."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ __all__ = ["jct_cdf", "learning_curves", "timeline"]
 
 _MOST_STEPS = 3000
 _BINS = 600
-"""Number of steps above which the timeline shows averages over that many bins."""
+"""Number of steps above which the timeline shows averages over ``_BINS`` bins."""
 _DASHES = ("-", "--", "-.", ":")
 
 
 def jct_cdf(runs: Mapping[str, Source]) -> Figure:
-    """The fraction of jobs completed within a time, one curve per named schedule.
+    """Plot the fraction of accepted jobs completed within a time, one curve per named schedule.
 
-    The whole is the jobs let in, so that the curve of a schedule with unfinished jobs ends below 1.
+    The curve of a schedule with unfinished jobs ends below 1.
     """
     drawn = figure(7.0, 4.2)
     axes = drawn.add_subplot()
@@ -65,7 +65,9 @@ def jct_cdf(runs: Mapping[str, Source]) -> Figure:
 
 
 def timeline(source: Source) -> Figure:
-    """GPUs held over time, stacked by type under the GPUs that are up; below, jobs that run and jobs that wait."""
+    """Plot GPUs held over time, stacked by type, under the GPUs that are up. Below: running and
+    waiting jobs.
+    """
     cols = columns(source)
     unit = unit_of(cols.horizon_s)
     with_gpus = cols.cluster.gpus > 0
@@ -127,8 +129,9 @@ def _legend_beside(axes: Axes, *, top_first: bool) -> None:
 
 
 def _cdf(cols: ScheduleColumns) -> tuple[Floats, Floats, str]:
-    """The completion times in order and the share of jobs completed by each. Also what to say of them; shares are of
-    the jobs let in."""
+    """Return the sorted completion times, the share of accepted jobs completed by each, and a
+    remark.
+    """
     times_s, shares = jobs_within(cols, "jct", SHORTEST_S)
     accepted = int(cols.jobs.accepted.sum())
     if len(times_s) < accepted:
@@ -140,8 +143,10 @@ def _cdf(cols: ScheduleColumns) -> tuple[Floats, Floats, str]:
 
 
 def _common_times(steps: list[Steps], start_s: float, end_s: float) -> tuple[Floats, str]:
-    """The moments at which any of the steps changes. Where there are too many to tell apart, the edges of bins."""
-    time_s = np.unique(np.concatenate([np.append(each.time_s, (start_s, end_s)) for each in steps]))
+    """Moments at which one of the steps changes. If there are too many to tell apart, the edges of
+    bins.
+    """
+    time_s = np.unique(np.concatenate([np.append(curve.time_s, (start_s, end_s)) for curve in steps]))
     if len(time_s) <= _MOST_STEPS:
         return time_s, ""
     width_s = (end_s - start_s) / _BINS
@@ -150,18 +155,23 @@ def _common_times(steps: list[Steps], start_s: float, end_s: float) -> tuple[Flo
 
 
 def _values(steps: Steps, time_s: Floats) -> Floats:
-    """The average from each moment to the next; the last is repeated, so that a step curve reaches the end."""
+    """Average between consecutive moments. The last average is repeated, so that a step curve
+    reaches the end.
+    """
     averages = steps.binned(time_s)
     return np.append(averages, averages[-1])
 
 
 _NAMED = 8
-"""More runs than these have no legend."""
+"""Largest number of runs with a legend."""
 
 
 def learning_curves(runs: Mapping[str, Sequence[Row]]) -> Figure:
-    """A panel per measure over the samples seen. Several runs are drawn as thin lines with the band from the least to
-    the most and their mean; a measure that no run has is left out."""
+    """Plot a panel per measure over the samples seen.
+
+    Several runs are drawn as thin lines, with their mean and the band from the lowest to the
+    highest. A measure that no run has is left out.
+    """
     panels = learning_panels(runs)
     across = min(3, max(len(panels), 1))
     down = -(-max(len(panels), 1) // across)
@@ -190,7 +200,9 @@ def _draw(axes: Axes, panel: Learning) -> None:
 
 
 def _most_of(values: Sequence[float]) -> tuple[float, float]:
-    """Limits that show nearly all values and 1: a beginner's first scores would press everything else flat."""
+    """Axis limits that show nearly all values and 1. Otherwise the first scores of a training would
+    flatten the rest.
+    """
     low, high = min(*values, 1.0), max(float(np.quantile(values, 0.85)), 1.0)
     room = 0.08 * max(high - low, 0.02)
     return low - room, high + room

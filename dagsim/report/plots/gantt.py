@@ -1,4 +1,6 @@
-"""The Gantt chart: each GPU over time, one colour per job. Large schedules get a row per node, shaded by use."""
+"""The Gantt chart: each GPU over time, one colour per job. Large schedules get one row per node,
+shaded by use.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,18 @@ __all__ = ["binned", "gantt", "shaded_nodes"]
 
 _MOST_LANES = 200
 _MOST_BARS = 20_000
-"""Above either, bars would be thinner than a pixel: the chart shades nodes by the GPUs held instead."""
+"""Limits of the bar chart. Beyond either, bars would be thinner than a pixel, and the chart shades
+nodes instead.
+"""
 _MOST_LABELS = 400
 
 
 def gantt(source: Source) -> Figure:
-    """A lane per GPU, a bar per run in the colour of its job; for large schedules, nodes shaded by the share held.
+    """Plot a lane per GPU and a bar per run in the colour of its job. Large schedules: nodes shaded
+    by the share held.
 
-    A hatched start is set-up or transfer, a cross the end of a run by failure, a stroke by preemption, grey a node that
-    is down.
+    A hatched start is set-up or transfer. A cross ends a run that failed, a stroke one that was
+    preempted. A node that is down is grey.
     """
     cols = columns(source)
     lanes = lanes_of(cols)
@@ -120,7 +125,7 @@ def _draw_ends(axes: Axes, cols: ScheduleColumns, bars: Bars, unit: Unit) -> Non
 
 
 def _draw_labels(axes: Axes, cols: ScheduleColumns, bars: Bars, unit: Unit, inches: np.ndarray) -> None:
-    """The job's name in the tallest bar of each run that has room for it."""
+    """Write the job's name into the tallest bar of each run, if it fits."""
     left, right = axes.get_xlim()
     lane_points = inches[1] * 72 * 0.8 / abs(np.subtract(*axes.get_ylim()))
     if lane_points < 7:
@@ -150,7 +155,7 @@ def _draw_labels(axes: Axes, cols: ScheduleColumns, bars: Bars, unit: Unit, inch
 
 
 def _name_lanes(axes: Axes, cols: ScheduleColumns, lanes: Lanes) -> None:
-    """Node names at the middle of their lanes, and GPU numbers where there is room."""
+    """Label lanes with node names at the middle, and with GPU numbers if they fit."""
     nodes = [place for place, count in enumerate(lanes.count.tolist()) if count]
     middles = [float(lanes.first[place] + lanes.count[place] / 2) for place in nodes]
     numbered = bool(cols.cluster.gpus) and lanes.total <= 48
@@ -164,7 +169,9 @@ def _name_lanes(axes: Axes, cols: ScheduleColumns, lanes: Lanes) -> None:
 
 
 def _number_gpus(axes: Axes, first: float, count: int) -> None:
-    """Numbers left of the lanes from ``first`` on: text in the room before the names, as ticks cost far more."""
+    """Number the lanes from ``first`` on, left of the axes. Plain text, because ticks are far
+    slower.
+    """
     from matplotlib.transforms import ScaledTranslation
 
     beside = axes.get_yaxis_transform() + ScaledTranslation(-2 / 72, 0, axes.figure.dpi_scale_trans)
@@ -183,14 +190,14 @@ def _number_gpus(axes: Axes, first: float, count: int) -> None:
 
 
 def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Any:
-    """(n, 4, 2): the corners of each box; an array, which matplotlib's type stubs do not allow."""
+    """Corners of each box, (n, 4, 2). matplotlib accepts an array here, but its type stubs do not."""
     return np.stack(
         [np.stack(corner, axis=-1) for corner in ((left, top), (right, top), (right, bottom), (left, bottom))], axis=1
     )
 
 
 def _colours(jobs: Ints) -> np.ndarray:
-    """(n, 3): the colour of each job."""
+    """Colour of each job, (n, 3)."""
     numbers, place = np.unique(jobs, return_inverse=True)
     return np.array([job_colour(number) for number in numbers.tolist()])[place]
 
@@ -202,13 +209,14 @@ def _readable_on(colour: tuple[float, float, float]) -> str:
 
 _BINS = 900
 _MOST_ROWS = 600
-"""More nodes than these share rows with their neighbours."""
+"""Maximum number of rows. With more nodes, neighbours share a row."""
 
 
 def shaded_nodes(cols: ScheduleColumns, title: str, note: str) -> Figure:
-    """Nodes as rows and time as columns, shaded by the share of held GPUs. Orange while the node is down.
+    """Plot nodes as rows, shaded by the share of held GPUs over time. A node that is down is
+    orange.
 
-    Of a cluster without GPUs, every node is a row, shaded by the number of its runs.
+    On a cluster without GPUs, rows are shaded by the number of runs on the node.
     """
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.ticker import PercentFormatter
@@ -256,7 +264,9 @@ def shaded_nodes(cols: ScheduleColumns, title: str, note: str) -> Figure:
 
 
 def binned(row: Ints, start_s: Floats, end_s: Floats, weight: Floats, edges_s: Floats, rows: int) -> np.ndarray:
-    """(rows, bins): the time average of the weight that is on in each equal bin. O(intervals + rows x bins)."""
+    """Time average of the active weight in each of the equal bins, (rows, bins). O(intervals + rows
+    x bins).
+    """
     bins = len(edges_s) - 1
     width = (edges_s[-1] - edges_s[0]) / bins
     rising, risen = np.zeros((rows, bins + 1)), np.zeros((rows, bins + 2))

@@ -1,4 +1,4 @@
-"""Plots of results side by side: policies, priorities, sizes of a cluster."""
+"""Plots that compare results: policies, priorities, sizes of a cluster."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ _COLOURS = {Verdict.BETTER: BLUE, Verdict.WORSE: ORANGE}
 
 
 def comparison(ranked: Sequence[PolicyResult], metric: str = "mean JCT", workload: str = "") -> Figure:
-    """A bar per scheduler from the reference to its ratio, best first. A line is the 95 % interval.
+    """Plot a bar per scheduler from the reference to its ratio, best first. Lines are 95 %
+    intervals.
 
-    Blue is better than the reference, orange worse, grey what has no verdict.
+    Blue is better than the reference, orange is worse, and grey has no verdict.
     """
-    reference = next((each.policy for each in ranked if each.is_reference), "")
+    reference = next((result.policy for result in ranked if result.is_reference), "")
     drawn = figure(8.4, 1.9 + 0.34 * max(len(ranked), 1))
     axes = drawn.add_subplot()
     dress(axes, f"{metric} against {reference} [%]", grid="x")
@@ -77,8 +78,8 @@ def comparison(ranked: Sequence[PolicyResult], metric: str = "mean JCT", workloa
 
 
 def _method(ranked: Sequence[PolicyResult]) -> str:
-    """The kind of ratios and intervals, and the number of seeds."""
-    n = max((each.pair.n for each in ranked if each.pair is not None), default=0)
+    """Describe the ratios and intervals, and count the seeds."""
+    n = max((standing.pair.n for standing in ranked if standing.pair is not None), default=0)
     if not n or ranked[0].sample is Sample.TRACE:
         return "one trace: ratios without intervals"
     units = f"{n:,} {ranked[0].sample}{'' if n == 1 else 's'}"
@@ -106,11 +107,13 @@ def _signed(percent: float) -> str:
 
 
 _MOST = 12
-"""More priorities than these are gathered into as many ranges of about equally many jobs."""
+"""Maximum number of boxes. More priorities are grouped into this many ranges with about equally
+many jobs.
+"""
 
 
 def by_priority(source: Source) -> Figure:
-    """A box of completion times for each priority: quartiles, mean, whiskers at the 5th and 95th percentile."""
+    """Plot completion times by priority: quartiles, mean, whiskers at the 5th and 95th percentile."""
     cols = columns(source)
     done = cols.jobs.finished
     times_s, priority = np.maximum(jct(cols)[done], SHORTEST_S), cols.jobs.priority[done]
@@ -142,7 +145,7 @@ def by_priority(source: Source) -> Figure:
 
 
 def _groups(priority: Floats) -> list[tuple[str, np.ndarray]]:
-    """(label, which jobs), from the lowest priority to the highest."""
+    """Labels and masks of the jobs, from the lowest priority to the highest."""
     values = np.unique(priority)
     if len(values) <= _MOST:
         return [(f"{value:g}", priority == value) for value in values.tolist()]
@@ -159,7 +162,10 @@ def _box(times_s: Floats, label: str) -> dict[str, float | str]:
 
 
 def sizes(planned: SizeSearch, today: Size, target: Target, title: str, *, priced: bool) -> Figure:
-    """A point for each cluster that was tried, blue where it meets the target; the best is ringed, today's a cross."""
+    """Plot a point for each cluster that was tried, blue if it meets the target.
+
+    A ring marks the best cluster, a cross the present one.
+    """
     drawn = figure(7.2, 4.4)
     axes = drawn.add_subplot()
     unit = {term.name: term.unit for term in glossary()}.get(target.metric, "")

@@ -1,6 +1,7 @@
-"""The look of every plot: colours that colour-blind readers can tell apart, quiet axes, units on every label.
+"""The style of all plots: colours for colour-blind readers, light axes, units on every label.
 
-Nothing here touches matplotlib's global settings; figures are drawn by the Agg backend, never through pyplot.
+Nothing here touches matplotlib's global settings. Figures are drawn by the Agg backend, never
+through pyplot.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ __all__ = [
 INK, GREY, LINE, FAINT = "#222222", "#6b6b6b", "#bdbdbd", "#e9e9e9"
 
 SHORTEST_S = 1e-3
-"""Shorter times are drawn as this on a logarithmic axis."""
+"""Lower bound of logarithmic time axes, in seconds. Shorter times are drawn here."""
 
 _DPI = 150
 _DATED = {".png": "Software", ".pdf": "CreationDate", ".svg": "Date"}
-"""Metadata that would differ between two writings of one plot."""
+"""Metadata to leave out, because it differs each time a plot is written."""
 
 
 class Unit(NamedTuple):
-    """A unit of time: how many seconds it has, and its sign."""
+    """A unit of time: its length in seconds, and its symbol."""
 
     seconds: float
     sign: str
@@ -68,7 +69,7 @@ _MARKS = {
     31536000.0: "1 a",
     315360000.0: "10 a",
 }
-"""Where an axis of logarithmic time has its ticks, in seconds."""
+"""Ticks of logarithmic time axes, in seconds."""
 _BETWEEN = {
     3.0: "3 s",
     30.0: "30 s",
@@ -78,16 +79,18 @@ _BETWEEN = {
     86400.0: "1 d",
     864000.0: "10 d",
 }
-"""And where it has more of them, if it is short."""
+"""Additional ticks for short axes."""
 
 
 def unit_of(span_s: float) -> Unit:
-    """The largest unit that ``span_s`` holds at least three of."""
+    """Return the largest unit that fits into ``span_s`` at least three times."""
     return next((unit for unit in _UNITS if span_s >= 3 * unit.seconds), _UNITS[-1])
 
 
 def figure(width: float, height: float) -> Figure:
-    """An empty figure of ``width`` by ``height`` inches that keeps its labels from overlapping."""
+    """Return an empty figure of ``width`` by ``height`` inches that keeps its labels from
+    overlapping.
+    """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -96,7 +99,7 @@ def figure(width: float, height: float) -> Figure:
 
 
 def dress(axes: Axes, x: str = "", y: str = "", grid: Literal["x", "y", "both", ""] = "y") -> None:
-    """Quiet axes: two thin spines, a faint grid behind the data, small labels."""
+    """Style the axes: two thin spines, a faint grid behind the data, small labels."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -110,7 +113,7 @@ def dress(axes: Axes, x: str = "", y: str = "", grid: Literal["x", "y", "both", 
 
 
 def headline(axes: Axes, text: str, note: str = "") -> None:
-    """A title flush left above the axes, and a quieter note behind it."""
+    """Write a title above the axes, aligned left, followed by a note in lighter text."""
     place: Any = {"y": 1.0, "pad": 10, "parse_math": False}  # left to find its height, a title measures every tick
     axes.set_title(text, loc="left", fontsize=11, fontweight="bold", color=INK, **place)
     if note:
@@ -118,12 +121,14 @@ def headline(axes: Axes, text: str, note: str = "") -> None:
 
 
 def entitle(drawn: Figure, text: str) -> None:
-    """A line above the whole figure that names its subject."""
+    """Write a line above the whole figure that names its subject."""
     drawn.suptitle(text, x=0.01, ha="left", fontsize=9, color=GREY, parse_math=False)
 
 
 def log_seconds(axes: Axes, which: Literal["x", "y"], low: float, high: float, most: int = 8) -> None:
-    """A logarithmic axis of seconds from ``low`` to ``high``. It has two to ``most`` ticks at 1 s, 10 s, 1 min, ..."""
+    """Set up a logarithmic axis of seconds from ``low`` to ``high``, with two to ``most`` ticks at
+    1 s, 10 s, 1 min, ...
+    """
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     axis = axes.xaxis if which == "x" else axes.yaxis
@@ -142,21 +147,23 @@ def log_seconds(axes: Axes, which: Literal["x", "y"], low: float, high: float, m
 
 
 def whole_numbers(axes: Axes) -> None:
-    """Ticks of the y axis at whole numbers only: half a job does not exist."""
+    """Place ticks of the y axis at whole numbers only, because half a job does not exist."""
     from matplotlib.ticker import MaxNLocator
 
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))
 
 
 def nothing(axes: Axes, text: str) -> None:
-    """Says in the middle of empty axes why they are empty."""
+    """Write into the middle of empty axes why they are empty."""
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, fontsize=11, color=GREY)
     axes.set_xticks([])
     axes.set_yticks([])
 
 
 def save(drawn: Figure, path: Path) -> Path:
-    """Write the figure; equal figures give equal bytes under one version of matplotlib. Returns ``path``."""
+    """Write the figure and return ``path``. Equal figures give equal bytes under one version of
+    matplotlib.
+    """
     if path.suffix != ".png":
         from matplotlib import rc_context
 

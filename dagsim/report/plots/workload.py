@@ -31,11 +31,13 @@ __all__ = ["workload"]
 _BINS = 60
 _MOST_BARS = 10
 _MOST_SIGNS = 30
-"""Longer labels altogether would run into each other side by side."""
+"""Maximum total length of labels that fit side by side."""
 
 
 def workload(tally: Tally, name: str) -> Figure:
-    """Six panels: size and shape of jobs, work of tasks, instances, GPUs asked for, arrivals by hour and over time."""
+    """Plot six panels: size and shape of jobs, work of tasks, instances, GPUs asked for, arrivals
+    by hour and over time.
+    """
     drawn = figure(13.0, 7.0)
     grid = drawn.subplots(2, 3)
     shape, work, instances, gpus, hours, arrivals = grid.ravel()
@@ -113,7 +115,9 @@ def _over_time(axes: Axes, arrivals_s: np.ndarray) -> None:
 
 
 def _cdf(axes: Axes, values: np.ndarray, label: str, colour: str) -> None:
-    """The fraction at or below each value; few points however many values."""
+    """Fraction of values at or below each value, reduced to few points however many values there
+    are.
+    """
     levels, counts = np.unique(values, return_counts=True)
     if not len(levels):
         return

@@ -1,1 +1,1 @@
-"""The page of a run, live: a server of this machine that reads run folders and writes nothing."""
+"""Live pages of runs: a local server that reads run folders and writes nothing."""

@@ -1,4 +1,4 @@
-"""The answers of the server: a list of runs, the page of one or several, and what changes."""
+"""Responses of the server: a list of runs, the page of one or several runs, and their changes."""
 
 from __future__ import annotations
 
@@ -27,23 +27,27 @@ from dagsim.report.serve.server import Asgi, Guard
 __all__ = ["Connection", "application"]
 
 _EVERY_S = 1.0
-"""How often the folders are checked for listeners."""
+"""Seconds between two checks of the folders while a client listens for changes."""
 _STEP_S = 0.2
-"""How soon a listener notices that the server stops."""
+"""Seconds until a listener notices that the server stops."""
 _ALIVE_S = 15.0
-"""Longest silence: a comment is sent then, so that a closed browser is noticed."""
+"""Longest silence in seconds. A comment is sent then, which reveals a closed browser."""
 _KEPT = 8
-"""Pages that are kept until their runs change."""
+"""Maximum number of cached pages."""
 _MOST_COMPARED = 20
 _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
 
 
 _REQUEST_S = 5.0
-"""A connection that sends no whole request, or reads nothing, for this long is closed (after at most twice as long)."""
+"""Seconds until an idle connection is closed: no complete request, or nothing read. It can take
+twice as long.
+"""
 
 
 class Connection(H11Protocol):
-    """An HTTP connection that slow clients lose: uvicorn itself only times the pause after an answer."""
+    """An HTTP connection that drops slow clients. uvicorn itself only limits the pause after a
+    response.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -52,7 +56,7 @@ class Connection(H11Protocol):
         self.loop.call_later(_REQUEST_S, self._look)
 
     def _look(self) -> None:
-        """Close the connection if nothing has moved since the last look."""
+        """Close the connection if no data has moved since the previous check."""
         if self.transport.is_closing():
             return
         waiting, unread = self.cycle is None or self.cycle.response_complete, self.transport.get_write_buffer_size()
@@ -64,7 +68,9 @@ class Connection(H11Protocol):
 
 
 def application(results: Results, bound_to: str, stopping: Callable[[], bool] = lambda: False) -> Asgi:
-    """The whole server as an ASGI application; listeners are let go once ``stopping`` says so."""
+    """Return the whole server as an ASGI application. It releases its listeners once ``stopping``
+    returns True.
+    """
     pages = _Pages(results)
 
     def list_(_: Request) -> Response:
@@ -94,7 +100,7 @@ def application(results: Results, bound_to: str, stopping: Callable[[], bool] = 
 
 
 class _Pages:
-    """Pages, made again when a run changes."""
+    """Cache of pages. A page is built again when one of its runs changes."""
 
     def __init__(self, results: Results) -> None:
         self._results = results
@@ -102,21 +108,21 @@ class _Pages:
         self._guard = threading.Lock()  # one page is made at a time: it takes a core
 
     def of(self, ids: Sequence[str]) -> str:
-        """The page of these runs.
+        """Return the page of these runs.
 
         Raises:
-            InputError: There is no such run, or they cannot stand on one page.
-            RunFolderError: One cannot be read.
+            InputError: There is no such run, or they cannot be shown on one page.
+            RunFolderError: A run folder cannot be read.
         """
         key = tuple(dict.fromkeys(ids))
         if not 0 < len(key) <= _MOST_COMPARED:
             raise InputError(f"one to {_MOST_COMPARED} runs can stand on a page, not {len(key)}")
         stamps = tuple(self._results.stamp(id_) for id_ in key)
         with self._guard:
-            known = self._made.get(key)
-            if known is not None and known[0] == stamps:
+            cached = self._made.get(key)
+            if cached is not None and cached[0] == stamps:
                 self._made.move_to_end(key)
-                return known[1]
+                return cached[1]
             text = self._make(key)
             self._made[key] = stamps, text
             while len(self._made) > _KEPT:
@@ -132,14 +138,14 @@ class _Pages:
 
 
 def _waiting(states: Sequence[RunState]) -> str:
-    """The page of runs without a finished result."""
+    """Page of runs without a finished result."""
     title = f"{states[0].workload}: dagsim report"
     body = f"<header>{element('h1', title)}{element('p', 'Nothing is finished yet.', class_='verdict')}</header>"
     return document(title, body, "", live=[state.id for state in states], waiting=True)
 
 
 def _response(make: Callable[[], str]) -> Response:
-    """The page, or the reason in plain text if there is none."""
+    """Return the page, or the reason in plain text if it cannot be built."""
     try:
         return _html(make())
     except InputError as error:
@@ -149,7 +155,9 @@ def _response(make: Callable[[], str]) -> Response:
 
 
 def _html(text: str) -> Response:
-    """A page with its policy also as a header, which can forbid frames as well."""
+    """Return a page with its Content-Security-Policy also as a header, because only a header can
+    forbid frames.
+    """
     stated = _POLICY.search(text)
     policy = unescape(stated[1]) if stated else "default-src 'none'"
     return HTMLResponse(text, headers={"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"})
@@ -169,7 +177,9 @@ def _list_page(results: Results) -> str:
 
 
 async def _events(results: Results, asked: Sequence[str], stopping: Callable[[], bool]) -> AsyncIterator[str]:
-    """Server-sent events: at first all runs (or those asked for), then those that change or go."""
+    """Yield server-sent events: first all runs (or the requested ones), then those that change or
+    disappear.
+    """
     sent: Mapping[str, RunState | None] = dict.fromkeys(asked)  # so that those that are gone already are reported
     silent_s = first = 0.0
     while not stopping():

@@ -22,9 +22,9 @@ from dagsim.report.grid import number
 __all__ = ["Results", "RunState"]
 
 _DEEPEST = 3
-"""Greatest depth of run folders below the served folder."""
+"""Maximum depth of run folders below the served folder."""
 _FRESH_S = 0.5
-"""How long a look at the folders stays valid."""
+"""Seconds for which a scan of the folders stays valid."""
 _TOLD_BY = ("manifest.json", "status.json", "runs.jsonl", "progress.csv", "failures.jsonl", "cells")
 """Files whose time and size show whether a folder has changed."""
 
@@ -33,7 +33,7 @@ Stamp = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """One run folder in the list. ``id`` is its path below the folder that is served."""
+    """One run folder in the list. ``id`` is its path below the served folder."""
 
     id: str
     command: str
@@ -42,26 +42,28 @@ class RunState:
     policies: tuple[str, ...]
     seeds: int
     state: str
-    """``running``, ``done``, ``failed``, ``interrupted``, ``dead`` (killed without a word) or ``unreadable``."""
+    """``running``, ``done``, ``failed``, ``interrupted``, ``dead`` (killed without a message) or
+    ``unreadable``.
+    """
     done: int
-    """Finished runs; of a training its iterations, of a sweep its cells."""
+    """Finished runs, iterations (of a training) or cells (of a sweep)."""
     total: int
-    """How many there are to be; 0 where that is not known."""
+    """Planned number of these; 0 if unknown."""
     unit: str
     result: str
-    """The best so far, in words."""
+    """Best result so far, as text."""
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """Return the fields as plain values for JSON."""
         return asdict(self)
 
 
 class Results:
-    """The run folders below ``root``, as the disk holds them when they are asked for.
+    """The run folders below ``root``, read from disk on request.
 
-    A run is named by its id, which is looked up among the run folders: no text from outside becomes a path.
-    Links are not followed.
+    An id is looked up among the run folders, so text from outside never becomes a path. Links are
+    not followed.
     """
 
     def __init__(self, root: Path) -> None:
@@ -74,7 +76,7 @@ class Results:
         self._looked_s = -1.0
 
     def states(self) -> list[RunState]:
-        """All runs, the newest first."""
+        """Return all runs, newest first."""
         with self._guard:
             if time.monotonic() - self._looked_s > _FRESH_S:
                 self._look()
@@ -82,10 +84,10 @@ class Results:
         return sorted(states, key=lambda each: (each.created, each.id), reverse=True)
 
     def state(self, id_: str) -> RunState:
-        """One run.
+        """Return the state of one run.
 
         Raises:
-            InputError: There is none of that id.
+            InputError: No run has that id.
         """
         for state in self.states():
             if state.id == id_:
@@ -93,11 +95,11 @@ class Results:
         raise InputError(f"there is no run folder {id_!r}")
 
     def folder(self, id_: str) -> Store:
-        """The run folder, to be read only.
+        """Return the run folder, for reading only.
 
         Raises:
-            InputError: There is none of that id.
-            RunFolderError: It cannot be read, or holds a link that leads out of it.
+            InputError: No run has that id.
+            RunFolderError: The folder cannot be read, or is a link or contains one.
         """
         path = dict(_run_folders(self.root)).get(id_)
         if path is None:
@@ -106,10 +108,10 @@ class Results:
         return Store.read(path)
 
     def stamp(self, id_: str) -> Stamp:
-        """A value that stays equal while the run folder does not change.
+        """Return a value that stays equal while the run folder does not change.
 
         Raises:
-            InputError: There is none of that id.
+            InputError: No run has that id.
         """
         path = dict(_run_folders(self.root)).get(id_)
         if path is None:
@@ -149,7 +151,7 @@ class Results:
             return RunState(id_, "", "", "", (), 0, "unreadable", 0, 0, "", "", str(error))
 
     def _opened(self, id_: str, path: Path) -> Store:
-        """The folder, read again only where its manifest has changed."""
+        """Return the folder. It is read again only if its manifest has changed."""
         stamp, before = _stamp(path)[0], self._folders.get(id_)
         if before is None or before[0] != stamp:
             _refuse_links(path)
@@ -158,7 +160,9 @@ class Results:
 
 
 def _run_folders(root: Path) -> Iterator[tuple[str, Path]]:
-    """Id and path of every run folder below ``root``; nothing is looked for inside one, and no link is followed."""
+    """Yield id and path of every run folder below ``root``. Neither run folders nor links are
+    searched.
+    """
     pending = [(root, 0)]
     while pending:
         path, depth = pending.pop()
@@ -174,7 +178,9 @@ def _run_folders(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _refuse_links(path: Path) -> None:
-    """Raise where a file of the run folder is a link: it could show what lies elsewhere."""
+    """Raise if the run folder or a file in it is a link, which could expose files outside the
+    served folder.
+    """
     for folder in (path, path / "schedules", path / "cells"):
         if folder.is_symlink():
             raise RunFolderError(f"{folder}: is a link, which dagsim serve does not follow")
@@ -197,7 +203,9 @@ def _stamp(path: Path) -> Stamp:
 
 
 def _progress(folder: Store) -> tuple[int, int, str, str]:
-    """Finished and planned runs (or iterations, or cells), their unit, and the best so far."""
+    """Number of finished and of planned runs (or iterations, or cells), their unit, and the best
+    result so far.
+    """
     facts, path = folder.manifest, folder.path
     if facts["command"] == "train":
         rows = read_log(path) if (path / "progress.csv").is_file() else []
@@ -213,26 +221,26 @@ def _progress(folder: Store) -> tuple[int, int, str, str]:
 
 
 def _trained(folder: Store) -> tuple[str, ...]:
-    """The algorithm of a training, or the one policy."""
+    """Algorithm of a training, or the policy if there is only one."""
     if folder.manifest["command"] == "train" and folder.config.train is not None:
         return (algorithm_name(folder.config.train.algorithm),)
     return (folder.config.policy,)
 
 
 def _last_word(path: Path) -> str:
-    """The error that the run ended with, if any."""
+    """Error that ended the run, if any."""
     return str(json.loads((path / "status.json").read_text(encoding="utf-8")).get("error") or "")
 
 
 def _best(folder: Store) -> str:
-    """The policy with the lowest mean completion time over its seeds so far."""
+    """Policy with the lowest mean completion time over its seeds so far, with that mean."""
     times: dict[str, list[float]] = {}
     for line in folder.lines():
         value = line.metrics.get("jct_s.mean")
         times.setdefault(line.policy, []).append(float("nan") if value is None else float(value))
     means = {policy: sum(values) / len(values) for policy, values in times.items()}
-    known = {policy: mean for policy, mean in means.items() if mean == mean}
-    if not known:
+    finite = {policy: mean for policy, mean in means.items() if mean == mean}
+    if not finite:
         return ""
-    best = min(known, key=lambda policy: known[policy])
-    return f"{best}: mean JCT {number(known[best])} s"
+    best = min(finite, key=lambda policy: finite[policy])
+    return f"{best}: mean JCT {number(finite[best])} s"

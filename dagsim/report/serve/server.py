@@ -1,4 +1,4 @@
-"""The server: a socket of this machine, and the rules that every answer keeps."""
+"""The server: a local socket, and the security rules of every response."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ __all__ = ["LOOPBACK", "Guard", "host_of", "is_loopback", "serve_folders"]
 
 
 def serve_folders(root: Path, host: str, port: int, tell: Callable[[str], None]) -> None:
-    """Show the run folders below ``root`` at ``host`` and ``port`` (0: any that is free), until Ctrl-C.
+    """Serve the run folders below ``root`` at ``host`` and ``port`` (0: any free port) until
+    Ctrl-C.
 
-    ``tell`` receives a line for people once the server answers.
+    ``tell`` receives a line of text for the user when the server is ready.
 
     Raises:
-        InputError: The folder is missing, the packages are, or the address cannot be had.
+        InputError: The folder or a package is missing, or the address is not available.
     """
     results = Results(root)
     try:
@@ -57,7 +58,7 @@ def serve_folders(root: Path, host: str, port: int, tell: Callable[[str], None])
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket at that address, for this process alone."""
+    """Return a socket at that address, for this process alone."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
@@ -91,13 +92,15 @@ _HEADERS = (
     (b"cache-control", b"no-store"),
 )
 _POLICY = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-"""Content-Security-Policy of answers without one of their own."""
+"""Content-Security-Policy of responses that set none."""
 
 
 class Guard:
-    """Wraps an application: allows reading only, answers only to its own names, and limits what a browser loads.
+    """Wrapper of an application: allows only reading, checks the ``Host`` header, and limits what a
+    browser loads.
 
-    A page of another site whose name was made to point here (DNS rebinding) sends that name as ``Host``: refused.
+    A web site can make its own name point to this machine (DNS rebinding). Its requests have that
+    name as ``Host`` and are refused.
     """
 
     def __init__(self, app: Asgi, bound_to: str) -> None:
@@ -123,17 +126,19 @@ class Guard:
 
 
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\s:,\[\]]*))(?::[0-9]*)?|([0-9a-f:]+)")
-"""An address in brackets or a name, each with or without a port; or a bare IPv6 address."""
+"""Match an address in brackets or a name, each with or without a port, or a bare IPv6 address."""
 
 
 def host_of(header: str) -> str:
-    """The name in a ``Host`` header, without its port; empty if the header is not a single host."""
+    """Return the name in a ``Host`` header without its port; empty if the header is not a single
+    host.
+    """
     match = _HOST.fullmatch(header.strip().lower())
     return "" if match is None else next((name for name in match.groups() if name), "")
 
 
 def is_loopback(host: str) -> bool:
-    """Nobody but this machine reaches it."""
+    """True if only this machine can reach the address."""
     return host in LOOPBACK or (_is_address(host) and ip_address(host).is_loopback)
 
 

@@ -1,6 +1,7 @@
-"""Rewards of the GPU cluster: what a schedule costs, as folds over its log that can be asked at any instant.
+"""Rewards of the GPU cluster: the cost of a schedule as folds over its log, which can be read at
+any time.
 
-Each term is a running total that only grows by what has happened.
+Each term is a running total over past events, which never decreases.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ _ARRIVED, _LEFT = int(Kind.ARRIVED), (int(Kind.COMPLETED), int(Kind.REJECTED))
 
 
 class Accrual:
-    """The integral of a rate that changes at rows."""
+    """The integral of a rate that changes only at rows of the log."""
 
     def __init__(self) -> None:
         self.rate = self._integral = self._since = self._charged = 0.0
 
     def change(self, now: float, by: float) -> None:
-        """From ``now`` on the rate is larger by so much."""
+        """Change the rate by ``by`` from ``now`` on."""
         self._integral += self.rate * (now - self._since)
         self._since = now
         self.rate += by
 
     def total(self, now: float) -> float:
-        """The cost of everything until ``now``."""
+        """The total cost until ``now``."""
         return self._integral + self.rate * (now - self._since)
 
     def cost(self, now: float) -> float:
@@ -47,14 +48,14 @@ class Accrual:
 
 
 class _PerJob(Accrual):
-    """Every job adds to the rate from its arrival until it has left."""
+    """Every job adds to the rate from its arrival until it leaves."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
         self._schedule = schedule
 
     def weight(self, job: int) -> float:
-        """The weight of a second of the job."""
+        """The weight of one second of the job."""
         return 1.0
 
     def take(self, row: Row) -> None:
@@ -65,18 +66,22 @@ class _PerJob(Accrual):
 
 
 class JobSeconds(_PerJob):
-    """Seconds in the system, over all jobs: in the end exactly the sum of completion times."""
+    """Seconds in the system, over all jobs. At the end, this is exactly the sum of completion
+    times.
+    """
 
 
 class WeightedJobSeconds(_PerJob):
-    """The same, each job counting as often as its weight says."""
+    """Seconds in the system, over all jobs, multiplied by their weights."""
 
     def weight(self, job: int) -> float:
         return self._schedule.jobs[job].weight
 
 
 class BoundedSlowdown(_PerJob):
-    """The sum over jobs of max(1, completion time / max(ideal time, 10 s)); what a job lacks to 1 comes as it ends."""
+    """The sum over jobs of max(1, completion time / max(ideal time, 10 s)). A job whose ratio is
+    below 1 adds the difference when it ends.
+    """
 
     def weight(self, job: int) -> float:
         return 1.0 / max(self._schedule.jobs[job].ideal_s, 10.0)
@@ -112,7 +117,7 @@ class Makespan(Accrual):
 
 
 class IdleGpuSeconds(Accrual):
-    """GPU-seconds held by nobody while jobs were there, as a share of the GPUs."""
+    """Idle GPU-seconds while jobs were in the system, as a fraction of the GPUs."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -134,14 +139,16 @@ class IdleGpuSeconds(Accrual):
 
 
 class Joules(Accrual):
-    """Energy drawn by all GPUs since the first arrival, held or idle. Those of nodes that are down draw none."""
+    """Energy consumed by all GPUs since the first arrival, held or idle. GPUs of nodes that are
+    down consume none.
+    """
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
         nodes = schedule.cluster.nodes
         watts = [Watts(0.0, 0.0) if node.gpu is None else DEFAULT_POWER.of(node.gpu) for node in nodes]
-        self._extra = [each.busy - each.idle for each in watts]
-        self._idle = [each.idle * node.gpus for each, node in zip(watts, nodes, strict=True)]
+        self._extra = [power.busy - power.idle for power in watts]
+        self._idle = [power.idle * node.gpus for power, node in zip(watts, nodes, strict=True)]
         self._up_watts = ordered_sum(self._idle)
         self._begun = False
 
@@ -164,8 +171,9 @@ class Joules(Accrual):
 
 
 class Unfairness(Accrual):
-    """Seconds times 1 - Jain's index of the GPUs that tenants hold at each instant. Tenants count while they have jobs
-    in the system."""
+    """Seconds times (1 - Jain's index of the GPUs that tenants hold at each instant). Tenants count
+    while they have jobs in the system.
+    """
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -188,17 +196,18 @@ class Unfairness(Accrual):
             self._held[tenant] = self._held.get(tenant, 0.0) + row[8]
         elif kind in _ENDS:
             self._held[tenant] -= row[8]
-        held = [max(self._held.get(each, 0.0), 0.0) for each in self._jobs]
+        held = [max(self._held.get(name, 0.0), 0.0) for name in self._jobs]
         squares = len(held) * ordered_sum(gpus * gpus for gpus in held)
         self.change(now, (1.0 - ordered_sum(held) ** 2 / squares if squares > 0 else 0.0) - self.rate)
 
 
 class ShapedJobSeconds(JobSeconds):
-    """Job-seconds less what no schedule avoids: the critical paths of the jobs in the system count as spent already, so
-    that a start on a slow GPU is billed at once.
+    """Job-seconds minus those that no schedule can avoid. The critical paths of the jobs in the
+    system count as already spent, so a start on a slow GPU is charged at once.
 
-    Every step costs 0 or more, and all of them add up to the sum of completion times less the sum of critical paths
-    (potential-based shaping, Ng, Harada and Russell 1999: with no discount it changes no ranking of policies).
+    Every step costs 0 or more. All steps add up to the sum of completion times minus the sum of
+    critical paths (potential-based shaping, Ng, Harada and Russell 1999: without discount it
+    changes no ranking of policies).
     """
 
     def __init__(self, kernel: ClusterKernel) -> None:
@@ -218,12 +227,14 @@ TERMS: Registry[RewardTerm] = Registry(
     "reward term",
     [
         Entry("job_seconds", ".rewards:JobSeconds", "seconds in the system, over all jobs"),
-        Entry("shaped_job_seconds", ".rewards:ShapedJobSeconds", "the same less the critical paths: billed at once"),
-        Entry("weighted_job_seconds", ".rewards:WeightedJobSeconds", "the same by the weights of jobs"),
+        Entry("shaped_job_seconds", ".rewards:ShapedJobSeconds", "job_seconds minus critical paths, charged at once"),
+        Entry("weighted_job_seconds", ".rewards:WeightedJobSeconds", "job_seconds multiplied by the weights of jobs"),
         Entry("bounded_slowdown", ".rewards:BoundedSlowdown", "completion time over ideal time, 1 or more"),
         Entry("makespan", ".rewards:Makespan", "seconds from the first arrival until the last job has left"),
-        Entry("idle", ".rewards:IdleGpuSeconds", "share of GPUs that nobody holds while jobs are there, over time"),
-        Entry("energy", ".rewards:Joules", "energy drawn by all GPUs"),
+        Entry(
+            "idle", ".rewards:IdleGpuSeconds", "fraction of GPUs that are idle while jobs are in the system, over time"
+        ),
+        Entry("energy", ".rewards:Joules", "energy consumed by all GPUs"),
         Entry("unfairness", ".rewards:Unfairness", "1 - Jain's index over tenants, over time"),
     ],
     group="dagsim.rewards",
@@ -231,7 +242,7 @@ TERMS: Registry[RewardTerm] = Registry(
     home="dagsim.systems.cluster",
     method="cost",
 )
-"""Every reward term of the GPU cluster by name, made with ``kernel`` or its ``schedule``."""
+"""Every reward term of the GPU cluster by name. It is built with ``kernel`` or its ``schedule``."""
 
 
 _ARRIVED, _ADMITTED = int(Kind.ARRIVED), int(Kind.ADMITTED)
@@ -240,38 +251,40 @@ _STOPS = (int(Kind.PREEMPTED), int(Kind.FAILED))
 
 
 class CriticalPaths:
-    """The longest path of each job from now to its end, by true durations: what runs to its end, everything else on its
-    fastest type.
+    """The longest path of each job from now to its end, by true durations: running tasks until
+    their end, all others on their fastest type.
 
-    A run's path is as long as the run has left plus the path behind it. A run that has ended need not be looked for:
-    its path goes on in a child that is ready, or another parent of the child has the longer one. So a job's path is the
-    larger of (latest end of a run plus what follows) - now and the longest rank of its ready tasks.
+    The path of a run is its remaining time plus the path after it. Runs that have ended need no
+    attention: their paths continue in a child that is ready, or another parent of the child has a
+    longer one. So a job's path is the maximum of two values: (latest end of a run plus the path
+    after it) - now, and the longest rank of its ready tasks.
 
-    The kernel tells it of ready tasks and starts; ``take`` wants every new row of the log before the paths are asked
-    for. Cost per question: O(jobs + new rows, runs and ready tasks).
+    The kernel reports ready tasks and starts. ``take`` must receive every new row of the log before
+    the paths are read. Cost per call of ``left_s``: O(jobs + new rows, runs and ready tasks).
     """
 
     def __init__(self, simulation: ClusterKernel) -> None:
         self._simulation = simulation
         self._paths: dict[int, _Path] = {}
-        """By job, in the order in which jobs were let in."""
+        """Paths by job, in the order in which jobs were admitted."""
         self._pushed: list[TaskState] = []
         self._started: list[Run] = []
         self._stopped = False
-        """A run was stopped since the last question."""
+        """True if a run was stopped since the last call of ``left_s``."""
         self.arrived_s = 0.0
-        """The critical paths of all jobs that were let in, as they arrived, in seconds; without those that no GPU type
-        may run, whose paths are infinite."""
+        """Sum of the critical paths of all admitted jobs at their arrival, in seconds. Jobs that no
+        GPU type may run are left out, as their paths are infinite.
+        """
         self.push = self._pushed.append
-        """Take in a task that became ready."""
+        """Note a task that became ready."""
         simulation.frontier.build(self, self, simulation.running.values(), simulation.now)
 
     def started(self, run: Run, now: float) -> None:
-        """Take in a run that has just started."""
+        """Note a run that has just started."""
         self._started.append(run)
 
     def take(self, row: Row) -> None:
-        """Take in what has arrived, left and stopped."""
+        """Process one row of the log: arrivals, departures and stopped runs."""
         kind, number = row[0], row[2]
         if kind in (_ARRIVED, _ADMITTED):
             job = self._simulation.frontier.jobs.get(number)
@@ -289,7 +302,7 @@ class CriticalPaths:
             self._stopped = True
 
     def left_s(self) -> float:
-        """The sum over the jobs in the system, in seconds."""
+        """The sum of the paths of the jobs in the system, in seconds."""
         self._look()
         now = self._simulation.now
         return ordered_sum(
@@ -297,7 +310,7 @@ class CriticalPaths:
         )
 
     def _look(self) -> None:
-        """Take in the ready tasks and runs since the last question."""
+        """Process the ready tasks and runs since the last call."""
         paths, running = self._paths, self._simulation.running
         for task in self._pushed:
             path = paths.get(task.job.number)
@@ -320,20 +333,22 @@ class CriticalPaths:
 
 
 class _Path:
-    """The longest path of one job: through its runs until ``until_s``, through its ready tasks of ``ready_s``."""
+    """The longest path of one job: through its runs, it ends at ``until_s``; through its ready
+    tasks, it takes ``ready_s``.
+    """
 
     __slots__ = ("_ranks", "_waiting", "ready_s", "until_s")
 
     def __init__(self, job: JobState) -> None:
         best = [min(task._truth) for task in job.tasks]
         self._ranks = best if len(best) == 1 else job.job.graph.upward_rank(best)
-        """The true path from the start of each task to the end of the job."""
+        """The true path from the start of each task to the end of the job, in seconds."""
         self._waiting: dict[TaskState, float] = {}
-        """The paths of ready tasks."""
+        """The paths of ready tasks, in seconds."""
         self.ready_s = self.until_s = 0.0
 
     def wait(self, task: TaskState) -> None:
-        """The task became ready."""
+        """Add a task that became ready."""
         rank = self._ranks[task.index]
         if task.left != 1.0:
             rank -= (1.0 - task.left) * min(task._truth)
@@ -342,12 +357,12 @@ class _Path:
             self.ready_s = rank
 
     def go(self, task: TaskState) -> None:
-        """The task has been started for good."""
+        """Remove a task that has been started for good."""
         self._waiting.pop(task, None)
         self.ready_s = max(self._waiting.values(), default=0.0)
 
     def run(self, run: Run, now: float) -> None:
-        """The run is under way."""
+        """Extend the path to the end of a run in progress."""
         task = run.task
         begun = run.computing_s if run.computing_s is not None else max(run.started_s + run.setup_s, now)
         until_s = begun + run._seconds + (self._ranks[task.index] - min(task._truth))

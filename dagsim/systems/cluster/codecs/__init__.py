@@ -1,4 +1,6 @@
-"""Codecs of the GPU cluster: from a view to arrays that a net reads, and from its choice back to decisions."""
+"""Codecs of the GPU cluster: they turn a view into arrays for a net, and the net's choice into
+decisions.
+"""
 
 from __future__ import annotations
 

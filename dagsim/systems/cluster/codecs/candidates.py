@@ -24,7 +24,7 @@ __all__ = ["Candidates"]
 _GPU = ("free", "capacity", "pressure", "mean_slowdown", "ahead_1", "ahead_2", "ahead_3", "ahead_4")
 _FREE, _MEAN_SLOWDOWN = _GPU.index("free"), _GPU.index("mean_slowdown")
 _PROBES = (1.0, 2.0, 4.0, 8.0)
-"""Numbers of GPUs that ``sorted`` asks for."""
+"""The numbers of idle GPUs whose times ``sorted`` shows."""
 _MOVING = (
     "age",
     "job_age",
@@ -40,12 +40,12 @@ _MOVING = (
 _PRESENT = ("ready", "running", "jobs", "work")
 
 _CLIP = 3.0
-"""Logarithms of ratios lie between minus this and this."""
+"""Bound on the absolute value of logarithms of ratios."""
 _LOWEST, _HIGHEST = exp(-_CLIP), exp(_CLIP)
 _INSTANT_S = 1e-9
-"""Stands for 0 s in ratios."""
+"""Replaces 0 s in ratios."""
 _WITHIN_S = (60.0, 300.0, 900.0, 3600.0)
-"""The times that ``cdf`` counts until."""
+"""The horizons of ``cdf``, in seconds."""
 _DEFAULT = CandidatesConfig()
 _FLOAT32 = np.dtype(np.float32)
 _GPU_ROW, _MOVING_ROW, _PRESENT_ROW = (Struct(f"{len(names)}f") for names in (_GPU, _MOVING, _PRESENT))
@@ -55,17 +55,24 @@ _Offer: TypeAlias = tuple[ReadyTask, list[int]]
 
 
 class Candidates:
-    """Choices at the level of task and GPU type: of each group of ready tasks that are alike, the shortest and the one
-    nearest to the end of its job (or those in a window, ``CandidatesConfig.select``), on every type with room; and to
-    wait, while anything is still to happen.
+    """Choices at the level of task and GPU type.
 
-    Groups keep the number of choices small however many tasks wait. Times enter as logarithms; what decides between
-    starting here and waiting for something better is spelled out: ``finish_on_best`` is the logarithm of (expected wait
-    for the task's fastest type + its seconds there) / seconds here, which EFT-wait compares with ``theta``;
-    ``finish_elsewhere`` the same for the best of all other types. Only estimates are read, never true durations.
+    Ready tasks that are alike form a group. Each group offers its shortest task and the one nearest
+    to the end of its job, on every type with room (or those in a window,
+    ``CandidatesConfig.select``). Another choice is to wait, while anything is still to happen.
 
-    Rows are packed one by one as float32, not computed as arrays: there are a handful of them, and one call of NumPy
-    takes as long as a row. Cost per observation: O(groups x types + rows), whatever the number of ready tasks.
+    Groups keep the number of choices small, however many tasks wait. Times enter as logarithms. Two
+    features express the decision between starting here and waiting for something better:
+
+    - ``finish_on_best`` is the logarithm of (expected wait for the task's fastest type + its seconds
+      there) / seconds here, which EFT-wait compares with ``theta``;
+    - ``finish_elsewhere`` is the same for the best of all other types.
+
+    Only estimates are read, never true durations.
+
+    Rows are packed one by one as float32, not computed as arrays: there are only a handful, and one
+    call of NumPy takes as long as a row. Cost per observation: O(groups x types + rows),
+    independent of the number of ready tasks.
     """
 
     token_features: tuple[str, ...] = ("wait", *STATIC, *_MOVING, *(f"type_{name}" for name in _GPU))
@@ -79,23 +86,25 @@ class Candidates:
     def __init__(self, config: CandidatesConfig = _DEFAULT, *, tail: bytes = b"") -> None:
         self.config = config
         self._tail = tail
-        """Stands behind every row, and zeros behind the one that waits: columns of whoever wraps this codec."""
+        """Appended to every row, and as zeros to the row for waiting: columns for a codec that
+        wraps this one.
+        """
         self._width = len(self.token_features) + len(tail) // 4
         self._wait = _WAIT + bytes(len(tail))
         self._place = placing(config.placement).place
         self._pool: Pool | None = None
         self._view: ClusterView | None = None
         self._quiet: tuple[int, int] | None = None
-        """Releases and ready tasks so far when nothing fitted."""
+        """Numbers of releases and of ready tasks when nothing fitted."""
         self.rows: list[tuple[TaskState, int]] = []
-        """Task and type of the rows of the last observation, without the one that waits."""
+        """Task and type of each row of the last observation, without the row for waiting."""
 
     def __deepcopy__(self, memo: object) -> Candidates:
-        """A codec for a fork: all it knows it reads again from the fork's view."""
+        """Build a codec for a fork. It reads its whole state from the fork's view."""
         return Candidates(self.config, tail=self._tail)
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """The choices; ``None`` if no ready task has room."""
+        """Encode the choices; ``None`` if no ready task has room."""
         pool = self._pool if self._pool is not None else self._bind(view)
         machines = view.machines
         if self._quiet == (machines.released, pool.pushed):
@@ -104,13 +113,15 @@ class Candidates:
         offers = self._offers(view, machines, pool)
         self._view, self.rows = view, []
         if not offers:
-            if self.config.select == "heads":  # of every group: until a task comes or something is released, none fits
+            if (
+                self.config.select == "heads"
+            ):  # all groups were checked: none fits until a task arrives or GPUs are released
                 self._quiet = machines.released, pool.pushed
             return None
         return self._observe(view, machines, pool, offers)
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
-        """Start the task on the type; the last row, where there are more rows than pairs, waits."""
+        """Start the task on the type. The row after those of all pairs waits."""
         if choice >= len(self.rows):
             return ()
         task, type_ = self.rows[choice]
@@ -118,7 +129,9 @@ class Candidates:
         return () if placement is None else (Start(task, placement),)
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
-        """The row of the last observation that the first decision stands for; ``None`` if there is none."""
+        """The row of the last observation that stands for the first decision; ``None`` if there is
+        no such row.
+        """
         decision = next(iter(decisions), None)
         if decision is None:
             return len(self.rows) if self._view is not None and self._view.pending else None
@@ -134,11 +147,11 @@ class Candidates:
         gpus = [0.0] * len(machines.types)
         for machine in machines.list:
             gpus[machine.type] += machine.gpus
-        self._pool = view.index(self, lambda: Pool([max(each, 1.0) for each in gpus]))
+        self._pool = view.index(self, lambda: Pool([max(count, 1.0) for count in gpus]))
         return self._pool
 
     def _offers(self, view: ClusterView, machines: ClusterState, pool: Pool) -> list[_Offer]:
-        """The tasks to choose from that some type has room for."""
+        """The tasks to choose from, with the types that have room for them."""
         groups: Sequence[Group | ReadyTask]
         if self.config.select == "heads":
             released = machines.released
@@ -158,7 +171,7 @@ class Candidates:
         return offers
 
     def _window(self, view: ClusterView, pool: Pool) -> list[ReadyTask]:
-        """The oldest of all ready tasks, or as many of the shortest, too."""
+        """The oldest ready tasks. For ``mixed``, half of the window is the shortest ones."""
         window = self.config.window
         tasks = list(islice(view.ready, window if self.config.select == "oldest" else window // 2))
         if self.config.select == "mixed":
@@ -168,7 +181,7 @@ class Candidates:
     def _observe(self, view: ClusterView, machines: ClusterState, pool: Pool, offers: list[_Offer]) -> Observation:
         idle, expected = [levels.total() for levels in machines.by_gpus], view.expected_free
         gpu_rows = self._gpu_rows(pool, expected, idle)
-        seen = [_GPU_ROW.unpack(row) for row in gpu_rows]  # in the precision in which they are shown
+        seen = [_GPU_ROW.unpack(row) for row in gpu_rows]  # with the precision of the observation
         tokens = self._tokens(view.now, pool, offers, expected, idle, [row + self._tail for row in gpu_rows], seen)
         rows = len(self.rows)
         if view.pending:
@@ -193,7 +206,7 @@ class Candidates:
         type_rows: list[bytes],
         seen: list[tuple[float, ...]],
     ) -> list[bytes]:
-        """The rows in pieces: what never changes, what moves, and the type."""
+        """The rows in pieces: the columns that never change, those that do, and the type."""
         ahead, pack, capacity = self.config.look_ahead != "off", _MOVING_ROW.pack, pool.capacity
         ready_s, count = pool.best_s, len(pool.tasks)
         etas: dict[DemandClass, list[float]] = {}
@@ -235,7 +248,7 @@ class Candidates:
         return tokens
 
     def _gpu_rows(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> list[bytes]:
-        """Per type, what is free of it, and who waits for it."""
+        """One row per type: its free GPUs, and the tasks that wait for it."""
         pack, total, count, ahead = _GPU_ROW.pack, pool.gpus, len(pool.tasks), self._ahead(pool, expected, idle)
         return [
             pack(
@@ -247,7 +260,7 @@ class Candidates:
         ]
 
     def _ahead(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> Sequence[float]:
-        """Type after type the expected ends of what runs on it, as ``look_ahead`` says: four of each."""
+        """The expected ends of runs, as ``look_ahead`` selects: four values per type."""
         match self.config.look_ahead:
             case "sorted":
                 waits = expected.free_in_each_s(_PROBES, idle)
@@ -264,22 +277,24 @@ class Candidates:
         return [log1p(wait_s / 60) / 5 if wait_s else 0.0 for wait_s in waits]
 
     def _context(self, view: ClusterView, pool: Pool, seen: list[tuple[float, ...]]) -> list[bytes]:
-        """The state of queue and cluster, and the means over the types, summed up as float32."""
+        """The state of queue and cluster, and the means over the types, summed as float32."""
         work = log1p(sum(pool.area) / UNITS / pool.gpus / 600)
         present = _PRESENT_ROW.pack(log1p(len(pool.tasks)), log1p(len(view.running)), log1p(len(view.jobs)), work)
         sums, pack, unpack = seen[0], _GPU_ROW.pack, _GPU_ROW.unpack
         for row in seen[1:]:
             sums = unpack(pack(*map(add, sums, row)))
         types = len(seen)
-        return [present, *[each.packed for each in pool.classes], pack(*[each / types for each in sums])]
+        return [present, *[width_class.packed for width_class in pool.classes], pack(*[term / types for term in sums])]
 
 
 _WAIT = Struct("f").pack(1.0).ljust(4 * len(Candidates.token_features), b"\0")
-"""The row that waits."""
+"""The row for waiting."""
 
 
 def _eta_s(demand: DemandClass, room: list[int], expected: ExpectedFree, idle: list[int]) -> list[float]:
-    """By type, the seconds until it has room for the demand (``ExpectedFree.eta_s``), given those with ``room``."""
+    """Seconds until each type has room for the demand (``ExpectedFree.eta_s``), given those with
+    ``room``.
+    """
     gpus = demand.demand.gpus * (demand.gang or 1)
     eta = [NEVER_S] * len(idle)
     for type_ in demand.types:
@@ -288,6 +303,6 @@ def _eta_s(demand: DemandClass, room: list[int], expected: ExpectedFree, idle: l
 
 
 def _log_ratio(seconds: float, here_s: float) -> float:
-    """The logarithm of the ratio, within the clip."""
+    """The logarithm of the ratio, clipped."""
     ratio = (seconds if seconds > _INSTANT_S else _INSTANT_S) / (here_s if here_s > _INSTANT_S else _INSTANT_S)
     return -_CLIP if ratio < _LOWEST else _CLIP if ratio > _HIGHEST else log(ratio)

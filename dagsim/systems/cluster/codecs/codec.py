@@ -25,7 +25,7 @@ class Observation(NamedTuple):
     """The choices of the present, and the state around them."""
 
     tokens: Floats32
-    """(n, F) float32: one row per choice; where waiting is allowed it is the last."""
+    """(n, F) float32: one row per choice. If waiting is allowed, it is the last row."""
     context: Floats32
     """(C,) float32: the state of queue and cluster."""
     gpus: Floats32
@@ -33,12 +33,12 @@ class Observation(NamedTuple):
 
     @property
     def is_forced(self) -> bool:
-        """There is one choice only."""
+        """True if there is only one choice."""
         return len(self.tokens) <= 1
 
 
 class ClusterCodec(Protocol):
-    """Translates for one simulation, which it may keep state about."""
+    """Translates between views and arrays for one simulation, about which it may keep state."""
 
     token_features: tuple[str, ...]
     """Names of the F columns of ``Observation.tokens``."""
@@ -48,15 +48,19 @@ class ClusterCodec(Protocol):
     """Names of the D columns of ``Observation.gpus``."""
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """The choices; ``None`` where nothing can be done but wait."""
+        """Encode the choices; ``None`` if waiting is the only option."""
         ...
 
     def decode(self, view: ClusterView, choice: int) -> Iterable[Decision]:
-        """The decisions that row ``choice`` of the last observation stands for; none is to wait for a change."""
+        """The decisions that row ``choice`` of the last observation stands for. No decision means
+        to wait for a change.
+        """
         ...
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
-        """The row of the last observation that stands for a heuristic's decisions; ``None`` if there is none."""
+        """The row of the last observation that stands for a heuristic's decisions; ``None`` if
+        there is no such row.
+        """
         ...
 
 
@@ -68,26 +72,32 @@ Select = Literal["heads", "oldest", "mixed"]
 class CandidatesConfig:
     """Settings: the tasks that can be chosen, and their features.
 
-    ``select`` is ``heads`` for the first of each group of tasks that are alike, ``oldest`` for the ``window`` tasks
-    that have been ready longest, ``mixed`` for half of those and as many of the shortest, so that none grows stale
-    unseen.
+    ``select`` is one of:
 
-    ``look_ahead`` says how the expected ends of what runs are shown, always in the same columns: ``off`` not at all
-    (the columns are 0), ``sorted`` as the time until 1, 2, 4 and 8 GPUs of the type are idle, ``per_gpu`` as the ends
-    of the four runs that started first, ``cdf`` as the share of the type that is idle within 1, 5, 15 and 60 minutes.
+    - ``heads``: the first tasks of each group of tasks that are alike;
+    - ``oldest``: the ``window`` tasks that have been ready longest;
+    - ``mixed``: half of the window for the oldest tasks, so that every task is seen at some time, and
+      half for the shortest.
+
+    ``look_ahead`` selects the form of the expected ends of runs, always in the same columns:
+
+    - ``off``: not shown (the columns are 0);
+    - ``sorted``: the time until 1, 2, 4 and 8 GPUs of the type are idle;
+    - ``per_gpu``: the ends of the four runs that started first;
+    - ``cdf``: the fraction of the type that is idle within 1, 5, 15 and 60 minutes.
     """
 
     look_ahead: LookAhead = "sorted"
     select: Select = "heads"
     window: int = 32
-    """Tasks that ``oldest`` and ``mixed`` look at."""
+    """Number of tasks that ``oldest`` and ``mixed`` consider."""
     placement: str = "best-fit"
-    """Where on a type tasks go: one of ``dagsim list placements``."""
+    """The placement of tasks on a type: one of ``dagsim list placements``."""
     kind: Literal["candidates"] = "candidates"
 
     version: ClassVar[int] = 1
     bounded: ClassVar[bool] = True
-    """Agents note the bounds of its features, and see nothing beyond them."""
+    """True if agents record the bounds of its features and clip to them."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -111,7 +121,7 @@ class CandidatesConfig:
         }
 
     def build(self) -> Candidates:
-        """A codec for one simulation."""
+        """Build a codec for one simulation."""
         from dagsim.systems.cluster.codecs.candidates import Candidates
 
         return Candidates(self)

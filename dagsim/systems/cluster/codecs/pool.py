@@ -1,4 +1,6 @@
-"""The ready tasks as a network wants them: in groups that are alike, with what never changes kept as packed rows."""
+"""The ready tasks as a network sees them: in groups of similar tasks, with the constant columns
+kept as packed rows.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +30,18 @@ STATIC = (
     "job_tasks",
     "is_best_type",
 )
-"""Columns that hold as long as a task is ready."""
+"""Columns that stay the same while a task is ready."""
 
 QUEUE = ("count", "shortest", "area")
-"""What is summed up of each class of widths."""
+"""Columns with the sums over each class of widths."""
 
 WIDTHS = (1.0, 2.0, 4.0)
-"""Upper ends of the classes of GPUs that start together; the last class is everything wider."""
+"""Upper bounds of the classes of GPUs that start together. The last class is everything wider."""
 
 _SCALE_S = 600.0
-"""A typical task: its logarithm is 0."""
+"""Seconds of a typical task, whose logarithm is 0."""
 UNITS = 2.0**80
-"""Sums are kept in whole units of 2**-80, so that taking a task in and letting it go leaves no residue."""
+"""Sums are kept in whole units of 2**-80, so that adding and removing a task leaves no residue."""
 _STATIC_ROW = Struct(f"4x{len(STATIC)}f")
 _QUEUE_ROW = Struct(f"{len(QUEUE)}f")
 
@@ -48,11 +50,11 @@ _Heap: TypeAlias = "list[tuple[float, int, int, ReadyTask]]"
 
 
 class ReadyTask:
-    """A ready task, with what does not change while it waits.
+    """A ready task, with the values that stay the same while it waits.
 
-    By type: ``seconds``, ``slowdown`` (the logarithm of the seconds over the best), and ``rows``, the float32 bytes of
-    a 0 (it does not stand for waiting) and of the ``STATIC`` columns. For sums, in whole units: ``area``, the
-    GPU-seconds on the best type, and ``slowdowns``.
+    By type: ``seconds``, ``slowdown`` (the logarithm of the seconds over the best), and ``rows``,
+    the float32 bytes of a 0 (the row does not stand for waiting) and of the ``STATIC`` columns. For
+    sums, in whole units: ``area``, the GPU-seconds on the best type, and ``slowdowns``.
     """
 
     __slots__ = (
@@ -109,11 +111,11 @@ class ReadyTask:
         return self.task.demand
 
     def heads(self) -> tuple[ReadyTask, ...]:
-        """The task itself, as of a group of one."""
+        """The task itself, as if it were a group of one."""
         return (self,)
 
     def job_left(self) -> float:
-        """The job's seconds of unfinished tasks on their fastest types, as a logarithm."""
+        """Seconds of the job's unfinished tasks on their fastest types, as a logarithm."""
         job: JobState = self.task.job
         if job.tasks_left != self._tasks_left:
             self._tasks_left = job.tasks_left
@@ -129,17 +131,17 @@ class Group:
     def __init__(self, demand: DemandClass) -> None:
         self.demand = demand
         self.short: _Heap = []
-        """By seconds on the fastest type; some may not wait any more."""
+        """Sorted by seconds on the fastest type. Some tasks may no longer wait."""
         self._last: _Heap = []
 
     def push(self, ready: ReadyTask) -> None:
-        """Take in a task."""
+        """Add a task."""
         task = ready.task
         heappush(self.short, (task.best_s, task.order, task.piece, ready))
         heappush(self._last, (task.rank_s, task.order, task.piece, ready))
 
     def heads(self) -> tuple[ReadyTask, ...]:
-        """The shortest task and the one nearest to the end of its job, if they are two."""
+        """The shortest task, and the one nearest to the end of its job if that is another."""
         short, last = self.short, self._last
         while short and not short[0][3].task.waiting:
             heappop(short)
@@ -152,7 +154,7 @@ class Group:
 
 
 class WidthClass:
-    """The sums over the ready tasks of one class of widths, on a cluster of so many ``gpus``."""
+    """The sums over the ready tasks of one class of widths, on a cluster of ``gpus`` GPUs."""
 
     __slots__ = ("_area", "_best_s", "_gpus", "packed")
 
@@ -162,19 +164,19 @@ class WidthClass:
     def __init__(self, gpus: float) -> None:
         self._gpus = gpus
         self._best_s: list[float] = []
-        """Seconds of each task on its best type, in rising order."""
+        """Seconds of each task on its best type, in ascending order."""
         self._area = 0
         """GPU-seconds on the best types, in whole units."""
         self._pack()
 
     def count(self, ready: ReadyTask) -> None:
-        """Take in a task."""
+        """Add a task."""
         insort(self._best_s, ready.best_s)
         self._area += ready.area
         self._pack()
 
     def uncount(self, ready: ReadyTask) -> None:
-        """Let go of a task."""
+        """Remove a task."""
         del self._best_s[bisect_left(self._best_s, ready.best_s)]
         self._area -= ready.area
         self._pack()
@@ -186,8 +188,9 @@ class WidthClass:
 
 
 class Pool:
-    """An index of the ready tasks (``ClusterView.index``): their groups in the order of their first tasks, and the sums
-    over all that an observation shows. ``capacity`` are the GPUs of each type, 1 at least.
+    """An index of the ready tasks (``ClusterView.index``): their groups in the order of their first
+    tasks, and all sums that an observation shows. ``capacity`` is the number of GPUs of each
+    type, at least 1.
 
     Cost: O(log tasks + types) per task, and moving the tail of a sorted list.
     """
@@ -199,21 +202,21 @@ class Pool:
         self.groups: list[Group] = []
         self.classes = [WidthClass(self.gpus) for _ in range(len(WIDTHS) + 1)]
         self.best_s: list[float] = []
-        """Seconds of each task on its best type, in rising order."""
+        """Seconds of each task on its best type, in ascending order."""
         self.area = [0] * len(capacity)
         """GPU-seconds of the tasks that are fastest on each type, in whole units."""
         self.slowdown = [0] * len(capacity)
         """Slowdowns of all tasks on each type, in whole units."""
         self.pushed = 0
-        """How many tasks have become ready so far."""
+        """Number of tasks that have become ready so far."""
         self.new: list[Run] = []
         """Runs that started since the last observation."""
         self._group_of: dict[_Profile, Group] = {}
 
     def push(self, task: TaskState) -> None:
-        """Take in a task that became ready."""
+        """Add a task that became ready."""
         self.pushed += 1
-        if task in self.tasks:  # it was started and came back before the next observation
+        if task in self.tasks:  # it was started and stopped again before the next observation
             return
         ready = self.tasks[task] = ReadyTask(task)
         best_s = ready.best_s
@@ -229,12 +232,13 @@ class Pool:
         group.push(ready)
 
     def started(self, run: Run, now: float) -> None:
-        """Take in a run that has just started."""
+        """Note a run that has just started."""
         self.new.append(run)
 
     def drop_gone(self, ready: Collection[TaskState]) -> None:
-        """Let go of the tasks that do not wait any more; ``ready`` are those that do. O(starts), O(tasks) if a job
-        was killed."""
+        """Remove the tasks that no longer wait. ``ready`` are the tasks that still do. O(starts),
+        or O(tasks) if a job was killed.
+        """
         for run in self.new:
             if not run.task.waiting:
                 self._drop(run.task)
@@ -255,5 +259,7 @@ class Pool:
 
 @lru_cache(4096)
 def _rounded(ratio: float) -> float:
-    """The ratio to six digits; tasks of one model have but a few, and rounding takes five times as long as this."""
+    """Round the ratio to six digits. It is cached, because tasks of one model have only a few
+    ratios and rounding takes five times as long as a look-up.
+    """
     return round(ratio, 6)
