@@ -1,7 +1,7 @@
-"""Readers of real traces: one file per format, a path in, jobs in order of arrival out.
+"""Readers of real traces: each module reads one format and yields jobs in order of arrival.
 
-``open_trace("batch_task.csv")`` recognises the format from names and content; ``trace.jobs()`` then yields jobs as they
-are asked for, and ``trace.report`` counts what was read and dropped.
+``open_trace("batch_task.csv")`` recognises the format from names and content. ``trace.jobs()`` then
+yields jobs lazily, and ``trace.report`` counts the rows read and dropped.
 """
 
 from __future__ import annotations
@@ -60,22 +60,22 @@ READERS: Registry[Reader] = Registry(
     home="dagsim.traces.formats",
     method="recognises",
 )
-"""Every format by name; imported when first needed."""
+"""Every format by name; its module is imported on first use."""
 
 _AS_IT_IS = TraceOptions()
 
 
 def reader(name: str) -> Reader:
-    """The reader of the format called ``name``.
+    """Return the reader of the format called ``name``.
 
     Raises:
-        UnknownName: No such format; the message suggests the nearest.
+        UnknownName: There is no such format; the message suggests the nearest.
     """
     return READERS.create(name)
 
 
 def recognise(path: Path | str) -> str:
-    """The name of the one format that ``path`` is in.
+    """Return the name of the format of ``path``.
 
     Raises:
         TraceError: The file cannot be read, or no reader or more than one recognises it.
@@ -102,14 +102,15 @@ def recognise(path: Path | str) -> str:
 def open_trace(
     path: Path | str, format: str | None = None, options: TraceOptions = _AS_IT_IS, *, full_report: bool = False
 ) -> Trace:
-    """The trace at ``path``, in the format called ``format`` or else recognised.
+    """Open the trace at ``path``. Without ``format``, recognise it.
 
-    ``path`` is whatever ``Source`` takes. ``full_report`` keeps every detail of the report, not just a hundred.
+    ``path`` is anything that ``Source`` takes. ``full_report`` keeps every detail of the report
+    instead of the first hundred.
 
     Raises:
         TraceError: The file cannot be read or is not recognised.
-        UnknownName: No format is called that.
-        ConfigError: An option is given that the format does not heed.
+        UnknownName: There is no format of that name.
+        ConfigError: The format does not use one of the options.
     """
     chosen = reader(format or ("plain" if options.map else recognise(path)))
     heeded = COMMON_OPTIONS | chosen.uses

@@ -1,7 +1,8 @@
-"""Logs and lists of nodes without the names of people and machines, to be shared.
+"""Copies of logs and node lists without the names of people and machines, for sharing.
 
-Nothing is copied that is not known to be harmless: a log of ``sacct`` becomes the columns that are read of it, a log of
-another format dagsim's own JSON lines, a list of nodes the rows of ``sinfo``.
+Only fields known to be harmless are copied. A log of ``sacct`` keeps the columns that its reader
+uses, a log of another format becomes dagsim's own JSON Lines, and a list of nodes becomes rows of
+``sinfo``.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ _MOST_NODES = 1 << 14
 
 
 class Names:
-    """New names for old: the same for the same, numbered as they come."""
+    """Consistent pseudonyms: equal names get equal pseudonyms, numbered in order of appearance."""
 
     def __init__(self) -> None:
         self._new: dict[tuple[str, str], str] = {}
         self._count: dict[str, int] = {}
 
     def new(self, kind: str, old: str) -> str:
-        """The new name of ``old`` among names of its kind; nothing stays nothing."""
+        """Pseudonym of ``old`` among names of its kind; empty if ``old`` is empty."""
         if not old:
             return old
         if (kind, old) not in self._new:
@@ -45,7 +46,9 @@ class Names:
         return self._new[kind, old]
 
     def nodes(self, text: str) -> str:
-        """A list of nodes, each with its new name; one that cannot be read becomes ``None assigned``."""
+        """Replace every name in a list of nodes; a list that cannot be read becomes ``None
+        assigned``.
+        """
         if is_unset(text) or text.lower() == "none assigned":
             return "None assigned"
         try:
@@ -58,10 +61,11 @@ class Names:
 
 
 def anonymise(paths: Iterable[Path | str], folder: Path, names: Names | None = None) -> list[Path]:
-    """Write each log and list of nodes anew into ``folder``. The new names are the same in all of them.
+    """Write an anonymised copy of each log and node list into ``folder``, with the same pseudonyms
+    in all of them.
 
     Raises:
-        TraceError: One is neither a log nor a list of nodes, or cannot be read.
+        TraceError: A file is neither a log nor a list of nodes, or cannot be read.
     """
     known = Names() if names is None else names
     written = []
@@ -93,7 +97,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 
 
 def _sacct_lines(source: Source, names: Names) -> Iterator[str]:
-    """The rows of ``sacct``, with the columns that are read of it; steps and torn rows are left out."""
+    """Rows of ``sacct`` with the columns that its reader uses, without steps and torn rows."""
     yield "|".join(COLUMNS) + "\n"
     for _, row in sacct_rows(source, ReadReport(), None):
         fields = dict(zip(COLUMNS, row, strict=True))
@@ -110,7 +114,7 @@ def _sacct_lines(source: Source, names: Names) -> Iterator[str]:
 
 
 def _node_rows(nodes: Iterable[FoundNode], names: Names) -> Iterator[str]:
-    """Nodes as ``sinfo -N -e -h -o "%N|%P|%t|%c|%m|%G|%f"`` has them, a row for each partition."""
+    """Nodes in the form of ``sinfo -N -e -h -o "%N|%P|%t|%c|%m|%G|%f"``, one row per partition."""
     for node in nodes:
         gres = ",".join(f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in node.gpus) or "(null)"
         features = ",".join(text for text in node.features if site_gpu(text) in GPU_TYPES) or "(null)"
@@ -121,7 +125,7 @@ def _node_rows(nodes: Iterable[FoundNode], names: Names) -> Iterator[str]:
 
 
 def _renamed(job: Job, names: Names) -> Job:
-    """The job under other names; its tasks keep theirs, which readers gave them, unless there are several."""
+    """Replace every name of the job; its tasks become ``task-0``, ``task-1`` and so on."""
     return replace(
         job,
         id=names.new("job", job.id),

@@ -1,10 +1,10 @@
-"""Published traces and where their publishers keep them: the table of ``dagsim trace fetch``.
+"""Published traces and their download addresses: the table of ``dagsim trace fetch``.
 
-Sizes and checksums are the publishers' own, or were measured on copies with the publisher's bytes.
-Where neither is known the value is ``None``, and the command says that it cannot verify the file.
-Raw files of a repository are pinned to the commit they were measured at, or are the newest
-(``HEAD``) and checked against their checksum. The Parallel Workloads Archive publishes no
-checksums: those given here come from a second party's lock file.
+Sizes and checksums come from the publishers or were measured on copies of the published bytes. A
+value that is not known is ``None``, and the command then says that it cannot verify the file. Raw
+files of a repository are either pinned to the commit at which they were measured, or are the newest
+(``HEAD``) and verified by checksum. The Parallel Workloads Archive publishes no checksums; ours
+come from a third party's lock file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["CATALOGUE", "PublishedTrace", "Remote", "published_trace"]
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A file on a publisher's server; its checksum is SHA-256 in hexadecimal digits."""
+    """A file on a publisher's server, with its SHA-256 checksum in hexadecimal."""
 
     url: str
     bytes: int | None = None
@@ -30,14 +30,15 @@ class Remote:
 
     @property
     def name(self) -> str:
-        """The place of the file, below the trace's own folder."""
+        """Path of the file below the trace's own folder."""
         return self.path or PurePosixPath(unquote(urlsplit(self.url).path)).name
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedTrace:
-    """A trace as its publisher ships it; one without files can only be had by hand, from its
-    ``page``."""
+    """A trace as its publisher ships it. A trace without ``files`` must be downloaded by hand from
+    its ``page``.
+    """
 
     title: str
     format: str
@@ -49,16 +50,16 @@ class PublishedTrace:
 
     @property
     def bytes(self) -> int | None:
-        """The bytes to download; ``None`` if the size of any file is not known."""
+        """Bytes to download, or ``None`` if the size of any file is unknown."""
         sizes = [file.bytes for file in self.files]
         return None if not sizes or None in sizes else sum(size for size in sizes if size is not None)
 
 
 def published_trace(name: str) -> PublishedTrace:
-    """The published trace called ``name``.
+    """Return the published trace called ``name``.
 
     Raises:
-        UnknownName: No trace is called that; the message suggests the nearest.
+        UnknownName: There is no such trace; the message suggests the nearest.
     """
     if name not in CATALOGUE:
         near = get_close_matches(name, CATALOGUE, 1)

@@ -1,7 +1,8 @@
-"""Tables of text as typed columns, chunk by chunk: the one road from bytes to columns.
+"""Text tables as typed columns, read in chunks: the only path from bytes to columns.
 
-pandas parses a block of bytes if all its lines have the same number of plain fields. Any other block, and a small
-file (for which importing pandas would take longer), is split row by row. Both ways give the same ``Table``.
+pandas parses a block of bytes if all its lines have the same number of plain fields. Other blocks
+are split row by row, and so are small files, for which importing pandas would take longer. Both
+ways give the same ``Table``.
 """
 
 from __future__ import annotations
@@ -29,50 +30,50 @@ __all__ = ["FileLayout", "Form", "Table", "csv_form", "date_seconds", "local_sec
 _BLOCK_BYTES = 1 << 22
 _SMALL_BYTES = 1 << 18
 _ROWS = 1 << 16
-"""Rows of a chunk that is split row by row, and of a step of other work."""
+"""Number of rows in a chunk that is split row by row, and in one step of other row-wise work."""
 _ODD = (b"\0", b"\x1f")
 _OTHER_BLANKS = (b"\v", b"\f", b"\x1c", b"\x1d", b"\x1e")
-"""Characters that ``str.split`` takes for blanks and pandas does not."""
+"""Characters that ``str.split`` treats as blanks and pandas does not."""
 _LETTERS, _BETWEEN = 19, {4: ord("-"), 7: ord("-"), 13: ord(":"), 16: ord(":"), 19: 0}
-"""Length of a date, and its characters that are not digits, except for the 11th."""
+"""Length of a date, and the positions of its characters that are not digits, except the 11th."""
 _FIRSTS = np.arange("1970-01", "10000-02", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
 """The first day of each month, in days since 1970."""
 
 
 class FileLayout(NamedTuple):
-    """Where the columns of a form stand in one file."""
+    """Positions of a form's columns in one file."""
 
     places: Sequence[int | None]
-    """The field of each column; none where the file lacks it."""
+    """Field index of each column, or ``None`` if the file lacks it."""
     width: int
-    """Fields of each row."""
+    """Number of fields per row."""
     is_header: bool
-    """Whether the first row was a header."""
+    """True if the first row is a header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a table is written, and which of its columns are read as numbers and as texts."""
+    """The syntax of a table, and the columns to read as numbers and as text."""
 
     numbers: Collection[int]
     texts: Collection[int]
     layout: Callable[[list[str], str], FileLayout]
-    """Finds the columns from the fields of the first row and its ``file:line``."""
+    """Finds the columns, from the fields of the first row and its ``file:line``."""
     separator: str = ","
-    """A blank stands for any number of blanks and tabs."""
+    """Separator between fields; a blank stands for any run of blanks and tabs."""
     quoted: bool = True
-    """CSV; otherwise fields simply lie between separators."""
+    """True for CSV with quoting; otherwise fields are split at every separator."""
     comment: str = ""
-    """Lines that begin so (after blanks) are passed over."""
+    """Lines that start with this (after blanks) are comments."""
     heading: str = ""
-    """Rows whose first field this is are passed over."""
+    """Rows whose first field equals this are skipped."""
     strips: bool = False
-    """Remove blanks around each text."""
+    """Strip blanks around each text."""
     misfit: Callable[[list[str], int, str], None] = lambda fields, width, where: None
-    """Raises an error for a row with a wrong number of fields that should not just be dropped."""
+    """Raises an error for a row with a wrong number of fields that must not be dropped silently."""
 
     def split(self, line: str) -> list[str]:
-        """The fields of a line without quotes."""
+        """Split a line without quotes into fields."""
         return line.split() if self.separator == " " else line.split(self.separator)
 
     def passes_over(self, line: str) -> bool:
@@ -93,7 +94,7 @@ def csv_form(
     separator: str = ",",
     header: bool = False,
 ) -> Form:
-    """The form of a CSV file, with the columns that ``Source.rows`` with these arguments gives."""
+    """The form of a CSV file, with the columns that ``Source.rows`` yields for these arguments."""
     wanted = [name.lower() for name in (*columns, *optional)]
 
     def layout(first: list[str], where: str) -> FileLayout:
@@ -114,7 +115,7 @@ def csv_form(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Rows of a source: numbers, texts, and where each row stands."""
+    """Rows of a source: numeric columns, text columns, and the position of each row."""
 
     source: Source
     form: Form
@@ -128,16 +129,18 @@ class Table:
         return len(self.line)
 
     def has(self, column: int) -> bool:
-        """True if a file has the column."""
+        """True if any file has the column."""
         return any(layout.places[column] is not None for layout in self.layouts.values())
 
     def numbers(self, column: int, blank: float = nan) -> np.ndarray:
-        """(n,) float64: ``float`` of the texts, NaN where that fails, ``blank`` where a text is empty."""
+        """(n,) float64: ``float`` of each text, NaN where that fails, ``blank`` where the text is
+        empty.
+        """
         values = self.values[column]
         return values if blank != blank else np.where(self.blank(column), blank, values)
 
     def blank(self, column: int) -> np.ndarray:
-        """(n,) bool: the text is empty, or the file lacks the column."""
+        """(n,) bool: True where the text is empty or the file lacks the column."""
         if column in self.words_of:
             empty: np.ndarray = self.words_of[column] == ""
             return empty
@@ -145,7 +148,7 @@ class Table:
         return missing
 
     def unreadable(self, column: int) -> np.ndarray:
-        """(n,) bool: the text is not a number. ``nan`` is one."""
+        """(n,) bool: True where the text is not a number. ``nan`` counts as a number."""
         wrong: np.ndarray = np.isnan(self.values[column])
         if column in self.words_of:
             texts = self.words_of[column]
@@ -154,11 +157,11 @@ class Table:
         return wrong
 
     def texts(self, column: int) -> np.ndarray:
-        """(n,) object: the texts of a column that is read as texts."""
+        """(n,) object: texts of a column that is read as text."""
         return self.words_of[column]
 
     def words(self, column: int) -> Labels:
-        """The texts of a column, each distinct one once."""
+        """Distinct texts of a column."""
         return Labels.numbered(self.words_of[column].tolist())
 
     def fields(self, row: int) -> list[str]:
@@ -172,7 +175,7 @@ class Table:
         return self.source.where(int(self.line[row]))
 
     def chosen(self, rows: np.ndarray) -> Table:
-        """The rows at these places."""
+        """The rows at these indices."""
         return Table(
             self.source,
             self.form,
@@ -185,7 +188,7 @@ class Table:
 
     @classmethod
     def joined(cls, tables: Sequence[Table]) -> Table:
-        """The rows of several tables of one source, one after the other."""
+        """Concatenate the tables of one source."""
         first = tables[0]
         if len(tables) == 1:
             return first
@@ -203,14 +206,15 @@ class Table:
         )
 
     def _all_texts(self, column: int) -> np.ndarray:
-        """The texts of a column; of numbers, only whether they are empty."""
+        """Texts of a column; for a numeric column, only whether each is empty."""
         if column in self.words_of:
             return self.words_of[column]
         return np.where(np.isnan(self.values[column]), "", "0").astype(object)
 
 
 def read_tables(source: Source, form: Form, report: ReadReport) -> Iterator[Table]:
-    """The rows of all files of a source, in chunks; counts rows, and drops those with a wrong number of fields.
+    """Yield the rows of all files of a source in chunks. Count rows, and drop those with a wrong
+    number of fields.
 
     Raises:
         TraceError: A file cannot be read, or its columns cannot be found.
@@ -220,7 +224,7 @@ def read_tables(source: Source, form: Form, report: ReadReport) -> Iterator[Tabl
 
 
 def tables_of(source: Source, form: Form, width: int, rows: Iterable[Row]) -> Iterator[Table]:
-    """Rows whose fields are the columns of a form already, in chunks."""
+    """Yield rows whose fields are already the columns of a form, in chunks."""
     layout, rows = FileLayout(range(width), width, False), iter(rows)
     while batch := list(islice(rows, _ROWS)):
         line, fields = zip(*batch, strict=True)
@@ -230,7 +234,7 @@ def tables_of(source: Source, form: Form, width: int, rows: Iterable[Row]) -> It
 
 
 class _File:
-    """One reading of one file."""
+    """A single pass over one file."""
 
     def __init__(self, source: Source, file: Source, place: int, form: Form, report: ReadReport) -> None:
         self._source, self._file, self._form, self._report = source, file, form, report
@@ -252,7 +256,9 @@ class _File:
                 yield from self._split(self._records([(line, data)]))
 
     def _begun(self, line: int, data: bytes) -> tuple[int, bytes]:
-        """The block without the lines before its first row; finds the layout if that needs no CSV parser."""
+        """Strip the lines before the first row from the block, and find the layout if that needs no
+        CSV parser.
+        """
         form = self._form
         while data:
             text, _, rest = data.partition(b"\n")
@@ -266,7 +272,7 @@ class _File:
         return line, data
 
     def _parsed(self, line: int, data: bytes) -> Table | None:
-        """The rows of a block as pandas reads them; nothing if it is not plain enough."""
+        """Parse a block with pandas; ``None`` if it is not plain enough."""
         layout, form = self._layout, self._form
         assert layout is not None
         data = data.rstrip(b"\n")
@@ -291,7 +297,7 @@ class _File:
         return self._table(line + np.arange(len(ends)), columns, objects(data.decode().split("\n")))
 
     def _records(self, blocks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[str]]]:
-        """Rows with the number of the line they begin on."""
+        """Rows with the number of their first line."""
         form = self._form
         if not form.quoted:
             for first, data in blocks:
@@ -318,7 +324,7 @@ class _File:
             raise TraceError(f"{self._where(first + read)}: not CSV ({error})") from None
 
     def _split(self, records: Iterator[tuple[int, list[str]]]) -> Iterator[Table]:
-        """The rows of records, with columns made of their texts."""
+        """Build a table from the texts of records."""
         report, form = self._report, self._form
         while batch := list(islice(records, _ROWS)):
             lines, rows = [], []
@@ -359,7 +365,7 @@ def _typed(
     places: Sequence[int | None],
     raw: np.ndarray,
 ) -> Table:
-    """A table of ``fields`` by their places: sequences of texts, or float64."""
+    """Build a table from ``fields`` by index; each is a sequence of texts or float64."""
     values: dict[int, np.ndarray] = {}
     words: dict[int, np.ndarray] = {}
     for column in (*form.numbers, *form.texts):
@@ -380,7 +386,9 @@ def _typed(
 
 
 def local_seconds(texts: np.ndarray, zone: ZoneInfo | None) -> np.ndarray:
-    """(n,) float64: dates in a zone (UTC, if none) as seconds since 1970, NaN where a text is not just a date."""
+    """(n,) float64: local dates in ``zone`` (default UTC) as seconds since 1970, NaN where a text
+    is not exactly a date.
+    """
     seconds = date_seconds(texts)
     if zone is not None:
         dated = ~np.isnan(seconds)
@@ -391,7 +399,9 @@ def local_seconds(texts: np.ndarray, zone: ZoneInfo | None) -> np.ndarray:
 
 
 def date_seconds(texts: np.ndarray) -> np.ndarray:
-    """(n,) float64: texts like ``2017-10-09 07:01:55`` as seconds since 1970, NaN where they are not just so."""
+    """(n,) float64: texts like ``2017-10-09 07:01:55`` as seconds since 1970, NaN where a text has
+    any other form.
+    """
     blocks = [_seconds(texts[start : start + _ROWS]) for start in range(0, len(texts), _ROWS)]
     return np.concatenate(blocks) if blocks else np.zeros(0)
 
@@ -420,10 +430,10 @@ def _seconds(texts: np.ndarray) -> np.ndarray:
 
 
 def _blocks(file: Source) -> Iterator[tuple[int, bytes]]:
-    """Whole lines, with the number of the first, their ends as LF.
+    """Yield blocks of whole lines with the number of the first line; line ends become LF.
 
     Raises:
-        TraceError: Damaged data or text that is not UTF-8; the message names the line.
+        TraceError: The data is damaged or not UTF-8; the message names the line.
     """
     rest, line, start = b"", 1, True
     try:
@@ -454,7 +464,9 @@ def _clean(data: bytes, start: bool) -> bytes:
 
 
 def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> dict[int, np.ndarray] | None:
-    """The fields of lines by place: float64 where all are numbers or empty, else object; nothing where pandas fails."""
+    """Fields of lines by index: float64 where all are numbers or empty, else object. ``None`` if
+    pandas fails.
+    """
     import pandas as pd
 
     for number in ("float64", "object"):  # the second time where something is not a number
@@ -489,7 +501,7 @@ def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> 
 
 
 def _is_regular(data: bytes, ends: np.ndarray, fields: int, separator: str) -> bool:
-    """True if each line has this number of fields: its separators lie within the line."""
+    """True if each line has exactly this number of fields."""
     letters, begin, each = np.frombuffer(data, np.uint8), 0, fields if separator == " " else fields - 1
     for start in range(0, len(ends), _ROWS):
         these = ends[start : start + _ROWS]
@@ -514,7 +526,7 @@ def _picked(fields: Sequence[str], places: Sequence[int | None], strips: bool) -
 
 
 def _floats(texts: list[str]) -> np.ndarray:
-    """``float`` of each text, NaN where that fails."""
+    """Convert each text by ``float``; NaN where that fails."""
     try:
         return np.array(list(map(float, texts)), np.float64)
     except ValueError:
@@ -529,6 +541,6 @@ def _float(text: str) -> float:
 
 
 def _exact(version: str) -> dict[str, Any]:
-    """The option that makes pandas round floats as ``float`` does; pandas 3.1 and later always do."""
+    """Option that makes pandas round floats as ``float`` does; pandas 3.1 and later always do."""
     major, minor = (int(part) for part in version.split(".")[:2])
     return {} if (major, minor) >= (3, 1) else {"float_precision": "round_trip"}

@@ -1,10 +1,15 @@
-"""A trace of any format, rewritten as dagsim's own JSON Lines, or as a Parquet table for analysis.
+"""Convert a trace of any format to dagsim's own JSON Lines, or to a Parquet table for analysis.
 
-The table has one row per task, with its job's columns repeated. The columns are the fields of
-``dagsim.model.Job`` and ``Task`` under their own names, except for ``job_id``, ``task`` (the task's
-place in its job), and ``parents``: the places of the tasks it waits for, with ``parent_bytes`` it
-reads of each. Rows are in order of arrival; the rows of a job are together. The options that the
-trace was read with are in the file's metadata, as JSON under ``dagsim``.
+The table has one row per task, with its job's columns repeated. Rows are in order of arrival, and
+the rows of a job are adjacent. The columns are the fields of ``dagsim.model.Job`` and ``Task``
+under their own names, plus:
+
+- ``job_id``
+- ``task``: index of the task in its job
+- ``parents``: indices of the tasks it waits for
+- ``parent_bytes``: bytes it reads from each of them
+
+The file's metadata holds the options that the trace was read with, as JSON under ``dagsim``.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ __all__ = ["ENDINGS", "convert", "write_parquet"]
 
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
-"""What a converted trace may be called."""
+"""Allowed file name endings of a converted trace."""
 
 
 def convert(
@@ -35,13 +40,13 @@ def convert(
     format: str | None = None,
     counted: Callable[[Iterable[Job]], Iterator[Job]] = iter,
 ) -> ReadReport:
-    """Write the jobs of the trace at ``path`` to ``to``; what was read and dropped. ``to`` appears
-    whole or not at all.
+    """Write the jobs of the trace at ``path`` to ``to`` and return the report of rows read and
+    dropped. ``to`` is created atomically.
 
-    The jobs are read, passed through ``counted`` and written one after the other.
+    The jobs are read, passed through ``counted``, and written one at a time.
 
     Raises:
-        ConfigError: ``to`` is called otherwise than ``ENDINGS`` say, or Parquet is asked for without pyarrow.
+        ConfigError: The name of ``to`` has none of ``ENDINGS``, or pyarrow for Parquet is missing.
         TraceError: The trace cannot be read.
         WorkloadError: ``to`` cannot be written.
     """
@@ -54,16 +59,16 @@ def convert(
 
 
 _GROUP = 1 << 16
-"""Rows of a row group: what is held in memory at once."""
+"""Rows per row group: the number held in memory at once."""
 
 
 def write_parquet(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any]) -> None:
-    """Write ``jobs`` to ``path``, which appears whole or not at all. ``jobs`` is read once, as the
+    """Write ``jobs`` to ``path``, which is created atomically. ``jobs`` is iterated once, while row
     groups are written.
 
     Raises:
         ConfigError: pyarrow is not installed.
-        WorkloadError: The file cannot be written, or a number of the jobs is none of Parquet.
+        WorkloadError: The file cannot be written, or Parquet cannot hold a number of the jobs.
     """
     arrow, parquet = _pyarrow()
     schema = _schema(arrow)
@@ -132,7 +137,7 @@ def _schema(arrow: Any) -> Any:
 
 
 def _pyarrow() -> tuple[Any, Any]:
-    """The package and its module for Parquet."""
+    """Import pyarrow and its Parquet module."""
     try:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:

@@ -1,4 +1,4 @@
-"""JSON read piece by piece: the members of one long list in a document, of any size, in bounded memory."""
+"""Incremental JSON: the elements of a long list in a document of any size, in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ __all__ = ["elements", "list_in", "object_in", "text_in"]
 
 _BLOCK = 1 << 16
 _LONGEST = 1 << 26
-"""Characters of one element; a longer one is damage."""
+"""Maximum characters of one element; a longer one counts as damage."""
 _SPACE = " \t\r\n"
 _UNDECIDED = 16  # an error this near to the end of what is read may be the end's own
 
 
 def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects under ``key`` of each document, each with the number of its line. See ``Source.where``.
+    """Yield the objects under ``key`` of each document, each with its line number. See
+    ``Source.where``.
 
-    A document is an object with such a list, a plain list of objects, or an object without one, which then stands for
-    itself: so a file of one object per line is read too.
+    A document is an object with such a list, a plain list of objects, or an object without the
+    list, which is then yielded itself. So a file with one object per line is read too.
 
     Raises:
-        TraceError: It is no JSON, or holds anything but objects; the message names ``file:line``.
+        TraceError: The text is not JSON, or an element is not an object; the message names ``file:line``.
     """
     for place, file in enumerate(source.files):
         with file.open_binary() as stream:
@@ -38,26 +39,26 @@ def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def object_in(value: Any, *keys: str) -> Mapping[str, Any]:
-    """The object below ``keys``; an empty one where there is none."""
+    """The object at the path ``keys``, or an empty one."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
 
 
 def list_in(value: Any, *keys: str) -> Sequence[Any]:
-    """The list below ``keys``; an empty one where there is none."""
+    """The list at the path ``keys``, or an empty one."""
     found = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
     return found if isinstance(found, list) else []
 
 
 def text_in(value: Any, *keys: str) -> str:
-    """The text below ``keys``; an empty one where there is none."""
+    """The text at the path ``keys``, or an empty one."""
     found = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
     return found if isinstance(found, str) else ""
 
 
 class _Document:
-    """JSON text of which only what is being read is in memory."""
+    """JSON text of which only the current part is in memory."""
 
     def __init__(self, text: TextIOWrapper, file: Source) -> None:
         self._text = text
@@ -77,7 +78,7 @@ class _Document:
                 raise self._wrong("no JSON object or list")
 
     def _members(self, key: str) -> Iterator[tuple[int, Any]]:
-        """The elements below ``key``, or the object itself."""
+        """Yield the elements under ``key``, or the object itself."""
         line, found, own = self._line, False, {}
         self._take("{")
         while self._next() != "}":
@@ -106,7 +107,7 @@ class _Document:
         self._take("]")
 
     def _next(self) -> str:
-        """The next character that is no space; nothing at the end."""
+        """Next character that is not a blank; empty at the end."""
         while True:
             while self._at < len(self._buffer):
                 char = self._buffer[self._at]
@@ -141,7 +142,7 @@ class _Document:
                     return value
 
     def _more(self) -> bool:
-        """Read on, at least as much again as is not used up yet; false at the end."""
+        """Read at least as many characters as are still unused. Return False at the end."""
         left = len(self._buffer) - self._at
         if left > _LONGEST:
             raise self._wrong(f"an element of more than {_LONGEST:,} characters")

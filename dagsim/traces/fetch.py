@@ -1,9 +1,9 @@
 """Download published traces: resume after an interruption, verify, and put a file in place only
-when it is whole.
+once it is complete.
 
 A file grows as ``NAME.part``, with the server's identification of its content in
-``NAME.part.version``. A part is resumed only where a mixture of two contents would be noticed: the
-checksum is known, or the server is asked to send the rest of that version only.
+``NAME.part.version``. A part is resumed only if a mixture of two contents would be noticed: either
+the checksum is known, or the server is asked to send the rest of that version only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Answer", "Fetched", "Watch", "ask", "fetch", "fetch_file"]
 
 
 Watch = Callable[[str, int, int | None], None]
-"""Told a file's name, the bytes that are there, and how many it will have, if that is known."""
+"""Progress callback: receives the file's name, the bytes present, and the total if known."""
 
 _CHUNK = 1 << 18
 _SPARE = 1 << 20  # bytes left free on the disk
@@ -37,7 +37,7 @@ _SPARE = 1 << 20  # bytes left free on the disk
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A file that is whole and in place."""
+    """A complete file in its final place."""
 
     path: Path
     bytes: int
@@ -47,11 +47,12 @@ class Fetched:
 
 
 def fetch(trace: PublishedTrace, into: Path, watch: Watch | None = None) -> tuple[Fetched, ...]:
-    """All files of ``trace``, below the folder ``into``; those that are there already are verified,
-    not fetched again.
+    """Fetch all files of ``trace`` into the folder ``into``. Files already present are only
+    verified.
 
     Raises:
-        FetchError: A file cannot be had, or is not what was published; what came of it is kept to be resumed.
+        FetchError: A file cannot be downloaded, or differs from the published one; the part that
+            arrived is kept for resuming.
     """
     if not trace.files:
         raise FetchError(f"published as no single file, so it has to be fetched by hand: {trace.page}")
@@ -59,11 +60,11 @@ def fetch(trace: PublishedTrace, into: Path, watch: Watch | None = None) -> tupl
 
 
 def fetch_file(file: Remote, to: Path, watch: Watch | None = None) -> Fetched:
-    """The one ``file``, as ``to``.
+    """Fetch one ``file`` as ``to``.
 
     Raises:
         FetchError: As above.
-        KeyboardInterrupt: The user stopped it; the part is kept.
+        KeyboardInterrupt: The user stopped the download; the part is kept.
     """
     try:
         if to.exists():
@@ -80,7 +81,7 @@ def fetch_file(file: Remote, to: Path, watch: Watch | None = None) -> Fetched:
 
 
 def _download(file: Remote, part: Path, watch: Watch | None) -> None:
-    """Bring ``part`` to its full length, from where it stands."""
+    """Download the rest of ``part``."""
     version = _beside(part, ".version")
     have = part.stat().st_size if part.exists() else 0
     kept = version.read_text(encoding="utf-8") if version.exists() else ""
@@ -106,7 +107,9 @@ def _download(file: Remote, part: Path, watch: Watch | None) -> None:
 
 
 def _append(answer: Answer, part: Path, watch: Callable[[int], None]) -> int:
-    """Write what comes from ``answer.start`` on; how long ``part`` then is, whole or not."""
+    """Write the bytes from ``answer.start`` on. Return the resulting length of ``part``, complete
+    or not.
+    """
     done = answer.start
     with part.open("ab" if answer.start else "wb") as out:
         while chunk := answer.read(_CHUNK):
@@ -117,8 +120,9 @@ def _append(answer: Answer, part: Path, watch: Callable[[int], None]) -> int:
 
 
 def _checked(file: Remote, path: Path, to: Path, *, downloaded: bool) -> Fetched:
-    """``path`` as what was published; a download that is something else is set aside as
-    ``NAME.wrong``."""
+    """Verify ``path`` against the published size and checksum; rename a download that differs to
+    ``NAME.wrong``.
+    """
     size = path.stat().st_size
     with path.open("rb") as stream:
         sha256 = file_digest(stream, "sha256").hexdigest()
@@ -153,7 +157,7 @@ _LOOKED_AT = 1024
 
 @dataclass(slots=True)
 class Answer:
-    """The bytes from ``start`` on, of ``total`` if the server says so."""
+    """The bytes from ``start`` on, of ``total`` if the server states it."""
 
     start: int
     total: int | None
@@ -164,8 +168,7 @@ class Answer:
     _response: HTTPResponse | None = None
 
     def read(self, size: int) -> bytes:
-        """The next bytes, ``size`` at most; none at the end, and none where the connection is
-        ``cut``."""
+        """Read at most ``size`` bytes; empty at the end, and if the connection is ``cut``."""
         if self._first:
             first, self._first = self._first, b""
             return first
@@ -183,13 +186,14 @@ class Answer:
 
 @contextmanager
 def ask(url: str, start: int = 0, version: str = "") -> Iterator[Answer]:
-    """Ask for ``url`` from byte ``start`` on, of that ``version`` if it is given.
+    """Request ``url`` from byte ``start`` on, of this ``version`` if given.
 
-    A server that cannot send a part, or has another version now, is let send the whole:
-    ``Answer.start`` is then 0.
+    If the server cannot send a part, or now has another version, it sends the whole file and
+    ``Answer.start`` is 0.
 
     Raises:
-        FetchError: No answer, one that refuses, or one that is a web page or a Git LFS pointer instead of data.
+        FetchError: The server does not answer or refuses, or sends a web page or a Git LFS pointer
+            instead of data.
     """
     headers = {"User-Agent": f"dagsim/{dagsim.__version__}"}
     if start:

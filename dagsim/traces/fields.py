@@ -1,4 +1,4 @@
-"""Fields of a trace's rows as numbers, or the reason why not."""
+"""Conversion of a row's fields to numbers, or a reason for the failure."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["MOST_GPUS", "Dirty", "are_counts", "count", "finite_number", "pbs_me
 
 
 MOST_GPUS = 1 << 16
-"""More GPUs in one node are a damaged field."""
+"""Maximum GPUs per node; a larger number counts as a damaged field."""
 
 
 class Dirty(ValueError):
-    """A row that cannot be used: the reason for ``ReadReport.drop``."""
+    """An unusable row; the message is the reason for ``ReadReport.drop``."""
 
 
 def finite_number(text: str, field: str) -> float:
-    """The finite number that ``text`` spells.
+    """Parse a finite number.
 
     Raises:
-        Dirty: It is empty or spells none.
+        Dirty: The text is empty or not a finite number.
     """
     try:
         value = float(text)
@@ -37,10 +37,10 @@ def finite_number(text: str, field: str) -> float:
 
 
 def count(text: str, field: str, least: int = 1, most: int = MOST_INSTANCES) -> int:
-    """The whole number that ``text`` spells, ``3`` or ``3.0``, from ``least`` to ``most``.
+    """Parse a whole number (``3`` or ``3.0``) from ``least`` to ``most``.
 
     Raises:
-        Dirty: It is empty, spells none, or lies outside.
+        Dirty: The text is empty, not a whole number, or out of range.
     """
     value = int(text) if text.isdecimal() and len(text) < 10 else finite_number(text, field)
     if not least <= value <= most or value != int(value):
@@ -49,7 +49,7 @@ def count(text: str, field: str, least: int = 1, most: int = MOST_INSTANCES) -> 
 
 
 def are_counts(values: np.ndarray, least: int = 1, most: int = MOST_INSTANCES) -> np.ndarray:
-    """(n,) bool: ``count`` takes the number."""
+    """(n,) bool: True where ``count`` accepts the number."""
     counted: np.ndarray = (values >= least) & (values <= most) & (values == np.floor(values))
     return counted
 
@@ -58,10 +58,10 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 def seconds_since_1970(text: str, field: str) -> float:
-    """``2017-10-09 07:01:55`` as seconds, taken as it is without a time zone.
+    """Parse a date like ``2017-10-09 07:01:55`` as seconds since 1970, without a time zone.
 
     Raises:
-        Dirty: It is empty or no such date, or before 1970.
+        Dirty: The text is empty, not such a date, or before 1970.
     """
     try:
         moment = datetime.fromisoformat(text.strip()).replace(tzinfo=None)
@@ -77,10 +77,11 @@ _SIZE = re.compile(r"(\d{1,18})([kmgtp]?b|w)?", re.IGNORECASE)
 
 
 def pbs_memory_gb(text: str) -> float:
-    """``64gb``, ``67108864kb``, words of 8 bytes (``w``), or bytes, in GB of 2^30 bytes.
+    """Parse a PBS size as GB of 2^30 bytes: ``64gb``, ``67108864kb``, words of 8 bytes (``w``), or
+    plain bytes.
 
     Raises:
-        Dirty: It is no size.
+        Dirty: The text is not a size.
     """
     found = _SIZE.fullmatch(text.strip())
     if found is None:

@@ -1,4 +1,4 @@
-"""Rows gathered by job, jobs put in order of arrival: in memory if they are few, on disk if not."""
+"""Group rows by job and sort jobs by arrival: in memory if they are few, on disk otherwise."""
 
 from __future__ import annotations
 
@@ -20,29 +20,32 @@ _REPLACED = "\ufffd"  # no part of any number, so that a field that was none doe
 
 
 class Gathered(NamedTuple):
-    """The rows of one job in the order read, and the earliest of their times."""
+    """The rows of one job in the order read, and their earliest time."""
 
     time: float
     first: int
-    """The place of the job's first row among all rows: decides between equal times."""
+    """Index of the job's first row among all rows; breaks ties between equal times."""
     job: str
     rows: list[str]
 
 
 _Jobs: TypeAlias = dict[str, list[Any]]
-"""By job: time, first, and then its rows. One flat list, since the garbage collector counts every container."""
+"""Per job: time, first, and then its rows, in one flat list, since the garbage collector counts
+every container.
+"""
 
 _Piece: TypeAlias = tuple[float, int, str, str]
-"""Time, first, job, and its rows in one text: what goes to disk."""
+"""Time, first, job, and its rows in one text: the record written to disk."""
 
 
 def gather(rows: Iterable[tuple[str, float, str]], rows_in_memory: int = _ROWS_IN_MEMORY) -> Iterator[Gathered]:
-    """Gather rows given as ``(job, time, row)``; yield the jobs by earliest time, then by first appearance.
+    """Group rows ``(job, time, row)`` by job; yield the jobs by earliest time, then by first
+    appearance.
 
-    ``time`` may be ``inf`` where a row has none; ``row`` is text without line ends. Up to ``rows_in_memory`` rows are
-    held in memory. More are sorted externally, in temporary files of about the input's size: split by job into 64
-    parts, each part gathered and sorted on its own (so that a huge trace needs memory for the 64th part of it), and the
-    parts merged.
+    ``time`` may be ``inf`` if a row has none; ``row`` is text without line ends. Up to
+    ``rows_in_memory`` rows are held in memory. More rows are sorted externally, in temporary files
+    of about the input's size: rows are split by job into 64 parts, each part is grouped and sorted
+    on its own (so memory holds one 64th of a huge trace), and the parts are merged.
     """
     jobs: _Jobs = {}
     with ExitStack() as stack:
@@ -72,7 +75,7 @@ def gather(rows: Iterable[tuple[str, float, str]], rows_in_memory: int = _ROWS_I
 
 
 def pack(place: int, fields: Sequence[str]) -> str:
-    """A row's number and fields as one text without line ends, for ``gather``."""
+    """Pack a row's number and fields into one text without line ends, for ``gather``."""
     text = _SEPARATOR.join((str(place), *fields))
     if "\n" in text or text.count(_SEPARATOR) > len(fields):
         clean = [field.replace(_SEPARATOR, _REPLACED).replace("\n", _REPLACED) for field in fields]
@@ -87,7 +90,7 @@ def unpack(text: str) -> tuple[int, list[str]]:
 
 
 def _spill(jobs: _Jobs, parts: list[IO[bytes]]) -> None:
-    """Move the jobs gathered so far to the files of their parts."""
+    """Move the jobs in memory to the files of their parts."""
     pieces: list[list[_Piece]] = [[] for _ in parts]
     for job, (time, first, *rows) in jobs.items():
         pieces[hash(job) % len(parts)].append((time, first, job, "\n".join(rows)))
@@ -97,7 +100,7 @@ def _spill(jobs: _Jobs, parts: list[IO[bytes]]) -> None:
 
 
 def _sort(part: IO[bytes]) -> None:
-    """Replace the pieces of jobs in a file by whole jobs in order."""
+    """Merge the pieces of each job in a file, and sort the jobs."""
     jobs: dict[str, _Piece] = {}
     for piece in _read(part):
         job = piece[2]

@@ -1,4 +1,4 @@
-"""Kubernetes' own words: quantities, what a pod asks for, when it ran."""
+"""Kubernetes' own terms: quantities, the requests of a pod, and the times when it ran."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class PodDemand(NamedTuple):
 
     gpus: int = 0
     share: float = 0.0
-    """Of one GPU, by MIG slices or thousandths."""
+    """Share of one GPU, from MIG slices or thousandths."""
     shared: int = 0
-    """Time slices of which a node's configuration knows the number."""
+    """Time slices; only the node's configuration says how many make up a GPU."""
     cpus: float = 0.0
     memory_gb: float = 0.0
 
@@ -47,10 +47,10 @@ class PodDemand(NamedTuple):
 
 
 def quantity(text: Any) -> float:
-    """``7500m``, ``64Gi``, ``64G``, ``1e9`` or a plain number.
+    """Parse a quantity: ``7500m``, ``64Gi``, ``64G``, ``1e9`` or a plain number.
 
     Raises:
-        Dirty: It is none, or negative.
+        Dirty: The text is not a quantity, or negative.
     """
     said = str(text).strip() if isinstance(text, int | float | str) and not isinstance(text, bool) else ""
     found = _QUANTITY.fullmatch(said[:80])
@@ -63,12 +63,13 @@ def quantity(text: Any) -> float:
 
 
 def pod_demand(spec: Any) -> PodDemand:
-    """The demand of a pod: all its containers together, or any one init container if that asks for more.
+    """Demand of a pod: the sum of all its containers, or that of any one init container if larger.
 
-    Init containers that restart always are side cars: they run along, and are summed.
+    Init containers that always restart are sidecars: they run alongside the containers and are
+    added to the sum.
 
     Raises:
-        Dirty: A quantity is none.
+        Dirty: A quantity cannot be read.
     """
     together: dict[str, float] = {}
     for container in list_in(spec, "containers"):
@@ -92,7 +93,9 @@ def pod_demand(spec: Any) -> PodDemand:
 
 
 def wanted_type(spec: Any) -> tuple[str, ...]:
-    """GPU products that a pod insists on, by its node selector or required affinity; nothing where any will do."""
+    """GPU products that a pod requires, by its node selector or required affinity; empty if any
+    will do.
+    """
     for label in _TYPE_LABELS:
         if said := text_in(spec, "nodeSelector", label):
             return (said,)
@@ -111,7 +114,7 @@ def wanted_type(spec: Any) -> tuple[str, ...]:
 
 
 def _asked(container: Any) -> dict[str, float]:
-    """Requests, and limits for what is only limited: extended resources need no request."""
+    """Requests, completed by limits for resources without a request: extended resources need none."""
     said: dict[str, Any] = {
         **object_in(container, "resources", "limits"),
         **object_in(container, "resources", "requests"),
@@ -128,7 +131,7 @@ def whole(value: float) -> int:
     """The value as a number of GPUs.
 
     Raises:
-        Dirty: It is none.
+        Dirty: It is not a number of GPUs.
     """
     if value != int(value) or value > MOST_GPUS:
         raise Dirty("whose resources are impossible")
@@ -136,7 +139,9 @@ def whole(value: float) -> int:
 
 
 def _slice(name: str) -> float:
-    """The share of a GPU that a MIG resource stands for; 0 for any other resource. An A30 has 4 slices, others 7."""
+    """Share of a GPU that a MIG resource is worth; 0 for any other resource. An A30 has 4 slices,
+    others 7.
+    """
     found = _SLICE.match(name)
     return 0.0 if found is None else int(found[1]) / (4 if int(found[2]) == 6 * int(found[1]) else 7)
 
@@ -160,19 +165,21 @@ class PodSet:
     """One pod, or one pod set of a workload."""
 
     whole: str
-    """The key of the job that it is a piece of."""
+    """Key of the job that this piece belongs to."""
     name: str
     namespace: str
     queue: str
     priority: float
     gang: bool
     index: str
-    """Which of the job's equal pieces it is, where that is said: the same one again is another attempt."""
+    """Index among the job's equal pieces, if stated; a second piece of the same index is another
+    attempt.
+    """
     count: int
     demand: PodDemand
     wanted: tuple[str, ...]
     given: str
-    """The GPU type that it ran on, where that is said."""
+    """GPU type that the piece ran on, if stated."""
     created_s: float
     bound_s: float | None
     started_s: float | None
@@ -183,7 +190,7 @@ class PodSet:
     node: str = ""
 
     def to_text(self) -> str:
-        """The facts as one line, for ``from_text``."""
+        """Serialise the facts as one line, for ``from_text``."""
         return json.dumps(list(asdict(self).values()))
 
     @classmethod
@@ -195,10 +202,10 @@ class PodSet:
 
 
 def pod(object: Any, scheduled_s: float | None = None) -> PodSet:
-    """The facts of a pod; ``scheduled_s`` is when an event says that it was bound.
+    """Extract the facts of a pod; ``scheduled_s`` is the time of binding according to an event.
 
     Raises:
-        Dirty: It is not in order.
+        Dirty: The pod is malformed.
     """
     spec, status = object_in(object, "spec"), object_in(object, "status")
     labels = object_in(object, "metadata", "labels")
@@ -235,10 +242,10 @@ def pod(object: Any, scheduled_s: float | None = None) -> PodSet:
 
 
 def kueue_workload(object: Any) -> Iterator[PodSet]:
-    """The facts of a Kueue workload, by pod set.
+    """Extract the facts of a Kueue workload, one per pod set.
 
     Raises:
-        Dirty: It is not in order.
+        Dirty: The workload is malformed.
     """
     spec, status = object_in(object, "spec"), object_in(object, "status")
     namespace = text_in(object, "metadata", "namespace")
@@ -303,7 +310,7 @@ def _holds(status: Any, kind: str) -> bool:
 
 
 def _since(status: Any, kind: str) -> float | None:
-    """Since when a condition holds; nothing if it does not."""
+    """Time since which a condition holds; ``None`` if it does not."""
     if not _holds(status, kind):
         return None
     return moment_s(text_in(_condition(status, kind), "lastTransitionTime"), "lastTransitionTime", None)
@@ -325,7 +332,7 @@ def _fate(status: Any) -> str:
 
 
 def _ran(status: Any) -> tuple[float | None, float | None]:
-    """The start of the first main container (before any restart) and the last one's end."""
+    """First start of a main container (before any restart), and the end of the last one."""
     started: list[float] = []
     finished: list[float] = []
     for container in list_in(status, "containerStatuses"):

@@ -1,4 +1,4 @@
-"""Nodes of real clusters, as their schedulers print them: Slurm, Kubernetes, PBS."""
+"""Nodes of real clusters, as Slurm, Kubernetes and PBS print them."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ __all__ = [
 
 
 MOST_NODES = 1 << 17
-"""More nodes than this are damage."""
+"""Maximum number of nodes; more count as damage."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundNode:
-    """One node: GPUs by the site's names, and whether jobs may run on it."""
+    """One node: its GPUs under the site's names, and whether jobs may run on it."""
 
     name: str
     gpus: tuple[tuple[str, int], ...]
-    """Type and number; the type is empty where the site says none. MIG profiles count as types."""
+    """Type and number; the type is empty if the site states none. MIG profiles count as types."""
     cpus: float
     memory_gb: float
     state: str
@@ -56,7 +56,7 @@ class FoundNode:
     features: tuple[str, ...] = ()
 
     def also_in(self, partitions: tuple[str, ...]) -> FoundNode:
-        """The same node, in more partitions."""
+        """Copy of the node with more partitions."""
         return replace(self, partitions=tuple(dict.fromkeys([*self.partitions, *partitions])))
 
 
@@ -90,7 +90,8 @@ def is_sinfo(source: Source) -> bool:
 
 
 def scontrol_text(source: Source) -> Iterator[FoundNode]:
-    """Nodes of blocks or of one line each: a node begins at ``NodeName=``, since blank lines stand inside, too.
+    """Nodes of ``scontrol show nodes``, as blocks or one line each. A node begins at ``NodeName=``,
+    since blank lines also occur within a block.
 
     Raises:
         TraceError: A node lacks its name or a number.
@@ -110,7 +111,7 @@ def scontrol_json(source: Source) -> Iterator[FoundNode]:
     """Nodes of ``scontrol show nodes --json``.
 
     Raises:
-        TraceError: It is no JSON, or a number is missing.
+        TraceError: The text is not JSON, or a number is missing.
     """
     for place, node in elements(source, "nodes"):
         said = {
@@ -129,10 +130,11 @@ def scontrol_json(source: Source) -> Iterator[FoundNode]:
 
 
 def sinfo_nodes(source: Source) -> Iterator[FoundNode]:
-    """Nodes of ``sinfo -N -e -h -o "%N|%P|%t|%c|%m|%G|%f"``, once per partition; a header is passed over.
+    """Nodes of ``sinfo -N -e -h -o "%N|%P|%t|%c|%m|%G|%f"``, one row per partition; a header is
+    skipped.
 
     Raises:
-        TraceError: A row is none of them.
+        TraceError: A row does not have this form.
     """
     for place, line in source.lines():
         fields = [field.strip() for field in line.split("|")]
@@ -147,7 +149,9 @@ def sinfo_nodes(source: Source) -> Iterator[FoundNode]:
 
 
 def _pairs(line: str) -> dict[str, str]:
-    """``Key=Value`` pairs. Free text comes last and runs to the end of the line; the system's name to the memory."""
+    """Parse ``Key=Value`` pairs. Free text comes last and runs to the end of the line; the system's
+    name runs up to the memory.
+    """
     stated = _FREE_TEXT.split(f" {line.strip()}", maxsplit=1)[0]
     before, system, after = stated.partition(" OS=")
     if system:
@@ -178,7 +182,9 @@ def _node(where: str, said: Mapping[str, str]) -> FoundNode:
 
 
 def _gres(text: str) -> tuple[tuple[str, int], ...]:
-    """GPUs of ``gpu:a100:8(S:0-1),shard:a100:8``: what stands in brackets holds commas, and goes first."""
+    """Parse the GPUs of ``gpu:a100:8(S:0-1),shard:a100:8``. Brackets may hold commas, so they are
+    removed first.
+    """
     found: dict[str, int] = {}
     for part in re.sub(r"\([^()]*\)", "", text).split(","):
         kind, *rest = part.strip().split(":")
@@ -230,10 +236,11 @@ def is_kube(source: Source) -> bool:
 
 
 def kube_nodes(source: Source) -> Iterator[FoundNode]:
-    """Nodes by what can be allocated on them; those that are cordoned, tainted or not ready cannot be used.
+    """Nodes with their allocatable resources. Nodes that are cordoned, tainted or not ready are
+    unusable.
 
     Raises:
-        TraceError: It is no JSON, or a quantity is none.
+        TraceError: The text is not JSON, or a quantity cannot be read.
     """
     for place, node in elements(source, "items"):
         if text_in(node, "kind") not in ("Node", ""):
@@ -270,7 +277,7 @@ def _node_of_kube(node: Mapping[str, Any]) -> FoundNode:
 
 
 def _state(node: Mapping[str, Any]) -> str:
-    """``Ready``, or why not."""
+    """``Ready``, or the reason why not."""
     spec = object_in(node, "spec")
     if spec.get("unschedulable") is True:
         return "SchedulingDisabled"
@@ -301,10 +308,11 @@ def is_pbs(source: Source) -> bool:
 
 
 def pbs_nodes(source: Source) -> Iterator[FoundNode]:
-    """Nodes: a name at the margin, its fields indented; or the object of ``-F json``.
+    """Nodes of ``pbsnodes``: each a name at the margin followed by indented fields, or the JSON of
+    ``-F json``.
 
     Raises:
-        TraceError: A number is none, or the JSON is none.
+        TraceError: A number cannot be read, or the JSON is invalid.
     """
     if source.head(1)[0].lstrip().startswith("{"):
         yield from _json_nodes(source)
@@ -357,7 +365,7 @@ def _node_of_pbs(where: str, name: str, said: Mapping[str, str]) -> FoundNode:
 
 
 def _physical(status: str) -> str:
-    """Torque's memory: ``physmem=131889252kb`` among its status."""
+    """Torque's memory: ``physmem=131889252kb`` in its status."""
     found = re.search(r"(?:^|,)physmem=(\d{1,18}[kmgt]?b)", status)
     return found[1] if found else "0"
 
@@ -369,7 +377,7 @@ _UNTYPED = "gpu"
 
 @dataclass(frozen=True, slots=True)
 class HostGroup:
-    """Equal nodes."""
+    """A group of equal nodes."""
 
     name: str
     hosts: str
@@ -382,20 +390,22 @@ class HostGroup:
 
 @dataclass(slots=True)
 class ImportedCluster:
-    """The outcome of an import of nodes."""
+    """Result of importing nodes."""
 
     groups: list[HostGroup] = field(default_factory=list)
     gpu_types: dict[str, GpuType] = field(default_factory=dict)
-    """Types beside the catalogue's: MIG slots, and those whose figures have to be filled in."""
+    """GPU types missing from the catalogue: MIG slots, and types whose figures the user must fill
+    in.
+    """
     unknown: list[str] = field(default_factory=list)
-    """Names of GPU types that are not known: their figures stand for nothing."""
+    """Names of unknown GPU types; their figures are placeholders."""
     left_out: list[str] = field(default_factory=list)
     """Nodes that jobs cannot run on, with their states."""
     notes: list[str] = field(default_factory=list)
 
 
 class _Part(NamedTuple):
-    """A node of one GPU type, or the part of a node that has it."""
+    """A node of one GPU type, or the part of a node with that type."""
 
     gpu: str | None
     gpus: int
@@ -406,14 +416,15 @@ class _Part(NamedTuple):
 def grouped(
     nodes: Iterable[FoundNode], named: Mapping[str, str] | None = None, *, keep_all: bool = False
 ) -> ImportedCluster:
-    """The nodes that jobs may run on, equal ones together, in order of their first. With ``keep_all`` they are all
-    nodes.
+    """Group equal usable nodes, in order of first appearance. With ``keep_all``, include nodes that
+    jobs cannot run on.
 
-    ``named`` says what the site's names of GPU types stand for (``gpu`` is the name of those without one). A node of
-    several GPU types becomes a node per type, called ``name:type``, with its share of cores and memory.
+    ``named`` maps the site's names of GPU types to those to use (``gpu`` is the name of GPUs
+    without one). A node of several GPU types becomes one node per type, called ``name:type``, with
+    its share of cores and memory.
 
     Raises:
-        TraceError: A node's name is none, or no node is left.
+        TraceError: A node's name is invalid, or no node is left.
     """
     made = ImportedCluster()
     members: dict[_Part, list[str]] = {}
@@ -452,7 +463,7 @@ def _parts(node: FoundNode, named: Mapping[str, str], made: ImportedCluster) -> 
 
 
 def _kind(said: str, node: FoundNode, named: Mapping[str, str], made: ImportedCluster) -> str:
-    """The type's name in the catalogue, or in ``made.gpu_types``."""
+    """Name of the type in the catalogue, or in ``imported.gpu_types``."""
     profile = _PROFILE.fullmatch(said)
     base = profile[1] if profile else said
     kind = _named(base or _UNTYPED, node.features, named)
@@ -471,8 +482,9 @@ def _kind(said: str, node: FoundNode, named: Mapping[str, str], made: ImportedCl
 
 
 def _named(said: str, features: Iterable[str], named: Mapping[str, str]) -> str:
-    """The type by its name, unless features of the node say more of the same family. An example is ``a100`` with a
-    feature ``a100_80gb``."""
+    """Resolve the type by name, unless the node's features state a more precise type of the same
+    family: for example, ``a100`` with the feature ``a100_80gb``.
+    """
     kind = site_gpu(said, named)
     if said.lower() in named:
         return kind
@@ -484,7 +496,9 @@ def _named(said: str, features: Iterable[str], named: Mapping[str, str]) -> str:
 
 
 def _hosts(names: list[str]) -> str:
-    """The names as a list; those of parts of nodes, whose suffix has digits, one by one."""
+    """The names as a host list. Names with a type suffix, which contains digits, are listed one by
+    one.
+    """
     return ",".join(names) if any(":" in name for name in names) else folded(names)
 
 
@@ -495,14 +509,14 @@ FORMATS: dict[str, tuple[Callable[[Source], bool], Callable[[Source], Iterator[F
     "pbsnodes": (is_pbs, pbs_nodes),
     "sinfo -N -e -h -o '%N|%P|%t|%c|%m|%G|%f'": (is_sinfo, sinfo_nodes),
 }
-"""By the command that prints it: how it is recognised, and how it is read."""
+"""By the command that prints it: the test that recognises the format, and its reader."""
 
 
 def read_nodes(source: Source) -> list[FoundNode]:
-    """The nodes of the source, each once, in its order.
+    """Read the nodes of the source, each once, in the order of the source.
 
     Raises:
-        TraceError: It cannot be read, is none of the formats, or lists no node.
+        TraceError: The source cannot be read, has none of the formats, or lists no node.
     """
     source.head()
     for recognised, read in FORMATS.values():

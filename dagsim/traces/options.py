@@ -1,4 +1,4 @@
-"""Options of the reading of a trace."""
+"""Options for reading a trace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dagsim.traces.sites import named_gpus
 __all__ = ["COMMON_OPTIONS", "TraceOptions"]
 
 COMMON_OPTIONS = frozenset({"time_scale", "load", "start", "limit", "strict"})
-"""Options that serve every format; the others are used by the readers that name them."""
+"""Options that work with every format; each other option works with the readers that list it."""
 
 
 _WORDS = {
@@ -29,54 +29,64 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class TraceOptions:
-    """The way to read a trace; every default takes it as it is.
+    """Options for reading a trace; the defaults take it as recorded.
 
     Raises:
-        ConfigError: A value outside its range; the message names option, value and range.
+        ConfigError: A value is out of range; the message names option, value and range.
     """
 
     gpus_per_task: float | None = None
-    """GPUs that each instance of a task of a CPU-only trace occupies; it then asks for nothing else."""
+    """GPUs per task instance of a CPU-only trace; the instance then requests nothing else."""
     reference_gpu: str | None = None
-    """The GPU type that work is counted on: seconds measured on another known type are converted by peak FP32 rates."""
+    """The GPU type in whose seconds work is stated: seconds measured on another known type are
+    converted by peak FP32 rates.
+    """
     time_scale: float = 1.0
-    """Factor on the times between arrivals: 0.5 makes them come twice as fast."""
+    """Factor on the times between arrivals: at 0.5, jobs arrive twice as fast."""
     load: float | None = None
-    """Offered load that the arrivals are to be rescaled to (done by the replay, which knows the cluster)."""
+    """Offered load to which arrivals are rescaled (by the replay, which knows the cluster)."""
     start: int = 0
-    """Jobs left out at the beginning, counted among those that can be kept."""
+    """Number of usable jobs to skip at the beginning."""
     limit: int | None = None
-    """Jobs kept at most."""
+    """Maximum number of jobs to keep."""
     keep_partial: bool = False
-    """Keep what is usable of jobs that did not finish as a whole."""
+    """Keep the usable parts of jobs that did not finish as a whole."""
     strict: bool = False
-    """Make the first row that would be dropped an error."""
+    """Raise an error at the first row that would be dropped."""
     protocol: str | None = None
-    """The name of a published evaluation's own rules of reading, where a format knows some."""
+    """Name of a published evaluation whose rules of reading are applied, if the format supports
+    any.
+    """
     processors: int | None = None
-    """Processors of the machine, where the trace does not say or says it wrong."""
+    """Processors of the machine, if the trace does not state them or states them wrongly."""
     floor_s: float = 0.0
-    """The least work of a task in seconds; shorter ones are raised to it."""
+    """Minimum work of a task in seconds; shorter tasks are raised to it."""
     timezone: str | None = None
-    """The IANA name of the time zone of dates that do not say theirs (``Europe/Berlin``); UTC if left out."""
+    """IANA name of the time zone of dates without one (``Europe/Berlin``); default UTC."""
     tenant: str | None = None
-    """Who a job belongs to: ``user``, ``account`` or ``partition``; the account, else the user, if left out."""
+    """Owner of a job: ``user``, ``account`` or ``partition``; by default the account, or else the
+    user.
+    """
     demand: str | None = None
-    """Whether jobs take what they were given (``allocated``, the default) or what they asked for (``requested``)."""
+    """Resources of a job: those it received (``allocated``, the default) or those it asked for
+    (``requested``).
+    """
     mig: bool = False
-    """Take MIG slices as shares of a GPU; jobs on slices are dropped otherwise."""
+    """Convert MIG slices to shares of a GPU; otherwise jobs on slices are dropped."""
     shards: int | None = None
-    """Shards of a GPU, where jobs ask for shards; such jobs are dropped otherwise."""
+    """Number of shards per GPU, for jobs that request shards; otherwise such jobs are dropped."""
     gpu_names: str | None = None
-    """What GPU types the site's names stand for: ``a100=A100-80,gpu7=T4``."""
+    """GPU types for the site's names: ``a100=A100-80,gpu7=T4``."""
     map: str | None = None
-    """Which columns of a table hold what: ``arrival_s=submitted_at,gpus=n_gpu``; the others keep their names."""
+    """Columns of a table by their names here: ``arrival_s=submitted_at,gpus=n_gpu``; other columns
+    keep their names.
+    """
     arrival: str | None = None
-    """When a job of PBS arrives: when it was created (``ctime``, the default) or queued (``qtime``)."""
+    """Arrival of a PBS job: its creation (``ctime``, the default) or its queueing (``qtime``)."""
     count_pull: bool = False
-    """Count the time between binding and start of a pod, in which its image is pulled, as work."""
+    """Count the time between binding and start of a pod, while its image is pulled, as work."""
     delimiter: str | None = None
-    """The character between columns, where it is not the usual one."""
+    """Separator between columns, if it is not the usual one."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -108,10 +118,10 @@ class TraceOptions:
             raise ConfigError(f"floor_s must be 0 or more, got {self.floor_s!r}")
 
     def zone(self) -> ZoneInfo | None:
-        """The time zone asked for.
+        """Time zone of the option ``timezone``.
 
         Raises:
-            ConfigError: There is none of that name.
+            ConfigError: There is no time zone of that name.
         """
         if self.timezone is None:
             return None
@@ -121,14 +131,14 @@ class TraceOptions:
             raise ConfigError(f"timezone must be an IANA name like Europe/Berlin, got {self.timezone!r}") from None
 
     def named_gpus(self) -> dict[str, str]:
-        """The entries of ``gpu_names``, by the site's names in lower case."""
+        """Entries of ``gpu_names``, by the site's names in lower case."""
         return named_gpus(self.gpu_names)
 
     def mapping(self) -> dict[str, str]:
-        """The entries of ``map``: our names of columns, and the file's.
+        """Entries of ``map``: our column names, and the file's.
 
         Raises:
-            ConfigError: A part is no pair of names, or a name is given twice.
+            ConfigError: A part is not a pair of names, or a name occurs twice.
         """
         pairs = [each.partition("=") for each in self.map.split(",")] if self.map else []
         found = {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
@@ -141,24 +151,28 @@ class TraceOptions:
         return tuple([field.name for field in fields(self) if getattr(self, field.name) != field.default])
 
     def cpu_demand(self, cpus: float, memory_gb: float) -> tuple[float, float, float]:
-        """GPUs, cores and memory that an instance of a CPU-only trace takes: its own, or ``gpus_per_task`` alone."""
+        """GPUs, cores and memory of an instance of a CPU-only trace: its own, or ``gpus_per_task``
+        alone.
+        """
         return (0.0, cpus, memory_gb) if self.gpus_per_task is None else (self.gpus_per_task, 0.0, 0.0)
 
     def cpu_demand_text(self, own: str) -> str:
-        """The same in words, where ``own`` says what the trace's own demand is."""
+        """The same in words; ``own`` describes the trace's own demand."""
         if self.gpus_per_task is None:
             return f"tasks need no GPU; an instance takes {own}"
         return f"an instance takes {self.gpus_per_task:g} GPUs of any type and nothing else (--read gpus_per_task=)"
 
     def on_reference(self, seconds: float, measured_on: str | None) -> float:
-        """Seconds measured on ``measured_on``, counted on ``reference_gpu``; unchanged if one is unknown."""
+        """Convert seconds measured on ``measured_on`` to ``reference_gpu``; unchanged if either is
+        unknown.
+        """
         measured = GPU_TYPES.get(canonical(measured_on or ""))
         if self.reference_gpu is None or measured is None:
             return seconds
         return seconds * measured.fp32_tflops / gpu_type(self.reference_gpu).fp32_tflops
 
     def all_on_reference(self, seconds: np.ndarray, measured_on: Sequence[str | None], place: np.ndarray) -> np.ndarray:
-        """The same of (n,) seconds, each measured on the type at its ``place``."""
+        """Convert (n,) seconds likewise, each measured on the type at its ``place``."""
         if self.reference_gpu is None:
             return seconds
         counted = seconds.copy()

@@ -1,4 +1,4 @@
-"""Figures that were published of the traces, for comparison with what is read."""
+"""Published figures of the traces, for comparison with our readings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class PublishedFigure(NamedTuple):
 
     format: str
     path: str
-    """Pattern of the path of the data set (as in a shell, case-insensitive) where the format has several."""
+    """Shell pattern of the data set's path (case-insensitive), if the format has several data sets."""
     statistic: str
-    """A field of ``WorkloadInfo``, as ``jobs`` or ``work.p50``, or ``gpu_hours``."""
+    """Field of ``WorkloadInfo``, such as ``jobs`` or ``work.p50``, or ``gpu_hours``."""
     value: float
     source: str
 

@@ -1,4 +1,4 @@
-"""The interface of trace readers."""
+"""Interface of trace readers."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import numpy as np
 from dagsim.model import Cluster, Job
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Block
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["Downtime", "Reader"]
+__all__ = ["Block", "Downtime", "Reader"]
 
 
 _BLOCK = 1024
-"""Jobs of a block."""
+"""Number of jobs per block."""
 
 
 class Downtime(NamedTuple):
-    """The absence of a node of the trace's cluster from ``start_s`` to ``end_s``. The node is its place in it;
-    ``end_s`` may be ``inf``."""
+    """Absence of a node of the trace's cluster from ``start_s`` to ``end_s``, which may be ``inf``.
+    ``node`` is its index in the cluster.
+    """
 
     node: int
     start_s: float
@@ -32,30 +32,36 @@ class Downtime(NamedTuple):
 
 
 class Reader(Protocol):
-    """Turns one trace format into jobs. A reader holds no state: everything it needs is handed to ``read``."""
+    """Converts one trace format into jobs. A reader is stateless: ``read`` receives everything it
+    needs.
+    """
 
     name: ClassVar[str]
-    """What ``--format`` calls it."""
+    """Name of the format for ``--format``."""
     summary: ClassVar[str]
     """One line for the list of formats."""
     uses: ClassVar[frozenset[str]] = frozenset()
-    """The ``TraceOptions`` it heeds beside ``COMMON_OPTIONS``."""
+    """The ``TraceOptions`` that it supports besides ``COMMON_OPTIONS``."""
 
     def recognises(self, source: Source) -> bool:
-        """True if the source is of this format, by names and first lines. Must not be true of another's format."""
+        """True if the source has this format, judging by names and first lines. Must be False for
+        every other format.
+        """
         ...
 
     def nearly(self, source: Source) -> str | None:
-        """The reason why the source is not quite of this format, and which command would help; nothing if it is of
-        another."""
+        """If the source almost matches this format: the reason why it does not, and the command
+        that would help. Otherwise empty.
+        """
         return None
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        """The jobs in order of arrival, each made when asked for.
+        """Yield the jobs in order of arrival, lazily.
 
-        ``arrival_s`` is in the trace's own clock, at least 0; the window, the origin and the time scale are applied by
-        the caller. Work is in seconds. Rows read are counted in ``report.rows``; a job's rows are added to
-        ``report.kept`` right before it is yielded; every other row is dropped or skipped with a reason.
+        ``arrival_s`` is on the trace's own clock, at least 0; the caller applies the window, the
+        origin and the time scale. Work is in seconds. Rows read are counted in ``report.rows``. A
+        job's rows are added to ``report.kept`` right before the job is yielded; every other row is
+        dropped or skipped with a reason.
 
         Raises:
             TraceError: The file cannot be read at all, or a row would be dropped in strict mode.
@@ -63,9 +69,11 @@ class Reader(Protocol):
         ...
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
-        """The first ``most`` jobs (all, if ``None``) in columns, block by block; what ``Trace`` asks for.
+        """Yield the first ``most`` jobs (all if ``None``) as columns, in blocks; this is the method
+        that ``Trace`` calls.
 
-        A reader of a table fills columns itself; by default they are made of the jobs of ``read``.
+        Readers of tables fill the columns directly; by default they are built from the jobs of
+        ``read``.
         """
         jobs = islice(self.read(source, options, report), most)
         while True:
@@ -79,13 +87,22 @@ class Reader(Protocol):
             yield Block(JobArrays.of(batch), np.array(rows, np.int64))
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """The trace's own machines, where it lists them."""
+        """The trace's own machines, if it lists them."""
         return None
 
     def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
-        """The times when nodes of ``cluster`` come later, leave or are away. They are on the clock of ``read``."""
+        """Times when nodes of ``cluster`` join late, leave or are away, on the clock of ``read``."""
         return ()
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        """Assumptions about what the trace does not say: a word for the question, a sentence for the answer."""
+        """Assumptions where the trace is silent: a keyword for the question, a sentence for the
+        answer.
+        """
         return {}
+
+
+class Block(NamedTuple):
+    """Jobs in order of arrival, and the number of rows of each."""
+
+    jobs: JobArrays
+    rows: np.ndarray  # (J,) int64

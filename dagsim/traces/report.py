@@ -1,4 +1,4 @@
-"""The report of a reading: rows read, rows left out, and reasons."""
+"""Report of a reading: rows read, rows left out, and the reasons."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ _DETAILS = 100
 
 @dataclass(slots=True)
 class ReadReport:
-    """Counts that fill while a trace is read. Once it is read to its end, every row was kept, dropped or skipped.
+    """Counts that are updated while a trace is read. At the end of the trace, every row is kept,
+    dropped or skipped.
 
-    A *dropped* row is dirty; a *noted* one is kept although something about it had to be tolerated; a *skipped* one is
-    in order but not asked for (outside the window, another kind of record).
+    - A *dropped* row is dirty.
+    - A *noted* row is kept although something about it had to be tolerated.
+    - A *skipped* row is in order but was not requested (outside the window, another kind of record).
     """
 
     strict: bool = False
@@ -32,15 +34,17 @@ class ReadReport:
     noted: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
     details: list[str] = field(default_factory=list)
-    """``file:line: reason``, in the order met."""
+    """``file:line: reason``, in order of occurrence."""
 
     def drop(self, reason: str, where: str, rows: int = 1, detail: str = "") -> None:
-        """Count ``rows`` dirty rows under ``reason``, a phrase that follows a number (``cyclic``, ``without end``).
+        """Count ``rows`` dirty rows under ``reason``, a phrase that follows a number (``cyclic``,
+        ``without end``).
 
-        ``where`` is the ``file:line`` of the first of them; ``detail`` says more of this very row.
+        ``where`` is the ``file:line`` of the first of them; ``detail`` adds information about this
+        particular row.
 
         Raises:
-            TraceError: In strict mode, always.
+            TraceError: Always, in strict mode.
         """
         text = f"{reason}: {clipped(detail)}" if detail else reason
         if self.strict:
@@ -49,22 +53,22 @@ class ReadReport:
         self._detail(f"{where}: dropped, {text}")
 
     def note(self, reason: str, where: str, times: int = 1) -> None:
-        """Count something that was tolerated."""
+        """Count a tolerated irregularity."""
         self.noted[reason] += times
         self._detail(f"{where}: {reason}")
 
     def skip(self, reason: str, rows: int = 1) -> None:
-        """Count rows that are in order but not asked for."""
+        """Count rows that are in order but were not requested."""
         self.skipped[reason] += rows
 
     @property
     def lists_more(self) -> bool:
-        """True if the next detail is kept."""
+        """True if the next detail will be kept."""
         return self.full or len(self.details) < _DETAILS
 
     @property
     def open(self) -> int:
-        """Rows read of which it is not decided yet whether they are kept."""
+        """Number of rows that were read but are neither kept, dropped nor skipped yet."""
         return self.rows - self.kept - self.dropped.total() - self.skipped.total()
 
     def to_dict(self) -> dict[str, Any]:

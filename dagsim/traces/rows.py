@@ -1,10 +1,9 @@
-"""Rows of a table as jobs: what is wrong with them, which belong together, and the order in which
-jobs arrive.
+"""From the rows of a table to jobs: faults of rows, grouping by job, and order of arrival.
 
-A reader checks all rows of a table at once. ``Findings`` holds what there is to report, each with
-the rows that it is about, and ``JobBatch.block`` reports it job by job, as if rows had been read
-one after the other. Tables that do not fit into memory are split by arrival, so that each part
-holds whole jobs and parts follow one another (``in_parts``).
+A reader checks all rows of a table at once. ``Findings`` collects everything to report, each entry
+with the rows it concerns. ``JobBatch.block`` reports these entries job by job, as if rows had been
+read one after the other. A table that does not fit into memory is split by arrival, so that each
+part holds whole jobs and the parts are in order (``in_parts``).
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from dagsim.model import Demand, Job
 from dagsim.model.arithmetic import numbered
 from dagsim.traces.chunks import Table, date_seconds
 from dagsim.traces.fields import Dirty, are_counts, seconds_since_1970
+from dagsim.traces.reader import Block
 from dagsim.traces.report import ReadReport
 from dagsim.workload.arrays import JobArrays, TaskKind, combinations, objects, ranges
 from dagsim.workload.records import MOST_INSTANCES
 
 __all__ = [
-    "Block",
     "Checks",
     "Findings",
     "Grouped",
@@ -46,24 +45,17 @@ __all__ = [
 ]
 
 ROWS_IN_MEMORY = 1 << 21
-"""Rows up to which a table is read at once."""
-
-
-class Block(NamedTuple):
-    """Jobs in order of arrival, and the number of rows that each was made of."""
-
-    jobs: JobArrays
-    rows: np.ndarray  # (J,) int64
+"""Maximum number of rows of a table that is read at once."""
 
 
 class _Located(Protocol):
-    """Rows whose ``file:line`` is known."""
+    """Rows with a known ``file:line``."""
 
     def where(self, row: int) -> str: ...
 
 
 class _Finding(NamedTuple):
-    """Something to report of some rows."""
+    """One thing to report about some rows."""
 
     rows: np.ndarray  # int64: places in the table
     text: str
@@ -71,15 +63,15 @@ class _Finding(NamedTuple):
     stage: int
     """Findings of an earlier stage are reported first."""
     order: np.ndarray
-    """The order of findings of one job and stage; ties are reported in the order found."""
+    """Order of findings within a job and stage; ties keep the order in which they were added."""
     counts: np.ndarray | None
-    """Rows (or times) that each stands for; 1 if left out."""
+    """Number of rows (or times) that each entry stands for; default 1."""
     details: Mapping[int, str]
-    """More about single rows."""
+    """Additional text about single rows."""
 
 
 class Findings:
-    """What there is to report of the rows of a table, in the order in which it was found."""
+    """Everything to report about the rows of a table, in the order added."""
 
     def __init__(self) -> None:
         self._listed: list[_Finding] = []
@@ -97,8 +89,9 @@ class Findings:
         counts: np.ndarray | None = None,
         details: Mapping[int, str] | None = None,
     ) -> None:
-        """Rows that are not kept; ``counts`` are the rows that each stands for. In order of rows
-        unless given."""
+        """Add rows that are dropped. ``counts`` is the number of rows that each stands for. They
+        are reported in row order unless ``order`` says otherwise.
+        """
         if len(rows):
             order = rows if order is None else order
             self._listed.append(_Finding(rows, reason, True, stage, order, counts, details or {}))
@@ -112,19 +105,20 @@ class Findings:
         order: np.ndarray | None = None,
         counts: np.ndarray | None = None,
     ) -> None:
-        """Something that is tolerated about rows."""
+        """Add a tolerated irregularity of some rows."""
         if len(rows):
             self._listed.append(_Finding(rows, text, False, stage, rows if order is None else order, counts, {}))
 
     def one(self, row: int, text: str, drops: bool, count: int = 1, detail: str = "") -> None:
-        """Something about a single row, of a job that is looked at row by row: reported in the
-        order of the calls."""
+        """Add a finding about a single row of a job that is examined row by row; such findings are
+        reported in the order of the calls.
+        """
         order = np.array([len(self._listed)])
         details = {row: detail} if detail else {}
         self._listed.append(_Finding(np.array([row]), text, drops, 0, order, np.array([count]), details))
 
     def forget(self, rows: np.ndarray) -> None:
-        """Remove what was found about rows, (n,) bool."""
+        """Remove all findings about the rows of a mask, (n,) bool."""
         kept = [~rows[finding.rows] for finding in self._listed]
         self._listed = [
             finding._replace(
@@ -136,7 +130,7 @@ class Findings:
         ]
 
     def reasons(self) -> dict[int, str]:
-        """Why rows are dropped, by row."""
+        """Reasons for dropping, by row."""
         return {
             row: finding.details.get(row, finding.text)
             for finding in self._listed
@@ -145,7 +139,7 @@ class Findings:
         }
 
     def tell(self, report: ReadReport, table: _Located, job: np.ndarray, last: int) -> None:
-        """Report everything about jobs up to ``last``; ``job`` is (n,), the job of each row of the
+        """Report all findings of jobs up to ``last``; ``job`` is (n,), the job of each row of the
         table.
 
         Raises:
@@ -187,19 +181,18 @@ class Findings:
 
 
 class JobBatch(NamedTuple):
-    """The jobs of a table in order of arrival: those that are kept, and what there is to report of
-    all."""
+    """Jobs of a table in order of arrival, the kept ones marked, with the findings of all."""
 
     table: _Located
     every: JobArrays
-    """Jobs that are not kept may hold anything that no job can."""
+    """Entries of jobs that are not kept may hold invalid values."""
     kept: np.ndarray  # (J,) bool
     rows: np.ndarray  # (J,) int64: rows that each kept job was made of
     job: np.ndarray  # (n,) int64: the job of each row of the table
     findings: Findings
 
     def block(self, report: ReadReport, most: int | None) -> Block:
-        """The first ``most`` jobs that are kept; reports everything up to the last of them.
+        """Return the first ``most`` kept jobs, and report all findings up to the last of them.
 
         Raises:
             TraceError: A row is dropped in strict mode.
@@ -216,8 +209,7 @@ class JobBatch(NamedTuple):
 
 
 class Checks:
-    """The rows of a table whose fields are checked, column by column; a row is dropped for its
-    first fault."""
+    """Checks the fields of a table's rows, column by column; a row is dropped for its first fault."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -225,21 +217,20 @@ class Checks:
         self.usable = np.ones(len(table), bool)
 
     def drop(self, faulty: np.ndarray, reason: str, details: Mapping[int, str] | None = None) -> None:
-        """Drop the rows of a (n,) mask that are still usable."""
+        """Drop the rows of a mask, (n,) bool, that are still usable."""
         self.findings.drop(np.flatnonzero(faulty & self.usable), reason, details=details)
         self.usable &= ~faulty
 
     def note(self, rows: np.ndarray, text: str) -> None:
-        """Note something about the rows of a (n,) mask that are still usable."""
+        """Add a note to the rows of a mask, (n,) bool, that are still usable."""
         self.findings.note(np.flatnonzero(rows & self.usable), text)
 
     def number(self, column: int, field: str, blank: float = nan, where: np.ndarray | None = None) -> np.ndarray:
-        """(n,) float64: the numbers of a column; rows (``where``) without a finite number are
-        dropped."""
+        """(n,) float64: numbers of a column; drops rows (``where``) without a finite number."""
         return self.finite(self.table.numbers(column, blank), column, field, where)
 
     def finite(self, values: np.ndarray, column: int, field: str, where: np.ndarray | None = None) -> np.ndarray:
-        """The values of a column, where rows (``where``) without a finite number are dropped."""
+        """Values of a column; drops rows (``where``) without a finite number."""
         faulty = ~np.isfinite(values)
         if where is not None:
             faulty &= where
@@ -262,14 +253,14 @@ class Checks:
         blank: float = nan,
         where: np.ndarray | None = None,
     ) -> np.ndarray:
-        """(n,) float64: whole numbers from ``least`` to ``most``; other rows are dropped."""
+        """(n,) float64: whole numbers from ``least`` to ``most``; drops other rows."""
         values = self.number(column, field, blank, where)
         faulty = ~are_counts(values, least, most)
         self.drop(faulty if where is None else faulty & where, f"whose {field} is impossible")
         return values
 
     def date(self, column: int, field: str, where: np.ndarray | None = None) -> np.ndarray:
-        """(n,) float64: dates without a zone as seconds since 1970; other rows are dropped."""
+        """(n,) float64: dates without a zone as seconds since 1970; drops other rows."""
         texts, seconds = self.table.texts(column), dates(self.table, column)
         reasons: dict[str, list[int]] = {}
         for row in np.flatnonzero(np.isnan(seconds) if where is None else np.isnan(seconds) & where).tolist():
@@ -282,17 +273,17 @@ class Checks:
         return seconds
 
     def impossible(self, jobs: JobArrays) -> None:
-        """Drop rows whose jobs, one per row, cannot be."""
+        """Drop rows with impossible jobs, one per row."""
         details = {row: str(error) for row, error in jobs.faults(self.usable)}
         self.drop(_mask(list(details), len(self.usable)), "that ask for what cannot be", details)
 
 
 def single_rows(checks: Checks, jobs: JobArrays, ids: np.ndarray, times: np.ndarray) -> JobBatch:
-    """A job per row, in order of arrival; of the rows of one id only the earliest is kept.
+    """Make one job per row, in order of arrival; of the rows with one id, keep only the earliest.
 
-    ``jobs`` has a job for each row. ``ids`` (n,) object and ``times`` (n,) float64 say which rows
-    are of one job and when they come: inf where that cannot be read. Rows that are not usable may
-    hold anything.
+    ``jobs`` has one job per row. ``ids`` (n,) object and ``times`` (n,) float64 are the id and the
+    arrival of each row; the time is ``inf`` if it cannot be read. Rows that are not usable may hold
+    anything.
     """
     table, findings = checks.table, checks.findings
     groups = rows_by_job(ids, times)
@@ -321,11 +312,11 @@ def row_blocks(
     report: ReadReport,
     most: int | None,
 ) -> Iterator[Block]:
-    """The jobs of a table that has one row for each, sorted by arrival.
+    """Jobs of a table with one row per job, sorted by arrival.
 
-    ``read`` reads the table, and ``id`` is the column of the jobs' ids. ``times`` gives the arrival
-    of each row, ``inf`` where it cannot be read. ``jobs`` makes a job of each row and drops those
-    that cannot be kept.
+    ``read`` reads the table, and ``id`` is the column of the job ids. ``times`` returns the arrival
+    of each row, ``inf`` if it cannot be read. ``jobs`` makes one job per row and drops rows that
+    cannot be kept.
     """
 
     def keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
@@ -349,10 +340,10 @@ def row_blocks(
 def with_others(
     batch: JobBatch, make: Callable[[int, list[int]], tuple[Job, int] | None], first: np.ndarray, members: np.ndarray
 ) -> JobBatch:
-    """The batch with the jobs that are not kept made row by row, where that is possible.
+    """Retry the jobs of the batch that are not kept, row by row, and add those that can be made.
 
-    ``make`` gets the place of a job and its rows, which are in ``members`` from ``first`` of the
-    job on, and gives the job and the number of rows that it is made of.
+    ``make`` receives the index of a job and its rows (those in ``members``, starting at the job's
+    entry of ``first``), and returns the job and the number of its rows.
     """
     made = {}
     for place in np.flatnonzero(~batch.kept).tolist():
@@ -372,7 +363,7 @@ def with_others(
 
 
 def job_blocks(batches: Iterable[JobBatch], report: ReadReport, most: int | None) -> Iterator[Block]:
-    """The first ``most`` jobs of batches that follow each other."""
+    """The first ``most`` jobs of consecutive batches."""
     for batch in batches:
         block = batch.block(report, most)
         most = None if most is None else most - len(block.jobs)
@@ -382,8 +373,9 @@ def job_blocks(batches: Iterable[JobBatch], report: ReadReport, most: int | None
 
 
 def arrivals(table: Table, column: int) -> np.ndarray:
-    """(n,) float64: the seconds of a column, at least 0; 0 where it is empty, ``inf`` where it is
-    not a number."""
+    """(n,) float64: seconds of a column, at least 0; 0 where it is empty, ``inf`` where it is not a
+    number.
+    """
     seconds = np.where(table.unreadable(column), inf, table.numbers(column))
     return np.where(table.blank(column), 0.0, np.fmax(seconds, 0.0))
 
@@ -399,7 +391,7 @@ def dates(table: Table, column: int) -> np.ndarray:
 
 
 class Grouped(NamedTuple):
-    """The rows of J jobs, job by job in order of arrival."""
+    """Rows of J jobs, grouped by job in order of arrival."""
 
     row: np.ndarray  # (n,) int64: place in the table
     first: np.ndarray  # (J + 1,) int64: where the rows of each job begin
@@ -408,24 +400,24 @@ class Grouped(NamedTuple):
 
     @property
     def job(self) -> np.ndarray:
-        """(n,) int64: the job of each entry of ``row``."""
+        """(n,) int64: job of each entry of ``row``."""
         return np.repeat(np.arange(len(self.ids)), np.diff(self.first))
 
     def job_of_row(self) -> np.ndarray:
-        """(n,) int64: the job of each row of the table."""
+        """(n,) int64: job of each row of the table."""
         job = np.empty(len(self.row), np.int64)
         job[self.row] = self.job
         return job
 
     def ordered(self, jobs: np.ndarray) -> Grouped:
-        """The jobs at these places, in this order."""
+        """The jobs at these indices, in this order."""
         sizes = np.diff(self.first)[jobs]
         first = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         return Grouped(self.row[ranges(self.first[jobs], sizes)], first, self.time[jobs], self.ids[jobs])
 
 
 def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
-    """Rows by job, jobs by their earliest time, then by first appearance."""
+    """Group rows by job, with jobs sorted by earliest time, then by first appearance."""
     listed = ids.tolist()
     if len(set(listed)) == len(listed):  # most logs: a row per job
         row = np.argsort(times, kind="stable")
@@ -446,12 +438,12 @@ def in_parts(
     keys: Callable[[Table], tuple[np.ndarray, np.ndarray]],
     report: ReadReport,
 ) -> Iterator[Table]:
-    """The rows that ``read`` gives, at most ``ROWS_IN_MEMORY`` at once: parts with whole jobs, in
-    order of arrival.
+    """Yield the rows of ``read``, at most ``ROWS_IN_MEMORY`` at once: parts of whole jobs, in order
+    of arrival.
 
-    ``keys`` gives ids and times of rows, as ``rows_by_job`` takes them. A table that is too large
-    is read twice: once for the arrival of each job, and once to write rows to a temporary file for
-    each part.
+    ``keys`` returns ids and times of rows, as ``rows_by_job`` takes them. A table that is too large
+    is read twice: once to find the arrival of each job, and once to write the rows to a temporary
+    file per part.
     """
     tables, count, stream = [], 0, read(report)
     for table in stream:
@@ -483,7 +475,7 @@ def in_parts(
 
 
 class _Arrivals:
-    """The earliest time and the number of rows of each job, by a hash of its id."""
+    """Earliest time and number of rows of each job, by a hash of its id."""
 
     def __init__(self, keys: Callable[[Table], tuple[np.ndarray, np.ndarray]]) -> None:
         self._keys = keys
@@ -491,7 +483,7 @@ class _Arrivals:
         self._sizes = np.zeros(0, np.int64)
 
     def add(self, table: Table) -> None:
-        """Take in the jobs of these rows."""
+        """Add the jobs of these rows."""
         ids, times = self._keys(table)
         hashes = np.concatenate([self._hashes, _hashes(ids)])
         self._hashes, place = np.unique(hashes, return_inverse=True)
@@ -501,13 +493,13 @@ class _Arrivals:
         self._times, self._sizes = earliest, np.bincount(place, sizes).astype(np.int64)
 
     def bounds(self) -> np.ndarray:
-        """Times at which parts begin, all but the first."""
+        """Start times of all parts but the first."""
         order = np.argsort(self._times, kind="stable")
         rows = np.cumsum(self._sizes[order]) // (ROWS_IN_MEMORY // 2)
         return np.unique(self._times[order][np.flatnonzero(np.diff(rows)) + 1])
 
     def of(self, table: Table) -> np.ndarray:
-        """(n,) float64: the arrival of each row's job."""
+        """(n,) float64: arrival of each row's job."""
         times: np.ndarray = self._times[np.searchsorted(self._hashes, _hashes(self._keys(table)[0]))]
         return times
 
@@ -528,8 +520,9 @@ def _loaded(file: IO[bytes], like: Table) -> Iterator[Table]:
 def kinds_of_rows(
     usable: np.ndarray, columns: Sequence[np.ndarray], kind: Callable[..., TaskKind]
 ) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
-    """(n,) int32: places in the kinds, and the kind of each combination of values that a ``usable``
-    row has."""
+    """(n,) int32: index of each row's kind, and the kinds: one per combination of values among the
+    ``usable`` rows.
+    """
     if not usable.any():
         return np.zeros(len(usable), np.int32), (TaskKind(Demand(0.0)),)
     few = [column[usable] for column in columns]
@@ -540,7 +533,7 @@ def kinds_of_rows(
 
 
 def repeated(keys: np.ndarray) -> np.ndarray:
-    """(n,) bool: an earlier row has the same key."""
+    """(n,) bool: True if an earlier row has the same key."""
     _, first = np.unique(keys, return_index=True)
     again = np.ones(len(keys), bool)
     again[first] = False

@@ -1,4 +1,4 @@
-"""Traces that give each job in one row, read one by one."""
+"""Traces with one row per job, read row by row."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ __all__ = ["RowReader"]
 
 
 class RowReader(NamedTuple):
-    """Makes jobs of rows by ``make(row, where)``, in order of arrival, sorted externally where they are many.
+    """Makes jobs from rows by ``make(row, where)``, in order of arrival; many rows are sorted
+    externally.
 
-    ``id`` and ``time`` are the places of the fields that name a job and say when it arrives (nothing: at 0). A row
-    for which ``make`` raises ``Dirty`` or ``ModelError`` is dropped; so are all rows of one id but the earliest.
+    ``id`` and ``time`` are the indices of the fields with a job's name and its arrival (``None``: 0
+    s). A row for which ``make`` raises ``Dirty`` or ``ModelError`` is dropped. If several rows
+    share an id, only the earliest is kept.
     """
 
     source: Source
@@ -40,7 +42,7 @@ class RowReader(NamedTuple):
                 yield job
 
     def _job(self, rows: list[tuple[int, list[str]]]) -> Job | None:
-        """The job of the rows of one id, if it can be made; all but the earliest row are dropped."""
+        """Job of the rows of one id, or ``None`` if it is invalid; drops all but the earliest row."""
         (first, row), *others = sorted(rows, key=lambda each: _arrival(each[1][self.time]))
         for place, other in others:
             reason = "given twice" if other == row else "whose id another row has"
@@ -65,7 +67,9 @@ def _unnamed(place: int) -> str:
 
 
 def _arrival(text: str) -> float:
-    """The time when the job of a row arrives; never where that cannot be read, for ``make`` to say why."""
+    """Arrival of the job of a row; ``inf`` if it cannot be read, so that ``make`` reports the
+    reason.
+    """
     try:
         return max(0.0, float(text or 0))
     except ValueError:

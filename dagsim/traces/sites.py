@@ -1,4 +1,4 @@
-"""Names that sites use: of GPU types, and lists of hosts."""
+"""Names used at sites: GPU types and host lists."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ _SHORT = 500  # characters; a longer name is damage
 
 
 def site_gpu(said: str, named: Mapping[str, str] | None = None) -> str:
-    """The catalogue's name of the GPU type that a site calls ``said``; ``said`` itself where there is none.
+    """Catalogue name of the GPU type that a site calls ``name``; ``name`` itself if there is none.
 
-    ``named`` goes first: a site's names, in lower case, and those to use. ``a100`` without a size is the smaller one.
+    ``named``, a mapping from the site's names in lower case, takes precedence. ``a100`` without a
+    size means the smaller one.
     """
     if named and said.strip().lower() in named:
         return named[said.strip().lower()]
@@ -66,10 +67,10 @@ def _known(said: str) -> str:
 
 
 def named_gpus(text: str | None, option: str = "gpu_names") -> dict[str, str]:
-    """``a100=A100-80,gpu7=T4`` as a mapping from the site's names, in lower case.
+    """Parse ``a100=A100-80,gpu7=T4`` as a mapping from the site's names, in lower case.
 
     Raises:
-        ConfigError: A part is no pair of names.
+        ConfigError: A part is not a pair of names.
     """
     named = {}
     for part in (text or "").split(",") if text else ():
@@ -85,16 +86,17 @@ _NUMBERED = re.compile(r"(.*?)(\d{1,18})(\D*)", re.DOTALL)
 
 
 def hosts(text: str, most: int = _MOST) -> tuple[str, ...]:
-    """The names that a list stands for, at most ``most``; several brackets, zeros and suffixes are heeded.
+    """Expand a host list to at most ``most`` names, with several brackets, leading zeros and
+    suffixes.
 
     Raises:
-        ValueError: A bracket is not closed, or holds no list of numbers.
+        ValueError: A bracket is not closed, or does not hold a list of numbers.
     """
     return tuple(islice((name for part in _parts(text) for name in _expanded(part)), most))
 
 
 def folded(names: Iterable[str]) -> str:
-    """The names as a list: runs of numbers of one width become a range."""
+    """Fold names into a host list: runs of numbers with equal width become a range."""
     groups: dict[tuple[str, str, int], list[int]] = {}
     plain: list[str] = []
     for name in names:
@@ -113,7 +115,7 @@ def folded(names: Iterable[str]) -> str:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The parts between commas that are not in brackets."""
+    """Split at commas outside brackets."""
     depth, start = 0, 0
     for at, char in enumerate(text):
         depth += (char == "[") - (char == "]")

@@ -1,6 +1,8 @@
-"""Slurm's own words: fields of its accounting, and rows of ``sacct`` as text and as JSON.
+"""Slurm's own terms: fields of its accounting, and rows of ``sacct`` as text and as JSON.
 
-Forms are those that ``sacct`` of 22.05 and 24.11 prints, and those that sacct(1) describes for other versions."""
+Covers the output of ``sacct`` 22.05 and 24.11, and the forms that sacct(1) documents for other
+versions.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ ENDED = frozenset(
         "LAUNCH_FAILED",
     }
 )
-"""States of an attempt that is over."""
+"""States of a finished attempt."""
 NOT_OVER = frozenset(
     {
         "PENDING",
@@ -84,48 +86,48 @@ NOT_OVER = frozenset(
         "RESV_DEL_HOLD",
     }
 )
-"""States of an attempt that waits or runs."""
+"""States of a waiting or running attempt."""
 
 
 class Resources(NamedTuple):
-    """The resources that a job asked for or was given, over all its nodes."""
+    """Resources that a job requested or received, summed over its nodes."""
 
     gpus: int = 0
-    """Whole GPUs, as ``gres/gpu`` counts them; MIG slices are among them."""
+    """Whole GPUs, as counted by ``gres/gpu``; MIG slices are included."""
     types: tuple[tuple[str, int], ...] = ()
-    """GPUs by the site's type name, where it says one; no slices."""
+    """GPUs by the site's type name, if stated, without slices."""
     slices: tuple[tuple[float, int], ...] = ()
     """MIG slices by their share of a GPU."""
     shards: int = 0
     cpus: float = 0.0
     memory_gb: float = 0.0
-    """0 where none is given, or where a node is taken whole."""
+    """0 if not stated, or if a node is taken whole."""
 
     @property
     def given(self) -> bool:
-        """True if anything is listed at all."""
+        """True if any resource is listed."""
         return self != Resources()
 
 
 def is_unset(text: str) -> bool:
-    """True if a field says nothing."""
+    """True if a field is unset."""
     return text.strip().lower() in _UNSET
 
 
 def resources(text: str) -> Resources:
-    """``billing=16,cpu=16,gres/gpu:a100=4,gres/gpu=4,mem=128G,node=1``, in any order.
+    """Parse ``billing=16,cpu=16,gres/gpu:a100=4,gres/gpu=4,mem=128G,node=1``, in any order.
 
-    Typed GPUs are among the untyped number, and are summed only where there is none.
+    The untyped number of GPUs includes the typed ones, which are summed only if it is missing.
 
     Raises:
-        Dirty: It is no list of ``name=value``, or a number is impossible.
+        Dirty: The text is not a list of ``name=value``, or a number is impossible.
     """
     return _resources(text) if len(text) < _SHORT else _resources.__wrapped__(text)
 
 
 @lru_cache(maxsize=1 << 13)
 def _resources(text: str) -> Resources:
-    """Few demands differ, so that each is taken apart once."""
+    """Demands repeat, so each distinct text is parsed once."""
     listed = _pairs(text)
     types: dict[str, int] = {}
     slices: dict[float, int] = {}
@@ -149,10 +151,11 @@ def _resources(text: str) -> Resources:
 
 
 def memory_gb(text: str) -> float:
-    """``128G`` in GB: units are powers of 1024, no letter means MB; the ``c`` or ``n`` of old versions is cut off.
+    """Parse ``128G`` as GB: units are powers of 1024, no letter means MB; the ``c`` or ``n`` of old
+    versions is removed.
 
     Raises:
-        Dirty: It is no size.
+        Dirty: The text is not a size.
     """
     text = text.strip().rstrip("cn")
     unit = text[-1:].upper()
@@ -167,10 +170,10 @@ def memory_gb(text: str) -> float:
 
 
 def duration_s(text: str, field: str) -> float | None:
-    """``[DD-[HH:]]MM:SS[.mmm]`` or plain seconds; nothing where it is not set.
+    """Parse ``[DD-[HH:]]MM:SS[.mmm]`` or plain seconds; ``None`` if not set.
 
     Raises:
-        Dirty: It is no duration.
+        Dirty: The text is not a duration.
     """
     if text == "00:00:00":  # the usual suspension
         return 0.0
@@ -187,10 +190,11 @@ def duration_s(text: str, field: str) -> float | None:
 
 
 def limit_s(raw: str, text: str) -> float | None:
-    """A time limit in seconds, from minutes (``TimelimitRaw``) or else a duration (``Timelimit``); perhaps none.
+    """Time limit in seconds, from minutes (``TimelimitRaw``) or else a duration (``Timelimit``);
+    ``None`` if there is no limit.
 
     Raises:
-        Dirty: It is neither a number nor one of Slurm's words.
+        Dirty: The text is neither a number nor one of Slurm's words.
     """
     for said, is_raw in ((raw, True), (text, False)):
         if is_unset(said):
@@ -207,10 +211,11 @@ def limit_s(raw: str, text: str) -> float | None:
 
 
 def moment_s(text: str, field: str, zone: ZoneInfo | None) -> float | None:
-    """Seconds since 1970 of epoch seconds, or of a local date in ``zone`` (UTC if none); nothing where it is not set.
+    """Seconds since 1970 from epoch seconds, or from a local date in ``zone`` (default UTC);
+    ``None`` if not set.
 
     Raises:
-        Dirty: It is no instant.
+        Dirty: The text is not a point in time.
     """
     try:
         return _positive(float(text), field)
@@ -227,7 +232,8 @@ def moment_s(text: str, field: str, zone: ZoneInfo | None) -> float | None:
 
 
 def state(text: str) -> str:
-    """The state's full name: ``CANCELLED`` of ``CANCELLED by 1007``, ``OUT_OF_MEMORY`` of ``OUT_OF_ME+``.
+    """Full name of the state: ``CANCELLED`` from ``CANCELLED by 1007``, ``OUT_OF_MEMORY`` from
+    ``OUT_OF_ME+``.
 
     Raises:
         Dirty: There is no such state.
@@ -244,10 +250,11 @@ def state(text: str) -> str:
 
 
 def array_tasks(job: str) -> int | None:
-    """Tasks that ``910002_[3-90,95,97-99%8]`` stands for, at least, where the text was cut; nothing for one job.
+    """Number of tasks in ``910002_[3-90,95,97-99%8]``, a lower bound if the text was cut; ``None``
+    for a single job.
 
     Raises:
-        Dirty: The brackets hold no list of numbers.
+        Dirty: The brackets do not hold a list of numbers.
     """
     _, bracket, inside = job.partition("_[")
     if not bracket:
@@ -330,14 +337,14 @@ COLUMNS = (
     "NodeList",
     "QOS",
 )
-"""What is used of a row."""
+"""Columns of a row that are used."""
 
 COMMAND = (
     "SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0 sacct --allusers --duplicates --allocations --noconvert -P "
     "-S 2026-01-01 -E 2026-02-01 -o JobIDRaw,JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,"
     "ElapsedRaw,Suspended,TimelimitRaw,NNodes,NCPUS,ReqTRES,AllocTRES,Priority,Reason,Flags,NodeList"
 )
-"""How to get a file that has everything; it runs on 22.05 and on 24.11."""
+"""The command that produces a complete file; it runs on 22.05 and on 24.11."""
 
 _ALIASES = {"allocnodes": "nnodes", "alloccpus": "ncpus"}
 _NEEDED = (
@@ -355,13 +362,15 @@ _MOST_BITS = 4_000_001
 
 
 def is_json(source: Source) -> bool:
-    """True if this is output of ``sacct --json``."""
+    """True if the source is output of ``sacct --json``."""
     head = "\n".join(source.head(1 << 16))
     return head.lstrip().startswith("{") and '"jobs"' in head and '"submission"' in head
 
 
 def delimiter_of(source: Source) -> str | None:
-    """The character between the columns of ``sacct``'s text; nothing if the first line is no header of its."""
+    """Separator between the columns of ``sacct``'s text output; ``None`` if the first line is not
+    its header.
+    """
     first = source.head(1)[0]
     for delimiter in _DELIMITERS:
         names = _names(first, delimiter)
@@ -371,7 +380,7 @@ def delimiter_of(source: Source) -> str | None:
 
 
 def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Row]:
-    """The rows with their fields in the order of ``COLUMNS``, empty where the file has none.
+    """Yield the rows with their fields in the order of ``COLUMNS``, empty where the file lacks one.
 
     Raises:
         TraceError: As ``sacct_tables``.
@@ -382,10 +391,10 @@ def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Ite
 
 
 def sacct_tables(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
-    """The rows in chunks with the columns ``COLUMNS``, all as texts; counts the rows.
+    """Yield the rows in chunks with the columns ``COLUMNS``, all as text; counts the rows.
 
     Raises:
-        TraceError: Columns are missing, or a job's name tears a row apart.
+        TraceError: Columns are missing, or a separator in a job's name splits a row.
     """
     every = range(len(COLUMNS))
     if is_json(source):
@@ -432,7 +441,9 @@ def _check_header(names: Sequence[str], where: str) -> None:
 
 
 def _json_row(job: Mapping[str, Any]) -> list[str]:
-    """A job of JSON as the text of the same job. Layouts differ between versions: all are read by shape."""
+    """Convert a job of JSON to the fields of the text output. JSON layouts differ between versions,
+    so values are recognised by shape.
+    """
     time, state, tres = (object_in(job.get(name)) for name in ("time", "state", "tres"))
     row = {
         "JobIDRaw": _text(_number(job.get("job_id"))),
@@ -458,7 +469,7 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
 
 
 def _number(value: Any) -> int | float | str | None:
-    """A number, plain or as ``{"set", "infinite", "number"}``; ``UNLIMITED``; or nothing."""
+    """A number, plain or as ``{"set", "infinite", "number"}``; ``UNLIMITED``; or empty."""
     if isinstance(value, dict):
         if value.get("infinite"):
             return "UNLIMITED"
@@ -475,7 +486,9 @@ def _text(value: int | float | str | None) -> str:
 
 
 def _state(current: Any) -> str:
-    """One word: that of an attempt that ran and waits again is how the attempt ended."""
+    """Reduce the states to one word. If an attempt ran and waits again, it is the state in which
+    the attempt ended.
+    """
     words = [word for word in current if isinstance(word, str)] if isinstance(current, list) else [text_in(current)]
     return next((word for word in words if word != "PENDING"), words[0] if words else "")
 
@@ -494,7 +507,9 @@ def _job_id(job: Mapping[str, Any]) -> str:
 
 
 def _listed(tasks: str) -> str:
-    """``3-60`` of the tasks that a hexadecimal string of bits says, bit i for task i; other texts as they are."""
+    """Convert a hexadecimal bit mask of tasks, bit i for task i, to a list like ``3-60``; other
+    texts are unchanged.
+    """
     if not tasks.startswith("0x") or 4 * len(tasks) > _MOST_BITS:
         return tasks
     try:
@@ -511,7 +526,7 @@ def _listed(tasks: str) -> str:
 
 
 def _tres(listed: Any) -> str:
-    """``cpu=8,gres/gpu:a100=4,mem=32000M`` of a list of ``{"type", "name", "count"}``."""
+    """Convert a list of ``{"type", "name", "count"}`` to ``cpu=8,gres/gpu:a100=4,mem=32000M``."""
     parts = []
     for each in list_in(listed):
         kind, name, count = (object_in(each).get(key) for key in ("type", "name", "count"))

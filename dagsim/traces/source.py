@@ -1,4 +1,6 @@
-"""Sources of a trace's bytes: a file, compressed or not, a member of an archive, a directory of shards."""
+"""Sources of a trace's bytes: a file (compressed or not), a member of an archive, or a directory of
+shards.
+"""
 
 from __future__ import annotations
 
@@ -31,20 +33,24 @@ LINE_BITS = 40  # a row's number is its file's place among the shards, then its 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _NO_DATA = ("*.md", "LICENSE*", "README*", "SHA256SUM*", "*.sha256", "*.html", ".*")
 _MOST_MEMBERS = 2_000
-"""More files than this in an archive are looked for one by one for minutes."""
+"""Maximum number of files in an archive; finding more of them one by one takes minutes."""
 _FREE_BYTES, _RATIO = 1 << 26, 250
-"""Compressed data may become 64 MB, and then 250 times what it was; traces become some 30 times, a bomb 1,000."""
+"""Limits of decompression: 64 MB plus 250 times the compressed size. Traces grow about 30 times, a
+bomb 1,000 times.
+"""
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError)
 
 
 class Source:
-    """A trace's file or files, opened only when read.
+    """File or files of a trace, opened only when read.
 
-    ``path`` is a file (plain or gzip, told by its first bytes), a directory of shards, an archive (``.tar``,
-    ``.tar.gz``, ``.tgz``: its members are the shards), or ``archive.tar.gz:member``. Documents beside the data
-    (``README*``, ``*.md``) are no shards. All methods raise ``TraceError``, each with a message of its own, for a
-    missing or empty file, a Git LFS pointer, an HTML page, damaged or truncated gzip data, other binary data, and
-    text that is not UTF-8.
+    ``path`` is a file (plain or gzip, recognised by its first bytes), a directory of shards, an
+    archive (``.tar``, ``.tar.gz``, ``.tgz``: its members are the shards), or
+    ``archive.tar.gz:member``. Documents beside the data (``README*``, ``*.md``) are not shards.
+
+    All methods raise ``TraceError``, each with a specific message, for a missing or empty file, a
+    Git LFS pointer, an HTML page, damaged or truncated gzip data, other binary data, and text that
+    is not UTF-8.
     """
 
     def __init__(self, path: Path | str, member: str | None = None) -> None:
@@ -59,12 +65,14 @@ class Source:
 
     @property
     def name(self) -> str:
-        """The last part of the file's (or directory's, or member's) name."""
+        """Last part of the name of the file, directory or member."""
         return Path(self.member).name if self.member else self.path.name
 
     @cached_property
     def files(self) -> tuple[Source, ...]:
-        """The shards, sorted by name, those of directories and archives in it included; a plain file is its own."""
+        """Shards sorted by name, including those in nested directories and archives; a plain file
+        is its own shard.
+        """
         if self._is_single():
             return (self,)
         shards = tuple([shard for file in self._listed for shard in file.files])
@@ -73,16 +81,18 @@ class Source:
         return shards
 
     def select(self, *patterns: str) -> Source:
-        """The same source with only those shards that match one of ``patterns``. Their path or name may match; perhaps
-        none does."""
+        """The same source with only the shards whose path or name matches one of ``patterns``,
+        possibly none.
+        """
         chosen = Source(self.path, self.member)
         listed = (self,) if self._is_single() else self._listed
         chosen.files = tuple([shard for file in listed if file.matches(*patterns) for shard in file.files])
         return chosen
 
     def beside(self, *patterns: str) -> Source:
-        """The shards that match one of ``patterns``, or such files in the directory beside. The directory is that of a
-        file or archive."""
+        """The shards that match one of ``patterns``, or else such files in the directory of the
+        file or archive.
+        """
         inside = self.select(*patterns)
         folder = self.path.parent
         if self.path.is_dir() or not folder.is_dir() or (inside.files and not self._is_single()):
@@ -92,18 +102,20 @@ class Source:
         return around.select(*patterns)
 
     def matches(self, *patterns: str) -> bool:
-        """True if the name, or the path's end, matches one of ``patterns``. Patterns are as in a shell,
-        case-insensitive."""
+        """True if the name, or the path's end, matches one of ``patterns`` (shell patterns,
+        case-insensitive).
+        """
         path = (self.member or self.path.as_posix()).lower()
         return any(fnmatch(path, text) or fnmatch(path, f"*/{text}") for text in map(str.lower, patterns))
 
     def head(self, lines: int = 32) -> list[str]:
-        """The first lines of the first shard (of its first 64 KB), to tell its format; undecodable bytes replaced."""
+        """First lines of the first shard (of its first 64 KB), to recognise its format; undecodable
+        bytes are replaced.
+        """
         return self._head[:lines]
 
     def size_bytes(self) -> int:
-        """The length of the file on disk; 0 if it is not there. Of a directory or archive it is that of everything in
-        it."""
+        """Size on disk in bytes, summed over a directory or archive; 0 if the file does not exist."""
         try:
             files = [self.path] if not self.path.is_dir() else [file.path for file in self.files]
             return sum(file.stat().st_size for file in files)
@@ -111,7 +123,7 @@ class Source:
             return 0
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """All lines of all shards, numbered, without their ends (LF or CRLF)."""
+        """All lines of all shards, numbered, without line ends (LF or CRLF)."""
         for place, file in enumerate(self.files):
             yield from file._lines(place << LINE_BITS)
 
@@ -125,15 +137,16 @@ class Source:
         delimiter: str = ",",
         header: bool = False,
     ) -> Iterator[Row]:
-        """The CSV rows as fields in the order ``columns + optional``; empty for optional columns that the file lacks.
+        """Yield the fields of CSV rows in the order ``columns + optional``; optional columns that
+        the file lacks are empty.
 
-        The first row of a shard is its header if it holds every name of ``columns`` (in any case and order); otherwise
-        its fields are called ``names``, or ``columns + optional``, in this order. ``header=True`` insists on one.
-        Quoted fields may hold line ends. Counts the rows read and drops those with fewer or more fields than they
-        should have. Passes over blank lines.
+        The first row of a shard is its header if it holds every name of ``columns`` (in any case
+        and order). Otherwise its fields are named ``names``, or ``columns + optional``, in this
+        order. ``header=True`` requires a header. Quoted fields may hold line ends. Counts the rows
+        read, drops those with a wrong number of fields, and skips blank lines.
 
         Raises:
-            TraceError: As above, and where the header lacks columns (the message names them).
+            TraceError: As above, or the header lacks columns (the message names them).
         """
         for place, file in enumerate(self.files):
             yield from file._rows(place << LINE_BITS, report, columns, optional, names, delimiter, header)
@@ -144,7 +157,7 @@ class Source:
 
     @contextmanager
     def open_binary(self) -> Iterator[BinaryIO]:
-        """The decompressed bytes of a single file."""
+        """Decompressed bytes of a single file, as a stream."""
         (file,) = self.files if len(self.files) == 1 else (self,)
         with file._opened() as stream:
             try:
@@ -165,7 +178,7 @@ class Source:
 
     @cached_property
     def _listed(self) -> tuple[Source, ...]:
-        """The files of a directory, archives as such, or the members of an archive."""
+        """Files of a directory (archives unopened), or the members of an archive."""
         if self.path.is_dir():
             found = sorted(file for file in self.path.rglob("*") if file.is_file())
             return tuple([Source(file) for file in found if _is_data(file.relative_to(self.path).as_posix())])
@@ -230,7 +243,7 @@ class Source:
                 report.drop("with a wrong number of fields", f"{self}:{number - first}", detail=f"{len(row)}")
 
     def _records(self, first: int, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-        """CSV records with the number of the line they begin on, blank lines left out."""
+        """CSV records with the number of their first line, without blank lines."""
         table = csv.reader((f"{line}\n" for _, line in self._lines(first)), delimiter=delimiter)
         line = 1
         try:
@@ -308,7 +321,7 @@ class Source:
 
 
 class _Gunzipped(gzip.GzipFile):
-    """Decompressed bytes that are refused where they become far more than any trace does."""
+    """Stream of decompressed bytes that raises an error if they far exceed the growth of any trace."""
 
     def __init__(self, packed: BufferedReader, where: str) -> None:
         super().__init__(fileobj=packed)
@@ -328,7 +341,7 @@ class _Gunzipped(gzip.GzipFile):
 
 @contextmanager
 def _archive(path: Path) -> Iterator[tarfile.TarFile]:
-    """The archive, compressed or not.
+    """Open the archive, compressed or not.
 
     Raises:
         OSError, tarfile.TarError: It cannot be read.
@@ -347,7 +360,7 @@ def _refuse_unending(path: Path) -> None:
     """Refuse pipes and devices: a trace is read more than once, and to its end.
 
     Raises:
-        TraceError: It is one.
+        TraceError: The path is a pipe or a device.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         what = "a named pipe" if path.is_fifo() else "a device or socket"
@@ -359,7 +372,7 @@ def _is_data(path: str) -> bool:
 
 
 def picker(names: Sequence[str], wanted: Sequence[str]) -> Callable[[Sequence[str]], Sequence[str]]:
-    """A function that takes the ``wanted`` fields out of a row whose columns are called ``names``."""
+    """Function that extracts the ``wanted`` fields from a row with columns ``names``."""
     lower = [name.lower() for name in wanted]
     if list(names) == lower:
         return lambda row: row
@@ -370,7 +383,7 @@ def picker(names: Sequence[str], wanted: Sequence[str]) -> Callable[[Sequence[st
 
 
 def _check(start: bytes, where: str) -> None:
-    """Refuse what is plainly no trace, each with its own advice."""
+    """Refuse data that is clearly not a trace, with specific advice for each case."""
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if not text:
         raise TraceError(f"{where}: the file is empty")

@@ -1,4 +1,6 @@
-"""Tables of anyone's: CSV or JSON lines, whose columns are found by our names or by those that ``--map`` says."""
+"""Tables of any origin: CSV or JSON Lines whose columns are found by our names or by those in
+``--map``.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ _SYNONYMS = {
 
 
 class NamedColumns:
-    """The columns of a source, by name, and its rows."""
+    """Columns of a source, by name, and its rows."""
 
     def __init__(self, source: Source, mapping: Mapping[str, str], delimiter: str | None = None) -> None:
         self._source = source
@@ -45,21 +47,21 @@ class NamedColumns:
         self._json = head.lstrip().startswith("{")
         self._delimiter = delimiter or max(_DELIMITERS, key=head.count)
         self.names = _keys(source) if self._json else _split(head, self._delimiter)
-        """What the columns are called, in lower case; of JSON lines, the fields of the first."""
+        """Column names in lower case; for JSON Lines, the fields of the first record."""
 
     def name(self, ours: str) -> str:
-        """The file's name of the column ``ours``."""
+        """The file's name for the column ``ours``."""
         return self._mapping.get(ours, ours)
 
     def has(self, ours: str) -> bool:
-        """True if there is such a column."""
+        """True if the table has the column."""
         return self.name(ours).lower() in self.names
 
     def check(self, allowed: Sequence[str]) -> None:
-        """Make sure that every name is known: those of the map here, those of the file among ours if there is no map.
+        """Check that every name is known: those of the map, and without a map those of the file.
 
         Raises:
-            TraceError: One is not.
+            TraceError: A name is unknown.
         """
         for ours, theirs in self._mapping.items():
             if ours not in allowed:
@@ -82,7 +84,8 @@ class NamedColumns:
     def tables(
         self, needed: Sequence[str], optional: Sequence[str], numbers: Collection[int], report: ReadReport
     ) -> Iterator[Table]:
-        """The rows with the columns ``needed`` and ``optional``, those at the places ``numbers`` read as numbers.
+        """Rows with the columns ``needed`` and ``optional``; those at the indices ``numbers`` are
+        read as numbers.
 
         Raises:
             TraceError: The source cannot be read.
@@ -103,7 +106,7 @@ class NamedColumns:
 
 
 def likely(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
-    """The ``names`` that seem to hold what we call ``wanted``: the same name, or one that others use for it."""
+    """The ``names`` that probably hold our column ``wanted``: the same name, or a common synonym."""
     found = {}
     for ours in wanted:
         same = next((name for name in (ours, *_SYNONYMS.get(ours, ())) if name in names), None)
@@ -113,14 +116,16 @@ def likely(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
 
 
 def map_command(source: Source, found: Mapping[str, str], missing: Sequence[str]) -> str:
-    """The command that reads the source with the columns found, and gaps where none was."""
+    """Command that reads the source with these columns, with gaps for those that were not found."""
     pairs = [f"{ours}={theirs}" for ours, theirs in found.items() if ours != theirs]
     pairs += [f"{ours}=COLUMN" for ours in missing]
     return f"dagsim replay --trace {shlex.quote(str(source))} --map {shlex.quote(','.join(pairs))}"
 
 
 def header_hint(source: Source) -> str | None:
-    """The columns of a table of which no name is known, and the command that names them; nothing without a header."""
+    """Columns of a table without any known name, and the command that maps them; empty without a
+    header.
+    """
     names = NamedColumns(source, {}).names
     if len(names) < _LEAST_COLUMNS or not all(_NAME.fullmatch(name) for name in names):
         return None
@@ -133,7 +138,7 @@ def _split(head: str, delimiter: str) -> list[str]:
 
 
 def _keys(source: Source) -> list[str]:
-    """The fields of the first record, nested ones with dots."""
+    """Fields of the first record; names of nested ones have dots."""
     try:
         first = json.loads(source.head(1)[0])
     except (ValueError, RecursionError):
@@ -147,7 +152,7 @@ def _keys(source: Source) -> list[str]:
 
 
 def _within(record: Mapping[str, Any], name: str) -> Any:
-    """A field by its name, or by a path of names."""
+    """Field of a record by its name, or by a path of names."""
     if name in record:
         return record[name]
     outer, _, inner = name.partition(".")

@@ -1,4 +1,4 @@
-"""A trace opened for reading: lazy jobs, what was read, and what had to be assumed."""
+"""A trace opened for reading: lazy jobs, the report of the reading, and the assumptions made."""
 
 from __future__ import annotations
 
@@ -20,46 +20,54 @@ __all__ = ["Trace"]
 
 
 _COLUMNS_FROM_B = 1 << 18
-"""Smaller files hold fewer tasks than the compiled engine pays for, even compressed."""
+"""Minimum file size for the compiled engine, in bytes; smaller files, even compressed, hold too few
+tasks to pay for it.
+"""
 _COLUMNS_TO_B = 1 << 31
-"""Larger files may not fit into memory as a whole; rows are streamed."""
+"""Maximum size of a file that is held in memory, in bytes; rows of larger files are streamed."""
 _KEPT: dict[Any, tuple[JobArrays, ReadReport, dict[str, Any]]] = {}
-"""The last large trace that was read: a cluster is sized to it, and then it is played, perhaps by several policies."""
+"""The last large trace that was read: it is used first to size a cluster, then for one or more
+replays.
+"""
 
 
 class Trace:
-    """One trace through one reader. Nothing is read until ``jobs`` is iterated; ``report`` then fills."""
+    """One trace through one reader. Nothing is read until ``jobs`` is iterated, which also fills
+    ``report``.
+    """
 
     def __init__(self, source: Source, reader: Reader, options: TraceOptions, *, full_report: bool = False) -> None:
         self.source = source
         self.options = options
         self.report = ReadReport(strict=options.strict, full=full_report)
-        """What the last call of ``jobs`` read so far."""
+        """Report of the last call of ``jobs``, up to its current position."""
         self.meta: dict[str, Any] = {}
-        """``origin_s``: when the first kept job arrived on the trace's own clock (once it is read)."""
+        """Arrival of the first kept job on the trace's own clock, under ``origin_s`` (once it is
+        read).
+        """
         self._reader = reader
         self._full = full_report
 
     @property
     def format(self) -> str:
-        """The name of the format."""
+        """Name of the format."""
         return self._reader.name
 
     @property
     def assumptions(self) -> dict[str, str]:
-        """Assumptions about what the trace does not say."""
+        """Assumptions where the trace is silent."""
         return self._reader.assumptions(self.source, self.options)
 
     def cluster(self) -> Cluster | None:
-        """The trace's own machines, or ``None`` where it lists none."""
+        """The trace's own machines, or ``None`` if it lists none."""
         return self._reader.cluster(self.source, self.options)
 
     def downtimes(self) -> tuple[Downtime, ...]:
-        """The times when nodes of ``cluster()`` are not there, on the clock of the jobs: known once the first job was
-        read.
+        """Times when nodes of ``cluster()`` are absent, on the clock of the jobs; known once the
+        first job has been read.
 
         Raises:
-            TraceError: No job was read yet, or the trace's list of machines cannot be read.
+            TraceError: No job has been read yet, or the trace's list of machines cannot be read.
         """
         if "origin_s" not in self.meta:
             raise TraceError(
@@ -73,22 +81,23 @@ class Trace:
         return tuple([downtime for downtime in moved if downtime.start_s < downtime.end_s])
 
     def jobs(self) -> Iterator[Job]:
-        """The jobs of the window in order of arrival, the first at 0 s.
+        """Yield the jobs of the window in order of arrival, the first at 0 s.
 
         Each call reads the trace again, a block at a time, with a new ``report``.
 
         Raises:
-            TraceError: The file cannot be read, has no job to keep, or a row would be dropped in strict mode.
+            TraceError: The file cannot be read, there is no job to keep, or a row would be dropped in
+                strict mode.
         """
         self.report = ReadReport(strict=self.options.strict, full=self._full)
         return (job for jobs in self._windowed(self.report) for job in jobs.jobs())
 
     def is_large(self) -> bool:
-        """True if the file is large enough for the compiled engine, but no larger than memory may be."""
+        """True if the file is large enough for the compiled engine and fits into memory."""
         return _COLUMNS_FROM_B <= self.source.size_bytes() <= _COLUMNS_TO_B
 
     def arrays_if_large(self) -> JobArrays | None:
-        """``arrays`` of a large file, nothing of others. The last one is kept for whoever asks again.
+        """``arrays`` of a large file, ``None`` for others. The last result is cached.
 
         Raises:
             TraceError: As ``jobs``.
@@ -105,7 +114,7 @@ class Trace:
         return arrays
 
     def arrays(self) -> JobArrays:
-        """All jobs that ``jobs`` gives, as columns; ``report`` fills likewise.
+        """All jobs of ``jobs`` as columns; also fills ``report``.
 
         Raises:
             TraceError: As ``jobs``.
@@ -114,7 +123,7 @@ class Trace:
         return JobArrays.joined(list(self._windowed(self.report)))
 
     def _windowed(self, report: ReadReport) -> Iterator[JobArrays]:
-        """The jobs of the window, moved to the origin, block by block."""
+        """Yield the jobs of the window, shifted to the origin, block by block."""
         start, limit, scale = self.options.start, self.options.limit, self.options.time_scale
         origin, last, passed = None, 0.0, 0
         read = getattr(self._reader, "blocks", None) or partial(Reader.blocks, self._reader)  # a plug-in may lack it

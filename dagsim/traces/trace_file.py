@@ -1,4 +1,4 @@
-"""A trace as a workload: a file, how to read it, and the window of each seed."""
+"""A trace as a workload: a file, options for reading it, and the window of each seed."""
 
 from __future__ import annotations
 
@@ -24,19 +24,25 @@ __all__ = ["TraceFile"]
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """The jobs of the real trace at ``path``, the same on every seed; ``format`` is recognised if left out."""
+    """The jobs of the real trace at ``path``, the same for every seed; ``format`` is recognised by
+    default.
+    """
 
     path: str
     format: str | None = None
     options: TraceOptions = field(default_factory=TraceOptions)
     window: int | None = None
-    """Take so many jobs in a row on each seed instead of all; training, validation and report have parts of the trace
-    of their own (``seeds.part_of``). The trace is then held in memory."""
+    """Number of consecutive jobs to take for each seed instead of all; training, validation and
+    report use separate parts of the trace (``seeds.part_of``). The trace is then held in memory.
+    """
     windows: int | None = None
-    """Disjoint windows, spread evenly over the whole trace, that experiments run on; left out: as many as there are
-    seeds."""
+    """Number of disjoint windows, spread evenly over the whole trace, that experiments run on;
+    default: the number of seeds.
+    """
     measure: Measure | None = None
-    """Jobs by arrival, of each window if there are some, that metrics count, ``[first, last]``; left out: all."""
+    """Range of jobs by arrival that metrics count, ``[first, last]``, in each window if there are
+    windows; default: all.
+    """
     kind: Literal["trace"] = "trace"
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -49,11 +55,12 @@ class TraceFile:
             raise ConfigError(f"windows must be 1 or more and come with window (jobs of each), got {self.windows!r}")
 
     def open(self, cluster: Cluster, runtime: WorkRuntime) -> Trace:
-        """The trace, its arrivals scaled to the load asked for (which costs a first reading).
+        """Open the trace, with arrivals scaled to the requested load (which costs an extra
+        reading).
 
         Raises:
-            TraceError: It cannot be read.
-            WorkloadError: A load is asked of jobs that offer none, or that all come at once.
+            TraceError: The trace cannot be read.
+            WorkloadError: A load is requested, but the jobs offer none or all arrive at once.
         """
         name, options = self._chosen()
         if options.load is not None:
@@ -62,11 +69,11 @@ class TraceFile:
         return open_trace(self.path, name, options)
 
     def window_of(self, seed: int, cluster: Cluster, runtime: WorkRuntime) -> Iterator[Job]:
-        """The jobs of the window of ``seed``, from 0 s, scaled to the load. Their arrivals are scaled to what was asked
-        for.
+        """The jobs of the window of ``seed``, starting at 0 s, with arrivals scaled to the
+        requested load.
 
-        Windows of experiments (``WINDOWS``) and of reports are disjoint; those of validation as long as there are
-        such. Training draws them at random.
+        Windows of experiments (``WINDOWS``) and of reports are disjoint, and so are those of
+        validation while there are enough. Training draws its windows at random.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -81,20 +88,20 @@ class TraceFile:
         return window.shifted(float(window.arrival_s[0]), scale).jobs()
 
     def most_windows(self) -> int:
-        """The disjoint windows that the whole trace has room for.
+        """Number of disjoint windows that fit into the whole trace.
 
         Raises:
-            TraceError: It cannot be read.
+            TraceError: The trace cannot be read.
         """
         assert self.window is not None
         return most_windows(len(_all_jobs(self._whole())), self.window)
 
     def _whole(self) -> TraceFile:
-        """The same trace without windows, as recorded: one in memory serves all."""
+        """The same trace without windows, as recorded; one copy in memory serves all windows."""
         return replace(self, window=None, windows=None, options=replace(self.options, load=None))
 
     def _place(self, seed: int, jobs: int) -> range:
-        """The place of the window of ``seed`` in ``jobs`` jobs."""
+        """Range of the window of ``seed`` among ``jobs`` jobs."""
         assert self.window is not None
         part = part_of(seed)
         low, high = (round(fraction * jobs) for fraction in part)
@@ -118,15 +125,15 @@ class TraceFile:
         return spread_windows(jobs, most, self.window, part)[spread_order(most)[number]]
 
     def as_recorded(self, *, full_report: bool = False) -> Trace:
-        """The trace with its arrivals as recorded, whatever load is asked for."""
+        """The trace with its arrivals as recorded, ignoring any requested load."""
         name, options = self._chosen()
         return open_trace(self.path, name, replace(options, load=None), full_report=full_report)
 
     def machines(self) -> Cluster:
-        """The machines that the trace lists itself.
+        """The machines that the trace itself lists.
 
         Raises:
-            ConfigError: It lists none.
+            ConfigError: The trace lists no machines.
             TraceError: The list cannot be read.
         """
         cluster = _machines(self)
@@ -138,22 +145,22 @@ class TraceFile:
         """True if the trace has a list of machines.
 
         Raises:
-            TraceError: It cannot be read.
+            TraceError: The trace cannot be read.
         """
         return _machines(self) is not None
 
     def saved_with(self, key: str) -> Any:
-        """The note that ``dagsim workload save`` wrote under ``key``; ``None`` if it was not saved by that."""
+        """The note that ``dagsim workload save`` wrote under ``key``, or ``None`` for other files."""
         path = Path(self.path)
         if ".jsonl" not in path.suffixes or not path.is_file():
             return None
         return read_meta(path).get(key)
 
     def check(self) -> None:
-        """Look at the first lines, and whether the format has a use for the options.
+        """Check the first lines, and that the format supports the options.
 
         Raises:
-            TraceError: It cannot be read or is not recognised.
+            TraceError: The trace cannot be read or is not recognised.
             UnknownName, ConfigError: The format or an option is wrong.
         """
         self.source.head()
@@ -161,14 +168,14 @@ class TraceFile:
         open_trace(self.path, name, options)
 
     def _chosen(self) -> tuple[str, TraceOptions]:
-        """The format, and the options that are its reader's business."""
+        """The format, and the options for its reader."""
         name = self.format or ("plain" if self.options.map else recognise(self.path))
         if "reference_gpu" in reader(name).uses:
             return name, self.options
         return name, replace(self.options, reference_gpu=None)  # the runtime model takes the seconds as measured on it
 
     def _offered(self, cluster: Cluster, runtime: WorkRuntime) -> float:
-        """The load that the jobs offer as they are."""
+        """Load that the jobs offer as recorded."""
         return self._offered_by(self.as_recorded().jobs(), cluster, runtime)
 
     def _offered_by(self, jobs: Iterable[Job], cluster: Cluster, runtime: WorkRuntime) -> float:
@@ -179,17 +186,17 @@ class TraceFile:
 
     @property
     def source(self) -> Source:
-        """The file or files that it is read from."""
+        """File or files of the trace."""
         return Source(self.path)
 
 
 @lru_cache(maxsize=1)
 def _machines(trace: TraceFile) -> Cluster | None:
-    """The machines of the trace, for which large files may have to be read."""
+    """Machines of the trace; finding them may require reading large files."""
     return open_trace(trace.path, *trace._chosen()).cluster()
 
 
 @lru_cache(maxsize=1)
 def _all_jobs(trace: TraceFile) -> JobArrays:
-    """All jobs of the trace, for windows of it."""
+    """All jobs of the trace, from which windows are taken."""
     return trace.as_recorded().arrays()

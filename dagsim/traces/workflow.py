@@ -1,4 +1,6 @@
-"""Helpers of the readers of workflow files: a file as a document, and a job from named tasks and edges."""
+"""Shared parts of the readers of workflow files: loading a document, and making a job from named
+tasks and edges.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,15 @@ __all__ = ["read_json", "shared_bytes", "stem", "value", "workflow"]
 
 
 def stem(file: Source) -> str:
-    """The file's name without its endings: the id of its job."""
+    """File name without its endings: the id of its job."""
     return file.name.split(".")[0] or file.name
 
 
 def read_json(file: Source) -> Any:
-    """The document in a JSON file, which is read whole.
+    """Load the document in a JSON file, which is read whole.
 
     Raises:
-        TraceError: It cannot be read or is no JSON.
+        TraceError: The file cannot be read or is not JSON.
     """
     try:
         return json.loads(file.read_bytes().decode("utf-8-sig"))
@@ -37,10 +39,10 @@ def read_json(file: Source) -> Any:
 
 
 def value(found: Any, field: str) -> float:
-    """The finite number in a document, as such or as text.
+    """A finite number in a document, as a number or as text.
 
     Raises:
-        Dirty: There is none.
+        Dirty: There is no such number.
     """
     if found is None or isinstance(found, (bool, list, dict)):
         return finite_number("" if found is None else "?", field)
@@ -50,7 +52,7 @@ def value(found: Any, field: str) -> float:
 def shared_bytes(
     parent: str, child: str, written: Mapping[str, Mapping[str, float]], read: Mapping[str, Mapping[str, float]]
 ) -> float:
-    """Bytes of the files that ``parent`` writes and ``child`` reads."""
+    """Total bytes of the files that ``parent`` writes and ``child`` reads."""
     inputs = read.get(child, {})
     return sum(size for name, size in written.get(parent, {}).items() if name in inputs)
 
@@ -63,10 +65,11 @@ def workflow(
     where: str,
     rows: int | None = None,
 ) -> Job | None:
-    """The job of one file, arriving at 0, from edges ``(parent, child, bytes)`` by name; ``rows`` unless one a task.
+    """The job of one file, arriving at 0, from edges ``(parent, child, bytes)`` by name. It counts
+    for ``rows`` rows, by default one per task.
 
-    Edges to tasks that are not there count as satisfied, and doubled ones once; both are noted. A job that is no DAG is
-    dropped, and ``None`` returned.
+    Edges to missing tasks count as satisfied, and duplicates once; both are noted. A job that is
+    not a DAG is dropped, and ``None`` returned.
     """
     rows = len(tasks) if rows is None else rows
     place = {task.name: index for index, task in enumerate(tasks)}

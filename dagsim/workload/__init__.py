@@ -1,4 +1,4 @@
-"""Workloads: jobs drawn from distributions, read from files, or from real traces."""
+"""Workloads: jobs drawn from distributions, read from files, or taken from real traces."""
 
 from dagsim.workload.info import WorkloadInfo, workload_info
 from dagsim.workload.jsonl import read_jobs, read_meta, write_jobs

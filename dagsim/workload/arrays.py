@@ -1,7 +1,7 @@
-"""Jobs and their tasks as NumPy arrays: the one store of jobs for generators, traces and the
+"""Jobs and their tasks as NumPy arrays: the common store of jobs for generators, traces and the
 compiled engine.
 
-``Job`` and ``Task`` are views, made when Python code asks for them (``JobArrays.jobs``).
+``Job`` and ``Task`` are views, created when Python code asks for them (``JobArrays.jobs``).
 """
 
 from __future__ import annotations
@@ -35,53 +35,53 @@ __all__ = [
 
 
 _NUMBERS = {"priority": 0.0, "deadline_s": inf, "weight": 1.0, "observed_start_s": nan, "eligible_s": nan}
-"""The numbers, and those of a job that has none."""
+"""Numeric columns, and the value of a job that has none."""
 _LABELS: dict[str, Any] = {"tenant": "", "user": "", "account": "", "partition": "", "qos": "", "observed_nodes": ()}
-"""The words, and those of a job that has none."""
+"""Text columns, and the value of a job that has none."""
 
 
 T = TypeVar("T")
 
 
 class Labels(NamedTuple):
-    """A word per job, perhaps an empty one; or the names of its nodes."""
+    """One label per job, possibly empty: a word, or the names of the job's nodes."""
 
     place: np.ndarray  # (J,) int32: place in words
     words: tuple[Any, ...]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the places."""
+        """Size of the index array in bytes."""
         return self.place.nbytes
 
     @classmethod
     def numbered(cls, words: Iterable[Any]) -> Labels:
-        """These words."""
+        """Number these words: store each distinct one once."""
         return cls(*numbered(words))
 
     @classmethod
     def of(cls, words: Iterable[Any]) -> Labels | None:
-        """These words; nothing if all are empty."""
+        """Number these words; ``None`` if all are empty."""
         labels = cls.numbered(words)
         return labels if any(labels.words) else None
 
     def chosen(self, jobs: np.ndarray) -> Labels:
-        """Those of the jobs at these places."""
+        """Labels of the jobs at these indices."""
         return self._replace(place=self.place[jobs])
 
     def mapped(self, read: Callable[[Any], Any]) -> Labels:
-        """What is read of each."""
+        """Apply ``read`` to each distinct label."""
         place, words = numbered(map(read, self.words))
         return Labels(place[self.place], words)
 
     def tolist(self) -> list[Any]:
-        """The words."""
+        """The label of each job, as a list."""
         words = self.words
         return [words[each] for each in self.place.tolist()]
 
 
 def _columns_of(jobs: Sequence[Job]) -> dict[str, Any]:
-    """The columns of these jobs, by name; nothing for those that no job has."""
+    """Columns of these jobs by name; columns that no job has are ``None``."""
     found: dict[str, Any] = {
         name: _numbers([getattr(job, name) for job in jobs], none) for name, none in _NUMBERS.items()
     }
@@ -89,13 +89,13 @@ def _columns_of(jobs: Sequence[Job]) -> dict[str, Any]:
 
 
 def _chosen_columns(arrays: JobArrays, jobs: np.ndarray) -> dict[str, Any]:
-    """The columns of the jobs at these places."""
+    """Columns of the jobs at these indices."""
     there = {name: column for name in (*_NUMBERS, *_LABELS) if (column := getattr(arrays, name)) is not None}
     return {name: each.chosen(jobs) if isinstance(each, Labels) else each[jobs] for name, each in there.items()}
 
 
 def _joined_columns(several: Sequence[JobArrays]) -> dict[str, Any]:
-    """The columns of several, one after the other."""
+    """Concatenate the columns of several arrays."""
     sizes, columns = [len(each) for each in several], dict[str, Any]()
     for name, none in _NUMBERS.items():
         columns[name] = _filled([getattr(each, name) for each in several], sizes, none)
@@ -110,14 +110,14 @@ def _joined_columns(several: Sequence[JobArrays]) -> dict[str, Any]:
 
 
 def _renamed(several: Sequence[tuple[np.ndarray, Sequence[T]]]) -> tuple[np.ndarray, tuple[T, ...]]:
-    """Places in several lists as places in one list, which has each value once."""
+    """Merge several lists of values: return the renumbered indices, and the distinct values."""
     place, values = numbered([value for _, listed in several for value in listed])
     starts = bounds([len(listed) for _, listed in several])
     return np.concatenate([place[places + start] for (places, _), start in zip(several, starts, strict=False)]), values
 
 
 def _sizes(graph: TaskGraph) -> list[float]:
-    """The bytes of each edge, by child."""
+    """Bytes of each edge, ordered by child."""
     if not any(edge.bytes for edge in graph.edges):
         return [0.0] * len(graph.edges)
     size = {(edge.parent, edge.child): edge.bytes for edge in graph.edges}
@@ -125,8 +125,9 @@ def _sizes(graph: TaskGraph) -> list[float]:
 
 
 def _filled(columns: Sequence[np.ndarray | None], sizes: Sequence[int], none: float) -> np.ndarray | None:
-    """The columns, of these sizes, one behind the other, ``none`` where one is not there; nothing
-    if all are not."""
+    """Concatenate columns of these sizes, filling missing ones with ``none``; ``None`` if all are
+    missing.
+    """
     if all(column is None for column in columns):
         return None
     pairs = zip(columns, sizes, strict=True)
@@ -134,18 +135,18 @@ def _filled(columns: Sequence[np.ndarray | None], sizes: Sequence[int], none: fl
 
 
 def _numbers(values: Sequence[float | None], none: float) -> np.ndarray | None:
-    """The numbers, ``none`` where there is none; nothing if that is so everywhere."""
+    """The numbers, with ``none`` for missing ones; ``None`` if all are missing."""
     if all(value is None or value == none for value in values):
         return None
     return np.array([none if value is None else value for value in values], np.float64)
 
 
 _BLOCK = 1024
-"""Jobs whose tasks are made at once."""
+"""Number of jobs whose tasks are created at once."""
 
 
 class TaskKind(NamedTuple):
-    """Tasks that differ in nothing but name, work, instances and estimate."""
+    """Properties of tasks that differ only in name, work, instances and estimate."""
 
     demand: Demand
     gang: bool = False
@@ -156,12 +157,12 @@ class TaskKind(NamedTuple):
 
     @classmethod
     def of(cls, task: Task) -> TaskKind:
-        """The kind of a task."""
+        """Kind of a task."""
         speeds = None if task.speeds is None else tuple(task.speeds.items())
         return cls(task.demand, task.gang, task.model, task.batch, speeds)
 
     def is_possible(self) -> bool:
-        """True if a task may ask for this."""
+        """True if a task of this kind is valid."""
         try:
             self.task("", 0.0, 1)
         except ModelError:
@@ -169,14 +170,14 @@ class TaskKind(NamedTuple):
         return True
 
     def task(self, name: str, work: float, instances: int, estimate: float | None = None) -> Task:
-        """A task of this kind."""
+        """Create a task of this kind."""
         speeds = None if self.speeds is None else dict(self.speeds)
         return Task(name, work, instances, self.gang, *self.demand, speeds, self.model, self.batch, estimate)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobArrays:
-    """J jobs in order of arrival with n tasks and E edges; the tasks of a job stand together."""
+    """J jobs in order of arrival, with n tasks and E edges; the tasks of a job are adjacent."""
 
     ids: np.ndarray  # (J,) object: str
     arrival_s: np.ndarray  # (J,) float64
@@ -187,7 +188,7 @@ class JobArrays:
     instances: np.ndarray  # (n,) int64
     kind: np.ndarray  # (n,) int32: place in kinds
     kinds: tuple[TaskKind, ...]
-    """Each once, in the order in which tasks first are of them."""
+    """Distinct kinds, in order of first use by a task."""
     waits: np.ndarray  # (n + 1,) int64: where the parents of each task begin in ``parent``
     parent: np.ndarray  # (E,) int32: place of each parent among the tasks of its job
     estimate: np.ndarray | None = None  # (n,) float64: what users claim the work to be; NaN, None: they claim nothing
@@ -206,7 +207,7 @@ class JobArrays:
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> JobArrays:
-        """The arrays of jobs; edges are kept by child, in their order."""
+        """Convert jobs to arrays; edges are ordered by child and otherwise keep their order."""
         tasks = [task for job in jobs for task in job.graph.tasks]
         parents = [places for job in jobs for places in job.graph.parents]
         name, names = numbered([task.name for task in tasks])
@@ -230,8 +231,9 @@ class JobArrays:
 
     @classmethod
     def of_single_tasks(cls, ids: np.ndarray, arrival_s: np.ndarray, name: str, **columns: Any) -> JobArrays:
-        """Jobs of one task each, all of one name; ``columns`` are the fields that are not said by
-        this."""
+        """Create jobs of one task each, all with the same task name; ``columns`` are the remaining
+        fields.
+        """
         jobs = len(ids)
         return cls(
             ids=ids,
@@ -249,16 +251,16 @@ class JobArrays:
 
     @property
     def tasks(self) -> int:
-        """The number of tasks."""
+        """Number of tasks."""
         return len(self.work)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays, texts aside."""
+        """Size of all arrays in bytes, without texts."""
         return sum(each.nbytes for each in (getattr(self, name) for name in self.__slots__) if hasattr(each, "nbytes"))
 
     def jobs(self) -> Iterator[Job]:
-        """The jobs as objects, each made when asked for."""
+        """Yield the jobs as objects, lazily."""
         first, waits = self.first.tolist(), self.waits.tolist()
         columns = (self.ids.tolist(), self.arrival_s.tolist(), self.parents(), *self.submitted(), *self._seen())
         rows = zip(*columns, strict=True)
@@ -275,13 +277,14 @@ class JobArrays:
                 yield Job(id, TaskGraph(tasks[begin - base : end - base], edges), arrival_s, *rest)
 
     def parents(self) -> Iterator[Parents]:
-        """Per job, and task, the places of its parents; jobs of one shape share them."""
+        """Indices of each task's parents, per job; jobs of one shape share the same object."""
         graph, graphs = self.graphs()
         return map(graphs.__getitem__, graph.tolist())
 
     def graphs(self) -> tuple[np.ndarray, tuple[Parents, ...]]:
-        """(J,) int32: the place of each job's graph among those that differ, in the order in which
-        jobs have them."""
+        """(J,) int32: index of each job's graph among the distinct graphs, which are in order of
+        first use.
+        """
         if not len(self.parent):
             sizes, size = np.unique(np.diff(self.first), return_inverse=True)
             return renumbered(size, [((),) * each for each in sizes.tolist()])
@@ -300,11 +303,11 @@ class JobArrays:
         return np.array(graph, np.int32), tuple(graphs)
 
     def between(self, start: int, stop: int) -> JobArrays:
-        """Jobs ``start`` to ``stop``."""
+        """Jobs from ``start`` up to ``stop``."""
         return self.chosen(np.arange(start, min(stop, len(self))))
 
     def chosen(self, jobs: np.ndarray) -> JobArrays:
-        """The jobs at these places, in this order."""
+        """The jobs at these indices, in this order."""
         if len(jobs) == len(self) and (jobs == np.arange(len(self))).all():
             return self
         sizes = np.diff(self.first)[jobs]
@@ -331,7 +334,7 @@ class JobArrays:
 
     @classmethod
     def joined(cls, several: Sequence[JobArrays]) -> JobArrays:
-        """The jobs of several, one after the other."""
+        """Concatenate jobs."""
         if len(several) == 1:
             return several[0]
         tasks, edges = [each.tasks for each in several], [len(each.parent) for each in several]
@@ -355,14 +358,14 @@ class JobArrays:
         )
 
     def arriving(self, arrival_s: np.ndarray) -> JobArrays:
-        """The same jobs at other times."""
+        """The same jobs with other arrival times."""
         return replace(self, arrival_s=arrival_s)
 
     def shifted(self, origin: float, scale: float) -> JobArrays:
-        """The same jobs with times counted from ``origin`` and stretched by ``scale``; deadlines
-        keep their distance.
+        """Shift the jobs' times by ``origin`` and multiply them by ``scale``; deadlines keep their
+        distance from the arrival.
 
-        Under a scale other than 1 it is no longer the cluster that was observed, so that
+        With a scale other than 1, observed times no longer describe the real cluster, so
         observations are left out.
         """
         with np.errstate(over="ignore"):  # the caller looks for arrivals that are not finite
@@ -389,7 +392,9 @@ class JobArrays:
         )
 
     def faults(self, among: np.ndarray) -> Iterator[tuple[int, ModelError]]:
-        """The jobs ``among`` these, (J,) bool, that cannot be, each with the error that making it raises."""
+        """The invalid jobs of the mask ``among``, (J,) bool, each with the error that creating it
+        raises.
+        """
         bad_kind = np.array([not kind.is_possible() for kind in self.kinds] or [False], bool)
         with np.errstate(invalid="ignore"):
             fine = (self.work >= 0) & (self.work < inf) & (self.instances >= 1) & ~bad_kind[self.kind]
@@ -409,8 +414,9 @@ class JobArrays:
                 yield number, error
 
     def critical_paths(self, seconds: np.ndarray) -> np.ndarray:
-        """(J,) float64: the longest path through each job with ``seconds`` per task; as many passes
-        as it has tasks."""
+        """(J,) float64: longest path through each job with ``seconds`` per task. Makes as many
+        passes as the longest chain has tasks.
+        """
         child = np.repeat(np.arange(self.tasks), np.diff(self.waits))
         parent = np.repeat(self.first[:-1], np.diff(self.first))[child] + self.parent
         by_parent = np.argsort(parent, kind="stable")
@@ -426,12 +432,12 @@ class JobArrays:
         return longest
 
     def samples(self) -> tuple[Task, ...]:
-        """Per kind the first task that is of it."""
+        """Index of the first task of each kind."""
         _, places = np.unique(self.kind, return_index=True)
         return self._tasks(places)
 
     def task(self, place: int) -> tuple[Task, str]:
-        """One task, and the id of its job."""
+        """The task at this index, and the id of its job."""
         return self._tasks(slice(place, place + 1))[0], str(self.ids[np.searchsorted(self.first, place, "right") - 1])
 
     def submitted(self) -> tuple[list[float], list[str], list[float | None], list[float]]:
@@ -445,12 +451,12 @@ class JobArrays:
         )
 
     def asked(self, resource: str) -> np.ndarray:
-        """(n,) float64: what an instance of each task asks of a resource, a field of ``Demand``."""
+        """(n,) float64: demand of an instance of each task for one resource, a field of ``Demand``."""
         each: np.ndarray = np.array([getattr(kind.demand, resource) for kind in self.kinds], float)[self.kind]
         return each
 
     def _seen(self) -> list[list[Any]]:
-        """What comes behind ``weight`` in ``Job``; nothing if no job has any of it."""
+        """Columns of the fields after ``weight`` in ``Job``; ``None`` if no job sets any of them."""
         times, nodes = (self.observed_start_s, self.eligible_s), self.observed_nodes
         labels = (self.user, self.account, self.partition, self.qos)
         if all(each is None for each in (*times, nodes, *labels)):
@@ -480,11 +486,11 @@ def kinds_of(
     models: tuple[str | None, ...],
     gpu_types: tuple[str, ...] | None,
 ) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
-    """``kind`` and ``kinds`` of tasks with these columns, (n,) each; ``model`` is the place in
-    ``models``.
+    """Compute ``kind`` and ``kinds`` of tasks with these columns, (n,) each; ``model`` is an index
+    into ``models``.
 
     Raises:
-        ModelError: A task asks for what cannot be.
+        ModelError: A task has an invalid demand.
     """
     kind, rows = combinations((gpus, cpus, memory_gb, gang, model))
     listed = zip(*[column[rows].tolist() for column in (gpus, cpus, memory_gb, gang, model)], strict=True)
@@ -497,7 +503,9 @@ def kinds_of(
 
 
 def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) int32: a number for each combination of values, in order of appearance; and the row where each first is."""
+    """(n,) int32: number of each row's combination of values, in order of appearance; and the first
+    row of each.
+    """
     count = len(columns[0])
     code, codes = np.zeros(count, np.int64), 1
     for column in columns:
@@ -514,7 +522,9 @@ def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
 
 
 def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """The places of several stretches, one behind the other: (2, 7), (3, 2) is 2, 3, 4, 7, 8."""
+    """Indices of several ranges, one after the other: ranges that start at (2, 7) with sizes (3, 2)
+    give 2, 3, 4, 7, 8.
+    """
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
     places: np.ndarray = np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
@@ -522,7 +532,7 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[T, ...]]:
-    """Places among those kinds that there are, in the order in which tasks first are of them."""
+    """Renumber kinds: keep only those in use, in order of first use by a task."""
     first = np.full(len(kinds), len(kind))
     first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)  # of several values the last one stays
     used = np.flatnonzero(first < len(kind))
@@ -533,12 +543,12 @@ def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[
 
 
 def bounds(sizes: Any) -> np.ndarray:
-    """The places where stretches of these sizes begin, and where the last ends."""
+    """Start of each range of these sizes, and the end of the last."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(sizes, np.int64))])
 
 
 def objects(values: Iterable[Any]) -> np.ndarray:
-    """An array of texts, or of other objects."""
+    """Array of texts or of other objects."""
     listed = list(values)
     made = np.empty(len(listed), object)
     made[:] = listed
@@ -546,7 +556,7 @@ def objects(values: Iterable[Any]) -> np.ndarray:
 
 
 def optional(column: np.ndarray, none: float = nan) -> np.ndarray | None:
-    """The column, or nothing if all of it is ``none``."""
+    """The column, or ``None`` if all its values are ``none``."""
     missing = np.isnan(column) if none != none else column == none
     return None if missing.all() else column
 

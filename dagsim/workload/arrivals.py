@@ -1,7 +1,8 @@
 """Arrival times of jobs: patterns over a span whose length follows from the offered load
-(``dagsim.workload.load``), and rates that swing by hour, weekday and chance.
+(``dagsim.workload.load``), and rates that vary by hour, by weekday and at random.
 
-``times(rng, count, span_s)`` gives ``count`` sorted arrival times in seconds (float64), spread over ``span_s``.
+``times(rng, count, span_s)`` returns ``count`` sorted arrival times in seconds (float64), spread
+over ``span_s``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FORBID = {"extra": "forbid"}
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """Independent exponential gaps; the last arrival is near ``span_s``, not at it."""
+    """Independent exponential gaps; the last arrival is near ``span_s``, not exactly at it."""
 
     kind: Literal["poisson"] = "poisson"
 
@@ -38,13 +39,14 @@ class Poisson:
 
 @dataclass(frozen=True, slots=True)
 class Bursty:
-    """``share`` of the jobs in ``bursts`` Gaussian bursts, the rest evenly spread.
+    """``share`` of the jobs in ``bursts`` Gaussian bursts, the rest spread evenly.
 
-    Burst centres lie anywhere in the span; ``width`` is the standard deviation of a burst as a part of the span. What
-    falls outside is mirrored back. The defaults are those of MohammedYaseen97/gpu-optimizer.
+    Burst centres are uniform over the span; ``width`` is the standard deviation of a burst as a
+    fraction of the span. Arrivals outside the span are reflected into it. The defaults are those of
+    MohammedYaseen97/gpu-optimizer.
 
     Raises:
-        WorkloadError: No bursts, a share outside 0..1, or a width that is not positive.
+        WorkloadError: There are no bursts, the share is outside 0..1, or the width is not positive.
     """
 
     bursts: int = 6
@@ -73,12 +75,13 @@ class Bursty:
 
 @dataclass(frozen=True, slots=True)
 class Diurnal:
-    """A Poisson process whose rate swings like a cosine with the time of day.
+    """A Poisson process whose rate follows a cosine of the time of day.
 
-    The highest rate is ``peak_to_trough`` times the lowest and comes ``peak_s`` after the start of each period.
+    The highest rate is ``peak_to_trough`` times the lowest and occurs ``peak_s`` after the start of
+    each period.
 
     Raises:
-        WorkloadError: A ratio below 1 or a period that is not positive.
+        WorkloadError: The ratio is below 1, or the period is not positive.
     """
 
     peak_to_trough: float = 3.0
@@ -105,7 +108,7 @@ class Diurnal:
         return high
 
     def _arrived(self, time_s: np.ndarray) -> np.ndarray:
-        """The integral of the rate from 0, with a mean rate of 1."""
+        """Integral of the rate from 0, with a mean rate of 1."""
         swing = (self.peak_to_trough - 1) / (self.peak_to_trough + 1)
         turn = 2 * pi / self.period_s
         ahead = np.sin(turn * (time_s - self.peak_s)) + np.sin(turn * self.peak_s)
@@ -114,7 +117,7 @@ class Diurnal:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """All at time 0, whatever the load."""
+    """All jobs arrive at time 0, whatever the load."""
 
     kind: Literal["batch"] = "batch"
 
@@ -125,7 +128,7 @@ class Batch:
 
 
 Arrivals: TypeAlias = Annotated[Poisson | Bursty | Diurnal | Batch, TaggedUnion("bursty")]
-"""Any pattern of arrivals; in YAML ``kind`` says which."""
+"""Any arrival pattern; in YAML, ``kind`` selects it."""
 
 
 HOURS_PER_WEEK = 168
@@ -133,12 +136,13 @@ HOURS_PER_WEEK = 168
 
 @dataclass(frozen=True, slots=True)
 class Swing:
-    """A factor of mean 1 whose logarithm is a normal process: ``sigma`` wide, forgotten after some ``hours``.
+    """A random factor of mean 1 on the rate. Its logarithm is a normal process with standard
+    deviation ``sigma`` and correlation time ``hours``.
 
     The correlation of the logarithm falls as exp(-lag / ``hours``) (Ornstein and Uhlenbeck).
 
     Raises:
-        WorkloadError: A negative ``sigma``, or ``hours`` that are not positive.
+        WorkloadError: ``sigma`` is negative, or ``hours`` is not positive.
     """
 
     sigma: float
@@ -151,7 +155,7 @@ class Swing:
             raise WorkloadError(f"swing: sigma must be 0 or more and hours above 0, got {self.sigma!r}, {self.hours!r}")
 
     def factors(self, rng: np.random.Generator, hours: int, last: float | None) -> tuple[np.ndarray, float]:
-        """The factors of the hours after one at ``last``, and where the process ends."""
+        """Factors of the hours that follow one at ``last``, and the final state of the process."""
         kept = exponential(-1 / self.hours)
         fresh = rng.standard_normal(hours)
         path = np.empty(hours)
@@ -165,13 +169,14 @@ class Swing:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """``per_hour`` arrivals in an average hour, times factors of hour, day and ``swings``.
+    """``per_hour`` arrivals in an average hour, multiplied by factors of hour, day and ``swings``.
 
-    ``day`` has 24 factors and ``week`` 7, as multiples of their mean; left out, all are 1. Within an hour arrivals are
-    a Poisson process (so a log-Gaussian Cox process over all). A seed begins anywhere in the week.
+    ``day`` has 24 factors and ``week`` 7, relative to their mean; by default all are 1. Within an
+    hour arrivals are a Poisson process (so overall a log-Gaussian Cox process). A seed starts at a
+    random time of the week.
 
     Raises:
-        WorkloadError: A rate or a factor below 0, or factors that are not 24 and 7.
+        WorkloadError: A rate or a factor is negative, or there are not 24 and 7 factors.
     """
 
     per_hour: float = 60.0
@@ -190,7 +195,7 @@ class Rates:
                 raise WorkloadError(f"rates: {name} must be {wanted} factors of 0 or more, got {factors!r}")
 
     def weeks(self, rng: Draws) -> Iterator[np.ndarray]:
-        """Sorted times of arrivals in seconds, week after week, for ever."""
+        """Yield sorted arrival times in seconds, week after week, without end."""
         cycle = self._cycle()
         start = int(rng("rates/start").integers(HOURS_PER_WEEK))
         states: list[float | None] = [None] * len(self.swings)
@@ -206,7 +211,7 @@ class Rates:
             week += 1
 
     def _cycle(self) -> np.ndarray:
-        """The factors of the hours of a week, of mean 1."""
+        """Factors of the hours of a week, with mean 1."""
         day = np.array(self.day or (1.0,) * 24)
         week = np.array(self.week or (1.0,) * 7)
         cycle = np.outer(week / week.mean(), day / day.mean()).ravel()

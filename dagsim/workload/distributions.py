@@ -1,8 +1,8 @@
-"""Distributions of one number, as plain values: arrivals, sizes, priorities and deadlines are drawn
+"""Distributions of a number, as plain values: arrivals, sizes, priorities and deadlines are drawn
 from them.
 
-``draw(rng, count)`` gives ``count`` numbers (float64). Distributions with ``low`` and ``high`` clip
-what falls outside.
+``draw(rng, count)`` returns ``count`` numbers (float64). Distributions with ``low`` and ``high``
+clip values outside this range.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _TAYLOR = tuple([1.0 / factorial(power) for power in range(13, -1, -1)])
 
 
 def exp(x: np.ndarray) -> np.ndarray:
-    """The exponential of each of ``x``, to the same bit on every machine, within 2 units in the
-    last place.
+    """Exponential of each of ``x``, bit-identical on every machine, within 2 units in the last
+    place.
 
-    NumPy's own picks an implementation by processor, and they differ in the last bit: enough for a
-    job to differ between two machines. This one adds and multiplies only, which IEEE 754 rounds in
-    one way. Beyond the range of a float the result is 0 or infinity.
+    NumPy's own function picks an implementation by processor, and these differ in the last bit,
+    which is enough for a job to differ between two machines. This one only adds and multiplies, for
+    which IEEE 754 prescribes the rounding. Beyond the range of a float the result is 0 or infinity.
     """
     x = np.minimum(np.maximum(x, -750.0), 750.0)
     doublings = np.rint(x * _LOG2_E)
@@ -59,12 +59,12 @@ def exp(x: np.ndarray) -> np.ndarray:
 
 
 class TaggedUnion:
-    """``Annotated[A | B, TaggedUnion("a")]``: the member whose ``kind`` is given, or the one of
-    kind ``default``.
+    """``Annotated[A | B, TaggedUnion("a")]``: the member selected by ``kind``, or the one of kind
+    ``default`` if there is no ``kind``.
 
-    Whoever validates with pydantic gets faults of the one member that was meant, not of all.
-    pydantic finds the hook by its name, and its schemas are plain dictionaries, so that nothing of
-    it is imported here.
+    Validation with pydantic then reports errors only for the selected member, not for all. pydantic
+    finds the hook by its name, and its schemas are plain dictionaries, so pydantic is not imported
+    here.
     """
 
     def __init__(self, default: str | None = None) -> None:
@@ -104,13 +104,13 @@ class Constant:
         return np.full(count, float(self.value))
 
     def at(self, uniform: np.ndarray) -> np.ndarray:
-        """The value at each of these probabilities."""
+        """Values at these probabilities."""
         return np.full(len(uniform), float(self.value))
 
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Evenly between ``low`` and ``high``."""
+    """Uniform between ``low`` and ``high``."""
 
     low: float = 0.0
     high: float = 1.0
@@ -127,7 +127,7 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Every whole number from ``low`` to ``high`` equally often."""
+    """Uniform over the whole numbers from ``low`` to ``high``."""
 
     low: int = 1
     high: int = 8
@@ -144,7 +144,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class LogUniform:
-    """Its logarithm lies evenly between those of ``low`` and ``high``."""
+    """The logarithm is uniform between those of ``low`` and ``high``."""
 
     low: float = 1.0
     high: float = 10.0
@@ -161,7 +161,9 @@ class LogUniform:
 
 @dataclass(frozen=True, slots=True)
 class LogNormal:
-    """``median`` times e to the power of a normal number of standard deviation ``sigma``, clipped."""
+    """``median`` times e to the power of a normal variable with standard deviation ``sigma``,
+    clipped.
+    """
 
     median: float = 1.0
     sigma: float = 1.0
@@ -182,11 +184,11 @@ class LogNormal:
 
 @dataclass(frozen=True, slots=True)
 class Pareto:
-    """At least ``scale``; above ``x`` with probability ``(scale / x) ** alpha``, clipped to
+    """At least ``scale``; above ``x`` with probability ``(scale / x) ** alpha``; clipped to
     ``high``.
 
-    The smaller ``alpha``, the heavier the tail: without ``high`` the variance is infinite up to 2,
-    the mean up to 1.
+    The smaller ``alpha``, the heavier the tail. Without ``high``, the variance is infinite for
+    ``alpha`` up to 2, and the mean for ``alpha`` up to 1.
     """
 
     scale: float = 1.0
@@ -207,7 +209,7 @@ class Pareto:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of ``values``, with the probabilities ``weights`` (need not sum to 1; left out: equal)."""
+    """One of ``values``, with probabilities proportional to ``weights`` (default: equal)."""
 
     values: tuple[float, ...]
     weights: tuple[float, ...] = ()
@@ -224,17 +226,19 @@ class Choice:
         return self.at(rng.random(count))
 
     def at(self, uniform: np.ndarray) -> np.ndarray:
-        """The values at these probabilities, each from 0 up to but not 1."""
+        """Values at these probabilities, each in [0, 1)."""
         picked = _picked(self.weights or (1.0,) * len(self.values), uniform)
         return np.take(np.asarray(self.values, float), picked)
 
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Given by published percentiles: ``points`` are (probability, value), from probability 0 to 1.
+    """Defined by published percentiles: ``points`` are (probability, value), from probability 0 to
+    1.
 
-    Between two points the value grows geometrically if both are above 0, else evenly. ``whole``
-    rounds up, so that the value at a probability stays what was published and counts stay counts.
+    Between two points, interpolation is geometric if both values are above 0, else linear.
+    ``whole`` rounds up, so that the value at a published probability stays as published and counts
+    stay whole.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -254,7 +258,7 @@ class Quantiles:
         return self.at(rng.random(count))
 
     def at(self, uniform: np.ndarray) -> np.ndarray:
-        """The values at these probabilities, each from 0 up to but not 1."""
+        """Values at these probabilities, each in [0, 1)."""
         chances, values, growth = _table(self.points)
         upper = np.searchsorted(chances[1:-1], uniform, "right") + 1
         part = (uniform - chances[upper - 1]) / (chances[upper] - chances[upper - 1])
@@ -266,7 +270,7 @@ class Quantiles:
 
 @lru_cache(maxsize=256)
 def _table(points: tuple[tuple[float, float], ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Probabilities, values, and by what the logarithm grows from each to the next."""
+    """Probabilities, values, and the growth of the logarithm from each point to the next."""
     chances, values = np.array(points, float).T
     growth = [log(high) - log(low) if low > 0 else 0.0 for low, high in pairwise(values.tolist())]
     return chances, values, np.array(growth)
@@ -280,8 +284,9 @@ Simple: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a mixture: with probability ``weight`` (relative to the others) a number ``of``
-    this distribution."""
+    """A part of a mixture: the distribution ``of``, chosen with probability ``weight`` (relative to
+    the other parts).
+    """
 
     weight: float
     of: Simple
@@ -291,7 +296,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Each number from one of ``parts``, chosen by their weights."""
+    """Draws each number from one of ``parts``, chosen by weight."""
 
     parts: tuple[Part, ...]
     kind: Literal["mixture"] = "mixture"
@@ -313,11 +318,11 @@ class Mixture:
 Distribution: TypeAlias = Annotated[
     Constant | Uniform | Whole | LogUniform | LogNormal | Pareto | Choice | Quantiles | Mixture, TaggedUnion("constant")
 ]
-"""Any distribution; in YAML ``kind`` says which (without it, ``value`` is a constant)."""
+"""Any distribution; in YAML, ``kind`` selects it (without it, ``value`` is a constant)."""
 
 
 def _picked(weights: tuple[float, ...], uniform: np.ndarray) -> np.ndarray:
-    """The places in ``weights`` at these probabilities."""
+    """Indices into ``weights`` at these probabilities."""
     bounds = np.cumsum(weights)
     return np.asarray(np.searchsorted(bounds, uniform * bounds[-1], "right"))
 

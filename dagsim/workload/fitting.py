@@ -1,9 +1,14 @@
-"""Fitting a workload of sessions (``dagsim.workload.sessions``) to the jobs of a trace.
+"""Fit a workload of sessions (``dagsim.workload.sessions``) to the jobs of a trace.
 
-Jobs of one tenant that ask for the same and follow each other within ``TOGETHER_S`` make a session. Fitted are: the
-rate of sessions by hour of the day and day of the week, the log-Gaussian swings of that rate (by moments of the hourly
-counts at lags up to four days), jobs per session, gaps, what jobs ask for, quantiles of their work by kind (the
-largest one so that the mean is right), how alike the jobs of a session are, and how unequal tenants are (Zipf).
+Jobs of one tenant with equal demands that follow each other within ``TOGETHER_S`` form a session.
+The fit estimates:
+
+- the rate of sessions by hour of the day and day of the week
+- the log-Gaussian swings of that rate (by moments of the hourly counts at lags up to four days)
+- jobs per session, gaps, and demands of jobs
+- quantiles of work by kind (the largest is set so that the mean is right)
+- the similarity of the jobs of a session
+- the inequality of tenants (Zipf)
 """
 
 from __future__ import annotations
@@ -26,11 +31,11 @@ from dagsim.workload.shapes import Shape, Single
 __all__ = ["TraceColumns", "columns_of", "fit_arrivals", "fit_sessions", "quantiles"]
 
 TOGETHER_S = 60.0
-"""Jobs of one tenant that ask for the same and follow each other within so many seconds belong together."""
+"""Maximum gap, in seconds, between jobs of a session: same tenant, same demand."""
 _RARE = 0.002
-"""Kinds with a smaller share of the jobs are joined to the next smaller one."""
+"""Kinds with a smaller share of the jobs are merged into the nearest frequent one."""
 _VALUES = 10
-"""Values kept of what an instance asks for."""
+"""Maximum number of values kept for each demand of an instance."""
 _FEW_HOURS, _MANY_HOURS = (1, 2, 3, 4, 6, 8, 12), (24, 48, 72, 120)
 _LAGS = range(1, 97)
 # fmt: off
@@ -40,24 +45,26 @@ _POINTS = (0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.9
 
 @dataclass(frozen=True, slots=True)
 class TraceColumns:
-    """Jobs of a trace as arrays, an entry per job, in order of arrival."""
+    """Jobs of a trace as arrays, one entry per job, in order of arrival."""
 
     arrival_s: np.ndarray
     works: tuple[tuple[float, ...], ...]
     """Work of each task of the job."""
     kinds: tuple[tuple[float, ...], ...]
-    """Priority and width, by which kinds are told apart: the GPUs of all instances, where any share of one GPU counts
-    as 0.5; without GPUs minus the digits of the number of instances."""
+    """Priority and width, which distinguish kinds. The width is the number of GPUs of all
+    instances, where any share of one GPU counts as 0.5; without GPUs it is minus the number of
+    digits of the instance count.
+    """
     tenants: tuple[str, ...]
     demands: tuple[tuple[float, float, float, int, bool], ...]
-    """GPUs, cores, GB of an instance of the widest task, instances, gang."""
+    """GPUs, cores and GB per instance of the widest task, its instances, and whether it is a gang."""
 
 
 def columns_of(jobs: Iterable[Job]) -> TraceColumns:
-    """The columns of some jobs.
+    """Convert jobs to columns.
 
     Raises:
-        WorkloadError: There are too few to fit anything to.
+        WorkloadError: There are too few jobs for a fit.
     """
     kept = list(jobs)
     if len(kept) < 100:
@@ -73,7 +80,9 @@ def columns_of(jobs: Iterable[Job]) -> TraceColumns:
 
 
 def fit_sessions(trace: TraceColumns, shape: Shape | None = None, skip: float = 0.01) -> Sessions:
-    """The workload fitted to the jobs, but for the first part ``skip``. Those were there when the log began."""
+    """Fit the workload to the jobs without the first fraction ``skip``, which were there when the
+    log began.
+    """
     since = round(skip * len(trace.arrival_s))
     times = trace.arrival_s[since:] - trace.arrival_s[since]
     kinds = _joined(trace.kinds[since:])
@@ -97,7 +106,7 @@ def fit_sessions(trace: TraceColumns, shape: Shape | None = None, skip: float = 
 
 
 def fit_arrivals(starts: np.ndarray) -> Rates:
-    """The rates that fit sorted times in seconds: daily and weekly cycle, and the swings beside them."""
+    """Fit rates to sorted times in seconds: daily and weekly cycles, and the swings around them."""
     counts = np.bincount((starts // 3600).astype(int)).astype(float)
     counts = counts[: len(counts) - 1] if len(counts) > 1 else counts  # the last hour is not whole
     hours = np.arange(len(counts))
@@ -109,7 +118,9 @@ def fit_arrivals(starts: np.ndarray) -> Rates:
 
 
 def quantiles(values: np.ndarray, *, whole: bool = False) -> Quantiles:
-    """A table of ``values`` at fixed probabilities, three digits each; the last is such that the mean is theirs."""
+    """Quantile table of ``values`` at fixed probabilities, three digits each; the last value is set
+    so that the mean matches.
+    """
     ordered = np.sort(values)
     table = [_rounded(value) for value in np.quantile(ordered, _POINTS, method="inverted_cdf")]
     table = np.maximum.accumulate(table).tolist()
@@ -130,7 +141,7 @@ def _points(values: Sequence[float]) -> tuple[tuple[float, float], ...]:
 
 
 def _wide(job: Job) -> float:
-    """GPUs of the widest task, or minus the digits of its instances."""
+    """GPUs of the widest task, or minus the number of digits of its instances."""
     gpus = max(task.gpus * task.instances for task in job.tasks)
     if gpus == 0:
         return -float(len(str(max(task.instances for task in job.tasks) - 1))) if _several(job) else 0.0
@@ -142,7 +153,9 @@ def _several(job: Job) -> bool:
 
 
 def _joined(kinds: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """The kinds, rare ones counted as the nearest frequent kind. That has the same priority, else any."""
+    """Kinds, with rare ones replaced by the nearest frequent kind of the same priority, or of any
+    priority if there is none.
+    """
     counts = Counter(kinds)
     frequent = [kind for kind, count in counts.items() if count >= _RARE * len(kinds)]
 
@@ -154,7 +167,7 @@ def _joined(kinds: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
 
 
 def _sessions(times: np.ndarray, keys: Sequence[object]) -> list[list[int]]:
-    """The places of the jobs of each session, in order of their first."""
+    """Indices of the jobs of each session, sessions in order of their first job."""
     latest: dict[object, list[int]] = {}
     found = []
     for place, (time_s, key) in enumerate(zip(times.tolist(), keys, strict=True)):
@@ -192,7 +205,9 @@ def _kind(
 
 
 def _values(drawn: Sequence[float]) -> Distribution:
-    """The most frequent values with their weights, or their quantiles if there are many; a single one is a constant."""
+    """The most frequent values with their weights, or quantiles if there are many values; a single
+    value is a constant.
+    """
     common = Counter(map(float, drawn)).most_common(_VALUES)
     if len(common) == 1:
         return Constant(common[0][0])
@@ -203,7 +218,7 @@ def _values(drawn: Sequence[float]) -> Distribution:
 
 
 def _ranks(work: np.ndarray, kinds: Sequence[tuple[float, ...]]) -> np.ndarray:
-    """The rank of each job's work among its kind, from 0 to 1; equal ones share theirs."""
+    """Rank of each job's work within its kind, from 0 to 1; ties share a rank."""
     ranks = np.zeros(len(work))
     labels = np.array([hash(kind) for kind in kinds])
     for label in set(labels.tolist()):
@@ -215,7 +230,9 @@ def _ranks(work: np.ndarray, kinds: Sequence[tuple[float, ...]]) -> np.ndarray:
 
 
 def _alike(members: Sequence[list[int]], ranks: np.ndarray) -> float:
-    """The share of alike jobs: two of them are alike if both are, so it is the root of their rank correlation."""
+    """Share of alike jobs. Two jobs are alike if both belong to that share, so it is the square
+    root of their rank correlation.
+    """
     before = [place for own in members for place in own[:-1]]
     after = [place for own in members for place in own[1:]]
     if len(before) < 10:
@@ -224,7 +241,7 @@ def _alike(members: Sequence[list[int]], ranks: np.ndarray) -> float:
 
 
 def _zipf(counts: Sequence[int]) -> float:
-    """The exponent with the highest likelihood, in steps of 0.05."""
+    """Maximum-likelihood exponent, in steps of 0.05."""
     ranks = np.log(np.arange(1, len(counts) + 1))
     seen = np.array(counts, float)
 
@@ -236,17 +253,18 @@ def _zipf(counts: Sequence[int]) -> float:
 
 
 def _means(counts: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
-    """Mean counts by place as multiples of their mean; 1 where the trace has none."""
+    """Mean counts by place, relative to their mean; 1 where the trace has none."""
     sums, seen = np.bincount(places, counts, size), np.bincount(places, minlength=size)
     means = np.where(seen > 0, sums / np.maximum(seen, 1), counts.mean())
     return np.asarray(means / means.mean() if means.mean() else np.ones(size))
 
 
 def _swings(flat: np.ndarray, mean: float) -> tuple[Swing, ...]:
-    """Two swings, over hours and over days, nearest to the hourly counts. Nearest is meant of their covariance.
+    """Two swings, over hours and over days, whose covariance is nearest to that of the hourly
+    counts.
 
-    The counts of a log-Gaussian Cox process with variances v and times h covary at lag k as
-    mean^2 (exp(sum of v exp(-k / h)) - 1).
+    The counts of a log-Gaussian Cox process with variances v and times h have the covariance mean^2
+    (exp(sum of v exp(-k / h)) - 1) at lag k.
     """
     if len(flat) < 2 * _LAGS.stop or mean <= 0:
         return ()
@@ -265,7 +283,7 @@ def _swings(flat: np.ndarray, mean: float) -> tuple[Swing, ...]:
 
 
 def _nonnegative(basis: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Least squares for two rows of ``basis`` with factors of 0 or more."""
+    """Non-negative least squares for two rows of ``basis``."""
     both = np.linalg.lstsq(basis.T, target, rcond=None)[0]
     if both.min() >= 0:
         return np.asarray(both)

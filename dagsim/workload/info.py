@@ -1,4 +1,4 @@
-"""Statistics of workloads: statistics of any jobs, synthetic or from a trace."""
+"""Statistics of workloads, synthetic or from a trace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HOUR_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """A distribution in seven numbers; percentiles are values that occurred."""
+    """Summary of a distribution in seven numbers; percentiles are values that occurred."""
 
     mean: float
     p50: float
@@ -32,7 +32,7 @@ class Percentiles:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Percentiles:
-        """The spread of ``values``, of which there must be one."""
+        """Summarise ``values``, of which there must be at least one."""
         known = np.fromiter(values, float)
         levels = np.quantile(known, (0.5, 0.75, 0.9, 0.95, 0.99, 1.0), method="inverted_cdf")
         return cls(float(known.mean()), *map(float, levels))
@@ -40,48 +40,52 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadInfo:
-    """Statistics of a workload. Spreads are over jobs or over tasks; ``None`` where there are no jobs."""
+    """Statistics of a workload. Spreads are over jobs or over tasks; they are ``None`` if there are
+    no jobs.
+    """
 
     jobs: int
     tasks: int
     edges: int
     instances: int
     gangs: int
-    """Tasks whose instances start together."""
+    """Number of tasks whose instances start together."""
     gpu_work: float
-    """Work of all instances times the GPUs of each: GPU-seconds where work is seconds."""
+    """Sum of work of all instances times the GPUs of each: GPU-seconds if work is in seconds."""
     cpu_work: float
-    """The same with cores."""
+    """The same for cores."""
     first_arrival_s: float
     span_s: float
-    """From the first arrival to the last."""
+    """Seconds from the first arrival to the last."""
     tasks_per_job: Percentiles | None
     depth: Percentiles | None
-    """Tasks on the longest chain of a job."""
+    """Number of tasks on the longest chain of a job."""
     width: Percentiles | None
-    """The most tasks of a job with equally many tasks before them on their longest chain."""
+    """Width of a job: the maximum number of tasks of one depth, where depth is the number of tasks
+    before a task on its longest chain.
+    """
     work: Percentiles | None
     """Work of an instance, in the unit of the runtime model."""
     critical_path_s: Percentiles | None
-    """Seconds that a job would take alone on the fastest machines; jobs that cannot run here are left out."""
+    """Seconds that a job takes alone on the fastest machines, without jobs that cannot run here."""
     instances_per_task: Percentiles | None
     gpus_per_instance: Mapping[str, int]
-    """Tasks by the GPUs that an instance asks for."""
+    """Number of tasks by the GPUs that an instance requests."""
     gpus_per_job: Percentiles | None
-    """The most GPUs that any one task of a job can hold at once."""
+    """Maximum number of GPUs that any single task of a job can hold at once."""
     models: Mapping[str, int]
-    """Tasks by the model that they train; ``""`` for none."""
+    """Number of tasks by the model that they train; ``""`` for none."""
     tenants: Mapping[str, int]
-    """Jobs by tenant."""
+    """Number of jobs by tenant."""
     priorities: Mapping[str, int]
-    """Jobs by priority."""
+    """Number of jobs by priority."""
     arrivals_by_hour: tuple[int, ...]
-    """Jobs by hour of the day, where time 0 is midnight."""
+    """Number of jobs by hour of the day, where time 0 is midnight."""
     load: Load | None
-    """Offered to the cluster that was given, if one was."""
+    """Load offered to the cluster, if a cluster was given."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values, ready for JSON, with the load's ``offered`` beside its parts."""
+        """The statistics as plain values for JSON, including ``offered`` of the load."""
         plain = asdict(self)
         if self.load is not None:
             plain["load"]["offered"] = self.load.offered
@@ -92,9 +96,10 @@ class WorkloadInfo:
 def workload_info(
     jobs: Iterable[Job], cluster: Cluster | None = None, runtime: WorkRuntime | None = None
 ) -> WorkloadInfo:
-    """Statistics of ``jobs``; load and critical paths need a cluster and a runtime model.
+    """Compute the statistics of ``jobs``; load and critical paths need a cluster and a runtime
+    model.
 
-    One pass; keeps a few numbers per job and per task.
+    Makes one pass and keeps a few numbers per job and per task.
     """
     tally = Tally(() if cluster is None else cluster.gpu_types, runtime, cluster)
     for job in jobs:
@@ -103,9 +108,10 @@ def workload_info(
 
 
 class Tally:
-    """Counts of jobs on the way: a few numbers per job and per task.
+    """Incremental statistics of jobs: a few numbers per job and per task.
 
-    Critical paths are counted on ``types`` if there is a ``runtime``, the load on ``cluster`` if there is one as well.
+    Critical paths are computed on ``types`` if there is a ``runtime``, and the load on ``cluster``
+    if there is also a cluster.
     """
 
     def __init__(
@@ -114,7 +120,7 @@ class Tally:
         self.runtime, self.types = runtime, types
         self.meter = None if cluster is None or runtime is None else LoadMeter(cluster, runtime)
         self.origin_s = 0.0
-        """Added to arrivals to tell the hour of the day."""
+        """Offset in seconds that is added to arrivals to find the hour of the day."""
         self.edges = self.gangs = 0
         self.gpu_work = self.cpu_work = 0.0
         self.by_gpus: Counter[float] = Counter()
@@ -126,7 +132,7 @@ class Tally:
         self.work, self.instances = array("d"), array("d")
 
     def add(self, job: Job) -> None:
-        """Count ``job`` in."""
+        """Add ``job``."""
         tasks, graph = job.graph.tasks, job.graph
         levels = _level_sizes(graph)
         self.arrivals.append(job.arrival_s)
@@ -153,7 +159,7 @@ class Tally:
             self.paths.append(graph.critical_path([min(self.runtime.seconds(task, self.types)) for task in tasks]))
 
     def info(self) -> WorkloadInfo:
-        """The statistics of the jobs so far."""
+        """Statistics of the jobs added so far."""
         first_s = min(self.arrivals, default=0.0)
         span_s = max(self.arrivals, default=0.0) - first_s
         return WorkloadInfo(
@@ -183,7 +189,7 @@ class Tally:
 
 
 def _level_sizes(graph: TaskGraph) -> list[int]:
-    """The number of tasks with 0, 1, 2 ... tasks before them on their longest chain."""
+    """Number of tasks at each depth: with 0, 1, 2 ... tasks before them on their longest chain."""
     level = [0] * len(graph.tasks)
     for task in graph.order:
         level[task] = max([level[parent] + 1 for parent in graph.parents[task]], default=0)

@@ -1,13 +1,15 @@
-"""dagsim's own file format for workloads: JSON Lines, one job per line, gzipped if the name ends in ``.gz``.
+"""dagsim's own file format for workloads: JSON Lines, one job per line, gzipped if the name ends in
+``.gz``.
 
-The first line is the header, ``{"format": "dagsim-workload", "version": 1, "meta": {...}}``; ``meta`` is yours. Every
-other line is a job, in order of arrival:
+The first line is the header, ``{"format": "dagsim-workload", "version": 1, "meta": {...}}``;
+``meta`` is free for the user. Every other line is a job, in order of arrival:
 
     {"id": "job-7", "arrival_s": 12.5, "tasks": [{"name": "map", "work": 30.0, "instances": 4},
      {"name": "reduce", "work": 9.0}], "edges": [[0, 1, 2e6]]}
 
-The keys of jobs and tasks are the fields of ``dagsim.model.Job`` and ``Task``; those at their default are left out.
-``edges`` are [parent, child] or [parent, child, bytes], by place in ``tasks``. Numbers are read back exactly.
+The keys of jobs and tasks are the fields of ``dagsim.model.Job`` and ``Task``; fields at their
+default are left out. ``edges`` are [parent, child] or [parent, child, bytes], by index in
+``tasks``. Numbers are read back exactly.
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ VERSION = 1
 
 
 def write_jobs(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any] | None = None) -> int:
-    """Write ``jobs`` to ``path`` and return how many; the file appears whole or not at all.
+    """Write ``jobs`` to ``path``, which is created atomically, and return their number.
 
     Raises:
-        WorkloadError: The file cannot be written, or the jobs are not in order of arrival or hold what JSON cannot say
-            (an infinite deadline).
+        WorkloadError: The file cannot be written, the jobs are not in order of arrival, or they hold
+            a value that JSON cannot represent (an infinite deadline).
     """
     written, last_s = 0, 0.0
     try:
@@ -55,11 +57,11 @@ def write_jobs(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any] | None =
 
 
 def read_jobs(path: Path) -> Iterator[Job]:
-    """The jobs in ``path``, read as they are asked for.
+    """Yield the jobs in ``path``, read lazily.
 
     Raises:
-        TraceError: Where reading stops: the file cannot be read, is of another format or version, or a line is not
-            what it should be; names ``file:line`` and the field.
+        TraceError: The file cannot be read, has another format or version, or a line is invalid; the
+            message names ``file:line`` and the field. Raised at the line where reading stops.
     """
     last_s = 0.0
     with _opened(path) as lines:
@@ -78,10 +80,10 @@ def read_jobs(path: Path) -> Iterator[Job]:
 
 
 def read_meta(path: Path) -> dict[str, Any]:
-    """The ``meta`` that ``path`` was written with.
+    """The ``meta`` in the header of ``path``.
 
     Raises:
-        TraceError: The file cannot be read, or is of another format or version.
+        TraceError: The file cannot be read, or has another format or version.
     """
     with _opened(path) as lines:
         return _meta(path, next(lines, ""))
@@ -125,7 +127,7 @@ def _line(record: dict[str, Any], what: str) -> str:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Iterator[str]]:
-    """The lines of ``path``; what goes wrong with its bytes is a ``TraceError`` at the line where it happens."""
+    """Yield the lines of ``path``; damaged bytes raise ``TraceError`` at the line where they occur."""
     started = count(1)
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
@@ -136,7 +138,7 @@ def _opened(path: Path) -> Iterator[Iterator[str]]:
 
 @contextmanager
 def _writing(path: Path, *, compressed: bool) -> Iterator[IO[str]]:
-    """A text file; compressed without name and time, so that equal jobs make equal bytes."""
+    """Open a text file; compression stores no name or time, so that equal jobs give equal bytes."""
     with path.open("wb") as raw:
         if compressed:
             with (

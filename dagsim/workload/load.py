@@ -1,13 +1,14 @@
-"""Offered load: how much of a cluster's time the jobs that arrive ask for.
+"""Offered load: the share of a cluster's time that the arriving jobs request.
 
 The offered load of GPUs is the sum over all tasks of
 
     instances * GPUs per instance / sum over GPUs it may use of (1 / seconds of one instance there)
 
-divided by the seconds between the first and the last arrival: the fraction of that span for which the whole cluster
-would be busy if all GPUs that a task may use worked on it, each at its own speed. On a cluster of one GPU type that is
-GPU-seconds / (GPUs * span). The load of CPU cores is the same sum with cores in place of GPUs. The offered load is the
-larger of the two; above 1 the queue grows for as long as jobs arrive, whatever the policy.
+divided by the seconds between the first and the last arrival. It is the fraction of that span for
+which the whole cluster would be busy if all GPUs that a task may use worked on it, each at its own
+speed. On a cluster of one GPU type it equals GPU-seconds / (GPUs * span). The load of CPU cores is
+the same sum with cores in place of GPUs. The offered load is the larger of the two. Above 1, the
+queue grows for as long as jobs arrive, whatever the policy.
 """
 
 from __future__ import annotations
@@ -29,13 +30,17 @@ class WorkRuntime(Protocol):
     """The part of a runtime model that workloads need (``dagsim.systems.cluster.models.runtime``)."""
 
     def seconds(self, task: Task, gpus: tuple[GpuType | None, ...]) -> tuple[float, ...]:
-        """Seconds that one instance of ``task`` takes on each of ``gpus``; ``inf`` where it cannot run."""
+        """Seconds that one instance of ``task`` takes on each of ``gpus``; ``inf`` where it cannot
+        run.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load that ``jobs`` jobs offered over ``span_s``; ``cpu_load`` and ``gpu_load`` are ``inf`` if that is 0."""
+    """Load that ``jobs`` jobs offer over ``span_s``; ``cpu_load`` and ``gpu_load`` are ``inf`` if
+    the span is 0.
+    """
 
     gpu_load: float
     cpu_load: float
@@ -46,12 +51,12 @@ class Load:
 
     @property
     def offered(self) -> float:
-        """The load of what is scarcer, GPUs or cores."""
+        """Load of the scarcer resource, GPUs or cores."""
         return max(self.gpu_load, self.cpu_load)
 
     @property
     def warning(self) -> str | None:
-        """The warning about a load above 1."""
+        """Warning about a load above 1."""
         if self.offered <= 1 + 1e-9:  # rounding of a load of exactly 1
             return None
         if self.offered == inf:
@@ -74,7 +79,9 @@ class Load:
 
 
 class LoadMeter:
-    """Adds up for how long tasks would keep the whole cluster busy. Costs about 2 microseconds a task."""
+    """Sums the time for which tasks would keep the whole cluster busy. Costs about 2 microseconds
+    per task.
+    """
 
     def __init__(self, cluster: Cluster, runtime: WorkRuntime) -> None:
         self.gpu_s = 0.0
@@ -94,7 +101,9 @@ class LoadMeter:
         self._gpus, self._cpus = list(gpus.values()), list(cpus.values())
 
     def add(self, task: Task) -> None:
-        """Count ``task`` in. A task that can run nowhere here offers no load: its job will be rejected."""
+        """Add ``task``. A task that cannot run anywhere here offers no load: its job will be
+        rejected.
+        """
         if task.gpus or task.cpus:
             seconds = self._runtime.seconds(task, self._types)
             if self.longest_s < (shortest := min(seconds)) < inf:
@@ -105,7 +114,9 @@ class LoadMeter:
                 self.cpu_s += _busy(task.instances * task.cpus, self._cpus, seconds)
 
     def add_arrays(self, jobs: JobArrays, seconds: np.ndarray) -> None:
-        """Count all tasks of ``jobs`` in, to the same sums; ``seconds`` are (n, GPU types)."""
+        """Add all tasks of ``jobs`` at once; the totals equal those of adding them one by one.
+        ``seconds`` are (n, GPU types).
+        """
         for resource, capacity in (("gpus", self._gpus), ("cpus", self._cpus)):
             asked = jobs.asked(resource)
             busy = _busy_all(jobs.instances * asked, capacity, seconds)[asked > 0]
@@ -120,16 +131,16 @@ class LoadMeter:
 
     @property
     def busy_s(self) -> float:
-        """Seconds for which what is scarcer would be busy."""
+        """Seconds for which the scarcer resource would be busy."""
         return max(self.gpu_s, self.cpu_s)
 
     def over(self, span_s: float, jobs: int) -> Load:
-        """The load of what was added, had it arrived over ``span_s``."""
+        """Load of the added tasks if they arrived over ``span_s``."""
         return Load(_per(self.gpu_s, span_s), _per(self.cpu_s, span_s), span_s, jobs, self.longest_s)
 
 
 def seconds_of(jobs: JobArrays, runtime: WorkRuntime, types: tuple[GpuType | None, ...]) -> np.ndarray:
-    """(n, types) float64: the seconds that an instance of each task takes on each of ``types``."""
+    """(n, types) float64: seconds that an instance of each task takes on each of ``types``."""
     rates = getattr(runtime, "rates", None)
     if rates is None:
         return np.array([runtime.seconds(task, types) for job in jobs.jobs() for task in job.tasks])
@@ -140,7 +151,7 @@ def seconds_of(jobs: JobArrays, runtime: WorkRuntime, types: tuple[GpuType | Non
 
 
 def offered_load(jobs: Iterable[Job], cluster: Cluster, runtime: WorkRuntime) -> Load:
-    """The load that ``jobs`` offer to ``cluster``."""
+    """Compute the load that ``jobs`` offer to ``cluster``."""
     meter = LoadMeter(cluster, runtime)
     first, last, count = inf, 0.0, 0
     for job in jobs:
@@ -160,7 +171,7 @@ def _busy(amount: float, capacity: Sequence[float], seconds: Sequence[float]) ->
 
 
 def _busy_all(amount: np.ndarray, capacity: Sequence[float], seconds: np.ndarray) -> np.ndarray:
-    """``_busy`` of all tasks, with the same operations in the same order."""
+    """``_busy`` of all tasks at once, by the same operations in the same order."""
     speed = np.zeros(len(amount))
     with np.errstate(divide="ignore", invalid="ignore"):
         for type_, units in enumerate(capacity):

@@ -1,7 +1,9 @@
-"""Synthetic workloads by name (``dagsim list workloads``): starting points for configurations of your own.
+"""Synthetic workloads by name (``dagsim list workloads``): starting points for your own
+configurations.
 
-Short ones measure a burst: a cluster that starts and ends empty, a fair quantity of its own, but no steady state.
-The ``steady`` ones measure one: arrivals at a constant rate go on to the end, and neither end is counted.
+Short ones measure a burst: the cluster starts and ends empty. This is a meaningful quantity in
+itself, but not a steady state. The ``steady`` ones measure a steady state: arrivals at a constant
+rate go on to the end, and neither end is counted.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ __all__ = ["DEFAULT_WORKLOAD", "PRESETS", "Preset"]
 
 
 class Preset(NamedTuple):
-    """A workload and what it is like, in a line."""
+    """A workload and its description in one line."""
 
     summary: str
     workload: Synthetic | Sessions

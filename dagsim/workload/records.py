@@ -1,7 +1,7 @@
-"""Jobs as plain records and back: what a line of a workload file says.
+"""Conversion between jobs and plain records, the content of a line in a workload file.
 
-The keys of a job and of a task are the fields of ``dagsim.model.Job`` and ``Task``; those at their default are left
-out.
+The keys of a job and of a task are the fields of ``dagsim.model.Job`` and ``Task``; fields at their
+default are left out.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ __all__ = ["MOST_INSTANCES", "WrongRecord", "clipped", "clipped_repr", "job_of",
 
 
 MOST_INSTANCES = 2**31 - 1
-"""More instances than this are a damaged field."""
+"""Maximum number of instances; a larger number counts as a damaged field."""
 _LONG = 400
 
 
 class WrongRecord(Exception):
-    """A record that is no job; the message begins with the field."""
+    """A record that is not a valid job; the message starts with the field."""
 
 
 def record_of(job: Job) -> dict[str, Any]:
-    """``job`` as a record of plain values."""
+    """Convert ``job`` to a record of plain values."""
     record = _given(job, _JOB_DEFAULTS)
     record["tasks"] = [_given(task, _TASK_DEFAULTS) for task in job.graph.tasks]
     for task, into in zip(job.graph.tasks, record["tasks"], strict=True):
@@ -38,11 +38,11 @@ def record_of(job: Job) -> dict[str, Any]:
 
 
 def job_of(record: dict[str, Any]) -> Job:
-    """The job that ``record`` says; uses the record up.
+    """Convert ``record`` to a job; consumes the record.
 
     Raises:
-        WrongRecord: A field that is missing, not known, or of another type.
-        ModelError: A job that cannot be.
+        WrongRecord: A field is missing, unknown, or of the wrong type.
+        ModelError: The job is invalid.
     """
     tasks, edges = record.pop("tasks", None), record.pop("edges", [])
     for name, value in (("tasks", tasks), ("edges", edges)):
@@ -59,13 +59,13 @@ def job_of(record: dict[str, Any]) -> Job:
 
 
 def clipped_repr(value: object) -> str:
-    """``value`` for a message: its ``repr``, cut off."""
+    """``repr`` of ``value`` for a message, shortened."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def clipped(text: object) -> str:
-    """``text`` for a message, cut off: a damaged field may be as long as the file."""
+    """``text`` for a message, shortened: a damaged field may be as long as the file."""
     text = str(text)
     return text if len(text) <= _LONG else f"{text[:_LONG]} ..."
 
@@ -168,7 +168,9 @@ _TASK_FIELDS = {
 
 
 def _defaults(of: type[Job] | type[Task], known: Iterable[str]) -> tuple[tuple[str, Any], ...]:
-    """The known fields in order with their defaults; those without one get a mark that no value equals."""
+    """Valid fields in order with their defaults; fields without one get a marker that equals no
+    value.
+    """
     names = set(known)
     return tuple([(field.name, field.default) for field in fields(of) if field.name in names])
 
@@ -178,5 +180,5 @@ _TASK_DEFAULTS = _defaults(Task, _TASK_FIELDS.keys() - {"speeds"})
 
 
 def _given(value: Job | Task, defaults: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """The fields of ``value`` that are not at their default."""
+    """Fields of ``value`` that differ from their defaults."""
     return {name: own for name, default in defaults if (own := getattr(value, name)) != default}

@@ -1,8 +1,10 @@
-"""Workloads of sessions: users who submit several alike jobs in a row, as the logs of real clusters show them.
+"""Workloads of sessions: users who submit several similar jobs in a row, as in the logs of real
+clusters.
 
-Sessions begin at swinging ``rates``. A session belongs to a tenant and is of one kind: it has so many jobs, some
-seconds apart, that ask for the same and mostly take about as long. ``dagsim.workload.fitting`` fits all of it to a
-trace; the presets ``like-philly`` and so on are such fits.
+Sessions start at the varying ``rates``. A session belongs to a tenant and to a kind, which
+determines its number of jobs, the seconds between them, and their common demand. Most of its jobs
+take about equally long. ``dagsim.workload.fitting`` fits all of this to a trace; the presets
+``like-philly`` and so on are such fits.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ from dagsim.workload.windows import Measure, check_measure
 __all__ = ["SessionKind", "Sessions"]
 
 _MOST = 10_000_000
-"""More jobs than this are a slip of the keyboard."""
+"""Maximum number of jobs; a larger number is most likely a typing error."""
 _NEAR = 0.05
-"""Alike jobs lie within this of their session's own quantile."""
+"""Maximum distance, as a quantile, of alike jobs from their session's own quantile."""
 _CHUNK = 256  # shapes drawn at once
 _GRID = 4_000
-"""Quantiles of a kind from which its expected load is added up."""
+"""Number of quantiles of a kind over which its expected load is summed."""
 _FORBID = {"extra": "forbid"}
 _ONE, _NONE = Constant(1.0), Constant(0.0)
 _ALONE = Quantiles(((0.0, 1.0), (1.0, 1.0)), whole=True)
@@ -45,13 +47,14 @@ _STEADY, _UP_TO_A_MINUTE, _SINGLE = Rates(), Quantiles(((0.0, 0.0), (1.0, 60.0))
 
 @dataclass(frozen=True, slots=True)
 class SessionKind:
-    """Sessions whose jobs ask for the same: ``share`` of all sessions (relative to the other kinds).
+    """Sessions whose jobs have equal demands: ``share`` of all sessions (relative to the other
+    kinds).
 
-    ``jobs`` is the number of jobs of a session and ``work`` the work of a task. What an instance takes is drawn once
-    for a session.
+    ``jobs`` is the number of jobs per session and ``work`` the work of a task. The demand of an
+    instance is drawn once per session.
 
     Raises:
-        WorkloadError: A share that is not positive.
+        WorkloadError: The share is not positive.
     """
 
     share: float
@@ -72,7 +75,7 @@ class SessionKind:
 
 
 class _Started(NamedTuple):
-    """Sessions, an entry each."""
+    """Sessions, one entry each."""
 
     kind: np.ndarray  # int64: place in kinds
     tenant: np.ndarray  # int64
@@ -84,24 +87,24 @@ class _Started(NamedTuple):
     instances: np.ndarray  # int64
 
     def chosen(self, places: np.ndarray) -> _Started:
-        """The sessions at these places."""
+        """The sessions at these indices."""
         return _Started(*[column[places] for column in self])
 
     @classmethod
     def joined(cls, parts: list[_Started]) -> _Started:
-        """The sessions of all parts."""
+        """Concatenate sessions."""
         return cls(*[np.concatenate(columns) for columns in zip(*parts, strict=True)])
 
 
 class _Arrived(NamedTuple):
-    """Jobs in order of time, an entry each, and their sessions."""
+    """Jobs in order of time, one entry each, and their sessions."""
 
     time_s: np.ndarray
     place: np.ndarray  # float64: of its first task, among the durations of its kind
     session: _Started
 
     def until(self, count: int) -> _Arrived:
-        """The first so many."""
+        """The first ``count`` jobs."""
         session = _Started(*[column[:count] for column in self.session])
         return _Arrived(self.time_s[:count], self.place[:count], session)
 
@@ -110,14 +113,15 @@ class _Arrived(NamedTuple):
 class Sessions:
     """``count`` jobs of sessions that offer ``load`` to the cluster, on average over seeds.
 
-    Times are those of the real cluster, stretched so that the load is met, as ``--load`` does with a trace: on a small
-    cluster a day lasts longer than 24 h. With ``load_is="exact"`` these very jobs offer exactly ``load``. ``alike`` is
-    the share of a session's jobs that take about as long as each other. There are so many ``tenants``, the k-th of
-    which submits sessions in proportion to k to the power of -``zipf``.
+    Times are those of the real cluster, stretched to meet the load, as ``--load`` does for a trace:
+    on a small cluster a day lasts longer than 24 h. With ``load_is="exact"`` each drawn workload
+    offers exactly ``load``. ``alike`` is the share of a session's jobs that take about equally
+    long. There are ``tenants`` tenants; the k-th submits sessions in proportion to k to the power
+    of -``zipf``.
 
     Raises:
-        WorkloadError: No jobs or kinds, a load that is not positive; when asked for jobs, work that this cluster
-            cannot do.
+        WorkloadError: There are no jobs or kinds, or the load is not positive. When jobs are drawn:
+            the cluster cannot run some of the work.
     """
 
     kinds: tuple[SessionKind, ...]
@@ -131,7 +135,7 @@ class Sessions:
     load: float = 0.9
     load_is: Literal["exact", "expected"] = "expected"
     measure: Measure | None = None
-    """Jobs by arrival that metrics count, ``[first, last]``; left out: all."""
+    """Range of jobs by arrival that metrics count, ``[first, last]``; default: all."""
     kind: Literal["sessions"] = "sessions"
 
     __pydantic_config__ = _FORBID
@@ -152,10 +156,10 @@ class Sessions:
         check_measure(self.measure, self.count)
 
     def arrays(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> JobArrays:
-        """The jobs under ``seed`` in order of arrival.
+        """Draw the jobs of ``seed`` in order of arrival.
 
         Raises:
-            WorkloadError: Work that this cluster cannot do.
+            WorkloadError: The cluster cannot run some of the work.
         """
         stretch = _stretch(self, cluster, runtime)
         drawn = self._drawn(seed)
@@ -164,11 +168,11 @@ class Sessions:
         return drawn.arriving(drawn.arrival_s * stretch)
 
     def jobs(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> Iterator[Job]:
-        """The jobs of ``arrays``, each made when it is asked for."""
+        """Yield the jobs of ``arrays`` lazily."""
         return self.arrays(cluster, runtime, seed).jobs()
 
     def natural_load(self, cluster: Cluster, runtime: WorkRuntime) -> float:
-        """The load that the real cluster's own rate of arrivals offers to this one, on average."""
+        """Average load that the arrival rate of the real cluster offers to this one."""
         gpu_s = cpu_s = 0.0
         total = ordered_sum(kind.share for kind in self.kinds)
         tasks = float(self.shape.draw(stream(0, "pilot/shapes"), _GRID).tasks.mean())
@@ -180,7 +184,7 @@ class Sessions:
         return self.rates.per_hour / 3600 * max(gpu_s, cpu_s)
 
     def _metered(self, kind: SessionKind, cluster: Cluster, runtime: WorkRuntime) -> LoadMeter:
-        """The load of ``_GRID`` tasks of the kind, evenly over the quantiles of its work."""
+        """Load of ``_GRID`` tasks of the kind, evenly spaced over the quantiles of its work."""
         demands = _demands(kind, stream(0, "pilot/demands"), _GRID)
         tasks = job_arrays(DagArrays.single(_GRID), _sizes(kind.work.at(_middles(_GRID)), kind.gang, *demands))
         meter = LoadMeter(cluster, runtime)
@@ -195,7 +199,7 @@ class Sessions:
         return meter.busy_s / last_s
 
     def _drawn(self, seed: int) -> JobArrays:
-        """The jobs at the times of the real cluster, the first at 0."""
+        """Jobs at the times of the real cluster, the first at 0."""
         rng: Draws = cache(lambda name: stream(seed, name))
         weeks: list[_Arrived] = []
         tasks: list[tuple[np.ndarray, np.ndarray]] = []
@@ -222,7 +226,7 @@ class Sessions:
         return drawn
 
     def _arrivals(self, rng: Draws) -> Iterator[_Arrived]:
-        """The jobs of week after week."""
+        """Yield the jobs of each week in turn."""
         sessions = _Started(*[np.empty(0)] * len(_Started._fields))
         held = np.empty((2, 0))  # time, place
         owners = np.empty(0, int)
@@ -249,14 +253,14 @@ class Sessions:
         return works
 
     def _times(self, rng: Draws, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """The times of all jobs of the sessions, one session after the other."""
+        """Times of all jobs of the sessions, grouped by session."""
         gaps = self.gaps_s.draw(rng("sessions/gaps"), int(lengths.sum()))
         ends = np.cumsum(lengths)
         since = np.cumsum(gaps)
         return np.asarray(np.repeat(starts - since[ends - lengths], lengths) + since)
 
     def _sessions(self, rng: Draws, count: int) -> _Started:
-        """So many sessions."""
+        """Draw ``count`` sessions."""
         shares = np.cumsum([kind.share for kind in self.kinds])
         kinds = np.searchsorted(shares, rng("sessions/kinds").random(count) * shares[-1], "right")
         own, lengths = rng("sessions/own").random(count), rng("sessions/jobs").random(count)
@@ -278,7 +282,9 @@ class Sessions:
         return np.asarray(np.searchsorted(shares, rng("sessions/tenants").random(count) * shares[-1], "right"))
 
     def _places(self, rng: Draws, own: np.ndarray) -> np.ndarray:
-        """A place among the durations of its kind for every job: near its session's ``own``, or anywhere."""
+        """Quantile of each job among the durations of its kind: near its session's ``own``, or
+        anywhere.
+        """
         near = np.abs(own + _NEAR * (2 * rng("sessions/near").random(len(own)) - 1))
         near = np.where(near >= 1, 2 - near, near)  # mirrored at both ends
         fresh = rng("sessions/fresh").random(len(own))
@@ -286,9 +292,10 @@ class Sessions:
         return np.minimum(places, np.nextafter(1, 0))
 
     def _tasks(self, rng: Draws, arrived: _Arrived, tasks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of all tasks of the jobs of a week, which have so many each: the place among durations, and instances.
+        """Quantile of the duration, and number of instances, of all tasks of the jobs of a week;
+        ``tasks`` is the number per job.
 
-        The first task's place is the job's, others are near it or not.
+        The first task has the quantile of its job; the others are near it or anywhere.
         """
         place, instances = np.repeat(arrived.place, tasks), np.repeat(arrived.session.instances, tasks)
         if (several := tasks > 1).any():
@@ -300,7 +307,7 @@ class Sessions:
         return place, instances
 
     def _instances(self, rng: np.random.Generator, kinds: np.ndarray, tasks: np.ndarray) -> np.ndarray:
-        """The instances of each task of jobs that are of these kinds and have so many tasks."""
+        """Number of instances of each task of jobs with these kinds and numbers of tasks."""
         rules = [kind.instances for kind in self.kinds]
         if not all(isinstance(rule, Choice | Constant | Quantiles) for rule in rules):
             drawn = [rules[kind].draw(rng, many) for kind, many in zip(kinds.tolist(), tasks.tolist(), strict=True)]
@@ -328,7 +335,7 @@ def _sizes(
 
 
 def _stretch(workload: Sessions, cluster: Cluster, runtime: WorkRuntime) -> float:
-    """The factor on times at which the load is met; remembered where the runtime model can be a key."""
+    """Factor on times that meets the load; cached if the runtime model is hashable."""
     if isinstance(runtime, Hashable):
         return _remembered(workload, cluster, runtime)
     return _remembered.__wrapped__(workload, cluster, runtime)
@@ -343,11 +350,11 @@ def _remembered(workload: Sessions, cluster: Cluster, runtime: WorkRuntime) -> f
 
 
 def _demands(kind: SessionKind, rng: np.random.Generator, count: int) -> tuple[np.ndarray, ...]:
-    """GPUs, cores and GB of an instance, and instances, of so many sessions."""
+    """Draw GPUs, cores and GB per instance, and the number of instances, of ``count`` sessions."""
     demands = [each.draw(rng, count) for each in (kind.gpus, kind.cpus, kind.memory_gb)]
     return *demands, counts(kind.instances.draw(rng, count))
 
 
 def _middles(count: int) -> np.ndarray:
-    """The middles of so many equal parts of 0..1."""
+    """Midpoints of ``count`` equal parts of 0..1."""
     return (np.arange(count) + 0.5) / count

@@ -1,11 +1,11 @@
-"""DAG shapes: which task of a job waits for which.
+"""DAG shapes: the dependencies between the tasks of a job.
 
-``draw(rng, jobs)`` gives the DAGs of ``jobs`` jobs. Tasks are listed parents first.
+``draw(rng, jobs)`` draws the DAGs of ``jobs`` jobs. Parents are listed before their children.
 
-``Alibaba`` draws jobs as they were in Alibaba's 2018 trace: the population of Tian et al., SoCC
-2019 (2,857,851 DAG jobs of 9,673,063 tasks). The points below come from their histograms
+``Alibaba`` draws jobs like those of Alibaba's 2018 trace: the population of Tian et al., SoCC 2019
+(2,857,851 DAG jobs of 9,673,063 tasks). The points below come from their histograms
 (All-less/trace-generator), with quantiles interpolated between them. Instances, durations and
-shapes are drawn independently, although real ones depend on each other.
+shapes are drawn independently, although real ones are correlated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class DagArrays(NamedTuple):
-    """The DAGs of J jobs with n tasks and E edges, one job behind the other, parents first."""
+    """DAGs of J jobs with n tasks and E edges; jobs follow each other, parents precede children."""
 
     tasks: np.ndarray  # (J,) int64: how many each job has
     waits: np.ndarray  # (n,) int64: how many parents each task has
@@ -50,21 +50,22 @@ class DagArrays(NamedTuple):
 
     @classmethod
     def of_edges(cls, tasks: np.ndarray, parent: np.ndarray, child: np.ndarray) -> DagArrays:
-        """Jobs of so many ``tasks`` with these edges, (E,) each, in any order; places are among the
-        tasks of all."""
+        """Jobs with these numbers of ``tasks`` and these edges, (E,) each, in any order; edges hold
+        indices among all tasks.
+        """
         order = np.lexsort((parent, child))
         first = np.repeat(bounds(tasks)[:-1], tasks)
         return cls(tasks, np.bincount(child, minlength=len(first)), parent[order] - first[child[order]])
 
     @classmethod
     def joined(cls, parts: list[DagArrays]) -> DagArrays:
-        """The jobs of all parts."""
+        """Concatenate jobs."""
         if len(parts) == 1:
             return parts[0]
         return cls(*[np.concatenate(columns) for columns in zip(*parts, strict=True)])
 
     def between(self, start: int, stop: int) -> DagArrays:
-        """Jobs ``start`` to ``stop``."""
+        """Jobs from ``start`` up to ``stop``."""
         first, edges = bounds(self.tasks), bounds(self.waits)
         begin, end = first[start], first[stop]
         return DagArrays(self.tasks[start:stop], self.waits[begin:end], self.parent[edges[begin] : edges[end]])
@@ -97,24 +98,25 @@ CPUS = Choice((0.5, 1.0), (0.419, 0.581))
 _DEEPER = (0.977, 0.874, 0.788, 0.674, 0.629, 0.658, 0.557, 0.507, 0.465, 0.451, 0.416, 0.439, 0.389, 0.375, 0.415,
            0.376, 0.362, 0.356, 0.340)
 # fmt: on
-"""How often a further task makes a job of 2, 3, ... 20 tasks one level deeper: (mean levels - 1) /
-(tasks - 1)."""
+"""Probability that a further task makes a job of 2, 3, ... 20 tasks one level deeper: (mean levels
+- 1) / (tasks - 1).
+"""
 
 _CROWDED = 3
-"""Further tasks lie at this power of a uniform number: 61 % in the first fifth of the levels, as in
-6,600 real jobs."""
+"""Exponent of the uniform number that places further tasks: 61 % are in the first 20 % of the
+levels, as in 6,600 real jobs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Alibaba:
-    """Tasks per job and levels as published: the levels of ``n`` tasks are 1 + a binomial of ``n -
-    1``.
+    """Tasks per job and levels as published: ``n`` tasks have 1 + a binomial of ``n - 1`` levels.
 
-    That matches the published mean per ``n``, and the spread within about a fifth (up to 16 tasks).
-    Beyond one per level, tasks crowd on the first. A task waits for one of the level above, and
-    where nobody waits for a task that is not on the last level, one of the next level does: of jobs
-    with more than 2 tasks 59 % gather (some task has two parents) and 33 % scatter, against 65 %
-    and 21 % of 6,600 real ones.
+    This matches the published mean per ``n``, and the spread within about 20 % (up to 16 tasks).
+    Each level has one task; further tasks concentrate on the first levels. A task waits for one of
+    the level above. If no task waits for a task that is not on the last level, one of the next
+    level does. Of jobs with more than 2 tasks, 59 % gather (some task has two parents) and 33 %
+    scatter, against 65 % and 21 % of 6,600 real ones.
     """
 
     kind: Literal["alibaba"] = "alibaba"
@@ -141,16 +143,18 @@ class Alibaba:
 
 
 def _deeper(tasks: np.ndarray) -> np.ndarray:
-    """The chance that a further task deepens a job of so many tasks; jobs above 20 have about 6
-    further levels."""
+    """Probability that a further task deepens a job, by its number of tasks; jobs above 20 have
+    about 6 further levels.
+    """
     known = np.array((0.0, 0.0, *_DEEPER))
     beyond = 6.0 / np.maximum(tasks - 1, 1)
     return np.asarray(np.where(tasks < len(known), known[np.minimum(tasks, len(known) - 1)], beyond))
 
 
 def _levels(tasks: np.ndarray, depth: np.ndarray, picks: np.ndarray) -> np.ndarray:
-    """(n,) int64: the level of each task, rising within a job: one task per level, the others on
-    any."""
+    """(n,) int64: level of each task, ascending within a job: one task per level, the others on any
+    level.
+    """
     level = ranges(np.zeros(len(tasks), np.int64), tasks)
     depth = np.repeat(depth, tasks)
     free = level >= depth
@@ -177,7 +181,7 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """``length`` (from, to) tasks one after the other."""
+    """A chain of ``length`` (from, to) tasks."""
 
     length: tuple[int, int] = (2, 8)
     kind: Literal["chain"] = "chain"
@@ -194,8 +198,9 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class ForkJoin:
-    """A task, then ``width`` tasks side by side, then a task that waits for all; ``stages`` times
-    in a row."""
+    """A task, then ``width`` parallel tasks, then a task that waits for all; repeated ``stages``
+    times in a row.
+    """
 
     width: tuple[int, int] = (2, 8)
     stages: tuple[int, int] = (1, 1)
@@ -217,8 +222,9 @@ class ForkJoin:
 
 @dataclass(frozen=True, slots=True)
 class MapReduce:
-    """``maps`` tasks, then ``reduces`` tasks that each wait for all of them; ``rounds`` times in a
-    row."""
+    """``maps`` tasks, then ``reduces`` tasks that each wait for all of them; repeated ``rounds``
+    times in a row.
+    """
 
     maps: tuple[int, int] = (2, 8)
     reduces: tuple[int, int] = (1, 4)
@@ -242,7 +248,7 @@ class Layered:
     """``layers`` of ``width`` tasks; a task waits for each task of the layer above with probability
     ``density``.
 
-    At least for one of them, so that a job has as many levels as layers.
+    Each task waits for at least one, so that a job has as many levels as layers.
     """
 
     layers: tuple[int, int] = (2, 5)
@@ -280,8 +286,9 @@ class Layered:
 
 @dataclass(frozen=True, slots=True)
 class RandomDag:
-    """With probability ``single`` one task, else ``tasks`` tasks that each wait for ``parents``
-    earlier ones."""
+    """One task with probability ``single``, else ``tasks`` tasks that each wait for ``parents``
+    earlier ones.
+    """
 
     single: float = 0.15
     tasks: tuple[int, int] = (3, 8)
@@ -308,11 +315,11 @@ class RandomDag:
 Shape: TypeAlias = Annotated[
     Single | Chain | ForkJoin | MapReduce | Layered | RandomDag | Alibaba, TaggedUnion("single")
 ]
-"""Any shape; in YAML ``kind`` says which."""
+"""Any shape; in YAML, ``kind`` selects it."""
 
 
 def _in_layers(layers: np.ndarray, widths: np.ndarray) -> DagArrays:
-    """Jobs of so many layers of these widths, each task waiting for the whole layer above."""
+    """Jobs of layers with these widths, where each task waits for the whole layer above."""
     firsts = bounds(layers)[:-1]
     above = np.concatenate([np.zeros(1, np.int64), widths[:-1]])
     above[firsts] = 0
@@ -323,9 +330,10 @@ def _in_layers(layers: np.ndarray, widths: np.ndarray) -> DagArrays:
 
 
 def _distinct(below: np.ndarray, count: np.ndarray, picks: np.ndarray) -> np.ndarray:
-    """Per row ``count`` different whole numbers under ``below``, sorted, one row behind the other.
+    """Draw, for each row, ``count`` different whole numbers under ``below``, sorted, rows one after
+    the other.
 
-    A pick is the place among the numbers that are left.
+    Each pick is an index among the remaining numbers.
     """
     chosen = np.empty((len(below), 0), np.int64)
     for turn in range(int(count.max(initial=0))):

@@ -1,7 +1,7 @@
-"""Sizes of tasks: work, instances, GPUs, CPUs, memory, and the model that they train.
+"""Sizes of tasks: work, instances, GPUs, CPUs, memory, and the model to train.
 
-``draw(rng, tasks)`` gives columns with an entry per task. ``rng`` maps a name to the generator of that name, one per
-quantity, so that a change to one leaves the others alone.
+``draw(rng, tasks)`` returns columns with one entry per task. ``rng`` maps names to random
+generators, one per quantity, so that a change to one quantity leaves the others unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["MEASURED_MODELS", "Correlated", "Draws", "Independent", "SizeColumns
 Draws: TypeAlias = Callable[[str], np.random.Generator]
 
 MEASURED_MODELS = ("bert", "cifar10", "deepspeech2", "imagenet", "yolov3")
-"""The models whose throughput was measured on A100, V100 and T4 (``dagsim.systems.cluster.models.runtime``)."""
+"""Models with measured throughput on A100, V100 and T4 (``dagsim.systems.cluster.models.runtime``)."""
 
 GANGS = Choice((1, 2, 4, 8), (0.65, 0.17, 0.14, 0.04))
 """Instances of a task: most have one, few have eight."""
@@ -43,7 +43,7 @@ _FORBID = {"extra": "forbid"}
 
 
 class SizeColumns(NamedTuple):
-    """Drawn sizes, an entry per task, and what is the same for all."""
+    """Drawn sizes, one entry per task, and the values that all tasks share."""
 
     work: np.ndarray  # (n,) float64
     instances: np.ndarray  # (n,) int64
@@ -59,7 +59,7 @@ class SizeColumns(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[SizeColumns]) -> SizeColumns:
-        """The tasks of all parts. Each is drawn by the same rule."""
+        """Concatenate tasks that were drawn by the same rule."""
         if len(parts) == 1:
             return parts[0]
         columns: Any = zip(*[part[:9] for part in parts], strict=True)
@@ -71,12 +71,13 @@ class SizeColumns(NamedTuple):
 class Independent:
     """Each quantity from its own distribution.
 
-    ``work`` is in the unit of the runtime model: seconds on its reference GPU type, or TFLOP. ``gpus``, ``cpus`` and
-    ``memory_gb`` are per instance; ``gang`` says that the instances of a task start together. ``models`` are equally
-    likely. ``claim`` is what users say of the work, as a multiple of it (a requested time).
+    ``work`` is in the unit of the runtime model: seconds on its reference GPU type, or TFLOP.
+    ``gpus``, ``cpus`` and ``memory_gb`` are per instance; with ``gang``, the instances of a task
+    start together. ``models`` are equally likely. ``claim`` is the users' estimate of the work (a
+    requested time), as a multiple of it.
 
     Raises:
-        WorkloadError: When drawn, negative sizes or no instances.
+        WorkloadError: When drawn: a size is negative, or a task has no instances.
     """
 
     work: Distribution = _SECONDS
@@ -114,13 +115,17 @@ class Independent:
 class Correlated:
     """Long tasks take more GPUs and have lower priority, as in MohammedYaseen97/gpu-optimizer.
 
-    With x = work / ``longest``, capped at 1: GPUs are ``gpus_follow`` parts of 1 + floor(x ** 0.6 * (most_gpus - 1))
-    and for the rest a whole number from 1 to ``most_gpus``; the priority is ``priority_follows`` parts of
-    1 + floor((1 - x) ** 0.8 * (top_priority - 1)) and for the rest one from 1 to ``top_priority``; both rounded. GPUs
-    form a gang of instances with one GPU each. A job has the priority of its first task.
+    With x = work / ``longest``, capped at 1, both of these are rounded:
+
+    - GPUs: ``gpus_follow`` parts of 1 + floor(x ** 0.6 * (most_gpus - 1)), and for the rest a random
+      whole number from 1 to ``most_gpus``
+    - priority: ``priority_follows`` parts of 1 + floor((1 - x) ** 0.8 * (top_priority - 1)), and for
+      the rest a random one from 1 to ``top_priority``
+
+    GPUs form a gang of instances with one GPU each. A job has the priority of its first task.
 
     Raises:
-        WorkloadError: A part outside 0..1, or a bound below 1; when drawn, negative work.
+        WorkloadError: A part is outside 0..1, or a bound is below 1. When drawn: the work is negative.
     """
 
     work: Distribution = _SHORT_AND_LONG
@@ -158,7 +163,7 @@ class Correlated:
 
 
 Sizes: TypeAlias = Annotated[Independent | Correlated, TaggedUnion("independent")]
-"""Any rule for sizes; in YAML ``kind`` says which."""
+"""Any rule for sizes; in YAML, ``kind`` selects it."""
 
 
 def _sizes(name: str, distribution: Distribution, rng: Draws, count: int) -> np.ndarray:

@@ -1,7 +1,9 @@
-"""Synthetic workloads: arrivals x shape x sizes, at a stated offered load, the same for every scheduler.
+"""Synthetic workloads: arrivals x shape x sizes, at a stated offered load, the same for every
+scheduler.
 
-All randomness comes from named streams of one seed (``arrivals``, ``shapes``, ``sizes/work``, ``priorities`` and so
-on): another pattern of arrivals leaves the DAGs unchanged, and the other way round.
+All randomness comes from named streams of one seed (``arrivals``, ``shapes``, ``sizes/work``,
+``priorities`` and so on). A different arrival pattern therefore leaves the DAGs unchanged, and vice
+versa.
 """
 
 from __future__ import annotations
@@ -29,16 +31,17 @@ __all__ = ["Synthetic", "job_arrays"]
 
 
 _FEW = 20_000
-"""Names up to which they are kept for the next seed."""
+"""Maximum number of names cached for the next seed."""
 
 
 def job_arrays(graphs: DagArrays, sizes: SizeColumns, priority: np.ndarray | None = None) -> JobArrays:
     """Jobs ``job-0``, ``job-1``, ... of tasks ``t0``, ``t1``, ..., which arrive at 0 s.
 
-    ``priority`` is (J,) float64; left out, it is what the sizes of a job's first task say, if anything.
+    ``priority`` is (J,) float64; by default it is the priority in the sizes of a job's first task,
+    if any.
 
     Raises:
-        ModelError: Work that is not finite, or a demand that cannot be.
+        ModelError: Work is not finite, or a demand is invalid.
     """
     jobs, first = len(graphs.tasks), bounds(graphs.tasks)
     place = ranges(np.zeros(jobs, np.int64), graphs.tasks)
@@ -77,25 +80,27 @@ def _few(prefix: str, count: int) -> list[str]:
 
 _CHUNK = 1024  # jobs drawn at once
 _MOST = 10_000_000
-"""More jobs than this are a slip of the keyboard."""
+"""Maximum number of jobs; a larger number is most likely a typing error."""
 _PILOT = 32_768  # jobs from which an expected load is estimated
 _BURSTY, _SINGLE, _INDEPENDENT = Bursty(bursts=4, share=0.7, width=0.02), Single(), Independent()
 
 
 @dataclass(frozen=True, slots=True)
 class Synthetic:
-    """``count`` jobs that offer ``load`` to the cluster (``dagsim.workload.load`` says what that means).
+    """``count`` jobs that offer ``load`` to the cluster (defined in ``dagsim.workload.load``).
 
-    With ``load_is="exact"`` arrivals are stretched so that these very jobs, from the first arrival at 0 to the last,
-    offer exactly ``load``. With ``"expected"`` the arrival rate is the same for every seed and the load is right on
-    average, up to the error of a pilot of 32,768 jobs (1 to 2 %): choose it where arrivals should be truly Poisson.
+    With ``load_is="exact"`` arrivals are stretched so that each drawn workload, from the first
+    arrival at 0 to the last, offers exactly ``load``. With ``"expected"`` the arrival rate is the
+    same for every seed and the load is right on average, up to the error of a pilot of 32,768 jobs
+    (1 to 2 %): choose it if arrivals must be truly Poisson.
 
-    ``priority``: left out, what ``sizes`` give, else 0. ``tenants`` are equally likely. ``slack``: a job's deadline is
-    its arrival plus so many times its ideal time, the critical path on the fastest GPUs it may use. ``output_gb`` goes
-    over each edge.
+    ``priority`` defaults to the priority in ``sizes``, else 0. ``tenants`` are equally likely. With
+    ``slack``, a job's deadline is its arrival plus ``slack`` times its ideal time, the critical
+    path on the fastest GPUs it may use. Each edge carries ``output_gb``.
 
     Raises:
-        WorkloadError: No jobs, a load that is not positive; when asked for jobs, work that this cluster cannot do.
+        WorkloadError: There are no jobs, or the load is not positive. When jobs are drawn: the cluster
+            cannot run some of the work.
     """
 
     count: int = 100
@@ -109,7 +114,7 @@ class Synthetic:
     slack: Distribution | None = None
     output_gb: Distribution | None = None
     measure: Measure | None = None
-    """Jobs by arrival that metrics count, ``[first, last]``; left out: all."""
+    """Range of jobs by arrival that metrics count, ``[first, last]``; default: all."""
     kind: Literal["synthetic"] = "synthetic"
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -126,11 +131,11 @@ class Synthetic:
             raise WorkloadError(f"workload: load_is must be exact or expected, got {self.load_is!r}")
 
     def arrays(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> JobArrays:
-        """The jobs under ``seed`` in order of arrival.
+        """Draw the jobs of ``seed`` in order of arrival.
 
         Raises:
-            WorkloadError: Sizes below 0, or work that this cluster cannot do.
-            ModelError: A job that cannot be: work that is not finite, a share of several GPUs, a negative slack.
+            WorkloadError: A size is below 0, or the cluster cannot run some of the work.
+            ModelError: A job is invalid: work that is not finite, a share of several GPUs, or a negative slack.
         """
         drawn, slack = self._drawn(_streams(seed), self.count)
         seconds = seconds_of(drawn, runtime, cluster.gpu_types) if self._asks_seconds() else None
@@ -146,7 +151,7 @@ class Synthetic:
         return replace(drawn, arrival_s=arrival_s, deadline_s=deadline_s)
 
     def jobs(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> Iterator[Job]:
-        """The jobs of ``arrays``, each made when it is asked for."""
+        """Yield the jobs of ``arrays`` lazily."""
         return self.arrays(cluster, runtime, seed).jobs()
 
     def _asks_seconds(self) -> bool:
@@ -155,7 +160,7 @@ class Synthetic:
     def _times(
         self, cluster: Cluster, runtime: WorkRuntime, seed: int, drawn: JobArrays, seconds: np.ndarray | None
     ) -> np.ndarray:
-        """Arrival times that offer the load asked for."""
+        """Arrival times that give the requested load."""
         if isinstance(self.arrivals, Batch):
             return np.zeros(self.count)
         if self.load_is == "exact":
@@ -201,12 +206,14 @@ class Synthetic:
 
 
 def _streams(seed: int, prefix: str = "") -> Draws:
-    """The generators under ``seed`` by name, each made once."""
+    """Random generators of ``seed`` by name, each created once."""
     return cache(lambda name: stream(seed, prefix + name))
 
 
 def _expected_s(workload: Synthetic, cluster: Cluster, runtime: WorkRuntime) -> float:
-    """Seconds for which an average job keeps the cluster busy; remembered where the runtime model can be a key."""
+    """Seconds for which an average job keeps the cluster busy; cached if the runtime model is
+    hashable.
+    """
     if isinstance(runtime, Hashable):
         return _piloted_s(workload, cluster, runtime)
     return _piloted_s.__wrapped__(workload, cluster, runtime)

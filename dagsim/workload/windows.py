@@ -1,9 +1,9 @@
-"""Which jobs count: disjoint windows of a trace, spread evenly over it, and the measured jobs of a
-run.
+"""Selection of the jobs to count: disjoint windows of a trace, spread evenly over it, and the
+measured jobs of a run.
 
-Each window is a sample of its own. Windows in a row see one time of the trace only (30 in a row of
-ITP give 95 % intervals that cover 85 %), and overlapping windows count jobs twice. All jobs of a
-run run; only the measured ones, a range by arrival, are counted.
+Each window is a sample of its own. Consecutive windows see only one time of the trace (30 in a row
+of ITP give 95 % intervals that cover 85 %), and overlapping windows count jobs twice. All jobs of a
+run are simulated; only the measured ones, a range by arrival, are counted.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["Measure", "check_measure", "most_windows", "parse_measure", "spread_
 def spread_windows(
     jobs: int, windows: int, window_jobs: int, part: tuple[float, float] = (0.0, 1.0)
 ) -> tuple[range, ...]:
-    """The windows: so many ranges of ``window_jobs`` jobs, in order, each in the middle of its
+    """The windows: ``windows`` ranges of ``window_jobs`` jobs, in order, each in the middle of its
     equal share.
 
-    ``part`` is the share of the trace that may be used, as fractions of its ``jobs``.
+    ``part`` is the usable part of the trace, as fractions of its ``jobs``.
 
     Raises:
-        WorkloadError: They would overlap, or ask for no window or for windows of less than 2 jobs.
+        WorkloadError: The windows would overlap, there are none, or they hold less than 2 jobs.
     """
     most = most_windows(jobs, window_jobs, part)
     if windows < 1:
@@ -42,10 +42,10 @@ def spread_windows(
 
 
 def most_windows(jobs: int, window_jobs: int, part: tuple[float, float] = (0.0, 1.0)) -> int:
-    """The number of disjoint windows that fit; 0 where not even one fits.
+    """Number of disjoint windows that fit, possibly 0.
 
     Raises:
-        WorkloadError: A window of less than 2 jobs, or a part that is not one.
+        WorkloadError: The window holds less than 2 jobs, or the part is invalid.
     """
     if window_jobs < 2:
         raise WorkloadError(f"a window must have 2 jobs or more, got {window_jobs!r}")
@@ -54,11 +54,11 @@ def most_windows(jobs: int, window_jobs: int, part: tuple[float, float] = (0.0, 
 
 
 def spread_order(windows: int) -> tuple[int, ...]:
-    """The places 0 to ``windows`` - 1, spread out in every beginning. The order is 0, 4, 2, 6, 1,
+    """The indices 0 to ``windows`` - 1, ordered so that every prefix is spread out: 0, 4, 2, 6, 1,
     5, 3, 7.
 
-    For ``--precision`` on a trace, which does not know beforehand how many windows it will use (van
-    der Corput).
+    This serves ``--precision`` on a trace, which does not know in advance how many windows it will
+    use (van der Corput).
     """
     bits = max(windows - 1, 0).bit_length()
     return tuple(place for i in range(1 << bits) if (place := _reversed(i, bits)) < windows)
@@ -76,15 +76,16 @@ def _bounds(jobs: int, part: tuple[float, float]) -> tuple[int, int]:
 
 
 Measure: TypeAlias = tuple[int, int | None]
-"""From job FROM (counted from 0) up to job TO, as a slice of Python: a negative TO counts from the
-end, ``None`` is the end."""
+"""From job FROM (counted from 0) up to job TO, like a Python slice: a negative TO counts from the
+end, ``None`` is the end.
+"""
 
 
 def check_measure(measure: Measure | None, count: int | None = None) -> None:
-    """Refuse a stretch that no run has; ``count`` is the number of jobs, if known.
+    """Refuse a range that no run can have; ``count`` is the number of jobs, if known.
 
     Raises:
-        WorkloadError: It begins below 0, ends before it begins, or holds none of the jobs.
+        WorkloadError: The range begins below 0, ends before it begins, or holds no job.
     """
     if measure is None:
         return
@@ -101,10 +102,10 @@ def check_measure(measure: Measure | None, count: int | None = None) -> None:
 
 
 def parse_measure(text: str) -> list[int | None]:
-    """``1000:19000``, ``1000:-1000`` or ``1000:`` as first and last.
+    """Parse ``1000:19000``, ``1000:-1000`` or ``1000:`` as first and last.
 
     Raises:
-        WorkloadError: It is something else.
+        WorkloadError: The text has another form.
     """
     first, colon, last = text.partition(":")
     try:

@@ -1,1 +1,1 @@
-"""Readers of trace formats, one file each."""
+"""Readers of trace formats, one module per format."""

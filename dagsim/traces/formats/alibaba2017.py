@@ -1,10 +1,11 @@
 """Alibaba cluster trace v2017: ``batch_task.csv``, jobs as bags of tasks.
 
-Headerless: ``create_timestamp, modify_timestamp, job_id, task_id, instance_num, status, plan_cpu, plan_mem``. Seconds,
-negative before the window of 12 hours; ``plan_cpu`` 100 is a core per instance, ``plan_mem`` a fraction of a machine.
-A row is the latest state of a task, so ``modify_timestamp`` is its end only once it terminated. The DAG was not
-released. The file is sorted neither by job nor by time: rows are gathered by job and jobs sorted by arrival, externally
-beyond 262,144 rows (see ``gather``).
+Columns, without a header: ``create_timestamp, modify_timestamp, job_id, task_id, instance_num,
+status, plan_cpu, plan_mem``. Times are in seconds, negative before the window of 12 hours.
+``plan_cpu`` 100 is one core per instance; ``plan_mem`` is a fraction of a machine. A row is the
+latest state of a task, so ``modify_timestamp`` is its end only if it terminated. The DAG was not
+released. The file is sorted neither by job nor by time: rows are grouped by job and jobs sorted by
+arrival, externally beyond 262,144 rows (see ``gather``).
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ _STATUSES = ("Ready", "Waiting", "Running", "Terminated", "Failed", "Cancelled")
 
 
 class Alibaba2017(Reader):
-    """One job per ``job_id``, kept if all its tasks terminated (or ``keep_partial``); its tasks wait for none.
+    """One job per ``job_id``, kept if all its tasks terminated (or with ``keep_partial``); tasks
+    have no parents.
 
-    Work is ``modify - create``; instances are independent. A job created before the window arrives when that begins.
+    Work is ``modify - create``; instances are independent. A job created before the window arrives
+    at its start.
     """
 
     name = "alibaba2017"
@@ -67,13 +70,15 @@ class Alibaba2017(Reader):
 
 
 def _tasks(source: Source) -> Source:
-    """The task table, if ``source`` is a directory or archive of several tables."""
+    """The task table, if ``source`` is a directory or archive with several tables."""
     tables = source.select("batch_task.*")
     return tables if tables.files else source
 
 
 def _rows(source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
-    """Job, creation and text (led by its number) of every row; creation is never for what did not terminate."""
+    """Job, creation time and text (starting with its number) of every row; the time is ``inf`` for
+    tasks that did not terminate.
+    """
     for place, row in source.rows(report, _COLUMNS):
         if not row[2]:
             report.drop("without job_id", source.where(place))
@@ -112,10 +117,10 @@ def _job(group: Gathered, source: Source, options: TraceOptions, report: ReadRep
 
 
 def _task(row: list[str], options: TraceOptions, where: str, report: ReadReport) -> Task:
-    """The task of a row.
+    """Task of a row.
 
     Raises:
-        Dirty: It cannot be used.
+        Dirty: The row is unusable.
         ModelError: Its time or demand is too large for a number.
     """
     create, modify, _, name, instances, status, plan_cpu, plan_mem = row

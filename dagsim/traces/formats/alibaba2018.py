@@ -1,10 +1,12 @@
-"""Alibaba cluster trace v2018: ``batch_task.csv``, whose task names hold the DAG.
+"""Alibaba cluster trace v2018: ``batch_task.csv``, whose task names encode the DAG.
 
-Headerless: ``task_name, instance_num, job_name, task_type, status, start_time, end_time, plan_cpu, plan_mem``. ``M1``
-is task 1, ``R4_2`` task 4 which waits for task 2, ``task_<code>`` a task that waits for none. Seconds; ``plan_cpu`` 100
-is a core per instance, ``plan_mem`` a percentage of a machine. The official file is sorted neither by job nor by time:
-rows are gathered by job and jobs sorted by arrival, externally beyond 262,144 rows (see ``gather``). A table with a
-header that has ``mean_instance_duration_s`` (terminated tasks joined with their instances) is read likewise.
+Columns, without a header: ``task_name, instance_num, job_name, task_type, status, start_time,
+end_time, plan_cpu, plan_mem``. ``M1`` is task 1, ``R4_2`` is task 4 and waits for task 2,
+``task_<code>`` is a task without parents. Times are in seconds. ``plan_cpu`` 100 is one core per
+instance; ``plan_mem`` is a percentage of a machine. The official file is sorted neither by job nor
+by time: rows are grouped by job and jobs sorted by arrival, externally beyond 262,144 rows (see
+``gather``). A table whose header has ``mean_instance_duration_s`` (terminated tasks joined with
+their instances) is read the same way.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from dagsim.model import Cluster, Demand, Node
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
 from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Block, Checks, JobBatch, in_parts, job_blocks, kinds_of_rows, repeated, rows_by_job
+from dagsim.traces.rows import Checks, JobBatch, in_parts, job_blocks, kinds_of_rows, repeated, rows_by_job
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind, bounds, objects, ranges
 from dagsim.workload.records import clipped
@@ -65,15 +67,17 @@ _FORM = Form(
 )
 _JOINED_FORM = Form(_NUMBERS, _TEXTS, lambda first, where: _joined_layout(first, where))
 _BY_NAME = np.int64(1) << 31
-"""Keys of tasks without a number begin here."""
+"""First key of tasks without a number."""
 _MACHINE_COLUMNS = ("machine_id", "time_stamp", "failure_domain_1", "failure_domain_2", "cpu_num", "mem_size", "status")
 
 
 class Alibaba2018(Reader):
-    """One job per ``job_name``, kept if all its tasks terminated (or ``keep_partial``); instances are independent.
+    """One job per ``job_name``, kept if all its tasks terminated (or with ``keep_partial``);
+    instances are independent.
 
-    ``start_time`` is when a task was registered, often long before its parents ended, so ``end - start`` is not work:
-    the work of a task is ``max(0, end - max(start, latest end of its parents))``.
+    ``start_time`` is the registration of a task, often long before its parents ended, so ``end -
+    start`` is not its work. Instead, work is ``max(0, end - max(start, latest end of its
+    parents))``.
     """
 
     name = "alibaba2018"
@@ -91,7 +95,9 @@ class Alibaba2018(Reader):
         return job_blocks((_batch(table, joined, options) for table in parts), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """The machines of ``machine_meta.csv``, if it lies beside the tasks and they need no GPUs."""
+        """The machines of ``machine_meta.csv``, if it lies beside the tasks and the tasks need no
+        GPUs.
+        """
         machines = source.beside("machine_meta.csv*", "machine_meta.tar.gz")
         if options.gpus_per_task is not None or not machines.files:
             return None
@@ -113,7 +119,7 @@ class Alibaba2018(Reader):
 
 
 def _tasks(source: Source) -> Source:
-    """The task table, if ``source`` is a directory or archive of several tables."""
+    """The task table, if ``source`` is a directory or archive with several tables."""
     tables = source.select("batch_task.*")
     return tables if tables.files else source
 
@@ -128,7 +134,7 @@ def _joined_layout(first: list[str], where: str) -> FileLayout:
 
 
 def _rows(source: Source, joined: bool, report: ReadReport) -> Iterator[Table]:
-    """The rows of jobs with a name."""
+    """Rows with a job name."""
     for table in read_tables(source, _JOINED_FORM if joined else _FORM, report):
         unnamed = table.texts(_JOB) == ""
         if joined or not unnamed.any():
@@ -140,7 +146,9 @@ def _rows(source: Source, joined: bool, report: ReadReport) -> Iterator[Table]:
 
 
 def _keys(joined: bool, table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Job and start of rows; ``inf`` for rows that are no part of a job's life."""
+    """Job and start of each row; the start is ``inf`` for rows that do not count for the job's
+    arrival.
+    """
     start, status = table.numbers(_START), table.texts(_STATUS)
     if joined:
         return table.texts(_JOB), np.where(np.isfinite(start), np.maximum(start, 0.0), inf)
@@ -148,7 +156,7 @@ def _keys(joined: bool, table: Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
-    """The jobs of a table."""
+    """Jobs of a table."""
     checks = Checks(table)
     if not joined:
         status = table.words(_STATUS)
@@ -241,7 +249,7 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
 
 
 class _Graph(NamedTuple):
-    """The edges between n tasks, by child, without those from tasks that do not exist."""
+    """Edges between n tasks, ordered by child, without those from missing tasks."""
 
     waits: np.ndarray  # (n + 1,) int64
     parent: np.ndarray  # (E,) int64: tasks
@@ -250,7 +258,9 @@ class _Graph(NamedTuple):
 
 
 def _graph(key: np.ndarray, job: np.ndarray, name: np.ndarray, degree: np.ndarray, listed: np.ndarray) -> _Graph:
-    """The graph of tasks with these keys, jobs and names; ``degree`` and ``listed`` are the parents of each name."""
+    """Graph of tasks with these keys, jobs and names; ``degree`` and ``listed`` are the parents in
+    each name.
+    """
     by_key = np.argsort(key, kind="stable")
     ordered, degrees = key[by_key], degree[name]
     wanted = listed[ranges((np.cumsum(degree) - degree)[name], degrees)]
@@ -267,7 +277,9 @@ def _graph(key: np.ndarray, job: np.ndarray, name: np.ndarray, degree: np.ndarra
 
 
 def _circular(parent: np.ndarray, child: np.ndarray, job: np.ndarray, upward: np.ndarray) -> np.ndarray:
-    """(n,) bool: the task waits for itself in the end; possible only where an edge leads to a number no larger."""
+    """(n,) bool: True if the task waits for itself, directly or through others. This requires an
+    edge to a number that is not larger.
+    """
     if not len(child):
         return np.zeros(len(job), bool)
     suspect = np.zeros(int(job.max()) + 1, bool)
@@ -285,7 +297,9 @@ def _circular(parent: np.ndarray, child: np.ndarray, job: np.ndarray, upward: np
 
 
 def _work(start: np.ndarray, end: np.ndarray, graph: _Graph, floor_s: float) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) float64 and bool: the work of each task, and that it ended before a parent did."""
+    """(n,) float64 and (n,) bool: work of each task, and True if it ended before one of its
+    parents.
+    """
     begin, waiting = start.copy(), np.flatnonzero(np.diff(graph.waits))
     if len(waiting):
         begin[waiting] = np.maximum(begin[waiting], np.maximum.reduceat(end[graph.parent], graph.waits[:-1][waiting]))
@@ -294,7 +308,7 @@ def _work(start: np.ndarray, end: np.ndarray, graph: _Graph, floor_s: float) -> 
 
 
 def _error(every: JobArrays, job: int) -> str:
-    """Why a job's graph cannot be."""
+    """Reason why a job's graph is invalid."""
     try:
         next(every.between(job, job + 1).jobs())
     except GraphError as error:
@@ -304,7 +318,7 @@ def _error(every: JobArrays, job: int) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _dag_name(name: str) -> tuple[int | None, tuple[int, ...], str]:
-    """The number and the parents that ``name`` spells, and what in it cannot be read."""
+    """Parse ``name`` into its number and parents, and the part that cannot be read."""
     match = _NUMBERED.fullmatch(name)
     if match is None:
         return None, (), ""

@@ -1,9 +1,12 @@
-"""Gavel (OSDI 2020) and Shockwave (NSDI 2023) ``.trace`` files: one job per line, fields between tabs, no header.
+"""Gavel (OSDI 2020) and Shockwave (NSDI 2023) ``.trace`` files: one job per line, tab-separated,
+without a header.
 
-7 fields: ``job_type, command, num_steps_arg, needs_data_dir, total_steps, arrival, scale_factor``. 10 fields (physical
-clusters): ``job_type, command, working_directory, num_steps_arg, needs_data_dir, total_steps, scale_factor,
-priority_weight, SLO, arrival``. 12 fields (Shockwave): ``mode`` after the scale factor, ``duration`` before
-the arrival. Rows are sorted by arrival, externally beyond 262,144 rows (see ``gather``).
+- 7 fields: ``job_type, command, num_steps_arg, needs_data_dir, total_steps, arrival, scale_factor``
+- 10 fields (physical clusters): ``job_type, command, working_directory, num_steps_arg,
+  needs_data_dir, total_steps, scale_factor, priority_weight, SLO, arrival``
+- 12 fields (Shockwave): ``mode`` after the scale factor, ``duration`` before the arrival
+
+Rows are sorted by arrival, externally beyond 262,144 rows (see ``gather``).
 """
 
 from __future__ import annotations
@@ -33,17 +36,18 @@ _LAYOUTS: dict[int, tuple[int, int, int, int | None, int | None, int | None]] = 
 _TABLES = ("*throughputs.json", "*throughputs.json.gz")
 _BATCH = re.compile(r"(.*?) ?\(batch size (\d{1,9})\)")
 _GPUS = ("v100", "p100", "k80")
-"""GPU types of Gavel's tables, the reference first."""
+"""GPU types of Gavel's tables; the first is the reference."""
 
 _Speeds = Mapping[tuple[str, int], Mapping[str, float]]
-"""Steps per second by GPU type, of a job type at a scale factor."""
+"""Steps per second by GPU type, for a job type at a scale factor."""
 
 
 class GavelTrace(Reader):
     """One gang of ``scale_factor`` single GPUs per job.
 
-    With a table ``*throughputs.json`` beside the trace, work is seconds on a V100 and ``speeds`` are the table's on
-    every type it has; without one, work is Shockwave's duration, or else the steps themselves: one step per second.
+    With a table ``*throughputs.json`` beside the trace, work is seconds on a V100, and ``speeds``
+    are those of every type in the table. Without one, work is Shockwave's duration, or else the
+    number of steps, at one step per second.
     """
 
     name = "gavel"
@@ -90,11 +94,11 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
 
 
 def _job(row: list[str], speeds: _Speeds, options: TraceOptions, report: ReadReport, where: str) -> Job:
-    """The job of a line.
+    """Job of a line.
 
     Raises:
-        Dirty: It cannot be used.
-        ModelError: It is impossible.
+        Dirty: The line is unusable.
+        ModelError: The job is invalid.
     """
     id, arrival, job_type, total_steps, scale_factor, weight, slo, duration = row
     arrived, steps, gpus = (
@@ -131,10 +135,11 @@ def _beside(source: Source) -> tuple[Source, ...]:
 
 
 def _speeds(source: Source) -> _Speeds:
-    """The first table beside the trace: ``{gpu: {"('model', scale)": {"null": steps per second}}}``.
+    """The first table beside the trace: ``{gpu: {"('model', scale)": {"null": steps per
+    second}}}``.
 
     Raises:
-        TraceError: It is no JSON.
+        TraceError: The file is not JSON.
     """
     tables = _beside(source)
     document = read_json(tables[0]) if tables else {}

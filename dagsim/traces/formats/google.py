@@ -1,4 +1,4 @@
-"""Shared by both Google traces: events folded into the life of a task, and jobs made of them."""
+"""Shared by both Google traces: fold events into the lives of tasks, and make jobs from them."""
 
 from __future__ import annotations
 
@@ -20,36 +20,38 @@ __all__ = ["AFTER_US", "USES", "Attempts", "Event", "Happened", "jobs_of_events"
 
 
 class Event(Enum):
-    """The meaning of an event for a task or a machine."""
+    """Meaning of an event for a task or a machine."""
 
     SUBMIT = "S"
-    """It waits to be scheduled; a machine joins."""
+    """The task waits to be scheduled; the machine joins."""
     SCHEDULE = "R"
-    """It begins to run."""
+    """The task starts to run."""
     END = "E"
-    """It is evicted, fails, finishes, is killed or lost; a machine leaves."""
+    """The task is evicted, fails, finishes, is killed or lost; the machine leaves."""
     UPDATE = "U"
-    """Its demand or capacity changes, or it moves from queue to queue."""
+    """The demand or capacity changes, or the task moves between queues."""
 
 
 @dataclass(slots=True)
 class Attempts:
-    """The life of one task: it may run many times before it stays dead, each time from the beginning."""
+    """The life of one task. It may run several times before it ends for good, each time from the
+    beginning.
+    """
 
     rows: int = 0
     attempts: int = 0
     last_s: float = 0.0
-    """How long the last finished attempt ran."""
+    """Duration of the last finished attempt, in seconds."""
     total_s: float = 0.0
-    """How long all finished attempts ran together."""
+    """Total duration of all finished attempts, in seconds."""
     running_since: float | None = None
     alive: bool = False
-    """It waits or runs at the end of what was read."""
+    """True if it still waits or runs after the last event read."""
     headless: bool = False
-    """Its first event is an end: it began before what was read."""
+    """True if its first event is an end: it began before the first event read."""
 
     def take(self, event: Event, time_s: float) -> None:
-        """The next event in order of time."""
+        """Apply the next event in order of time."""
         self.rows += 1
         if event is Event.SUBMIT:
             self.alive = True
@@ -62,7 +64,7 @@ class Attempts:
             self._end(time_s)
 
     def cut(self, time_s: float) -> None:
-        """End it where the trace ends."""
+        """Cut the life at the end of the trace."""
         self._end(time_s)
 
     def _end(self, time_s: float) -> None:
@@ -79,7 +81,7 @@ _WINDOW_STARTS_US = 600_000_000
 _PROTOCOLS = ("last-attempt", "all-attempts")
 
 Graph: TypeAlias = Callable[[list[Task], Callable[[str], None]], TaskGraph]
-"""Makes the graph of a job from its tasks; may note what it had to tolerate."""
+"""Makes the graph of a job from its tasks; may note tolerated irregularities."""
 
 
 def _bag(tasks: list[Task], note: Callable[[str], None]) -> TaskGraph:
@@ -88,7 +90,7 @@ def _bag(tasks: list[Task], note: Callable[[str], None]) -> TaskGraph:
 
 @dataclass(slots=True)
 class Happened:
-    """Turns events into rows to be gathered by job, and remembers when the last one was."""
+    """Converts events to rows for grouping by job, and records the time of the last one."""
 
     end_us: int = 0
 
@@ -103,12 +105,12 @@ class Happened:
         priority: str,
         asked: tuple[str, str],
     ) -> tuple[str, float, str]:
-        """An event of a task; ``asked`` is its request of cores and memory."""
+        """Row of a task event; ``asked`` is its request of cores and memory."""
         self.end_us = max(self.end_us, time_us)
         return job, seconds(time_us), pack(place, (str(time_us), task, event.value, user, priority, *asked))
 
     def submission(self, place: int, time_us: int, job: str, user: str) -> tuple[str, float, str]:
-        """The submission of a job as a whole."""
+        """Row of the submission of a whole job."""
         return job, seconds(time_us), pack(place, (user,))
 
 
@@ -121,15 +123,16 @@ def jobs_of_events(
     report: ReadReport,
     graph: Graph = _bag,
 ) -> Iterator[Job]:
-    """One job per job id, one task per task index, its attempts folded into one; no GPUs.
+    """One job per job id, one task per task index, with its attempts folded into one; no GPUs.
 
-    Work is how long the last attempt ran (``protocol="last-attempt"``), since an evicted task begins anew, or all of
-    them together (``"all-attempts"``). A job with a task that is alive at the end of the trace is dropped;
-    ``keep_partial`` keeps it and cuts such a task there. Tasks that died before they ever ran are left out. The tasks
-    of a job wait for none unless ``graph`` says otherwise.
+    Work is the duration of the last attempt (``protocol="last-attempt"``), since an evicted task
+    starts from the beginning, or of all attempts together (``"all-attempts"``). A job with a task
+    that is alive at the end of the trace is dropped; ``keep_partial`` keeps it and cuts such a task
+    there. Tasks that ended before they ever ran are left out. The tasks of a job have no parents
+    unless ``graph`` adds them.
 
     Raises:
-        ConfigError: Another protocol than these.
+        ConfigError: The protocol is neither of these.
     """
     if options.protocol not in (None, *_PROTOCOLS):
         raise ConfigError(f"unknown protocol {options.protocol!r} for Google traces; known: {', '.join(_PROTOCOLS)}")
@@ -140,7 +143,7 @@ def jobs_of_events(
 
 
 def work_text(options: TraceOptions) -> str:
-    """The work of a task, in words."""
+    """Work of a task, in words."""
     which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
     return f"how long {which} ran; of tasks that ran before the window, what lies in it"
 
@@ -148,10 +151,10 @@ def work_text(options: TraceOptions) -> str:
 def machines(
     name: str, events: Iterable[tuple[str, Event, float, float, float]]
 ) -> tuple[Cluster, tuple[Downtime, ...]]:
-    """The machines that events tell of, and when they are not there.
+    """Machines described by events, and the times when they are absent.
 
-    Events are ``(machine, event, time_s, cpus, memory_gb)`` in order of time. A machine that is resized keeps the
-    largest size it had.
+    Events are ``(machine, event, time_s, cpus, memory_gb)`` in order of time. A machine that is
+    resized keeps its largest size.
 
     Raises:
         ModelError: A size is negative, or there is no machine.
@@ -175,13 +178,13 @@ def machines(
 
 
 def seconds(time_us: float) -> float:
-    """Seconds from the start of the window; 0 for what lies before it."""
+    """Seconds from the start of the window; 0 for earlier times."""
     return max(0.0, (time_us - _WINDOW_STARTS_US) / 1e6)
 
 
 @dataclass(slots=True)
 class _Lives:
-    """The events of one job, gathered."""
+    """Collected events of one job."""
 
     id: str
     arrival_s: float
@@ -221,7 +224,7 @@ class _Lives:
         report: ReadReport,
         graph: Graph,
     ) -> Job | None:
-        """The job, or ``None`` and its events dropped for a reason."""
+        """The job, or ``None`` if its events were dropped for a reason."""
         if not options.keep_partial and any(life.alive for life in self.tasks.values()):
             rows = sum(life.rows for life in self.tasks.values())
             report.drop("of jobs that outlive the trace", where(next(iter(self.first.values()))), rows)
@@ -258,11 +261,11 @@ _EVENTS = {event.value: event for event in Event}
 def _task(
     name: str, life: Attempts, asked: tuple[str, str], options: TraceOptions, report: ReadReport, where: str
 ) -> Task:
-    """The task of one life.
+    """Task of one life.
 
     Raises:
-        Dirty: It never ran, or its request is no number.
-        ModelError: Its request is impossible.
+        Dirty: It never ran, or its request is not a number.
+        ModelError: Its request is invalid.
     """
     if not life.attempts:
         raise Dirty("of tasks that began before the trace" if life.headless else "of tasks that never ran")

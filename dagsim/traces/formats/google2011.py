@@ -1,10 +1,16 @@
-"""Google ClusterData2011_2: ``task_events`` shards, with ``job_events`` and ``machine_events`` beside them.
+"""Google ClusterData2011_2: ``task_events`` shards, with ``job_events`` and ``machine_events``
+beside them.
 
-Headerless. ``task_events``: time, missing info, job id, task index, machine id, event type, user, scheduling class,
-priority, CPU, memory and disk request, different machines. ``job_events``: time, missing info, job id, event type,
-user, and more. ``machine_events``: time, machine id, event type, platform, CPUs, memory. The trace is the directory
-that holds ``task_events``, that directory, or a single shard. Events are in order of time: they are gathered by job,
-externally beyond 262,144 rows (see ``gather``); what they mean is in ``google``.
+Columns, without headers:
+
+- ``task_events``: time, missing info, job id, task index, machine id, event type, user, scheduling
+  class, priority, CPU, memory and disk request, different machines
+- ``job_events``: time, missing info, job id, event type, user, and more
+- ``machine_events``: time, machine id, event type, platform, CPUs, memory
+
+The trace is the directory that holds ``task_events``, that directory itself, or a single shard.
+Events are in order of time; they are grouped by job, externally beyond 262,144 rows (see
+``gather``). ``google`` interprets them.
 """
 
 from __future__ import annotations
@@ -53,7 +59,7 @@ class Google2011(Reader):
         return jobs_of_events(rows, happened, tasks.where, _band, options, report)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """The machines that ``machine_events`` beside the tasks tells of, if tasks need no GPUs."""
+        """The machines of ``machine_events`` beside the tasks, if tasks need no GPUs."""
         found = None if options.gpus_per_task is not None else _machines(source)
         return found and found[0]
 
@@ -71,7 +77,7 @@ class Google2011(Reader):
 
 
 def _rows(source: Source, tasks: Source, happened: Happened, report: ReadReport) -> Iterator[tuple[str, float, str]]:
-    """The events of tasks, and the submissions of jobs where those are known."""
+    """Events of tasks, and the submissions of jobs if known."""
     for place, line in tasks.lines():
         fields = line.split(",")
         if not line:

@@ -1,16 +1,20 @@
-"""Google ClusterData2019 (v3): ``instance_events``, with ``collection_events`` and ``machine_events`` beside them.
+"""Google ClusterData2019 (v3): ``instance_events``, with ``collection_events`` and
+``machine_events`` beside them.
 
-Exports of the BigQuery tables, each a file or shards: CSV with a header (nested fields as ``resource_request.cpus`` or
-``resource_request_cpus``), or JSON Lines (numbers perhaps as strings, defaults left out). Event types are numbers or
-names; the numbers are not those of 2011. The trace is the directory of the tables or the file of instance events. Rows
-are gathered by job, externally beyond 262,144 rows (see ``gather``); what events mean is in ``google``.
+Exports of the BigQuery tables, each a file or shards: CSV with a header (nested fields as
+``resource_request.cpus`` or ``resource_request_cpus``), or JSON Lines (numbers possibly as strings,
+defaults left out). Event types are numbers or names; the numbers differ from those of 2011. The
+trace is the directory of the tables or the file of instance events. Rows are grouped by job,
+externally beyond 262,144 rows (see ``gather``); ``google`` interprets the events.
 
-Exports that do not hold the lives of tasks are read, too: the Kaggle sample, requests, machine shapes.
+Also reads exports without the lives of tasks: the Kaggle sample, requests, and machine shapes. Rows
+are grouped by collection, externally beyond 262,144 rows (see ``gather``).
 
-Kaggle's ``borg_traces_data.csv`` joins a random event of a random task with a random window of its usage: 34 columns
-with a header, demands as Python dictionaries, line ends inside quotes. Requests (``*_user_requests.csv``): ``time,
-user, collection_id, instance_index, cpus, ram, collection_type``. Shapes (``*_host_resource.csv``): ``cpus, ram,
-machine_count``. Rows are gathered by collection, externally beyond 262,144 rows (see ``gather``).
+- Kaggle's ``borg_traces_data.csv`` joins a random event of a random task with a random window of
+  its usage: 34 columns with a header, demands as Python dictionaries, line ends inside quotes.
+- Requests (``*_user_requests.csv``): ``time, user, collection_id, instance_index, cpus, ram,
+  collection_type``.
+- Shapes (``*_host_resource.csv``): ``cpus, ram, machine_count``.
 """
 
 from __future__ import annotations
@@ -69,11 +73,11 @@ _JSON_DEFAULTS = {"time": "0", "type": "0", "instance_index": "0", "priority": "
 
 
 class Google2019(Reader):
-    """One job per collection (or group of collections), one task per instance. Collections of a group start after each
-    other.
+    """One job per collection (or group of collections that start after each other), one task per
+    instance.
 
-    A collection that starts after others waits for all their tasks; where both have many, through a task of no work.
-    Alloc sets are left out; tasks inside them are tasks of their own.
+    A collection that starts after others waits for all their tasks; if both have many, through a
+    task without work. Alloc sets are left out; tasks inside them are ordinary tasks.
     """
 
     name = "google2019"
@@ -94,7 +98,9 @@ class Google2019(Reader):
         return jobs_of_events(rows, happened, instances.where, band, options, report, workflows.graph)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """The machines of ``machine_events``, or of a list of shapes (``*host_resource*``), if tasks need no GPUs."""
+        """The machines of ``machine_events``, or of a list of shapes (``*host_resource*``), if
+        tasks need no GPUs.
+        """
         if options.gpus_per_task is not None:
             return None
         found = _machines(source)
@@ -114,14 +120,14 @@ class Google2019(Reader):
 
 
 class _Workflows:
-    """Collections that start after others, and the groups, one job each, that this joins them to."""
+    """Collections that start after others, and the groups of linked collections, one job each."""
 
     def __init__(self) -> None:
         self._after: dict[str, tuple[str, ...]] = {}
         self._up: dict[str, str] = {}
 
     def add(self, collection: str, after: Sequence[str]) -> None:
-        """``collection`` starts when those in ``after`` have ended."""
+        """Record that ``collection`` starts when those in ``after`` have ended."""
         self._after[collection] = tuple(dict.fromkeys(after))
         for parent in after:
             root = self.job(parent)
@@ -129,7 +135,7 @@ class _Workflows:
             self._up[self.job(collection)] = root
 
     def job(self, collection: str) -> str:
-        """The collection that stands for the group of this one."""
+        """Representative collection of the group of this one."""
         root = collection
         while self._up.get(root, root) != root:
             root = self._up[root]
@@ -138,11 +144,13 @@ class _Workflows:
         return root
 
     def task(self, collection: str, instance: str) -> str:
-        """The name of a task in its job."""
+        """Name of a task in its job."""
         return f"{collection}/{instance}" if collection in self._up else instance
 
     def graph(self, tasks: list[Task], note: Callable[[str], None]) -> TaskGraph:
-        """The graph of a job: every task of a collection waits for all tasks of those it starts after."""
+        """Graph of a job: every task of a collection waits for all tasks of the collections it
+        starts after.
+        """
         places: dict[str, list[int]] = {}
         for place, task in enumerate(tasks):
             collection, joined, _ = task.name.partition("/")
@@ -165,7 +173,7 @@ class _Workflows:
 def _rows(
     source: Source, instances: Source, workflows: _Workflows, happened: Happened, report: ReadReport
 ) -> Iterator[tuple[str, float, str]]:
-    """The events of tasks, and before them the submissions of the collections where those are known."""
+    """Events of tasks, preceded by the submissions of collections if known."""
     collections = source.beside("collection_events*", "collection_events/*")
     for _, row in _table(collections, _COLLECTION, _COLLECTION_MORE, report):
         report.skip("joined from the collection events")
@@ -199,7 +207,9 @@ def _rows(
 def _table(
     source: Source, required: Sequence[str], optional: Sequence[str], report: ReadReport
 ) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """The rows of a table as texts by column. Nested ones have a dot, missing ones are empty."""
+    """Rows of a table as texts by column. Names of nested columns have a dot; missing columns are
+    empty.
+    """
     if not source.files:
         return
     if source.head(1)[0].startswith("{"):
@@ -222,10 +232,10 @@ def _table(
 
 
 def _flat(row: Any) -> dict[str, str]:
-    """A JSON object with its nested objects' values under names with a dot.
+    """Flatten a JSON object: values of nested objects get names with a dot.
 
     Raises:
-        ValueError: It is no object.
+        ValueError: The text is not a JSON object.
     """
     if not isinstance(row, dict):
         raise ValueError("no object")
@@ -290,7 +300,7 @@ def recognises_google_list(source: Source) -> bool:
 
 
 def list_work_text(source: Source) -> str:
-    """The work of a task, in words; nothing for another source."""
+    """Work of a task, in words; empty for another source."""
     if not recognises_google_list(source):
         return ""
     if _names(source) >= _KAGGLE_ONLY:
@@ -299,7 +309,7 @@ def list_work_text(source: Source) -> str:
 
 
 def read_google_list(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-    """The jobs of a list: one per collection, with those of its tasks that the list holds."""
+    """Jobs of a list: one per collection, with the tasks that the list contains."""
     if _names(source) >= _KAGGLE_ONLY:
         rows = _sampled(source.rows(report, _KAGGLE, header=True))
     else:
@@ -311,7 +321,9 @@ def read_google_list(source: Source, options: TraceOptions, report: ReadReport) 
 
 
 def shapes_beside(source: Source) -> Cluster | None:
-    """The cluster of the list of shapes of the same cell, beside ``source``. It may be the only such list."""
+    """The cluster of the list of shapes of the same cell, beside ``source``, or of the only such
+    list.
+    """
     cell = source.name.partition("_user_requests")[0]
     found = source.beside(f"{cell}_host_resource.csv*")
     if len(found.files) != 1:
@@ -345,7 +357,7 @@ def band(priority: str) -> float:
 
 @dataclass(slots=True)
 class _Instance:
-    """The rows of one task, gathered."""
+    """Collected rows of one task."""
 
     cpus: float
     memory: float
@@ -353,7 +365,7 @@ class _Instance:
     windows: list[tuple[float, float]] = field(default_factory=list)
 
     def covered_s(self) -> float:
-        """The seconds that its windows cover together."""
+        """Seconds covered by the union of its windows."""
         covered, reached = 0.0, -inf
         for start, end in sorted(self.windows):
             covered += max(0.0, end - max(start, reached))
@@ -362,7 +374,9 @@ class _Instance:
 
 
 def _sampled(rows: Iterator[Row]) -> Iterator[Row]:
-    """Kaggle's rows with the two numbers of the request as fields. They are like those of a list of requests."""
+    """Kaggle's rows with the two numbers of the request as fields, like the rows of a list of
+    requests.
+    """
     for place, (time, collection, instance, kind, user, request, *rest) in rows:
         numbers = [re.search(rf"'{name}': *([^,}}]*)", request) for name in ("cpus", "memory")]
         cpus, memory = ["" if found is None or found[1] == "None" else found[1] for found in numbers]
@@ -419,10 +433,10 @@ def _job(group: Gathered, source: Source, options: TraceOptions, report: ReadRep
 
 
 def _read(row: Sequence[str]) -> _Instance:
-    """The contents of one row.
+    """Parse one row.
 
     Raises:
-        Dirty: It cannot be used.
+        Dirty: The row is unusable.
     """
     time, _, name, _, _, cpus, memory, *more = row
     if not 0 <= finite_number(time, "time") < AFTER_US:

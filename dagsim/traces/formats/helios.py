@@ -1,8 +1,9 @@
-"""SenseTime Helios 2020: ``cluster_log.csv``, with the table of virtual clusters beside it as the cluster.
+"""SenseTime Helios 2020: ``cluster_log.csv``, with the table of virtual clusters beside it as the
+cluster.
 
-``job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time, duration, queue``; times are
-dates without a zone, durations seconds. ``cluster_gpu_number.csv``: ``date, <vc> ..., total``, GPUs per
-day. Jobs are sorted by submission.
+``job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time, duration,
+queue``; times are dates without a zone, durations are in seconds. ``cluster_gpu_number.csv``:
+``date, <vc> ..., total``, GPUs per day. Jobs are sorted by submission.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from dagsim.model import Cluster, Demand, Node, gpu_type
 from dagsim.traces.chunks import Table, csv_form, read_tables
 from dagsim.traces.fields import Dirty, count
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Block, Checks, dates, kinds_of_rows, row_blocks
+from dagsim.traces.rows import Checks, dates, kinds_of_rows, row_blocks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind
 
@@ -40,9 +41,10 @@ _FORM = csv_form(
 
 
 class Helios(Reader):
-    """One gang per job: of single GPUs, or without a GPU of one instance per node. The tenant is the virtual cluster.
+    """One gang per job, of single GPUs; a job without GPUs has one instance per node. The tenant is
+    the virtual cluster.
 
-    All states are kept: jobs that failed or were cancelled held their GPUs too.
+    All states are kept: jobs that failed or were cancelled also held their GPUs.
     """
 
     name = "helios"
@@ -56,7 +58,7 @@ class Helios(Reader):
         return row_blocks(partial(read_tables, source, _FORM), _JOB, _times, partial(_jobs, options), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Nodes of 8 GPUs for every virtual cluster, by the last day of the table."""
+        """Nodes of 8 GPUs for every virtual cluster, as on the last day of the table."""
         tables = source.beside("*gpu_number.csv", "*gpu_number.csv.gz")
         return read_capacity(tables.files[0], options.reference_gpu or "V100-16") if tables.files else None
 
@@ -72,7 +74,7 @@ def read_capacity(source: Source, gpu: str) -> Cluster:
     """The cluster of a table ``date, <vc> ..., total`` on its last day.
 
     Raises:
-        TraceError: It has no such row; the message names ``file:line``.
+        TraceError: There is no such row; the message names ``file:line``.
     """
     names: list[str] = []
     last: list[int] = []
@@ -99,13 +101,13 @@ def read_capacity(source: Source, gpu: str) -> Cluster:
 
 
 def _times(table: Table) -> np.ndarray:
-    """(n,) float64: when the job of each row arrives, 0 where that cannot be read."""
+    """(n,) float64: arrival of the job of each row, 0 if it cannot be read."""
     seconds: np.ndarray = np.nan_to_num(dates(table, _SUBMIT), nan=0.0)
     return seconds
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """The jobs of all rows."""
+    """Jobs of all rows."""
     table = checks.table
     submitted = checks.date(_SUBMIT, "submit_time")
     blank = table.blank(_DURATION)

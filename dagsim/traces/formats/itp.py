@@ -45,11 +45,11 @@ class Itp(Reader):
 
 
 def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) -> Job:
-    """The job of a row.
+    """Job of a row.
 
     Raises:
-        Dirty: It cannot be used.
-        ModelError: It is impossible.
+        Dirty: The row is unusable.
+        ModelError: The job is invalid.
     """
     id, submission, duration, num_gpu, model, deadline, batch = row
     submitted, seconds = finite_number(submission, "submission_time"), finite_number(duration, "duration")

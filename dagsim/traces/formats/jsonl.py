@@ -1,4 +1,4 @@
-"""dagsim's own JSON Lines, as ``dagsim.workload.jsonl`` writes them (there is the description of the format)."""
+"""dagsim's own JSON Lines, as written by ``dagsim.workload.jsonl``, which describes the format."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ __all__ = ["JsonLines"]
 
 
 class JsonLines(Reader):
-    """Jobs exactly as they were written, streamed: the file is in order of arrival.
+    """Jobs exactly as written, streamed: the file is in order of arrival.
 
-    A program wrote it, so a line that is wrong is damage: an error, not a row to be dropped.
+    A program wrote the file, so an invalid line means damage: it raises an error instead of being
+    dropped.
     """
 
     name = "jsonl"
@@ -38,6 +39,6 @@ class JsonLines(Reader):
             yield job
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        """Those that the jobs were made under, if they were written with the jobs."""
+        """The assumptions that the jobs were made under, if they were written with the jobs."""
         said = jsonl.read_meta(source.files[0].path).get("assumptions")
         return {name: str(text) for name, text in said.items()} if isinstance(said, dict) else {}

@@ -1,7 +1,8 @@
 """Kubernetes: ``kubectl get pods -A -o json``, and Kueue's workloads with or without them.
 
-A list, one object a line, or a folder of such files; events of scheduling (``*event*.json``) say when pods were bound.
-Pods of one owner are one job. Objects are gathered by job, sorted externally beyond 262,144 (see ``gather``).
+Reads a list, one object per line, or a folder of such files; scheduling events (``*event*.json``)
+state when pods were bound. Pods of one owner form one job. Objects are grouped by job, sorted
+externally beyond 262,144 (see ``gather``).
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ _EPS = 1e-9
 
 
 class Kubernetes(Reader):
-    """One job per owner of pods, a task per kind of pod; a gang where a pod group, Kueue, Volcano or JobSet has it.
+    """One job per owner of pods, one task per kind of pod; a gang if a pod group, Kueue, Volcano or
+    JobSet makes it one.
 
-    A pod with a predecessor's index, or created after one failed, is that one's next attempt. Work is the time from the
-    first container's start to the last one's end, of the last attempt.
+    A pod with the index of an earlier one, or created after one failed, is the next attempt of that
+    one. Work is the time from the start of the first container to the end of the last one, of the
+    last attempt.
     """
 
     name = "kubernetes"
@@ -97,7 +100,7 @@ class _Reading:
     scheduled: dict[str, float]
 
     def pieces(self) -> Iterator[tuple[str, float, str]]:
-        """Pods and pod sets, with the job and when they were created."""
+        """Pods and pod sets, with their job and creation time."""
         for place, object in elements(self.source, "items"):
             self.report.rows += 1
             try:
@@ -130,7 +133,7 @@ class _Reading:
                 self.report.skip("of pods without a GPU")
 
     def job(self, group: Gathered) -> Job | None:
-        """The job of its pieces, or nothing where it cannot be kept."""
+        """Job of its pieces, or ``None`` if it cannot be kept."""
         found = [_Found(place, PodSet.from_text(text)) for place, (text,) in map(unpack, group.rows)]
         if any(each.piece.is_workload for each in found):  # it says more, and exactly
             self.report.skip("of pods that a workload stands for", sum(not each.piece.is_workload for each in found))
@@ -151,10 +154,10 @@ class _Reading:
             self.report.drop(reason, self.source.where(each.place), detail=detail)
 
     def _made(self, arrival_s: float, found: Sequence[_Found]) -> Job:
-        """The job of its pieces.
+        """Job of its pieces.
 
         Raises:
-            Dirty, ModelError: It did not finish, or asks for what cannot be.
+            Dirty, ModelError: It did not finish, or has an invalid demand.
         """
         last = [attempts[-1] for attempts in _by_slot([each.piece for each in found])]
         if len(last) < len(found):
@@ -253,7 +256,9 @@ def _bound(piece: PodSet) -> float | None:
 
 
 def _by_slot(pieces: list[PodSet]) -> list[list[PodSet]]:
-    """The attempts at each of a job's pieces: by index, or in turn where one was created after another failed."""
+    """Attempts at each of a job's pieces: by index, or in turn if one was created after another
+    failed.
+    """
     slots: dict[str, list[PodSet]] = {}
     failed: list[tuple[float, str]] = []
     for place, piece in enumerate(sorted(pieces, key=lambda each: each.created_s)):
@@ -267,7 +272,7 @@ def _by_slot(pieces: list[PodSet]) -> list[list[PodSet]]:
 
 
 def _scheduled(source: Source) -> dict[str, float]:
-    """The times when pods were bound, by their uid, as events say it."""
+    """Binding times of pods by their uid, according to events."""
     found: dict[str, float] = {}
     for file in source.files:
         if not file.matches(*_EVENTS):

@@ -1,9 +1,10 @@
 """Alibaba ``cluster-trace-gpu-v2023`` ("openb"): pod lists, with the node lists as the cluster.
 
-Pods: ``name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, pod_phase, creation_time, deletion_time,
-scheduled_time``, in seconds; the ``multigpu`` lists end after ``gpu_milli``. ``gpu_milli`` is per GPU. ``gpu_spec``
-``V100M16|V100M32`` allows either, nothing allows any. Nodes: ``sn, cpu_milli, memory_mib, gpu, model``. Resampled lists
-are not in order of creation: rows are sorted by it, externally beyond 262,144 rows (see ``gather``).
+Pods: ``name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, pod_phase, creation_time,
+deletion_time, scheduled_time``, in seconds; the ``multigpu`` lists end after ``gpu_milli``.
+``gpu_milli`` is per GPU. ``gpu_spec`` ``V100M16|V100M32`` allows either type; an empty one allows
+any. Nodes: ``sn, cpu_milli, memory_mib, gpu, model``. Resampled lists are not in order of creation:
+rows are sorted by it, externally beyond 262,144 rows (see ``gather``).
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ _UNDISCLOSED = ("G1", "G2", "G3")
 
 
 class Openb2023(Reader):
-    """One job of one task per pod. It occupies its GPUs, or its share of one, from being scheduled to being deleted.
+    """One job of one task per pod. It occupies its GPUs, or its share of one, from scheduling to
+    deletion.
 
-    A pod that was never scheduled (pending) counts from its creation. All phases are kept: even failed pods held GPUs.
+    A pod that was never scheduled (pending) counts from its creation. All phases are kept: failed
+    pods also held GPUs.
     """
 
     name = "openb2023"
@@ -68,7 +71,7 @@ def read_openb_nodes(source: Source) -> Cluster:
     """The cluster of a node list (``sn, cpu_milli, memory_mib, gpu, model``).
 
     Raises:
-        TraceError: A row that is no node; the message names ``file:line``.
+        TraceError: A row is not a valid node; the message names ``file:line``.
     """
     nodes = []
     for place, (name, cpu, memory, gpus, model) in source.rows(
@@ -88,11 +91,11 @@ def read_openb_nodes(source: Source) -> Cluster:
 
 
 def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) -> Job:
-    """The job of a pod.
+    """Job of a pod.
 
     Raises:
-        Dirty: It cannot be used.
-        ModelError: Its demand is impossible.
+        Dirty: The row is unusable.
+        ModelError: Its demand is invalid.
     """
     name, cpu, memory, num_gpu, gpu_milli, gpu_spec, qos, _, creation, deletion, scheduled = row
     whole, share = count(num_gpu, "num_gpu", 0), finite_number(gpu_milli, "gpu_milli") / 1000

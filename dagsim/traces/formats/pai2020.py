@@ -1,11 +1,12 @@
 """Alibaba PAI ``cluster-trace-gpu-v2020``: its tables joined, and the machines.
 
-Headerless tables whose columns are named in ``<table>.header`` files, each as ``.csv``, ``.csv.gz`` or the publisher's
-``.tar.gz``: the trace is their directory, or any one of them. ``pai_job_table`` and ``pai_task_table`` are needed in
-full; ``pai_group_tag_table`` (which GPU type was asked for) and ``pai_instance_table`` (times that a task lacks) are
-joined where they are there. Seconds; ``plan_cpu`` and ``plan_gpu`` in percent, ``plan_mem`` in GB. The tables are in no
-order, and held in memory, except for the instances. The single lists derived
-from this trace are read by ``pai_lists``.
+Tables have no header; the columns are named in ``<table>.header`` files. Each table is ``.csv``,
+``.csv.gz`` or the publisher's ``.tar.gz``. The trace is their directory, or any one of them.
+``pai_job_table`` and ``pai_task_table`` are needed in full. ``pai_group_tag_table`` (requested GPU
+types) and ``pai_instance_table`` (times that a task lacks) are joined if present. Times are in
+seconds, ``plan_cpu`` and ``plan_gpu`` in percent, ``plan_mem`` in GB. The tables are unordered and
+held in memory, except for the instances. ``pai_lists`` reads the single lists derived from this
+trace.
 """
 
 from __future__ import annotations
@@ -23,10 +24,9 @@ from dagsim.traces.chunks import Table, csv_form, read_tables
 from dagsim.traces.fields import MOST_GPUS, Dirty, are_counts, count, finite_number
 from dagsim.traces.formats import pai_lists
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import (
-    Block,
     Findings,
     Grouped,
     JobBatch,
@@ -70,32 +70,36 @@ _TABLES = {
     "group_tag": ("inst_id", "user", "gpu_type_spec", "group", "workload"),
     "machine_spec": ("machine", "gpu_type", "cap_cpu", "cap_mem", "cap_gpu"),
 }
-"""The columns of the tables that are read, as the publisher's headers name them."""
+"""Columns that are read from each table, by the publisher's names."""
 
 _GPU_TYPES = {"V100M32": "V100-32", "V100": "V100-16", "T4": "T4", "P100": "P100", "MISC": "K80"}
-"""The catalogue's names. MISC stands for the older K40m, K80 and M60, of which the catalogue has the K80."""
+"""Catalogue names. MISC stands for the older K40m, K80 and M60; of these, the catalogue has the
+K80.
+"""
 
 _JOB, _NAME, _INSTANCES, _STATUS, _START, _END, _CPU, _MEMORY, _GPU, _TYPE = range(10)
 """Columns of the task table."""
 _INST, _USER = 1, 2
-"""Columns of the job table beside its name and, as in the task table, its start."""
+"""Columns of the job table besides its name and, as in the task table, its start."""
 _READ = {
     "task": ((_INSTANCES, _START, _END, _CPU, _MEMORY, _GPU), (_JOB, _NAME, _STATUS, _TYPE)),
     "job": ((_START,), (_JOB, _INST, _USER)),
     "instance": ((6, 7), (_JOB, 1)),
     "group_tag": ((), (0, 2)),
 }
-"""Places of the numbers and of the texts that are read."""
+"""Indices of the numeric and of the text columns that are read."""
 _UNEVEN = "tasks that ask for a fraction above one GPU (rounded up)"
 _ENDED = ("Terminated", "Failed")
 _STATUSES = (*_ENDED, "Running", "Waiting")
 
 
 class Pai2020(Reader):
-    """One job per ``job_name``, kept if all its tasks terminated (or ``keep_partial``, with those that failed).
+    """One job per ``job_name``, kept if all its tasks terminated (or with ``keep_partial``,
+    including failed tasks).
 
-    A task is a gang of ``inst_num`` instances, each with ``plan_gpu`` of a GPU, or so many GPUs. Work is the task's
-    ``end - start``, a job's arrival its own ``start_time``, which is its submission.
+    A task is a gang of ``inst_num`` instances, each with ``plan_gpu`` of a GPU, or several whole
+    GPUs. Work is the task's ``end - start``. A job arrives at its own ``start_time``, which is its
+    submission.
     """
 
     name = "pai2020"
@@ -153,7 +157,7 @@ class _Tables:
 
     @classmethod
     def beside(cls, source: Source) -> _Tables:
-        """The tables of the directory that ``source`` is or lies in.
+        """Tables in the directory that ``source`` is or lies in.
 
         Raises:
             TraceError: There is no task table.
@@ -166,7 +170,7 @@ class _Tables:
         return cls(job, task, _table(source, "instance"), tags)
 
     def joined(self, report: ReadReport) -> Iterator[_Joined]:
-        """The rows of all tables, which are held in memory, except for those of instances; nothing without tasks."""
+        """Rows of all tables except the instances, held in memory; empty without tasks."""
         task = list(self._read(self.task, "task", report))
         job = list(self._read(self.job, "job", report)) if self.job else []
         specs: dict[str, str] = {}
@@ -186,7 +190,7 @@ class _Tables:
             _instances(self, np.zeros(0, object), report)
 
     def instances(self, report: ReadReport) -> Iterator[Table]:
-        """The rows of the instance table, if there is one, in chunks."""
+        """Rows of the instance table, if present, in chunks."""
         return self._read(self.instance, "instance", report) if self.instance else iter(())
 
     def _read(self, source: Source, table: str, report: ReadReport) -> Iterator[Table]:
@@ -196,17 +200,17 @@ class _Tables:
 
 
 class _Joined(NamedTuple):
-    """The rows of tasks, and then those of jobs."""
+    """Rows of tasks, followed by those of jobs."""
 
     tables: _Tables
     task: Table | None
     job: Table | None
     specs: dict[str, str] | None
-    """The GPU type that was asked for, by ``inst_id``; nothing without the table of tags."""
+    """Requested GPU type by ``inst_id``; empty without the table of tags."""
 
     @property
     def tasks(self) -> int:
-        """The number of rows of tasks."""
+        """Number of task rows."""
         return 0 if self.task is None else len(self.task)
 
     def where(self, row: int) -> str:
@@ -215,13 +219,13 @@ class _Joined(NamedTuple):
         return table.where(place)
 
     def fields(self, row: int) -> list[str]:
-        """The columns of a row, of jobs with the GPU type that was asked for."""
+        """Columns of a row; a job's row includes the requested GPU type."""
         table, place = self._row(row)
         fields = table.fields(place)
         return fields if row < self.tasks else [*fields, (self.specs or {}).get(fields[_INST], "")]
 
     def keys(self) -> tuple[np.ndarray, np.ndarray]:
-        """The job of each row, and when it was submitted."""
+        """Job of each row, and its submission time."""
         ids, times = [], []
         for table in (self.task, self.job):
             if table is not None:
@@ -240,7 +244,7 @@ class _Joined(NamedTuple):
 
 
 def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBatch:
-    """The jobs of the tables: those of plain rows all at once, the others from their rows."""
+    """Jobs of the tables: plain rows are converted all at once, others row by row."""
     findings, task, job, count = Findings(), joined.task, joined.job, joined.tasks
     groups = rows_by_job(*joined.keys())
     is_task = groups.row < count
@@ -275,7 +279,7 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
 
 
 def _no_tasks(groups: Grouped) -> JobArrays:
-    """Jobs of no task, none of which can be kept."""
+    """Jobs without tasks, none of which can be kept."""
     return JobArrays(
         ids=groups.ids,
         arrival_s=groups.time,
@@ -292,12 +296,12 @@ def _no_tasks(groups: Grouped) -> JobArrays:
 
 
 def _known(times: np.ndarray) -> np.ndarray:
-    """(n,) float64: ``inf`` for 0 and what is no time, which both mean unknown."""
+    """(n,) float64: times; ``inf`` for 0 and invalid ones, which both mean unknown."""
     return np.where((times > 0) & (times < inf), times, inf)
 
 
 def _asked(job: Table, specs: dict[str, str]) -> Labels:
-    """The GPU type that each row of the job table asks for."""
+    """Requested GPU type of each row of the job table."""
     return Labels.numbered([specs.get(inst_id, "") for inst_id in job.texts(_INST).tolist()])
 
 
@@ -309,7 +313,9 @@ def _every(
     asked: Labels | None,
     options: TraceOptions,
 ) -> tuple[JobArrays, np.ndarray, np.ndarray]:
-    """All jobs; per task that nothing else is to be said of it than that it is uneven; and that it is."""
+    """All jobs; for each task, whether there is nothing to report except that it is uneven; and
+    whether it is uneven.
+    """
     line, job = groups.row[is_task], groups.job[is_task]
     start, end = (_known(task.numbers(column)[line]) for column in (_START, _END))
     instances, gpus, cpus, memory = (
@@ -360,7 +366,7 @@ def _every(
 def _instances(
     tables: _Tables, wanted: np.ndarray, report: ReadReport
 ) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """Start and end of the instances of each task of jobs with these ids, where known."""
+    """Start and end of the instances of each task of the jobs with these ids, if known."""
     times: dict[str, dict[str, list[tuple[float, float]]]] = {}
     ids = set(wanted.tolist())
     for table in tables.instances(report):
@@ -374,7 +380,7 @@ def _instances(
 
 @dataclass(slots=True)
 class _Gathered:
-    """The rows of one job, gathered from the tables."""
+    """Rows of one job, collected from the tables."""
 
     id: str
     time: float
@@ -383,10 +389,10 @@ class _Gathered:
     submitted: list[tuple[int, list[str]]] = field(default_factory=list)
     tasks: list[tuple[int, list[str]]] = field(default_factory=list)
     instances: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    """Start and end of the instances of each task, where known."""
+    """Start and end of the instances of each task, if known."""
 
     def job(self, options: TraceOptions) -> Job | None:
-        """The job, or ``None`` and its rows dropped for a reason."""
+        """The job, or ``None`` if its rows were dropped for a reason."""
         if not self._is_submitted():
             return None
         user, asked = (self.submitted[0][1][2], self.submitted[0][1][6]) if self.submitted else ("", "")
@@ -412,7 +418,7 @@ class _Gathered:
         return None
 
     def _is_submitted(self) -> bool:
-        """True if the job can arrive; if not, all its rows are dropped."""
+        """True if the job can arrive; otherwise drops all its rows."""
         assert self.tables.job is None or self.submitted or self.tasks or self.instances
         if self.tables.job is not None:
             for place, row in self.submitted[1:]:
@@ -434,11 +440,11 @@ class _Gathered:
         return (self.submitted or self.tasks)[0][0]
 
     def _task(self, row: list[str], asked: str, options: TraceOptions, place: int) -> Task:
-        """The task of a row of the task table.
+        """Task of a row of the task table.
 
         Raises:
-            Dirty: It cannot be used.
-            ModelError: Its demand is impossible.
+            Dirty: The row is unusable.
+            ModelError: Its demand is invalid.
         """
         _, name, inst_num, status, start, end, plan_cpu, plan_mem, plan_gpu, assigned = row
         if status not in _ended(options):
@@ -464,10 +470,10 @@ class _Gathered:
         )
 
     def _times(self, name: str, start: float, end: float, place: int) -> tuple[float, float]:
-        """Start and end of a task, those that its row lacks from its instances.
+        """Start and end of a task; times that its row lacks come from its instances.
 
         Raises:
-            Dirty: They are missing there too, or out of order.
+            Dirty: The instances lack them too, or they are out of order.
         """
         if inf in (start, end) and name in self.instances:
             self.findings.one(place, "tasks whose start or end is taken from their instances", False)
@@ -482,17 +488,17 @@ class _Gathered:
 
 
 def _table(source: Source, table: str) -> Source | None:
-    """The table beside ``source``, in the first of its forms that is there."""
+    """The table beside ``source``, in the first form that exists."""
     stem = f"pai_{table}" if table == "machine_spec" else f"pai_{table}_table"
     found = source.beside(f"{stem}.csv", f"{stem}.csv.gz", f"{stem}.tar.gz")
     return found.files[0] if found.files else None
 
 
 def _named(source: Source, table: str) -> Sequence[str]:
-    """The names of a table's columns as its header file says, if there is one.
+    """Column names of a table from its header file, if there is one.
 
     Raises:
-        TraceError: It lacks some.
+        TraceError: The header lacks columns.
     """
     headers = Source(source.path).beside(f"pai_{table}_table.header").files
     names = headers[0].head(1)[0].strip().split(",") if headers else ()
@@ -507,7 +513,9 @@ def _ended(options: TraceOptions) -> Sequence[str]:
 
 
 def _time(text: str) -> float:
-    """The time that ``text`` spells; ``inf`` for nothing and for 0, which both mean unknown, and for what is none."""
+    """Parse a time; ``inf`` for an empty text and for 0, which both mean unknown, and for an
+    invalid text.
+    """
     try:
         value = float(text or 0)
     except ValueError:

@@ -1,9 +1,13 @@
-"""Job lists derived from the PAI trace: the publisher's simulator's, and those of the Hydra scheduler.
+"""Job lists derived from the PAI trace: those of the publisher's simulator, and of the Hydra
+scheduler.
 
-Simulator (``pai_job_duration_estimate_100K.csv``): a header with at least ``job_id, num_gpu, submit_time, duration``,
-and ``num_inst, num_cpu, user, gpu_type`` if they are known; demands are per instance, instances are a gang. Hydra: a
-header with ``job_name, norm_job_submit_time, ddl`` and a column of seconds per GPU type; one GPU per job. Rows are
-sorted by submission, externally where they are many.
+- Simulator (``pai_job_duration_estimate_100K.csv``): a header with at least ``job_id, num_gpu,
+  submit_time, duration``, and ``num_inst, num_cpu, user, gpu_type`` if known. Demands are per
+  instance; instances form a gang.
+- Hydra: a header with ``job_name, norm_job_submit_time, ddl`` and a column of seconds per GPU
+  type; one GPU per job.
+
+Rows are sorted by submission, externally if there are many.
 """
 
 from __future__ import annotations
@@ -17,8 +21,9 @@ from dagsim.model import Demand
 from dagsim.model.gpu import canonical
 from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Block
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Block, Checks, arrivals, kinds_of_rows, row_blocks
+from dagsim.traces.rows import Checks, arrivals, kinds_of_rows, row_blocks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind, optional
 
@@ -37,13 +42,13 @@ _GPU_TYPES = {"V100M32": "V100-32", "MISC": "K80"}
 
 
 def recognises_pai_list(source: Source) -> bool:
-    """True if the source is one of these lists, by its header."""
+    """True if the source is one of these lists, judging by its header."""
     names = _header(source)
     return set(_HYDRA) <= names or (set(_SIMULATOR) <= names and bool(names & {"num_inst", "group_gpu_dur"}))
 
 
 def pai_list_blocks(source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
-    """The jobs of a list in order of submission."""
+    """Jobs of a list in order of submission."""
     if set(_HYDRA) <= _header(source):
         form, time, jobs = _HYDRA_FORM, 1, _hydra_jobs
     else:
@@ -53,7 +58,7 @@ def pai_list_blocks(source: Source, options: TraceOptions, report: ReadReport, m
 
 
 def assumptions(source: Source) -> dict[str, str]:
-    """Assumptions about what the lists leave open."""
+    """Assumptions where the lists are silent."""
     if set(_HYDRA) <= _header(source):
         return {
             "work": "the seconds of the reference GPU (or A100) column, and speeds from the others; one GPU per job",
@@ -66,7 +71,7 @@ def assumptions(source: Source) -> dict[str, str]:
 
 
 def _simulator_jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """The jobs of all rows of the simulator's list."""
+    """Jobs of all rows of the simulator's list."""
     table = checks.table
     gpus = checks.number(1, "num_gpu", 0)
     uneven = (gpus > 1) & (gpus != np.floor(gpus))
@@ -101,7 +106,7 @@ def _simulator_jobs(options: TraceOptions, checks: Checks) -> JobArrays:
 
 
 def _hydra_jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """The jobs of all rows of a list of Hydra."""
+    """Jobs of all rows of a Hydra list."""
     table, types = checks.table, list(_HYDRA_TYPES.values())
     columns = range(len(_HYDRA), len(_HYDRA) + len(types))
     there = np.array([~table.blank(column) for column in columns]).T

@@ -1,8 +1,8 @@
 """PBS's accounting (OpenPBS, PBS Pro, Torque): files ``server_priv/accounting/YYYYMMDD``.
 
-A line is ``MM/DD/YYYY HH:MM:SS;TYPE;ID;key=value ...``, of which the records of ended (``E``) and of rerun (``R``)
-attempts are read. ``ctime qtime etime start end`` are epoch seconds. Records are gathered by job, sorted externally
-beyond 262,144 (see ``gather``).
+A line is ``MM/DD/YYYY HH:MM:SS;TYPE;ID;key=value ...``. Only records of ended (``E``) and of rerun
+(``R``) attempts are read. ``ctime qtime etime start end`` are epoch seconds. Records are grouped by
+job, sorted externally beyond 262,144 (see ``gather``).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _FAR_S = 60  # walltime is counted when the server hears of it
 
 
 class Pbs(Reader):
-    """One gang per job, of an instance per chunk; chunks of several kinds are a task each.
+    """One gang per job, with one instance per chunk; chunks of several kinds become one task each.
 
-    Every attempt that ran is kept, whatever its exit status. Work is the wall time of the last attempt
-    (``protocol="last-attempt"``) or of all (``all-attempts``).
+    Every attempt that ran is kept, whatever its exit status. Work is the wall time of the last
+    attempt (``protocol="last-attempt"``) or of all attempts (``all-attempts``).
     """
 
     name = "pbs"
@@ -72,7 +72,7 @@ class Pbs(Reader):
 
 
 class _Chunk(NamedTuple):
-    """So many equal pieces, each on one node."""
+    """A number of equal pieces, each on one node."""
 
     pieces: int
     gpus: int
@@ -99,7 +99,7 @@ class _Reading:
     named: dict[str, str]
 
     def by_job(self) -> Iterator[tuple[str, float, str]]:
-        """Records of attempts that are over, with the job and when it arrived; others are passed over."""
+        """Records of finished attempts, with their job and its arrival; other records are skipped."""
         for place, line in self.source.lines():
             if not line.strip():
                 continue
@@ -129,7 +129,7 @@ class _Reading:
                 yield id.partition(".")[0], arrival_s, pack(place, [kind, message])
 
     def job(self, group: Gathered) -> Job | None:
-        """The job of its records, or nothing where it cannot be kept."""
+        """Job of its records, or ``None`` if it cannot be kept."""
         attempts = []
         for place, (kind, message) in map(unpack, group.rows):
             try:
@@ -227,7 +227,7 @@ class _Reading:
 
 
 def _chunks(said: Mapping[str, str]) -> list[_Chunk]:
-    """The demand of a job, equal chunks together.
+    """Demand of a job, with equal chunks merged.
 
     Raises:
         Dirty: A number is impossible.
@@ -252,7 +252,9 @@ def _chunks(said: Mapping[str, str]) -> list[_Chunk]:
 
 
 def _chunk(text: str) -> _Chunk:
-    """``2:ncpus=8:ngpus=2:mem=4gb`` of PBS, or ``2:ppn=8:gpus=4`` of Torque, where a node's name stands for one."""
+    """Parse ``2:ncpus=8:ngpus=2:mem=4gb`` of PBS, or ``2:ppn=8:gpus=4`` of Torque, where a node's
+    name counts as one.
+    """
     first, *rest = text.split(":")
     if "=" in first:
         rest, first = [first, *rest], "1"

@@ -1,9 +1,9 @@
-"""Microsoft Philly 2017: the official ``cluster_job_log`` (JSON), and lists made from it (CSV).
+"""Microsoft Philly 2017: the official ``cluster_job_log`` (JSON), and lists derived from it (CSV).
 
-The log is one array of ``{status, vc, jobid, submitted_time, user, attempts: [{start_time, end_time, detail: [{ip,
-gpus}]}]}``; times are local, without a zone, or null or ``None``. It is read object by object. The lists have
-``timestamp, duration, num_gpus, gpu_time, cluster``. Both are sorted by submission, externally beyond 262,144 jobs
-(see ``gather``).
+The log is one array of ``{status, vc, jobid, submitted_time, user, attempts: [{start_time,
+end_time, detail: [{ip, gpus}]}]}``; times are local, without a zone, or null or ``None``. It is
+read object by object. The lists have ``timestamp, duration, num_gpus, gpu_time, cluster``. Both are
+sorted by submission, externally beyond 262,144 jobs (see ``gather``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _LONGEST = 1 << 24  # characters of one job: more is no job
 
 
 class Philly(Reader):
-    """One gang of single GPUs per job; its work is the sum of its attempts, its tenant the virtual cluster."""
+    """One gang of single GPUs per job. Its work is the sum of its attempts, its tenant the virtual
+    cluster.
+    """
 
     name = "philly"
     summary = "Microsoft Philly 2017: cluster_job_log (JSON) and processed lists (CSV)"
@@ -55,7 +57,7 @@ def _is_list(source: Source) -> bool:
 
 
 def _listed(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-    """The jobs of a processed list, which have no ids: they are called after their lines."""
+    """Jobs of a derived list. They have no ids, so they are named after their lines."""
     for group in gather(_arrivals(source.rows(report, _LIST, header=True), source, report)):
         for index, text in enumerate(group.rows):
             place, (_, duration, num_gpus, _, vc) = unpack(text)
@@ -118,11 +120,11 @@ def _entries(source: Source, report: ReadReport) -> Iterator[tuple[str, float, s
 
 
 def _job(found: dict[str, Any], options: TraceOptions, report: ReadReport, where: str) -> Job:
-    """The job of one entry of the log.
+    """Job of one entry of the log.
 
     Raises:
-        Dirty: It cannot be used.
-        ModelError: It is impossible.
+        Dirty: The entry is unusable.
+        ModelError: The job is invalid.
     """
     attempts = found.get("attempts")
     if not isinstance(attempts, list) or not attempts:
@@ -153,7 +155,7 @@ def _job(found: dict[str, Any], options: TraceOptions, report: ReadReport, where
 
 
 def _gpus(attempt: dict[str, Any]) -> int:
-    """All GPUs of an attempt, over its machines."""
+    """GPUs of an attempt, summed over its machines."""
     detail = attempt.get("detail")
     if not isinstance(detail, list):
         return 0
@@ -166,10 +168,10 @@ def _task(seconds: float, gpus: int, options: TraceOptions) -> Task:
 
 
 def _objects(source: Source) -> Iterator[tuple[int, Any]]:
-    """The elements of the array, each with the line it begins on. The file is not held in memory.
+    """Elements of the array, each with the line it begins on. The file is streamed.
 
     Raises:
-        TraceError: It is no JSON array.
+        TraceError: The text is not a JSON array.
     """
     file, decoder = source.files[0], json.JSONDecoder()
     line, buffer, begun, ended = 1, "", False, False

@@ -1,7 +1,9 @@
-"""PipeDream ``graph.txt`` profiles (SOSP 2019), as ddls makes training jobs of them: one model per file.
+"""PipeDream ``graph.txt`` profiles (SOSP 2019), converted to training jobs as in ddls: one model
+per file.
 
-``node<i> -- <what> -- forward_compute_time=f, backward_compute_time=b, activation_size=a, parameter_size=p``, where
-``a`` may be a list ``[x; y]``, and edges ``<tab>node<u> -- node<v>``. A file is read whole, one after another.
+Nodes are ``node<i> -- <what> -- forward_compute_time=f, backward_compute_time=b, activation_size=a,
+parameter_size=p``, where ``a`` may be a list ``[x; y]``; edges are ``<tab>node<u> -- node<v>``.
+Files are read whole, one after another.
 """
 
 from __future__ import annotations
@@ -38,10 +40,12 @@ class _Op(NamedTuple):
 
 
 class PipeDream(Reader):
-    """One training step per file: forward operation ``i`` and its mirror ``2 n + 1 - i`` of the backward pass.
+    """One training step per file: forward operation ``i`` and its mirror ``2 n + 1 - i`` in the
+    backward pass.
 
-    An edge ``u -> v`` carries the activation of ``u``, its mirror ``v' -> u'`` that of ``v``; one edge joins the last
-    forward operation to the first backward one. Memory is activation and parameters, of both passes alike.
+    An edge ``u -> v`` carries the activation of ``u``, and its mirror ``v' -> u'`` that of ``v``.
+    One edge joins the last forward operation to the first backward one. Memory is activation plus
+    parameters, in both passes.
     """
 
     name = "pipedream"
@@ -115,7 +119,7 @@ def _op(node: re.Match[str]) -> _Op:
 
 
 def _tasks(ops: list[_Op], options: TraceOptions) -> list[Task]:
-    """The forward operations in the order of the file, then their mirrors."""
+    """Forward operations in the order of the file, followed by their mirrors."""
     floor = options.floor_s
     memory = [(op.activation + op.parameters) / _BYTES_PER_GB for op in ops]
     forward = [Task(str(op.id), max(op.forward, floor), memory_gb=gb) for op, gb in zip(ops, memory, strict=True)]

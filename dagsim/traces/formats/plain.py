@@ -1,24 +1,24 @@
-"""A plain CSV, or JSON lines, for logs of your own: one row per job, or per task of a job.
+"""Plain CSV or JSON Lines for your own logs: one row per job, or per task of a job.
 
-The header names the columns, in any order; ``--map`` says which columns of a foreign file hold them. Needed: ``id,
-arrival_s, gpus`` and either ``duration_s`` or both ``start_s`` and ``end_s``. Allowed besides:
+The header names the columns, in any order; ``--map`` says which columns of a foreign file hold them. Required: ``id,
+arrival_s, gpus`` and either ``duration_s`` or both ``start_s`` and ``end_s``. Also allowed:
 
 ==============  =====================================================================================
 ``gpu_type``    GPU types that the job may use, ``A100-40|V100-16``; nothing allows any
-``instances``   identical parallel pieces, each of ``gpus`` GPUs and ``duration_s`` (1)
+``instances``   identical parallel instances, each of ``gpus`` GPUs and ``duration_s`` (1)
 ``gang``        whether the instances start together: yes or no (yes)
 ``cpus``        cores per instance (0)
 ``memory_gb``   memory per instance (0)
-``estimate_s``  what the user claimed the duration to be
+``estimate_s``  duration that the user claimed
 ``model``       a row of the throughput table, with ``batch``
 ``priority``    larger is more urgent (0)
 ``tenant``      user, group or queue
-``user``        with ``account``, ``partition`` and ``qos``: what a batch system knows a job by
+``user``        with ``account``, ``partition`` and ``qos``: attributes of a job in a batch system
 ``deadline_s``  a point in time on the clock of ``arrival_s``
 ``start_s``     when it really started, on the same clock
 ``end_s``       when it really ended
-``eligible_s``  since when it could have started
-``weight``      what a second of waiting costs (1)
+``eligible_s``  earliest time at which it could have started
+``weight``      cost of one second of waiting (1)
 ``task``        the name of a task: rows of one ``id`` are then the tasks of one job
 ``parents``     names of the tasks that a task waits for, ``map|shuffle``
 ==============  =====================================================================================
@@ -44,10 +44,9 @@ from dagsim.model.gpu import canonical
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import (
-    Block,
     Checks,
     Grouped,
     JobBatch,
@@ -109,7 +108,7 @@ _YES_OR_NO = {"": True, "yes": True, "true": True, "1": True, "no": False, "fals
 
 
 class Plain(Reader):
-    """One job per row; with a ``task`` column one task per row, and one job per ``id``."""
+    """One job per row; with a ``task`` column, one task per row and one job per ``id``."""
 
     name = "plain"
     summary = "plain CSV of your own: id,arrival_s,gpus,duration_s[,gpu_type,priority,...]"
@@ -149,10 +148,10 @@ class Plain(Reader):
 
 
 def _columns(source: Source, options: TraceOptions) -> NamedColumns:
-    """The table, with all columns that are needed.
+    """The table, with all required columns.
 
     Raises:
-        TraceError: One is missing, or unknown.
+        TraceError: A column is missing or unknown.
     """
     columns = NamedColumns(source, options.mapping(), options.delimiter)
     columns.check(_COLUMNS)
@@ -166,7 +165,7 @@ def _columns(source: Source, options: TraceOptions) -> NamedColumns:
 
 
 def _missing(columns: NamedColumns) -> list[str]:
-    """Needed columns that the table lacks."""
+    """Required columns that the table lacks."""
     missing = [ours for ours in _NEEDED if not columns.has(ours)]
     if not columns.has("duration_s") and not (columns.has("start_s") and columns.has("end_s")):
         missing.append("duration_s")
@@ -174,7 +173,7 @@ def _missing(columns: NamedColumns) -> list[str]:
 
 
 class _Rows:
-    """What rows say, under some options."""
+    """Interprets the rows of a table under the given options."""
 
     def __init__(self, options: TraceOptions) -> None:
         self._options = options
@@ -182,18 +181,18 @@ class _Rows:
         self._named = options.named_gpus()
 
     def arrivals(self, table: Table) -> np.ndarray:
-        """(n,) float64: when the job of each row arrives, ``inf`` where that cannot be read."""
+        """(n,) float64: arrival of the job of each row, ``inf`` if it cannot be read."""
         seconds = self._moments(table, "arrival_s")
         seconds = np.where(np.isnan(seconds) & table.unreadable(_ARRIVAL), inf, np.fmax(seconds, 0.0))
         return np.where(table.blank(_ARRIVAL), 0.0, seconds)
 
     def jobs(self, checks: Checks) -> JobArrays:
-        """A job of each row, with one task."""
+        """One job per row, with one task."""
         tasks = self.tasks(checks)
         return replace(tasks, arrival_s=self.checked_arrivals(checks), **self.facts(checks))
 
     def tasks(self, checks: Checks) -> JobArrays:
-        """The task of each row, as a job of its own."""
+        """Task of each row, as a job of its own."""
         table, options = checks.table, self._options
         seconds = self._seconds(checks)
         instances = checks.count(_AT["instances"], "instances", blank=1)
@@ -238,7 +237,7 @@ class _Rows:
         return replace(jobs, name=task.place, names=objects(task.words))
 
     def facts(self, checks: Checks) -> dict[str, Any]:
-        """The columns of jobs that are not about tasks, one row per job."""
+        """Columns of jobs that do not describe tasks, one row per job."""
         return {
             "observed_start_s": self._moment(checks, "start_s"),
             "eligible_s": self._moment(checks, "eligible_s"),
@@ -249,13 +248,13 @@ class _Rows:
         }
 
     def checked_arrivals(self, checks: Checks) -> np.ndarray:
-        """(n,) float64: when the job of each row arrives."""
+        """(n,) float64: arrival of the job of each row."""
         arrival = checks.finite(self._moments(checks.table, "arrival_s"), _ARRIVAL, "arrival_s")
         checks.drop(arrival < 0, "with a negative arrival_s")
         return arrival
 
     def _seconds(self, checks: Checks) -> np.ndarray:
-        """(n,) float64: for how long each row ran."""
+        """(n,) float64: duration of each row, in seconds."""
         blank = checks.table.blank(_AT["duration_s"])
         seconds = self._duration(checks, "duration_s", ~blank)
         if blank.any():
@@ -267,7 +266,7 @@ class _Rows:
         return seconds
 
     def _duration(self, checks: Checks, name: str, where: np.ndarray) -> np.ndarray:
-        """(n,) float64: seconds, or ``[DD-]HH:MM:SS``."""
+        """(n,) float64: durations, as seconds or ``[DD-]HH:MM:SS``."""
         table, column = checks.table, _AT[name]
         seconds = table.numbers(column)
         odd = np.flatnonzero(np.isnan(seconds) & ~table.blank(column))
@@ -283,7 +282,7 @@ class _Rows:
         return checks.finite(seconds, column, name, where=where)
 
     def _moments(self, table: Table, name: str) -> np.ndarray:
-        """(n,) float64: seconds, or dates as seconds since 1970; NaN where a text is neither."""
+        """(n,) float64: seconds, or dates as seconds since 1970; NaN for other texts."""
         column = _AT[name]
         seconds = table.numbers(column)
         odd = np.flatnonzero(np.isnan(seconds) & ~table.blank(column))
@@ -319,7 +318,7 @@ class _Rows:
 
 
 def _task_blocks(columns: NamedColumns, rows: _Rows, report: ReadReport, most: int | None) -> Iterator[Block]:
-    """The jobs whose tasks have a row each."""
+    """Jobs of a table with one row per task."""
 
     def read(report: ReadReport) -> Iterator[Table]:
         for table in columns.tables(_NEEDED, _ALLOWED, _NUMBERS, report):
@@ -337,7 +336,7 @@ def _task_blocks(columns: NamedColumns, rows: _Rows, report: ReadReport, most: i
 
 
 def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
-    """The jobs of rows of tasks."""
+    """Jobs of task rows."""
     checks = Checks(table)
     tasks, group = rows.tasks(checks), groups.job_of_row()
     checks.drop(repeated(group * np.int64(len(tasks.names)) + tasks.name), "whose task another row has")
@@ -389,7 +388,9 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
 def _parents(
     table: Table, tasks: JobArrays, groups: Grouped, whole: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
-    """``waits`` and ``parent`` of jobs that are ``whole``, and why others are no DAG."""
+    """``waits`` and ``parent`` of the ``whole`` jobs, and the reason why each of the others is not
+    a DAG.
+    """
     texts, waits, parent, wrong = table.texts(_AT["parents"]), np.zeros(len(table), np.int64), [], {}
     for job in np.flatnonzero(whole).tolist():
         begin, end = groups.first[job], groups.first[job + 1]

@@ -1,8 +1,8 @@
-"""Slurm's accounting: what ``sacct -P`` or ``sacct --json`` prints.
+"""Slurm's accounting: the output of ``sacct -P`` or ``sacct --json``.
 
-``docs/traces.md`` has the command. One job per ``JobID`` (``JobIDRaw`` is no key: the last task of
-an array carries the array's own number), its attempts the rows of equal ``JobID`` in order of
-submission. Measured on Slurm 22.05.8 and 24.11.5.
+``docs/traces.md`` has the command. There is one job per ``JobID``; its attempts are the rows with
+that ``JobID`` in order of submission. (``JobIDRaw`` is not a key: the last task of an array has the
+array's own number.) Measured on Slurm 22.05.8 and 24.11.5.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dagsim.model.arithmetic import numbered
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Block, Findings, Grouped, JobBatch, in_parts, job_blocks, rows_by_job, with_others
+from dagsim.traces.rows import Findings, Grouped, JobBatch, in_parts, job_blocks, rows_by_job, with_others
 from dagsim.traces.sites import hosts, site_gpu
 from dagsim.traces.slurm import (
     COLUMNS,
@@ -53,18 +53,19 @@ _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by a
 _HOUR_S = 3600.0
 _AT = {name: place for place, name in enumerate(COLUMNS)}
 _SHAPE = ("State", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "AllocTRES", "Restarts")
-"""The columns that decide, with whether nodes were assigned, what a job asks for, and whether it is
-kept."""
+"""Columns that decide, together with whether nodes were assigned, the demand of a job and whether
+it is kept.
+"""
 _SHORT = 200  # characters of a list of nodes; longer ones are not remembered
 _MOST_NODES = 1 << 14  # of one job
 
 
 class Sacct(Reader):
-    """One gang per job, of one instance per node; a heterogeneous job has a task per component.
+    """One gang per job, with one instance per node; a heterogeneous job has one task per component.
 
     Every job that held its nodes is kept, however it ended. An attempt that was requeued, preempted
-    or lost its node is followed by another: work is that of the last one
-    (``protocol="last-attempt"``) or of all (``all-attempts``).
+    or lost its node is followed by another. Work is that of the last attempt
+    (``protocol="last-attempt"``) or of all attempts (``all-attempts``).
     """
 
     name = "sacct"
@@ -118,7 +119,7 @@ class Sacct(Reader):
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One row that is in order."""
+    """One valid row."""
 
     place: int
     id: str
@@ -140,7 +141,7 @@ class _Attempt:
 
     @property
     def base(self) -> str:
-        """The job without the number of a component."""
+        """Id of the job, without the number of a component."""
         return self.id.partition("+")[0]
 
     @property
@@ -150,7 +151,7 @@ class _Attempt:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One reading of a log."""
+    """A single reading of a log."""
 
     options: TraceOptions
     findings: Findings
@@ -159,17 +160,17 @@ class _Reading:
 
     @classmethod
     def of(cls, options: TraceOptions) -> _Reading:
-        """A reading with these options.
+        """Prepare a reading with these options.
 
         Raises:
-            ConfigError: A protocol that there is not.
+            ConfigError: There is no such protocol.
         """
         if options.protocol not in (None, *_PROTOCOLS):
             raise ConfigError(f"sacct knows no protocol {options.protocol!r}; it knows {', '.join(_PROTOCOLS)}")
         return cls(options, Findings(), options.zone(), options.named_gpus())
 
     def rows(self, source: Source, report: ReadReport) -> Iterator[Table]:
-        """Rows of jobs with an id and a time of submission; steps are passed over."""
+        """Rows of jobs with an id and a submission time; steps are skipped."""
         for table in sacct_tables(source, report, self.options.delimiter):
             ids = _ids(table).tolist()
             steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)  # cut lists have dots too
@@ -183,11 +184,13 @@ class _Reading:
             yield table.chosen(np.flatnonzero(fine & ~steps))
 
     def keys(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
-        """The job of each row, and when it was submitted."""
+        """Job of each row, and its submission time."""
         return objects([id.partition("+")[0] for id in _ids(table).tolist()]), self._moments(table, "Submit")
 
     def batch(self, table: Table) -> JobBatch:
-        """The jobs of a table: those of one plain row all at once, the others from their attempts."""
+        """Jobs of a table: those with one plain row are converted all at once, others from their
+        attempts.
+        """
         reading = replace(self, findings=Findings())
         ids, submit = self.keys(table)
         groups = _in_order(rows_by_job(ids, submit))
@@ -230,7 +233,7 @@ class _Reading:
         return with_others(batch, make, groups.first, groups.row)
 
     def _moments(self, table: Table, name: str) -> np.ndarray:
-        """(n,) float64: seconds since 1970, NaN where nothing is set, ``-inf`` where it is no time."""
+        """(n,) float64: seconds since 1970, NaN if not set, ``-inf`` if not a time."""
         texts = table.texts(_AT[name])
         try:
             seconds = np.where(texts == "", "nan", texts).astype(np.float64)
@@ -243,7 +246,7 @@ class _Reading:
         return seconds
 
     def job(self, id: str, time: float, rows: dict[int, list[str]]) -> tuple[Job, int] | None:
-        """The job of its rows and their number, or nothing where it cannot be kept."""
+        """Job of its rows and their number, or ``None`` if it cannot be kept."""
         components: dict[str, list[_Attempt]] = {}
         seen: dict[str, list[list[str]]] = {}
         for place, row in rows.items():
@@ -272,8 +275,9 @@ class _Reading:
         return None
 
     def template(self, row: list[str]) -> tuple[Task, str | None] | None:
-        """The task of a job that is this row alone, had it run for 10 s, and the GPU type that it
-        was measured on; nothing if anything is to be said of it."""
+        """The task of a job with only this row, as if it had run for 10 s, and the GPU type it was
+        measured on; ``None`` if there is anything to report about the row.
+        """
         scratch = replace(self, findings=Findings())
         said = {"JobID": "1", "Submit": "1", "Eligible": "1", "Start": "2", "End": "12", "ElapsedRaw": "10"}
         unsaid = {"Elapsed": "", "Suspended": ""}
@@ -302,10 +306,10 @@ class _Reading:
         self.findings.one(place, text, False, times)
 
     def _attempt(self, place: int, row: dict[str, str]) -> _Attempt:
-        """The attempt of a row.
+        """Attempt of a row.
 
         Raises:
-            Dirty: It cannot be used.
+            Dirty: The row is unusable.
         """
         word = state(row["State"])
         given = resources(row["AllocTRES"])
@@ -348,7 +352,7 @@ class _Reading:
                 return row["Account"] or row["User"]
 
     def _ran_s(self, place: int, row: dict[str, str], start_s: float | None, end_s: float | None) -> float:
-        """The time that it ran, without suspensions."""
+        """Run time in seconds, without suspensions."""
         suspended_s = duration_s(row["Suspended"], "Suspended") or 0.0
         elapsed_s = duration_s(row["ElapsedRaw"], "ElapsedRaw")
         if elapsed_s is None:
@@ -365,7 +369,7 @@ class _Reading:
         return elapsed_s
 
     def _lasting(self, attempts: list[_Attempt]) -> list[_Attempt]:
-        """The attempts that ran of a job that is kept, in order; nothing where it is dropped."""
+        """Attempts of a kept job that ran, in order; ``None`` if the job is dropped."""
         attempts.sort(key=lambda each: (each.submit_s, inf if each.start_s is None else each.start_s, each.place))
         ran = []
         for attempt in attempts:
@@ -398,10 +402,10 @@ class _Reading:
         return None
 
     def _made(self, time: float, components: list[list[_Attempt]]) -> Job:
-        """The job, a task per component.
+        """The job, with one task per component.
 
         Raises:
-            Dirty, ModelError: It asks for what cannot be told or cannot be.
+            Dirty, ModelError: Its demand is unclear or invalid.
         """
         first = components[0][0]
         if len(components) > 1:
@@ -425,7 +429,7 @@ class _Reading:
         )
 
     def _nodes(self, shown: list[_Attempt]) -> tuple[str, ...]:
-        """The nodes that the log names; none where its list cannot be read."""
+        """Nodes named in the log; empty if the list cannot be read."""
         try:
             listed = [_hosts(each.node_list) for each in shown]
         except ValueError:
@@ -433,8 +437,9 @@ class _Reading:
         return listed[0] if len(listed) == 1 else tuple([name for names in listed for name in names])
 
     def _by_type(self, attempts: list[_Attempt]) -> list[list[_Attempt]]:
-        """A part of a component for each GPU type, since a gang runs on one type. Only of
-        components whose whole nodes are of several types."""
+        """Split a component by GPU type, since a gang runs on one type. Only for components whose
+        whole nodes are of several types.
+        """
         last = attempts[-1]
         given, nodes = last.given, last.nodes
         if given.gpus > last.asked.gpus and last.asked.given:
@@ -475,7 +480,7 @@ class _Reading:
         )
 
     def _shape(self, taken: Resources, attempt: _Attempt) -> tuple[int, float]:
-        """Instances, and GPUs of each."""
+        """Number of instances, and GPUs per instance."""
         nodes = attempt.nodes
         if taken.slices:
             if not self.options.mig:
@@ -497,28 +502,28 @@ class _Reading:
 
 
 def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
-    """User, account, partition and QOS, shared by all jobs that have the same."""
+    """User, account, partition and QOS, shared by all jobs with equal values."""
     partition = row["Partition"].partition(",")[0]
     return intern(row["User"]), intern(row["Account"]), intern(partition), intern(row["QOS"])
 
 
 def _ids(table: Table) -> np.ndarray:
-    """(n,) object: the id of each row."""
+    """(n,) object: id of each row."""
     ids, raw = table.texts(_AT["JobID"]), table.texts(_AT["JobIDRaw"])
     return np.where(ids == "", raw, ids)
 
 
 class _Kinds:
-    """The demands of rows, one for all that are alike."""
+    """Demands of rows, with one entry per distinct demand."""
 
     def __init__(self, table: Table, template: Callable[[list[str]], tuple[Task, str | None] | None]) -> None:
         nodes = table.words(_AT["NodeList"])
         nowhere = np.array([text.lower() == "none assigned" for text in nodes.words])[nodes.place]
         self.place, firsts = combinations([*[table.words(_AT[name]).place for name in _SHAPE], nowhere])
-        """(n,) int64: places in the others."""
+        """(n,) int64: index of each row's entry."""
         made = [template(table.fields(at)) for at in firsts.tolist()]
         self.known = np.array([each is not None for each in made])[self.place]
-        """(n,) bool: nothing is to be said of the row's demand, state and limit."""
+        """(n,) bool: True if there is nothing to report about the row's demand, state and limit."""
         tasks, self.measured_on = zip(*[each or (Task("job", 0.0), None) for each in made], strict=True)
         self.instances = np.array([task.instances for task in tasks], np.int64)
         self.estimate = np.array([nan if task.estimate is None else task.estimate for task in tasks], np.float64)
@@ -526,7 +531,7 @@ class _Kinds:
 
 
 def _or_nan(read: Callable[[str], float | None], text: str) -> float:
-    """The number that is read, NaN where nothing is set, ``-inf`` where it cannot be."""
+    """The result of the reader; NaN if not set, ``-inf`` if invalid."""
     try:
         value = read(text)
     except Dirty:
@@ -535,8 +540,9 @@ def _or_nan(read: Callable[[str], float | None], text: str) -> float:
 
 
 def _ran(table: Table, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) float64 and bool: for how long it ran, without suspensions, and that nothing is to be
-    said of that."""
+    """(n,) float64 and (n,) bool: run time without suspensions, and True if there is nothing to
+    report about it.
+    """
 
     def lasted(name: str) -> np.ndarray:
         labels = table.words(_AT[name])
@@ -556,8 +562,9 @@ def _ran(table: Table, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _in_order(groups: Grouped) -> Grouped:
-    """The same rows, with jobs of one time in the order of their numbers: text and JSON list them
-    differently."""
+    """The same rows, with jobs of equal time in order of their numbers, since text and JSON list
+    them differently.
+    """
     ids = groups.ids.tolist()
     if all(id.isascii() and id.isdecimal() and len(id) < 19 and (id[0] != "0" or id == "0") for id in ids):
         return groups.ordered(np.lexsort((np.array(ids, object).astype(np.int64), groups.time)))
@@ -570,7 +577,7 @@ def _in_order(groups: Grouped) -> Grouped:
 
 
 def _tenant(words: dict[str, Labels], by: str | None) -> Labels:
-    """The user, account or partition; the account, else the user, if left out."""
+    """The user, account or partition; by default the account, or else the user."""
     if by is not None:
         return words[by.capitalize()]
     account, user = words["Account"], words["User"]
@@ -580,13 +587,13 @@ def _tenant(words: dict[str, Labels], by: str | None) -> Labels:
 
 
 def _order(job: str) -> tuple[tuple[int, ...], str]:
-    """Jobs by their numbers, in order of submission, and by those of their array."""
+    """Sort key: array number and job number, so that jobs are in order of submission."""
     return tuple([int(digits) for digits in re.findall(r"\d{1,18}", job)[:3]]), job
 
 
 @lru_cache(maxsize=1 << 12)
 def _short_hosts(text: str) -> tuple[str, ...]:
-    """The names of a list, shared by all jobs that ran there."""
+    """Node names of a list, shared by all jobs that ran there."""
     return tuple([intern(name) for name in hosts(text, _MOST_NODES)])
 
 
@@ -595,7 +602,7 @@ def _hosts(text: str) -> tuple[str, ...]:
 
 
 def _readable_hosts(text: str) -> tuple[str, ...]:
-    """The nodes of a list; none where it cannot be read."""
+    """Nodes of a list; empty if it cannot be read."""
     try:
         return _hosts(text)
     except ValueError:
@@ -603,7 +610,7 @@ def _readable_hosts(text: str) -> tuple[str, ...]:
 
 
 def _array_tasks(id: str) -> int | None:
-    """Tasks that an id stands for; nothing if it is one job, or its list cannot be read."""
+    """Number of tasks in an array id; ``None`` for a single job, or if the list cannot be read."""
     try:
         return array_tasks(id)
     except Dirty:

@@ -1,7 +1,9 @@
-"""Standard Task Graph set (Kasahara Laboratory; Tobita and Kasahara 2002): one graph per file or tar member.
+"""Standard Task Graph set (Kasahara Laboratory; Tobita and Kasahara 2002): one graph per file or
+tar member.
 
-The first number n leaves out two dummies, tasks 0 and n + 1 of time 0: n + 2 rows ``id, time, count, parents...``
-follow. Lines of ``#`` close the file. A graph is read whole, one file after another.
+The first number n does not count two dummies, tasks 0 and n + 1 of time 0. It is followed by n + 2
+rows ``id, time, count, parents...`` and by lines of ``#``. A graph is read whole, one file after
+another.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Standard Workload Format: batch logs and models of the Parallel Workloads Archive.
 
-``;`` lines of the header (``; MaxProcs: 240``), then 18 fields between blanks: job, submit, wait, run,
-allocated processors, CPU time, memory, requested processors, requested time, requested memory, status,
-user, group, executable, queue, partition, preceding job, think time. -1 is unknown; numbers may be
-floats. Jobs are sorted by submit time.
+The header has lines with ``;`` (``; MaxProcs: 240``). Then follow rows of 18 fields between blanks:
+job, submit, wait, run, allocated processors, CPU time, memory, requested processors, requested
+time, requested memory, status, user, group, executable, queue, partition, preceding job, think
+time. -1 means unknown; numbers may be floats. Jobs are sorted by submit time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Demand, Node
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Block, Checks, arrivals, kinds_of_rows, row_blocks
+from dagsim.traces.rows import Checks, arrivals, kinds_of_rows, row_blocks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind
 
@@ -42,13 +42,14 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
 class Swf(Reader):
-    """One gang task per job: ``processors`` instances of one core each, as one start of all of them.
+    """One gang task per job: ``processors`` instances of one core each, started together.
 
-    ``protocol`` takes the rules of a published evaluation for turning rows into jobs. ``rlscheduler``
-    (Zhang et al., SC 2020): rows of run time 0 are left out, below 0 means 10 s; processors are the
-    larger of allocated and requested. ``pyss`` (Hebrew University): whole seconds, a run ends at its
-    request, a row without run time or processors is one processor for one second, and a row without a
-    request takes one second, too.
+    ``protocol`` selects the rules of a published evaluation for converting rows to jobs:
+
+    - ``rlscheduler`` (Zhang et al., SC 2020): rows with run time 0 are left out, a run time below 0
+      means 10 s; processors are the larger of allocated and requested.
+    - ``pyss`` (Hebrew University): whole seconds; a run ends at its request; a row without run time or
+      processors is one processor for one second; a row without a request requests one second.
     """
 
     name = "swf"
@@ -71,7 +72,9 @@ class Swf(Reader):
         )
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """One machine of ``MaxProcs`` cores (``processors`` if given, else ``MaxNodes``, else none)."""
+        """One machine of ``MaxProcs`` cores (``processors`` if given, else ``MaxNodes``, else no
+        machine).
+        """
         most = options.processors or max_processors(source)
         return Cluster((Node("machine", cpus=most),), "swf") if most else None
 
@@ -88,7 +91,9 @@ class Swf(Reader):
 
 
 def max_processors(source: Source) -> int | None:
-    """The processors that the header gives: ``MaxProcs``, else ``MaxNodes``; ``338 (batch; 512 total)`` means 338."""
+    """Processors in the header: ``MaxProcs``, else ``MaxNodes``; ``338 (batch; 512 total)`` means
+    338.
+    """
     sizes: dict[str, int] = {}
     for line in source.head(1000):
         match = _MACHINE.match(line)
@@ -98,12 +103,12 @@ def max_processors(source: Source) -> int | None:
 
 
 def _times(table: Table) -> np.ndarray:
-    """(n,) float64: when the job of each row arrives, ``inf`` where that cannot be read."""
+    """(n,) float64: arrival of the job of each row, ``inf`` if it cannot be read."""
     return arrivals(table, _SUBMIT)
 
 
 def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArrays:
-    """The jobs of all rows."""
+    """Jobs of all rows."""
     submit, run = checks.number(_SUBMIT, "submit time"), checks.number(_RUN, "run time")
     checks.drop(submit < 0, "with a negative submit time")
     allocated = checks.count(_ALLOCATED, "processors", -1)

@@ -62,11 +62,11 @@ def _is_muri(source: Source) -> bool:
 
 
 def _job(row: list[str], unit: float, options: TraceOptions) -> Job:
-    """The job of a row of Tiresias, Muri or Chronus.
+    """Job of a row of Tiresias, Muri or Chronus.
 
     Raises:
-        Dirty: It cannot be used.
-        ModelError: It is impossible.
+        Dirty: The row is unusable.
+        ModelError: The job is invalid.
     """
     id, num_gpu, submit, duration, model, batch, user, _ = row
     seconds = finite_number(duration, "duration") * unit
@@ -75,7 +75,7 @@ def _job(row: list[str], unit: float, options: TraceOptions) -> Job:
 
 
 def _sia(row: list[str], options: TraceOptions) -> Job:
-    """The job of a row of Sia's lists."""
+    """Job of a row of Sia's lists."""
     name, time, application, num_replicas, batch = row
     return _single(name, finite_number(time, "time"), 0.0, num_replicas, application, batch, "", options)
 

@@ -1,7 +1,8 @@
 """WfCommons WfFormat 1.3 to 1.5: one recorded workflow execution per JSON file.
 
-1.5 has ``workflow.specification.tasks`` (names, parents, files) apart from ``workflow.execution.tasks`` (runtimes);
-1.3 and 1.4 have everything in ``workflow.tasks``. A file is read whole; of a directory or archive, one after another.
+1.5 separates ``workflow.specification.tasks`` (names, parents, files) from
+``workflow.execution.tasks`` (runtimes); 1.3 and 1.4 have everything in ``workflow.tasks``. A file
+is read whole; those of a directory or archive, one after another.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dagsim.traces.workflow import read_json, shared_bytes, stem, value, workflo
 __all__ = ["WfCommons"]
 
 _Files = dict[str, dict[str, float]]
-"""By task, the files it reads or writes with their bytes."""
+"""For each task, the files it reads or writes and their bytes."""
 
 
 class WfCommons(Reader):
@@ -132,7 +133,7 @@ def _files(each: dict[str, Any], sizes: dict[str, float], written: dict[str, flo
 
 
 def _bytes(found: Any) -> float:
-    """A file's size; 0 where it is not known."""
+    """Size of a file in bytes; 0 if unknown."""
     try:
         return max(0.0, value(found, "size"))
     except Dirty:
