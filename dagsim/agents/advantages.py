@@ -198,9 +198,9 @@ class CriticAdvantages:
 ADVANTAGES: Registry[Estimator] = Registry(
     "advantage",
     [
-        Entry("replicas", ".advantages:ReplicaAdvantages", "against other episodes on the same jobs at equal time"),
-        Entry("critic", ".advantages:CriticAdvantages", "generalised advantage estimates by a learned value"),
-        Entry("fluid", ".spark_fluid:FluidAdvantages", "replicas less what the backlog explains (spark)"),
+        Entry("replicas", ".advantages:ReplicaAdvantages", "compares episodes on the same jobs at equal time"),
+        Entry("critic", ".advantages:CriticAdvantages", "generalised advantage estimation with a learned value"),
+        Entry("fluid", ".spark_fluid:FluidAdvantages", "replicas minus the part that the backlog explains (spark)"),
     ],
     group="dagsim.advantages",
     listing="dagsim list advantages",

@@ -352,7 +352,7 @@ class TrainConfig:
         if self.time_constant_s is not None:
             _discount("train", self.time_constant_s, "time_constant_s")
         if not 0 <= self.ema_decay < 1:
-            raise ConfigError(f"train: ema_decay must lie in 0..1, below 1, got {self.ema_decay!r}")
+            raise ConfigError(f"train: ema_decay must be at least 0 and below 1, got {self.ema_decay!r}")
         RewardConfig(self.reward)
 
     @property

@@ -164,7 +164,7 @@ class ReplayBuffer:
         self._drop(first - self._gone)
         if self.span != (first, after):
             raise ValueError(
-                f"transitions {first} to {after} are asked for, {self.span[0]} to {self.span[1]} are there"
+                f"the checkpoint needs transitions {first} to {after}, the files hold {self.span[0]} to {self.span[1]}"
             )
         self._weights = state["weights"].numpy().copy()
 

@@ -202,7 +202,7 @@ class ProcessRollouts:
             return [steps for played in parts for steps in played]
         except BrokenProcessPool:
             raise SimulationError(
-                "a worker process was killed (is there enough memory? --workers 1 takes the least)"
+                "a worker process was killed, perhaps for lack of memory; --workers 1 needs the least"
             ) from None
 
 

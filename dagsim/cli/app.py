@@ -103,7 +103,7 @@ def _refuse_removed(args: Sequence[str]) -> None:
 
 app = typer.Typer(
     cls=_Guarded,
-    help="Simulate DAG jobs on heterogeneous GPU clusters, and say which scheduler is better.",
+    help="Simulate DAG jobs on heterogeneous GPU clusters, and compare schedulers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -147,7 +147,7 @@ def _root(
         bool,
         typer.Option(
             ALLOW_CODE,
-            help="Import code outside dagsim that a run folder names, though it did not record its SHA-256 "
+            help="Import code outside dagsim that a run folder names, even if it did not record its SHA-256 "
             "(docs/security.md). It may stand anywhere in a command.",
         ),
     ] = False,

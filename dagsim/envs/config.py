@@ -66,7 +66,9 @@ class EnvConfig:
         if self.level != "task_type" and not isinstance(self.codec, CandidatesConfig):
             raise ConfigError(f"env: level {self.level!r} goes with the codec 'candidates' only; use 'task_type'")
         if min(self.slots, self.nodes, self.edges) < 2:
-            raise ConfigError("env: slots, nodes and edges must be 2 or more")
+            raise ConfigError(
+                f"env: slots, nodes and edges must be 2 or more, got {self.slots!r}, {self.nodes!r}, {self.edges!r}"
+            )
         if self.max_steps is not None and self.max_steps < 1:
             raise ConfigError(f"env: max_steps must be 1 or more, got {self.max_steps!r}")
         if not self.horizon_s > 0:

@@ -91,13 +91,18 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         render_mode: str | None = None,
     ) -> None:
         if jobs < 1 or most_stages < 1 or most_edges < 0:
-            raise ConfigError("jobs and most_stages must be at least 1, and most_edges 0 or more")
+            raise ConfigError(
+                "jobs and most_stages must be 1 or more, and most_edges 0 or more; "
+                f"got {jobs!r}, {most_stages!r}, {most_edges!r}"
+            )
         if beta < 0 or (mean_time_limit_s is not None and not mean_time_limit_s > 0):
-            raise ConfigError(f"beta must be 0 or more and a time limit positive, got {beta!r}, {mean_time_limit_s!r}")
+            raise ConfigError(
+                f"beta must be 0 or more and mean_time_limit_s positive, got {beta!r}, {mean_time_limit_s!r}"
+            )
         if action not in get_args(Action):
             raise ConfigError(f"action must be one of {get_args(Action)}, got {action!r}")
         if parity and not isinstance(executors, int):
-            raise ConfigError("parity knows no executors of several speeds")
+            raise ConfigError(f"parity=True needs a number of executors, not several types; got {executors!r}")
         self.scenario = scenario or SparkScenario(executors, jobs, mean_gap_s=mean_gap_s, batch=batch, parity=parity)
         if pool is not None:
             self.scenario = self.scenario.drawing_from(pool)

@@ -22,12 +22,12 @@ from dagsim.model import Demand, Job
 from dagsim.model.arithmetic import numbered
 from dagsim.traces.chunks import Table, date_seconds
 from dagsim.traces.fields import Dirty, are_counts, seconds_since_1970
+from dagsim.traces.reader import Block
 from dagsim.traces.report import ReadReport
 from dagsim.workload.arrays import JobArrays, TaskKind, combinations, objects, ranges
 from dagsim.workload.records import MOST_INSTANCES
 
 __all__ = [
-    "Block",
     "Checks",
     "Findings",
     "Grouped",
@@ -46,13 +46,6 @@ __all__ = [
 
 ROWS_IN_MEMORY = 1 << 21
 """Maximum number of rows of a table that is read at once."""
-
-
-class Block(NamedTuple):
-    """Jobs in order of arrival, and the number of rows of each."""
-
-    jobs: JobArrays
-    rows: np.ndarray  # (J,) int64
 
 
 class _Located(Protocol):

@@ -376,7 +376,7 @@ def test_python_trains_the_agent_that_the_command_trains(tmp_path: Path, monkeyp
 
 
 def test_settings_beside_a_configuration_object_are_refused() -> None:
-    with pytest.raises(InputError, match="settings change a file"):
+    with pytest.raises(InputError, match="settings apply to a file or a name"):
         dagsim.train(tiny(), ["seed=1"])
 
 

@@ -10,7 +10,7 @@ __all__ = ["NETS"]
 NETS: Registry[NetSettings] = Registry(
     "net",
     [
-        Entry("scorer", ".config:ScorerConfig", "a score per row, the mean of all rows around it"),
+        Entry("scorer", ".config:ScorerConfig", "a score per row, from the row and the mean of all rows"),
         Entry("attention", ".config:AttentionConfig", "rows that attend to the GPU types"),
         Entry("graph", ".config:GraphConfig", "messages between rows and GPU types"),
         Entry("mlp", ".config:MlpConfig", "one flat network over the first rows"),

@@ -73,7 +73,9 @@ def train(
     if not isinstance(config, Config):
         config = load_config(None if config is None else find_config(str(config)), settings)
     elif settings := tuple(settings):
-        raise InputError(f"settings change a file; this is a Config already: {', '.join(settings)}")
+        raise InputError(
+            f"settings apply to a file or a name, not to a Config; change its fields instead: {', '.join(settings)}"
+        )
     folder = begin_training(config, out, init=init, name=name)
     return train_in(folder, workers=workers, report=report, watch=watch)
 
@@ -170,5 +172,7 @@ def _initial_agent(folder: Store) -> Path | None:
         return None
     path = Path(plan["init"])
     if not (folder.path / "checkpoint.pt").exists() and _agent_hash(path, folder.config) != plan["init_sha256"]:
-        raise InputError(f"{path}: has changed since the training began with it")
+        raise InputError(
+            f"{path}: has changed since the training started from it; restore the file or start a new training"
+        )
     return path

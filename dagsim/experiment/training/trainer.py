@@ -302,7 +302,7 @@ class TrainingRun:
         train = self.train
         agent = Checkpoint.load(init, self.scenario.system, codec=kind_of(train.codec), net=kind_of(train.net))
         if agent.net != (wanted := learner.net.settings):
-            raise RunFolderError(f"{init}: its net is {agent.net}, the configuration asks for {wanted}")
+            raise RunFolderError(f"{init}: its net is {agent.net}, but the configuration sets {wanted}")
         learner.net.load_state_dict(dict(agent.weights))
 
     def _imitate(self, how: WarmStart, learner: Learner, context: LearnerContext) -> None:

@@ -227,12 +227,14 @@ TERMS: Registry[RewardTerm] = Registry(
     "reward term",
     [
         Entry("job_seconds", ".rewards:JobSeconds", "seconds in the system, over all jobs"),
-        Entry("shaped_job_seconds", ".rewards:ShapedJobSeconds", "the same less the critical paths: billed at once"),
-        Entry("weighted_job_seconds", ".rewards:WeightedJobSeconds", "the same by the weights of jobs"),
+        Entry("shaped_job_seconds", ".rewards:ShapedJobSeconds", "job_seconds minus critical paths, charged at once"),
+        Entry("weighted_job_seconds", ".rewards:WeightedJobSeconds", "job_seconds multiplied by the weights of jobs"),
         Entry("bounded_slowdown", ".rewards:BoundedSlowdown", "completion time over ideal time, 1 or more"),
         Entry("makespan", ".rewards:Makespan", "seconds from the first arrival until the last job has left"),
-        Entry("idle", ".rewards:IdleGpuSeconds", "share of GPUs that nobody holds while jobs are there, over time"),
-        Entry("energy", ".rewards:Joules", "energy drawn by all GPUs"),
+        Entry(
+            "idle", ".rewards:IdleGpuSeconds", "fraction of GPUs that are idle while jobs are in the system, over time"
+        ),
+        Entry("energy", ".rewards:Joules", "energy consumed by all GPUs"),
         Entry("unfairness", ".rewards:Unfairness", "1 - Jain's index over tenants, over time"),
     ],
     group="dagsim.rewards",

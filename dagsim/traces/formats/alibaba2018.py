@@ -24,9 +24,9 @@ from dagsim.model import Cluster, Demand, Node
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
 from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Block, Checks, JobBatch, in_parts, job_blocks, kinds_of_rows, repeated, rows_by_job
+from dagsim.traces.rows import Checks, JobBatch, in_parts, job_blocks, kinds_of_rows, repeated, rows_by_job
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind, bounds, objects, ranges
 from dagsim.workload.records import clipped

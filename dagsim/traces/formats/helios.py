@@ -18,9 +18,9 @@ from dagsim.model import Cluster, Demand, Node, gpu_type
 from dagsim.traces.chunks import Table, csv_form, read_tables
 from dagsim.traces.fields import Dirty, count
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Block, Checks, dates, kinds_of_rows, row_blocks
+from dagsim.traces.rows import Checks, dates, kinds_of_rows, row_blocks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind
 

@@ -24,10 +24,9 @@ from dagsim.traces.chunks import Table, csv_form, read_tables
 from dagsim.traces.fields import MOST_GPUS, Dirty, are_counts, count, finite_number
 from dagsim.traces.formats import pai_lists
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import (
-    Block,
     Findings,
     Grouped,
     JobBatch,

@@ -44,10 +44,9 @@ from dagsim.model.gpu import canonical
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import (
-    Block,
     Checks,
     Grouped,
     JobBatch,

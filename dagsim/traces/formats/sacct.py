@@ -23,9 +23,9 @@ from dagsim.model.arithmetic import numbered
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Block, Findings, Grouped, JobBatch, in_parts, job_blocks, rows_by_job, with_others
+from dagsim.traces.rows import Findings, Grouped, JobBatch, in_parts, job_blocks, rows_by_job, with_others
 from dagsim.traces.sites import hosts, site_gpu
 from dagsim.traces.slurm import (
     COLUMNS,

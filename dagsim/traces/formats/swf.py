@@ -18,9 +18,9 @@ from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Demand, Node
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Block, Checks, arrivals, kinds_of_rows, row_blocks
+from dagsim.traces.rows import Checks, arrivals, kinds_of_rows, row_blocks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind
 
