@@ -530,4 +530,4 @@ def read_nodes(source: Source) -> list[FoundNode]:
             if not nodes:
                 raise TraceError(f"{source}:1: no node in it")
             return list(nodes.values())
-    raise TraceError(f"{source}: no list of nodes; what is read: {'; '.join(FORMATS)}")
+    raise TraceError(f"{source}: not a list of nodes; supported formats: {'; '.join(FORMATS)}")

@@ -54,7 +54,7 @@ class Pbs(Reader):
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         if options.protocol not in (None, *_PROTOCOLS):
-            raise ConfigError(f"pbs knows no protocol {options.protocol!r}; it knows {', '.join(_PROTOCOLS)}")
+            raise ConfigError(f"pbs has no protocol {options.protocol!r}; choose from {', '.join(_PROTOCOLS)}")
         reading = _Reading(source, options, report, options.named_gpus())
         for group in gather(reading.by_job()):
             job = reading.job(group)

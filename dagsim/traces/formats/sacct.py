@@ -166,7 +166,7 @@ class _Reading:
             ConfigError: There is no such protocol.
         """
         if options.protocol not in (None, *_PROTOCOLS):
-            raise ConfigError(f"sacct knows no protocol {options.protocol!r}; it knows {', '.join(_PROTOCOLS)}")
+            raise ConfigError(f"sacct has no protocol {options.protocol!r}; choose from {', '.join(_PROTOCOLS)}")
         return cls(options, Findings(), options.zone(), options.named_gpus())
 
     def rows(self, source: Source, report: ReadReport) -> Iterator[Table]:

@@ -65,7 +65,7 @@ class Swf(Reader):
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         if options.protocol not in (None, *_PROTOCOLS):
-            raise ConfigError(f"swf knows no protocol {options.protocol!r}; it knows {', '.join(_PROTOCOLS)}")
+            raise ConfigError(f"swf has no protocol {options.protocol!r}; choose from {', '.join(_PROTOCOLS)}")
         machine = options.processors or max_processors(source)
         return row_blocks(
             partial(read_tables, source, _FORM), _JOB, _times, partial(_jobs, options, machine), report, most
