@@ -147,8 +147,8 @@ def _root(
         bool,
         typer.Option(
             ALLOW_CODE,
-            help="Import code outside dagsim that a run folder names, even if it did not record its SHA-256 "
-            "(docs/security.md). It may stand anywhere in a command.",
+            help="Import code outside dagsim that a run folder names without a recorded SHA-256 "
+            "(docs/security.md). It can be anywhere in a command.",
         ),
     ] = False,
 ) -> None:
