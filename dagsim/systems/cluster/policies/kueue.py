@@ -83,7 +83,7 @@ class Kueue:
                 if all(run.started_s < view.now for run in view.running.values() if run.job is task.job):
                     yield Kill(task.job.number, RejectReason.CANCELLED)
                 else:
-                    pending.new.append(task)  # its job has just begun; asked again
+                    pending.new.append(task)  # its job has just begun: push it again
         while (start := self._next(view, pending)) is not None:
             yield start
         for queue in self._leaves.values():
@@ -151,7 +151,7 @@ class Kueue:
             if self._quotas.within_nominal(queue_name, found[1]):
                 chosen = entry[3], found[0]
                 break
-            chosen = chosen or (entry[3], found[0])  # the first that would borrow
+            chosen = chosen or (entry[3], found[0])  # the first workload that would borrow
         if chosen is None:
             return None
         placement = self._scorer.place(view, *chosen)

@@ -255,7 +255,7 @@ class SlurmMultifactor:
             self._released, self._changed = view.machines.released, True
         self._book.calculate(now)
         stale = self._book.rounds != self._rounds and self._set.order != "basic"
-        if stale and (self._set.preempt != "off" or pending.any_fits(view.machines)):  # else nobody looks at them
+        if stale and (self._set.preempt != "off" or pending.any_fits(view.machines)):  # else priorities are not used
             self._rounds = self._book.rounds
             pending.rank_anew(self._book, self._book.calculated_s)
         for task in pending.admit(now):
@@ -271,7 +271,7 @@ class SlurmMultifactor:
             yield from self._main(view, pending)
         if self._set.backfill and (self._changed or pending.changed) and self._tick_s(now) <= now:
             self._cycle_s, self._changed, pending.changed = now, False, False
-            if pending.any_fits(view.machines):  # else there is nothing to plan for
+            if pending.any_fits(view.machines):  # otherwise there is nothing to plan
                 yield from self._backfill(view, pending)
         wake_s = self._wake_s(view, pending)
         if wake_s < inf:
