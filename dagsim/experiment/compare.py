@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,10 @@ from dagsim.metrics.precision import Ending, Look, Precision
 from dagsim.metrics.standings import PolicyResult, RunMetrics, Sample, standings
 from dagsim.model.log import Schedule
 from dagsim.seeds import WINDOWS, seeds_of
-from dagsim.systems.cluster.waits import Stretch, binding_causes
 from dagsim.traces.trace_file import TraceFile
+
+if TYPE_CHECKING:
+    from dagsim.systems.cluster.waits import Stretch
 
 __all__ = [
     "CellGroup",
@@ -376,6 +378,8 @@ def explained_wait(
     Raises:
         InputError: The run belongs to another system, or its trace is gone or has changed.
     """
+    from dagsim.systems.cluster.waits import binding_causes
+
     if folder.config.system.kind != "cluster":
         raise InputError(f"{folder.path}: CPUs, memory and limits are known only for the GPU cluster")
     try:

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dagsim.metrics import glossary
 from dagsim.metrics.compare import ENOUGH_SEEDS
 from dagsim.metrics.standings import RunMetrics, Sample, mean
-from dagsim.metrics.why import WaitReasons
 from dagsim.report.grid import Grid, interval, number, printable, short
-from dagsim.systems.cluster.waits import Causes, Stretch, causes_by_time
 from dagsim.traces import reader
 from dagsim.traces.options import COMMON_OPTIONS, TraceOptions
 
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from dagsim.experiment.trace_info import TraceInfo
+    from dagsim.metrics.why import WaitReasons
+    from dagsim.systems.cluster.waits import Causes, Stretch
     from dagsim.workload.info import Percentiles, WorkloadInfo
 
 __all__ = [
@@ -245,6 +245,8 @@ def _lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None, unknown
     if wait.stopped:
         yield f"Its runs were stopped {wait.stopped} times."
     if bound is not None:
+        from dagsim.systems.cluster.waits import causes_by_time
+
         yield from _shares([(_in_words(causes), seconds) for causes, seconds in causes_by_time(bound)], wait.wait_s)
         return
     yield from _shares(sorted(wait.blocked_s.items(), key=lambda pair: -pair[1]), wait.wait_s)

@@ -11,11 +11,10 @@ import numpy as np
 from dagsim.model import Cluster, Job
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Block
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["Downtime", "Reader"]
+__all__ = ["Block", "Downtime", "Reader"]
 
 
 _BLOCK = 1024
@@ -100,3 +99,10 @@ class Reader(Protocol):
         answer.
         """
         return {}
+
+
+class Block(NamedTuple):
+    """Jobs in order of arrival, and the number of rows of each."""
+
+    jobs: JobArrays
+    rows: np.ndarray  # (J,) int64

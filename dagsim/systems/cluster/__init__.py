@@ -1,4 +1,4 @@
-"""The simulation: SimPy lives here."""
+"""The GPU cluster, simulated with SimPy."""
 
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.estimates import Estimates

@@ -1,81 +1,91 @@
-"""All that a policy may use of the GPU cluster: the contract of what the kernel shows it.
+"""The API of policies for the GPU cluster: everything the kernel shows to a policy.
 
-A policy imports this module and nothing else of the simulation; a test reads the imports. Everything here is live and
-read-only: it shows the present, changes as decisions are carried out, and is changed by answering decisions alone.
-Times are seconds since the start (float64), durations seconds, memory GB. A *type* is a place in
-``ClusterView.gpu_types``, a *node* a place in ``Cluster.nodes``; jobs are numbered as they arrive, runs as they start.
+A policy imports this module and nothing else of the simulation; a test checks the imports. All
+objects here are live and read-only: they show the present, change as decisions are carried out, and
+can be changed only by decisions. Times are seconds since the start (float64), durations seconds,
+memory GB. A *type* is an index into ``ClusterView.gpu_types``, a *node* an index into
+``Cluster.nodes``. Jobs are numbered as they arrive, runs as they start.
 
-**An instant.** Runs end first, then nodes come back and fail, then jobs arrive; then the policy is asked, again and
-again until its answer is empty. A decision takes effect before the next one is asked for, so a generator sees it in the
-line after its ``yield``. Nothing else happens during an answer, and time stands still.
+**An instant.** Runs end first, then nodes come back and fail, then jobs arrive. Then the policy is
+asked, again and again until its answer is empty. A decision takes effect before the next one is
+asked for, so a generator sees the effect in the line after its ``yield``. Nothing else happens
+during an answer, and time stands still.
 
-**ClusterView**, what ``ClusterPolicy.decide`` is given: one object for the whole simulation.
+**ClusterView**, the argument of ``ClusterPolicy.decide``: one object for the whole simulation.
 
 - ``now``: the present. ``cluster``, ``gpu_types``: as configured; they never change.
-- ``ready``: tasks with waiting instances, in the order they became ready. A task comes when its last parent is done or
-  its job arrives, and when instances were preempted or failed; it goes when its last waiting instance starts.
-- ``jobs``: jobs in the system by number, from their arrival (where asked for, their admission) until their last task is
-  done, or ``Kill`` ends it. ``applicants``: those that wait for ``Admit`` or ``Reject``.
+- ``ready``: tasks with waiting instances, in the order they became ready. A task is added when its last
+  parent is done or its job arrives, and when instances were preempted or failed. It is removed when its
+  last waiting instance starts.
+- ``jobs``: jobs in the system by number, from their arrival (with admission control, their admission)
+  until their last task is done, or ``Kill`` ends them. ``applicants``: jobs that wait for ``Admit`` or
+  ``Reject``.
 - ``running``: runs under way by id, in the order they started.
 - ``machines``: free resources of each node (``ClusterState``). ``fits``, ``fit``: room for a task now.
-- ``pending``: false if nothing will ever happen any more unless the policy acts; an empty answer then raises
+- ``pending``: false if nothing more will happen unless the policy acts; an empty answer then raises
   ``Stalled``.
 - ``expected_free``: when GPUs are expected to be free, by estimates (``ExpectedFree``).
-- ``preemption``: what a stopped run keeps of its work (``on_resume``), and what coming back costs.
+- ``preemption``: how much of its work a stopped run keeps (``on_resume``), and the cost of resuming.
 - ``queue``, ``typed_queue``, ``index``, ``follow``: indexes that the kernel keeps up to date, see below.
 - ``stream``: random numbers that are the same in every simulation with the same seed.
-- ``queues``: accounts, partitions and limits as configured (``QueueTree``). ``claimed_s(task)``: the time limit that a
-  user asked for.
-- ``fork``: a copy of the simulation that knows no more than the view, to try decisions in.
+- ``queues``: accounts, partitions and limits as configured (``QueueTree``). ``claimed_s(task)``: the
+  time limit that the user requested.
+- ``fork``: a copy of the simulation, with no more information than the view, for trying decisions.
 
-**TaskState**, a task of a job in the system, and what ``Start`` takes.
+**TaskState**, a task of a job in the system, and the argument of ``Start``.
 
-- ``job``, ``index``, ``task``: its job (``JobState``), its place there, and what the user submitted.
-- ``waiting``: instances that wait to be started, now. ``unfinished``: those that are not done. ``missing``: parents
-  that are not done; 0 once it is ready.
-- ``seconds[type]``: the estimate of what an instance still takes there, ``inf`` where it may not run; ``best_s`` is the
-  min, ``rank_s`` the longest path from its start to the end of its job. They never change.
-- ``ready_s``: when it became ready. ``order``: sorts first come, first served. ``demand``: what it asks for
-  (``DemandClass``), shared by all tasks that ask for the same.
-- ``piece``: 0, or the number of a preemption after which instances came back; such a piece is a ``TaskState`` of its
-  own with the same ``job`` and ``index``, the fraction ``left`` of the work and ``restore_s`` seconds of set-up owed.
-- ``truth``: what an instance really takes, by type. Only a policy whose class says ``clairvoyant = True`` may read it;
-  for any other it raises ``IllegalDecision``.
+- ``job``, ``index``, ``task``: its job (``JobState``), its index there, and the ``Task`` as submitted.
+- ``waiting``: instances that wait to be started, now. ``unfinished``: instances that are not done.
+  ``missing``: parents that are not done; 0 once the task is ready.
+- ``seconds[type]``: the estimated remaining seconds of an instance on that type, ``inf`` where it may
+  not run. ``best_s`` is the minimum, ``rank_s`` the longest path from its start to the end of its job.
+  They never change.
+- ``ready_s``: when it became ready. ``order``: sorts first come, first served. ``demand``: the resources
+  it needs (``DemandClass``), shared by all tasks with equal demands.
+- ``piece``: 0, or the number of the preemption after which its instances came back. Such a piece is a
+  ``TaskState`` of its own with the same ``job`` and ``index``, the fraction ``left`` of the work, and
+  ``restore_s`` seconds of set-up still to pay.
+- ``truth``: the true seconds of an instance, by type. Only a policy with ``clairvoyant = True`` in its
+  class may read it; for any other it raises ``IllegalDecision``.
 
-**JobState**: ``job`` (the ``Job`` as submitted), ``number``, ``tasks`` (all of them, done or not), ``tasks_left`` (not
-done), ``ideal_s`` (its estimated critical path as it arrived), ``service_gpu_s`` (GPU-seconds that its ended runs
-held).
+**JobState**: ``job`` (the ``Job`` as submitted), ``number``, ``tasks`` (all of them, done or not),
+``tasks_left`` (not done), ``ideal_s`` (its estimated critical path on arrival), ``service_gpu_s``
+(GPU-seconds held by its ended runs).
 
 **Run**, one attempt of some instances of a task, between its start and its end.
 
-- ``id``, ``task``, ``job``, ``instances``, ``type``, ``nodes``, ``gpus`` (held, a fraction where it shares one),
-  ``started_s``: they never change.
-- ``computing_s``: when it began to compute, ``None`` while it fetches its inputs or is set up (``setup_s`` seconds).
-- ``estimate_s``: what it was estimated to compute. ``estimated_end_s(now)``: when to expect its end, never before
+- ``id``, ``task``, ``job``, ``instances``, ``type``, ``nodes``, ``gpus`` (held, a fraction if it shares
+  one), ``started_s``: they never change.
+- ``computing_s``: when it began to compute, ``None`` while it fetches its inputs or is set up
+  (``setup_s`` seconds).
+- ``estimate_s``: its estimated computing time. ``estimated_end_s(now)``: its expected end, never before
   ``now``.
-- ``ends_s``, ``seconds``: the true end and length, for clairvoyant policies only, as ``task.truth``.
+- ``ends_s``, ``seconds``: the true end and length, for clairvoyant policies only, like ``task.truth``.
 
-**ClusterState**, the free resources. ``list[node]`` is the ``NodeState`` of a node: ``idle`` GPUs, free ``cpus`` and
-``memory`` in whole millionths (``MICRO``), ``shares`` (free millionths of each partly used GPU), ``up``, and
-``room(demand)``, the instances it could take. ``fits_on(demand, type)``, ``idle_gpus(type)``, ``capacity(demand,
-type)``, ``candidates(demand, type)`` answer from indexes, without a look at every node.
+**ClusterState**, the free resources. ``list[node]`` is the ``NodeState`` of a node: ``idle`` GPUs,
+free ``cpus`` and ``memory`` in whole millionths (``MICRO``), ``shares`` (free millionths of each
+partly used GPU), ``up``, and ``room(demand)``, the number of instances it could take.
+``fits_on(demand, type)``, ``idle_gpus(type)``, ``capacity(demand, type)``, ``candidates(demand,
+type)`` answer from indexes, without a loop over all nodes.
 
-**Events.** ``view.index(key, make)`` makes an index once, keeps it with the simulation and calls those of these three
-methods that it has:
+**Events.** ``view.index(key, make)`` makes an index once, keeps it with the simulation and calls
+whichever of these three methods it has:
 
-- ``push(task)``: the task became ready, at its arrival or later, or instances of it came back as a further piece.
+- ``push(task)``: the task became ready, at its arrival or later, or instances of it came back as a
+  further piece.
 - ``started(run, now)``: the run has just started. Its nodes are taken and ``run.task.waiting`` is reduced.
-- ``ended(run, now)``: the run has just finished, failed or been preempted. Its nodes are free and it is not in
-  ``running`` any more. The consequences come later: its task may still count it as unfinished, and children and pieces
-  are not pushed yet. Leave anything that depends on them to the next decision.
+- ``ended(run, now)``: the run has just finished, failed or been preempted. Its nodes are free and it is
+  no longer in ``running``. The consequences come later: its task may still count it as unfinished, and
+  children and pieces are not pushed yet. Leave anything that depends on them to the next decision.
 
-A new index first receives everything that is ready and everything that runs. Started tasks stay in an index until it
+A new index first receives all ready tasks and all runs. Started tasks stay in an index until it
 drops them (``waiting`` is 0). A policy without an index pays nothing.
 
-An index may refer to tasks and runs, as a fork makes its own. A policy itself must be deep-copyable and keeps only
-plain data; where that is a past which no view shows (the service a job has had), it says ``view.follow(listener)`` at
-each decision, with itself or a part of it. The copy in a fork receives the runs there again, so ``started`` must
-accept a run that it knows already.
+An index may refer to tasks and runs, because a fork makes its own. A policy itself must be
+deep-copyable and keep only plain data. If it needs a past that no view shows (such as the service
+received by a job), it calls ``view.follow(listener)`` at each decision, with itself or a part of
+it. The copy in a fork receives the runs there again, so ``started`` must accept a run that it knows
+already.
 """
 
 from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState

@@ -1,12 +1,13 @@
-"""The engine of a run: can the compiled one play it, does it pay, and if not, why.
+"""The choice of engine for a run: whether the compiled engine can play it, whether it pays, and if
+not, why.
 
 The SimPy kernel defines the rules and serves policies that decide live. The compiled engine
-(``lane``) knows its policy from the start, asks nobody, and writes the same bytes. It steps aside
-for everything it does not know, with a reason.
+(``lane``) knows its policy from the start, needs no decisions during the run, and writes the same
+bytes. If it does not support something, the kernel takes over, with a reason.
 
-Reasons are looked for in the order of what they cost: features of the scenario, whether numba is
-installed, the number of tasks, and only then the lane itself, whose import takes half a second.
-Nothing here imports numba before that.
+Reasons are checked in order of cost: features of the scenario, whether numba is installed, the
+number of tasks, and only then the lane itself, whose import takes half a second. Nothing here
+imports numba before that.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ __all__ = [
 ]
 
 Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
-"""``auto``: the compiled engine where it can play, pays, and was compiled before (``dagsim warm``).
+"""``auto``: the compiled engine if it can play the run, pays, and was compiled before (``dagsim
+warm``).
 """
 
 INSTALL = "the compiled engine needs numba: pip install -e '.[fast]' in the checkout"
@@ -60,26 +62,30 @@ EXAMPLES = ("fifo", "srpt-work", "easy", "srtf", "las")
 """A policy for each compiled loop."""
 
 PAYS = 50_000
-"""Tasks from which the compiled engine is faster than the kernel, which takes some 20 us more per
-task: importing numba and loading what was compiled takes 1 s."""
+"""Number of tasks from which the compiled engine is faster than the kernel. The kernel takes about
+20 us more per task; importing numba and loading the compiled code takes 1 s.
+"""
 
 PAYS_IN_ROUNDS = 1_000
-"""The same under policies that may stop each task hundreds of times."""
+"""The same, for policies that may stop each task hundreds of times."""
 
 _IN_ROUNDS = ("las", "2d-las")
 _MOST = 9e9
-"""Cores or GB of a cluster: above this, their millionths added up are more than 64 bits hold
-exactly."""
+"""Maximum cores or GB of a cluster: with more, the sum of their millionths does not fit exactly
+into 64 bits.
+"""
 _MOST_JOBS = 1 << 21
-"""Jobs under EASY: the kernel keeps their order as a float, which tells no more of them apart."""
+"""Maximum number of jobs under EASY: the kernel keeps their order as a float, which cannot tell
+more of them apart.
+"""
 _MOST_LEAVES = 1 << 27
-"""Leaves of all trees: 1 GB."""
+"""Maximum number of leaves of all trees: 1 GB."""
 LONG_S = 30.0
-"""Seconds of a run after which it is worth saying that another engine is faster."""
+"""Length of a run in seconds from which the user is told of a faster engine."""
 
 
 class EngineUse(NamedTuple):
-    """The engine that was asked for, the one that is used, and the reason in words."""
+    """The requested engine, the engine that is used, and the reason in words."""
 
     asked: Engine
     used: Literal["simpy", "compiled"]
@@ -87,7 +93,9 @@ class EngineUse(NamedTuple):
 
 
 class CompiledKernel:
-    """A simulation in the compiled engine: it plays to the end at once, and asks for no decisions."""
+    """A simulation in the compiled engine. It plays to the end in one step and asks for no
+    decisions.
+    """
 
     def __init__(self, cluster: Cluster, jobs: Iterable[Any], scene: LaneScenario, plan: LanePlan, seed: int) -> None:
         self.jobs = jobs
@@ -103,7 +111,7 @@ class CompiledKernel:
         """Run to the end.
 
         Raises:
-            ConfigError: It should stop before the end.
+            ConfigError: The run is to stop before the end.
             Stalled: Jobs are not done, and nothing runs.
         """
         if until_s != inf:
@@ -121,21 +129,24 @@ def is_installed() -> bool:
 
 
 def pays(policy: str) -> int:
-    """Tasks from which the compiled engine is likely to be faster than the kernel under a policy."""
+    """Number of tasks from which the compiled engine is likely to be faster than the kernel under a
+    policy.
+    """
     return PAYS_IN_ROUNDS if policy.partition("[")[0] in _IN_ROUNDS else PAYS
 
 
 def refuse(why: str) -> ConfigError:
-    """The error where the compiled engine is asked for and cannot be used."""
+    """The error if the compiled engine is requested and cannot be used."""
     return ConfigError(f"engine compiled: {why}; allowed: engine simpy or auto")
 
 
 def plan_for(policy: str, preemption: Preemption) -> LanePlan:
-    """How the compiled engine would play a policy given by name, with its parameters in brackets.
+    """Return how the compiled engine would play a policy given by name, with its parameters in
+    brackets.
 
     Raises:
-        ConfigError: It cannot play the policy, its placement or its parameters, or preempt as asked.
-        InputError: There is no such policy, or it cannot be made.
+        ConfigError: It cannot play the policy, its placement, its parameters, or the configured preemption.
+        InputError: The policy does not exist, or cannot be made.
     """
     from dagsim.systems.cluster.lane.drive import plan_of
 
@@ -156,7 +167,9 @@ def plan_for(policy: str, preemption: Preemption) -> LanePlan:
 
 
 def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
-    """The reason against the compiled engine that shows without jobs; empty if there is none."""
+    """The reason against the compiled engine that can be found without jobs; empty if there is
+    none.
+    """
     if scenario.engine == "simpy":
         return "asked for"
     why = _feature(scenario, observed)
@@ -168,11 +181,11 @@ def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> s
 def compiled(
     scenario: ClusterScenario, jobs: JobStream, policy: str, seed: int, heard: Callable[[int], None] | None
 ) -> CompiledKernel | str:
-    """The compiled kernel, or the reason against it.
+    """Return the compiled kernel, or the reason against it.
 
     Raises:
         TraceError, WorkloadError: The jobs cannot be made.
-        ModelError: They do not come in order, or lack an estimate that is asked for.
+        ModelError: The jobs are not in order, or lack a required estimate.
     """
     if scenario.outages and jobs.outages().windows:
         return "the compiled engine does not know nodes that come and leave"
@@ -198,10 +211,10 @@ def compiled(
 
 
 def offer(scenario: ClusterScenario, policy: str, engine: EngineUse, wall_s: float) -> str:
-    """What to tell the user of a long run in engine simpy that the compiled one could have played;
+    """Hint for the user of a long run in engine simpy that the compiled engine could have played;
     else empty.
 
-    For the runner: print it once per command, after the first run that gives a text.
+    For the runner: print it once per command, after the first run that returns a text.
     """
     if wall_s < LONG_S or engine.asked != "auto" or engine.used != "simpy":
         return ""
@@ -236,9 +249,10 @@ def too_much(scene: LaneScenario, chosen: LanePlan) -> str:
 
 
 FASTER = {"advance_list": 3, "advance_jobs": 7, "advance_easy": 4, "advance_srtf": 7, "advance_las": 10}
-"""CPU time of the kernel over that of each compiled loop, reading the jobs included, rounded down:
-20,000 tasks (``dag_jobs`` of scripts/bench_kernel.py) on 32 GPUs, under the policies ``sjf``,
-``srpt-work``, ``easy``, ``srtf`` and ``las``."""
+"""CPU time of the kernel divided by that of each compiled loop, including reading the jobs, rounded
+down: 20,000 tasks (``dag_jobs`` of scripts/bench_kernel.py) on 32 GPUs, under the policies
+``sjf``, ``srpt-work``, ``easy``, ``srtf`` and ``las``.
+"""
 
 
 def _scene(
@@ -256,7 +270,7 @@ def _scene(
 
 
 def _feature(scenario: ClusterScenario, observed: bool) -> str:
-    """The reason that lies in what the scenario has, if any."""
+    """The reason against it in the features of the scenario, if any."""
     nodes = scenario.cluster.nodes
     amounts = [ordered_sum(node.cpus for node in nodes), ordered_sum(node.memory_gb for node in nodes)]
     features = {
@@ -272,7 +286,7 @@ def _feature(scenario: ClusterScenario, observed: bool) -> str:
 
 
 def _unknown(scenario: ClusterScenario, policy: str) -> str:
-    """The reason that lies in the policy, if any."""
+    """The reason against it in the policy, if any."""
     try:
         plan_for(policy, scenario.preemption)
     except DagsimError as error:

@@ -1,4 +1,6 @@
-"""The clock: a SimPy environment that also takes absolute times, and the order of what happens inside one instant."""
+"""The clock: a SimPy environment that also takes absolute times, and the order of events within one
+instant.
+"""
 
 from __future__ import annotations
 
@@ -13,34 +15,36 @@ from simpy.events import Event
 __all__ = ["ARRIVALS", "COMPLETIONS", "DISTURBANCES", "Clock", "Timer"]
 
 COMPLETIONS = 1
-"""Ends of runs, transfers and set-ups come first in their instant (SimPy's own interrupts, 0, come before
-everything)."""
+"""Ends of runs, transfers and set-ups come first in their instant (only SimPy's own interrupts, 0,
+come earlier).
+"""
 DISTURBANCES = 2
-"""Then repairs and failures."""
+"""Repairs and failures come next."""
 ARRIVALS = 3
-"""Then arriving jobs. After them the policy is asked."""
+"""Arriving jobs come last. After them the policy is asked."""
 
 
 class Clock(Environment):
-    """SimPy's environment with absolute times: ``now + (t - now)`` is not always ``t`` in floating point, and a job
-    must arrive at its own time to the last bit."""
+    """SimPy's environment with absolute times: ``now + (t - now)`` is not always ``t`` in floating
+    point, but a job must arrive at exactly its own time.
+    """
 
     def at(self, time_s: float, order: int, event: Event) -> None:
-        """Let the triggered ``event`` happen at ``time_s``, in its ``order`` inside the instant."""
+        """Schedule the triggered ``event`` at ``time_s``, with its ``order`` within the instant."""
         entry: Any = (time_s, order, next(self._eid), event)
         heappush(self._queue, entry)
 
     def keep(self, needed: Callable[[Event], bool]) -> None:
-        """Forget the events that are not ``needed``: they will not happen. O(events)."""
+        """Remove the events that are not ``needed``: they will not happen. O(events)."""
         self._queue[:] = [entry for entry in self._queue if needed(entry[3])]
         heapify(self._queue)
 
     def next_s(self) -> float:
-        """When the next event happens, ``inf`` if none does."""
+        """Time of the next event, ``inf`` if there is none."""
         return self._queue[0][0] if self._queue else inf
 
     def settle(self) -> None:
-        """Let everything due at the next instant happen, including what it brings about in that instant.
+        """Process all events of the next instant, including those they cause in that instant.
 
         This is ``Environment.step`` in a loop, without a call per event.
         """
@@ -56,16 +60,18 @@ class Clock(Environment):
 
     @property
     def waiting(self) -> int:
-        """The number of events still to happen."""
+        """Number of scheduled events."""
         return len(self._queue)
 
     def scheduled(self) -> list[Event]:
-        """All events still to happen, in the order they will."""
+        """All scheduled events, in the order in which they will happen."""
         return [event for *_, event in sorted(self._queue, key=lambda entry: entry[:3])]
 
 
 class Timer(Event):
-    """An event that happens at an absolute time and place in its instant, at ``inf`` never; processes yield it."""
+    """An event at an absolute time, with an order within its instant; at ``inf`` it never happens.
+    Processes yield it.
+    """
 
     def __init__(self, clock: Clock, time_s: float, order: int = COMPLETIONS, value: Any = None) -> None:
         # As Event.__init__ does, already triggered: one is made per arrival.

@@ -1,7 +1,8 @@
 """Free amounts of nodes, as bit sets of machines.
 
-A bit set is one integer with a bit per machine. Intersecting two of them and finding the first machine of the result
-are single operations, so that finding room takes about as long on 4,000 machines as on 8.
+A bit set is one integer with a bit per machine. Intersecting two of them and finding the first
+machine of the result are single operations, so finding room takes about as long on 4,000 machines
+as on 8.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ ALL = -1
 """The bit set of all machines."""
 
 _AMOUNTS = 64
-"""The most amounts that an ``EnoughIndex`` distinguishes."""
+"""Maximum number of amounts that an ``EnoughIndex`` distinguishes."""
 
 
 class FreeIndex:
-    """Machines by how much they have free: a bit set of machines per level and a bit set of the levels in use.
+    """Machines by their free amount: a bit set of machines per level and a bit set of the levels in
+    use.
 
-    The next level with a machine and the first machine on it are a few integer operations, whatever the cluster's size.
+    Finding the next level with a machine, and the first machine on it, takes a few integer
+    operations, whatever the size of the cluster.
     """
 
     __slots__ = ("sets", "used")
@@ -43,7 +46,7 @@ class FreeIndex:
             self.used ^= 1 << level
 
     def room(self, size: int) -> int:
-        """The pieces of ``size`` that the free amounts of all machines have room for."""
+        """Number of pieces of ``size`` that fit into the free amounts of all machines."""
         room, used, sets = 0, self.used >> size << size, self.sets
         while used:
             level = used.bit_length() - 1
@@ -52,11 +55,13 @@ class FreeIndex:
         return room
 
     def total(self) -> int:
-        """The free amounts of all machines."""
+        """Sum of the free amounts of all machines."""
         return self.room(1)
 
     def first(self, least: int) -> int:
-        """The machine with the least free, at least ``least``, and of equal ones the lowest number; -1 if none has."""
+        """The machine with the least free amount of at least ``least``; ties go to the lowest
+        number; -1 if there is none.
+        """
         used = self.used >> least << least
         if not used:
             return -1
@@ -101,11 +106,11 @@ class ShareIndex:
 
     def __init__(self) -> None:
         self._amounts: list[int] = []
-        """The amounts for which there is a machine, in rising order."""
+        """The amounts that some machine has free, in rising order."""
         self._sets: dict[int, int] = {}
 
     def add(self, bit: int, free: int) -> None:
-        """A GPU of the machine has ``free`` millionths free."""
+        """Record that a GPU of the machine has ``free`` millionths free."""
         there = self._sets.get(free)
         if there is None:
             insort(self._amounts, free)
@@ -114,7 +119,7 @@ class ShareIndex:
             self._sets[free] = there | bit
 
     def remove(self, bit: int, free: int) -> None:
-        """None of its GPUs has ``free`` millionths free any more."""
+        """Record that no GPU of the machine has ``free`` millionths free any more."""
         left = self._sets[free] & ~bit
         if left:
             self._sets[free] = left
@@ -122,8 +127,10 @@ class ShareIndex:
             del self._sets[free], self._amounts[bisect_left(self._amounts, free)]
 
     def tightest(self, share: int, among: int) -> Iterator[int]:
-        """Machines of the set ``among`` with a GPU that has room for ``share``: the fullest such GPU first, then the
-        lowest number; some again for a further GPU."""
+        """Machines of the set ``among`` with a GPU that has room for ``share``: fullest such GPU
+        first, then the lowest number. A machine appears again for each further GPU with another
+        free amount.
+        """
         amounts = self._amounts
         for place in range(bisect_left(amounts, share), len(amounts)):
             if machines := self._sets[amounts[place]] & among:
@@ -136,9 +143,11 @@ class ShareIndex:
 
 
 class EnoughIndex:
-    """Machines with enough CPUs, or memory: a bit set of machines for each of up to 64 amounts that are asked for.
+    """Machines with enough CPUs, or memory: a bit set of machines for each of up to 64 requested
+    amounts.
 
-    Of further amounts the next lower one is kept, so that a machine of ``having`` may still have too little.
+    For any further amount the next lower one is used, so a machine in ``having`` may still have too
+    little.
     """
 
     __slots__ = ("_amounts", "_sets")
@@ -148,8 +157,9 @@ class EnoughIndex:
         self._sets: list[int] = []
 
     def ask(self, amount: int, free: Iterable[tuple[int, int]]) -> None:
-        """Distinguish ``amount`` from now on; ``free`` are the bit and the free amount of each machine. Costs
-        O(machines) when the amount is new."""
+        """Distinguish ``amount`` from now on; ``free`` holds the bit and the free amount of each
+        machine. Costs O(machines) when the amount is new.
+        """
         place = bisect_left(self._amounts, amount)
         if len(self._amounts) < _AMOUNTS and self._amounts[place : place + 1] != [amount]:
             self._amounts.insert(place, amount)
@@ -161,7 +171,7 @@ class EnoughIndex:
         return self._sets[place - 1] if place else ALL
 
     def moved(self, bit: int, was: int, now: int) -> None:
-        """The machine had ``was`` and has ``now``."""
+        """Record that the free amount of the machine changed from ``was`` to ``now``."""
         amounts = self._amounts
         for place in range(*sorted((bisect_right(amounts, was), bisect_right(amounts, now)))):
             self._sets[place] ^= bit

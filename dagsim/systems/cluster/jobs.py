@@ -1,4 +1,4 @@
-"""The jobs of one run on the GPU cluster, and what they turned out to be."""
+"""The jobs of one run on the GPU cluster, and facts about them that are known afterwards."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ from dagsim.workload.synthetic import Synthetic
 __all__ = ["JOBS_KEPT", "DrawnJobs", "JobStream", "Workload"]
 
 JOBS_KEPT = 20_000
-"""The most drawn jobs, over all seeds, that are kept for the next policy."""
+"""Maximum number of drawn jobs, over all seeds, that are kept for the next policy."""
 Workload: TypeAlias = Annotated[Synthetic | Sessions | TraceFile, TaggedUnion("synthetic")]
 
 
 class DrawnJobs:
-    """Jobs that a generator drew: columns, with objects made during an iteration and kept if they are few."""
+    """Jobs drawn by a generator: columns, from which iteration makes objects. The objects are kept
+    if they are few.
+    """
 
     def __init__(self, arrays: JobArrays) -> None:
         self.arrays = arrays
@@ -48,8 +50,8 @@ class DrawnJobs:
 class JobStream:
     """The jobs of one run in order of arrival, to be read once.
 
-    ``jobs`` is a trace, read lazily, jobs that were drawn, a list, or any iterable. The load of what came is known
-    afterwards (``facts``); of drawn ones and a list it is only added up when it is asked for.
+    ``jobs`` is a trace (read lazily), drawn jobs, a list, or any iterable. The load of the jobs is
+    known afterwards (``facts``); for drawn jobs and lists it is added up only on request.
     """
 
     def __init__(self, jobs: Trace | Iterable[Job], cluster: Cluster, runtime: Runtime) -> None:
@@ -67,8 +69,8 @@ class JobStream:
         return iter(self._jobs)
 
     def outages(self) -> Outages:
-        """The times when the trace's own machines are not there (in a window: never); reads the first job, from whose
-        arrival its clock counts.
+        """The times at which the trace's own machines are away (none in a window). Reads the first
+        job, because the clock counts from its arrival.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -80,7 +82,7 @@ class JobStream:
         return Outages(self._trace.downtimes())
 
     def in_columns(self) -> bool:
-        """True if the jobs are a large trace that may be read in columns."""
+        """True if the jobs are a large trace that can be read in columns."""
         return self._trace is not None and self._trace.is_large()
 
     def told(self, heard: Callable[[int], None]) -> Heard[Job]:
@@ -88,7 +90,8 @@ class JobStream:
         return Heard(self, heard)
 
     def arrays(self) -> JobArrays | None:
-        """The jobs in columns, where they were drawn, or are a large trace that is read so.
+        """The jobs in columns, if they were drawn or are a large trace that can be read in this
+        way.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -98,11 +101,13 @@ class JobStream:
         return None if self._trace is None else self._trace.arrays_if_large()
 
     def unroll(self, arrays: JobArrays) -> None:
-        """Go through these, which were just read, one by one, instead of reading the trace again."""
+        """Use these jobs, which were just read, instead of reading the trace again."""
         self._jobs = arrays.jobs()
 
     def came(self, arrays: JobArrays, seconds: np.ndarray) -> None:
-        """Note that these came, of which an instance takes (n, GPU types) ``seconds``."""
+        """Record the load of these jobs; ``seconds`` (n, GPU types) holds the seconds of an
+        instance.
+        """
         self._meter.add_arrays(arrays, seconds)
         self._first_s, self._last_s = float(arrays.arrival_s[0]), float(arrays.arrival_s[-1])
         self._count = len(arrays)
@@ -114,7 +119,7 @@ class JobStream:
                 self._observed[number] = float(started_s[number]), float(since_s[number])
 
     def has(self, tasks: int) -> bool:
-        """True if there are at least this many tasks; makes only as many jobs as needed to know."""
+        """True if there are at least this many tasks; makes only as many jobs as necessary."""
         if isinstance(self._jobs, DrawnJobs):
             return self._jobs.arrays.tasks >= tasks
         jobs, made, count = iter(self._jobs), [], 0
@@ -129,7 +134,7 @@ class JobStream:
 
     @property
     def load(self) -> Load:
-        """The load of the jobs that came; of a list, that of all of it."""
+        """The load of the jobs that arrived; for a list, of all its jobs."""
         if isinstance(self._jobs, DrawnJobs) and not self._count:
             arrays = self._jobs.arrays
             self.came(arrays, seconds_of(arrays, self._runtime, self._cluster.gpu_types))
@@ -139,15 +144,16 @@ class JobStream:
         return self._meter.over(self._last_s - self._first_s, self._count)
 
     def observed(self) -> tuple[list[float], list[float]] | None:
-        """The real start of each job that came, and the earliest it could have had. ``None`` if nothing is known of
-        any."""
+        """The real start of each job that arrived, and the earliest start it could have had.
+        ``None`` if no start is known.
+        """
         if not self._observed:
             return None
         pairs = [self._observed.get(number, (nan, nan)) for number in range(self._count)]
         return [start for start, _ in pairs], [eligible for _, eligible in pairs]
 
     def facts(self) -> dict[str, Any]:
-        """Facts of the jobs that came, as plain values."""
+        """Facts of the jobs that arrived, as plain values."""
         load = self.load
         facts: dict[str, Any] = {
             "cluster": str(self._cluster),
@@ -168,7 +174,7 @@ class JobStream:
         return facts
 
     def _metered(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """The jobs; their load is added up on the way."""
+        """The jobs; iteration adds up their load."""
         add = self._meter.add
         for job in jobs:
             if not self._count:

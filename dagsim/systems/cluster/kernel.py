@@ -1,8 +1,9 @@
 """The kernel: DAG jobs on a cluster, on SimPy's clock.
 
-``ClusterKernel.decisions()`` is a generator: it lets everything due at an instant settle (completions, then repairs and
-failures, then arrivals), yields a ``ClusterView`` and is sent decisions, until the answer is empty; then time moves on.
-``run`` and the Gymnasium environment are two short drivers of it.
+``ClusterKernel.decisions()`` is a generator. It processes all events of an instant (completions,
+then repairs and failures, then arrivals), yields a ``ClusterView`` and receives decisions until the
+answer is empty; then time moves on. ``run`` and the Gymnasium environment are two short drivers of
+it.
 """
 
 from __future__ import annotations
@@ -64,15 +65,17 @@ _STARTED, _COMPUTING, _FINISHED = int(Kind.STARTED), int(Kind.COMPUTING), int(Ki
 _PREEMPTED, _FAILED, _COMPLETED = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kind.COMPLETED)
 _DOWN, _UP = int(Kind.DOWN), int(Kind.UP)
 _FEW_EVENTS = 256
-"""Events on the clock before it is first searched for those of stopped runs."""
+"""Number of events on the clock from which it is first searched for events of stopped runs."""
 _NAMED = 5
-"""Nodes and runs that a message names."""
+"""Maximum number of nodes and runs that a message names."""
 _MOST_FAILURES = 1_000
-"""Failures in a row, each losing all work since the one before, after which a task is taken to never finish."""
+"""Number of consecutive failures, each losing all work since the one before, after which a task is
+assumed never to finish.
+"""
 _ITERABLE = frozenset((GeneratorType, list, tuple))
-"""The usual answers of policies; any other answer is checked for being iterable."""
+"""The usual types of a policy's answer; any other answer is checked for being iterable."""
 _facts_of: Callable[[tuple[object, ...]], JobFacts] = partial(tuple.__new__, JobFacts)
-"""``JobFacts`` of its fields in order, without a Python function per job."""
+"""Makes a ``JobFacts`` from its fields in order, without a Python function call per job."""
 _NOTHING = ()
 """The usual answer of a policy that waits: Python has only one empty tuple."""
 
@@ -91,10 +94,11 @@ class NodeFailed:
 class ClusterKernel:
     """One cluster, one stream of jobs, and the models of everything that takes time.
 
-    ``jobs`` must come in order of arrival and is read lazily: only the next job and those in the system are in memory.
-    ``runtime`` turns work into seconds, ``setup``, ``network``, ``preemption`` and ``disturbances`` default to none of
-    it, ``estimates`` to the truth. ``admission=True`` makes every arrival wait for ``Admit`` or ``Reject``. ``queues``
-    are for policies to read. The same arguments and ``seed`` give the same log, byte for byte.
+    ``jobs`` must be in order of arrival and is read lazily: only the next job and those in the
+    system are in memory. ``runtime`` turns work into seconds. ``setup``, ``network``,
+    ``preemption`` and ``disturbances`` are off by default; ``estimates`` are exact by default. With
+    ``admission=True`` every arrival waits for ``Admit`` or ``Reject``. ``queues`` are for policies
+    to read. The same arguments and ``seed`` give the same log, byte for byte.
     """
 
     def __init__(
@@ -120,7 +124,7 @@ class ClusterKernel:
         self.running: Live[int, Run] = Live()
         self.applicants: Live[int, JobState] = Live()
         self.jobs = jobs
-        """The jobs as passed in; their source may know more about them."""
+        """The jobs as passed in; their source may have further information."""
         self._source: Iterator[Job] = iter(jobs)
         self._next_job: Job | None = None
         self._jobs_left = True
@@ -134,15 +138,15 @@ class ClusterKernel:
         self._admission = admission
         self._shows_truth = False
         self._bare = setup is None and network is None
-        """A run is a single timeout."""
+        """True if a run is a single timeout."""
         self.now = 0.0
         self._arrived = 0
         self._started = 0
         self._pieces = 0
         self._down = [0] * len(cluster.nodes)
-        """The number of disturbances that hold each node down."""
+        """Number of disturbances that hold each node down."""
         self._away = 0
-        """Nodes that are down."""
+        """Number of nodes that are down."""
         self._wake_s = inf
         self._streams: dict[str, np.random.Generator] = {}
         self._served: list[list[int]] | None = None
@@ -155,17 +159,19 @@ class ClusterKernel:
 
     @property
     def node_count(self) -> int:
-        """Nodes in the cluster."""
+        """Number of nodes in the cluster."""
         return len(self.machines.list)
 
     @property
     def done(self) -> bool:
-        """Every job has arrived and left."""
+        """True if every job has arrived and left."""
         return not (self._jobs_left or self.frontier.jobs or self.applicants)
 
     @property
     def pending(self) -> bool:
-        """Something will happen by itself: an end, an arrival, a wake-up that was asked for, or a repair."""
+        """True if something will happen without a decision: an end, an arrival, a requested
+        wake-up, or a repair.
+        """
         if self.running or self._jobs_left or self._wake_s < inf:
             return True
         return any(disturbing.returning() for disturbing in self._disturbing)
@@ -174,14 +180,16 @@ class ClusterKernel:
         """Drive the simulation with ``policy`` until every job has left (or until ``until_s``).
 
         Raises:
-            IllegalDecision: The policy decided what cannot be done.
+            IllegalDecision: A decision of the policy cannot be carried out.
             Stalled: The policy waits although nothing is pending.
         """
         return drive(self, policy, until_s)
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
-        """Yield a view whenever something has changed, take decisions for it (``None``: none), again until the answer
-        is empty or nothing waits any more; then let time pass, and so on until the end."""
+        """Yield a view whenever something has changed and receive decisions for it (``None``: no
+        decision), repeatedly until the answer is empty or no task waits any more. Then let time
+        pass, and so on until the end.
+        """
         clock = self.clock
         settle, next_s = clock.settle, clock.next_s
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
@@ -221,34 +229,40 @@ class ClusterKernel:
         self.schedule.ended_s = min(until_s, self.now)
 
     def show_truth(self) -> None:
-        """From now on show what tasks really take: the policy has declared ``clairvoyant = True``."""
+        """Show true durations from now on: the policy has declared ``clairvoyant = True``."""
         self._shows_truth = True
         for active in (*self.frontier.jobs.values(), *self.applicants.values()):
             active.shows_truth = True
 
     def stream(self, name: str) -> np.random.Generator:
-        """The random stream of that name. Each name has its own, so other draws do not move it."""
+        """The random stream with that name. Each name has its own stream, so draws from others do
+        not affect it.
+        """
         known = self._streams.get(name)
         if known is None:
             known = self._streams[name] = stream(self.schedule.seed, name)
         return known
 
     def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
-        """Seconds by type of the work that the user claims for an instance; ``None`` without a claim."""
+        """Seconds of an instance by type, from the work that the user claims; ``None`` without a
+        claim.
+        """
         claimed = task.task.estimate
         if claimed is None or not 0 <= claimed < inf:
             return None
         return self._runtime.seconds(replace(task.task, work=claimed), self.machines.types)
 
     def lasting(self) -> list[bool]:
-        """Per node: it is up, or all that have taken it down will bring it back."""
+        """For each node, True if it is up or will be brought back by every disturbance that has
+        taken it down.
+        """
         due = Counter(node for disturbing in self._disturbing for node in disturbing.returning())
         return [due[node] == down for node, down in enumerate(self._down)]
 
     # Operations for disturbances.
 
     def take_down(self, node: int) -> None:
-        """The node goes down, unless it is down already; its runs end as failed."""
+        """Take the node down, unless it is down already; its runs end as failed."""
         machine = self.machines.list[node]
         self._down[node] += 1
         if not machine.up:
@@ -261,7 +275,7 @@ class ClusterKernel:
             self._stop(run, _FAILED, NodeFailed(node), kept=self.preemption.on_failure == "resume")
 
     def bring_up(self, node: int) -> None:
-        """The node comes back, unless something else has it down too."""
+        """Bring the node back, unless another disturbance also holds it down."""
         machine = self.machines.list[node]
         self._down[node] = max(0, self._down[node] - 1)
         if machine.up or self._down[node]:
@@ -274,7 +288,7 @@ class ClusterKernel:
     # Arrivals and admission.
 
     def _arrivals(self) -> Generator[Event, object, None]:
-        """The SimPy process of arrivals: reads the next job when the last one has come."""
+        """The SimPy process of arrivals: reads the next job when the previous one has arrived."""
         while True:
             if self._next_job is None:
                 self._next_job = next(self._source, None)
@@ -345,7 +359,7 @@ class ClusterKernel:
     # Carrying out decisions.
 
     def _carry_out(self, decision: object) -> bool:
-        """Do it; True if the policy must be asked again."""
+        """Carry out the decision; True if the policy must be asked again."""
         if isinstance(decision, Preempt):
             self._preempt(stopped(self, decision.run))
         elif isinstance(decision, Wait):
@@ -371,8 +385,9 @@ class ClusterKernel:
         return True
 
     def _start(self, task: Any, placement: Any) -> None:
-        """Start it if that is legal: most starts, independent instances or a gang on one node, are seen to be so right
-        here."""
+        """Start the task if that is legal. The most common starts (independent instances, or a gang
+        on one node) are checked right here, for speed.
+        """
         try:
             ((node, instances, gpu),) = placement
             legal = type(node) is int is type(instances) and gpu is None and task in self.frontier.ready
@@ -396,7 +411,7 @@ class ClusterKernel:
         self._launch(task, instances, ((machine, instances, mask, on),))
 
     def _occupy(self, task: TaskState, shares: list[Allotted]) -> None:
-        """Start the task where it was found to be legal: a gang as one run, else a run per node."""
+        """Start the task on the checked shares: a gang as one run, otherwise one run per node."""
         take, demand = self.machines.take, task.demand
         if demand.gang:
             held = tuple((share.machine, share.instances, *take(share.machine, demand, *share[1:])) for share in shares)
@@ -406,7 +421,7 @@ class ClusterKernel:
             self._launch(task, instances, ((machine, instances, *take(machine, demand, instances, gpu)),))
 
     def _launch(self, task: TaskState, instances: int, held: tuple[Held, ...]) -> None:
-        """Make the run, write its rows, and set its end."""
+        """Make the run, write its rows, and schedule its end."""
         now = self.now
         id_ = self._started
         self._started = id_ + 1
@@ -461,7 +476,7 @@ class ClusterKernel:
         self._record(packed_row(_REJECTED, self.now, active.number, -1, -1, -1, 0, 0, float(RejectReason.BY_POLICY)))
 
     def _kill(self, active: JobState, reason: RejectReason) -> None:
-        """End all that is left of a job. O(running + ready)."""
+        """End everything that is left of a job. O(running + ready)."""
         number = active.number
         for run in [run for run in self.running.values() if run.task.job is active]:
             run.callbacks = []
@@ -478,7 +493,7 @@ class ClusterKernel:
     # The life of a run.
 
     def _fetch(self, run: Run) -> Generator[Event, object, None]:
-        """The SimPy process of a run that reads its parents' output over the network."""
+        """The SimPy process of a run that reads the outputs of its parents over the network."""
         try:
             yield from self._network.fetch(self.clock, run.flows)  # type: ignore[union-attr]
         except Interrupt:
@@ -506,7 +521,7 @@ class ClusterKernel:
         self._compute_or_set_up(run)
 
     def _end(self, event: Event) -> None:
-        """A run has done its work: its task, then its job may be done, and children become ready."""
+        """Complete a run. Its task and then its job may be done, and children may become ready."""
         run: Run = event  # type: ignore[assignment]
         self._release(run, _FINISHED)
         now, active, index = self.now, run.task.job, run.task.index
@@ -558,12 +573,12 @@ class ClusterKernel:
         return again
 
     def _forget_stopped(self) -> None:
-        """Take the ends of stopped runs off the clock, where half of it may be such."""
+        """Remove the ends of stopped runs from the clock, once they may be half of its events."""
         self.clock.keep(lambda event: not isinstance(event, Run) or event.id in self.running)
         self._crowded = 2 * self.clock.waiting + _FEW_EVENTS
 
     def _release(self, run: Run, kind: int) -> None:
-        """Give back what a run holds and write its last rows."""
+        """Release the resources of a run and write its last rows."""
         self._changed = True
         id_ = run.id
         del self.running[id_]
@@ -594,7 +609,9 @@ class ClusterKernel:
             )
 
     def _setup_s(self, run: Run) -> float:
-        """Ask the set-up model and note whom the GPUs serve from now on."""
+        """Return the set-up time by the set-up model, and record the job that the GPUs serve from
+        now on.
+        """
         if self._setup is None or self._served is None:
             return 0.0
         number = run.task.job.number
@@ -607,8 +624,9 @@ class ClusterKernel:
         return self._setup.seconds(run.task.task, number, tuple(previous))
 
     def _flows(self, run: Run) -> list[Flow]:
-        """The flows that the run must read: each parent's bytes from where its instances ran, in proportion to their
-        number there."""
+        """The flows that the run must read: the output of each parent, from the nodes where its
+        instances ran, in proportion to their number there.
+        """
         active, index = run.task.job, run.task.index
         graph = active.job.graph
         share_here = {machine.index: count / graph.tasks[index].instances for machine, count, _, _ in run.held}
@@ -628,7 +646,7 @@ class ClusterKernel:
     def _start_clock(self, now: float) -> None:
         self.clock = Clock(now)
         self._crowded = _FEW_EVENTS
-        """How many events the clock holds before those of stopped runs are taken off it."""
+        """Number of events on the clock above which those of stopped runs are removed."""
         self._on_end = [self._end]
         self._on_set_up = [self._set_up]
         if self._jobs_left:
@@ -655,10 +673,12 @@ class ClusterKernel:
     # order. Everything else that changes is copied, and what does not change is shared.
 
     def fork(self, *, known: bool = False) -> ClusterKernel:
-        """An equal simulation at the present instant that goes its own way. Costs O(jobs in the system + machines).
+        """Return an equal simulation at the present instant that continues independently. Costs
+        O(jobs in the system + machines).
 
-        Observers stay with the original. Jobs still to come are shared and read once, by the first that needs them.
-        With ``known`` it knows no more than a policy: tasks take their estimates, no job arrives and nothing fails.
+        Observers stay with the original. Future jobs are shared and read once, by the first
+        simulation that needs them. With ``known`` it has no more information than a policy: tasks
+        take their estimates, no job arrives and nothing fails.
         """
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
@@ -692,7 +712,7 @@ class ClusterKernel:
         return twin
 
     def _adopt(self, run: Run, known: bool) -> None:
-        """Let the run of the original go on here."""
+        """Continue the run of the original in this simulation."""
         jobs, machines = self.frontier.jobs, self.machines.list
         owner = jobs[run.task.job.number]
         task = run.task.copy(owner, self.machines) if run.task.piece else owner.tasks[run.task.index]
@@ -714,8 +734,10 @@ class ClusterKernel:
     # Simulations that cannot go on: who waits, and why.
 
     def _is_hopeless(self) -> bool:
-        """True if nothing that waits will ever have room: nodes have left for good, no job is to arrive, and a
-        policy that asks to be woken would go on for ever. Asked only while nothing runs."""
+        """True if no waiting task will ever have room: nodes have left for good, no job is to
+        arrive, and a policy that asks to be woken would continue forever. Checked only while
+        nothing runs.
+        """
         ready = self.frontier.ready
         if self._jobs_left or self.applicants or not ready:
             return False
@@ -723,7 +745,7 @@ class ClusterKernel:
         return not any(self._could_fit(demand, lasting) for demand in {task.demand for task in ready})
 
     def _could_fit(self, demand: DemandClass, lasting: list[bool]) -> bool:
-        """True if the nodes that are or will be up hold an instance. Of a gang they hold all."""
+        """True if the nodes that are or will be up can hold an instance (a gang: all of it)."""
         for type_ in demand.types:
             empty = (
                 NodeState(machine.index, machine.node, type_)
@@ -735,7 +757,7 @@ class ClusterKernel:
         return False
 
     def _why_stalled(self) -> str:
-        """The message of ``Stalled``, for a kernel in which nothing will happen by itself."""
+        """The message of ``Stalled``, for a kernel in which nothing will happen without a decision."""
         ready = self.frontier.ready
         first = next(iter(ready), None)
         waiting = [f"{len(ready)} ready tasks wait" + (f", {first.name} among them" if first else "")]

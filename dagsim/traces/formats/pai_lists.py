@@ -21,8 +21,9 @@ from dagsim.model import Demand
 from dagsim.model.gpu import canonical
 from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Block
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Block, Checks, arrivals, kinds_of_rows, row_blocks
+from dagsim.traces.rows import Checks, arrivals, kinds_of_rows, row_blocks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind, optional
 

@@ -18,9 +18,9 @@ from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Demand, Node
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Block, Checks, arrivals, kinds_of_rows, row_blocks
+from dagsim.traces.rows import Checks, arrivals, kinds_of_rows, row_blocks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind
 
@@ -79,15 +79,15 @@ class Swf(Reader):
         return Cluster((Node("machine", cpus=most),), "swf") if most else None
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        said = {
+        answers = {
             "demand": options.cpu_demand_text("one core"),
             "gang": "the processors of a job start together",
             "estimate": "the requested time, or the run time where none was requested",
             "order": "preceding job and think time are not heeded",
         }
         if options.protocol:
-            said["protocol"] = f"rows are turned into jobs by the rules of {options.protocol}"
-        return said
+            answers["protocol"] = f"rows are turned into jobs by the rules of {options.protocol}"
+        return answers
 
 
 def max_processors(source: Source) -> int | None:

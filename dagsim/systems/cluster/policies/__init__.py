@@ -1,4 +1,4 @@
-"""Policies: what decides. One idea per file; this is the list of them all."""
+"""The scheduling policies of the GPU cluster, one idea per file, and the registry of all of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dagsim.systems.cluster.policies.placement import PLACEMENT_RULES, Placement
 __all__ = ["PLACEMENT_RULES", "POLICIES", "PlacementRule"]
 
 _KNOWS = ("estimates",)
-"""Goes by estimates of durations. None is ``clairvoyant``: that is for policies that read what tasks really take."""
+"""Tag of policies that use estimates. None is ``clairvoyant``, the tag of policies that read true durations."""
 _STOPS = ("preemptive",)
 _COSTLY = ("estimates", "costly")
 

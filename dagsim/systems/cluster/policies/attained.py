@@ -33,15 +33,18 @@ _NOTHING = Served()
 
 
 def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
-    """Least attained service first: the job that has run for the fewest seconds, every
-    ``quantum_s`` anew. Not clairvoyant, preemptive. Cost: ``Rounds`` (Nuyens and Wierman 2008, as
-    foreground-background)."""
+    """Least attained service first: the job that has run for the fewest seconds, ranked again every
+    ``quantum_s``. Uses no estimates; preemptive. Cost: ``Rounds`` (Nuyens and Wierman 2008, as
+    foreground-background).
+    """
     return Rounds(BySeconds(), quantum_s, placement, lead)
 
 
 def las_2d(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
-    """Two-dimensional LAS: the job that has had the fewest GPU-seconds, every ``quantum_s`` anew.
-    Not clairvoyant, preemptive. Cost: ``Rounds`` (Tiresias, Gu et al., NSDI 2019)."""
+    """Two-dimensional LAS: the job that has received the fewest GPU-seconds, ranked again every
+    ``quantum_s``. Uses no estimates; preemptive. Cost: ``Rounds`` (Tiresias, Gu et al., NSDI
+    2019).
+    """
     return Rounds(ByGpuSeconds(), quantum_s, placement, lead)
 
 
@@ -52,15 +55,16 @@ def tiresias(
     placement: str | PlacementRule = "best-fit",
 ) -> Rounds:
     """Discretised 2D-LAS: a job moves down a level as its GPU-seconds pass each of ``thresholds``;
-    within a level first come, first served. A job that has waited ``promote`` times as long as it
-    has run goes back to the top. Not clairvoyant, preemptive. Cost: ``Rounds`` (Tiresias, Gu et
-    al., NSDI 2019)."""
+    within a level first come, first served. A job that has waited ``promote`` times as long as
+    it has run goes back to the top. Uses no estimates; preemptive. Cost: ``Rounds`` (Tiresias,
+    Gu et al., NSDI 2019).
+    """
     levels = thresholds if isinstance(thresholds, tuple) else (thresholds,)
     return Rounds(QueueLevels(levels, promote), quantum_s, placement)
 
 
 class BySeconds:
-    """By seconds of service."""
+    """Rank jobs by seconds of service."""
 
     def key(self, job: int, served: Served) -> float:
         return served.seconds
@@ -82,7 +86,7 @@ class BySeconds:
 
 
 class ByGpuSeconds(BySeconds):
-    """By GPU-seconds of service."""
+    """Rank jobs by GPU-seconds of service."""
 
     def key(self, job: int, served: Served) -> float:
         return served.gpu_s
@@ -91,13 +95,14 @@ class ByGpuSeconds(BySeconds):
         return service.gpu_s
 
     def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
-        with np.errstate(divide="ignore", invalid="ignore"):  # what holds no GPU stays where it is
+        with np.errstate(divide="ignore", invalid="ignore"):  # jobs without GPUs keep their key
             return np.where(service.gpus > 0, (key - service.gpu_s) / service.gpus, inf)
 
 
 class QueueLevels:
-    """By level: how many ``thresholds`` of GPU-seconds the job has passed since it was last
-    promoted."""
+    """Rank jobs by level: the number of ``thresholds`` of GPU-seconds that the job has passed since
+    its last promotion.
+    """
 
     def __init__(self, thresholds: tuple[float, ...], promote: float = inf) -> None:
         if list(thresholds) != sorted(thresholds) or not all(each > 0 for each in thresholds):
@@ -107,10 +112,11 @@ class QueueLevels:
         self.thresholds = thresholds
         self.promote = promote
         self._forgiven: dict[int, Served] = {}
-        """What a promoted job had had by then, which counts no more."""
+        """Service of each promoted job at its promotion, which no longer counts."""
         self._due: list[tuple[float, int, Served]] = []
-        """A heap of when a stopped job is to be promoted, if it has had no more than that until
-        then."""
+        """Heap of promotion times of stopped jobs; an entry holds if the job receives no more
+        service until then.
+        """
         self._had: dict[int, Served] = {}
 
     def key(self, job: int, served: Served) -> float:
@@ -157,38 +163,41 @@ class QueueLevels:
 
 
 _SIZES = 1024
-"""Sizes that the index goes by; of more, this many quantiles."""
+"""Maximum number of sizes in the index; with more sizes, this many quantiles replace them."""
 _AT_ONCE = 64
-"""Jobs whose index is computed at once."""
+"""Number of jobs whose index is computed in one batch."""
 
 
 def gittins_2d(
     history: tuple[float, ...] = (), quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit"
 ) -> Rounds:
-    """Highest Gittins index first, every ``quantum_s`` anew: with ``a`` GPU-seconds had and sizes
-    ``S`` of jobs past, the most over ``d`` of ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``.
+    """Highest Gittins index first, ranked again every ``quantum_s``. For a job with ``a``
+    GPU-seconds of service and sizes ``S`` of past jobs, the index is the maximum over ``d`` of
+    ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``.
 
-    ``history`` are sizes in GPU-seconds known beforehand; every job done adds its own. Until then,
-    and among equals, first come, first served; a job larger than all past ones comes last. It knows
-    the distribution of sizes, not the job's own: not clairvoyant. Preemptive. From 2,048 sizes on
-    it goes by 1,024 quantiles of them. Cost: ``Rounds``, plus O(sizes) per job ranked (Gittins
-    1979; with GPU-time, Tiresias, Gu et al., NSDI 2019).
+    ``history`` lists sizes in GPU-seconds that are known beforehand; every completed job adds its
+    own. Until there are any, and among equals, jobs run first come, first served. A job larger than
+    all past jobs comes last. The policy knows the distribution of sizes but not the size of a job:
+    it uses no estimates. Preemptive. From 2,048 sizes on, 1,024 quantiles replace them. Cost:
+    ``Rounds``, plus O(sizes) per ranked job (Gittins 1979; with GPU-time, Tiresias, Gu et al., NSDI
+    2019).
     """
     return Rounds(Gittins(history), quantum_s, placement)
 
 
 class Gittins:
-    """By how far the index lies below that of a job without service, so that whoever only waited
-    stays at 0 and need not be ranked anew; the sizes it goes by are renewed each time their number
-    has doubled."""
+    """Difference between the index of a job without service and that of this job. A job that has
+    only waited stays at 0 and need not be ranked again. The sizes are updated each time their
+    number has doubled.
+    """
 
     def __init__(self, history: Iterable[float] = ()) -> None:
         self._past = sorted(history)
         self._served: set[int] = set()
-        """Jobs in the system that have had some service."""
+        """Jobs in the system that have received some service."""
         self._moved = False
         self._peaks: np.ndarray | None = None
-        """Keys of jobs that have just had each of the sizes, computed when first asked for."""
+        """Keys of jobs whose service equals each size, computed on first use."""
         self._renew()
 
     def key(self, job: int, served: Served) -> float:
@@ -206,8 +215,9 @@ class Gittins:
         return keys
 
     def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
-        """Between two sizes the index rises and the key falls: only as it passes a size may a job
-        exceed ``key``."""
+        """Between two sizes the index rises and the key falls, so a job can exceed ``key`` only
+        when its service passes a size.
+        """
         if self._peaks is None:
             self._peaks = self._unserved - gittins_indices(self._sizes, self._sizes)
         sizes = np.append(self._sizes[self._peaks >= key], inf)
@@ -243,15 +253,16 @@ class Gittins:
         if self._renewed > _SIZES:
             self._sizes = self._sizes[np.linspace(0, self._renewed - 1, _SIZES).round().astype(int)]
         self._known: dict[float, float] = {}
-        """Keys by service had."""
+        """Return the keys for an array of services received."""
         self._unserved = gittins_index(self._sizes, 0.0)
         self._peaks = None
 
 
 def gittins_index(sizes: np.ndarray, had: float) -> float:
-    """The Gittins index of a job that has had ``had``, for past ``sizes`` in rising order
-    (float64): the best ratio of the chance to end within some further service to the service that
-    this is expected to take. 0 if none was larger."""
+    """Return the Gittins index of a job that has received ``had``, given past ``sizes`` in rising
+    order (float64). The index is the best ratio of the probability of ending within some further
+    service to the expected amount of that service. 0 if no past job was larger.
+    """
     if not len(sizes) or had >= sizes[-1]:
         return 0.0
     place = sizes.searchsorted(had, "right")
@@ -264,8 +275,9 @@ def gittins_index(sizes: np.ndarray, had: float) -> float:
 
 
 def gittins_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
-    """(jobs,) float64: the Gittins index of jobs that have had ``had``, to the same bits as
-    ``gittins_index``."""
+    """(jobs,) float64: the Gittins indices of jobs that have received ``had``, bit for bit equal to
+    ``gittins_index``.
+    """
     found = np.zeros(len(had))
     rows = np.flatnonzero(had < sizes[-1]) if len(sizes) else np.empty(0, int)
     for start in range(0, len(rows), _AT_ONCE):
@@ -275,12 +287,13 @@ def gittins_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
 
 
 def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
-    """Those of jobs that all have had less than the largest size, at the cost of a table (jobs,
-    sizes)."""
+    """Return the indices of jobs that have all received less than the largest size. Uses a table
+    (jobs, sizes).
+    """
     places = sizes.searchsorted(had, "right")
     first = places.min()
     ends, others = _counts(len(sizes))
-    left = np.maximum(sizes[first:] - had[:, None], 0.0)  # 0: a job that has had the size already
+    left = np.maximum(sizes[first:] - had[:, None], 0.0)  # 0: the job has already received that much
     service = left.cumsum(axis=1)
     left *= others[first:]
     service += left
@@ -290,6 +303,8 @@ def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=2)
 def _counts(sizes: int) -> tuple[np.ndarray, np.ndarray]:
-    """(sizes,) float64 each: the jobs that end by each size, counted from 1, and the others."""
+    """(sizes,) float64 each: the number of jobs that end by each size, and the number of jobs that
+    do not.
+    """
     ends = np.arange(1.0, sizes + 1.0)
     return ends, sizes - ends

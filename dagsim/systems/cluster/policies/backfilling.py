@@ -1,4 +1,6 @@
-"""Backfilling: the oldest task holds a reservation, and others may go ahead of it."""
+"""Backfilling: the oldest task holds a reservation, and others may overtake it if they do not delay
+it.
+"""
 
 from __future__ import annotations
 
@@ -43,22 +45,23 @@ def _f1(task: TaskState) -> float:
 
 
 SCORES: dict[str, Callable[[TaskState], float]] = {"fcfs": _fcfs, "sjf": _sjf, "f1": _f1}
-"""Smaller first; ties go first come, first served. F1 takes absolute times of arrival."""
+"""Scores of the queue, smallest first; ties go first come, first served. F1 uses absolute arrival
+times.
+"""
 
 
 class Committed:
-    """The environment of RLScheduler (Zhang et al., SC 2020) as a wrapper of a score: as soon as a
-    task has started, the next is picked from the queue and waits until it fits, whoever comes
-    meanwhile. A task that comes enters the queue only while somebody waits so, or when the queue is
-    empty.
+    """The environment of RLScheduler (Zhang et al., SC 2020) as a wrapper of a score. As soon as a
+    task has started, the next is picked from the queue and waits until it fits, even if better
+    tasks arrive meanwhile. An arriving task enters the queue only while a picked task waits, or
+    when the queue is empty.
 
-    With ``backfill``, tasks of the queue that fit start meanwhile, oldest first, if by their
-    estimates they end before (not at) the *shadow time*: when enough is expected to be free for the
-    one that waits, as it was when it was picked. Clairvoyant, not preemptive. O(queue) per
-    decision.
+    With ``backfill``, tasks of the queue that fit start meanwhile, oldest first, if their estimates
+    end before (not at) the *shadow time*: the time when enough resources for the picked task were
+    expected to be free when it was picked. Uses estimates; not preemptive. O(queue) per decision.
 
     Raises:
-        ConfigError: Another score than fcfs, sjf or f1.
+        ConfigError: The score is not fcfs, sjf or f1.
     """
 
     def __init__(
@@ -70,20 +73,20 @@ class Committed:
         self.backfill = backfill
         self._place = placing(placement).place
         self._queued: dict[Key, None] = {}
-        """The tasks in the queue; others are ready, but have not entered it."""
+        """The tasks in the queue. Other ready tasks have not entered it yet."""
         self._picked: Key | None = None
         self._shadow_s = 0.0
         self._ended: list[tuple[int, float]] = []
         """Runs that ended since the last decision: id and size."""
 
     def ended(self, run: Run, now: float) -> None:
-        """Note what a run held that has just ended."""
+        """Record the resources of a run that has just ended."""
         self._ended.append((run.id, held(run)))
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self)
         ready = view.index(Committed, Ready).tasks
-        # Of what happened at this instant arrivals count first, then one end after the other.
+        # Within this instant, arrivals come first, then one end after the other.
         ended = [amount for _, amount in sorted(self._ended)]
         self._ended.clear()
         arrived = sorted(key for key in ready if key not in self._queued)
@@ -123,7 +126,7 @@ class Committed:
             self._shadow_s = end_s
 
     def _fill(self, view: ClusterView, ready: dict[Key, TaskState], ended: list[float]) -> Iterator[Decision]:
-        """Start what may go ahead of the picked task."""
+        """Start tasks that may overtake the picked task."""
         if not self.backfill:
             return
         for key in sorted(key for key in self._queued if key != self._picked):
@@ -135,13 +138,13 @@ class Committed:
                     self._leave(task, ready)
 
     def _room(self, view: ClusterView, task: TaskState, ended: list[float]) -> Placement | None:
-        """The placement for the task while what ``ended`` holds is not free yet."""
+        """Return a placement for the task while the resources in ``ended`` still count as held."""
         if ended and free(view, task) - ordered_sum(ended) + NEARLY < size(task):
             return None
         return self._place(view, task)
 
     def _leave(self, task: TaskState, ready: dict[Key, TaskState]) -> None:
-        """Take a task that was started out of the queue, if nothing of it waits."""
+        """Remove a started task from the queue if none of its instances wait."""
         if not task.waiting:
             key = (task.order, task.piece)
             del self._queued[key], ready[key]
@@ -151,40 +154,42 @@ class Committed:
 
 _EARLY_S = 1e-6
 _Key: TypeAlias = tuple[int, int]
-"""Order of a task, and which piece of it."""
+"""Order of a task, and the number of its piece."""
 
 
 class Conservative:
-    """Every ready task gets the earliest start among the reservations there are. It is on the type
-    where it would finish first, and the task starts then. When a run ends before it was expected
-    to, or a node goes or comes, all reservations are made anew in the order of arrival, so that
-    everybody moves up (compression).
+    """Conservative backfilling: every ready task reserves the earliest start that the existing
+    reservations allow, on the type where it would finish first, and starts then. When a run ends
+    earlier than expected, or a node fails or returns, all reservations are made again in order
+    of arrival, so that every task can move up (compression).
 
-    Reservations count the GPUs of a type, whatever their nodes; tasks that ask for none start where
-    they fit. Clairvoyant, not preemptive. Costly by definition: O(reservations) per task that
-    becomes ready, its square when they are made anew (Mu'alem and Feitelson 2001).
+    Reservations count the GPUs of a type, whatever their nodes. Tasks without GPUs start where they
+    fit. Uses estimates; not preemptive. Costly by definition: O(reservations) per task that becomes
+    ready, and the square of that when all reservations are made again (Mu'alem and Feitelson 2001).
     """
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self._place = placing(placement).place
         self._profiles: list[Profile] = []
         self._starts: dict[_Key, tuple[float, int]] = {}
-        """Reservations of the tasks that wait: when and on which type."""
+        """Reservations of the waiting tasks: start time and type."""
         self._expected: dict[int, float] = {}
-        """Expected ends of the runs that reservations were made around."""
+        """Expected ends of the runs that the reservations take into account."""
         self._new: dict[int, float] = {}
-        """Those of runs that started since: they count from the next reserved start on."""
+        """Expected ends of runs that started since then; they count from the next reserved start
+        on.
+        """
         self._early = False
-        """A run has ended before it was expected to."""
+        """True if a run has ended earlier than expected."""
         self._up = -1
 
     def started(self, run: Run, now: float) -> None:
-        """Take in a run."""
+        """Add a run."""
         if run.id not in self._expected:
             self._new[run.id] = run.estimated_end_s(now)
 
     def ended(self, run: Run, now: float) -> None:
-        """Note if a run ended early."""
+        """Record whether a run ended early."""
         self._new.pop(run.id, None)
         if self._expected.pop(run.id, now) > now + _EARLY_S:
             self._early = True
@@ -217,7 +222,7 @@ class Conservative:
                     del self._starts[key], waiting.tasks[key]
 
     def _look(self, view: ClusterView, waiting: _Waiting) -> None:
-        """Make everything anew if something has gone otherwise than expected."""
+        """Make all reservations again if something did not go as expected."""
         up = sum(machine.up for machine in view.machines.list)
         late = any(end_s < view.now - _EARLY_S for end_s in self._expected.values())
         if self._early or late or up != self._up or not self._profiles:
@@ -254,7 +259,7 @@ class Conservative:
 
 
 class _Waiting:
-    """The ready tasks by arrival, and those that ask for no GPU."""
+    """The ready tasks by arrival, and the ready tasks without GPUs."""
 
     def __init__(self, machines: ClusterState) -> None:
         self.tasks: dict[_Key, TaskState] = {}
@@ -268,7 +273,9 @@ class _Waiting:
 
 
 class Shadow(NamedTuple):
-    """The reservation of the oldest task: its time, its type, and what is left over there then."""
+    """The reservation of the oldest task: its time, its type, and the resources left over there at
+    that time.
+    """
 
     time_s: float
     type: int
@@ -276,15 +283,15 @@ class Shadow(NamedTuple):
 
 
 class Easy:
-    """Start the oldest task; when it does not fit, start others, by ``rank``, that end before its
-    *shadow time*, when enough is expected to be free for it, or that need no more than is *extra*
-    then.
+    """Start the oldest task. If it does not fit, start others, by ``rank``, that do not delay it:
+    they end before its *shadow time*, when enough resources are expected to be free for it, or
+    they need no more than is *extra* at that time.
 
-    Shadow and extra count the GPUs (cores, if the oldest asks for no GPU) of one type, whatever
-    their nodes: where tasks share a node the oldest is never delayed by a candidate whose estimate
-    holds. Clairvoyant, not preemptive. Cost per decision: O(running log running), and a pass of
-    numpy over the waiting tasks of each demand that has room but not among what is extra (Lifka
-    1995; Mu'alem and Feitelson 2001). Its compiled twin is ``lane.easy``.
+    Shadow time and extra count the GPUs (cores, if the oldest task has no GPUs) of one type,
+    whatever their nodes. Where tasks share a node, a candidate whose estimate is right never delays
+    the oldest task. Uses estimates; not preemptive. Cost per decision: O(running log running), and
+    a NumPy pass over the waiting tasks of each demand that has room but exceeds the extra resources
+    (Lifka 1995; Mu'alem and Feitelson 2001). Its compiled twin is ``lane.easy``.
     """
 
     def __init__(self, rank: RankColumn, placement: str | PlacementRule = "best-fit") -> None:
@@ -312,7 +319,7 @@ class Easy:
     def _filler(
         self, view: ClusterView, backlog: Backlog, head: TaskState, shadow: Shadow
     ) -> tuple[TaskState, Placement] | None:
-        """The first task by rank that fits and does not delay ``head``."""
+        """Return the first task by rank that fits and does not delay ``head``."""
         machines, now = view.machines, view.now
         stuck: set[AlikeTasks] = set()
         room: dict[DemandClass, list[int]] = {}
@@ -328,7 +335,7 @@ class Easy:
                     continue
                 type_ = types[0] if len(types) == 1 else min(types, key=group.ratios.__getitem__)
                 until_s = inf
-                takes_time = group.ratios[type_] > 0  # tasks of no work end at once
+                takes_time = group.ratios[type_] > 0  # tasks without work end at once
                 if takes_time and type_ == shadow.type and self._needed(view, group, head, type_) > shadow.extra:
                     until_s = shadow.time_s
                 first = group.first(self.rank, now, type_, until_s)
@@ -343,7 +350,7 @@ class Easy:
             stuck.add(chosen)
 
     def _needed(self, view: ClusterView, group: AlikeTasks, head: TaskState, type_: int) -> int:
-        """The amount of what ``head`` waits for that a task of the group would take now."""
+        """Amount of the resource that ``head`` waits for that a task of the group would take now."""
         count = group.waiting
         if not group.demand.gang and count > 1:
             placement = self._place(view, group.tasks[0], type_)
@@ -360,18 +367,19 @@ class Easy:
 
 
 def easy(placement: str | PlacementRule = "best-fit") -> Easy:
-    """EASY: candidates by arrival. Clairvoyant. Cost: ``Easy`` (Lifka 1995)."""
+    """EASY with candidates in order of arrival. Uses estimates. Cost: ``Easy`` (Lifka 1995)."""
     return Easy(by_order, placement)
 
 
 def easy_sjf(placement: str | PlacementRule = "best-fit") -> Easy:
-    """EASY with the shortest candidate first. Clairvoyant. Cost: ``Easy`` (Tsafrir, Etsion and
-    Feitelson 2007)."""
+    """EASY with the shortest candidate first. Uses estimates. Cost: ``Easy`` (Tsafrir, Etsion and
+    Feitelson 2007).
+    """
     return Easy(shortest_first, placement)
 
 
 def easy_lxf(placement: str | PlacementRule = "best-fit") -> Easy:
-    """EASY with the candidate of the largest slowdown first. Clairvoyant. Cost: ``Easy``."""
+    """EASY with the candidate with the largest slowdown first. Uses estimates. Cost: ``Easy``."""
     return Easy(most_slowed_first, placement)
 
 
@@ -385,13 +393,16 @@ def most_slowed_first(group: AlikeTasks, now: float) -> np.ndarray:
 
 
 def _amount(demand: DemandClass, head: DemandClass) -> int:
-    """Millionths of what ``head`` is counted in (GPUs, or cores) that one instance of ``demand``
-    takes."""
+    """Millionths of the resource in which ``head`` is counted (GPUs or cores) that one instance of
+    ``demand`` takes.
+    """
     return round(demand.demand.gpus * MICRO) if head.demand.gpus else demand.cpus
 
 
 def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, type_: int) -> Shadow:
-    """The time when ``type_`` should have room for ``head``, and what is left over."""
+    """Return the time when ``type_`` should have room for ``head``, and the resources left over
+    then.
+    """
     demand = head.demand
     if demand.demand.gpus:
         time_s, extra = expected.shadow(demand.demand.gpus * (demand.gang or 1), type_)
@@ -411,42 +422,42 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
 
 
 class _Holding(NamedTuple):
-    """A run under way: when it is expected to end, and what it holds."""
+    """A run under way: its expected end and the resources it holds."""
 
     end_s: float
     size: float
 
 
 class EasyEvents:
-    """EASY with a pass for every event: inside an instant one for each task that comes, while the
-    runs that end there ahead of their estimates still hold what they have, and then one for each of
-    those ends. So do PYSS and simulators like it; ``easy`` decides once per instant, on what is
-    free when all events of it have happened.
+    """EASY with one pass per event, as in PYSS and similar simulators. At each instant there is one
+    pass for every arriving task, during which runs that end there ahead of their estimates still
+    hold their resources, and then one pass for each of those ends. ``easy``, in contrast,
+    decides once per instant, on the resources that are free after all events of the instant.
 
-    A node that comes back is an event too.
+    The return of a node is an event too.
 
-    A pass starts tasks by age until one does not fit; others go ahead of it that end by its *shadow
-    time*, when enough is expected to be free for it, or need no more than is *extra* then. It
-    counts GPUs (cores, of what asks for none) on all types together: for clusters of one.
-    Clairvoyant, not preemptive. O(running log running + queue) per event (Lifka 1995; Tsafrir,
-    Etsion and Feitelson 2007, section 2).
+    A pass starts tasks by age until one does not fit. Others overtake it if they end by its *shadow
+    time*, when enough resources are expected to be free for it, or need no more than is *extra*
+    then. The pass counts GPUs (cores, for tasks without GPUs) over all types together: it is meant
+    for clusters of one type. Uses estimates; not preemptive. O(running log running + queue) per
+    event (Lifka 1995; Tsafrir, Etsion and Feitelson 2007, section 2).
     """
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self._place = placing(placement).place
         self._queue: dict[Key, None] = {}
         self._holding: dict[int, _Holding] = {}
-        """By run id."""
+        """Runs under way, by id."""
         self._up = -1
         self._ended: dict[int, _Holding] = {}
-        """Those that ended since the last decision."""
+        """Runs that ended since the last decision."""
 
     def started(self, run: Run, now: float) -> None:
-        """Take in a run."""
+        """Add a run."""
         self._holding.setdefault(run.id, _Holding(run.estimated_end_s(now), held(run)))
 
     def ended(self, run: Run, now: float) -> None:
-        """Keep what a run held until the next decision."""
+        """Keep the resources of an ended run until the next decision."""
         self._ended[run.id] = self._holding.pop(run.id)
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -465,7 +476,7 @@ class EasyEvents:
         self._up = up
 
     def _pass(self, view: ClusterView, ready: dict[Key, TaskState], late: list[_Holding]) -> Iterator[Decision]:
-        """Start what may start while the runs in ``late`` still hold what they have."""
+        """Start tasks that may start while the runs in ``late`` still hold their resources."""
         keys = iter(list(self._queue))
         head = None
         for key in keys:
@@ -490,7 +501,9 @@ class EasyEvents:
                     extra -= 0.0 if in_time else size(task)
 
     def _shadow(self, view: ClusterView, head: TaskState, late: list[_Holding]) -> tuple[float, float]:
-        """The time when enough should be free for ``head``, and what is left over."""
+        """Return the time when enough resources should be free for ``head``, and the resources left
+        over then.
+        """
         idle = free(view, head) - ordered_sum(run.size for run in late)
         shadow_s = view.now
         for end_s, amount in sorted([*self._holding.values(), *late]):
@@ -506,11 +519,11 @@ class EasyEvents:
         return self._place(view, task)
 
     def _leave(self, key: Key, ready: dict[Key, TaskState]) -> None:
-        """Take a task that was started out of the queue, if nothing of it waits."""
+        """Remove a started task from the queue if none of its instances wait."""
         if not ready[key].waiting:
             del self._queue[key], ready[key]
 
 
 def _late(ended: list[_Holding], now: float) -> list[_Holding]:
-    """Those that ended ahead of their estimates."""
+    """Return the runs that ended ahead of their estimates."""
     return [run for run in ended if run.end_s > now]

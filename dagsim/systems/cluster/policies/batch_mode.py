@@ -33,7 +33,7 @@ Key: TypeAlias = tuple[int, int]
 """Order and piece of a task."""
 
 NEARLY = 1e-9
-"""Amounts nearer to each other are equal."""
+"""Amounts that differ by less than this count as equal."""
 
 
 class Ready:
@@ -43,22 +43,22 @@ class Ready:
         self.tasks: dict[Key, TaskState] = {}
 
     def push(self, task: TaskState) -> None:
-        """Take in a task that has become ready."""
+        """Add a task that has become ready."""
         self.tasks[task.order, task.piece] = task
 
 
 def size(task: TaskState) -> float:
-    """GPUs, or of what asks for none cores, that start together."""
+    """GPUs that start together, or cores for a task without GPUs."""
     return width(task) if task.demand.demand.gpus else task.demand.cpus / MICRO * (task.demand.gang or 1)
 
 
 def held(run: Run) -> float:
-    """GPUs, or of what has none cores, that the run holds."""
+    """GPUs that the run holds, or cores if it holds no GPU."""
     return run.gpus or run.task.demand.cpus / MICRO * run.instances
 
 
 def free(view: ClusterView, task: TaskState) -> float:
-    """GPUs, or cores, that are free on the types that may run the task."""
+    """Free GPUs, or cores, of the types that may run the task."""
     machines, types = view.machines, set(task.demand.types)
     if task.demand.demand.gpus:
         return float(sum(machines.idle_gpus(type_) for type_ in types))
@@ -68,18 +68,20 @@ def free(view: ClusterView, task: TaskState) -> float:
 Rule: TypeAlias = Literal["min-min", "max-min", "sufferage"]
 
 _AHEAD = 24
-"""Tasks that are mapped at most before one must start, so that a decision has a bounded cost."""
+"""Maximum number of tasks mapped before one must start, which bounds the cost of a decision."""
 
 
 class BatchMode:
-    """Map ready tasks one by one, by their earliest completion times over the GPU types. Next is the one whose time is
-    least (``min-min``) or largest (``max-min``), or the one that would suffer most from its second best type
-    (``sufferage``: second least - least). A task that completes first on a type with room starts; others wait for
-    theirs, their time counting as taken.
+    """Map ready tasks one by one, by their earliest completion times over the GPU types. The next
+    task is the one with the least such time (``min-min``), the largest (``max-min``), or the
+    largest loss on its second best type (``sufferage``: second least - least). A task that
+    completes first on a type with room starts. Other tasks wait for their type, and their time
+    there counts as taken.
 
-    Tasks with the same demand and ratios of speed form a group, of which only the shortest and the longest can be next.
-    A GPU type's queue is the times at which its GPUs are expected to be free; after 24 mapped tasks the rest of the
-    queue is left for the next decision. Clairvoyant, not preemptive. O(24 x groups x types) per decision.
+    Tasks with the same demand and the same ratios of speed form a group; only its shortest and its
+    longest task can be next. The queue of a GPU type is the times at which its GPUs are expected to
+    be free. After 24 mapped tasks the rest of the queue is left for the next decision. Uses
+    estimates; not preemptive. O(24 x groups x types) per decision.
     """
 
     def __init__(self, rule: Rule, placement: str | PlacementRule = "best-fit") -> None:
@@ -107,7 +109,7 @@ class BatchMode:
                 return
             passed.add(task)
             _take(lanes[best.type], _lanes_of(task), best.completion_s)
-        for task in groups.heads():  # nothing starts by the map: as long as something runs, that is to wait
+        for task in groups.heads():  # the mapping starts nothing, which means to wait while anything runs
             if not view.running and (placement := self._place(view, task)) is not None:
                 yield Start(task, placement)
                 return
@@ -142,7 +144,7 @@ _Heap: TypeAlias = list[tuple[float, int, int, TaskState]]
 
 
 class _Groups:
-    """The ready tasks in groups that are alike, shortest and longest first."""
+    """Ready tasks in groups of equal demand and ratios of speed, shortest and longest first."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[DemandClass, tuple[float, ...]], tuple[_Heap, _Heap]] = {}
@@ -155,7 +157,7 @@ class _Groups:
         heappush(long, (-best_s, task.order, task.piece, task))
 
     def heads(self, passed: set[TaskState] | None = None) -> Iterator[TaskState]:
-        """The shortest and the longest of each group but for those ``passed`` over, which are few."""
+        """The shortest and the longest task of each group, without the (few) tasks in ``passed``."""
         for heaps in self._groups.values():
             first: TaskState | None = None
             for heap in heaps:
@@ -168,7 +170,9 @@ class _Groups:
 
 
 def _first(heap: _Heap, passed: set[TaskState]) -> TaskState | None:
-    """The least entry of the heap whose task waits and was not passed over: a walk down the heap, best first."""
+    """Return the least entry of the heap whose task waits and was not passed over. Walks down the
+    heap, best first.
+    """
     if not heap:
         return None
     edge = [(heap[0], 0)]
@@ -186,7 +190,9 @@ def _first(heap: _Heap, passed: set[TaskState]) -> TaskState | None:
 def start_those(
     view: ClusterView, chosen: Iterable[tuple[TaskState, int]], place: Callable[..., Placement | None]
 ) -> Iterator[Decision]:
-    """Start the chosen pairs of task and type that have room; where none has and nothing runs, any task that fits."""
+    """Start the chosen pairs of task and type that have room. If none has room and nothing runs,
+    start any task that fits.
+    """
     started = False
     for task, type_ in chosen:
         placement = place(view, task, type_) if view.machines.fits_on(task.demand, type_) else None
@@ -201,7 +207,7 @@ def start_those(
 
 
 def free_times(view: ClusterView) -> list[list[float]]:
-    """Per GPU type the times at which its GPUs are expected to be free, soonest first."""
+    """The times at which the GPUs of each type are expected to be free, soonest first."""
     expected = view.expected_free
     return [expected.times(type_) for type_ in range(len(view.gpu_types))]
 
@@ -211,32 +217,36 @@ def _lanes_of(task: TaskState) -> int:
 
 
 def _free_at(view: ClusterView, demand: DemandClass, lanes: list[float], type_: int, width: int) -> float:
-    """The time when ``width`` GPUs of the type are free."""
+    """Return the time when ``width`` GPUs of the type are free."""
     if not width:
         return view.now
     return lanes[width - 1] if width <= len(lanes) else inf
 
 
 def _take(lanes: list[float], width: int, until: float) -> None:
-    """The first ``width`` GPUs to be free are taken until then."""
+    """Mark the ``width`` GPUs that are free first as taken until that time."""
     del lanes[:width]
     for _ in range(width):
         insort(lanes, until)
 
 
 def min_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
-    """Min-Min: the ready task that can complete first is mapped first. Clairvoyant. Cost: ``BatchMode`` (Ibarra and Kim
-    1977; Maheswaran et al. 1999)."""
+    """Min-Min: map the ready task that can complete first. Uses estimates. Cost: ``BatchMode``
+    (Ibarra and Kim 1977; Maheswaran et al. 1999).
+    """
     return BatchMode("min-min", placement)
 
 
 def max_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
-    """Max-Min: the ready task whose earliest completion is the latest is mapped first, so that long tasks do not come
-    last. Clairvoyant. Cost: ``BatchMode`` (Ibarra and Kim 1977; Maheswaran et al. 1999)."""
+    """Max-Min: map the ready task with the latest earliest completion first, so that long tasks do
+    not come last. Uses estimates. Cost: ``BatchMode`` (Ibarra and Kim 1977; Maheswaran et al.
+    1999).
+    """
     return BatchMode("max-min", placement)
 
 
 def sufferage(placement: str | PlacementRule = "best-fit") -> BatchMode:
-    """Sufferage: the ready task that would lose most on its second best type is mapped first. Clairvoyant. Cost:
-    ``BatchMode`` (Maheswaran et al. 1999)."""
+    """Sufferage: map the ready task that would lose most on its second best type first. Uses
+    estimates. Cost: ``BatchMode`` (Maheswaran et al. 1999).
+    """
     return BatchMode("sufferage", placement)

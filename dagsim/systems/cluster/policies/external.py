@@ -1,4 +1,6 @@
-"""A scheduler in another program, in any language: asked and answering in lines of JSON (docs/protocol.md)."""
+"""A scheduler in another program, in any language, that exchanges lines of JSON with dagsim
+(docs/protocol.md).
+"""
 
 from __future__ import annotations
 
@@ -20,22 +22,23 @@ from dagsim.systems.cluster.api import MICRO, ClusterView, NodeState, Run, TaskS
 __all__ = ["PROTOCOL", "External"]
 
 PROTOCOL = 1
-"""The version of the protocol, sent at the beginning."""
+"""Version of the protocol, sent in the first message."""
 
 _MOST_BYTES = 64_000_000
-"""The longest line that is read as an answer."""
+"""Maximum length of an answer line."""
 _SHOWN = 200
 
 
 class External:
-    """A scheduler that ``command`` starts, without a shell: one line of JSON for each question, one for each answer.
+    """A scheduler that ``command`` starts, without a shell. Each question and each answer is one
+    line of JSON.
 
-    It is asked until its answer holds no decision that could be carried out, as every policy is. ``timeout_s`` is what
-    it may take for an answer by the clock on the wall.
+    Like every policy, it is asked until its answer holds no decision that could be carried out.
+    ``timeout_s`` limits the wall-clock time of an answer.
 
     Raises:
         ConfigError: ``command`` is empty or its quotes do not match, or ``timeout_s`` is not positive.
-        UnknownName: There is no such program.
+        UnknownName: The program does not exist.
     """
 
     def __init__(self, command: str, timeout_s: float = 10.0) -> None:
@@ -57,10 +60,10 @@ class External:
         raise PolicyFailed(f"policy {self.name!r} cannot be forked: another program cannot be copied at an instant")
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        """The decisions of the other program for this instant.
+        """Yield the decisions of the other program for this instant.
 
         Raises:
-            PolicyFailed: It ended, did not answer in time, or answered nonsense.
+            PolicyFailed: It ended, did not answer in time, or sent an invalid answer.
         """
         if self._process is None:
             self._process = self._started()
@@ -89,7 +92,7 @@ class External:
             self._fail(view, self._gone())
 
     def _asked(self, view: ClusterView, question: Mapping[str, Any]) -> Any:
-        """The answer to a question, within the time that it may take."""
+        """Return the answer to a question, within the timeout."""
         process = self._process
         assert process is not None
         assert process.stdout is not None
@@ -97,7 +100,7 @@ class External:
 
         def stop() -> None:
             late.append(True)
-            process.kill()  # whoever reads or writes then goes on
+            process.kill()  # unblocks the threads that read and write
 
         watchdog = Timer(self.timeout_s, stop)
         watchdog.daemon = True
@@ -128,7 +131,9 @@ class External:
         return decisions
 
     def _decision(self, view: ClusterView, tasks: Mapping[str, TaskState], given: Any) -> Decision | None:
-        """A decision; ``None`` for the start, without a place, of what does not fit now."""
+        """Return a decision; ``None`` for a start without a placement of a task that does not fit
+        now.
+        """
         match given:
             case {"start": str(key), **rest} if set(rest) <= {"nodes", "type"}:
                 task = tasks.get(key)
@@ -158,7 +163,7 @@ class External:
         return Start(task, tuple(Share(node, instances) for node, instances in nodes))
 
     def _gone(self) -> str:
-        """The end of the program, in words."""
+        """Describe how the program ended."""
         assert self._process is not None
         try:
             code = self._process.wait(1.0)
@@ -176,7 +181,7 @@ class External:
 
 
 def _begin(view: ClusterView) -> dict[str, Any]:
-    """The first message: what never changes."""
+    """The first message: everything that never changes."""
     types = [None if gpu is None else gpu.name for gpu in view.gpu_types]
     nodes = [
         {
@@ -250,7 +255,7 @@ def _free(state: NodeState) -> dict[str, Any] | None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the program: its input ends, and if that does not end it, it is killed."""
+    """End the program: close its input, and kill it if that does not end it."""
     for pipe in (process.stdin, process.stdout):
         with suppress(OSError):
             if pipe is not None:

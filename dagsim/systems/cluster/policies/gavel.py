@@ -1,5 +1,6 @@
-"""Gavel: how much of its time each task should spend on each GPU type, by a linear program, and rounds that see to
-it."""
+"""Gavel: the share of its time that each task should spend on each GPU type, by a linear program,
+and rounds that approximate these shares.
+"""
 
 from __future__ import annotations
 
@@ -26,32 +27,43 @@ Objective: TypeAlias = Literal["max-min", "makespan", "cost"]
 _Key: TypeAlias = int
 """``TaskState.order``: the job and the task, the same for all pieces."""
 _Kind: TypeAlias = tuple[float, ...]
-"""Of tasks that are alike: GPUs asked for at once, then the progress on each type, 0 where they may not run."""
+"""Tasks of a kind: the GPUs they need at once, then their progress on each type (0 where they may
+not run).
+"""
 _Pair: TypeAlias = tuple[float, _Key, int, float]
-"""Task and type: how far the task is ahead of its share there, its key, the type, the GPUs it asks for."""
+"""Task and type: minus the lag of the task behind its share there, its key, the type, the GPUs it
+needs.
+"""
 _Had: TypeAlias = list[float]
 """Seconds by type."""
 _Shared: TypeAlias = tuple[tuple[int, float], ...]
-"""Types, and the share of its time that a task is to have there."""
+"""Types, each with the share of its time that a task should spend there."""
 _USED = 1e-6
-"""Shares up to this are rounding."""
+"""Shares up to this are rounding errors."""
 
 PRICE_PER_HOUR = {"A100-80": 5.0, "A100-40": 3.7, "V100-32": 2.5, "V100-16": 2.5, "P100": 1.5, "K80": 0.5, "T4": 0.35}
-"""Dollars per GPU and hour, as public clouds asked in 2023; other types cost the same as a V100."""
+"""Price in dollars per GPU and hour in public clouds, 2023; other types cost the same as a V100."""
 
 
 class Gavel:
-    """Rounds in which tasks get their shares of time on each type, by a linear program. It makes the least normalised
-    throughput greatest (``max-min``), lets all end soonest (``makespan``), or buys most throughput with dollars
-    (``cost``). In rounds of ``round_s`` those run that lag most behind their share: highest share / share of its time
-    had there so far. Between rounds what fits is started in that order.
+    """Rounds that give each task its share of time on each type, as computed by a linear program.
 
-    The program has the running tasks and the ``window`` oldest ready ones, each asking for its GPUs at once; the others
-    wait. Alike tasks share a row of it, and a program seen before is not solved again. Clairvoyant, preemptive. Costly
-    by definition: a program of kinds x types variables, some ms (Narayanan et al., OSDI 2020, sections 3 and 4).
+    ``objective`` is one of three:
+
+    - ``max-min`` maximises the least normalised throughput,
+    - ``makespan`` minimises the time until all tasks have ended,
+    - ``cost`` maximises the throughput per dollar.
+
+    In rounds of ``round_s`` seconds the tasks that lag most behind their share run: highest share /
+    share of its time spent there so far. Between rounds, tasks that fit start in that order.
+
+    The program covers the running tasks and the ``window`` oldest ready ones, each with all its
+    GPUs at once; other tasks wait. Tasks of a kind share a row of it, and a program that was solved
+    before is not solved again. Uses estimates; preemptive. Costly by definition: a program of kinds
+    x types variables takes some ms (Narayanan et al., OSDI 2020, sections 3 and 4).
 
     Raises:
-        ConfigError: Another objective, or a round that takes no time.
+        ConfigError: The objective is unknown, or ``round_s`` is not positive.
     """
 
     def __init__(
@@ -71,29 +83,29 @@ class Gavel:
         self._place = placing(placement).place
         self._next_s = 0.0
         self._had: dict[_Key, _Had] = {}
-        """Seconds each task has had on each type."""
+        """Seconds that each task has spent on each type."""
         self._since: dict[_Key, float] = {}
-        """When each task was first thought of."""
+        """Time at which each task first competed."""
         self._remembered = 0
-        """Tasks in these two when those of jobs that have left were last forgotten."""
+        """Number of entries in these two after the last removal of tasks of jobs that have left."""
         self._rivals: dict[TaskState, _Rival] = {}
-        """The tasks that compete, and some that did."""
+        """The tasks that compete, and some that did before."""
         self._counted: dict[int, tuple[_Had, int]] = {}
-        """Of the runs under way whose time is counted, what their tasks have had, and their types."""
+        """For each counted run, the seconds of its task by type, and its type."""
         self._counted_s = 0.0
-        """Until when it is."""
+        """Time until which they are counted."""
         self._new: dict[int, tuple[_Key, int]] = {}
-        """Task and type of the runs that started since: they count from the next decision on."""
+        """Task and type of runs that started since then; they count from the next decision on."""
         self._gone: list[int] = []
-        """Runs that ended since: they count until the next decision."""
+        """Runs that ended since then; they count until the next decision."""
 
     def started(self, run: Run, now: float) -> None:
-        """Take in a run."""
+        """Add a run."""
         if run.id not in self._counted:
             self._new[run.id] = run.task.order, run.type
 
     def ended(self, run: Run, now: float) -> None:
-        """Let go of a run."""
+        """Remove a run."""
         if self._new.pop(run.id, None) is None:
             self._gone.append(run.id)
 
@@ -134,7 +146,7 @@ class Gavel:
             yield Wait(self._next_s)
 
     def _make_way(self, view: ClusterView, chosen: list[_Pair]) -> Iterator[Decision]:
-        """Stop the runs that are not to run on their type in this round."""
+        """Stop the runs that should not run on their type in this round."""
         kept, free = set(), [float(view.machines.idle_gpus(type_)) for type_ in range(len(view.gpu_types))]
         for run in view.running.values():
             free[run.type] += run.gpus
@@ -148,8 +160,9 @@ class Gavel:
                 yield Preempt(run.id)
 
     def _chosen(self, view: ClusterView, ready: list[TaskState], waiting: _Waiting | None = None) -> list[_Pair]:
-        """The pair of each task that lags most behind, who lags most first; if ``waiting`` is given, of those alone
-        that wait in it and would fit."""
+        """Return the pair with the largest lag for each task, largest lag first. With ``waiting``,
+        only tasks that wait in it and would fit.
+        """
         now, since = view.now, self._since
         runs = {run.task: run for run in view.running.values() if run.task.demand.demand.gpus}
         tasks = list(dict.fromkeys(chain(runs, ready)))
@@ -175,8 +188,8 @@ class Gavel:
         return sorted(pairs.values())
 
     def _compete(self, tasks: list[TaskState]) -> list[_Rival]:
-        """The rivals that the tasks are, one each."""
-        if len(self._rivals) > 4 * len(tasks):  # pieces of preempted tasks, for the most part
+        """Return the rival of each task."""
+        if len(self._rivals) > 4 * len(tasks):  # mostly pieces of preempted tasks
             self._rivals = {task: self._rivals[task] for task in tasks if task in self._rivals}
         known, rivals = self._rivals, []
         for task in tasks:
@@ -189,7 +202,7 @@ class Gavel:
         return rivals
 
     def _shares(self, view: ClusterView, tasks: list[TaskState], runs: dict[TaskState, Run]) -> list[_Shared]:
-        """The shares of each task, on the machines that are up."""
+        """Return the shares of each task, on the machines that are up."""
         types = view.gpu_types
         capacity = [0.0] * len(types)
         for machine in view.machines.list:
@@ -205,7 +218,7 @@ class Gavel:
         return _used_shares(kinds, capacity, price if self.objective == "cost" else None)
 
     def _count(self, view: ClusterView) -> None:
-        """Add up what the tasks have had until now."""
+        """Add the time of the counted runs until now."""
         now, until_s = view.now, self._counted_s
         for had, type_ in self._counted.values():
             had[type_] = had[type_] + now - until_s
@@ -218,7 +231,7 @@ class Gavel:
         self._gone.clear()
 
     def _forget(self, view: ClusterView) -> None:
-        """Let go of the tasks of jobs that have left, once they may be as many as the others."""
+        """Forget the tasks of jobs that have left, once they may outnumber the others."""
         if len(self._had) + len(self._since) > 2 * self._remembered:
             for known in (self._had, self._since):
                 for key in [key for key in known if key >> 32 not in view.jobs]:
@@ -227,7 +240,7 @@ class Gavel:
 
 
 class _Rival(NamedTuple):
-    """A task as it competes: all of this stays as it is."""
+    """The facts of a competing task, none of which change."""
 
     key: _Key
     types: tuple[int, ...]
@@ -236,12 +249,14 @@ class _Rival(NamedTuple):
 
 
 class _Waiting:
-    """Ready tasks, and those that ask for no GPU. A task that was preempted has several pieces."""
+    """Ready tasks, and the ready tasks without GPUs. A preempted task has several pieces."""
 
     def __init__(self, machines: ClusterState) -> None:
         self._tasks: dict[_Key, list[TaskState]] = {}
         self._sorted: list[_Key] = []
-        """The keys of these, less than 0 and last first, so that those that go stand at the end."""
+        """Negated keys of these tasks in rising order, so that the oldest, which leave first, are
+        at the end.
+        """
         self.without_gpus = Queue(by_rank, machines)
 
     def push(self, task: TaskState) -> None:
@@ -265,30 +280,34 @@ class _Waiting:
             del self._tasks[key], self._sorted[bisect_left(self._sorted, -key)]
 
     def get(self, key: _Key) -> TaskState | None:
-        """A piece of that task that waits."""
+        """Return a waiting piece of the task."""
         pieces = self._tasks.get(key)
         return None if pieces is None else pieces[0]
 
     def oldest(self, count: int = 0) -> list[TaskState]:
-        """The first ``count`` by arrival, one piece of each; or all."""
+        """Return the first ``count`` tasks by arrival, one piece of each; all if ``count`` is 0."""
         tasks = self._tasks
         return [tasks[-key][0] for key in reversed(self._sorted[-count:])]
 
     def fitting(self, rivals: list[_Rival], machines: ClusterState) -> set[_Key]:
-        """The ``rivals`` of which a piece waits and would fit."""
+        """Return the keys of the ``rivals`` with a waiting piece that would fit."""
         get, fits = self._tasks.get, machines.fits
         return {rival.key for rival in rivals if (pieces := get(rival.key)) is not None and fits(pieces[0].demand)}
 
 
 def by_throughput(seconds: tuple[float, ...], gpus: float) -> _Kind:
-    """The kind of a task by throughput over that on its fastest type, to 9 decimals: the same however much is left."""
+    """Return the kind of a task by its throughput relative to its fastest type, to 9 decimals. It
+    does not depend on the work left.
+    """
     left_s = [max(each_s, 1e-9) for each_s in seconds]
     best_s = min(left_s)
     return (gpus, *[round(best_s / each_s * 1e9) / 1e9 for each_s in left_s])
 
 
 def by_rate(left_s: np.ndarray, gpus: Sequence[float]) -> list[_Kind]:
-    """The kinds of tasks by how soon they end, over the soonest of all. ``left_s``: (tasks, types), inf: not there."""
+    """Return the kinds of tasks by their rates relative to the highest of all. ``left_s``: (tasks,
+    types), inf where a task may not run.
+    """
     rate = 1.0 / np.maximum(left_s, 1e-9)
     progress = rate / max(rate.max(), 1e-300)
     return [(asked, *row) for asked, row in zip(gpus, progress.tolist(), strict=True)]
@@ -297,17 +316,19 @@ def by_rate(left_s: np.ndarray, gpus: Sequence[float]) -> list[_Kind]:
 def shares(
     kinds: Sequence[_Kind], capacity: Sequence[float], price: Sequence[float] | None = None
 ) -> list[tuple[float, ...]]:
-    """By task and type, the share of its time that each should run there, for tasks of these ``kinds``.
+    """Return the share of its time that each task should spend on each type, for tasks of these
+    ``kinds``.
 
-    ``capacity`` are the GPUs of each type, ``price`` what one costs. Shares of a task add up to at most 1, the GPUs
-    they take to at most the capacity. Tasks of a kind get the same shares: the program has a row for each kind.
+    ``capacity`` is the number of GPUs of each type, ``price`` the cost of one. The shares of a task
+    add up to at most 1, and the GPUs they take to at most the capacity. Tasks of a kind get the
+    same shares: the program has a row for each kind.
     """
     share = _by_kind(kinds, capacity, price)
     return [share[kind] for kind in kinds]
 
 
 def _used_shares(kinds: Sequence[_Kind], capacity: Sequence[float], price: Sequence[float] | None) -> list[_Shared]:
-    """The same by task, of the types alone that it is to use."""
+    """Like ``shares``, but with only the types that each task should use."""
     share = {kind: _used(found) for kind, found in _by_kind(kinds, capacity, price).items()}
     return [share[kind] for kind in kinds]
 
@@ -334,9 +355,10 @@ def _solved(
     capacity: tuple[float, ...],
     price: tuple[float, ...] | None,
 ) -> tuple[tuple[float, ...], ...]:
-    """The shares of a task of each kind, of which there are ``count``: the least progress at its highest, or with a
-    ``price`` the most progress for money."""
-    from scipy.optimize import milp  # linprog gives the same, and takes longer to check what it is given
+    """Return the shares of a task of each kind, with ``count`` tasks per kind. Maximises the least
+    progress, or with a ``price`` the progress per dollar.
+    """
+    from scipy.optimize import milp  # linprog gives the same result, but spends longer checking its input
 
     table = np.array(kinds)
     gpus, progress = table[:, 0], table[:, 1:]
@@ -352,7 +374,7 @@ def _solved(
         upper = np.block([[upper, np.zeros((len(upper), 1))], [-one_each * progress.ravel(), np.ones((rows, 1))]])
         bound = np.concatenate([bound, np.zeros(rows)])
         most = np.append(most, inf)
-        # The least level first; what is left over goes to whoever can use it, so that nothing idles.
+        # The lowest level first; the remaining capacity goes to tasks that can use it, so that nothing idles.
         total = times * progress
         goal = np.append(-1e-4 * total.ravel() / max(total.sum(), 1e-9), -1.0)
     found = milp(goal, constraints=(upper, -inf, bound), bounds=(0.0, most))

@@ -1,4 +1,6 @@
-"""Policies that know a log: the schedule it shows, and orders by what similar tasks took before."""
+"""Policies based on a log: a replay of its schedule, and an order by the past durations of similar
+tasks.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,12 @@ __all__ = ["AsObserved", "Qssf"]
 
 
 class AsObserved:
-    """Start every job when and where the trace says that it started. The time is ``Job.observed_start_s``; the nodes
-    are those that it names, where the cluster has nodes of that name with room, else wherever ``placement`` finds room.
-    Tasks of which nothing was observed start at once. What finds no room starts late, oldest first. Not clairvoyant.
-    Cost: O(log tasks)."""
+    """Start every job at the time and place recorded in the trace. The time is
+    ``Job.observed_start_s``. The nodes are the recorded ones if the cluster has nodes of these
+    names with room, else the nodes that ``placement`` finds. Tasks without a recorded start
+    begin at once. Tasks that find no room start late, oldest first. Uses no estimates. Cost:
+    O(log tasks).
+    """
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self._place = placing(placement).place
@@ -26,7 +30,7 @@ class AsObserved:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         due = view.index(self, lambda: _Due(Queue(_due_s, view.machines)))
         while (task := due.next(view.now)) is not None:
-            due.late.push(task)  # of several instances some may have to wait; it drops what does not wait
+            due.late.push(task)  # some instances may have to wait; the queue drops tasks that do not
             placement = self._observed(view, task) or self._place(view, task)
             if placement is not None:
                 yield Start(task, placement)
@@ -37,7 +41,9 @@ class AsObserved:
             yield Wait(due.later[0][0])
 
     def _observed(self, view: ClusterView, task: TaskState) -> Placement | None:
-        """A placement on the nodes that the log names; nothing where they are not there or have no room."""
+        """Return a placement on the nodes that the log names; ``None`` if they do not exist or have
+        no room.
+        """
         names = task.job.job.observed_nodes
         if not names:
             return None
@@ -54,7 +60,7 @@ class AsObserved:
 
 
 class _Due:
-    """Ready tasks by when they are due, and those that are due and found no room."""
+    """Ready tasks by the time they are due, and tasks that were due and found no room."""
 
     def __init__(self, late: Queue) -> None:
         self.later: list[tuple[float, int, int, TaskState]] = []
@@ -64,7 +70,7 @@ class _Due:
         heappush(self.later, (_due_s(task), task.order, task.piece, task))
 
     def next(self, now: float) -> TaskState | None:
-        """The next task that is due by ``now`` and still waits."""
+        """Return the next task that is due by ``now`` and still waits."""
         while self.later and (self.later[0][0] <= now or not self.later[0][3].waiting):
             task = heappop(self.later)[3]
             if task.waiting:
@@ -78,7 +84,9 @@ def _due_s(task: TaskState) -> float:
 
 
 def _spread(room: list[tuple[int, int]], waiting: int) -> Placement:
-    """The waiting instances over the nodes: evenly if that fits, as a batch system does, else filling one by one."""
+    """Distribute the waiting instances over the nodes: evenly if that fits, as a batch system does,
+    else filling one node after the other.
+    """
     each, rest = divmod(waiting, len(room))
     even = [each + (place < rest) for place in range(len(room))]
     if all(count <= free for count, (_, free) in zip(even, room, strict=True)):
@@ -93,10 +101,12 @@ def _spread(room: list[tuple[int, int]], waiting: int) -> Placement:
 
 
 class Qssf:
-    """The least predicted GPU time first. A task is predicted to take what those of the same tenant, model and GPUs
-    took lately (their mean, fading by ``memory`` each), else what everybody's did; before anything has ended all are
-    alike, first come, first served. It never looks at estimates: not clairvoyant, not preemptive. O(log n) (Helios, Hu
-    et al., SC 2021, section 4.2; its model is gradient boosting on more columns than traces share)."""
+    """The least predicted GPU time first. The prediction for a task is the recent mean (each
+    duration discounted by ``memory``) of tasks with the same tenant, model and GPUs, else that
+    of all tasks. Until a task has ended, tasks run first come, first served. Uses no estimates;
+    not preemptive. O(log n) (Helios, Hu et al., SC 2021, section 4.2; its model is gradient
+    boosting on more columns than traces share).
+    """
 
     def __init__(self, memory: float = 0.8, placement: str | PlacementRule = "best-fit") -> None:
         self.memory = memory
@@ -120,19 +130,19 @@ class Qssf:
         yield from start_of(self._place, view, queue.first_fit())
 
     def started(self, run: Run, now: float) -> None:
-        """Take in a run."""
+        """Add a run."""
         if run.id not in self._running:
             self._new.add(run.id)
 
     def ended(self, run: Run, now: float) -> None:
-        """Note what a run took, to be learnt at the next decision."""
+        """Record the duration of a run; the next decision learns from it."""
         self._new.discard(run.id)
         if run.id in self._running:
             self._running.remove(run.id)
             self._ended.append((run.id, _kind(run.task), now - run.started_s))
 
     def _service(self, task: TaskState) -> float:
-        """Predicted GPU-seconds, as known when the task became ready."""
+        """Predicted GPU-seconds, computed when the task became ready."""
         seconds = self._known.get(_kind(task), self._known.get(None, 0.0))
         return seconds * width(task)
 

@@ -31,46 +31,48 @@ __all__ = [
 
 
 JobKey: TypeAlias = Callable[[JobState], float]
-"""Ranks a job, smaller first."""
+"""Key of a job, smaller first."""
 
 _Task: TypeAlias = tuple[float, int, int, TaskState]
 """Key of the task, order, piece, task."""
 _Entry: TypeAlias = tuple[float, float, int, int, int]
-"""Key of the job, then of its first task as they were: key, order, piece; and the job's number."""
+"""Key of the job, then key, order and piece of its first task when the entry was made, and the
+number of the job.
+"""
 
 Head: TypeAlias = tuple[_Entry, TaskState]
-"""A task, and before it what it sorts by."""
+"""A task, preceded by its sort key."""
 
 
 class JobQueue:
-    """Ready tasks by ``(job_key, task_key, order)`` within each demand class; a job's key is asked
-    for again when a task of it becomes ready, by ``rank_again`` after a run of it has ended, and by
-    ``refresh``; never if it is ``fixed``.
+    """Ready tasks by ``(job_key, task_key, order)`` within each demand class. The key of a job is
+    computed again when one of its tasks becomes ready, by ``rank_again`` after one of its runs
+    has ended, and by ``refresh``; never if it is ``fixed``.
 
-    A heap of jobs by key and first task for each demand class, and a heap of tasks for each of its
-    jobs. Cost: O(log n) per task that comes or goes, O(demand classes + log n) per job that is
-    refreshed, whatever its width, O(demand classes) per question.
+    There is a heap of jobs by key and first task for each demand class, and a heap of tasks for
+    each of its jobs. Cost: O(log n) per task added or removed, O(demand classes + log n) per
+    refreshed job, whatever its width, O(demand classes) per query.
     """
 
     def __init__(self, job_key: JobKey, task_key: Key, *, fixed: bool = False) -> None:
         self.job_key = job_key
         self._tell_key = getattr(job_key, "ended", None)
-        """A key that keeps what it goes by is told of ends, and of jobs to forget."""
+        """A key with internal state; it is notified when runs end and when jobs leave."""
         self._forget = getattr(job_key, "forget", None)
         self._task_key = task_key
         self._fixed = fixed
         self._tasks: dict[DemandClass, dict[int, list[_Task]]] = {}
         self._heaps: dict[DemandClass, list[_Entry]] = {}
         self._classes: dict[int, dict[DemandClass, None]] = {}
-        """Per job the demand classes in which it may wait."""
+        """Demand classes in which each job may wait."""
         self._keys: dict[int, float] = {}
         self.pushed = 0
-        """Counts the tasks that were taken in."""
+        """Number of tasks added so far."""
         self._moved: dict[JobState, None] = {}
-        """Jobs of which a run has ended and that are not ranked again yet."""
+        """Jobs with an ended run that have not been ranked again yet."""
 
     def push(self, task: TaskState) -> None:
-        """Take in a task that became ready."""
+        """Add a task that became ready."""
         self.pushed += 1
         self.refresh(task.job)
         number = task.job.number
@@ -84,13 +86,15 @@ class JobQueue:
             self._enter(task.demand, number)
 
     def ended(self, run: Run, now: float) -> None:
-        """The key of the run's job may have moved; what follows from the end is yet to happen."""
+        """Note that the key of the run's job may have changed. The consequences of the end come
+        later.
+        """
         self._moved[run.job] = None
         if self._tell_key is not None:
             self._tell_key(run)
 
     def rank_again(self) -> None:
-        """Rank the jobs of which a run has ended, and forget those that have left."""
+        """Rank the jobs with ended runs again, and forget the jobs that have left."""
         for job in self._moved:
             if job.tasks_left:
                 self.refresh(job)
@@ -101,8 +105,9 @@ class JobQueue:
         self._moved.clear()
 
     def refresh(self, job: JobState) -> bool:
-        """The job's key may have moved. Returns whether it waits; a job that is ``fixed`` is not
-        looked at."""
+        """Rank a job whose key may have changed; return True if it waits. Skips jobs that are
+        ``fixed``.
+        """
         number = job.number
         known = self._keys.get(number)
         classes = self._classes.get(number)
@@ -116,7 +121,7 @@ class JobQueue:
         return bool(demands)
 
     def heads(self, fits: Callable[[DemandClass], bool]) -> list[TaskState]:
-        """The first task of each demand class that ``fits``, first of all first."""
+        """Yield the first task of each demand class that ``fits``, in rank order."""
         first = [
             head
             for demand, heap in self._heaps.items()
@@ -126,7 +131,7 @@ class JobQueue:
         return [task for _, task in first]
 
     def head(self, demand: DemandClass) -> Head | None:
-        """The first task of a demand class, with what it sorts by among those of others."""
+        """Return the first task of a demand class, with its sort key among the classes."""
         heap = self._heaps[demand]
         while heap:
             entry = heap[0]
@@ -136,26 +141,27 @@ class JobQueue:
             if task is not None and current and (task[1], task[2]) == (order, piece):
                 return entry, task[3]
             heappop(heap)
-            if current:  # its first task of then has been started
+            if current:  # the task that was first then has been started
                 self._enter(demand, number)
         return None
 
     def classes(self, job: int | None = None) -> Iterable[DemandClass]:
-        """The demand classes in which the job waits, and perhaps some in which it did; or those in
-        which any did."""
+        """Demand classes in which the job (or, without a job, any job) waits, and perhaps some in
+        which it did.
+        """
         return tuple(self._heaps) if job is None else tuple(self._classes.get(job, ()))
 
     def waiting(self) -> Set[int]:
-        """The jobs that wait, and perhaps some that did."""
+        """Jobs that wait, and perhaps some that did."""
         return self._classes.keys()
 
     def _enter(self, demand: DemandClass, number: int) -> None:
-        """Put the job with its first task among those of the class."""
+        """Insert the job with its first task into the heap of the class."""
         key, order, piece, _ = self._tasks[demand][number][0]
         heappush(self._heaps.setdefault(demand, []), (self._keys[number], key, order, piece, number))
 
     def _first(self, demand: DemandClass, number: int) -> _Task | None:
-        """The job's first task of the class that waits."""
+        """Return the job's first waiting task of the class."""
         tasks = self._tasks[demand].get(number)
         if tasks is None:
             return None
@@ -175,12 +181,13 @@ class JobQueue:
 
 
 _WIDE = 64
-"""Jobs of so many tasks have their sum kept; that of others is added up each time."""
+"""Number of tasks from which the sum of a job is kept; for smaller jobs it is added up each time."""
 
 
 class PathLeft:
-    """The longest path from a task that is not done to the job's end, seconds. O(1) once a job is
-    known."""
+    """Longest path in seconds from an unfinished task to the end of the job. O(1) after the first
+    call for a job.
+    """
 
     def __init__(self) -> None:
         self._longest_last: dict[int, list[TaskState]] = {}
@@ -194,26 +201,26 @@ class PathLeft:
         return tasks[-1].rank_s
 
     def ended(self, run: Run) -> None:
-        """Nothing to do: a task that is done is passed over when it comes last."""
+        """Do nothing: a finished task is skipped when it comes last."""
 
     def forget(self, job: JobState) -> None:
-        """The job has left."""
+        """Forget a job that has left."""
         self._longest_last.pop(job.number, None)
 
 
 class WorkLeft:
-    """The estimated GPU-seconds of a job's instances that are not done; what asks for no GPU counts
-    as one.
+    """Estimated GPU-seconds of the unfinished instances of a job; a task without GPUs counts as one
+    GPU.
 
-    They are added up in the order of the graph. Of wide jobs the running totals are kept, so that
-    an end costs one pass of NumPy over the tasks behind it.
+    They are added up in the order of the graph. For wide jobs the running totals are kept, so that
+    an end costs one NumPy pass over the tasks after it.
     """
 
     def __init__(self) -> None:
         self._terms: dict[int, np.ndarray] = {}
         self._totals: dict[int, np.ndarray] = {}
         self._moved: dict[int, set[int]] = {}
-        """Per wide job the tasks of which a run has ended since it was last asked for."""
+        """For each wide job, the tasks with runs that ended since the last query."""
 
     def __call__(self, job: JobState) -> float:
         if len(job.tasks) < _WIDE:
@@ -233,17 +240,17 @@ class WorkLeft:
             behind = terms[first:].copy()
             if first:
                 behind[0] += totals[first - 1]
-            np.add.accumulate(behind, out=totals[first:])  # from left to right, as ordered_sum: the same bits
+            np.add.accumulate(behind, out=totals[first:])  # left to right like ordered_sum, for the same bits
         return float(totals[-1])
 
     def ended(self, run: Run) -> None:
-        """A run of a task has ended, which may be done now."""
+        """Note the end of a run of a task, which may now be done."""
         moved = self._moved.get(run.job.number)
         if moved is not None:
             moved.add(run.task.index)
 
     def forget(self, job: JobState) -> None:
-        """The job has left."""
+        """Forget a job that has left."""
         for known in (self._terms, self._totals, self._moved):
             known.pop(job.number, None)
 
@@ -258,9 +265,10 @@ def _work(task: TaskState) -> float:
 
 class JobOrdered:
     """Start the first task by ``(job key, longest path to the end)`` that fits, until none does.
-    ``make_key`` makes the key for one simulation. Jobs of which a run ended are ranked again,
-    unless the key is ``fixed``. Cost per decision: O(demand classes + log tasks). Its compiled twin
-    is ``lane.job_orders``."""
+    ``make_key`` makes the key for one simulation. Jobs with ended runs are ranked again, unless
+    the key is ``fixed``. Cost per decision: O(demand classes + log tasks). Its compiled twin is
+    ``lane.job_orders``.
+    """
 
     def __init__(
         self, make_key: Callable[[], JobKey], placement: str | PlacementRule = "best-fit", *, fixed: bool = False
@@ -281,21 +289,24 @@ class JobOrdered:
 
 
 def scpt(placement: str | PlacementRule = "best-fit") -> JobOrdered:
-    """Shortest critical path first: the job with the shortest path left to its end. Clairvoyant.
-    Cost: ``JobOrdered``."""
+    """Shortest critical path first: the job with the shortest remaining path to its end. Uses
+    estimates. Cost: ``JobOrdered``.
+    """
     return JobOrdered(PathLeft, placement)
 
 
 def srpt_work(placement: str | PlacementRule = "best-fit") -> JobOrdered:
-    """Shortest remaining work first: the job with the fewest GPU-seconds left. Clairvoyant. Cost:
-    ``JobOrdered``."""
+    """Shortest remaining work first: the job with the fewest remaining GPU-seconds. Uses estimates.
+    Cost: ``JobOrdered``.
+    """
     return JobOrdered(WorkLeft, placement)
 
 
 def sjf_cp(placement: str | PlacementRule = "best-fit") -> JobOrdered:
-    """Shortest job first by its total work, and inside it the critical path first. Work counts
-    whether started or not (a baseline of Decima, Mao et al., SIGCOMM 2019). Clairvoyant. Cost:
-    ``JobOrdered``."""
+    """Shortest job first by total work, and the critical path first within a job. All work counts,
+    started or not (a baseline of Decima, Mao et al., SIGCOMM 2019). Uses estimates. Cost:
+    ``JobOrdered``.
+    """
     return JobOrdered(total_work, placement, fixed=True)
 
 
@@ -309,13 +320,16 @@ def by_total_work(job: JobState) -> float:
 
 
 class Tetris:
-    """The pair of ready task and node with the most ``a - e p``: ``a`` the dot product of demand
-    and what is free (GPUs, CPUs, memory, as fractions of the node), ``p`` the work left of its job,
-    and ``e = srpt x mean a / mean p`` over what could start now.
+    """The pair of ready task and node with the largest ``a - e p``.
 
-    Of each demand class the job with the least work left stands for all. Gangs go where best fit
-    puts them. Clairvoyant (``srpt=0`` is not), not preemptive. O(demand classes x types) per
-    decision (Grandl et al., SIGCOMM 2014).
+    - ``a`` is the dot product of demand and free resources (GPUs, CPUs, memory), all as fractions
+      of the node,
+    - ``p`` is the remaining work of its job,
+    - ``e = srpt x mean a / mean p`` over all pairs that could start now.
+
+    The job with the least remaining work represents its demand class. Gangs are placed by best fit.
+    Uses estimates (with ``srpt=0`` none); not preemptive. O(demand classes x types) per decision
+    (Grandl et al., SIGCOMM 2014).
     """
 
     def __init__(self, srpt: float = 1.0) -> None:
@@ -337,7 +351,7 @@ class Tetris:
 
 
 def _most_aligned(view: ClusterView, task: TaskState) -> tuple[float, NodeState | None]:
-    """The largest dot product of the task's demand with a node with room, and that node."""
+    """Return the largest dot product of the task's demand with a node that has room, and that node."""
     demand, machines = task.demand, view.machines
     best: tuple[float, NodeState | None] = (0.0, None)
     for type_ in demand.types:
@@ -351,12 +365,15 @@ def _most_aligned(view: ClusterView, task: TaskState) -> tuple[float, NodeState 
 
 
 def _place(view: ClusterView, task: TaskState, machine: NodeState | None) -> Placement | None:
-    """On the machine; by best fit for a gang, or where the machines looked at had no room."""
+    """Place the task on the machine; by best fit if it is a gang, or if no machine that was tried
+    had room.
+    """
     if machine is None or task.demand.gang:
         return view.fit(task)
     return fill(task, [machine])
 
 
 _NODES = 16
-"""Nodes of a type that are looked at, emptiest first: what is free there has the largest dot
-products."""
+"""Number of nodes of a type that are tried, emptiest first: their free resources have the largest
+dot products.
+"""

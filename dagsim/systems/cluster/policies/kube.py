@@ -20,14 +20,15 @@ def _by_priority(task: TaskState) -> float:
 
 
 class KubeDefault:
-    """Pods by ``Job.priority``, then by arrival; who finds no node waits aside and blocks nobody. A pod goes to the
-    node with the highest score of NodeResourcesFit: ``scoring=least`` (LeastAllocated, the default, spreads) or
-    ``most`` (MostAllocated, packs), with a weight for ``cpu``, ``memory`` and ``gpu`` (Kubernetes,
-    resource-bin-packing, 2024). With ``preempt`` the first pod that finds no room stops pods of lower priority, the
-    lowest first and of these the youngest.
+    """Pods by ``Job.priority``, then by arrival; a pod that finds no node waits aside and blocks no
+    other. A pod goes to the node with the highest score of NodeResourcesFit: ``scoring=least``
+    (LeastAllocated, the default, spreads) or ``most`` (MostAllocated, packs), with a weight for
+    ``cpu``, ``memory`` and ``gpu`` (Kubernetes, resource-bin-packing, 2024). With ``preempt``
+    the first pod that finds no room stops pods of lower priority: lowest priority first, and
+    among these the youngest first.
 
-    A gang starts whole, as with a gang plug-in. Not clairvoyant, preemptive. O(demand classes + nodes with room) per
-    pod.
+    A gang starts as a whole, as with a gang plug-in. Uses no estimates; preemptive. O(demand
+    classes + nodes with room) per pod.
     """
 
     def __init__(
@@ -39,11 +40,11 @@ class KubeDefault:
         """Runs by priority."""
 
     def started(self, run: Run, now: float) -> None:
-        """Take in a run."""
+        """Add a run."""
         self._runs.setdefault(run.job.job.priority, {})[run.id] = None
 
     def ended(self, run: Run, now: float) -> None:
-        """Let go of a run."""
+        """Remove a run."""
         alike = self._runs[run.job.job.priority]
         del alike[run.id]
         if not alike:
@@ -77,22 +78,24 @@ def _priority(task: TaskState) -> float:
 
 
 Shape: TypeAlias = tuple[tuple[float, float], ...]
-"""Points of utilization (%) and score, in rising order; straight lines between."""
+"""Points of utilization (%) and score, in rising order, connected by straight lines."""
 
 LEAST: Shape = ((0.0, 100.0), (100.0, 0.0))
 """LeastAllocated: the emptiest node has the highest score."""
 MOST: Shape = ((0.0, 0.0), (100.0, 100.0))
-"""MostAllocated: the fullest node has it."""
+"""MostAllocated: the fullest node has the highest score."""
 
 _UNASKED_CPU, _UNASKED_GB = 0.1, 200 / 1024
-"""Cores and GB that a pod which asks for none counts as in scores."""
+"""Cores and GB that scores assume for a pod without a request."""
 _EARLY = 1e-9
 
 
 def allocation_score(parts: Iterable[tuple[float, float, float]], shape: Shape, *, nearest: bool = False) -> int:
-    """The score of a node from the weight, the allocated amount (with what is asked for) and the capacity of each of
-    its resources: the weighted mean, rounded down at each step as Kubernetes does; the mean to the ``nearest`` in its
-    RequestedToCapacityRatio."""
+    """Return the score of a node from the weight, the allocated amount (including the request) and
+    the capacity of each of its resources. It is the weighted mean, rounded down at each step as
+    in Kubernetes; with ``nearest`` the mean is rounded to the nearest integer, as in
+    RequestedToCapacityRatio.
+    """
     total = weight_sum = 0.0
     for weight, allocated, capacity in parts:
         if capacity > 0:
@@ -114,10 +117,11 @@ def _on(shape: Shape, utilization: float) -> float:
 
 
 class NodeScorer:
-    """Places the pods of a task one by one on the node with the highest score; of equal ones on the first.
+    """Places the pods of a task one by one on the node with the highest score; ties go to the first
+    node.
 
-    It knows nothing of speeds: all types that a task may run on are alike to it. A gang is placed whole, on one type.
-    O(nodes with room) per pod.
+    Speeds are ignored: all types that a task may run on count the same. A gang is placed as a
+    whole, on one type. O(nodes with room) per pod.
     """
 
     def __init__(self, scoring: str, cpu: float, memory: float, gpu: float) -> None:
@@ -131,7 +135,7 @@ class NodeScorer:
         self._shape = shapes[scoring]
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
-        """One pod of the task, or all of a gang."""
+        """Place one pod of the task, or a whole gang."""
         unasked = view.index(_Unasked, _Unasked)
         best: tuple[int, int, Placement] | None = None
         for each in task.demand.types if type_ is None else (type_,):
@@ -143,7 +147,7 @@ class NodeScorer:
     def _on_type(
         self, view: ClusterView, task: TaskState, type_: int, unasked: _Unasked
     ) -> tuple[int, int, Placement] | None:
-        """Score of the first pod, minus its node, and where all go."""
+        """Return the score of the first pod, its node negated, and the placement of all pods."""
         machines, demand = view.machines, task.demand
         if not demand.gang:
             score, node = -1, -1
@@ -190,17 +194,17 @@ class NodeScorer:
 
 
 class _Unasked:
-    """For each node, the pods that ask for no CPU, and those that ask for no memory."""
+    """For each node, the number of pods without a CPU request and of pods without a memory request."""
 
     def __init__(self) -> None:
         self.on: dict[int, tuple[int, int]] = {}
 
     def started(self, run: Run, now: float) -> None:
-        """Take in a run."""
+        """Add a run."""
         self._add(run, 1)
 
     def ended(self, run: Run, now: float) -> None:
-        """Let go of a run."""
+        """Remove a run."""
         self._add(run, -1)
 
     def _add(self, run: Run, sign: int) -> None:

@@ -34,17 +34,20 @@ class _Admitted(NamedTuple):
 
 
 class Kueue:
-    """Admission by quota (Kueue, cluster_queue and preemption, 2024): each leaf of ``queues.tree`` is a cluster queue,
-    each node above it a cohort. A job belongs to the queue that its partition, account or tenant names, else to the
-    first. Flavors are GPU types: a quota by type, or ``gpus`` for all of them.
+    """Admission by quota (Kueue, cluster_queue and preemption, 2024): each leaf of ``queues.tree``
+    is a cluster queue, each node above it a cohort. A job belongs to the queue named by its
+    partition, account or tenant, else to the first queue. Flavors are GPU types: a quota by
+    type, or ``gpus`` for all of them.
 
-    Queues are ordered by priority, then by arrival: ``strict`` ones stop at the first that cannot be admitted, others
-    go on. Of all queues those that need not borrow come first. Who fits into the quota of its own queue may reclaim
-    what others borrow, and preempt in its queue, as the queue says (classic preemption). A gang is one workload, an
-    independent instance one each; pods go where the default scheduler would put them (``scoring``).
+    Queues are ordered by priority, then by arrival. ``strict`` queues stop at the first workload
+    that cannot be admitted, others continue. Among all queues, workloads that need not borrow come
+    first. A workload that fits into the quota of its own queue may reclaim quota that others
+    borrow, and preempt in its queue, as configured for the queue (classic preemption). A gang is
+    one workload; each independent instance is one. Pods go where the default scheduler would put
+    them (``scoring``).
 
-    Not clairvoyant, preemptive if a queue says so. O(queues x demand classes) per decision, O(running log running)
-    where something is preempted.
+    Uses no estimates; preemptive if a queue is configured so. O(queues x demand classes) per
+    decision, O(running log running) if something is preempted.
     """
 
     def __init__(self, scoring: str = "least", cpu: float = 1.0, memory: float = 1.0, gpu: float = 0.0) -> None:
@@ -57,7 +60,7 @@ class Kueue:
         return KueueWaits(view, self._quotas, self._queue_of, self._amounts)
 
     def started(self, run: Run, now: float) -> None:
-        """Take in a run."""
+        """Add a run."""
         if run.id not in self._admitted:
             queue = self._queue_of(run.job.job)
             amounts = self._amounts(queue, run.task, run.type, run.instances)
@@ -65,7 +68,7 @@ class Kueue:
             self._admitted[run.id] = _Admitted(queue, amounts, run.job.job.priority, now)
 
     def ended(self, run: Run, now: float) -> None:
-        """Let go of a run."""
+        """Remove a run."""
         admitted = self._admitted.pop(run.id)
         self._quotas.give(admitted.queue, admitted.amounts)
 
@@ -80,7 +83,7 @@ class Kueue:
                 if all(run.started_s < view.now for run in view.running.values() if run.job is task.job):
                     yield Kill(task.job.number, RejectReason.CANCELLED)
                 else:
-                    pending.new.append(task)  # its job has just begun; asked again
+                    pending.new.append(task)  # its job has just begun: push it again
         while (start := self._next(view, pending)) is not None:
             yield start
         for queue in self._leaves.values():
@@ -104,7 +107,7 @@ class Kueue:
         self._quotas = QuotaTree(tuple([_canonical(node) for node in tree]))
         self._flavors = {name: {_key(key) for key in node.quota} for name, node in self._leaves.items()}
         self._named: dict[tuple[str, str, str], str] = {}
-        """The queue of each partition, account and tenant that has come."""
+        """Queue of each combination of partition, account and tenant so far."""
         self._admitted: dict[int, _Admitted] = {}
 
     def _queue_of(self, job: Job) -> str:
@@ -116,7 +119,7 @@ class Kueue:
         return known
 
     def _amounts(self, queue: str, task: TaskState, type_: int, instances: int | None = None) -> dict[str, float]:
-        """The quota that a start of the task uses, of what its queue defines."""
+        """The quota that a start of the task uses, for the resources that its queue defines."""
         gpus, cpus, memory_gb, _ = task.demand.demand
         count = instances if instances is not None else task.demand.gang or 1
         flavors, kind = self._flavors[queue], self._types[type_]
@@ -132,7 +135,9 @@ class Kueue:
         )
 
     def _next(self, view: ClusterView, pending: _Pending) -> Start | None:
-        """The workload that is admitted next: who borrows nothing first, then by priority and arrival."""
+        """Return the workload to admit next: workloads that borrow nothing first, then by priority
+        and arrival.
+        """
         heads = [
             (entry, queue.name)
             for queue in self._leaves.values()
@@ -146,14 +151,16 @@ class Kueue:
             if self._quotas.within_nominal(queue_name, found[1]):
                 chosen = entry[3], found[0]
                 break
-            chosen = chosen or (entry[3], found[0])  # the first that would borrow
+            chosen = chosen or (entry[3], found[0])  # the first workload that would borrow
         if chosen is None:
             return None
         placement = self._scorer.place(view, *chosen)
         return None if placement is None else Start(chosen[0], placement)
 
     def _flavor(self, view: ClusterView, queue: str, task: TaskState) -> tuple[int, dict[str, float]] | None:
-        """The first type, in the order of the quota, with quota and room, and what the task uses of it."""
+        """Return the first type, in the order of the quota, with quota and room, and the quota that
+        the task uses of it.
+        """
         if not view.machines.fits(task.demand):
             return None
         for type_ in self._in_order(queue, task.demand):
@@ -171,7 +178,9 @@ class Kueue:
     # Preemption.
 
     def _preempted(self, view: ClusterView, queue: QueueNode, task: TaskState) -> list[int]:
-        """The runs that must go so that the task has quota and room on some type; none if that cannot be."""
+        """Return the runs to stop so that the task has quota and room on some type; none if that is
+        impossible.
+        """
         for type_ in self._in_order(queue.name, task.demand):
             amounts = self._amounts(queue.name, task, type_)
             candidates = self._candidates(view, queue, task, amounts)
@@ -184,7 +193,9 @@ class Kueue:
         return []
 
     def _candidates(self, view: ClusterView, queue: QueueNode, task: TaskState, amounts: dict[str, float]) -> list[int]:
-        """Runs that may go: of queues that borrow first, then the lowest priority, then the youngest."""
+        """Return the runs that may be stopped: runs of borrowing queues first, then lowest
+        priority, then youngest.
+        """
         priority, top, found = task.job.job.priority, self._quotas.top(queue.name), []
         nominal = all(each <= self._quotas.nominal(queue.name, key) + 1e-9 for key, each in amounts.items())
         for run, admitted in self._admitted.items():
@@ -213,7 +224,9 @@ class Kueue:
         return sorted(found, key=rank)
 
     def _targets(self, queue: QueueNode, amounts: dict[str, float], candidates: list[int]) -> list[int] | None:
-        """The fewest candidates that give the quota back, found greedily and then thinned out from the last."""
+        """Return few candidates that give the quota back: found greedily, then reduced from the
+        last one on.
+        """
         own = [run for run in candidates if self._admitted[run].queue == queue.name]
         attempts = [(own, True)] if len(own) == len(candidates) else [(candidates, False), (own, True)]
         for runs, borrowing in attempts:
@@ -244,7 +257,9 @@ class Kueue:
         return None
 
     def _with_room(self, view: ClusterView, task: TaskState, targets: list[int], candidates: list[int]) -> list[int]:
-        """The targets, and what else must go so that nodes have room; none if all candidates would not do."""
+        """Return the targets and the other runs to stop so that nodes have room; none if even all
+        candidates are not enough.
+        """
         if view.fits(task):
             return targets
         order = [*targets, *(run for run in candidates if run not in targets)]
@@ -259,7 +274,7 @@ class Kueue:
 
 
 class _Pending:
-    """An index of the ready tasks: per queue and demand by priority, then by arrival."""
+    """An index of the ready tasks: by queue and demand, in order of priority, then of arrival."""
 
     def __init__(self, queue_of: Callable[[Job], str]) -> None:
         self.new: list[TaskState] = []
@@ -267,19 +282,19 @@ class _Pending:
         self._heaps: dict[str, dict[DemandClass, list[_Entry]]] = {}
 
     def push(self, task: TaskState) -> None:
-        """Take in a task that became ready."""
+        """Add a task that became ready."""
         queue = self._queue_of(task.job.job)
         heap = self._heaps.setdefault(queue, {}).setdefault(task.demand, [])
         heappush(heap, (-task.job.job.priority, task.order, task.piece, task))
         self.new.append(task)
 
     def take_new(self) -> Iterable[TaskState]:
-        """The tasks that came since the last time."""
+        """Return the tasks that became ready since the last call."""
         new, self.new = self.new, []
         return new
 
     def heads(self, queue: str, *, strict: bool) -> list[_Entry]:
-        """The first of each demand, or of all."""
+        """Return the first task of each demand; if ``strict``, only the first of all."""
         found = []
         for heap in self._heaps.get(queue, {}).values():
             while heap and not heap[0][3].waiting:
@@ -289,7 +304,7 @@ class _Pending:
         return [min(found)] if strict and found else found
 
     def first(self, queue: str) -> TaskState | None:
-        """The first of all."""
+        """Return the first task of all."""
         heads = self.heads(queue, strict=False)
         return min(heads)[3] if heads else None
 
@@ -325,9 +340,9 @@ class _Quota:
     borrow: dict[str, float]
     lend: dict[str, float]
     subtree: dict[str, float] = field(default_factory=dict)
-    """Its own quota and what those below it lend."""
+    """Its own quota and the quota that queues below it lend."""
     used: dict[str, float] = field(default_factory=dict)
-    """What it and those below it take of the subtree's quota."""
+    """Usage of the subtree's quota by it and the queues below it."""
 
     def guaranteed(self, key: str) -> float:
         """The part of its quota that it does not lend."""
@@ -335,9 +350,11 @@ class _Quota:
 
 
 class QuotaTree:
-    """A queue may use its nominal quota and, up to its borrowing limit, what others of its cohort lend and leave unused
-    (Kueue, cluster_queue, 2024). What one uses of its guaranteed part is nobody else's affair; the rest counts
-    against all cohorts above it. O(depth) per question and change."""
+    """Quotas of all queues. A queue may use its nominal quota and, up to its borrowing limit, the
+    quota that others of its cohort lend and do not use (Kueue, cluster_queue, 2024). Usage of
+    its guaranteed part affects no other queue; the rest counts against all cohorts above it.
+    O(depth) per query and change.
+    """
 
     def __init__(self, tree: tuple[QueueNode, ...]) -> None:
         self._quotas: dict[str, _Quota] = {}
@@ -353,11 +370,13 @@ class QuotaTree:
         return self._quotas[queue].used.get(key, 0.0)
 
     def available(self, queue: str, key: str) -> float:
-        """The amount a queue could still take: unused quota of its own, and all it may borrow."""
+        """Amount that a queue could still take: unused quota of its own, and all that it may
+        borrow.
+        """
         return self._left(queue, key, empty=False)
 
     def most(self, queue: str, key: str) -> float:
-        """The amount a queue could take of an idle cluster."""
+        """Amount that a queue could take of an idle cluster."""
         return self._left(queue, key, empty=True)
 
     def fits(self, queue: str, amounts: Mapping[str, float]) -> bool:
@@ -365,7 +384,7 @@ class QuotaTree:
         return all(amount <= self.available(queue, key) + _SLACK for key, amount in amounts.items())
 
     def within_nominal(self, queue: str, amounts: Mapping[str, float]) -> bool:
-        """True if the queue has that much quota of its own unused."""
+        """True if the queue has this amount of its own quota unused."""
         return all(self.used(queue, key) + each <= self.nominal(queue, key) + _SLACK for key, each in amounts.items())
 
     def borrows(self, queue: str, keys: Mapping[str, float]) -> bool:
@@ -383,7 +402,7 @@ class QuotaTree:
             self._change(queue, key, -amount)
 
     def top(self, queue: str) -> str:
-        """The uppermost cohort above a queue, or the queue itself."""
+        """The topmost cohort above a queue, or the queue itself."""
         while (parent := self._quotas[queue].parent) is not None:
             queue = parent
         return queue
@@ -411,7 +430,7 @@ class QuotaTree:
         return max(0.0, guaranteed - used) + above
 
     def _change(self, name: str, key: str, amount: float) -> None:
-        """Add to what is used, and to what those above are asked for beyond the guaranteed part."""
+        """Add to the usage, and to the usage of the cohorts above beyond the guaranteed part."""
         quota = self._quotas[name]
         before = quota.used.get(key, 0.0)
         quota.used[key] = before + amount if abs(before + amount) > _SLACK else 0.0
@@ -423,7 +442,7 @@ class QuotaTree:
 
 
 class KueueWaits:
-    """Quotas with what queues used of them; ``waits.WaitRules`` says what is asked."""
+    """Quotas with their usage by each queue; see ``waits.WaitRules``."""
 
     elsewhere = "there was room, but only on types of which its queue had no quota left"
 
@@ -441,17 +460,17 @@ class KueueWaits:
         self._taken: dict[int, tuple[str, dict[str, float]]] = {}
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
-        """Take in a run."""
+        """Add a run."""
         queue = self._queue_of(task.job.job)
         self._taken[run] = queue, self._amounts(queue, task, type_, instances)
         self._quotas.take(*self._taken[run])
 
     def ended(self, run: int) -> None:
-        """Let go of a run."""
+        """Remove a run."""
         self._quotas.give(*self._taken.pop(run))
 
     def limits(self, task: TaskState) -> Iterator[str]:
-        """The quotas that are used up, in words; none while a type has quota left."""
+        """Describe the quotas that are used up; none while a type has quota left."""
         if not self._with_quota(task):
             queue = self._queue_of(task.job.job)
             told: dict[str, None] = {}
@@ -462,7 +481,7 @@ class KueueWaits:
             yield from told
 
     def nodes(self, task: TaskState) -> int:
-        """The nodes of types with quota left; all of its types, where there is none of any."""
+        """Nodes of types with quota left; if no type has any left, nodes of all types of the task."""
         types = self._with_quota(task) or task.demand.types
         return sum(self._of_type[type_] for type_ in types)
 

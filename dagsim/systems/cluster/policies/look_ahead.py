@@ -35,19 +35,24 @@ __all__ = ["AlloX", "EftWait", "PlanAhead", "Profile", "Rollout", "assign", "pla
 
 
 class EftWait:
-    """The first pair of task and GPU type with room that is not worth waiting past. A pair is passed over if waiting
-    for the task's fastest type would finish it sooner: if ``eta + p_best < theta * p_here``. Waits if all are passed
-    over.
+    """The first pair of task and GPU type with room that is worth starting now. A pair is skipped
+    if the task would finish sooner by waiting for its fastest type: if ``eta + p_best < theta *
+    p_here``. Waits if all pairs are skipped.
 
-    ``eta`` is when enough GPUs of the fastest type are expected to be free, by the estimates of what runs there.
-    ``theta`` below 1 waits less readily. ``order`` is ``task`` (shortest here first), ``path`` (the shortest path to
-    the end of the job, starting here, first) or ``work`` (the job with the least work left as the task became ready).
-    On one GPU type, ``task`` is SJF. Clairvoyant, not preemptive. O(speed profiles x types) per decision plus O(GPUs
-    asked) per ``eta``; a speed profile is a set of tasks with the same ratios between types. The rule is TetriSched's
-    plan-ahead (Tumanov et al., EuroSys 2016) reduced to one alternative.
+    ``eta`` is the time until enough GPUs of the fastest type are expected to be free, by the
+    estimates of the runs there. ``theta`` below 1 makes waiting less likely. ``order`` is one of
+
+    - ``task``: shortest on this type first,
+    - ``path``: the shortest path to the end of the job, starting here, first,
+    - ``work``: the job with the least work left when the task became ready, first.
+
+    On one GPU type, ``task`` is SJF. Uses estimates; not preemptive. O(speed profiles x types) per
+    decision plus O(GPUs needed) per ``eta``; a speed profile is a set of tasks with the same ratios
+    between types. The rule is TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) reduced to one
+    alternative.
 
     Raises:
-        ConfigError: Another order.
+        ConfigError: The order is unknown.
     """
 
     def __init__(self, theta: float = 1.0, order: str = "task", placement: str | PlacementRule = "best-fit") -> None:
@@ -72,8 +77,9 @@ class EftWait:
     def worth_waiting(
         self, view: ClusterView, task: TaskState, type_: int, known: dict[_Place, float] | None = None
     ) -> bool:
-        """True if waiting for the fastest type would finish the task sooner than ``type_`` now. ``known`` keeps the
-        etas of this instant."""
+        """True if the task would finish sooner by waiting for its fastest type than on ``type_``
+        now. ``known`` caches the etas of this instant.
+        """
         best_s, threshold = task.best_s, self.theta * task.seconds[type_]
         if best_s >= threshold or best_s >= task.seconds[type_]:
             return False
@@ -86,7 +92,9 @@ class EftWait:
         return eta_s + best_s < threshold
 
     def eta_s(self, view: ClusterView, demand: DemandClass, type_: int) -> float:
-        """Seconds until ``type_`` is expected to have the GPUs that ``demand`` asks for (whatever their nodes)."""
+        """Seconds until ``type_`` is expected to have enough GPUs for ``demand`` (whatever their
+        nodes).
+        """
         machines = view.machines
         if machines.fits_on(demand, type_):
             return 0.0
@@ -117,8 +125,10 @@ _Heap: TypeAlias = list[tuple[float, int, TaskState]]
 
 
 class _Profiles:
-    """Ready tasks within demand class, type and speed profile, in order and by time. Inside such a group a longer task
-    is passed over whenever a shorter one is, so that only the first and the shortest need looking at."""
+    """Ready tasks grouped by demand class, type and speed profile, in order and by time. Within a
+    group a longer task is skipped whenever a shorter one is, so only the first and the shortest
+    task need checking.
+    """
 
     def __init__(self, machines: ClusterState, key: TypedKey) -> None:
         self._machines = machines
@@ -139,7 +149,7 @@ class _Profiles:
                 heappush(heaps[1], (task.seconds[type_], task.order, task))
 
     def first(self, policy: EftWait, view: ClusterView) -> tuple[TaskState, int] | None:
-        """The first pair that fits and is not worth waiting for something better."""
+        """Return the first pair that fits and is not worth delaying."""
         best: tuple[float, int, TaskState] | None = None
         on = -1
         fits_on = self._machines.fits_on
@@ -164,14 +174,16 @@ class _Profiles:
 
 
 class PlanAhead:
-    """Plans the ``window`` shortest ready tasks over the next ``slots`` times. Those are now and the next expected ends
-    of runs: each task starts at most once, on one type, the GPUs held at each of the times are no more than will be
-    free, and the sum of completion times is least (those left out count as ending after everything else). What the plan
-    starts now is started; the rest is planned again when something changes.
+    """Plan the ``window`` shortest ready tasks over the next ``slots`` times: now and the next
+    expected ends of runs. Each task starts at most once, on one type. The GPUs held at each of
+    the times do not exceed those that will be free. The plan minimises the sum of completion
+    times, where tasks left out count as ending after everything else. Tasks that the plan starts
+    now are started; the rest is planned again when something changes.
 
-    This is TetriSched's plan-ahead with exact start times of the value function "the sooner the better" in place of
-    its space-time language (Tumanov et al., EuroSys 2016). Clairvoyant, not preemptive. Costly by definition: an
-    integer program of window x types x slots choices, some 10 ms.
+    This is TetriSched's plan-ahead with exact start times and the value function "the sooner the
+    better" in place of its space-time language (Tumanov et al., EuroSys 2016). Uses estimates; not
+    preemptive. Costly by definition: an integer program of window x types x slots choices takes
+    some 10 ms.
 
     Raises:
         ConfigError: ``window`` or ``slots`` is less than 1.
@@ -205,10 +217,12 @@ class PlanAhead:
 def plan_slots(
     seconds: np.ndarray, gpus: np.ndarray, starts: np.ndarray, free: np.ndarray
 ) -> list[tuple[int, int, int]]:
-    """Triples of task, type and slot with the least sum of completion times. The shortest tasks come first.
+    """Return triples of task, type and slot that minimise the sum of completion times, the shortest
+    tasks first.
 
-    ``seconds`` (tasks, types) float64, ``inf`` where a task may not run; ``gpus`` (tasks,) asked for at once;
-    ``starts`` (slots,) rising times; ``free`` (types, slots) GPUs that are free then if nothing is started.
+    ``seconds`` (tasks, types) float64, ``inf`` where a task may not run; ``gpus`` (tasks,) needed
+    at once; ``starts`` (slots,) rising times; ``free`` (types, slots) GPUs that are free at each
+    time if nothing is started.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
@@ -252,7 +266,7 @@ def plan_slots(
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """HiGHS sometimes writes to standard output even when asked not to; discard that."""
+    """Discard standard output: HiGHS sometimes writes to it even when asked not to."""
     sys.stdout.flush()
     kept = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -269,12 +283,14 @@ _STUCK_S = 1e9
 
 
 class Rollout:
-    """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997): each of ``width`` candidates (pairs of ready
-    task and GPU type with room, shortest first) and to wait is tried in ``ClusterView.fork()``, which knows estimates
-    but neither the truth nor arrivals to come, the ``base`` policy then finishes the jobs that are there, and the
-    candidate with the min sum of completion times is carried out; of equals it waits.
+    """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997). The candidates are
+    ``width`` pairs of ready task and GPU type with room, shortest first, and waiting. Each is
+    tried in ``ClusterView.fork()``, which knows estimates but neither the truth nor future
+    arrivals; the ``base`` policy then finishes the present jobs. The candidate with the smallest
+    sum of completion times is carried out. Ties go to waiting.
 
-    Clairvoyant, not preemptive. Costly by definition: ``width`` + 1 simulations of the jobs in the system per decision.
+    Uses estimates; not preemptive. Costly by definition: ``width`` + 1 simulations of the jobs in
+    the system per decision.
 
     Raises:
         ConfigError: ``width`` is less than 1, or ``base`` is preemptive.
@@ -315,20 +331,23 @@ class Rollout:
         return found
 
     def _cost(self, view: ClusterView, start: tuple[TaskState, Placement] | None) -> float:
-        """The sum of completion times of the jobs that are there, if that is done now; to wait is until the next
-        end."""
+        """Return the sum of completion times of the present jobs if this candidate is carried out
+        now. Waiting lasts until the next end.
+        """
         if start is None and not view.running:
             return inf
         fork = view.fork()
         written = len(fork.schedule.log)
-        stuck = _play(fork, _policies().create(self.base), start)  # on nodes that are down: nobody knows for how long
+        stuck = _play(fork, _policies().create(self.base), start)  # jobs on nodes that are down for an unknown time
         rows, jobs = fork.schedule.log.since(written), fork.schedule.jobs
         done = [row[1] - jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]
         return stuck * _STUCK_S + ordered_sum(done)
 
 
 def _play(fork: Simulation, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> int:
-    """Carry out the first decision, then let the base policy finish; returns how many jobs it could not."""
+    """Carry out the first decision, then let the base policy finish; return the number of jobs it
+    could not finish.
+    """
     conversation = fork.decisions()
     view = next(conversation)
     try:
@@ -346,7 +365,7 @@ def _play(fork: Simulation, base: ClusterPolicy, start: tuple[TaskState, Placeme
 
 
 def _same(view: ClusterView, task: TaskState) -> TaskState:
-    """The ready task of a fork that ``task`` is in the original."""
+    """Return the counterpart of ``task`` among the ready tasks of a fork."""
     place = task.order, task.piece
     return next(each for each in view.ready if (each.order, each.piece) == place)
 
@@ -358,14 +377,16 @@ def _policies() -> Registry[ClusterPolicy]:
 
 
 class AlloX:
-    """Minimises the sum of completion times of the ``window`` ready tasks: each is assigned to a lane (a GPU of
-    some type, or as many as it asks for side by side) and a place from the end of that lane's queue; a task in place k
-    from the end delays k completions by its seconds there, and waits until the lane is free. Those in front of lanes
-    that are free now start. It is solved again whenever something has changed.
+    """Minimise the sum of completion times of the ``window`` ready tasks. Each task is assigned to
+    a lane (a GPU of some type, or as many GPUs side by side as it needs) and a place counted
+    from the end of that lane's queue. A task in place k from the end delays k completions by its
+    seconds there, and waits until the lane is free. The first tasks of lanes that are free now
+    start. The problem is solved again whenever something has changed.
 
-    ``window`` bounds who competes: a quarter are those who have waited longest, so that nobody starves, the others
-    those with the least GPU time. Clairvoyant, not preemptive. Costly by definition: an assignment of window x (lanes x
-    places), about 1 ms (Le et al., EuroSys 2020; Bruno, Coffman and Sethi 1974).
+    ``window`` limits the number of competing tasks: 25 % are the tasks that have waited longest, so
+    that none starves, the others are the tasks with the least GPU time. Uses estimates; not
+    preemptive. Costly by definition: an assignment of window x (lanes x places) takes about 1 ms
+    (Le et al., EuroSys 2020; Bruno, Coffman and Sethi 1974).
     """
 
     def __init__(self, window: int = 24, placement: str | PlacementRule = "best-fit") -> None:
@@ -381,8 +402,9 @@ class AlloX:
         yield from start_those(view, self._first(view, tasks), self._place)
 
     def _first(self, view: ClusterView, tasks: list[TaskState]) -> Iterator[tuple[TaskState, int]]:
-        """The tasks assigned to lanes that are free now, those in front first; those behind fill in where a wide one
-        lacks room."""
+        """Yield the tasks assigned to lanes that are free now: first the task at the front of each
+        lane, then later tasks, which use the room that a wide task at the front could not.
+        """
         lanes = [
             (type_, max(time - view.now, 0.0))
             for type_, times in enumerate(free_times(view))
@@ -404,8 +426,10 @@ class AlloX:
 def assign(seconds: np.ndarray, wait_s: np.ndarray, places: int) -> list[list[int]]:
     """Assign tasks to lanes, in order, minimising the sum of completion times.
 
-    ``seconds`` (tasks, lanes) float64 with ``inf`` where a task may not run, ``wait_s`` (lanes,) the time until each
-    lane is free; up to ``places`` tasks per lane, more where that is not enough for all."""
+    ``seconds`` (tasks, lanes) float64 with ``inf`` where a task may not run, ``wait_s`` (lanes,)
+    the time until each lane is free; up to ``places`` tasks per lane, more if that is not enough
+    for all tasks.
+    """
     from scipy.optimize import linear_sum_assignment
 
     count, lanes = seconds.shape
@@ -425,30 +449,32 @@ def _area(task: TaskState) -> float:
 
 
 def _share(view: ClusterView, task: TaskState, type_: int) -> float:
-    """The time of the task in lanes: its GPUs, as each lane is one GPU."""
+    """Number of lanes that the task takes: its GPUs, as each lane is one GPU."""
     return max(width(task), 1.0) if type_ in task.demand.types else inf
 
 
 class Profile:
-    """A step function of time: from ``times[i]`` on ``free[i]`` GPUs are free."""
+    """A step function of time: ``free[i]`` GPUs are free from ``times[i]`` on."""
 
     def __init__(self, now: float, free: float) -> None:
         self.times = [now]
         self.free = [free]
 
     def release(self, time: float, gpus: float) -> None:
-        """From ``time`` on ``gpus`` more are free."""
+        """Make ``gpus`` more GPUs free from ``time`` on."""
         for place in range(self._cut(max(time, self.times[0])), len(self.free)):
             self.free[place] += gpus
 
     def take(self, start: float, end: float, gpus: float) -> None:
-        """Between the two times ``gpus`` fewer are free."""
+        """Make ``gpus`` fewer GPUs free between the two times."""
         first, last = self._cut(start), self._cut(end) if end < inf else len(self.free)
         for place in range(first, last):
             self.free[place] -= gpus
 
     def earliest(self, gpus: float, seconds: float) -> float:
-        """The first time from which ``gpus`` are free for ``seconds``; ``inf`` if they never are. O(steps)."""
+        """Return the first time from which ``gpus`` GPUs are free for ``seconds``; ``inf`` if they
+        never are. O(steps).
+        """
         start, times = self.times[0], self.times
         for place, free in enumerate(self.free):
             if free + 1e-9 < gpus:
@@ -458,14 +484,14 @@ class Profile:
         return inf
 
     def forget(self, now: float) -> None:
-        """Drop what lies before ``now``."""
+        """Drop the steps before ``now``."""
         gone = bisect_right(self.times, now) - 1
         if gone > 0:
             del self.times[:gone], self.free[:gone]
         self.times[0] = max(self.times[0], now)
 
     def _cut(self, time: float) -> int:
-        """The place of the step that begins at ``time``, made if there is none."""
+        """Return the index of the step that begins at ``time``, inserting it if necessary."""
         place = bisect_left(self.times, time)
         if place == len(self.times) or self.times[place] != time:
             self.times.insert(place, time)

@@ -1,4 +1,4 @@
-"""Non-preemptive orders: list scheduling with a key for each ready task."""
+"""Non-preemptive orders: list scheduling with a sort key for each ready task."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ __all__ = [
 
 
 class Ordered:
-    """Start the first task by ``key`` that fits, until none does; with ``strict`` the first task
-    blocks all behind it until it fits. Cost per decision: O(log tasks + demand classes).
+    """Start the first task by ``key`` that fits, until none does. With ``strict`` the first task
+    blocks all later ones until it fits. Cost per decision: O(log tasks + demand classes).
 
-    With ``ageing``, a key grows by that much per second at which its task became ready, so that
-    those that have waited longer move ahead of younger ones.
+    With ``ageing``, the key grows by that much for each second of simulated time at which the task
+    became ready, so that tasks which have waited longer move ahead of younger ones.
 
-    The compiled engine plays any order whose key also works on columns: it asks the key once, of
-    all tasks together (``lane.orders.AllTasks``), and compares a sample of the answers with those
-    for single tasks.
+    The compiled engine plays any order with a key that also works on columns. It computes the key
+    once, for all tasks together (``lane.orders.AllTasks``), and compares a sample of the results
+    with those for single tasks.
     """
 
     def __init__(
@@ -79,8 +79,9 @@ class Ordered:
 
 class TypedOrdered:
     """Start the first pair of task and GPU type by ``key`` that fits, until none does: for orders
-    that depend on where a task would run. The compiled engine plays it as it plays ``Ordered``.
-    Cost per decision: O(types x (log tasks + demand classes))."""
+    that depend on where a task would run. The compiled engine plays it in the same way as
+    ``Ordered``. Cost per decision: O(types x (log tasks + demand classes)).
+    """
 
     def __init__(self, key: TypedKey, placement: str | PlacementRule = "best-fit") -> None:
         self.key = key
@@ -101,50 +102,57 @@ by_arrival = attrgetter("order")
 
 
 def fifo(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """First in, first out, strictly: the oldest task blocks all behind it until it fits. Not
-    clairvoyant. O(log n)."""
+    """First in, first out, strictly: the oldest task blocks all later ones until it fits. Uses no
+    estimates. O(log n).
+    """
     return Ordered(by_arrival, placement, strict=True)
 
 
 def fifo_fit(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """The oldest task that fits; what does not fit is skipped. Not clairvoyant. O(log n)."""
+    """The oldest task that fits; tasks that do not fit are skipped. Uses no estimates. O(log n)."""
     return Ordered(by_arrival, placement)
 
 
 def sjf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
     """Shortest job first: of all pairs of ready task and GPU type with room, the one that takes the
-    least time. Clairvoyant. O(types x log n)."""
+    least time. Uses estimates. O(types x log n).
+    """
     return TypedOrdered(by_seconds, placement)
 
 
 def critical_path(placement: str | PlacementRule = "best-fit") -> Ordered:
     """Highest level first: the ready task with the longest path to the end of its job (Hu 1961;
-    HLFET). Clairvoyant. O(log n)."""
+    HLFET). Uses estimates. O(log n).
+    """
     return Ordered(by_rank, placement)
 
 
 def ljf(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Longest job first (LPT): the ready task that takes longest on its fastest type. For the
-    makespan; at most 4/3 - 1/(3m) times the least on m equal machines (Graham 1969). Clairvoyant.
-    O(log n)."""
+    """Longest job first (LPT): the ready task that takes longest on its fastest type. Aims at a
+    short makespan: at most 4/3 - 1/(3m) times the optimum on m equal machines (Graham 1969).
+    Uses estimates. O(log n).
+    """
     return Ordered(by_length, placement)
 
 
 def saf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
-    """Smallest area first: the pair of ready task and GPU type with the fewest GPU-seconds.
-    Clairvoyant. O(types x log n)."""
+    """Smallest area first: the pair of ready task and GPU type with the fewest GPU-seconds. Uses
+    estimates. O(types x log n).
+    """
     return TypedOrdered(by_area, placement)
 
 
 def wspt(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
     """Weighted shortest processing time first: the least seconds per ``Job.weight``, over all pairs
-    of ready task and GPU type (Smith 1956). Clairvoyant. O(types x log n)."""
+    of ready task and GPU type (Smith 1956). Uses estimates. O(types x log n).
+    """
     return TypedOrdered(by_seconds_per_weight, placement)
 
 
 def width(task: TaskState) -> float:
-    """GPUs that start together for the task: one instance's, or the whole gang's; 1 for tasks that
-    ask for no GPU."""
+    """GPUs that start together for the task: one instance's, or the whole gang's; 1 for tasks
+    without GPUs.
+    """
     return task.demand.width
 
 
@@ -169,25 +177,30 @@ def by_seconds_per_weight(task: TaskState, type_: int) -> float:
 
 
 def f1(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """``log10(r) n + 870 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Clairvoyant. O(log
-    n)."""
+    """``log10(r) n + 870 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Uses estimates.
+    O(log n).
+    """
     return Ordered(by_f1, placement)
 
 
 def f2(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """``sqrt(r) n + 25600 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Clairvoyant. O(log
-    n)."""
+    """``sqrt(r) n + 25600 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Uses estimates.
+    O(log n).
+    """
     return Ordered(by_f2, placement)
 
 
 def f3(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """``r n + 6860000 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Clairvoyant. O(log n)."""
+    """``r n + 6860000 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Uses estimates. O(log
+    n).
+    """
     return Ordered(by_f3, placement)
 
 
 def f4(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """``r sqrt(n) + 530000 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Clairvoyant. O(log
-    n)."""
+    """``r sqrt(n) + 530000 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Uses estimates.
+    O(log n).
+    """
     return Ordered(by_f4, placement)
 
 
@@ -212,36 +225,38 @@ def _log_arrival(task: TaskState) -> float:
 
 
 def _log10(seconds: float) -> float:
-    """The logarithm of at least 0.1 s. Of columns, value by value: NumPy's logarithms differ in the
-    last bit."""
+    """Logarithm of the seconds, at least 0.1 s. Columns are computed value by value, because
+    NumPy's logarithms differ in the last bit.
+    """
     if isinstance(seconds, np.ndarray):
         return np.array([log10(value) for value in np.maximum(seconds, 0.1).tolist()])
     return log10(max(seconds, 0.1))
 
 
 def _root(value: float) -> float:
-    """The square root, of columns as well."""
+    """Square root of a number or a column."""
     return np.sqrt(value) if isinstance(value, np.ndarray) else sqrt(value)
 
 
 Rate = Callable[[TaskState], float]
-"""What a second of waiting counts; must not change while the task waits."""
+"""Weight of one second of waiting; must not change while the task waits."""
 
 _BLOCK = 512
-"""Rows that are looked at together."""
+"""Number of rows in a block."""
 
 _ROUNDING = 1e-14
-"""More than what the products lose to rounding, relative to the figures that go in."""
+"""Upper bound on the rounding error of the products, relative to their factors."""
 
 _SHORTEST_S = 1e-9
-"""Tasks that take no time at all count as this long."""
+"""Seconds that a task of zero length counts as."""
 
 
 class LongestWait:
-    """Start the task with the most ``rate x seconds waited`` among those that fit, until none does.
-    It waits since it became ready, or since the time that ``since`` gives; ties go to first come,
-    first served. Cost per decision: a pass of NumPy over 512 waiting tasks, and over one row for
-    each further 512, of each demand class that fits."""
+    """Start the task with the largest ``rate x seconds waited`` among those that fit, until none
+    does. The wait starts when the task became ready, or at the time that ``since`` returns. Ties
+    go first come, first served. Cost per decision, for each demand class that fits: a NumPy pass
+    over 512 waiting tasks, plus one row for each further 512.
+    """
 
     def __init__(self, rate: Rate, placement: str | PlacementRule = "best-fit", since: Rate | None = None) -> None:
         self._rate = rate
@@ -257,28 +272,32 @@ class LongestWait:
 
 
 def hrrn(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """Highest response ratio next: the most ``(wait + p) / p`` with ``p`` the seconds on the
-    fastest type (Brinch Hansen 1971). Clairvoyant. Cost: ``LongestWait``."""
+    """Highest response ratio next: the largest ``(wait + p) / p``, where ``p`` is the seconds on
+    the fastest type (Brinch Hansen 1971). Uses estimates. Cost: ``LongestWait``.
+    """
     return LongestWait(_per_second, placement)
 
 
 def wfp3(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """The most ``(wait / r)^3 n`` first (Tang et al., CLUSTER 2009). ``r`` is the seconds on the
-    fastest type and ``n`` the GPUs that start together. Clairvoyant. Cost: ``LongestWait``."""
+    """The largest ``(wait / r)^3 n`` first (Tang et al., CLUSTER 2009). ``r`` is the seconds on the
+    fastest type and ``n`` the number of GPUs that start together. Uses estimates. Cost:
+    ``LongestWait``.
+    """
     return LongestWait(_wfp3, placement)
 
 
 def unicef(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """The most ``wait / (log2(n) r)`` first (Tang et al., CLUSTER 2009). ``r`` is the seconds on
-    the fastest type and ``n`` the GPUs that start together; tasks of one GPU come before all
-    others. Clairvoyant. Cost: ``LongestWait``."""
+    """The largest ``wait / (log2(n) r)`` first (Tang et al., CLUSTER 2009). ``r`` is the seconds on
+    the fastest type and ``n`` the number of GPUs that start together. Tasks with one GPU come
+    before all others. Uses estimates. Cost: ``LongestWait``.
+    """
     return LongestWait(_unicef, placement)
 
 
 def priority(ageing: float = 0.0, placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Highest ``Job.priority + ageing x seconds waited`` first, so that with ``ageing`` above 0
-    nobody starves. As all age alike, the order of two tasks never changes. Not clairvoyant. O(log
-    n).
+    """Highest ``Job.priority + ageing x seconds waited`` first; with ``ageing`` above 0 no task
+    starves. All tasks age at the same rate, so the order of two tasks never changes. Uses no
+    estimates. O(log n).
 
     Raises:
         ConfigError: ``ageing`` is negative.
@@ -294,11 +313,12 @@ def _by_priority(task: TaskState) -> float:
 
 
 def themis(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """Finish-time fairness: the job that would end latest relative to its ideal time is next: the
-    most (time in the system + path left) / critical path of the job. All jobs in the system share
-    alike, so that their number, which rho is measured against, ranks nobody. Without Themis'
-    auctions and leases. Clairvoyant, not preemptive. Cost: ``LongestWait`` (Mahajan et al., NSDI
-    2020)."""
+    """Finish-time fairness: next is the job that would end latest relative to its ideal time, that
+    is, the one with the largest (time in the system + remaining path) / critical path. All jobs
+    in the system share equally, so their number, by which rho is scaled, does not affect the
+    order. Without the auctions and leases of Themis. Uses estimates; not preemptive. Cost:
+    ``LongestWait`` (Mahajan et al., NSDI 2020).
+    """
     return LongestWait(_per_ideal_second, placement, _virtual_arrival)
 
 
@@ -319,7 +339,7 @@ def _per_second(task: TaskState) -> float:
 
 
 def _wfp3(task: TaskState) -> float:
-    return float(np.cbrt(width(task))) * _per_second(task)  # the third root ranks alike
+    return float(np.cbrt(width(task))) * _per_second(task)  # the cube root gives the same order
 
 
 def _unicef(task: TaskState) -> float:
@@ -342,7 +362,7 @@ class _Waits:
         columns.append(task, self._rate(task), self._since(task))
 
     def first(self, view: ClusterView) -> TaskState | None:
-        """The task with the largest product of rate and wait among those that fit."""
+        """Return the task with the largest product of rate and wait among those that fit."""
         best: tuple[float, int, TaskState] | None = None
         for demand, columns in self.columns.items():
             if view.machines.fits(demand):
@@ -353,11 +373,11 @@ class _Waits:
 
 
 class _Columns:
-    """Tasks of one demand class with when they began to wait and their rate, in blocks.
+    """Tasks of one demand class, in blocks: when each began to wait, and its rate.
 
-    Who leads a block leads it until somebody with a higher rate overtakes: only blocks where that
-    may have happened are looked at again. Rows of tasks that wait no more stay until they are half
-    of all; their product is negative, so that they come last.
+    The first row of a block stays first until a row with a higher rate overtakes it. Only blocks
+    where that may have happened are searched again. Rows of tasks that no longer wait stay until
+    they make up half of all rows; their product is negative, so they come last.
     """
 
     def __init__(self) -> None:
@@ -366,11 +386,11 @@ class _Columns:
         self._rates = np.empty(_BLOCK)
         self._order = np.empty(_BLOCK, np.int64)
         self._leader = np.full(1, -1)
-        """Per block its leading row."""
+        """First row of each block."""
         self._until = np.full(1, -inf)
-        """Per block until when that row leads for sure."""
+        """Time until which that row is certain to stay first, for each block."""
         self._looked_s = np.full(1, nan)
-        """Per block when it was last looked at, unless it has changed since."""
+        """Time of the last search of each block, unless it has changed since."""
         self._gone = 0
 
     def append(self, task: TaskState, rate: float, since: float) -> None:
@@ -387,7 +407,9 @@ class _Columns:
         self._change(rows // _BLOCK)
 
     def first(self, now: float) -> tuple[float, int, TaskState] | None:
-        """Minus the largest product, the order and the task that has them; ``None`` if none waits."""
+        """Return the negated largest product, with the order and the task it belongs to; ``None``
+        if no task waits.
+        """
         while self._gone < len(self._tasks):
             blocks = -(-len(self._tasks) // _BLOCK)
             for block in np.flatnonzero((self._until[:blocks] <= now) & (self._looked_s[:blocks] != now)).tolist():
@@ -401,7 +423,9 @@ class _Columns:
         return None
 
     def _look_again(self, block: int, now: float) -> None:
-        """Find who leads the block now, and until when for sure."""
+        """Find the first row of the block now, and the time until which it is certain to stay
+        first.
+        """
         begin, end = block * _BLOCK, min((block + 1) * _BLOCK, len(self._tasks))
         since, rates = self._since[begin:end], self._rates[begin:end]
         products = (now - since) * rates
@@ -410,7 +434,7 @@ class _Columns:
         self._until[block] = _leads_until(row - begin, since, rates, products)
 
     def _first_of(self, rows: np.ndarray, products: np.ndarray) -> int:
-        """The row with the largest product, of equals the first come."""
+        """Return the row with the largest product; ties go first come, first served."""
         best = rows[np.flatnonzero(products == products.max())]
         if len(best) > 1:
             orders = self._order[best]
@@ -420,7 +444,7 @@ class _Columns:
         return int(best[0])
 
     def _change(self, blocks: int | slice) -> None:
-        """Have the blocks looked at again."""
+        """Mark the blocks to be searched again."""
         self._until[blocks], self._looked_s[blocks] = -inf, nan
 
     def _drop(self, row: int) -> None:
@@ -437,33 +461,35 @@ class _Columns:
 
 
 def _leads_until(leader: int, since: np.ndarray, rates: np.ndarray, products: np.ndarray) -> float:
-    """The time until which the row with the largest product surely keeps it. Rounding is allowed
-    for."""
+    """Time until which the row with the largest product is certain to keep it, with an allowance
+    for rounding.
+    """
     since_s, rate = since[leader], rates[leader]
     faster, others = rates > rate, (rates != rate) | (since != since_s)
     farthest_s = float(np.abs(since).max())
     until = inf
-    if faster.any():  # they overtake where their lines cross
+    if faster.any():  # faster rows overtake where the lines cross
         gains = rates[faster] - rate
         cross_s = (rates[faster] * since[faster] - rate * since_s) / gains
         unsure_s = _ROUNDING * rates[faster] * (np.abs(cross_s) + farthest_s) / gains
         until = float((cross_s - unsure_s).min())
     slower = others & ~faster
-    if slower.any():  # they only fall behind, but rounding grows with time
+    if slower.any():  # slower rows only fall behind, but rounding errors grow with time
         gap = products[leader] - float(products[slower].max())
         until = min(until, gap / (_ROUNDING * abs(rate)) - farthest_s)
     return until
 
 
 def edf(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Earliest deadline first (Jackson 1955; Liu and Layland 1973). Not clairvoyant. O(log n)."""
+    """Earliest deadline first (Jackson 1955; Liu and Layland 1973). Uses no estimates. O(log n)."""
     return Ordered(by_deadline, placement)
 
 
 def llf(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Least laxity first: the least ``deadline - now - path to the end of the job``, everything on
-    its fastest type. As ``now`` is the same for all, the order never changes. Clairvoyant. O(log
-    n)."""
+    """Least laxity first: the smallest ``deadline - now - path to the end of the job``, with every
+    task on its fastest type. ``now`` is the same for all tasks, so the order never changes. Uses
+    estimates. O(log n).
+    """
     return Ordered(by_laxity, placement)
 
 
@@ -477,13 +503,14 @@ def by_laxity(task: TaskState) -> float:
 
 
 def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> Ordered:
-    """List scheduling: the first ready task of the list ``order`` that fits; never idle while
-    something fits.
+    """List scheduling: the first ready task of the list ``order`` that fits. Never idles while a
+    task fits.
 
-    ``order`` names tasks, of whatever job: ``graham[order=[t1,t3,t2]]``; those it does not name
-    follow, first come, first served. Not clairvoyant, not preemptive. O(log n) per decision. At
-    most 2 - 1/m times the least makespan on m equal machines, and open to the anomalies of Graham
-    (1966): more machines, shorter tasks or fewer edges can make the schedule longer.
+    ``order`` lists task names, of any job: ``graham[order=[t1,t3,t2]]``. Tasks that are not in the
+    list follow, first come, first served. Uses no estimates; not preemptive. O(log n) per decision.
+    The makespan is at most 2 - 1/m times the optimum on m equal machines. It is subject to the
+    anomalies of Graham (1966): more machines, shorter tasks or fewer edges can make the schedule
+    longer.
     """
     names: tuple[object, ...] = order if isinstance(order, tuple) else (order,)
     place: dict[str, int] = {str(name): index for index, name in reversed([*enumerate(names)])}
@@ -495,9 +522,10 @@ def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> O
 
 
 class RandomFeasible:
-    """Uniform over all pairs of ready task and GPU type that could start now. It draws until none
-    could, from the simulation's stream ``policy``. Not clairvoyant. O(demand classes x types) per
-    decision."""
+    """Uniform choice among all pairs of ready task and GPU type that could start now, repeated
+    until none could. Draws from the simulation's stream ``policy``. Uses no estimates. O(demand
+    classes x types) per decision.
+    """
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self.placement = placing(placement)
@@ -514,7 +542,7 @@ class RandomFeasible:
             demand, type_, at = _pick(bags, fitting, int(rng.integers(total)))
             bag = bags.by_demand[demand]
             task = bag[at]
-            if not task.waiting:  # started before: forget it and draw again, which keeps the choice uniform
+            if not task.waiting:  # started before: drop it and draw again, which keeps the choice uniform
                 bag[at] = bag[-1]
                 bag.pop()
                 continue
@@ -525,7 +553,7 @@ class RandomFeasible:
 
 
 class _Bags:
-    """Ready tasks by demand class, in no order."""
+    """Ready tasks by demand class, unordered."""
 
     def __init__(self) -> None:
         self.by_demand: dict[DemandClass, list[TaskState]] = {}
@@ -535,8 +563,9 @@ class _Bags:
 
 
 def _pick(bags: _Bags, fitting: list[tuple[DemandClass, int]], at: int) -> tuple[DemandClass, int, int]:
-    """Number ``at`` of all pairs of task and type: its class, its type, and its place in the
-    class's bag."""
+    """Return pair number ``at`` of all pairs of task and type: its class, its type, and its index
+    in the class's bag.
+    """
     for demand, type_ in fitting:
         size = len(bags.by_demand[demand])
         if at < size:

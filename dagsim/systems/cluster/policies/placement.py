@@ -35,18 +35,21 @@ __all__ = [
 
 
 class PlacementRule(Protocol):
-    """Finds room for a task."""
+    """A placement rule."""
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
-        """The placement of the task's waiting instances; ``None`` if there is no room. It is on the GPU type ``type_``
-        (a place in ``ClusterView.gpu_types``), or on whichever the rule prefers."""
+        """Return a placement of the task's waiting instances, ``None`` if there is no room. The GPU
+        type is ``type_`` (an index into ``ClusterView.gpu_types``), or the one that the rule
+        prefers.
+        """
         ...
 
 
 class BestFit:
-    """The fastest type with room, and on it the node with the fewest idle GPUs. Types that are as fast count, too;
-    gangs go to one node if they fit, else to as few as possible. Cost O(1) without CPU and memory demands, else O(nodes
-    of the type)."""
+    """The fastest type with room, and on it the node with the fewest idle GPUs. Of several equally
+    fast types, all nodes are compared. Gangs go to one node if they fit, else to as few nodes as
+    possible. Cost: O(1) without CPU and memory demands, else O(nodes of the type).
+    """
 
     place = staticmethod(ClusterView.fit)
 
@@ -79,23 +82,26 @@ PLACEMENT_RULES: Registry[PlacementRule] = Registry(
 
 
 def placing(placement: str | PlacementRule) -> PlacementRule:
-    """The placement itself, or the one of that name."""
+    """Return the placement rule itself, or the one with that name."""
     return PLACEMENT_RULES.create(placement) if isinstance(placement, str) else placement
 
 
 def start_of(
     place: Callable[..., Placement | None], view: ClusterView, task: TaskState | None, *type_: int
 ) -> tuple[Start, ...]:
-    """The start of ``task`` where ``place`` finds room (on the given type, if any); empty without room or task."""
+    """Start ``task`` where ``place`` finds room (on ``type_``, if it is set). Empty if there is no
+    room or no task.
+    """
     placement = None if task is None else place(view, task, *type_)
     return () if task is None or placement is None else (Start(task, placement),)
 
 
 class ComparativeAdvantage:
-    """The type with room on which the task loses least compared with what others lose there: the least logarithm of its
-    slowdown against its fastest type, less the mean of that over all tasks that have been ready so far. There best fit.
+    """The type with room on which the task loses least compared with other tasks: the smallest
+    logarithm of its slowdown against its fastest type, minus the mean of that over all tasks
+    that have been ready so far. On that type, best fit.
 
-    Where the order has chosen the type (sjf), it is best fit. O(types) (after Ricardo 1817).
+    If the order has chosen the type (as sjf does), this is best fit. O(types) (after Ricardo 1817).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -110,7 +116,7 @@ class ComparativeAdvantage:
 
 
 class _Losses:
-    """The mean loss on each type, over the tasks that may run there."""
+    """Mean loss on each type, over the tasks that may run there."""
 
     def __init__(self, types: int) -> None:
         self._sums = [0.0] * types
@@ -126,21 +132,21 @@ class _Losses:
 
 
 def loss(task: TaskState, type_: int) -> float:
-    """The logarithm of the task's slowdown on ``type_`` against its fastest type."""
+    """Logarithm of the task's slowdown on ``type_`` against its fastest type."""
     if task.seconds[type_] == inf:
-        return 1e9  # finite, so that the means stay numbers
+        return 1e9  # finite, so that the means stay finite
     return log(task.seconds[type_] / task.best_s) if task.best_s else 0.0
 
 
 class FirstFit:
-    """The first node of the cluster with room, of whatever type may run the task. O(nodes)."""
+    """The first node of the cluster with room, of any type that may run the task. O(nodes)."""
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         return _least(view, task, type_, lambda machine: machine.index)
 
 
 class WorstFit:
-    """The fastest type with room, on it the node with the most idle GPUs. O(nodes passed over)."""
+    """The fastest type with room, and on it the node with the most idle GPUs. O(nodes passed over)."""
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         machines = view.machines
@@ -152,8 +158,9 @@ class WorstFit:
 
 
 class RandomNode:
-    """Any type with room, then its nodes in random order. Draws from the simulation's stream ``placement``.
-    O(nodes)."""
+    """Any type with room, and its nodes in random order. Draws from the simulation's stream
+    ``placement``. O(nodes).
+    """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         machines, rng = view.machines, view.stream("placement")
@@ -165,9 +172,10 @@ class RandomNode:
 
 
 class DotProduct:
-    """The node whose free GPUs, CPUs and memory point most in the direction of the demand: the largest dot product of
-    both, each resource as a fraction of the node (Grandl et al., Tetris, SIGCOMM 2014; Panigrahy et al. 2011).
-    O(nodes)."""
+    """The node whose free GPUs, CPUs and memory are best aligned with the demand: the largest dot
+    product of the two, with each resource as a fraction of the node (Grandl et al., Tetris,
+    SIGCOMM 2014; Panigrahy et al. 2011). O(nodes).
+    """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         demand = task.demand.demand
@@ -179,8 +187,9 @@ class DotProduct:
 
 
 class GpuPacking:
-    """Partly used GPUs first, then idle GPUs of nodes in use, then empty nodes; among equals the node with the fewest
-    idle GPUs (a baseline of FGD, Weng et al., ATC 2023). O(nodes)."""
+    """Partly used GPUs first, then idle GPUs of nodes in use, then empty nodes. Ties go to the node
+    with the fewest idle GPUs (a baseline of FGD, Weng et al., ATC 2023). O(nodes).
+    """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         share = task.demand.share
@@ -194,8 +203,9 @@ class GpuPacking:
 
 
 class GpuClustering:
-    """Nodes with the most tasks of the same GPU demand first. Among equals the node with the fewest idle GPUs (a
-    baseline of FGD, Weng et al., ATC 2023). O(nodes)."""
+    """Nodes with the most tasks of the same GPU demand first. Ties go to the node with the fewest
+    idle GPUs (a baseline of FGD, Weng et al., ATC 2023). O(nodes).
+    """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         runs, gpus = view.index(_Alike, _Alike).runs, task.demand.demand.gpus
@@ -207,7 +217,7 @@ class GpuClustering:
 
 
 class _Alike:
-    """The number of runs under way by node and GPUs asked per instance."""
+    """Number of runs under way by node and GPUs per instance."""
 
     def __init__(self) -> None:
         self.runs: Counter[tuple[int, float]] = Counter()
@@ -222,7 +232,9 @@ class _Alike:
 
 
 def alignment(machine: NodeState, gpus: float, cpus: int, memory: int) -> float:
-    """The dot product of demand and free resources, as fractions of the machine. CPUs and memory are in millionths."""
+    """Dot product of demand and free resources, as fractions of the machine. CPUs and memory are in
+    millionths.
+    """
     node, total = machine.node, 0.0
     if node.gpus:
         free = machine.idle + sum(machine.shares.values()) / MICRO
@@ -235,7 +247,7 @@ def alignment(machine: NodeState, gpus: float, cpus: int, memory: int) -> float:
 
 
 def by_speed(task: TaskState, type_: int | None) -> list[int]:
-    """The types to look at, fastest first; only ``type_`` if it is given."""
+    """The types to try, fastest first; only ``type_`` if it is set."""
     return sorted(task.demand.types, key=task.seconds.__getitem__) if type_ is None else [type_]
 
 
@@ -245,7 +257,9 @@ def with_room(view: ClusterView, demand: DemandClass, type_: int) -> Iterator[No
 
 
 def fill(task: TaskState, machines: Iterable[NodeState]) -> Placement | None:
-    """Waiting instances on the first of ``machines`` with room; a gang on the first ones that hold all of it."""
+    """Place waiting instances on the first of ``machines`` with room; a gang on the first ones that
+    hold all of it.
+    """
     demand, shares = task.demand, []
     needed = demand.gang or task.waiting
     for machine in machines:
@@ -261,8 +275,9 @@ def fill(task: TaskState, machines: Iterable[NodeState]) -> Placement | None:
 def _least(
     view: ClusterView, task: TaskState, type_: int | None, rank: Callable[[NodeState], float | tuple[int, int]]
 ) -> Placement | None:
-    """On the nodes with the least ``rank``; ties go to the faster type, then to the first node. A gang goes to the type
-    that has the best first node."""
+    """Place on the nodes with the least ``rank``. Ties go to the faster type, then to the first
+    node. A gang goes to the type with the best first node.
+    """
     demand = task.demand
     best, where = None, None
     for place, each in enumerate(by_speed(task, type_)):
@@ -278,9 +293,10 @@ def _least(
 
 
 class Consolidate:
-    """As few nodes as possible, whatever the type: of the types with room the one that takes the waiting instances on
-    the fewest nodes (ties: the fastest), on it the fullest node that takes them all, else the ones with the most room.
-    O(nodes)."""
+    """As few nodes as possible, on any type: the type with room that takes the waiting instances on
+    the fewest nodes (ties: the fastest type). On it the fullest node that takes them all, else
+    the nodes with the most room. O(nodes).
+    """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         demand, best = task.demand, None
@@ -295,8 +311,9 @@ class Consolidate:
 
 
 class SpreadGang:
-    """As many nodes as possible: one instance at a time to the emptiest node of the fastest type with room, around and
-    around. O(nodes)."""
+    """As many nodes as possible: one instance at a time to the emptiest node of the fastest type
+    with room, in turn. O(nodes).
+    """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         demand = task.demand
@@ -310,13 +327,13 @@ class SpreadGang:
 
 
 def _fewer(one: Placement, other: Placement) -> bool:
-    """True if ``one`` starts more instances, or as many on fewer nodes."""
+    """True if ``one`` starts more instances, or equally many on fewer nodes."""
     started, before = (sum(share.instances for share in each) for each in (one, other))
     return (-started, len(one)) < (-before, len(other))
 
 
 def _pour(rooms: list[tuple[int, int]], needed: int, *, whole: bool) -> Placement | None:
-    """Node after node as many as there is room for; ``None`` if not all of a ``whole`` gang, or nothing, finds room."""
+    """Fill node after node. ``None`` if nothing finds room, or if a ``whole`` gang does not fit."""
     shares = []
     for less_room, node in rooms:
         count = min(needed, -less_room)
@@ -328,7 +345,7 @@ def _pour(rooms: list[tuple[int, int]], needed: int, *, whole: bool) -> Placemen
 
 
 def _deal(room: dict[int, int], needed: int) -> Placement:
-    """One instance to each node in turn, until all are dealt or no room is left."""
+    """Assign one instance to each node in turn, until all are assigned or no room is left."""
     dealt = dict.fromkeys(room, 0)
     while needed and room:
         for node in list(room):
@@ -343,21 +360,23 @@ def _deal(room: dict[int, int], needed: int) -> Placement:
 
 
 _Typical: TypeAlias = Sequence[tuple[DemandClass, float]]
-"""Demands and their probabilities."""
+"""Probability of each demand."""
 _State: TypeAlias = tuple[int, int, int, tuple[tuple[int, int], ...]]
 """The free resources of a machine: the bit mask of idle GPUs, CPUs, memory, shares of GPUs."""
 
 
 class Fgd:
-    """The node (and for a fractional demand the GPU) on which the expected fragmentation grows least; ties go to the
-    faster type, then to the node with the least free on its GPUs, then to the first node. A gang goes where best fit
-    puts it.
+    """The node (and for a fractional demand the GPU) on which the expected fragmentation grows
+    least. Ties go to the faster type, then to the node with the least free on its GPUs, then to
+    the first node. A gang is placed by best fit.
 
-    ``typical`` weighs demands by how often they are asked, ``{Demand(gpus=0.5): 0.7, Demand(gpus=2): 0.3}``; left out,
-    the demands it has been asked to place so far (memory left aside; the rare ones, which are often the widest, count
-    too), renewed each time their number has doubled.
-    Not clairvoyant. O(nodes) per decision, which the definition forces, and O(GPUs x typical demands) for each node
-    that has changed (Weng et al., ATC 2023).
+    ``typical`` maps demands to probabilities, such as ``{Demand(gpus=0.5): 0.7, Demand(gpus=2):
+    0.3}``. By default it is estimated from the demands that the rule was asked to place so far
+    (memory is ignored; rare demands, which are often the widest, count too) and updated each time
+    their number has doubled.
+
+    Uses no estimates. O(nodes) per decision, which the definition forces, and O(GPUs x typical
+    demands) for each node that has changed (Weng et al., ATC 2023).
     """
 
     def __init__(self, typical: Mapping[Demand, float] | None = None) -> None:
@@ -366,7 +385,9 @@ class Fgd:
         self._asked: dict[Demand, int] = {}
         self._count = 0
         self._growths: dict[tuple[int, Demand], tuple[_State, float, int | None]] = {}
-        """By node and demand: the node's state when it was looked at, the growth there, and on which GPU."""
+        """By node and demand: the state of the node when it was examined, the growth of
+        fragmentation there, and the GPU.
+        """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         demand = task.demand
@@ -388,8 +409,9 @@ class Fgd:
         return fill(task, [machine]) if gpu is None else (Share(machine.index, 1, gpu),)
 
     def _growth(self, machine: NodeState, demand: DemandClass, typical: _Typical) -> tuple[float, int | None]:
-        """The growth of fragmentation by an instance on the machine, and its best GPU. On that GPU fragmentation grows
-        least."""
+        """Return the growth of fragmentation by one more instance on the machine, and the GPU on
+        which it is least.
+        """
         state = (machine.free, machine.cpus, machine.memory, tuple(machine.shares.items()))
         known = self._growths.get((machine.index, demand.demand))
         if known is not None and known[0] == state:
@@ -418,8 +440,10 @@ class Fgd:
 
 
 def fragmentation(machine: NodeState, typical: _Typical) -> float:
-    """The free GPUs of the machine that a typical task cannot use. The number is expected over ``typical`` demands and
-    their probabilities: all of them if it cannot run there, else those with less free than it asks of one GPU."""
+    """Expected number of free GPUs of the machine that a typical task cannot use, over the
+    ``typical`` demands and their probabilities. If a task cannot run on the machine, all its
+    free GPUs count, else the GPUs with less free than the task needs of one GPU.
+    """
     shares = machine.shares.values()
     free = _free(machine)
     expected = 0.0
@@ -433,12 +457,14 @@ def fragmentation(machine: NodeState, typical: _Typical) -> float:
 
 
 def _free(machine: NodeState) -> int:
-    """The free parts of all its GPUs, in millionths."""
+    """Sum of the free parts of all its GPUs, in millionths."""
     return machine.idle * MICRO + sum(machine.shares.values())
 
 
 def _ways(machine: NodeState, demand: DemandClass) -> list[tuple[int | None, NodeState]]:
-    """The ways to start one instance: the GPU it shares (``None``: whole ones, or none), and the machine after it."""
+    """The ways to start one instance: the GPU it shares (``None`` for whole GPUs, or none), and the
+    machine afterwards.
+    """
     if not demand.share:
         return [(None, _after(machine, demand, None))]
     gpus: list[int] = [gpu for gpu, free in sorted(machine.shares.items()) if free >= demand.share]

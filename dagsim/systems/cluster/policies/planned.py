@@ -1,4 +1,4 @@
-"""Planned schedules: each job is planned as it arrives, around what is planned already."""
+"""Planned schedules: each job is planned as it arrives, around the bookings of earlier jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _Key: TypeAlias = tuple[int, int]
 
 
 class Site(NamedTuple):
-    """A place that a task can be planned for: a node, or for what is wider than any, a whole GPU type (``node`` -1)."""
+    """A site that a task can be planned for: a node, or a whole GPU type (``node`` -1) for tasks
+    wider than any node.
+    """
 
     type: int
     node: int
@@ -30,12 +32,14 @@ class Site(NamedTuple):
 
 
 class Planned:
-    """Plans each job on its arrival by ``planner``, then keeps to the plan. It takes the estimates as they are: on
-    every GPU the tasks start in the planned order, each as soon as it is ready and its node has room. What cannot be
-    planned (tasks without GPUs, and what comes back after a preemption or a failure) starts where it fits.
+    """Plan each job on its arrival by ``planner``, then keep to the plan. Plans take the estimates
+    at face value: on every GPU the tasks start in the planned order, each as soon as it is ready
+    and its node has room. Tasks that cannot be planned (without GPUs, or back after a preemption
+    or a failure) start where they fit.
 
-    A lane is a GPU; a share of a GPU counts as a whole one in the plan. Clairvoyant, not preemptive. Cost: planning
-    tries each task of a job on each node, O(GPUs + gaps between bookings), once; following it O(GPUs of the task).
+    A lane is a GPU; a share of a GPU counts as a whole one in the plan. Uses estimates; not
+    preemptive. Cost: planning tries each task of a job on each node, O(GPUs + gaps between
+    bookings), once; following the plan is O(GPUs of the task).
     """
 
     def __init__(self, planner: Planner, placement: str | PlacementRule = "best-fit") -> None:
@@ -44,11 +48,11 @@ class Planned:
         self._sites: list[Site] = []
         self._calendar = Calendar(0)
         self._plan: dict[_Key, tuple[Site, Booking]] = {}
-        """Tasks that are planned and not wholly started."""
+        """Planned tasks with instances still to start."""
         self._lanes: list[list[tuple[float, int, _Key]]] = []
         """The tasks planned on each lane: planned start, a running number, key."""
         self._last = -1
-        """The job planned last."""
+        """Number of the job planned last."""
         self._count = 0
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -59,7 +63,7 @@ class Planned:
         yield from self._follow(view, waiting)
         task = waiting.unplanned.first_fit()
         if task is None and not view.running:
-            task = view.queue(by_arrival).first_fit()  # nothing goes by plan any more: better this than never
+            task = view.queue(by_arrival).first_fit()  # the plan cannot be followed any more: start any task that fits
         if task is not None:
             placement = self._placing.place(view, task)
             if placement is not None:
@@ -71,7 +75,7 @@ class Planned:
         again, machines = True, view.machines.list
         while again:
             again = False
-            for key in sorted(waiting.due):  # not as they came: a fork finds them in another order
+            for key in sorted(waiting.due):  # sorted, because a fork finds them in another order
                 task, site = waiting.due[key], self._plan[key][0]
                 if site.node >= 0 and not machines[site.node].room(task.demand):
                     continue
@@ -81,7 +85,7 @@ class Planned:
                     again = self._leave(waiting, task) or again
 
     def _place(self, view: ClusterView, task: TaskState, site: Site) -> Placement | None:
-        """The placement on its site with which the task can start now."""
+        """Return the placement on its site with which the task can start now."""
         if site.node < 0:
             return self._placing.place(view, task, site.type)
         demand = task.demand
@@ -89,7 +93,7 @@ class Planned:
         return (Share(site.node, room),) if room and room >= (demand.gang or 1) else None
 
     def _leave(self, waiting: _Waiting, task: TaskState) -> bool:
-        """The task was started; returns whether others may be next now."""
+        """Remove a started task from its lanes; return True if other tasks may be next now."""
         key = (task.job.number, task.index)
         if task.waiting or task.piece or key not in self._plan:
             return False
@@ -104,7 +108,7 @@ class Planned:
         return True
 
     def _sort(self, waiting: _Waiting, task: TaskState) -> None:
-        """Note a ready task as next on its lanes, for later, or as not planned."""
+        """Record a ready task as next on its lanes, as planned for later, or as not planned."""
         key = (task.job.number, task.index)
         if task.piece or key not in self._plan:
             waiting.unplanned.push(task)
@@ -117,7 +121,7 @@ class Planned:
             waiting.due[key] = waiting.ready.pop(key)
 
     def _plan_arrivals(self, view: ClusterView, tasks: list[TaskState]) -> None:
-        """Plan the jobs that have come since the last look: every one of them has a ready task."""
+        """Plan the jobs that have arrived since the last call; each of them has a ready task."""
         if not self._sites:
             self._lay_out(view.machines)
         new = {task.job.number: task.job for task in tasks if task.job.number > self._last}
@@ -162,7 +166,9 @@ class Planned:
                     insort(self._lanes[lane], (booking.start_s, self._count, key))
 
     def _seconds(self, machines: ClusterState, task: TaskState, site: Site, wide: int) -> float:
-        """Seconds of the whole task on the site; ``inf`` if it cannot run there, or should not as a node takes it."""
+        """Seconds of the whole task on the site; ``inf`` if it cannot run there, or if the site is
+        a type and a node would do.
+        """
         demand = task.demand
         if site.type not in demand.types:
             return inf
@@ -178,13 +184,14 @@ class Planned:
 
 
 def _no_transfer(parent: int, child: int) -> float:
-    """A run fetches its inputs when it starts, wherever they are, so plans count no transfers."""
+    """Plans count no transfers, because a run fetches its inputs when it starts, wherever they are."""
     return 0.0
 
 
 class _Waiting:
-    """The index of the ready tasks: those that have just come, planned ones, those next on all their lanes, the
-    rest."""
+    """The index of the ready tasks: new ones, planned ones, those next on all their lanes, and the
+    rest.
+    """
 
     def __init__(self, machines: ClusterState) -> None:
         self.new: list[TaskState] = []
@@ -197,7 +204,7 @@ class _Waiting:
 
 
 def _fits(machines: ClusterState, demand: DemandClass, index: int) -> bool:
-    """True if the empty node takes an instance (a gang: all of it)."""
+    """True if the empty node can hold an instance (a gang: all of it)."""
     node, count = machines.list[index].node, demand.gang or 1
     asked = demand.demand
     gpus = asked.gpus * count <= node.gpus
@@ -205,25 +212,32 @@ def _fits(machines: ClusterState, demand: DemandClass, index: int) -> bool:
 
 
 def heft(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Heterogeneous earliest finish time, each job planned on its arrival: tasks by upward rank, each on the node where
-    it finishes earliest, in gaps where there are some. Clairvoyant. Cost: ``Planned`` (Topcuoglu, Hariri and Wu 2002,
-    section 4.1)."""
+    """Heterogeneous earliest finish time, each job planned on its arrival: tasks by upward rank,
+    each on the node where it finishes earliest, in gaps if there are any. Uses estimates. Cost:
+    ``Planned`` (Topcuoglu, Hariri and Wu 2002, section 4.1).
+    """
     return Planned(planners.plan_heft, placement)
 
 
 def cpop(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Critical path on a processor, each job planned on its arrival: the tasks of its critical path all go to the node
-    that runs them fastest. Clairvoyant. Cost: ``Planned`` (Topcuoglu, Hariri and Wu 2002, section 4.2)."""
+    """Critical path on a processor, each job planned on its arrival: the tasks of its critical path
+    all go to the node that runs them fastest. Uses estimates. Cost: ``Planned`` (Topcuoglu,
+    Hariri and Wu 2002, section 4.2).
+    """
     return Planned(planners.plan_cpop, placement)
 
 
 def peft(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Predict earliest finish time, each job planned on its arrival: as HEFT, but with a look at what follows on each
-    node. Clairvoyant. Cost: ``Planned``, planning O(edges x nodes^2) more (Arabnejad and Barbosa 2014)."""
+    """Predict earliest finish time, each job planned on its arrival: like HEFT, but with a look
+    ahead at the following tasks on each node. Uses estimates. Cost: ``Planned``, and planning
+    O(edges x nodes^2) in addition (Arabnejad and Barbosa 2014).
+    """
     return Planned(planners.plan_peft, placement)
 
 
 def dls(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Dynamic level scheduling, each job planned on its arrival: the pair of ready task and node with the highest
-    dynamic level first. Clairvoyant. Cost: ``Planned``, planning O(tasks) times as much (Sih and Lee 1993)."""
+    """Dynamic level scheduling, each job planned on its arrival: the pair of ready task and node
+    with the highest dynamic level first. Uses estimates. Cost: ``Planned``, with planning a
+    factor of O(tasks) more expensive (Sih and Lee 1993).
+    """
     return Planned(planners.plan_dls, placement)

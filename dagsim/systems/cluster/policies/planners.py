@@ -1,7 +1,10 @@
-"""Static list scheduling of one DAG on unlike processors: HEFT, CPOP, PEFT and DLS, as their papers have them.
+"""Static list scheduling of one DAG on heterogeneous processors: HEFT, CPOP, PEFT and DLS, as in
+their papers.
 
-A planner sees a ``Problem`` and books every task on a calendar; it knows nothing of simulations. Ties go to the task
-that comes first in the graph and to the site that comes first, as equal up to rounding (1e-9) counts as equal."""
+A planner sees a ``Problem`` and books every task on a calendar; it knows nothing of simulations.
+Ties go to the task that comes first in the graph and to the site that comes first. Values that
+differ by rounding only (1e-9) count as equal.
+"""
 
 from __future__ import annotations
 
@@ -48,20 +51,22 @@ class Booking(NamedTuple):
 
 @dataclass(slots=True)
 class Problem:
-    """A DAG, and the sites it may run on. A site is a set of lanes of the calendar: a processor, or a node's GPUs."""
+    """A DAG and the sites it may run on. A site is a set of lanes of the calendar: a processor, or
+    a node's GPUs.
+    """
 
     seconds: Sequence[Sequence[float]]
-    """By task and site; ``inf`` where it may not run."""
+    """Seconds by task and site; ``inf`` where the task may not run."""
     parents: Sequence[Sequence[int]]
     children: Sequence[Sequence[int]]
     order: Sequence[int]
     """The tasks, parents before children."""
     transfer_s: Callable[[int, int], float]
-    """Seconds that the output of a parent takes to a child on another site."""
+    """Seconds to send the output of a parent to a child on another site."""
     lanes: Sequence[Sequence[int]]
     """The lanes of each site."""
     width: Sequence[int]
-    """How many lanes each task needs at once; 0 for none."""
+    """Number of lanes that each task needs at once; 0 for none."""
     calendar: Calendar
     now_s: float = 0.0
 
@@ -75,8 +80,9 @@ class Problem:
         return ordered_sum(known) / len(known)
 
     def best(self, task: int, done: dict[int, Booking], sites: Sequence[int] | None = None) -> Booking:
-        """The booking with the earliest finish time, in a gap or behind everything. It is insertion-based (Topcuoglu et
-        al. 2002, section 4.1), given where the parents are booked."""
+        """Return the booking with the earliest finish time, in a gap or after all bookings, given
+        the bookings of the parents (insertion-based, Topcuoglu et al. 2002, section 4.1).
+        """
         best: Booking | None = None
         for site in self.sites(task) if sites is None else sites:
             booking = self.booking(task, site, done)
@@ -86,7 +92,7 @@ class Problem:
         return best
 
     def booking(self, task: int, site: int, done: dict[int, Booking]) -> Booking:
-        """The earliest booking of the task on the site."""
+        """Return the earliest booking of the task on the site."""
         seconds = self.seconds[task][site]
         ready_s = self.ready_s(task, site, done)
         if not self.width[task]:
@@ -104,18 +110,19 @@ class Problem:
         return ready_s
 
     def book(self, booking: Booking, done: dict[int, Booking]) -> None:
-        """Take the booking."""
+        """Add the booking to the calendar."""
         self.calendar.book(booking.lanes, booking.start_s, booking.end_s)
         done[booking.task] = booking
 
 
 Planner: TypeAlias = Callable[[Problem], dict[int, Booking]]
-"""Books every task of the problem; returns the bookings by task, in the order they were made."""
+"""Books every task of the problem and returns the bookings by task, in the order they were made."""
 
 
 def rank_up(problem: Problem) -> list[float]:
-    """The mean length of the longest path from each task to the end, transfers included. It is rank_u (Topcuoglu et al.
-    2002, equation 8)."""
+    """Mean length of the longest path from each task to the end, transfers included: rank_u
+    (Topcuoglu et al. 2002, equation 8).
+    """
     rank = [0.0] * len(problem.seconds)
     for task in reversed(problem.order):
         behind = [problem.transfer_s(task, child) + rank[child] for child in problem.children[task]]
@@ -124,7 +131,9 @@ def rank_up(problem: Problem) -> list[float]:
 
 
 def rank_down(problem: Problem) -> list[float]:
-    """The mean length of the longest path from the beginning to each task's start. It is rank_d (equation 10)."""
+    """Mean length of the longest path from the beginning to each task's start: rank_d (equation
+    10).
+    """
     rank = [0.0] * len(problem.seconds)
     for task in problem.order:
         for child in problem.children[task]:
@@ -142,8 +151,10 @@ def plan_heft(problem: Problem) -> dict[int, Booking]:
 
 
 def plan_cpop(problem: Problem) -> dict[int, Booking]:
-    """Critical path on a processor: the ready task with the most upward + downward rank first; the tasks of the
-    critical path all go to the site that runs them fastest together (Topcuoglu et al. 2002, section 4.2)."""
+    """Critical path on a processor: the ready task with the largest sum of upward and downward rank
+    first. All tasks of the critical path go to the site with the least total time for them
+    (Topcuoglu et al. 2002, section 4.2).
+    """
     up, down = rank_up(problem), rank_down(problem)
     priority = [above + below for above, below in zip(up, down, strict=True)]
     entries = [task for task in problem.order if not problem.parents[task]]
@@ -164,8 +175,10 @@ def plan_cpop(problem: Problem) -> dict[int, Booking]:
 
 
 def plan_peft(problem: Problem) -> dict[int, Booking]:
-    """Predict earliest finish time: tasks by their mean optimistic cost, each where finish time plus the optimistic
-    cost of what follows is least (Arabnejad and Barbosa 2014)."""
+    """Predict earliest finish time: tasks by their mean optimistic cost, each on the site where its
+    finish time plus the optimistic cost of the following tasks is least (Arabnejad and Barbosa
+    2014).
+    """
     sites = range(len(problem.lanes))
     table = [[0.0] * len(sites) for _ in problem.seconds]
     for task in reversed(problem.order):
@@ -191,8 +204,10 @@ def plan_peft(problem: Problem) -> dict[int, Booking]:
 
 
 def plan_dls(problem: Problem) -> dict[int, Booking]:
-    """Dynamic level scheduling: of all pairs of ready task and site the one with the highest dynamic level (static
-    level - earliest start + mean seconds - seconds there), not inserted into gaps (Sih and Lee 1993)."""
+    """Dynamic level scheduling: of all pairs of ready task and site the one with the highest
+    dynamic level (static level - earliest start + mean seconds - seconds there). Does not insert
+    into gaps (Sih and Lee 1993).
+    """
     level = [0.0] * len(problem.seconds)
     for task in reversed(problem.order):
         level[task] = problem.mean_s(task) + max((level[child] for child in problem.children[task]), default=0.0)
@@ -214,9 +229,10 @@ def plan_dls(problem: Problem) -> dict[int, Booking]:
 class _DynamicLevels:
     """The dynamic levels of all pairs of ready task and site.
 
-    As bookings only delay what is still to be booked, a level known from before is never too low: only that of the
-    pair that seems highest is computed again, until it is as high as it seems. On each site a task starts no earlier
-    than anything of its width could, which keeps the others near to what they are.
+    Bookings can only delay later ones, so a level computed earlier is never too low. Therefore only
+    the level of the pair that seems highest is computed again, until it is as high as it seems. On
+    each site a task starts no earlier than any task of its width could, which keeps the other
+    levels close to their true values.
     """
 
     def __init__(self, problem: Problem, level: Sequence[float]) -> None:
@@ -224,25 +240,27 @@ class _DynamicLevels:
         self._level = level
         shape = len(problem.lanes), len(problem.seconds)
         self._fixed = np.full(shape, -inf)
-        """Of a task that is not ready, or on a site that may not run it, -inf; else the level without the start."""
+        """The level without the start; -inf for a task that is not ready, or a site that may not
+        run it.
+        """
         self._start_s = np.zeros(shape)
-        """The earliest start as it was last computed."""
+        """The earliest start when it was last computed."""
         self._seems = np.full(shape, -inf)
-        """The level as it is known."""
+        """The level when it was last computed."""
         self._highest = np.full(shape[1], -inf)
-        """The highest of these, by task."""
+        """The highest level of each task."""
         widths, self._width = np.unique(np.array(problem.width), return_inverse=True)
         self._widths: list[int] = widths.tolist()
         self._idle_s = [self._look(site) for site in range(shape[0])]
-        """By site and width, the first time when anything could start there."""
+        """By site and width, the first time when any task could start there."""
         self._shared = [
             [other for other, lanes in enumerate(problem.lanes) if not set(lanes).isdisjoint(mine)]
             for mine in problem.lanes
         ]
-        """The sites that have a lane in common with each."""
+        """The sites that share a lane with each site."""
 
     def add(self, task: int, done: dict[int, Booking]) -> None:
-        """The task is ready."""
+        """Add a ready task."""
         problem, mean_s, width = self._problem, self._problem.mean_s(task), self._width[task]
         for site in problem.sites(task):
             fixed = self._fixed[site, task] = self._level[task] + (mean_s - problem.seconds[task][site])
@@ -251,8 +269,9 @@ class _DynamicLevels:
         self._highest[task] = max(self._seems[:, task].tolist())
 
     def take(self, done: dict[int, Booking]) -> Booking:
-        """The booking with the highest level; of equal ones the first by task, then by site. O(tasks) per level that is
-        computed again."""
+        """Return the booking with the highest level; ties go to the first task, then to the first
+        site. O(tasks) per level that is computed again.
+        """
         while True:
             task, site = self._first_highest()
             booking = self._problem.booking(task, site, done)
@@ -264,8 +283,9 @@ class _DynamicLevels:
             self._highest[task] = max(self._seems[:, task].tolist())
 
     def booked(self, booking: Booking) -> None:
-        """The task is planned, and its lanes are busy then. O(tasks) per site that shares a lane, and a maximum over
-        all pairs."""
+        """Mark the task as planned, and its lanes as busy then. O(tasks) per site that shares a
+        lane, and a maximum over all pairs.
+        """
         for levels in (self._fixed, self._seems):
             levels[:, booking.task] = -inf
         for site in self._shared[booking.site] if booking.lanes else ():
@@ -274,7 +294,7 @@ class _DynamicLevels:
         self._highest = self._seems.max(axis=0)
 
     def _look(self, site: int) -> list[float]:
-        """By width, the first time when anything could start on the site."""
+        """By width, the first time when any task could start on the site."""
         problem, lanes = self._problem, self._problem.lanes[site]
         return [
             problem.calendar.idle_s(lanes, width, problem.now_s) if 0 < width <= len(lanes) else problem.now_s
@@ -282,9 +302,10 @@ class _DynamicLevels:
         ]
 
     def _first_highest(self) -> tuple[int, int]:
-        """The task and site that a walk over the pairs ends at which goes on to what is higher by more than rounding.
+        """Return the task and site at which a walk over the pairs ends, if it moves on whenever a
+        pair is higher by more than rounding.
 
-        Only a task that rises above all before it can be where the walk goes on.
+        The walk can only move to a task that rises above all tasks before it.
         """
         highest = self._highest
         rises = np.flatnonzero(highest[1:] > np.maximum.accumulate(highest)[:-1]) + 1
@@ -297,14 +318,17 @@ class _DynamicLevels:
 
 
 def _by_priority(problem: Problem, rank: Sequence[float]) -> list[int]:
-    """The tasks by falling rank; those that rank the same in the order of the graph, so that parents stay before
-    children."""
+    """The tasks by falling rank; ties in the order of the graph, so that parents stay before
+    children.
+    """
     place = {task: number for number, task in enumerate(problem.order)}
     return sorted(problem.order, key=lambda task: (-round(rank[task], 6), place[task]))
 
 
 def _by_readiness(problem: Problem, priority: Sequence[float]) -> list[int]:
-    """The tasks in the order of a queue of ready ones, highest priority first."""
+    """The tasks in the order in which a queue of ready tasks, highest priority first, releases
+    them.
+    """
     missing = [len(parents) for parents in problem.parents]
     ready = [(-round(priority[task], 6), task) for task in problem.order if not missing[task]]
     heapify(ready)
@@ -318,7 +342,7 @@ def _by_readiness(problem: Problem, priority: Sequence[float]) -> list[int]:
 
 
 def _freed(problem: Problem, task: int, missing: list[int]) -> list[int]:
-    """The children of which ``task`` was the last parent missing."""
+    """The children that became ready when ``task`` was booked."""
     freed = []
     for child in problem.children[task]:
         missing[child] -= 1
@@ -328,29 +352,31 @@ def _freed(problem: Problem, task: int, missing: list[int]) -> list[int]:
 
 
 GAPS = 64
-"""Ends of bookings after which a gap is looked for."""
+"""Maximum number of ends of bookings that the search for a gap tries."""
 
 
 class Calendar:
-    """Busy times of ``count`` lanes, one per GPU, and the gaps between them. Busy times are rising lists of ``(start,
-    end)`` that do not overlap."""
+    """Busy times of ``count`` lanes, one per GPU, and the gaps between them. The busy times of a
+    lane are a rising list of ``(start, end)`` that do not overlap.
+    """
 
     def __init__(self, count: int) -> None:
         self.busy: list[list[tuple[float, float]]] = [[] for _ in range(count)]
         self._gaps: list[list[tuple[float, float]]] = [[] for _ in range(count)]
-        """Per lane ``(start, end)`` of each time between two bookings, or before the first."""
+        """For each lane, ``(start, end)`` of each gap between two bookings, or before the first."""
         self._end: list[float] = [0.0] * count
         """The end of the last booking of each lane."""
 
     def earliest(
         self, lanes: Sequence[int], width: int, ready_s: float, seconds: float
     ) -> tuple[float, tuple[int, ...]]:
-        """The first time from ``ready_s`` on that ``width`` lanes are free for ``seconds``, and which. It may lie
-        between what is planned or behind it; lanes that end latest before it come first, so that gaps stay whole.
-        ``inf`` and nothing if there are too few lanes.
+        """Return the first time from ``ready_s`` on at which ``width`` lanes are free for
+        ``seconds``, and these lanes. It may lie between bookings or after them. Lanes that
+        become free latest before it are preferred, so that gaps stay whole. ``inf`` and no lanes
+        if there are too few.
 
-        Looks at the first ``GAPS`` times at which something ends, then behind everything. O(lanes x (gaps + log
-        bookings)).
+        Tries the first ``GAPS`` times at which a booking ends, then the time after all bookings.
+        O(lanes x (gaps + log bookings)).
         """
         if width > len(lanes):
             return inf, ()
@@ -359,14 +385,14 @@ class Calendar:
         return start, tuple([lane for _, lane in sorted(free)[:width]])
 
     def book(self, lanes: Sequence[int], start: float, end: float) -> None:
-        """Plan something on the lanes, which must be free."""
+        """Book the lanes, which must be free."""
         if end > start:
             for lane in lanes:
                 insort(self.busy[lane], (start, end))
                 self._fill(lane, start, end)
 
     def forget(self, before: float) -> None:
-        """Drop what ended by then."""
+        """Drop the bookings that ended by that time."""
         for bookings, gaps in zip(self.busy, self._gaps, strict=True):
             while bookings and bookings[0][1] <= before:
                 del bookings[0]
@@ -374,8 +400,10 @@ class Calendar:
                 del gaps[0]
 
     def idle_s(self, lanes: Sequence[int], width: int, ready_s: float) -> float:
-        """A time from ``ready_s`` on before which no ``width`` of the lanes are idle at once. It is the first at which
-        they are, unless that lies behind ``GAPS`` changes. O(log lanes) per change up to then."""
+        """Return a time from ``ready_s`` on before which no ``width`` of the lanes are idle at
+        once. It is the first such time, unless that comes after ``GAPS`` changes. O(log lanes)
+        per change up to then.
+        """
         idle, reached_s = 0, ready_s
         for reached_s, change in islice(merge(*[self._changes(lane, ready_s) for lane in lanes]), GAPS):
             idle += change
@@ -394,7 +422,7 @@ class Calendar:
         yield max(self._end[lane], ready_s), 1
 
     def _first_gap(self, lanes: Sequence[int], width: int, ready_s: float, seconds: float) -> float:
-        """The start that ``earliest`` finds."""
+        """Return the start that ``earliest`` finds."""
         tails = sorted([max(self._end[lane], ready_s) for lane in lanes])
         last = tails[width - 1]
         until = min(last, *[self._horizon(lane, ready_s) for lane in lanes])
@@ -408,7 +436,7 @@ class Calendar:
         return last
 
     def _horizon(self, lane: int, ready_s: float) -> float:
-        """The ``GAPS``-th time from ``ready_s`` on at which something ends on the lane."""
+        """The ``GAPS``-th time from ``ready_s`` on at which a booking of the lane ends."""
         ends = self._from(lane, ready_s)
         return ends[-1][1] if len(ends) == GAPS else inf
 
@@ -424,7 +452,7 @@ class Calendar:
                 yield begin, end
 
     def _is_near(self, lanes: Sequence[int], ready_s: float, start: float) -> bool:
-        """True if fewer than ``GAPS`` times at which something ends lie before ``start``."""
+        """True if fewer than ``GAPS`` ends of bookings lie before ``start``."""
         if start <= ready_s:
             return True
         ends = [self._from(lane, ready_s) for lane in lanes]
@@ -433,7 +461,7 @@ class Calendar:
         return start in nsmallest(GAPS, {end for each in ends for _, end in each})
 
     def _fill(self, lane: int, start: float, end: float) -> None:
-        """Take a booking out of the gap that it lies in, or make one before it."""
+        """Cut a booking out of the gap that contains it, or add the gap before it."""
         gaps, tail = self._gaps[lane], self._end[lane]
         if start >= tail:
             if start > tail:
@@ -445,15 +473,16 @@ class Calendar:
         gaps[place : place + 1] = [gap for gap in ((begin, start), (end, until)) if gap[0] < gap[1]]
 
     def _from(self, lane: int, start: float) -> list[tuple[float, float]]:
-        """The first bookings that end after ``start``."""
+        """The first ``GAPS`` bookings of the lane that end after ``start``."""
         bookings = self.busy[lane]
         place = bisect(bookings, (start, inf))
         place -= place > 0 and bookings[place - 1][1] > start
         return bookings[place : place + GAPS]
 
     def _gap(self, lane: int, start: float, seconds: float) -> float:
-        """The end of the lane's last booking before ``start``, if it is free from then; else -1. Free means for
-        ``seconds``."""
+        """Return the end of the lane's last booking before ``start`` if the lane is free for
+        ``seconds`` from ``start`` on, else -1.
+        """
         bookings = self.busy[lane]
         place = bisect(bookings, (start, inf))
         before = bookings[place - 1][1] if place else 0.0

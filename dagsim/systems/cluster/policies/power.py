@@ -18,16 +18,17 @@ __all__ = ["EnergySaver", "PowerCap", "busy_watts"]
 
 
 def busy_watts(view: ClusterView) -> list[float]:
-    """Watts that a GPU of each type draws more when busy than idle. 0 for CPU machines."""
+    """Difference between the busy and idle watts of a GPU of each type. 0 for CPU machines."""
     watts = [None if gpu is None else DEFAULT_POWER.of(gpu) for gpu in view.gpu_types]
     return [0.0 if each is None else each.busy - each.idle for each in watts]
 
 
 class EnergySaver:
-    """Shortest first, each task where it needs the least energy and is not too slow. It may use types where it takes at
-    most ``slowdown`` times its least seconds, and goes to the one of those with room that needs the least energy:
-    seconds x GPUs x (busy - idle watts). A task waits where none of them has room, as long as anything is still to
-    happen. Clairvoyant, not preemptive. O(groups x types) per decision; a group has the same demand and the same ratios
+    """Shortest first, each task where it needs the least energy without being too slow. A task may
+    use types where it takes at most ``slowdown`` times its least seconds, and goes to the one of
+    those with room that needs the least energy: seconds x GPUs x (busy - idle watts). If none of
+    them has room it waits, as long as anything is still pending. Uses estimates; not preemptive.
+    O(groups x types) per decision; the tasks of a group have the same demand and the same ratios
     of speed (bounded-slowdown energy saving as in Auxo and Zeus; You et al., NSDI 2023).
 
     Raises:
@@ -52,9 +53,9 @@ class EnergySaver:
 
 
 class PowerCap:
-    """Shortest pair of task and GPU type first, below a cap of power. Nothing starts that would lift the busy watts of
-    all GPUs above ``watts``; a task that alone draws more starts when nothing else runs. Clairvoyant, not preemptive.
-    O(types x log n) per decision.
+    """Shortest pair of task and GPU type first, below a power cap. No task starts that would lift
+    the busy watts of all GPUs above ``watts``. A task that alone draws more starts when nothing
+    else runs. Uses estimates; not preemptive. O(types x log n) per decision.
 
     Raises:
         ConfigError: ``watts`` is not positive.
@@ -85,8 +86,9 @@ class PowerCap:
 
 
 class _Shortest:
-    """Ready tasks by seconds within demand class and ratios of speed. Each such group knows the types that it may
-    use."""
+    """Ready tasks by seconds, grouped by demand class and ratios of speed. Each group knows the
+    types that it may use.
+    """
 
     def __init__(self, slowdown: float, watts: list[float], machines: ClusterState) -> None:
         self._machines = machines
@@ -110,7 +112,9 @@ class _Shortest:
         heappush(group[1], (task.best_s, task.order, task.piece, task))
 
     def first(self, machines: ClusterState) -> tuple[TaskState, int] | None:
-        """The shortest task with room on a type it may use, and the thriftiest type."""
+        """Return the shortest task with room on a type it may use, and the type with the least
+        energy.
+        """
         best: tuple[float, int, int, TaskState] = (inf, 0, 0, None)  # type: ignore[assignment]
         on = -1
         for (demand, _), (allowed, heap) in self._groups.items():

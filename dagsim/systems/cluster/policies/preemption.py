@@ -15,14 +15,15 @@ __all__ = ["LeastRemaining", "Weight", "make_room", "srsf", "srtf"]
 
 
 Weight: TypeAlias = Callable[[TaskState], float]
-"""What a second of a task counts, the same for all its pieces."""
+"""Weight of a second of a task, the same for all its pieces."""
 
 
 class LeastRemaining:
-    """Least ``weight x remaining seconds`` first; a ready task that does not fit takes the place of
-    the runs with the most left, as long as each of them has more left than it needs there.
-    Clairvoyant, preemptive. O(log n) per decision plus O(weights + log running) per victim looked
-    at. Its compiled twin is ``lane.srtf``."""
+    """Least ``weight x remaining seconds`` first. A ready task that does not fit displaces the runs
+    with the most remaining, as long as each of them has more remaining than the task needs
+    there. Uses estimates; preemptive. O(log n) per decision plus O(weights + log running) per
+    victim considered. Its compiled twin is ``lane.srtf``.
+    """
 
     def __init__(self, weight: Weight, placement: str | PlacementRule = "best-fit") -> None:
         def left(task: TaskState, type_: int) -> float:
@@ -32,27 +33,30 @@ class LeastRemaining:
         self.order = TypedOrdered(left, placement)
         """The order in which tasks start where they fit."""
         self._victims: dict[float, list[tuple[float, int]]] = {}
-        """Per weight a heap of ``(-end, run)``: of one weight, who ends last has the most left at
-        any time."""
+        """A heap of ``(-end, run)`` for each weight: among runs of equal weight, the one that ends
+        last has the most remaining at any time.
+        """
         self._known: set[int] = set()
         """The runs under way."""
 
     def started(self, run: Run, now: float) -> None:
-        """Take in a run."""
+        """Add a run."""
         if run.id not in self._known:
             self._known.add(run.id)
             heap = self._victims.setdefault(self.weight(run.task), [])
             heappush(heap, (-run.estimated_end_s(now), run.id))
 
     def ended(self, run: Run, now: float) -> None:
-        """Let go of a run; its entry is dropped when it comes first."""
+        """Remove a run; its heap entry is dropped when it comes first."""
         self._known.discard(run.id)
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
         return self.order.decide(view) or self._take_over(view)
 
     def _take_over(self, view: ClusterView) -> list[Decision]:
-        """Preempt for the task with the least left, if runs with more left make room for it."""
+        """Preempt for the task with the least remaining, if runs with more remaining make room for
+        it.
+        """
         pair = view.typed_queue(self.order.key).first()
         if pair is None:
             return []
@@ -67,8 +71,9 @@ class LeastRemaining:
     def _with_more_left(
         self, view: ClusterView, task: TaskState, looked_at: list[tuple[float, tuple[float, int]]]
     ) -> Iterator[Run]:
-        """Runs with more left than ``task`` needs on their type, most first; what is taken off a
-        heap is noted."""
+        """Yield runs with more remaining than ``task`` needs on their type, most first. Entries
+        that are taken off a heap are recorded.
+        """
         now, running = view.now, view.running
         least = self.weight(task) * task.best_s
         while True:
@@ -84,15 +89,17 @@ class LeastRemaining:
             looked_at.append((weight, entry))
             run = running[entry[1]]
             if run.started_s == now:
-                continue  # what has just been started stays, so that no two tasks displace each other for ever
+                continue  # new runs stay, so that no two tasks displace each other forever
             if run.type in task.demand.types and most > self.order.key(task, run.type):
                 yield run
 
 
 def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> list[int]:
-    """The runs among ``victims``, asked for one by one, that must go so that ``task`` fits; none if
-    all of them would not do. An independent instance gets the first node that has room for it. O(1)
-    per victim, for a gang after O(nodes) once per type."""
+    """Return the runs among ``victims``, drawn one by one, that must be stopped so that ``task``
+    fits; none if stopping all of them would not be enough. An independent instance gets the
+    first node that has room for it. O(1) per victim; for a gang O(nodes) once per type in
+    addition.
+    """
     demand = task.demand
     freed = _FreedGpus(view) if demand.whole and not (demand.cpus or demand.memory) else _FreedNodes(view)
     room: dict[int, int] = {}
@@ -122,15 +129,16 @@ def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> lis
 
 
 def _room(machines: ClusterState, demand: DemandClass, type_: int) -> int:
-    """The instances that nodes of the type have room for now."""
+    """Number of instances that nodes of the type have room for now."""
     if demand.whole and not (demand.cpus or demand.memory):
         return machines.by_gpus[type_].room(demand.whole)
     return sum(machine.room(demand) for machine in machines.with_room(demand, type_))
 
 
 class _FreedGpus:
-    """Idle GPUs of nodes as they would be without some runs: all that a demand for whole GPUs goes
-    by."""
+    """Idle GPUs of nodes as they would be without some runs: all that matters for demands of whole
+    GPUs.
+    """
 
     def __init__(self, view: ClusterView) -> None:
         self._machines = view.machines.list
@@ -139,7 +147,7 @@ class _FreedGpus:
         """Free millionths of GPUs that runs share, by node and GPU."""
 
     def without(self, run: Run) -> list[int]:
-        """Note the run as gone; returns its nodes."""
+        """Count the run as stopped; returns its nodes."""
         demand, nodes = run.task.demand, []
         for machine, count, _, on in run.held:
             node = machine.index
@@ -153,7 +161,7 @@ class _FreedGpus:
         return nodes
 
     def room(self, node: int, demand: DemandClass) -> int:
-        """The instances of ``demand`` that the node would have room for."""
+        """Number of instances of ``demand`` that the node would have room for."""
         return self._idle[node] // demand.whole if self._machines[node].up else 0
 
 
@@ -164,7 +172,7 @@ class _FreedNodes:
         self._nodes: dict[int, NodeState] = {}
 
     def without(self, run: Run) -> list[int]:
-        """Note the run as gone; returns its nodes."""
+        """Count the run as stopped; returns its nodes."""
         demand, nodes = run.task.demand, []
         for machine, count, _, on in run.held:
             copy = self._nodes.get(machine.index) or machine.copy()
@@ -181,20 +189,22 @@ class _FreedNodes:
         return nodes
 
     def room(self, node: int, demand: DemandClass) -> int:
-        """The instances of ``demand`` that the node would have room for."""
+        """Number of instances of ``demand`` that the node would have room for."""
         return self._nodes[node].room(demand)
 
 
 def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
-    """Shortest job first by remaining time. Clairvoyant, preemptive. Cost: ``LeastRemaining``
-    (Schrage 1968, for one machine)."""
+    """Shortest job first by remaining time. Uses estimates; preemptive. Cost: ``LeastRemaining``
+    (Schrage 1968, for one machine).
+    """
     return LeastRemaining(_one, placement)
 
 
 def srsf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
-    """Shortest remaining service first: GPUs x remaining time, the two-dimensional SRTF.
-    Clairvoyant, preemptive. Cost: ``LeastRemaining`` (the clairvoyant reference of Tiresias, Gu et
-    al., NSDI 2019)."""
+    """Shortest remaining service first: GPUs x remaining time, the two-dimensional SRTF. Uses
+    estimates; preemptive. Cost: ``LeastRemaining`` (the reference with known durations in
+    Tiresias, Gu et al., NSDI 2019).
+    """
     return LeastRemaining(width, placement)
 
 

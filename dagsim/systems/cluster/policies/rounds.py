@@ -24,53 +24,54 @@ __all__ = ["Rank", "RoundRobin", "Rounds", "Served", "Service", "ServiceColumns"
 
 
 _EARLY = 1e-9
-"""By how much of the time until then a round is looked at too early, so that no rounding makes it
-too late."""
+"""Relative margin by which a round is checked early, so that rounding never makes it late."""
 
 
 class Rank(Protocol):
-    """Ranks a job by the service it has had."""
+    """Ranks a job by the service it has received."""
 
     def key(self, job: int, served: Served) -> float:
-        """Smaller first."""
+        """Key of the job, smaller first."""
         ...
 
     def keys(self, service: ServiceColumns) -> np.ndarray:
-        """(runs,) float64: the keys of the jobs that run."""
+        """(runs,) float64: keys of the running jobs."""
         ...
 
     def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
-        """(runs,) float64: seconds until the key of a job that runs on, and is at most ``key`` now,
-        may exceed it; never too many."""
+        """(runs,) float64: seconds until the key of a job that keeps running, and is at most
+        ``key`` now, may exceed it; never too many.
+        """
         ...
 
     def stopped(self, job: int, served: Served, now: float) -> None:
-        """A run of the job was preempted."""
+        """Note that a run of the job was preempted."""
         ...
 
     def left(self, job: int, served: Served) -> None:
-        """The job is done."""
+        """Forget a job that is done."""
         ...
 
     def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
-        """Jobs whose key has moved although they only waited."""
+        """Jobs whose key has changed although they only waited."""
         ...
 
 
 class Rounds:
-    """Every ``quantum_s`` seconds all jobs compete again: in the order of ``(rank, first come)`` a
-    ready task that does not fit takes the place of the runs that rank last, as long as each ranks
-    behind it. Between rounds what fits is started in that order and nothing is preempted. Where a
-    stopped run loses its work (``preemption.on_resume: restart``), it is stopped only once it has
-    run twice as long as any of its job that was stopped before, or two long jobs would take turns
-    for ever. With ``lead`` a run gives way only to a job that has had less than ``1 - lead`` times
-    as much as its own: 0.1 spares old jobs of equal age most of their turns, and the simulation
-    most of its work.
+    """Let all jobs compete again every ``quantum_s`` seconds: in the order of ``(rank, first
+    come)`` a ready task that does not fit displaces the runs that rank last, as long as each
+    ranks after it. Between rounds, tasks that fit start in that order and nothing is preempted.
 
-    Cost: O(demand classes + log tasks) per decision, and per round a pass of NumPy over what runs,
-    O(1) per run that a task might displace, and O(demand classes) per run stopped or started. A
-    round in which nothing has happened is passed over until a run may have come to rank behind a
-    task that waits for its place. Its compiled twin, for ``las`` and ``2d-las``, is ``lane.las``.
+    If a stopped run loses its work (``preemption.on_resume: restart``), a run is stopped only once
+    it has run twice as long as any run of its job that was stopped before. Otherwise two long jobs
+    would take turns forever. With ``lead`` a run gives way only to a job that has received less
+    than ``1 - lead`` times as much service as its own: 0.1 spares old jobs of equal age most of
+    their turns, and the simulation most of its work.
+
+    Cost: O(demand classes + log tasks) per decision, and per round a NumPy pass over the runs, O(1)
+    per run that a task might displace, and O(demand classes) per run stopped or started. A round in
+    which nothing has happened is skipped until a run may have come to rank after a task that waits
+    for its place. Its compiled twin, for ``las`` and ``2d-las``, is ``lane.las``.
     """
 
     def __init__(self, rank: Rank, quantum_s: float, placement: str | PlacementRule, lead: float = 0.0) -> None:
@@ -87,10 +88,11 @@ class Rounds:
         self._round = 0
         """The next round, counted from time 0."""
         self._full: tuple[float, int, int] | None = None
-        """Time, releases and tasks that had come when nothing more fitted: asked again there is
-        nothing to do."""
+        """Time, number of releases and number of tasks when nothing more fitted. If all three are
+        unchanged there is nothing to do.
+        """
         self._lost_s: dict[int, float] = {}
-        """Per job the longest of its runs that lost its work."""
+        """For each job, the length of its longest run that lost its work."""
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self._service)
@@ -128,8 +130,9 @@ class Rounds:
                     break
 
     def _compete(self, view: ClusterView, queue: JobQueue) -> Generator[Decision, None, float]:
-        """Start what ranks first, in the place of others where it must; returns the next round to
-        look at."""
+        """Start the tasks that rank first, displacing others if necessary; return the next round to
+        check.
+        """
         both = [job for job in queue.waiting() & self._service.running() if queue.refresh(view.jobs[job])]
         contest = _Contest(self.rank, self._service.columns(), self.lead)
         heads = {demand: head for demand in queue.classes() if (head := queue.head(demand)) is not None}
@@ -164,9 +167,10 @@ class Rounds:
         return self._round if acted or both else self._next_round(view, contest, stuck.values())
 
     def _next_round(self, view: ClusterView, contest: _Contest, stuck: Iterable[TaskState]) -> float:
-        """The first round in which one of these may displace a run that it cannot now, if nothing
-        happens before."""
-        if view.preemption.on_resume == "restart":  # whom a run is spared for changes with time
+        """Return the first round in which one of the tasks may displace a run that it cannot
+        displace now, if nothing happens before.
+        """
+        if view.preemption.on_resume == "restart":  # the set of spared runs changes with time
             return self._round
         first_s = min([contest.overtakes_s(*self._standing(task)) for task in stuck], default=inf)
         if first_s == inf:
@@ -174,13 +178,14 @@ class Rounds:
         return max(self._round, ceil((view.now + first_s) * (1 - _EARLY) / self.quantum_s))
 
     def _displaced(self, view: ClusterView, task: TaskState, contest: _Contest) -> list[int]:
-        """The runs of other jobs, of those that rank behind ``task``, that must go so that it fits,
-        last first."""
+        """Return the runs of other jobs ranking after ``task`` that must be stopped so that it
+        fits, last first.
+        """
         behind = contest.behind(*self._standing(task), view.running)
         return make_room(view, task, self._willing(view, task, behind)) if behind else []
 
     def _willing(self, view: ClusterView, task: TaskState, behind: Iterable[int]) -> Iterator[Run]:
-        """Those ``behind`` that still run, for other jobs, and are not spared."""
+        """Yield the runs of ``behind`` that still run, belong to other jobs, and are not spared."""
         running, job = view.running, task.job
         for id_ in behind:
             run = running.get(id_)
@@ -188,11 +193,11 @@ class Rounds:
                 yield run
 
     def _is_spared(self, view: ClusterView, run: Run) -> bool:
-        """True if the run may go on because it would lose its work, and its job has lost enough."""
+        """True if the run may continue because it would lose its work, and its job has lost enough."""
         return view.now - run.started_s < 2 * self._lost_s.get(run.job.number, 0.0)
 
     def _note_loss(self, view: ClusterView, run: Run) -> int:
-        """Note what the job loses now that the run is stopped; returns its number."""
+        """Record the loss of the job as the run is stopped; return the job's number."""
         job = run.job.number
         if view.preemption.on_resume == "restart":
             self._lost_s[job] = max(self._lost_s.get(job, 0.0), view.now - run.started_s)
@@ -205,7 +210,9 @@ class Rounds:
         return self.rank.key(job.number, self._service.of(job.number))
 
     def _rank_again(self, view: ClusterView, queue: JobQueue) -> None:
-        """Rank jobs of which a run has ended, and those that moved although they only waited."""
+        """Rank again the jobs with ended runs, and the jobs whose key changed although they only
+        waited.
+        """
         jobs, service = view.jobs, self._service
         for number in service.take_ended():
             if number not in jobs:
@@ -227,37 +234,40 @@ class _Contest:
         self._yields = 1.0 - lead
         keys = rank.keys(service)
         self._order = np.lexsort((service.run, service.order, keys))
-        """The rows of the runs, first of all first."""
+        """Rows of the runs in rank order."""
         columns = [column[self._order].tolist() for column in (keys, service.order)]
         self._ranked: list[tuple[float, int]] = list(zip(*columns, strict=True))
-        """Key and order of each, first of all first."""
+        """Key and order of each run in rank order."""
         self._runs: list[int] = service.run[self._order].tolist()
         self._soonest: dict[float, list[float]] = {}
-        """By key, as ``_soonest_s`` has it."""
+        """Results of ``_soonest_s`` by key."""
 
     def behind(self, key: float, order: int, running: Container[int]) -> list[int]:
-        """Runs that give way to a task of that standing, last first. Some may have been stopped
-        since the round began, but not the very last."""
+        """Yield the runs that give way to a task of that rank, last first. Some of them may have
+        been stopped since the round began, but not the very last.
+        """
         while self._runs and self._runs[-1] not in running:
             del self._runs[-1], self._ranked[-1]
         return self._runs[self._place(key, order) :][::-1]
 
     def overtakes_s(self, key: float, order: int) -> float:
-        """Seconds until a run that does not give way to a task of that standing may do so, at the
-        earliest."""
+        """Lower bound on the seconds until a run that does not give way to a task of that rank may
+        do so.
+        """
         place = self._place(key, order)
         return self._soonest_s(key)[place - 1] if place else inf
 
     def _place(self, key: float, order: int) -> int:
-        """The number of runs that do not give way to a task of that standing."""
+        """Number of runs that do not give way to a task of that rank."""
         place = bisect_right(self._ranked, (key, order))
         if self._yields < 1:
             place = max(place, bisect_right(self._ranked, key, key=lambda each: each[0] * self._yields))
         return place
 
     def _soonest_s(self, key: float) -> list[float]:
-        """Seconds until one of the first 1, 2, ... of all may have come to rank behind a task of
-        that key."""
+        """Seconds until one of the first 1, 2, ... runs may have come to rank after a task with
+        that key.
+        """
         known = self._soonest.get(key)
         if known is None:
             left_s = self._rank.exceeds_s(key / self._yields, self._service)
@@ -266,12 +276,14 @@ class _Contest:
 
 
 class RoundRobin:
-    """First come, first served, but a run that has had its slice of ``quantum_s`` seconds makes way
-    for the next in turn and queues up again; gangs come and go whole (Ousterhout 1982).
+    """Round robin: first come, first served, but a run that has used up its slice of ``quantum_s``
+    seconds gives way to the next task in turn and queues again. Gangs start and stop as a whole
+    (Ousterhout 1982).
 
-    A run whose slice is over goes on as long as nobody needs its place. What the next in turn
-    cannot use yet, later ones may. Not clairvoyant, preemptive. O(log running + demand classes) per
-    decision, plus O(runs whose slice is over) when the next in turn does not fit.
+    A run whose slice is over continues as long as no other task needs its place. If the next task
+    in turn cannot use the free resources yet, later tasks may. Uses no estimates; preemptive. O(log
+    running + demand classes) per decision, plus O(runs whose slice is over) when the next task does
+    not fit.
 
     Raises:
         ConfigError: ``quantum_s`` is not positive.
@@ -285,18 +297,18 @@ class RoundRobin:
         self._slices: list[tuple[float, int]] = []
         """A heap of ``(end of slice, run)``."""
         self._over: dict[int, None] = {}
-        """Runs whose slice is over, longest over first."""
+        """Runs whose slice is over, in the order in which the slices ended."""
         self._known: set[int] = set()
         """The runs under way."""
 
     def started(self, run: Run, now: float) -> None:
-        """Give a run its first slice."""
+        """Start the first slice of a run."""
         if run.id not in self._known:
             self._known.add(run.id)
             heappush(self._slices, (run.started_s + self.quantum_s, run.id))
 
     def ended(self, run: Run, now: float) -> None:
-        """Let go of a run; its slice is dropped when it is over."""
+        """Remove a run; its slice is dropped when it is over."""
         self._known.discard(run.id)
         self._over.pop(run.id, None)
 
@@ -325,7 +337,9 @@ class RoundRobin:
         return (view.running[run] for run in self._over)
 
     def _look_at_slices(self, now: float, somebody_waits: bool) -> None:
-        """Note whose slice is over, and renew those that ended while nobody waited."""
+        """Record the runs whose slice is over, and renew the slices that ended while no task
+        waited.
+        """
         quantum_s, slices, known = self.quantum_s, self._slices, self._known
         while slices and (slices[0][0] <= now or slices[0][1] not in known):
             end_s, id_ = heappop(slices)
@@ -345,8 +359,9 @@ class RoundRobin:
 
 
 class _Turns:
-    """Ready tasks in the order they became ready: at one instant, arrivals before what is preempted
-    then."""
+    """Ready tasks in the order they became ready; within an instant, arrivals before preempted
+    tasks.
+    """
 
     def __init__(self) -> None:
         self._turns: dict[DemandClass, deque[tuple[int, TaskState]]] = {}
@@ -368,7 +383,7 @@ class _Turns:
 
 
 class Served(NamedTuple):
-    """The service of a job; seconds of runs side by side add up, and set-up counts as service."""
+    """The service of a job. Seconds of parallel runs add up, and set-up counts as service."""
 
     gpu_s: float = 0.0
     seconds: float = 0.0
@@ -379,15 +394,15 @@ _NO_RUNS: dict[int, tuple[float, float]] = {}
 
 
 class ServiceColumns(NamedTuple):
-    """The runs under way, in no order, and the service that the job of each has had."""
+    """The runs under way, unordered, and the service received by the job of each."""
 
     run: np.ndarray  # (runs,) int64
     order: np.ndarray  # (runs,) int64: of its task
     job: np.ndarray  # (runs,) int64
     gpu_s: np.ndarray  # (runs,) float64
     seconds: np.ndarray  # (runs,) float64
-    gpus: np.ndarray  # (runs,) float64: what all runs of the job hold
-    runs: np.ndarray  # (runs,) float64: how many the job has
+    gpus: np.ndarray  # (runs,) float64: GPUs of all runs of the job
+    runs: np.ndarray  # (runs,) float64: number of runs of the job
 
 
 _IDS = 3
@@ -399,28 +414,29 @@ _AMOUNTS = 4
 
 
 class Service:
-    """The service of every job in the system, ended runs and running ones; ``ClusterView.follow``
-    keeps it up to date. Cost: O(1) per run that starts or ends, and per run under way in a pass of
-    NumPy for ``columns``."""
+    """The service of every job in the system, from ended and current runs; ``ClusterView.follow``
+    keeps it up to date. Cost: O(1) per run that starts or ends; ``columns`` costs one NumPy pass
+    over the runs under way.
+    """
 
     def __init__(self) -> None:
         self.now = 0.0
-        """Until when running runs are counted; to be set at each decision."""
+        """Time until which current runs are counted; to be set at each decision."""
         self._had: dict[int, Served] = {}
-        """Per job what its ended runs were."""
+        """Service of the ended runs of each job."""
         self._runs: dict[int, dict[int, tuple[float, float]]] = {}
-        """Per job that runs its runs: GPUs and start."""
+        """Current runs of each running job: GPUs and start."""
         self._ended: list[tuple[int, int]] = []
-        """Run and job of each end since they were last taken."""
+        """Run and job of each end since the last call of ``take_ended``."""
         self._row: dict[int, int] = {}
-        """The row of each run; the last one moves to where one is left."""
+        """The row of each run; the run in the last row moves into a row that becomes vacant."""
         self._ids, self._amounts = array("q"), array("d")
-        """The rows, one after the other."""
+        """The rows of all runs, without gaps."""
         self._several: dict[int, None] = {}
         """Jobs with several runs."""
 
     def of(self, job: int) -> Served:
-        """The service of the job numbered ``job`` until ``now``."""
+        """Return the service of the job numbered ``job`` until ``now``."""
         gpu_s, seconds = self._had.get(job, _NOTHING)
         for gpus, started_s in self._runs.get(job, _NO_RUNS).values():
             gpu_s += gpus * (self.now - started_s)
@@ -428,7 +444,9 @@ class Service:
         return Served(gpu_s, seconds)
 
     def columns(self) -> ServiceColumns:
-        """The service of the jobs of all runs under way until ``now``, to the same bits as ``of``."""
+        """Return the service of the jobs of all current runs until ``now``, bit for bit equal to
+        ``of``.
+        """
         run, order, job = np.array(self._ids).reshape(-1, _IDS).T
         had_gpu_s, had_s, gpus, started_s = np.array(self._amounts).reshape(-1, _AMOUNTS).T
         ran_s = self.now - started_s
@@ -440,11 +458,11 @@ class Service:
         return ServiceColumns(run, order, job, gpu_s, seconds, gpus, runs)
 
     def running(self) -> Set[int]:
-        """The jobs that run."""
+        """The running jobs."""
         return self._runs.keys()
 
     def started(self, run: Run, now: float) -> None:
-        """Take in a run."""
+        """Add a run."""
         task = run.task
         number, gpus = task.job.number, run.gpus
         runs = self._runs.setdefault(number, {})
@@ -457,7 +475,7 @@ class Service:
             self._amounts.extend((*self._had.get(number, _NOTHING), gpus, run.started_s))
 
     def ended(self, run: Run, now: float) -> None:
-        """Add what the run was to what its job has had."""
+        """Add the service of an ended run to that of its job."""
         number = run.job.number
         runs = self._runs[number]
         gpus, started_s = runs.pop(run.id)
@@ -474,17 +492,17 @@ class Service:
             del self._runs[number]
 
     def take_ended(self) -> dict[int, None]:
-        """The jobs of which a run has ended since the last time, by its id."""
+        """The jobs with runs that ended since the last call, in order of run id."""
         jobs = dict.fromkeys([number for _, number in sorted(self._ended)])
         self._ended.clear()
         return jobs
 
     def forget(self, job: int) -> None:
-        """The job has left."""
+        """Forget a job that has left."""
         self._had.pop(job, None)
 
     def _leave(self, run: int) -> None:
-        """Give the run's row to the run in the last one."""
+        """Move the run in the last row into the row of this run."""
         ids, amounts, row = self._ids, self._amounts, self._row.pop(run)
         last_ids, last_amounts = ids[-_IDS:], amounts[-_AMOUNTS:]
         del ids[-_IDS:], amounts[-_AMOUNTS:]

@@ -39,15 +39,19 @@ _Amounts: TypeAlias = tuple[float, float, float]
 """GPUs, CPU cores and GB of memory."""
 _NOTHING: _Amounts = (0.0, 0.0, 0.0)
 Due: TypeAlias = Callable[[TaskState], float]
-"""The share due to its holder for the task, relative to others; must not change while the task is in the system."""
+"""Share that the holder of the task is entitled to, relative to others; must not change while the
+task is in the system.
+"""
 
 
 class FairShares:
-    """Start the oldest task with room of the holder with the least *share*. A holder is a tenant or a job; its share is
-    what its runs hold over what it is due. With ``dominant`` the share is the largest of its shares of the cluster's
-    GPUs, cores and memory, else its GPUs (of what asks for none, its cores).
+    """Start the oldest task with room of the holder with the smallest *share*. A holder is a tenant
+    or a job. Its share is the resources of its runs divided by its entitlement. With
+    ``dominant`` the largest of its shares of the cluster's GPUs, cores and memory counts, else
+    its GPUs (cores, if it has no GPU).
 
-    Cost per decision: O(demand classes x log tasks) (progressive filling, Bertsekas and Gallager 1992, section 6.5.2).
+    Cost per decision: O(demand classes x log tasks) (progressive filling, Bertsekas and Gallager
+    1992, section 6.5.2).
     """
 
     def __init__(self, by: By, due: Due, dominant: bool, placement: str | PlacementRule) -> None:
@@ -64,7 +68,9 @@ class FairShares:
         yield from start_of(self._place, view, turns.first(view))
 
     def share(self, holder: Hashable, held: _Amounts, total: _Amounts) -> float:
-        """The holder's resources, of a cluster with ``total``, over what it is due."""
+        """Share of a holder with the resources ``held``, in a cluster of ``total``, divided by its
+        entitlement.
+        """
         gpus, cpus, _ = held
         if self.dominant:
             parts = [amount / all_ for amount, all_ in zip(held, total, strict=True) if all_]
@@ -72,7 +78,7 @@ class FairShares:
         return (gpus + (cpus / (total[1] or 1.0) if not gpus else 0.0)) / self._dues[holder]
 
     def note(self, task: TaskState) -> Hashable:
-        """The holder that the task belongs to; its due is known from its first task on."""
+        """Return the holder that the task belongs to; its first task sets its entitlement."""
         holder = task.job.job.tenant if self.by == "tenant" else task.job.number
         if holder not in self._dues:
             self._dues[holder] = self.due(task)
@@ -80,12 +86,13 @@ class FairShares:
 
 
 _Entry: TypeAlias = tuple[float, int, int, Hashable]
-"""Share and first task of a holder (order, piece) as they were, and the holder."""
+"""Share and first task (order, piece) of a holder when the entry was made, and the holder."""
 
 
 class _Turns:
-    """The resources that each holder's runs hold, and the ready tasks by holder. Tasks lie within each demand class;
-    the holders of a class in a heap by ``(share, oldest task)``."""
+    """The resources that each holder's runs hold, and the ready tasks by holder within each demand
+    class. The holders of a class are in a heap by ``(share, oldest task)``.
+    """
 
     def __init__(self, shares: FairShares, total: _Amounts) -> None:
         self._shares = shares
@@ -94,7 +101,7 @@ class _Turns:
         self._tasks: dict[DemandClass, dict[Hashable, list[tuple[int, int, TaskState]]]] = {}
         self._heaps: dict[DemandClass, list[_Entry]] = {}
         self._latest: dict[tuple[DemandClass, Hashable], _Entry] = {}
-        """The entry of each holder that counts; others in the heap are out of date."""
+        """The valid entry of each holder; other entries in the heap are out of date."""
 
     def push(self, task: TaskState) -> None:
         holder = self._shares.note(task)
@@ -110,7 +117,7 @@ class _Turns:
         self._add(run, -1.0)
 
     def _add(self, run: Run, sign: float) -> None:
-        """Add a run to its holder's resources, or take it off, and rank the holder again."""
+        """Add the resources of a run to its holder or subtract them, and rank the holder again."""
         holder, asked = self._shares.note(run.task), run.task.demand
         gpus, cpus, memory = self._held.get(holder, _NOTHING)
         self._held[holder] = (
@@ -123,7 +130,7 @@ class _Turns:
                 self._enter(demand, holder)
 
     def first(self, view: ClusterView) -> TaskState | None:
-        """The task whose turn it is, of those with room."""
+        """Return the next task in turn among those with room."""
         best: tuple[tuple[float, int, int], TaskState] | None = None
         for demand, heap in self._heaps.items():
             if not heap or not view.machines.fits(demand):
@@ -173,16 +180,19 @@ def _capacity(view: ClusterView) -> _Amounts:
 
 
 def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Max-min fair: who holds the fewest GPUs is next, tenants (or with ``by=job`` jobs) alike. Not clairvoyant. Cost:
-    ``FairShares`` (Bertsekas and Gallager 1992, section 6.5.2)."""
+    """Max-min fair: the holder with the fewest GPUs is next. All tenants (or with ``by=job`` all
+    jobs) have the same entitlement. Uses no estimates. Cost: ``FairShares`` (Bertsekas and
+    Gallager 1992, section 6.5.2).
+    """
     return FairShares(by, _alike, False, placement)
 
 
 def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Weighted fair: a job is due GPUs in proportion to its weight times its work to the power ``alpha``, its work
-    being the GPU-seconds that it is estimated to take. 0 is plainly by weight, 1 by size, and below 0 the small ones
-    get more; tuned, it is the strongest baseline of Decima (Mao et al., SIGCOMM 2019, section 7.1). With ``by=tenant``
-    the first job speaks for its tenant. Clairvoyant. Cost: ``FairShares``.
+    """Weighted fair: a job is entitled to GPUs in proportion to its weight times its work to the
+    power ``alpha``, where its work is its estimated GPU-seconds. With 0 only the weight counts,
+    with 1 the size too, and below 0 small jobs get more. Tuned, it is the strongest baseline of
+    Decima (Mao et al., SIGCOMM 2019, section 7.1). With ``by=tenant`` the first job of a tenant
+    sets its entitlement. Uses estimates. Cost: ``FairShares``.
 
     Raises:
         ConfigError: ``alpha`` is not between -4 and 4.
@@ -198,9 +208,10 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
 
 
 def drf(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Dominant resource fairness: who has the smallest dominant share (the largest of its shares of GPUs, cores and
-    memory) is next; weighted by the weight of its first job. Not clairvoyant. Cost: ``FairShares`` (Ghodsi et al., NSDI
-    2011)."""
+    """Dominant resource fairness: the tenant with the smallest dominant share (the largest of its
+    shares of GPUs, cores and memory) is next, weighted by the weight of its first job. Uses no
+    estimates. Cost: ``FairShares`` (Ghodsi et al., NSDI 2011).
+    """
     return FairShares(by, _weight, True, placement)
 
 
@@ -249,7 +260,9 @@ class Weights:
 
 
 def total_priority(factors: Factors, weights: Weights, tres: Mapping[str, float], nice: float = 0.0) -> float:
-    """The sum of weights x factors less ``nice``; Slurm keeps it truncated. ``tres``: requested / in the cluster."""
+    """The sum of weight x factor over all factors, minus ``nice``. Slurm truncates it. ``tres``:
+    requested / in the cluster.
+    """
     fixed = weights.assoc * factors.assoc + weights.job_size * factors.job_size
     fixed += weights.partition * factors.partition + weights.qos * factors.qos
     fixed += ordered_sum([weight * tres.get(name, 0.0) for name, weight in weights.tres.items()]) - nice
@@ -262,15 +275,16 @@ def truncated(priority: float) -> int:
 
 
 def age(waited_s: float, max_age_s: float) -> float:
-    """The time since the job became eligible, of the greatest that counts."""
+    """The time since the job became eligible, as a fraction of the maximum that counts."""
     return min(1.0, max(0.0, waited_s) / max_age_s)
 
 
 def job_size(
     nodes: float, cpus: float, all_nodes: float, all_cpus: float, limit_minutes: float, *, small: bool, relative: bool
 ) -> float:
-    """The size factor of a job; with ``small`` (PriorityFavorSmall) smaller jobs have more; ``relative`` to its limit
-    (SMALL_RELATIVE_TO_TIME)."""
+    """The size factor of a job. With ``small`` (PriorityFavorSmall) smaller jobs get more; with
+    ``relative`` the size is relative to the time limit (SMALL_RELATIVE_TO_TIME).
+    """
     if relative:
         size = max(nodes * all_cpus / all_nodes, cpus) / limit_minutes / all_cpus
         return 1.0 - size if small else size
@@ -280,15 +294,17 @@ def job_size(
 
 
 def billing(amounts: Mapping[str, float], weights: Mapping[str, float], *, largest: bool = False) -> float:
-    """The usage of a second of a job: the sum of amount x weight, or the largest (MAX_TRES); not rounded. Without
-    weights it is the CPUs."""
+    """Usage per second of a job: the sum of amount x weight, or the largest of them (MAX_TRES); not
+    rounded. Without weights it is the CPUs.
+    """
     terms = [amounts.get(name, 0.0) * weight for name, weight in weights.items()]
     return (max if largest else sum)(terms) if terms else amounts.get("cpu", 0.0)
 
 
 def decay_per_second(half_life_s: float) -> float:
-    """The part of past usage that a second leaves: 1 - 0.693 / half-life in Slurm, which is not quite 2^(-1 /
-    half-life)."""
+    """Factor by which past usage decays in one second: 1 - 0.693 / half-life in Slurm, which is not
+    exactly 2^(-1 / half-life).
+    """
     return 1.0 - 0.693 / half_life_s if half_life_s else 1.0
 
 
@@ -310,13 +326,13 @@ class ShareTree:
         self._whole = {
             above: ordered_sum(self.accounts[each].shares for each in below) for above, below in self._below.items()
         }
-        """The shares of all children together, by what stands above them."""
+        """Sum of the shares of all children of each account."""
 
     def add(self, account: Account) -> None:
-        """Take in an account or a user that turned up later.
+        """Add an account or a user that appears later.
 
         Raises:
-            ConfigError: There is no account above it.
+            ConfigError: Its parent account does not exist.
         """
         if account.parent not in self.accounts:
             raise ConfigError(f"account {account.name!r}: there is no account {account.parent!r} above it")
@@ -328,7 +344,7 @@ class ShareTree:
             self.users.append(account.name)
 
     def charge(self, user: str, rate: float, seconds: float) -> None:
-        """Add a job's use in the last ``seconds`` to its user and all accounts above."""
+        """Add a job's usage in the last ``seconds`` to its user and all accounts above."""
         if seconds < 1:
             return
         amount, name = rate * seconds * self._decay**seconds, user
@@ -343,10 +359,12 @@ class ShareTree:
             self.usage[name] *= left
 
     def fair_tree(self) -> dict[str, float]:
-        """The factor of each user by Fair Tree: its rank from the last (1) to the first, over the number of users.
+        """The factor of each user by Fair Tree: its rank from the last (1) to the first, over the
+        number of users.
 
-        Siblings go by shares / usage, largest first; users that tie share a rank, accounts that tie are merged, and the
-        first of an account that ties with a user shares the user's.
+        Siblings are sorted by shares / usage, largest first. Users that tie share a rank, accounts
+        that tie are merged, and the first user of an account that ties with a user shares the
+        user's rank.
         """
         ranked: list[list[str]] = []
         self._rank(self._below.get(ROOT, ()), ranked, tied=False)
@@ -358,9 +376,11 @@ class ShareTree:
         return factors
 
     def classic(self, damping: float = 1.0) -> dict[str, float]:
-        """The factor of each user by the classic formula, 2^(-(effective usage / shares) / damping).
+        """The factor of each user by the classic formula, 2^(-(effective usage / shares) /
+        damping).
 
-        By the present usage of all, as the documentation has it; slurmctld takes that of accounts from its last round.
+        Uses the present usage of all, as documented; slurmctld uses that of accounts from its last
+        round.
         """
         whole = self.usage[ROOT]
         effective, shares = {ROOT: 1.0}, {ROOT: 1.0}
@@ -377,7 +397,9 @@ class ShareTree:
         }
 
     def _rank(self, siblings: Sequence[str], ranked: list[list[str]], *, tied: bool) -> None:
-        """Append the users below ``siblings`` in groups of one rank; the first group, if ``tied``, to the last one."""
+        """Append the users below ``siblings`` in groups of equal rank. If ``tied``, the first group
+        joins the last one.
+        """
         levels: dict[float, list[str]] = {}
         for name in siblings:
             levels.setdefault(self._level(name), []).append(name)
@@ -394,7 +416,7 @@ class ShareTree:
             tied = False
 
     def _level(self, name: str) -> float:
-        """Shares among its siblings over usage among them."""
+        """Shares among its siblings divided by usage among them."""
         parent = self.accounts[name].parent
         assert parent is not None
         above = self.usage[parent]

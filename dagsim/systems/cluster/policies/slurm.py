@@ -1,4 +1,6 @@
-"""Slurm as clusters run it: multifactor priorities, the main loop, backfill, preemption and limits."""
+"""Slurm as used in practice: multifactor priorities, the main loop, backfill, preemption and
+limits.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ _OF_PRIORITIES = (
 
 @dataclass(frozen=True, slots=True)
 class SlurmSettings:
-    """The parameters of ``slurm-multifactor`` (docs/schedulers.md says what each does)."""
+    """The parameters of ``slurm-multifactor``, described in docs/schedulers.md."""
 
     order: str = "multifactor"
     age: float = 1000.0
@@ -118,10 +120,10 @@ class SlurmSettings:
                     raise ConfigError(f"slurm-multifactor: {name} must be {words}, got {getattr(self, name)!r}")
 
     def priorities(self) -> PrioritySettings:
-        """The part that priorities are calculated by.
+        """Return the settings that determine priorities.
 
         Raises:
-            ConfigError: A value that is out of range.
+            ConfigError: A value is out of range.
         """
         tres = {"gpus": self.tres_gpus, "cpus": self.tres_cpus, "memory_gb": self.tres_memory}
         return PrioritySettings(
@@ -132,13 +134,15 @@ class SlurmSettings:
 
     @property
     def origin_s(self) -> float:
-        """The calculation of priorities that all later ones count from, at or before 0."""
+        """Time of the first calculation of priorities, at or before 0; later ones are counted from
+        it.
+        """
         phase_s = self.calc_phase_s % self.calc_period_s
         return phase_s - self.calc_period_s if phase_s else 0.0
 
     @property
     def distinct(self) -> bool:
-        """Instances of a gang go to different nodes."""
+        """True if instances of a gang go to different nodes."""
         return self.gangs == "distinct"
 
 
@@ -155,38 +159,42 @@ class _Kept(NamedTuple):
 
 
 class SlurmMultifactor:
-    """The scheduler of Slurm: jobs by tier and priority, of age, fair share, size, partition, QOS and TRES.
+    """The scheduler of Slurm: jobs by tier and priority, computed from age, fair share, size,
+    partition, QOS and TRES.
 
-    The main loop runs at every event: in order of priority, and no further in a partition where a job found no room.
-    Backfill runs every ``bf_interval_s`` while anything has changed: each of the first ``bf_max_job_test`` jobs starts
-    where that delays nobody ahead of it, or gets whole named nodes reserved (SchedMD, sched_config, 2024). Priorities
-    are computed as a job becomes ready and then for all every ``calc_period_s``. Accounts, partitions, qualities of
-    service and their limits are the ``queues`` of the configuration (docs/schedulers.md). A ready task is a job of
-    Slurm: a gang one job, independent instances an array. Time limits are what users claimed, else the estimates.
+    The main loop runs at every event. It starts jobs in order of priority, and stops in a partition
+    at the first job without room. Backfill runs every ``bf_interval_s`` if anything has changed:
+    each of the first ``bf_max_job_test`` jobs starts if it delays no job ahead of it, or reserves
+    whole named nodes (SchedMD, sched_config, 2024). Priorities are computed when a job becomes
+    ready, and for all jobs every ``calc_period_s``. Accounts, partitions, qualities of service and
+    their limits are the ``queues`` of the configuration (docs/schedulers.md). A ready task is a job
+    of Slurm: a gang is one job, independent instances are an array. Time limits are the users'
+    claims, else the estimates.
 
-    Clairvoyant (where users claimed nothing), preemptive if asked. Costly by definition: a backfill cycle is
-    O(running + jobs tested x times x nodes), a calculation O(pending log pending).
+    Uses estimates (for tasks without a claim); preemptive if configured. Costly by definition: a
+    backfill cycle is O(running + jobs tested x times x nodes), a calculation O(pending log
+    pending).
     """
 
     __signature__ = signature(SlurmSettings)
 
     def __init__(self, **settings: Any) -> None:
-        """``settings`` are those of ``SlurmSettings``, by name.
+        """Set up the policy; ``settings`` are the fields of ``SlurmSettings`` by name.
 
         Raises:
-            ConfigError: A value that is out of range.
+            ConfigError: A value is out of range.
         """
         self._set = SlurmSettings(**settings)
         self._priorities = self._set.priorities()
         self._now = inf
         self._released = -1
-        """``ClusterState.released`` as last seen: a node that comes back moves it."""
+        """``ClusterState.released`` when last seen; it changes when a node comes back."""
         self._main_s = -inf
-        """The last main loop."""
+        """Time of the last main loop."""
         self._rounds = 0
-        """Calculations up to the one by which the pending jobs are sorted."""
+        """Number of calculations up to the one by which the pending jobs are sorted."""
         self.latest = "main"
-        """Who made the latest start: the main loop, or ``backfill``."""
+        """Origin of the latest start: ``main`` (the main loop) or ``backfill``."""
 
     def wait_rules(self, view: ClusterView) -> SlurmWaits:
         """Its limits and partitions, for explanations of waits."""
@@ -195,7 +203,7 @@ class SlurmMultifactor:
     # Events.
 
     def started(self, run: Run, now: float) -> None:
-        """Take in a run."""
+        """Add a run."""
         if self._book.knows(run.id):
             return
         task, rules = run.task, self._rules
@@ -219,7 +227,7 @@ class SlurmMultifactor:
         self._changed = True
 
     def ended(self, run: Run, now: float) -> None:
-        """Let go of a run."""
+        """Remove a run."""
         self._book.end(run.id, now)
         self._rules.holdings.give(run.id)
         kept = self._runs.pop(run.id)
@@ -247,7 +255,7 @@ class SlurmMultifactor:
             self._released, self._changed = view.machines.released, True
         self._book.calculate(now)
         stale = self._book.rounds != self._rounds and self._set.order != "basic"
-        if stale and (self._set.preempt != "off" or pending.any_fits(view.machines)):  # else nobody looks at them
+        if stale and (self._set.preempt != "off" or pending.any_fits(view.machines)):  # else priorities are not used
             self._rounds = self._book.rounds
             pending.rank_anew(self._book, self._book.calculated_s)
         for task in pending.admit(now):
@@ -263,7 +271,7 @@ class SlurmMultifactor:
             yield from self._main(view, pending)
         if self._set.backfill and (self._changed or pending.changed) and self._tick_s(now) <= now:
             self._cycle_s, self._changed, pending.changed = now, False, False
-            if pending.any_fits(view.machines):  # else there is nothing to plan for
+            if pending.any_fits(view.machines):  # otherwise there is nothing to plan
                 yield from self._backfill(view, pending)
         wake_s = self._wake_s(view, pending)
         if wake_s < inf:
@@ -278,30 +286,32 @@ class SlurmMultifactor:
         self._rules = SlurmRules(view, kill=self._set.kill, distinct=self._set.distinct)
         self._runs: dict[int, _Kept] = {}
         self._latest: dict[int, float] = {}
-        """The latest start of each job."""
+        """Time of the latest start of each job."""
         self._count: dict[int, int] = {}
-        """Runs by node."""
+        """Number of runs by node."""
         self._whole = 0
-        """Nodes that an exclusive run holds."""
+        """Bit set of the nodes that an exclusive run holds."""
         self._deadlines: list[tuple[float, int]] = []
         self._preemptable: dict[int, None] = {}
         self._ranks = RankColumns()
         self._rounds = 0
         self._main_s = -inf
         self._cycle_s = -inf
-        """The last backfill."""
+        """Time of the last backfill."""
         self._changed = True
         self._released = -1
         self._sweep_s = inf
-        """When the main loop looks at all jobs, after it has looked at ``queue_depth`` of more."""
+        """Time when the main loop next examines all jobs; otherwise it examines ``queue_depth`` of
+        them.
+        """
         self._no_delay = False
-        """Runs that come back now were suspended, and may go on at once."""
+        """True while returning runs were suspended, and may continue at once."""
 
     def _pending(self, view: ClusterView) -> PendingJobs:
         return PendingJobs(self._rank, self._ranks, self._eligible_s)
 
     def _rank(self, task: TaskState) -> tuple[int, int]:
-        """Tier and slot of a task, its priority computed if it has none yet."""
+        """Return tier and slot of a task; compute its priority if it has none yet."""
         tier, key = self._rules.partition(task.job).tier, (task.order, task.piece)
         if self._set.order == "basic":
             return tier, -1
@@ -333,13 +343,13 @@ class SlurmMultifactor:
         )
 
     def _tick_s(self, now: float) -> float:
-        """The next time for a backfill."""
+        """Time of the next backfill."""
         ticks = ceil((max(now, self._cycle_s) - self._set.bf_phase_s) / self._set.bf_interval_s - _LATE_S)
         tick_s = self._set.bf_phase_s + ticks * self._set.bf_interval_s
         return tick_s if tick_s > self._cycle_s + _LATE_S else tick_s + self._set.bf_interval_s
 
     def _wake_s(self, view: ClusterView, pending: PendingJobs) -> float:
-        """When something is to be done next although nothing happens."""
+        """Time at which the policy must act next even if nothing happens."""
         now, found = view.now, [pending.next_s(), self._sweep_s]
         if self._deadlines:
             found.append(self._deadlines[0][0])
@@ -391,7 +401,7 @@ class SlurmMultifactor:
             yield Start(task, placement)
 
     def _backfill(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
-        """One cycle over the first jobs by priority."""
+        """Run one backfill cycle over the first jobs by priority."""
         listed, tests = pending.listed, self._set.bf_max_job_test
         ends_s = {run: kept.limit_ends_s for run, kept in self._runs.items()}
         plan = NodePlan(
@@ -434,13 +444,15 @@ class SlurmMultifactor:
                 plan.started(view.running[run])
 
     def _room(self, task: TaskState) -> tuple[float, Holder | None, Amounts]:
-        """The number of starts that the limits allow, the tightest limit, and the amounts of one start."""
+        """Return the number of starts that the limits allow, the tightest limit, and the amounts of
+        one start.
+        """
         rules = self._rules
         amounts = rules.amounts(task)
         return *rules.holdings.room(rules.holders(task.job), amounts), amounts
 
     def _fit_beside(self, view: ClusterView, task: TaskState, plan: NodePlan, room: float) -> Placement | None:
-        """A placement now that delays no reservation."""
+        """Return a placement now that delays no reservation."""
         rules, demand, best = self._rules, task.demand, None
         if not room or not view.machines.fits(demand):
             return None
@@ -458,7 +470,7 @@ class SlurmMultifactor:
         return best
 
     def _reserve(self, task: TaskState, plan: NodePlan) -> None:
-        """Keep nodes for a start of the task as early as can be."""
+        """Reserve nodes for the earliest possible start of the task."""
         rules, part = self._rules, self._rules.partition(task.job)
         best: tuple[float, float, int] | None = None
         for type_ in task.demand.types:
@@ -471,7 +483,9 @@ class SlurmMultifactor:
             plan.reserve(*best)
 
     def _fit(self, view: ClusterView, task: TaskState, nodes: int, room: float) -> Placement | None:
-        """The first of ``nodes``, in the order of the configuration, that take the task (or ``room`` instances)."""
+        """Return the first of ``nodes``, in the order of the configuration, that hold the task (or
+        ``room`` instances).
+        """
         demand, machines = task.demand, view.machines
         if not nodes or not machines.fits(demand):
             return None
@@ -484,7 +498,7 @@ class SlurmMultifactor:
         return best
 
     def _usable(self, task: TaskState) -> int:
-        """The nodes of the task's partition that it may share, or have alone."""
+        """Return the nodes of the task's partition that it may share, or have to itself."""
         part = self._rules.partition(task.job)
         nodes = self._rules.nodes[part.name] & ~self._whole
         return nodes & ~sum(1 << node for node in self._count) if part.exclusive else nodes
@@ -507,7 +521,9 @@ class SlurmMultifactor:
     # Stopping.
 
     def _make_way(self, view: ClusterView, task: TaskState, part: NodePartition) -> Iterator[Decision]:
-        """Stop the runs that must go so that the task fits, each as its partition or QOS says."""
+        """Stop the runs that prevent the task from fitting, each in the way set by its partition or
+        QOS.
+        """
         modes = {run: mode for run in self._preemptable if (mode := self._mode(view, run, task, part)) != "off"}
         order = sorted(modes, key=lambda run: (*self._worth(run), -self._runs[run].started_s, -run))
         killed: set[int] = set()
@@ -522,7 +538,7 @@ class SlurmMultifactor:
                 self._no_delay = False
 
     def _mode(self, view: ClusterView, run: int, task: TaskState, part: NodePartition) -> str:
-        """The way in which a run may be stopped for the task."""
+        """Return the way in which a run may be stopped for the task."""
         kept, rules = self._runs[run], self._rules
         if self._set.preempt == "qos":
             quality = rules.qos[kept.qos]
@@ -535,12 +551,12 @@ class SlurmMultifactor:
         return mode if inside and latest_s < view.now else "off"
 
     def _worth(self, run: int) -> tuple[float, float]:
-        """Tier and QOS priority of a run: the lowest go first."""
+        """Tier and QOS priority of a run; runs with the lowest are stopped first."""
         kept, rules = self._runs[run], self._rules
         return rules.partitions[kept.partition].tier, rules.qos[kept.qos].priority
 
     def _kill_late(self, view: ClusterView) -> Iterator[Decision]:
-        """End jobs whose time limit is over."""
+        """End jobs that have exceeded their time limit."""
         while self._deadlines and self._deadlines[0][0] <= view.now + _LATE_S:
             _, run = heappop(self._deadlines)
             kept = self._runs.get(run)

@@ -17,7 +17,7 @@ __all__ = ["BackfillOutlook", "NodePlan", "PendingJob", "PendingJobs", "Reservat
 
 
 class Reservation(NamedTuple):
-    """Whole nodes that are kept for a job; ``nodes`` is a bit set."""
+    """Whole nodes reserved for a job; ``nodes`` is a bit set."""
 
     begin_s: float
     end_s: float
@@ -27,9 +27,10 @@ class Reservation(NamedTuple):
 class NodePlan:
     """Reservations over named nodes, around the runs under way and the ends of their time limits.
 
-    A reservation takes whole nodes, whatever its job asks of them, as Slurm's does. A job may not start now if its
-    limit ends in the very instant in which a reservation of its nodes begins (``ties`` ``"wait"``, as slurmctld has
-    it), or it may (``"fit"``); a later reservation may always end where another begins.
+    A reservation takes whole nodes, whatever its job needs of them, as in Slurm. If the limit of a
+    job ends at the very instant at which a reservation of its nodes begins, ``ties`` decides
+    whether the job may start now: no (``"wait"``, as in slurmctld) or yes (``"fit"``). A later
+    reservation may always end where another begins.
     """
 
     def __init__(
@@ -37,12 +38,14 @@ class NodePlan:
     ) -> None:
         self.now = view.now
         self.reserved: list[Reservation] = []
-        """By their ends."""
+        """Reservations, sorted by their ends."""
         self._ends: list[float] = []
         self._view, self._ends_s, self._whole = view, ends_s, whole
         self._until_s, self._resolution_s = view.now + window_s, resolution_s
         self._known: dict[tuple[DemandClass, bool, int], list[tuple[float, float]]] = {}
-        """Limits asked before for a demand on some nodes, and the first time found, which can only come later."""
+        """For a demand on some nodes, limits and the first possible time of each, which can only
+        become later.
+        """
         self._runs: dict[int, list[Run]] = {}
         """The runs on each node."""
         self._rooms: dict[tuple[DemandClass, bool], list[tuple[float, int, int]]] = {}
@@ -51,15 +54,17 @@ class NodePlan:
             self.started(run)
 
     def started(self, run: Run) -> None:
-        """Take in a run; what was known of the room of its nodes is out of date."""
+        """Add a run; cached room of its nodes is dropped."""
         for node in run.nodes:
             self._runs.setdefault(node, []).append(run)
             self._of.pop(node, None)
         self._rooms.clear()
 
     def kept(self, begin_s: float, end_s: float, *, closed: bool, of: int = -1) -> int:
-        """The nodes that are reserved at some time between; ``closed`` counts what begins just at the end. No more is
-        looked for when all nodes ``of`` are among them."""
+        """Return the nodes that are reserved at some time between the two; with ``closed`` also
+        those of reservations that begin exactly at the end. The search stops once all nodes
+        ``of`` are among them.
+        """
         found = 0
         for each in self.reserved[bisect_right(self._ends, begin_s) :]:
             if each.begin_s < end_s or (closed and each.begin_s == end_s):
@@ -69,7 +74,7 @@ class NodePlan:
         return found
 
     def reserve(self, begin_s: float, end_s: float, nodes: int) -> None:
-        """Keep nodes; times are widened to the resolution."""
+        """Reserve nodes; times are widened to the resolution."""
         step = self._resolution_s
         kept = Reservation(floor(begin_s / step) * step, ceil(end_s / step) * step, nodes)
         at = bisect_right(self._ends, kept.end_s)
@@ -79,8 +84,9 @@ class NodePlan:
     def earliest(
         self, demand: DemandClass, nodes: int, limit_s: float, *, alone: bool, distinct: bool
     ) -> tuple[float, int] | None:
-        """The first time within the window at which ``nodes`` have room for a start of ``demand`` for ``limit_s``, and
-        which of them: the first in their order. ``alone`` needs nodes that nobody uses, ``distinct`` one per instance.
+        """Return the first time within the window at which ``nodes`` have room for a start of
+        ``demand`` for ``limit_s``, and the first such nodes in their order. ``alone`` requires
+        nodes without other users, ``distinct`` one node per instance.
         """
         known = self._known.setdefault((demand, alone, nodes), [])
         least_s = max([begin_s for limit, begin_s in known if limit <= limit_s], default=self.now)
@@ -105,7 +111,9 @@ class NodePlan:
         return None
 
     def _steps(self, demand: DemandClass, alone: bool) -> list[tuple[float, int, int]]:
-        """Time, node and how many instances it has room for from then on, in order of time."""
+        """Return time, node and the number of instances it has room for from then on, sorted by
+        time.
+        """
         known = self._rooms.get((demand, alone))
         if known is None:
             known = []
@@ -144,7 +152,9 @@ class NodePlan:
                 yield self._end_s(run), node, _room(demand, idle, cpus, memory) if plain else machine.room(demand)
 
     def _end_s(self, run: Run) -> float:
-        """When its limit ends; one that is past it may end any second."""
+        """Time when the limit of a run ends, at least 1 s from now: a run past its limit may end at
+        any moment.
+        """
         return max(self._ends_s.get(run.id, inf), self.now + 1.0)
 
 
@@ -157,7 +167,9 @@ def _room(demand: DemandClass, idle: int, cpus: int, memory: int) -> int:
 
 
 def _chosen(free: int, room: Mapping[int, int], wanted: int, distinct: bool) -> int:
-    """The first nodes of ``free`` that have room for ``wanted`` instances together; 0 if they do not."""
+    """Return the first nodes of ``free`` that have room for ``wanted`` instances together; 0 if
+    there is not enough room.
+    """
     chosen = 0
     for node in bits(free):
         chosen |= 1 << node
@@ -168,22 +180,24 @@ def _chosen(free: int, room: Mapping[int, int], wanted: int, distinct: bool) -> 
 
 
 class PendingJob(NamedTuple):
-    """A ready task with what it is sorted by beside its priority."""
+    """A ready task with its sort keys other than its priority."""
 
     tier: int
     order: int
     piece: int
     slot: int
-    """Where its priority stands in ``RankColumns``; -1 where all are alike."""
+    """Slot of its priority in ``RankColumns``; -1 if all jobs have the same priority."""
     task: TaskState
 
 
 class PendingJobs:
-    """An index of the ready tasks (``ClusterView.index``) in the order in which they are looked at: by tier and
-    priority, the highest first, then by submission. ``rank`` gives tier and slot of a task as it comes, ``ranks`` the
-    priority of a slot, ``eligible_s`` the time from which a task may start.
+    """An index of the ready tasks (``ClusterView.index``) in the order in which they are examined:
+    by tier and priority, highest first, then by submission. ``rank`` returns tier and slot of a
+    new task, ``ranks`` holds the priority of a slot, ``eligible_s`` returns the time from which
+    a task may start.
 
-    Cost: a search and a shift of the list per task that comes or goes, O(n log n) when all priorities change.
+    Cost: a search and a shift of the list per task added or removed, O(n log n) when all priorities
+    change.
     """
 
     def __init__(
@@ -194,14 +208,14 @@ class PendingJobs:
     ) -> None:
         self.listed: list[PendingJob] = []
         self.arrived: list[TaskState] = []
-        """Tasks that became eligible since the last look."""
+        """Tasks that became eligible since the last call."""
         self.changed = True
-        """Something has come since the last backfill."""
+        """True if a task has been added since the last backfill."""
         self._rank, self._ranks, self._eligible_s = rank, ranks, eligible_s
         self._later: list[tuple[float, int, int, TaskState]] = []
         self._counted: set[TaskState] = set()
         self._demands: dict[DemandClass, int] = {}
-        """Waiting tasks by demand; what was killed may be among them."""
+        """Waiting tasks by demand; killed tasks may be among them."""
         self._aside: dict[Holder, dict[Amounts, list[PendingJob]]] = {}
 
     def any_fits(self, machines: ClusterState) -> bool:
@@ -209,14 +223,14 @@ class PendingJobs:
         return bool(self.listed) and any(machines.fits(demand) for demand in self._demands)
 
     def push(self, task: TaskState) -> None:
-        """Take in a task that became ready."""
+        """Add a task that became ready."""
         if task not in self._counted:
             self._counted.add(task)
             self._demands[task.demand] = self._demands.get(task.demand, 0) + 1
         heappush(self._later, (self._eligible_s(task), task.order, task.piece, task))
 
     def started(self, run: Run, now: float) -> None:
-        """Count a task no more when its last instance has started."""
+        """Stop counting a task when its last instance has started."""
         task = run.task
         if not task.waiting and task in self._counted:
             self._counted.discard(task)
@@ -225,7 +239,7 @@ class PendingJobs:
                 del self._demands[task.demand]
 
     def admit(self, now: float) -> Iterator[TaskState]:
-        """List the tasks that have become eligible, and hand each out first."""
+        """List the tasks that have become eligible, and yield each of them first."""
         while self._later and self._later[0][0] <= now:
             task = heappop(self._later)[3]
             if task.waiting:
@@ -236,17 +250,19 @@ class PendingJobs:
                     self.changed = True
 
     def next_s(self) -> float:
-        """When the next task becomes eligible."""
+        """Time when the next task becomes eligible."""
         while self._later and not self._later[0][3].waiting:
             heappop(self._later)
         return self._later[0][0] if self._later else inf
 
     def set_aside(self, at: int, holder: Holder, amounts: Amounts) -> None:
-        """Take a listed job out until ``holder`` gives something back."""
+        """Remove a listed job until ``holder`` frees something."""
         self._aside.setdefault(holder, {}).setdefault(amounts, []).append(self.listed.pop(at))
 
     def recall(self, freed: Iterable[Holder], holdings: Holdings) -> None:
-        """List those again that waited for limits which now have room: as many of each demand as there is room for."""
+        """List jobs again that waited for limits which now have room, up to that room for each
+        demand.
+        """
         for holder in freed:
             by_amounts = self._aside.get(holder)
             if by_amounts is None:
@@ -261,7 +277,7 @@ class PendingJobs:
                     del by_amounts[amounts]
 
     def rank_anew(self, book: PriorityBook, at_s: float) -> None:
-        """Sort all jobs by the priorities that they have at ``at_s``."""
+        """Sort all jobs by their priorities at ``at_s``."""
         waiting = [job for job in self.listed if job.task.waiting]
         waiting += [job for by in self._aside.values() for jobs in by.values() for job in jobs if job.task.waiting]
         self._aside.clear()
@@ -284,11 +300,13 @@ class PendingJobs:
 
 
 class BackfillOutlook:
-    """Within a cycle room only shrinks, so that a job which cannot start once cannot start any more: each is looked at
-    once, from the front. When nobody is left who could, nothing need be kept for anybody.
+    """The jobs that may still start in a backfill cycle. Within a cycle room only shrinks, so a job
+    that cannot start once cannot start later. Each job is therefore checked once, from the
+    front. When no job is left that could start, no more reservations are needed.
 
-    ``listed`` are the jobs, of which ``tests`` are tested; one that is not ``testable`` (it is at a limit) does not
-    count. ``could`` says that one may start now, ``fits`` that machines have room, whatever its limits.
+    ``listed`` are the jobs; ``tests`` of them are tested. A job that is not ``testable`` (it is at
+    a limit) does not count. ``could`` returns True if a job may start now, ``fits`` if machines
+    have room, whatever its limits.
     """
 
     def __init__(
@@ -301,16 +319,16 @@ class BackfillOutlook:
     ) -> None:
         self._listed, self._testable, self._could, self._fits = listed, testable, could, fits
         self._next = 0
-        """Jobs before this place cannot start."""
+        """Index before which no job can start."""
         self._fitting = 0
-        """Those before this place find no room on machines."""
+        """Index before which no job finds room on machines."""
         self._end = tests
-        """Behind the last that may be tested."""
+        """Index after the last job that may be tested."""
         self._passed: set[TaskState] = set()
-        """Those seen ahead that do not count."""
+        """Jobs seen ahead that do not count."""
 
     def removed(self, task: TaskState) -> None:
-        """The present job left the list without a test."""
+        """Record that the present job left the list without a test."""
         self._next -= 1
         self._fitting -= 1
         if task in self._passed:
@@ -318,11 +336,11 @@ class BackfillOutlook:
             self._end -= 1
 
     def started(self) -> None:
-        """The present job had a test and started."""
+        """Record that the present job was tested and started."""
         self._end -= 1
 
     def knows_no(self, at: int) -> bool:
-        """True if the job at a place is known not to start."""
+        """True if the job at an index is known not to start."""
         return at < self._next
 
     def any_fits(self, at: int, left: int) -> bool:

@@ -58,7 +58,7 @@ class PrioritySettings:
 
 
 class Capacity(NamedTuple):
-    """All that the cluster has."""
+    """The resources of the whole cluster."""
 
     nodes: float
     cpus: float
@@ -71,7 +71,7 @@ class Capacity(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """One submission, as priorities see it; amounts are over all of its nodes."""
+    """One submission, as used for priorities; amounts are over all of its nodes."""
 
     user: str
     partition: str
@@ -93,11 +93,12 @@ class Asked(NamedTuple):
 class PriorityBook:
     """Usage by user and account, and the priorities that follow from it.
 
-    Fair share is computed every ``calc_period_s`` from ``origin_s`` on; between two instants nothing moves but what a
-    job that ends still owes. Usage of a period is charged at its end, after the older usage has decayed. Users and
-    accounts that ``queues`` does not name come in as their first job does, with one share.
+    Fair share is computed every ``calc_period_s`` from ``origin_s`` on. Between two calculations it
+    changes only when a job ends, by the usage that has not been charged yet. Usage of a period is
+    charged at its end, after the older usage has decayed. Users and accounts that ``queues`` does
+    not name are added with their first job, with one share.
 
-    Cost: O(1) per start and end, O(accounts + users that run something) per period.
+    Cost: O(1) per start and end, O(accounts + users with runs) per period.
     """
 
     def __init__(
@@ -119,13 +120,15 @@ class PriorityBook:
         self.association |= associations or {}
         """Priorities by account, or by ``account/user``."""
         self.calculated_s = origin_s
-        """The last instant of the calculation."""
+        """Time of the last calculation."""
         self.rounds = 0
-        """Calculations so far."""
+        """Number of calculations so far."""
         self._factors: dict[str, float] = {}
         self._stale = False
         self._rate: dict[str, tuple[float, int]] = {}
-        """Per user, the billing of all that has run since before the last calculation, and how many runs that are."""
+        """For each user, the billing of all runs that started before the last calculation, and
+        their number.
+        """
         self._runs: dict[int, tuple[str, float, float]] = {}
         """The user, billing and start of each run."""
         self._fresh: dict[int, None] = {}
@@ -135,7 +138,9 @@ class PriorityBook:
         self._most_association = max([*self.association.values(), 0.0]) or 1.0
 
     def user(self, account: str, user: str) -> str:
-        """The name of a user's association with an account, made where there is none yet."""
+        """Return the name of a user's association with an account; create the association if
+        necessary.
+        """
         account = account or "default"
         name = f"{account}/{user}"
         if name not in self.shares.accounts:
@@ -148,21 +153,21 @@ class PriorityBook:
         return name
 
     def rate(self, asked: Asked) -> float:
-        """The usage of a second of a job: its billing times the factor of its QOS."""
+        """Usage of a job per second: its billing times the factor of its QOS."""
         weights = self.partition(asked.partition).billing or ({"gpus": 1.0} if self.capacity.gpus else {"cpus": 1.0})
         factor = self.quality(asked.qos).usage_factor
         return billing(asked.amounts(), weights, largest=self.settings.max_tres) * factor
 
     def partition(self, name: str) -> NodePartition:
-        """The partition of that name, else the first."""
+        """The partition with that name, else the first."""
         return self.partitions.get(name) or next(iter(self.partitions.values()))
 
     def quality(self, name: str) -> Qos:
-        """The QOS of that name, else the first."""
+        """The QOS with that name, else the first."""
         return self.qos.get(name) or next(iter(self.qos.values()))
 
     def begin(self, run: int, asked: Asked, now: float) -> None:
-        """A run starts."""
+        """Record the start of a run."""
         self.calculate(now)
         self._runs[run] = (asked.user, self.rate(asked), now)
         self._fresh[run] = None
@@ -172,7 +177,9 @@ class PriorityBook:
         return run in self._runs
 
     def end(self, run: int, now: float) -> None:
-        """A run ends: what it used since the last calculation is added at once, and nothing decays."""
+        """Record the end of a run: its usage since the last calculation is added at once, and
+        nothing decays.
+        """
         self._calculate_before(now)
         user, rate, started_s = self._runs.pop(run)
         self._settle()
@@ -185,18 +192,20 @@ class PriorityBook:
                 self._rate[user] = whole - rate, runs - 1
 
     def calculate(self, now: float) -> bool:
-        """Do the calculations that are due by ``now``; true if there were any."""
+        """Do the calculations that are due by ``now``; True if there were any."""
         before = self.rounds
         period_s = self.settings.calc_period_s
         while self.calculated_s + period_s <= now:
-            if not self._runs:  # nothing but decay
+            if not self._runs:  # usage only decays
                 self._decay(floor((now - self.calculated_s) / period_s))
                 break
             self._round(self.calculated_s + period_s)
         return self.rounds > before
 
     def fair_share(self, user: str) -> float:
-        """The factor of a user as of the last calculation; before the first 0, or 1 by the classic formula."""
+        """The factor of a user at the last calculation. Before the first calculation it is 0, or 1
+        by the classic formula.
+        """
         self._settle()
         if not self.rounds:
             return 0.0 if self.settings.fair_share == "tree" else 1.0
@@ -224,25 +233,26 @@ class PriorityBook:
         )
 
     def total(self, asked: Asked, factors: Factors) -> float:
-        """The priority before it is truncated."""
+        """The priority before truncation."""
         whole = self.capacity.amounts()
         tres = {name: amount / whole[name] for name, amount in asked.amounts().items() if whole[name]}
         return total_priority(factors, self.settings.weights, tres, asked.nice)
 
     def fixed(self, asked: Asked) -> float:
-        """The part of a job's priority that never changes: all but age and fair share."""
+        """The part of a job's priority that never changes: everything but age and fair share."""
         return self.total(asked, self.factors(asked, now=-inf)._replace(age=0.0, fair_share=0.0))
 
     def priority(self, fixed: float, asked: Asked, now: float) -> int:
-        """The priority at ``now`` of a job of which the fixed part is known."""
+        """The priority at ``now`` of a job with a known fixed part."""
         since_s, settings = self.since_s(asked), self.settings
         waited = 0.0 if since_s is None else age(now - since_s, settings.max_age_s)
         weights = settings.weights
         return truncated(fixed + weights.age * waited + weights.fair_share * self.fair_share(asked.user))
 
     def priorities(self, fixed: Floats, since_s: Floats, shares: Floats, now: float) -> Floats:
-        """``priority`` of many jobs, to the last bit: whole numbers, with fair shares and the time since which they age
-        (infinite where they do not) given."""
+        """``priority`` of many jobs, bit for bit equal: whole numbers, from their fair shares and
+        the times since which they age (infinite if they do not age).
+        """
         waited = np.minimum(1.0, np.maximum(0.0, now - since_s) / self.settings.max_age_s)
         weights = self.settings.weights
         found: Floats = np.maximum(0.0, np.trunc(fixed + weights.age * waited + weights.fair_share * shares))
@@ -257,7 +267,9 @@ class PriorityBook:
         return self.association.get(user, self.association.get(user.rpartition("/")[0], 0.0))
 
     def _calculate_before(self, now: float) -> None:
-        """The calculations that lie before ``now``; one at ``now`` counts what ends at ``now`` as ended."""
+        """Number of calculations before ``now``. A calculation at ``now`` counts runs that end at
+        ``now`` as ended.
+        """
         period_s = self.settings.calc_period_s
         while self.calculated_s + period_s < now:
             self._round(self.calculated_s + period_s)
@@ -290,7 +302,9 @@ class PriorityBook:
 
 
 def _accounts(queues: QueueTree) -> list[Account]:
-    """The tree; Slurm has a user root beside the uppermost accounts, which counts."""
+    """The accounts and users of the tree. As in Slurm, the user root stands next to the topmost
+    accounts and counts among them.
+    """
     found = [Account("root", None, 1.0), Account("root/root", "root", 1.0, True)]
     for node, above in queues.walk():
         found.append(Account(node.name, above[0] if above else "root", node.weight))
@@ -301,31 +315,35 @@ def _accounts(queues: QueueTree) -> list[Account]:
 
 _Key: TypeAlias = tuple[int, int]
 _SLOTS = 64
-"""At first."""
+"""Initial capacity, in slots."""
 _FLOATS, _INTS = ("fixed", "since_s", "latest"), ("tier", "order", "piece", "user")
 
 
 class RankColumns:
-    """Per pending job, by *slot*, everything that its priority follows from. Plain data.
+    """The inputs of the priority of each pending job, by *slot*. Plain data.
 
-    O(1) per job that comes or goes, O(n log n) with a small constant when all are ranked again.
+    O(1) per job added or removed, O(n log n) with a small constant when all jobs are ranked again.
     """
 
     def __init__(self) -> None:
         self._slots: dict[_Key, int] = {}
         self._free = list(range(_SLOTS - 1, -1, -1))
         self._dropped: list[int] = []
-        """Slots that are free once all are ranked again; until then a sort may still use them."""
+        """Slots that become free when all jobs are ranked again; until then a sort may still use
+        them.
+        """
         self._users: dict[str, int] = {}
         self._floats = {name: np.full(_SLOTS, nan) for name in _FLOATS}
         self._ints = {name: np.zeros(_SLOTS, np.int64) for name in _INTS}
 
     def slot(self, key: _Key) -> int:
-        """The slot of an order and piece of a task; -1 if it has none."""
+        """Return the slot of an order and piece of a task; -1 if it has none."""
         return self._slots.get(key, -1)
 
     def add(self, key: _Key, tier: int, fixed: float, since_s: float | None, user: str) -> int:
-        """Give a job a slot; ``fixed`` is the part of its priority that never changes, ``since_s`` counts its age."""
+        """Assign a slot to a job. ``fixed`` is the part of its priority that never changes; its age
+        is counted from ``since_s``.
+        """
         if not self._free:
             size = len(self._floats["fixed"])
             self._floats = {name: np.concatenate((column, column)) for name, column in self._floats.items()}
@@ -347,17 +365,18 @@ class RankColumns:
             self._dropped.append(slot)
 
     def latest(self, slot: int) -> float:
-        """The priority as computed last."""
+        """The priority when last computed."""
         known: float = self._floats["latest"].item(slot)
         return known
 
     def note(self, slot: int, priority: float) -> None:
-        """Keep a priority that was computed alone."""
+        """Store a priority that was computed individually."""
         self._floats["latest"][slot] = priority
 
     def rank(self, slots: list[int], book: PriorityBook, at_s: float) -> list[int]:
-        """Compute the priorities at ``at_s``. Places in ``slots`` by tier and priority, the highest first,
-        then by order and piece."""
+        """Compute the priorities at ``at_s``; return indices into ``slots`` by tier and priority,
+        highest first, then by order and piece.
+        """
         self._free += self._dropped
         self._dropped.clear()
         rows, floats, ints = np.array(slots, np.int64), self._floats, self._ints

@@ -34,7 +34,7 @@ class SlurmRules:
         self._limit(queues)
         self._holders: dict[tuple[str, str, str, str], tuple[Holder, ...]] = {}
         self._times: dict[int, list[list[tuple[float, float]]]] = {}
-        """Per job and task, on each type the time limit and the seconds after which it is killed."""
+        """For each job and task, the time limit and the seconds until it is killed, by type."""
         self._possible: dict[tuple[Demand, int, int], bool] = {}
 
     def partition(self, job: JobState) -> NodePartition:
@@ -46,13 +46,13 @@ class SlurmRules:
         return self.qos.get(job.job.qos) or next(iter(self.qos.values()))
 
     def amounts(self, task: TaskState) -> Amounts:
-        """The amounts that one start of the task holds: all of a gang, or one instance."""
+        """The amounts that one start of the task holds: of a whole gang, or of one instance."""
         gpus, cpus, memory_gb, _ = task.demand.demand
         count = task.demand.gang or 1
         return Amounts(gpus * count, cpus * count, memory_gb * count)
 
     def holders(self, job: JobState) -> tuple[Holder, ...]:
-        """Everybody whose limits a job counts against."""
+        """All holders of limits that a job counts against."""
         part, qos = self.partition(job).name, self.quality(job).name
         account, user = account_of(job), user_of(job)
         known = self._holders.get((account, user, part, qos))
@@ -67,7 +67,7 @@ class SlurmRules:
         return known
 
     def learn(self, view: ClusterView, job: JobState) -> bool:
-        """Note the time limits of a job's tasks; true if it had not been seen before."""
+        """Record the time limits of a job's tasks; True if the job is new."""
         if job.number in self._times:
             return False
         part, qos = self.partition(job), self.quality(job)
@@ -86,7 +86,7 @@ class SlurmRules:
         return True
 
     def limit_s(self, task: TaskState, type_: int) -> float:
-        """The time limit of the task on a type; its estimate where nothing is known."""
+        """The time limit of the task on a type; its estimate if it has no limit."""
         times = self._times.get(task.job.number)
         return times[task.index][type_][0] if times else task.seconds[type_]
 
@@ -96,11 +96,11 @@ class SlurmRules:
         return times[task.index][type_][1] if times else inf
 
     def forget(self, job: int) -> None:
-        """A job has left."""
+        """Forget a job that has left."""
         self._times.pop(job, None)
 
     def admits(self, view: ClusterView, job: JobState) -> bool:
-        """True if no limit and no partition keeps a task of the job out for good."""
+        """True if no limit and no partition prevents a task of the job from ever starting."""
         nodes = self.nodes[self.partition(job).name]
         return all(
             self.holdings.ever(self.holders(job), self.amounts(task)) and self._holds(view, task, nodes)
@@ -112,7 +112,7 @@ class SlurmRules:
         demand = task.demand
         distinct = self._distinct and demand.gang
         if nodes == self._all and not distinct:
-            return True  # or the kernel had turned it away
+            return True  # otherwise the kernel would have rejected it
         key = (demand.demand, demand.gang, nodes)
         if key not in self._possible:
             self._possible[key] = False
@@ -134,7 +134,7 @@ class SlurmRules:
         self._per_user |= {node.name: node.user_limits for node, _ in queues.walk() if node.user_limits}
 
     def _limit_users(self, account: str, user: str, qos: str) -> None:
-        """Set the limits of a user and an account that have turned up."""
+        """Set the limits of a user and an account that have appeared."""
         for name in self._above.get(account, (account,)):
             if name in self._per_user:
                 self.holdings.limit(("user", name, user), self._per_user[name])
@@ -144,20 +144,20 @@ class SlurmRules:
 
 
 def account_of(job: JobState) -> str:
-    """The account of a job; its tenant where the log says none."""
+    """The account of a job; its tenant if the log has no account."""
     return job.job.account or job.job.tenant or "default"
 
 
 def user_of(job: JobState) -> str:
-    """The user of a job; its tenant where the log says none."""
+    """The user of a job; its tenant if the log has no user."""
     return job.job.user or job.job.tenant or "default"
 
 
 def _members(part: NodePartition, view: ClusterView) -> int:
-    """The nodes of a partition as a bit set: those of its names, and of the groups of its names.
+    """Return the nodes of a partition as a bit set: the nodes and node groups that it names.
 
     Raises:
-        ConfigError: A name is of no node.
+        ConfigError: A name matches no node.
     """
     if not part.nodes:
         return (1 << len(view.machines.list)) - 1
@@ -177,11 +177,11 @@ def _members(part: NodePartition, view: ClusterView) -> int:
 
 _SLACK = 1e-9
 Holder: TypeAlias = tuple[str, ...]
-"""Who holds: a kind and names, ``("user", "lab", "ada")``."""
+"""A holder of resources: a kind and names, ``("user", "lab", "ada")``."""
 
 
 class Amounts(NamedTuple):
-    """The holding of one start; ``jobs`` is 1."""
+    """The resources that one start holds; ``jobs`` is 1."""
 
     gpus: float
     cpus: float
@@ -189,12 +189,14 @@ class Amounts(NamedTuple):
     jobs: float = 1.0
 
     def times(self, count: float) -> Amounts:
-        """So many of it."""
+        """Return the amounts multiplied by ``count``."""
         return Amounts(*[each * count for each in self])
 
 
 class Holdings:
-    """The sum that each holder has, against its limits. Plain data; O(holders of a job) per question, start and end."""
+    """The total that each holder has, against its limits. Plain data; O(holders of a job) per
+    query, start and end.
+    """
 
     def __init__(self) -> None:
         self.most: dict[Holder, tuple[float, ...]] = {}
@@ -202,16 +204,18 @@ class Holdings:
         self._held: dict[Holder, list[float]] = {}
         self._runs: dict[int, tuple[tuple[Holder, ...], Amounts]] = {}
         self.freed: dict[Holder, None] = {}
-        """Holders that have given something back since the last look."""
+        """Holders that have freed something since the last call."""
 
     def limit(self, holder: Holder, caps: Caps) -> None:
-        """Set the limits of a holder; one without any is forgotten."""
+        """Set the limits of a holder; a holder without limits is not stored."""
         if caps:
             most = (caps.gpus, caps.cpus, caps.memory_gb, caps.jobs)
             self.most[holder] = tuple([inf if each is None else float(each) for each in most])
 
     def room(self, holders: Iterable[Holder], each: Amounts) -> tuple[float, Holder | None]:
-        """The number of such starts that the holders may still make, and who allows the fewest."""
+        """Return the number of such starts that all holders still allow, and the holder that allows
+        the fewest.
+        """
         room, tightest = inf, None
         for holder in holders:
             most = self.most.get(holder)
@@ -224,7 +228,7 @@ class Holdings:
         return room, tightest
 
     def used_up(self, holders: Iterable[Holder], each: Amounts) -> Iterator[tuple[Holder, str, float]]:
-        """The limits that leave no room for one such start: whose, of what, and how much it is."""
+        """Yield the limits that leave no room for one such start: holder, resource and limit."""
         for holder in holders:
             held = self._held.get(holder, (0.0, 0.0, 0.0, 0.0))
             for name, limit, has, amount in zip(Amounts._fields, self.most.get(holder, ()), held, each, strict=False):
@@ -232,12 +236,12 @@ class Holdings:
                     yield holder, name, limit
 
     def ever(self, holders: Iterable[Holder], each: Amounts) -> bool:
-        """True if one such start keeps within all limits when nothing else is held."""
+        """True if one such start stays within all limits when nothing else is held."""
         limits = [self.most[holder] for holder in holders if holder in self.most]
         return all(amount <= limit + _SLACK for most in limits for limit, amount in zip(most, each, strict=True))
 
     def take(self, run: int, holders: Sequence[Holder], amounts: Amounts) -> None:
-        """A run starts; one that is known already counts once."""
+        """Add a run; a run that is known already counts once."""
         limited = tuple([holder for holder in holders if holder in self.most])
         if not limited or run in self._runs:
             return
@@ -248,13 +252,13 @@ class Holdings:
                 held[place] += amount
 
     def give(self, run: int) -> None:
-        """A run ends."""
+        """Remove a run."""
         limited, amounts = self._runs.pop(run, ((), Amounts(0, 0, 0)))
         for holder in limited:
             held = self._held[holder]
             for place, amount in enumerate(amounts):
                 held[place] -= amount
-            if held[3] < 0.5:  # the last one: no residue of sums stays
+            if held[3] < 0.5:  # the last one: drop rounding residues
                 del self._held[holder]
             self.freed[holder] = None
 
@@ -271,7 +275,7 @@ _UNITS = {"gpus": "GPUs", "cpus": "CPUs", "memory_gb": "GB of memory", "jobs": "
 
 
 class SlurmWaits:
-    """The rules of a site with what its users held; ``waits.WaitRules`` says what is asked."""
+    """The rules of a site with the holdings of its users; see ``waits.WaitRules``."""
 
     elsewhere = "there was room, but only outside its partition"
 
@@ -279,16 +283,16 @@ class SlurmWaits:
         self._rules, self._distinct = SlurmRules(view, kill="never", distinct=distinct), distinct
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
-        """Take in a run."""
+        """Add a run."""
         amounts = self._rules.amounts(task).times(instances / (task.demand.gang or 1))
         self._rules.holdings.take(run, self._rules.holders(task.job), amounts)
 
     def ended(self, run: int) -> None:
-        """Let go of a run."""
+        """Remove a run."""
         self._rules.holdings.give(run)
 
     def limits(self, task: TaskState) -> Iterator[str]:
-        """The limits that leave no room for a start of the task now, in words."""
+        """Describe the limits that leave no room for a start of the task now."""
         rules = self._rules
         for holder, what, limit in rules.holdings.used_up(rules.holders(task.job), rules.amounts(task)):
             yield f"the limit of {limit:g} {_UNITS[what]} of {_named(holder)} was reached"
@@ -298,7 +302,7 @@ class SlurmWaits:
         return self._rules.nodes[self._rules.partition(task.job).name]
 
     def alone(self, task: TaskState) -> bool:
-        """True in a partition that gives whole nodes."""
+        """True in a partition that allocates whole nodes."""
         return self._rules.partition(task.job).exclusive
 
     def distinct(self, task: TaskState) -> bool:

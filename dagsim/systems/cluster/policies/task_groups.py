@@ -1,4 +1,6 @@
-"""The ready tasks as columns. The first that meets a condition is found without looking at each."""
+"""The ready tasks as columns: the first task that meets a condition is found without a loop over
+all tasks.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ __all__ = ["AlikeTasks", "Backlog", "RankColumn", "by_order", "slowness"]
 
 
 RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
-"""Ranks the tasks of a group at a time: (tasks,) float64, smaller first."""
+"""Ranks all tasks of a group at once: (tasks,) float64, smaller first."""
 
 
 _SHORTEST_S = 1e-9
-"""Tasks that take no time at all count as this long."""
+"""Seconds that a task of zero length counts as."""
 
 
 def slowness(seconds: Any) -> Any:
@@ -28,8 +30,9 @@ def slowness(seconds: Any) -> Any:
 
 
 class AlikeTasks:
-    """Waiting tasks that are alike: demand, ratios of speed between types, waiting instances. At
-    any moment they all go to the same type and need the same there."""
+    """Waiting tasks with equal demand, equal ratios of speed between types and equally many waiting
+    instances. At any moment they all go to the same type and need the same resources there.
+    """
 
     def __init__(self, task: TaskState) -> None:
         self.demand = task.demand
@@ -51,7 +54,7 @@ class AlikeTasks:
 
     @property
     def order(self) -> np.ndarray:
-        """(tasks,) float64: first come, first served."""
+        """(tasks,) float64: order of arrival."""
         return self._columns[1, : len(self.tasks)]
 
     @property
@@ -70,14 +73,15 @@ class AlikeTasks:
         return ends_s
 
     def room(self, machines: ClusterState) -> int | None:
-        """The fastest type with room for one of them now, if any has."""
+        """The fastest type with room for one of the tasks now, if any."""
         return next((type_ for type_ in self.types if machines.fits_on(self.demand, type_)), None)
 
     def first(
         self, rank: RankColumn, now: float, type_: int = 0, until_s: float = inf
     ) -> tuple[float, int, TaskState] | None:
-        """The first by ``(rank, order)`` of those that end by ``until_s`` if they start now on a
-        GPU type."""
+        """Return the first task by ``(rank, order)`` that ends by ``until_s`` if it starts now on a
+        GPU type.
+        """
         ranks = rank(self, now)
         if until_s < inf:
             ranks = np.where(self.ends_s(now, type_) <= until_s, ranks, inf)
@@ -101,7 +105,7 @@ class AlikeTasks:
         self.tasks.append(task)
 
     def remove(self, place: int) -> TaskState | None:
-        """Take out the task at ``place``; returns the one that takes its place, if any."""
+        """Remove the task at ``place``; return the task that moves there, if any."""
         last = self.tasks.pop()
         if place == len(self.tasks):
             return None
@@ -111,13 +115,14 @@ class AlikeTasks:
 
 
 def by_order(group: AlikeTasks, _: float) -> np.ndarray:
-    """First come, first served."""
+    """Rank tasks first come, first served."""
     return group.order
 
 
 class Backlog:
-    """An index of the ready tasks (``ClusterView.index``) in groups. O(1) per task that comes and
-    run that starts."""
+    """An index of the ready tasks (``ClusterView.index``) in groups. O(1) per task added and per
+    run that starts.
+    """
 
     def __init__(self) -> None:
         self._groups: dict[tuple[DemandClass, tuple[float, ...], int], AlikeTasks] = {}
@@ -125,7 +130,7 @@ class Backlog:
         self._demands: dict[DemandClass, None] = {}
 
     def push(self, task: TaskState) -> None:
-        """Take in a task that became ready."""
+        """Add a task that became ready."""
         best_s = task.best_s
         profile = tuple([round(seconds / best_s, 9) for seconds in task.seconds]) if best_s else ()
         key = (task.demand, profile, 0 if task.demand.gang else task.waiting)
@@ -137,7 +142,7 @@ class Backlog:
         group.add(task)
 
     def started(self, run: Run, now: float) -> None:
-        """Instances of a task were started: it is gone, or in another group."""
+        """Note that instances of a task were started: remove it, or move it to another group."""
         task = run.task
         if task not in self._place:  # it had been started before there was an index
             return
@@ -153,6 +158,6 @@ class Backlog:
         return (group for group in self._groups.values() if group.tasks)
 
     def fits(self, machines: ClusterState) -> bool:
-        """True if anything has room."""
+        """True if any group has room."""
         fits = machines.fits
         return any(fits(demand) for demand in self._demands)
