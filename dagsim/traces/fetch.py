@@ -76,7 +76,7 @@ def fetch_file(file: Remote, to: Path, watch: Watch | None = None) -> Fetched:
         os.replace(part, to)
         _beside(part, ".version").unlink(missing_ok=True)
     except OSError as error:
-        raise FetchError(f"{to}: cannot be written ({error.strerror or error}); the part downloaded so far is kept") from None
+        raise FetchError(f"{to}: cannot be written ({error.strerror or error}); the part so far is kept") from None
     return fetched
 
 
