@@ -299,7 +299,7 @@ class TestCommand:
         monkeypatch.setattr(fetching.Answer, "read", read)
         shown = CliRunner().invoke(app, ["trace", "fetch", "made", "--to", str(tmp_path)])
         assert shown.exit_code == 130
-        assert "the same command resumes there" in shown.stderr
+        assert "run the same command again to resume" in shown.stderr
         part = tmp_path / "made" / "trace.csv.part"
         assert part.read_bytes() == CONTENT[: part.stat().st_size] != b""
 

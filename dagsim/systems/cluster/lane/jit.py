@@ -72,7 +72,7 @@ def alone() -> Iterator[None]:
         lock = Lock(folder() / "lock")
         while not lock.claim():
             sleep(0.1)
-    except OSError:  # no folder that can be written to: nothing can be kept, either
+    except OSError:  # without a writable folder nothing can be kept
         yield
         return
     try:
@@ -108,7 +108,7 @@ def _compiled(function: Function, **options: Any) -> Function:
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder())
     try:
         return numba.njit(cache=True, **_COMMON, **options)(function)
-    except RuntimeError:  # no folder that can be written to
+    except RuntimeError:  # no writable folder
         return numba.njit(**_COMMON, **options)(function)
     finally:
         config.CACHE_DIR = before
