@@ -200,8 +200,8 @@ class RoomTally:
 
     def _sum_reaches(self, at: int, wanted: int, places: tuple[NodeStanding, ...]) -> bool:
         types = self.task.demand.types
-        found = [sum(self._sums[place, each][at] for place in places if (place, each) in self._sums) for each in types]
-        return max(found, default=0) >= wanted
+        sums = [sum(self._sums[place, each][at] for place in places if (place, each) in self._sums) for each in types]
+        return max(sums, default=0) >= wanted
 
     def _rooms(self, machine: NodeState) -> list[int]:
         """Number of instances that the node has room for, now and without each set of resources,

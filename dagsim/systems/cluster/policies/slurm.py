@@ -350,16 +350,16 @@ class SlurmMultifactor:
 
     def _wake_s(self, view: ClusterView, pending: PendingJobs) -> float:
         """Time at which the policy must act next even if nothing happens."""
-        now, found = view.now, [pending.next_s(), self._sweep_s]
+        now, times_s = view.now, [pending.next_s(), self._sweep_s]
         if self._deadlines:
-            found.append(self._deadlines[0][0])
+            times_s.append(self._deadlines[0][0])
         if pending.listed and self._set.sched_min_interval_s:
-            found.append(self._main_s + self._set.sched_min_interval_s)
+            times_s.append(self._main_s + self._set.sched_min_interval_s)
         if pending.listed and self._set.backfill and (self._changed or pending.changed):
-            found.append(self._tick_s(now))
+            times_s.append(self._tick_s(now))
         if view.running and self._set.order != "basic" and pending.any_fits(view.machines):
-            found.append(self._book.calculated_s + self._set.calc_period_s)
-        return min([each for each in found if each > now], default=inf)
+            times_s.append(self._book.calculated_s + self._set.calc_period_s)
+        return min([each for each in times_s if each > now], default=inf)
 
     # Starting.
 
