@@ -1,13 +1,19 @@
-"""FCFS and EASY back-filling of a batch log in one plain loop that knows nothing of dagsim.
+"""FCFS and EASY back-filling of a batch log in one plain loop, independent of dagsim.
 
     python scripts/batch_loop.py --trace FILE --processors N [--json]
 
-The independent side of ``validate_swf.py``. PYSS's rules: a job runs for max(1, min(run, request)) whole seconds and
-claims max(run, request, 1), also where the request is -1; at equal times submissions come before ends, ends in the
-order of starts; each of them is followed by one pass of the scheduler, which takes a job's processors for free from its
-claimed end on. A pass starts jobs by age until one does not fit; those behind it go ahead if they claim to end by its
-shadow time, or need no more than is left over then. The script prints the mean wait and the mean bounded slowdown,
-max(1, (wait + run) / max(run, 10 s)).
+``validate_swf.py`` compares dagsim with this script. PYSS's rules:
+
+- A job runs for max(1, min(run, request)) whole seconds and claims max(run, request, 1), even if
+  the request is -1.
+- At equal times, submissions come before ends, and ends come in the order of starts. One pass of
+  the scheduler follows each of them.
+- A pass treats a job's processors as free from its claimed end on. It starts jobs by age until one
+  does not fit. Later jobs go ahead if they claim to end by that job's shadow time, or if they need
+  no more processors than are left over then.
+
+The script prints the mean wait and the mean bounded slowdown, max(1, (wait + run) / max(run, 10
+s)).
 """
 
 from __future__ import annotations
@@ -33,8 +39,8 @@ class Row(NamedTuple):
 
 
 def rows(trace: Path) -> list[Row]:
-    """The log's jobs in order of submission."""
-    found = []
+    """Return the log's jobs in order of submission."""
+    jobs = []
     opener = gzip.open if trace.suffix == ".gz" else open
     with opener(trace, "rt", encoding="utf-8", errors="replace") as file:
         for line in file:
@@ -44,12 +50,12 @@ def rows(trace: Path) -> list[Row]:
             run, claim, processors = int(float(fields[3])), int(float(fields[8])), int(fields[4])
             if run <= 0 or processors <= 0:
                 run, claim, processors = 1, 1, max(processors, 1)
-            found.append(Row(float(fields[1]), max(min(run, claim), 1), max(run, claim, 1), processors))
-    return sorted(found, key=lambda row: row.submit_s)
+            jobs.append(Row(float(fields[1]), max(min(run, claim), 1), max(run, claim, 1), processors))
+    return sorted(jobs, key=lambda row: row.submit_s)
 
 
 def waits(jobs: list[Row], processors: int, backfill: bool) -> list[float]:
-    """Each job's wait. O(queue + running) per event."""
+    """Return each job's wait. O(queue + running) per event."""
     events = [(row.submit_s, 0, number, number) for number, row in enumerate(jobs)]  # sorted: a heap already
     queue: list[int] = []
     running: dict[int, tuple[float, int]] = {}
@@ -104,7 +110,7 @@ def means(jobs: list[Row], processors: int, backfill: bool) -> dict[str, float]:
 
 
 def measured(log: Path, processors: int) -> dict[str, dict[str, float]]:
-    """The means of both policies."""
+    """Return the means of both policies."""
     jobs = rows(log)
     return {name: means(jobs, processors, backfill) for name, backfill in (("fcfs", False), ("easy", True))}
 

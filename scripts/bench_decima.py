@@ -34,7 +34,7 @@ POLICIES = ("fair", "fifo")
 
 
 def direct(dump: Dump, executors: int, policy: SparkPolicy) -> SparkEpisode:
-    """One episode."""
+    """Run one episode."""
     delay_ms = 2000.0 if dump.moving_delay_ms is None else dump.moving_delay_ms
     scenario = SparkScenario(executors, moving_delay_s=delay_ms / 1000, parity=True)
     simulation = scenario.kernel(0, record=False, jobs=dump.jobs)
@@ -42,7 +42,7 @@ def direct(dump: Dump, executors: int, policy: SparkPolicy) -> SparkEpisode:
 
 
 def through_environment(env: DecimaEnv, dump: Dump, policy: SparkPolicy) -> SparkEpisode:
-    """One episode step by step, every observation made."""
+    """Run one episode step by step, building every observation."""
     env.reset(seed=0, options={"jobs": dump.jobs})
     while env.view is not None:
         env.step(env.action_of(next(iter(policy.decide(env.view)), None)))
@@ -51,7 +51,7 @@ def through_environment(env: DecimaEnv, dump: Dump, policy: SparkPolicy) -> Spar
 
 
 def measure(dump: Dump, executors: int, repeats: int, checkpoint: Path | None) -> dict[str, dict[str, float]]:
-    """Per way of playing tasks, decisions, CPU-seconds (median) and the two rates."""
+    """For each way of playing: tasks, decisions, CPU-seconds (median) and the two rates."""
     torch.set_num_threads(1)
     env = DecimaEnv(executors, parity=True)
     if checkpoint is None:

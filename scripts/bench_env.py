@@ -37,12 +37,12 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 
 
 def kernel(scenario: ClusterScenario, seeds: range) -> int:
-    """Decisions of SJF, without a codec."""
+    """Count the decisions of SJF, without a codec."""
     return sum(scenario.kernel(seed).run(POLICIES.create("sjf")).log.rows()["kind"].tolist().count(3) for seed in seeds)
 
 
 def codec(scenario: ClusterScenario, seeds: range, reward: RewardConfig | None) -> int:
-    """Random choices on the candidates codec."""
+    """Play random choices on the candidates codec."""
     rng, count = np.random.default_rng(0), 0
     for seed in seeds:
         kernel = scenario.kernel(seed)
@@ -56,7 +56,7 @@ def codec(scenario: ClusterScenario, seeds: range, reward: RewardConfig | None) 
 
 
 def network(scenario: ClusterScenario, seeds: range) -> int:
-    """An untrained network plays all episodes side by side."""
+    """Play all episodes in parallel with an untrained network."""
     train = TrainConfig()
     factory = EpisodeFactory(scenario, train.codec, RewardConfig(train.reward))
     net = LearnerContext(train, InProcessRollouts(factory), 0, 1.0, seeds).net()
@@ -65,7 +65,7 @@ def network(scenario: ClusterScenario, seeds: range) -> int:
 
 
 def environment(config: Config, seeds: range, preset: str) -> int:
-    """Random legal actions through Gymnasium."""
+    """Play random legal actions through Gymnasium."""
     env, rng, count = make_env(config, observation=preset), np.random.default_rng(0), 0
     for seed in seeds:
         _, info = env.reset(seed=seed)
@@ -78,7 +78,7 @@ def environment(config: Config, seeds: range, preset: str) -> int:
 
 
 def vector(config: Config, steps: int) -> int:
-    """The same, eight at a time."""
+    """Play random legal actions in eight environments at a time."""
     envs: Any = gymnasium.vector.SyncVectorEnv([lambda: make_env(config) for _ in range(8)])
     _, infos = envs.reset(seed=0)
     rng = np.random.default_rng(0)
@@ -89,7 +89,9 @@ def vector(config: Config, steps: int) -> int:
 
 
 def ppo(config: Config) -> Callable[[], int]:
-    """Whole iterations of our PPO; making its first optimizer, for which torch imports 800 modules, is not timed."""
+    """Run whole iterations of our PPO. Its first optimizer is built before timing, because torch
+    then imports 800 modules.
+    """
     train = TrainConfig(algorithm=PpoConfig(sequences=4))
     factory = EpisodeFactory(cluster_scenario_of(config), train.codec, RewardConfig(train.reward))
     context = LearnerContext(train, InProcessRollouts(factory), 0, 1500.0, range(1_000_000, 1_001_000))
@@ -98,7 +100,7 @@ def ppo(config: Config) -> Callable[[], int]:
 
 
 def maskable(config: Config, steps: int) -> int:
-    """sb3-contrib's MaskablePPO with its defaults."""
+    """Run sb3-contrib's MaskablePPO with its defaults."""
     from sb3_contrib import MaskablePPO
 
     with warnings.catch_warnings():
@@ -109,7 +111,9 @@ def maskable(config: Config, steps: int) -> int:
 
 
 def rate(work: Callable[[], int], repeats: int) -> float:
-    """Count of ``work`` per CPU-second, best of ``repeats`` passes: other processes can only slow it down."""
+    """Count of ``work`` per CPU-second. Best of ``repeats`` passes, because other processes can
+    only slow it down.
+    """
     rates = []
     for _ in range(repeats):
         began = process_time()
@@ -125,7 +129,7 @@ def _work(options: Namespace, say: Say) -> dict[str, Any]:
     cluster_scenario_of(config).kernel(0)
 
     def fresh() -> ClusterScenario:
-        """A scenario that has drawn no jobs yet: drawing counts, in every pass."""
+        """Return a scenario that has not drawn its jobs yet, so that every pass includes drawing."""
         return cluster_scenario_of(config)
 
     work: dict[str, Callable[[], int]] = {

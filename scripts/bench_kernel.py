@@ -1,15 +1,20 @@
-"""How much the kernel costs: CPU microseconds per task, beside a bare ``heapq`` loop that makes the same schedule.
+"""CPU time of the kernel: microseconds per task, compared with a bare ``heapq`` loop that makes the
+same schedule.
 
     python scripts/bench_kernel.py [--tasks 100000] [--repeats 3] [--large] [--json]
 
-The bare loop (``bare_fifo``) has no engine, no policy seam and no checks: arrays of numbers, three heaps (events, ready
-tasks, free GPUs) and one row per start and end. It decides as ``fifo`` does and must end with the same start, end and
-GPU for every task, which is asserted. Both run in turn in one process, so that the ratio holds when the machine's speed
-drifts; the median is printed. ``--large`` adds ten times as many tasks.
+The bare loop (``bare_fifo``) has no engine, no policy interface and no checks. It uses arrays of
+numbers, three heaps (events, ready tasks, free GPUs) and one row per start and end. It decides like
+``fifo``; the script asserts the same start, end and GPU for every task. Both run in turn in one
+process, so that the ratio holds when the machine's speed drifts. The script prints the median.
+``--large`` adds ten times as many tasks.
 
-``bare_us``, ``kernel_us``, ``lane_us``, ``lane_4000_nodes_us`` and ``simpy_idiom_us`` are of the same jobs, again in
-turn: the bare loop, the kernel, the compiled lane on one node and on 4,000 (full records, from columns; left out
-without numba), and a model as SimPy's documentation would have it: a process per task, a resource, no records.
+``bare_us``, ``kernel_us``, ``lane_us``, ``lane_4000_nodes_us`` and ``simpy_idiom_us`` measure the
+same jobs, again in turn:
+
+- the bare loop and the kernel;
+- the compiled lane on one node and on 4,000 (full records, from columns; left out without numba);
+- a model in the style of SimPy's documentation: a process per task, a resource, no records.
 """
 
 from __future__ import annotations
@@ -67,14 +72,16 @@ def dag_jobs(
 
 
 def single_jobs(tasks: int) -> list[Job]:
-    """Independent single-GPU tasks that all arrive at once: everything is pending."""
+    """Independent single-GPU tasks that all arrive at once, so that every task is pending."""
     rng = random.Random(2)
     return [Job.single(f"j{number}", Task("t", rng.expovariate(1 / MEAN_S))) for number in range(tasks)]
 
 
 def bare_fifo(jobs: list[Job]) -> list[tuple[float, int, int, int, int]]:
-    """The same schedule as ``fifo`` on one node, by nothing but heaps: rows (time, started or finished, job, task,
-    GPU)."""
+    """Make the schedule of ``fifo`` on one node with heaps only.
+
+    Rows are (time, started or finished, job, task, GPU).
+    """
     work = [[task.work for task in job.graph.tasks] for job in jobs]
     children = [job.graph.children for job in jobs]
     missing = [[len(parents) for parents in job.graph.parents] for job in jobs]
@@ -110,18 +117,20 @@ def bare_fifo(jobs: list[Job]) -> list[tuple[float, int, int, int, int]]:
 
 
 def one_node() -> Cluster:
-    """All GPUs on one node, so that the lowest free GPU is the one both loops take."""
+    """Put all GPUs on one node, so that both loops take the lowest free GPU."""
     return Cluster.of({"V100": GPUS}, per_node=GPUS)
 
 
 def simulate(jobs: list[Job], policy: str, cluster: Cluster | None = None, **models: object) -> Schedule:
-    """One run with full records."""
+    """Run once with full records."""
     simulation = ClusterScenario(cluster or one_node(), jobs, **models).kernel(0)  # type: ignore[arg-type]
     return simulation.run(POLICIES.create(policy))
 
 
 def simpy_idiom(jobs: list[Job]) -> list[tuple[float, int, int]]:
-    """The same schedule as ``fifo`` by a process per task and a resource: rows (end, job, task)."""
+    """Make the schedule of ``fifo`` with a process per task and a resource. Rows are (end, job,
+    task).
+    """
     env = simpy.Environment()
     gpus = simpy.PriorityResource(env, GPUS)
     missing = [[len(parents) for parents in job.graph.parents] for job in jobs]
@@ -152,7 +161,7 @@ def simpy_idiom(jobs: list[Job]) -> list[tuple[float, int, int]]:
 
 
 def same_schedule(schedule: Schedule, rows: list[tuple[float, int, int, int, int]]) -> bool:
-    """Whether every task started and ended at the same time on the same GPU in both."""
+    """True if every task started and ended at the same time on the same GPU in both."""
     log = [
         (row.time_s, int(row.kind == Kind.FINISHED), row.job, row.task, row.gpus.bit_length() - 1)
         for row in schedule.log
@@ -162,7 +171,7 @@ def same_schedule(schedule: Schedule, rows: list[tuple[float, int, int, int, int
 
 
 def against_bare(tasks: int, repeats: int) -> dict[str, float]:
-    """The DAG replay of the title, kernel and bare loop in turn."""
+    """Run the DAG replay of the title with kernel and bare loop in turn."""
     jobs = dag_jobs(tasks)
     assert same_schedule(simulate(jobs, "fifo"), bare_fifo(jobs)), "the bare loop made another schedule"
     pairs = [(cpu_s(lambda: bare_fifo(jobs)), cpu_s(lambda: simulate(jobs, "fifo"))) for _ in range(repeats)]
@@ -174,14 +183,14 @@ def against_bare(tasks: int, repeats: int) -> dict[str, float]:
 
 
 def same_ends(rows: list[tuple[float, int, int]], schedule: Schedule) -> bool:
-    """Whether every task ended at the same time in both, but for what adding up delays loses."""
+    """True if every task ended at the same time in both, up to rounding of summed delays."""
     ended = {(job, task): time_s for time_s, job, task in rows}
     log = [row for row in schedule.log if row.kind == Kind.FINISHED]
     return len(log) == len(ended) and all(isclose(ended[row.job, row.task], row.time_s, rel_tol=1e-9) for row in log)
 
 
 def side_by_side(tasks: int, repeats: int) -> dict[str, float]:
-    """The DAG replay by everything that makes the same schedule."""
+    """Run the DAG replay with every program that makes the same schedule."""
     jobs = dag_jobs(tasks)
     schedule = simulate(jobs, "fifo")
     assert same_ends(simpy_idiom(jobs), schedule), "the model of processes made another schedule"
@@ -198,17 +207,17 @@ def side_by_side(tasks: int, repeats: int) -> dict[str, float]:
 
 
 def scene_of(cluster: Cluster, jobs: list[Job]) -> LaneScenario:
-    """The jobs on the cluster as the lane's columns."""
+    """Return the jobs on the cluster as the lane's columns."""
     return read_scenario(cluster, jobs, Recorded(), Estimates(), 0)
 
 
 def compiled(scene: LaneScenario, policy: str = "fifo") -> np.ndarray:
-    """The log of one run of the lane."""
+    """Return the log of one run of the lane."""
     return run_columns(scene, plan_for(policy, Preemption()))[0]
 
 
 def bytes_per_task(tasks: int) -> float:
-    """Peak memory of a run per task, the jobs themselves included (they are made lazily, as a reader would)."""
+    """Peak memory of a run per task, including the jobs (created lazily, as by a reader)."""
     tracemalloc.start()
     jobs = iter(dag_jobs(tasks))
     ClusterScenario(one_node(), jobs).kernel(0).run(POLICIES.create("fifo"))
@@ -218,7 +227,7 @@ def bytes_per_task(tasks: int) -> float:
 
 
 def measure(tasks: int, repeats: int, large: bool) -> dict[str, float]:
-    """Every figure, by name."""
+    """Return every figure by name."""
     out = side_by_side(tasks, repeats)
     sizes = {"": tasks, "_10x": 10 * tasks} if large else {"": tasks}
     for suffix, size in sizes.items():

@@ -44,15 +44,15 @@ PEERS = Path(__file__).parent / "peers"
 GPUS, MEAN_S, LOAD = 32, 100.0, 0.9
 
 Ends = list[float]
-"""When each job ended."""
+"""Completion time of each job."""
 
 
 class Missing(Exception):
-    """A peer is not there; says what to install."""
+    """A peer is missing. The message says what to install."""
 
 
 class Jobs(NamedTuple):
-    """The same jobs in every shape."""
+    """The same jobs in every representation."""
 
     arrivals: list[float]
     works: list[float]
@@ -71,7 +71,9 @@ def jobs(count: int) -> Jobs:
 
 
 def bare(load: Jobs) -> tuple[Ends, float]:
-    """First come, first served on equal GPUs needs nothing but the heap of when each is free."""
+    """Simulate first come, first served on equal GPUs with one heap of the times at which GPUs
+    become free.
+    """
     began = process_time()
     free = [0.0] * GPUS
     ends = []
@@ -83,7 +85,7 @@ def bare(load: Jobs) -> tuple[Ends, float]:
 
 
 def plain_simpy(load: Jobs) -> tuple[Ends, float]:
-    """A process per job and a resource."""
+    """Simulate with a process per job and a resource."""
     began = process_time()
     env = simpy.Environment()
     gpus = simpy.Resource(env, GPUS)
@@ -106,7 +108,7 @@ def plain_simpy(load: Jobs) -> tuple[Ends, float]:
 
 
 def kernel(load: Jobs) -> tuple[Ends, float]:
-    """The SimPy kernel under ``fifo``, full records."""
+    """Simulate with the SimPy kernel under ``fifo``, with full records."""
     simulate(load.jobs[:10], "fifo")  # imports
     began = process_time()
     schedule = simulate(load.jobs, "fifo")
@@ -119,7 +121,9 @@ def kernel(load: Jobs) -> tuple[Ends, float]:
 
 
 def lane(load: Jobs) -> tuple[Ends, float]:
-    """The compiled lane under ``fifo``, full records; its columns are made beforehand."""
+    """Simulate with the compiled lane under ``fifo``, with full records. Its columns are built
+    beforehand.
+    """
     if not jitted():
         raise Missing("pip install -e '.[fast]'")
     scene = scene_of(one_node(), load.jobs)
@@ -135,7 +139,9 @@ def lane(load: Jobs) -> tuple[Ends, float]:
 
 
 class Outside:
-    """A peer in a process of its own: jobs in by a file, completion times and CPU seconds out."""
+    """Run a peer in its own process. It reads jobs from a file and prints completion times and CPU
+    seconds.
+    """
 
     def __init__(self, command: Callable[[Path], list[str]], environment: dict[str, str] | None = None) -> None:
         self._command = command
@@ -162,7 +168,7 @@ def python_peer(interpreter: str, program: str, environment: dict[str, str] | No
 
 
 def simgrid_cpp(root: Path) -> Outside:
-    """The model in C++, compiled when it is asked for."""
+    """Compile the model in C++ and return it."""
     libraries = root / "usr" / "lib" / "x86_64-linux-gnu"
 
     def command(folder: Path) -> list[str]:
@@ -178,7 +184,7 @@ def simgrid_cpp(root: Path) -> Outside:
 
 
 def _found_in(root: Path) -> dict[str, str]:
-    """Where programs find SimGrid that was unpacked below ``root``."""
+    """Search paths of programs for SimGrid unpacked below ``root``."""
     if root == Path("/"):
         return {}
     return {
@@ -188,7 +194,7 @@ def _found_in(root: Path) -> dict[str, str]:
 
 
 def peers(options: Namespace) -> dict[str, Callable[[Jobs], tuple[Ends, float]]]:
-    """Everything that can simulate the jobs, by name."""
+    """Return all simulators of the jobs by name."""
     return {
         "bare heapq loop": bare,
         "dagsim, compiled lane": lane,
@@ -204,7 +210,7 @@ def peers(options: Namespace) -> dict[str, Callable[[Jobs], tuple[Ends, float]]]
 
 
 def compare(options: Namespace) -> dict[str, float | str]:
-    """CPU microseconds per job by name, or why there are none."""
+    """CPU microseconds per job by name, or the reason why they are missing."""
     everybody, same = peers(options), jobs(options.jobs)
     expected = bare(same)[0]
     spent: dict[str, list[float]] = {}
@@ -226,7 +232,9 @@ def compare(options: Namespace) -> dict[str, float | str]:
 
 
 def _equal(one: float, other: float) -> bool:
-    """Equal but for what adding up delays loses; SimGrid calls times within a nanosecond the same."""
+    """True if the times are equal up to rounding of summed delays. SimGrid treats times within a
+    nanosecond as equal.
+    """
     return isclose(one, other, rel_tol=1e-9, abs_tol=1e-6)
 
 

@@ -34,11 +34,11 @@ from dagsim.workload.arrivals import Batch
 
 
 class Enough(Exception):
-    """It has been measured for long enough."""
+    """Raised when a policy has been measured for long enough."""
 
 
 class Stopwatch:
-    """A policy, timed from the second conversation on."""
+    """Policy that is timed from the second conversation on."""
 
     def __init__(self, policy: ClusterPolicy, decisions: int, seconds: float) -> None:
         self.policy, self.wanted, self.seconds = policy, decisions, seconds
@@ -65,7 +65,7 @@ class Stopwatch:
                 raise Enough
 
     def per_decision_s(self) -> float:
-        """The mean over everything so far."""
+        """Mean over all decisions so far."""
         return (self.spent_s - self.readings * self._clock_s) / max(self.decisions, 1)
 
     def _take_part(self) -> None:
@@ -78,7 +78,9 @@ class Stopwatch:
 
 
 def reading_s(times: int = 2000) -> float:
-    """What the clock itself adds to each measured piece: it is a call of the system, dear on some machines."""
+    """Time that the clock itself adds to each measurement. It is a system call, slow on some
+    machines.
+    """
     spent = 0.0
     for _ in range(times):
         before = thread_time()
@@ -87,13 +89,13 @@ def reading_s(times: int = 2000) -> float:
 
 
 def jobs(count: int, dag: bool) -> list[Job]:
-    """That many jobs of the default workload, all at once."""
+    """Jobs of the default workload that all arrive at once."""
     preset = PRESETS["heterogeneous-dag" if dag else "heterogeneous"].workload
     return list(replace(preset, count=count, arrivals=Batch()).jobs(Cluster.of(DEFAULT_GPUS), Throughput(), 1))
 
 
 def cost_us(name: str, waiting: list[Job], decisions: int, seconds: float) -> float:
-    """CPU microseconds per decision of the policy called ``name``."""
+    """CPU microseconds per decision of the policy ``name``."""
     watch = Stopwatch(POLICIES.create(name, seed=1), decisions, seconds)
     simulation = ClusterScenario(Cluster.of(DEFAULT_GPUS), waiting, Throughput()).kernel(1)
     with suppress(Enough):

@@ -44,13 +44,13 @@ JOBS = 1000
 
 
 def fresh(memo: Memo | None = None) -> Planner:
-    """A planner that remembers nothing."""
+    """Return a planner with an empty memo."""
     return Planner(Fabric(Ramp(4, 4, 2, ddls=True)), DDLS, memo=Memo() if memo is None else memo)
 
 
 def look_aheads(graphs: dict[str, ComputationGraph], repeats: int) -> dict[str, dict[str, float]]:
-    """Per model CPU-milliseconds of a look-ahead at degree 16, and what it went through."""
-    found = {}
+    """For each model, CPU-milliseconds of a look-ahead at degree 16, and its size."""
+    figures = {}
     for name, graph in graphs.items():
         planner = fresh()
         parts = planner.parts(graph, 16)
@@ -59,18 +59,20 @@ def look_aheads(graphs: dict[str, ComputationGraph], repeats: int) -> dict[str, 
             continue
         times = [cpu_s(lambda: planner.look_ahead(parts, placement)) for _ in range(repeats)]  # noqa: B023
         step = planner.look_ahead(parts, placement)
-        found[name] = {
+        figures[name] = {
             "ms": 1e3 * median(times),
             "min_ms": 1e3 * min(times),
             "ops": parts.ops,
             "deps": parts.deps,
             "ticks": step.ticks,
         }
-    return found
+    return figures
 
 
 def cold_decisions(graphs: dict[str, ComputationGraph], repeats: int) -> dict[str, float]:
-    """Per model CPU-seconds of a decision at degree 16 with nothing remembered: median of the repeats."""
+    """For each model, CPU-seconds of a decision at degree 16 with an empty memo: median of the
+    repeats.
+    """
 
     def decide(graph: ComputationGraph) -> None:
         planner = fresh()
@@ -86,8 +88,10 @@ def cold_decisions(graphs: dict[str, ComputationGraph], repeats: int) -> dict[st
 
 
 def episodes(jobs: list[RampJob], repeats: int) -> dict[str, dict[str, float]]:
-    """Per policy decisions per CPU-second: with an empty memo, and with the memo of an episode before."""
-    found = {}
+    """For each policy, decisions per CPU-second with an empty memo, and with the memo of a previous
+    episode.
+    """
+    rates = {}
     for policy in POLICIES:
         cold, warm, blocked = [], [], 0
         for _ in range(repeats):
@@ -96,17 +100,17 @@ def episodes(jobs: list[RampJob], repeats: int) -> dict[str, dict[str, float]]:
                 kernel = RampScenario(horizon_s=1e6).planned_by(fresh(memo)).kernel(0, jobs=jobs)
                 times.append(cpu_s(lambda: kernel.run(RAMP_POLICIES.create(policy))))  # noqa: B023
             blocked = sum(outcome.completed_s is None for outcome in kernel.outcomes)
-        found[policy] = {
+        rates[policy] = {
             "decisions": kernel.schedule.decisions,
             "cold_per_cpu_s": kernel.schedule.decisions / median(cold),
             "warm_per_cpu_s": kernel.schedule.decisions / median(warm),
             "blocking": blocked / len(kernel.outcomes),
         }
-    return found
+    return rates
 
 
 def stream(graphs: dict[str, ComputationGraph], path: Path | None) -> list[RampJob]:
-    """Jobs of the five models: from a stream, or one a thousand seconds, with beta drawn from .1 to 1."""
+    """Jobs of the five models: from a stream, or one per 1,000 s with beta drawn from .1 to 1."""
     if path is not None:
         rows = json.loads(path.read_text(encoding="utf-8"))["jobs"]
     else:
@@ -119,7 +123,7 @@ def stream(graphs: dict[str, ComputationGraph], path: Path | None) -> list[RampJ
 
 
 def measure(folder: Path, path: Path | None, repeats: int) -> dict[str, Any]:
-    """All figures."""
+    """Return all figures."""
     known = sorted(one for one in folder.glob("*.txt") if one.stem not in ("README", "LICENSE"))
     graphs = {one.stem: read_graph(one, "s") for one in known}
     cold = cold_decisions(graphs, min(repeats, 3))

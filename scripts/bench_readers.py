@@ -30,7 +30,7 @@ SAMPLES = Path(__file__).parent.parent / "workloads" / "samples"
 
 
 class Repeated(NamedTuple):
-    """A format whose rows are repeated: its sample, and where a row has its id and its time."""
+    """A format whose rows are repeated: its sample, and the positions of a row's id and time."""
 
     sample: str
     separator: str
@@ -68,7 +68,7 @@ def rows(count: int, seed: int = 1) -> Iterator[str]:
 
 
 def repeated(kind: Repeated, format_: str, sample: Path, count: int) -> Iterator[str]:
-    """The head of the sample, and those of its rows that are kept until there are ``count``."""
+    """Return the head of the sample, and its rows, repeated until there are ``count``."""
     trace = open_trace(sample, format_, full_report=True)
     for _ in trace.jobs():
         pass
@@ -95,7 +95,7 @@ def _later(text: str, seconds: int) -> str:
 
 
 def write(path: Path, given: Namespace) -> None:
-    """Write the file that is to be read."""
+    """Write the file to read."""
     lines = rows(given.rows)
     if given.format != "alibaba2018":
         kind = REPEATED[given.format]
@@ -105,7 +105,7 @@ def write(path: Path, given: Namespace) -> None:
 
 
 def timed(trace: Trace, columns: bool) -> float:
-    """CPU seconds of one reading."""
+    """CPU seconds to read the file once."""
     began = time.process_time()
     if columns:
         trace.arrays()

@@ -33,20 +33,20 @@ ROUNDS = ("las", "2d-las", "las[lead=0.1]", "2d-las[lead=0.1]", "tiresias", "2d-
 
 
 def replayed(trace: Path, limit: int) -> tuple[Cluster, list[Job]]:
-    """The cluster that ``dagsim replay`` sizes to the first jobs of the trace, and these jobs."""
+    """Return the first jobs of the trace, and the cluster that ``dagsim replay`` sizes to them."""
     scenario = cluster_scenario_of(_sized(trace, limit))
     return scenario.cluster, list(scenario.kernel(0).jobs)
 
 
 def played(cluster: Cluster, jobs: list[Job], policy: str) -> tuple[float, int]:
-    """CPU seconds of the simulation, and how many runs were preempted."""
+    """CPU seconds of the simulation, and the number of preempted runs."""
     kernel, chosen = ClusterScenario(cluster, jobs).kernel(0), POLICIES.create(policy, seed=0)
     spent_s = cpu_s(lambda: kernel.run(chosen))
     return spent_s, len({row[4] for row in kernel.schedule.log.since(0) if row[0] == Kind.PREEMPTED})
 
 
 class StopAndStart:
-    """Stops the only run each second, and starts it again at the same place."""
+    """Policy that stops the only run each second and restarts it in the same place."""
 
     def __init__(self, place: Placement, times: int) -> None:
         self.place = place

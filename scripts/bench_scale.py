@@ -31,12 +31,12 @@ Case = tuple[Cluster, list[Job], int]
 
 MEAN_S = 100.0
 GPUS = 8
-"""GPUs of a node."""
+"""Number of GPUs of a node."""
 TYPES = ("A100-40", "V100", "P100", "T4", "K80", "H100", "A10", "L4")
 
 
 def arriving(tasks: list[Task], slots: int, load: float = 1.0) -> list[Job]:
-    """A job per task, arriving at random so that about ``load`` of the slots are busy."""
+    """Jobs of one task each, arriving at random so that about ``load`` of the slots are busy."""
     rng = random.Random(len(tasks))
     now, jobs = 0.0, []
     for number, task in enumerate(tasks):
@@ -46,7 +46,7 @@ def arriving(tasks: list[Task], slots: int, load: float = 1.0) -> list[Job]:
 
 
 def seconds(rng: random.Random) -> float:
-    """A duration without a bias of the tail: half to one and a half of the mean."""
+    """Duration without a heavy tail: 50 % to 150 % of the mean."""
     return MEAN_S * (0.5 + rng.random())
 
 
@@ -59,7 +59,7 @@ def whole(nodes: int) -> Case:
 
 
 def cpus(nodes: int) -> Case:
-    """Whole GPUs with CPUs and memory; each of the three may run out first."""
+    """Whole GPUs with CPUs and memory. Each of the three may run out first."""
     rng = random.Random(nodes)
     slots = nodes * GPUS // 2
     tasks = [
@@ -93,20 +93,20 @@ def shares(nodes: int) -> Case:
 
 
 def roomy(nodes: int, cores: float, memory_gb: float) -> Cluster:
-    """Equal nodes with CPUs and memory beside their GPUs."""
+    """Equal nodes with CPUs, memory and GPUs."""
     sizes = {"cpus_per_gpu": cores / GPUS, "memory_gb_per_gpu": memory_gb / GPUS}
     return Cluster.of({"V100": nodes * GPUS}, per_node=GPUS, **sizes)
 
 
 def pending(tasks: int) -> Case:
-    """Everything is there at the start, on 32 GPUs."""
+    """Tasks that all wait at the start, on 32 GPUs."""
     rng = random.Random(tasks)
     jobs = [Job.single(f"j{number}", Task("t", seconds(rng), gpus=rng.choice((1, 2)))) for number in range(tasks)]
     return Cluster.of({"V100": 16, "T4": 16}), jobs, 21
 
 
 def width(tasks: int) -> Case:
-    """Jobs of as many tasks side by side and one that waits for them all."""
+    """Jobs with this many parallel tasks, and one task that waits for all of them."""
     rng = random.Random(tasks)
     jobs = []
     for number in range(max(1, 16_384 // tasks)):
@@ -117,7 +117,7 @@ def width(tasks: int) -> Case:
 
 
 def types(count: int) -> Case:
-    """64 GPUs of as many types."""
+    """64 GPUs of this many types."""
     rng = random.Random(count)
     tasks = [Task("t", seconds(rng), gpus=rng.choice((1, 2))) for _ in range(8_000)]
     return Cluster.of(dict.fromkeys(TYPES[:count], 64 // count)), arriving(tasks, 40), 40
@@ -163,24 +163,24 @@ NODE_POLICIES = ("fifo-fit", "sjf")
 
 
 def multiple(case: Case, policy: str, repeats: int) -> float:
-    """CPU time of a run under the policy in multiples of the bare loop, in turn; the median."""
+    """CPU time of a run under the policy as a multiple of the bare loop: median of runs in turn."""
     cluster, jobs, slots = case
-    found = []
+    ratios = []
     for _ in range(repeats):
         bare_s = cpu_s(lambda: bare(jobs, slots))
         scenario = ClusterScenario(cluster, jobs)
         chosen = POLICIES.create(policy, seed=1)
-        found.append(cpu_s(lambda scenario=scenario, chosen=chosen: scenario.kernel(1).run(chosen)) / bare_s)  # type: ignore[misc]
-    return median(found)
+        ratios.append(cpu_s(lambda scenario=scenario, chosen=chosen: scenario.kernel(1).run(chosen)) / bare_s)  # type: ignore[misc]
+    return median(ratios)
 
 
 def policies() -> list[str]:
-    """All that are not costly by definition and need nothing that a workload may lack."""
+    """Policies that are not costly by definition and need nothing that a workload may lack."""
     return [each.name for each in POLICIES.describe() if "costly" not in each.tags and each.name != "recorded"]
 
 
 def measured(options: Namespace) -> Iterator[tuple[str, int, float]]:
-    """Series (with the policy's name), size, and the multiple."""
+    """Return series (with the policy's name), size, and multiple."""
     for series in options.series or SERIES:
         make, sizes = SERIES[series]
         names = options.policy or (NODE_POLICIES if sizes is NODES else policies())
@@ -191,7 +191,7 @@ def measured(options: Namespace) -> Iterator[tuple[str, int, float]]:
 
 
 def growth(multiples: dict[int, float]) -> float:
-    """The largest multiple over that of the smallest size."""
+    """Ratio of the largest multiple to that of the smallest size."""
     return max(multiples.values()) / multiples[min(multiples)]
 
 

@@ -1,6 +1,7 @@
-"""How fast workloads are made, written and read: python scripts/bench_workloads.py [JOBS]. CPU seconds, peak memory.
+"""Speed of making, writing and reading workloads: python scripts/bench_workloads.py [JOBS].
 
-Of each workload first the columns, then the same as objects (``Job``, ``Task``), columns included.
+Prints CPU seconds and peak memory of each workload, first for the columns, then for the same jobs
+as objects (``Job``, ``Task``), including the columns.
 """
 
 from __future__ import annotations

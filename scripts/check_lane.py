@@ -47,7 +47,9 @@ TYPES = ("A100-40", "V100-16", "T4")
 
 
 def cluster_of(rng: random.Random) -> Cluster:
-    """Nodes of a few types; sometimes one with more GPUs than the log names, sometimes nodes without GPUs."""
+    """Nodes of a few types. Some cases have a node with more GPUs than the log names, or nodes
+    without GPUs.
+    """
     names = rng.sample(TYPES, rng.randint(1, 3))
     most = rng.choice((1, 2, 4, 8, 8, 70))
     nodes = []
@@ -60,7 +62,7 @@ def cluster_of(rng: random.Random) -> Cluster:
 
 
 def task_of(rng: random.Random, name: str, plain: bool) -> Task:
-    """A task; a ``plain`` one asks for whole GPUs and nothing else."""
+    """A task. If ``plain``, it asks only for whole GPUs."""
     gpus = rng.choice((1, 1, 2, 4) if plain else (0, 0.1, 0.25, 0.3, 0.5, 0.5, 1, 1, 2, 4))
     gang = not plain and rng.random() < 0.25
     seconds = rng.choice((0.0, 10.0, 20.0, rng.expovariate(0.01), rng.expovariate(0.01)))
@@ -101,7 +103,7 @@ def jobs_of(rng: random.Random) -> list[Job]:
 
 
 def without_shares(job: Job) -> Job:
-    """The job with a whole GPU for every share: the lane knows no others on such nodes."""
+    """Return the job with whole GPUs instead of shares. The lane supports no others on such nodes."""
     tasks = tuple(replace(task, gpus=ceil(task.gpus)) for task in job.graph.tasks)
     return replace(job, graph=TaskGraph(tasks, job.graph.edges))
 
@@ -118,14 +120,14 @@ def policy_of(rng: random.Random, kind: str) -> str:
 
 
 def run(cluster: Cluster, jobs: Sequence[Job], policy: str, *, seed: int = 0, **models: Any) -> Schedule:
-    """The schedule by the compiled engine."""
+    """Return the schedule of the compiled engine."""
     kernel = ClusterScenario(cluster, jobs, engine="compiled", **models).engaged(policy, seed).kernel
     Conversation(kernel)  # it plays to the end at once
     return kernel.schedule
 
 
 def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
-    """The schedules of one case, by the SimPy kernel and by the lane."""
+    """Return the schedules of one case from the SimPy kernel and from the lane."""
     rng = random.Random(f"{kind} {number}")
     cluster, jobs, policy = cluster_of(rng), jobs_of(rng), policy_of(rng, kind)
     if any(node.gpus > state.NAMED_GPUS for node in cluster.nodes):
@@ -140,13 +142,13 @@ def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
 
 
 def equal(one: Schedule, other: Schedule) -> bool:
-    """Say whether two schedules are the same in every byte, and their metrics with them."""
+    """True if two schedules are equal in every byte, and so are their metrics."""
     same = one.log == other.log and one.jobs == other.jobs and one.ended_s == other.ended_s and one.seed == other.seed
     return same and repr(summarize(one)) == repr(summarize(other))
 
 
 def check(kind: str, first: int, cases: int) -> dict[str, object]:
-    """The cases of one kind: how many are equal, and the numbers of those that are not."""
+    """Run the cases of one kind. Return the number of equal ones, and the numbers of the others."""
     different = [number for number in range(first, first + cases) if not equal(*both(number, kind))]
     return {"cases": cases, "equal": cases - len(different), "different": different}
 
@@ -164,14 +166,14 @@ def main() -> None:
     if args.tight:
         state.SPARE = 1
         lane_drive.rows_at_first = lambda scene: len(scene.nodes.table) + 2
-    found = {kind: check(kind, args.first, args.cases) for kind in args.kinds}
+    results = {kind: check(kind, args.first, args.cases) for kind in args.kinds}
     if args.json:
-        json.dump({"compiled": jitted(), "kinds": found}, sys.stdout, indent=1)
+        json.dump({"compiled": jitted(), "kinds": results}, sys.stdout, indent=1)
         print()
     else:
-        for kind, result in found.items():
+        for kind, result in results.items():
             print(f"{kind:12s} {result['equal']} of {result['cases']} equal {result['different'] or ''}")
-    sys.exit(any(result["different"] for result in found.values()))
+    sys.exit(any(result["different"] for result in results.values()))
 
 
 if __name__ == "__main__":

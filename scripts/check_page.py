@@ -54,19 +54,19 @@ CONTROLS = """() => { let count = 0;
 
 
 class Checked:
-    """What was claimed of a page and is not so."""
+    """Failed checks of a page."""
 
     def __init__(self) -> None:
         self.failed: list[str] = []
 
     def claim(self, holds: bool, text: str) -> None:
-        """Note ``text`` where the claim does not hold."""
+        """Record ``text`` as failed unless the check holds."""
         if not holds:
             self.failed.append(text)
 
 
 def check(browser: Any, address: str, pictures: Path | None = None) -> list[str]:
-    """The checks that failed, in words; measured figures go to standard output."""
+    """Return the failed checks in words. Measured figures go to standard output."""
     checked = Checked()
     offline = address.startswith("file:")
     name = Path(urlsplit(address).path).stem or "list"
@@ -102,7 +102,7 @@ def check(browser: Any, address: str, pictures: Path | None = None) -> list[str]
 
 
 def _look(page: Any, checked: Checked, where: str, scheme: str) -> None:
-    """Time, ink, width, contrast, colours of the ground and heap."""
+    """Check drawing time, ink, width, contrast, background colours and heap."""
     drawn_ms = float(page.evaluate("document.documentElement.dataset.drawn"))
     if drawn_ms > LIMIT_MS:  # other work may have had the cores: once more
         page.reload()
@@ -128,7 +128,7 @@ def _look(page: Any, checked: Checked, where: str, scheme: str) -> None:
 
 
 def _reach(page: Any, checked: Checked, where: str) -> None:
-    """Tab comes to every control."""
+    """Check that Tab reaches every control."""
     count = page.evaluate(CONTROLS)
     page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
     reached = set()
@@ -144,7 +144,7 @@ def _reach(page: Any, checked: Checked, where: str) -> None:
 
 
 def _zoom(page: Any, checked: Checked, where: str) -> None:
-    """Zoom by keys, and search."""
+    """Check zoom by keys, and search."""
     span = "() => +document.getElementById('gantt').dataset.spanS"
     settle = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))"
     page.focus("#gantt")
@@ -172,7 +172,7 @@ def _zoom(page: Any, checked: Checked, where: str) -> None:
 
 
 def _graph(page: Any, checked: Checked, where: str) -> None:
-    """The graph of a job, its critical path, and another job by name."""
+    """Check the graph of a job, its critical path, and another job by name."""
     if page.is_hidden("#dag"):
         return
     critical = page.locator("#dag rect.runs.critical").count()
@@ -190,7 +190,7 @@ def _graph(page: Any, checked: Checked, where: str) -> None:
 
 @contextmanager
 def browser_of(program: str) -> Iterator[Any]:
-    """The Chromium of this machine."""
+    """Return the Chromium of this machine."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -209,7 +209,9 @@ def dagsim(*told: str) -> None:
 
 
 def make_demo(folder: Path) -> dict[str, Path]:
-    """A page of each kind: several policies on DAGs, Spark, trainings, a sweep, and 100,000 runs."""
+    """Write a page of each kind: several policies on DAGs, Spark, trainings, a sweep, and 100,000
+    runs.
+    """
     results = folder / "results"
     quiet = ("--no-plots", "--quiet", "--workers", "1", "-o", str(results))
     policies = [word for name in ("fifo", "sjf", "heft", "eft-wait") for word in ("--algo", name)]
@@ -240,7 +242,7 @@ def make_demo(folder: Path) -> dict[str, Path]:
 
 
 def _interrupted(results: Path) -> None:
-    """A run folder whose process is gone without a word."""
+    """Make a run folder whose process was killed without a message."""
     from dagsim.config.schema import load_config
     from dagsim.experiment.simulate import run_policy
     from dagsim.experiment.store import Store
@@ -251,7 +253,7 @@ def _interrupted(results: Path) -> None:
 
 
 def _trainings(results: Path) -> None:
-    """Three folders with the logs of trainings, their numbers made up: only pages are looked at here."""
+    """Make three folders with synthetic training logs. They only test pages."""
     import numpy as np
 
     from dagsim.config.schema import load_config
@@ -274,7 +276,7 @@ def _trainings(results: Path) -> None:
 
 
 def _large(root: Path) -> None:
-    """A run folder of 100,000 runs, one per job, on 64 GPUs."""
+    """Make a run folder of 100,000 runs, one per job, on 64 GPUs."""
     import numpy as np
 
     from dagsim.config.schema import load_config
@@ -314,7 +316,7 @@ def _large(root: Path) -> None:
 
 @contextmanager
 def served(results: Path) -> Iterator[str]:
-    """The address of a server of these results."""
+    """Return the address of a server of these results."""
     command = [sys.executable, "-m", "dagsim", "serve", str(results), "--port", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -326,7 +328,7 @@ def served(results: Path) -> Iterator[str]:
 
 
 def take_pictures(browser: Any, pages: dict[str, Path], address: str, results: Path) -> None:
-    """The pictures of README and docs: parts of pages, few colours; and the film."""
+    """Write the pictures of README and docs: parts of pages in few colours, and the film."""
     DOCS.mkdir(exist_ok=True)
     for made_up in results.glob("*-train-*"):
         shutil.rmtree(made_up)
@@ -352,7 +354,7 @@ def take_pictures(browser: Any, pages: dict[str, Path], address: str, results: P
 
 
 def _smaller(path: Path) -> None:
-    """The picture in 96 colours."""
+    """Reduce the picture to 96 colours."""
     from PIL import Image
 
     with Image.open(path) as shown:
@@ -361,7 +363,7 @@ def _smaller(path: Path) -> None:
 
 
 def main() -> int:
-    """Check the pages; 0 where all is well."""
+    """Check the pages. Return 0 if all checks pass."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", help="files or addresses")
     parser.add_argument("--pictures", type=Path, help="folder for a picture at each size, light and dark")

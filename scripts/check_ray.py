@@ -33,7 +33,7 @@ seeds: 8
 
 
 def grid(folder: Path) -> Plan:
-    """A sweep over windows of a small trace, which has to be sent to the nodes."""
+    """A sweep over windows of a small trace, which must be sent to the nodes."""
     rows = [f"j{n},{30 * n},{1 + n % 8},{100 + 37 * n % 900}" for n in range(400)]
     (folder / "log.csv").write_text("\n".join(["id,arrival_s,gpus,duration_s", *rows]) + "\n", encoding="utf-8")
     workload = f"{{kind: trace, path: {folder / 'log.csv'}, window: 50, windows: 8}}"
@@ -43,7 +43,7 @@ def grid(folder: Path) -> Plan:
 
 
 def swept(plan: Plan, on: str, root: Path) -> tuple[str, float]:
-    """The digest of the finished folder, and the seconds that it took."""
+    """Return the digest of the finished folder, and the elapsed seconds."""
     began = time.monotonic()
     folder = Store.begin(root, plan, argv=["check_ray"])
     carry_out(folder, plan, executor_for(on))

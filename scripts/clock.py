@@ -1,4 +1,4 @@
-"""The clock of the benchmarks: processor time of this process, garbage collected before."""
+"""The clock of the benchmarks: processor time of this process, measured after garbage collection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["cpu_s", "in_turn"]
 
 
 def cpu_s(work: Callable[[], object]) -> float:
-    """Processor seconds of one call, without collecting what earlier calls left."""
+    """Processor seconds of one call, excluding the collection of earlier garbage."""
     gc.collect()
     gc.freeze()
     began = process_time()
@@ -22,6 +22,8 @@ def cpu_s(work: Callable[[], object]) -> float:
 
 
 def in_turn(ways: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median processor seconds of each way. All run in turn, so that a drift of the machine affects all alike."""
+    """Median processor seconds of each function. They run in turn, so that a drift of the machine
+    affects all equally.
+    """
     rounds = [{name: cpu_s(way) for name, way in ways.items()} for _ in range(repeats)]
     return {name: median(spent_s[name] for spent_s in rounds) for name in ways}

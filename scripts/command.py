@@ -1,4 +1,6 @@
-"""What scripts share on the command line: arguments, text or JSON, errors without a traceback, the exit status."""
+"""Common parts of the scripts' command lines: arguments, text or JSON, errors without traceback,
+exit status.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ __all__ = ["Say", "arguments", "at_least_one", "numbers", "run"]
 
 T = TypeVar("T")
 Say: TypeAlias = Callable[[object], None]
-"""Prints a line, unless JSON was asked for."""
+"""Print a line, unless JSON was asked for."""
 
 
 def arguments(doc: str | None, *, out: bool = False) -> argparse.ArgumentParser:
-    """A parser that shows the script's docstring and takes ``--json``; with ``out`` also ``--out FILE``."""
+    """Return a parser with the script's docstring and ``--json``; with ``out`` also ``--out FILE``."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print JSON")
     if out:
@@ -29,7 +31,7 @@ def arguments(doc: str | None, *, out: bool = False) -> argparse.ArgumentParser:
 
 
 def numbers(text: str) -> list[int]:
-    """``1,2,3`` of an option."""
+    """Parse ``1,2,3``."""
     try:
         return [int(number) for number in text.split(",")]
     except ValueError:
@@ -37,7 +39,7 @@ def numbers(text: str) -> list[int]:
 
 
 def at_least_one(text: str) -> int:
-    """A whole number of 1 or more."""
+    """Parse a whole number of 1 or more."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")
     return int(text)
@@ -49,13 +51,13 @@ def run(
     holds: Callable[[T], bool] = lambda value: True,
     convert: Callable[[T], Any] = lambda value: value,
 ) -> int:
-    """Parse, work, print; returns the exit status.
+    """Parse, work and print. Return the exit status.
 
     Args:
         parser: Made by ``arguments``.
         work: Takes the options and a function that prints a line of text; returns the value.
-        holds: Whether the value is as it should be; the status is 1 if it is not, and 2 after an error.
-        convert: Turns the value into what ``--json`` prints and ``--out`` keeps.
+        holds: Returns True if the value is correct. The status is 1 if it is not, and 2 after an error.
+        convert: Turns the value into the data of ``--json`` and ``--out``.
     """
     options = parser.parse_args()
     try:

@@ -56,7 +56,7 @@ REFERENCE = "fair"
 
 
 def episode(pool: Sequence[SparkJob], workload: str, policy: str, seed: int, parity: bool) -> SparkEpisode:
-    """One episode: with spark-sched-sim's rules, jobs and random stream, or with ours."""
+    """Run one episode with spark-sched-sim's rules, jobs and random stream, or with ours."""
     executors, jobs = WORKLOADS[workload]
     scenario = SparkScenario(executors, jobs, parity=parity).drawing_from(pool)
     return scenario.kernel(seed, record=False).run(make_policy(scenario, policy))
@@ -65,21 +65,23 @@ def episode(pool: Sequence[SparkJob], workload: str, policy: str, seed: int, par
 def compare(
     pool: Sequence[SparkJob], workload: str, policies: Sequence[str], seeds: Sequence[int], parity: bool
 ) -> dict[str, dict[str, object]]:
-    """Per policy the mean completion time of every seed, their mean and spread, and the ratio to ``fair``."""
+    """For each policy, the mean completion time of every seed, their mean and spread, and the ratio
+    to ``fair``.
+    """
     means = {
         policy: [episode(pool, workload, policy, seed, parity).mean_jct_s for seed in seeds]
         for policy in dict.fromkeys((REFERENCE, *policies))
     }
-    found: dict[str, dict[str, object]] = {}
+    by_policy: dict[str, dict[str, object]] = {}
     for policy, values in means.items():
         pair = paired(values, means[REFERENCE])
-        found[policy] = {
+        by_policy[policy] = {
             "mean_s": fmean(values),
             "sd_s": stdev(values) if len(values) > 1 else 0.0,
             "ratio": [pair.ratio, pair.low, pair.high],
             "by_seed_s": values,
         }
-    return found
+    return by_policy
 
 
 def main() -> int:
@@ -97,10 +99,10 @@ def main() -> int:
         seeds = [int(each) for each in args.seeds.split(",")]
         folder = args.profiles or Path(os.environ.get("DAGSIM_DATA", ".")) / "traces" / "tpch-decima"
         pool = synthetic_profiles() if args.synthetic else read_profiles(folder)
-        found: dict[str, object] = {"rules": args.rules, "synthetic": args.synthetic, "seeds": seeds}
+        report: dict[str, object] = {"rules": args.rules, "synthetic": args.synthetic, "seeds": seeds}
         for workload in args.workloads.split(","):
             rows = compare(pool, workload, args.policies.split(";"), seeds, args.rules == "parity")
-            found[workload] = rows
+            report[workload] = rows
             for policy, row in rows.items():
                 value, low, high = row["ratio"]  # type: ignore[misc]
                 print(
@@ -115,7 +117,7 @@ def main() -> int:
         parser.error(f"{error} (workloads: {', '.join(WORKLOADS)}; seeds: whole numbers)")
     if args.out is not None:
         args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(found, indent=1) + "\n")
+        args.out.write_text(json.dumps(report, indent=1) + "\n")
     return 0
 
 

@@ -1,6 +1,8 @@
-"""Rainbow beside D3QN: the same job sequences, net width and number of updates, judged on the same report seeds.
+"""Rainbow compared with D3QN: same job sequences, network width, number of updates and report
+seeds.
 
-python scripts/compare_rainbow.py [--seeds 1,2,3] [--iterations 12] [--out results/agents/rainbow.md]
+python scripts/compare_rainbow.py [--seeds 1,2,3] [--iterations 12] [--out
+results/agents/rainbow.md]
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ JUDGED = 30
 
 
 def trained(algorithm: str, seed: int, iterations: int, root: Path) -> Checkpoint:
-    """The agent that was best on validation."""
+    """Return the agent with the best validation score."""
     settings = (f"train.algorithm.kind={algorithm}", *LEARNING, f"train.iterations={iterations}", f"seed={seed}")
     folder = Store.create(root, "train", load_config(None, [*COMMON, *settings]), argv=sys.argv, label=algorithm)
     TrainingRun(folder).run()

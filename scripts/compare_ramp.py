@@ -58,25 +58,25 @@ MIXED = ("A100-80",) * 16 + ("V100-32",) * 8 + ("T4",) * 8
 
 
 def made(setting: str, graphs: dict[str, ComputationGraph], beta: str, placer: str) -> RampScenario:
-    """The scenario of the setting of that name.
+    """Return the scenario of the setting ``name``.
 
     Raises:
-        InputError: There is none.
+        InputError: There is no such setting.
     """
     known = tuple(graphs.values())
     common: dict[str, Any] = {"jobs": 1001, "beta": beta, "placer": placer}
     match setting:
         case "ddls":
-            found = RampScenario(ddls=True, rules={"remembered": False}, gap_s=1000.0, horizon_s=1e6, **common)
+            scenario = RampScenario(ddls=True, rules={"remembered": False}, gap_s=1000.0, horizon_s=1e6, **common)
         case "plain":
-            found = RampScenario(horizon_s=1000.0, **common)
+            scenario = RampScenario(horizon_s=1000.0, **common)
         case "mixed":
             distinct = tuple(map(gpu_type, dict.fromkeys(MIXED)))
             known = tuple(costed(graph, distinct[0], distinct) for graph in known)
-            found = RampScenario(gpus=MIXED, horizon_s=1000.0, **common)
+            scenario = RampScenario(gpus=MIXED, horizon_s=1000.0, **common)
         case _:
             raise InputError(f"unknown setting {setting!r}; allowed: ddls, plain, mixed")
-    return found.drawing_from(known)
+    return scenario.drawing_from(known)
 
 
 def compare(
@@ -87,8 +87,10 @@ def compare(
     placers: list[str],
     seeds: list[int],
 ) -> dict[str, dict[str, Any]]:
-    """Per policy and placer the figures of every seed, their means, and the ratio to ``max`` with ``first_fit``."""
-    found: dict[str, dict[str, Any]] = {}
+    """For each policy and placer: the figures of every seed, their means, and the ratio to ``max``
+    with ``first_fit``.
+    """
+    by_policy: dict[str, dict[str, Any]] = {}
     for placer in placers:
         world = made(setting, graphs, beta, placer)
         for policy in policies:
@@ -97,29 +99,29 @@ def compare(
                 kernel = world.kernel(seed)
                 kernel.run(RAMP_POLICIES.create(policy))
                 runs.append(kpis(kernel))
-            found[f"{policy}, {placer}"] = {
+            by_policy[f"{policy}, {placer}"] = {
                 "blocking": [run["blocking_rate"] for run in runs],
                 "jct_s": _mean(runs, "job_completion_time"),
                 "speedup": _mean(runs, "job_completion_time_speedup"),
                 "utilisation": _mean(runs, "mean_cluster_worker_utilisation_frac"),
                 "communication": _mean(runs, "mean_communication_overhead_frac"),
             }
-    reference = found.get("max, first_fit")
-    for row in found.values():
+    reference = by_policy.get("max, first_fit")
+    for row in by_policy.values():
         row["mean_blocking"] = fmean(row["blocking"])
         if reference is not None:
             row["ratio"] = _against(row["blocking"], reference["blocking"])
-    return found
+    return by_policy
 
 
 def _against(values: list[float], reference: list[float]) -> list[float | None]:
-    """The ratio of means on the same seeds, and its interval; None where there is none."""
+    """Ratio of means on the same seeds, and its interval; None if there is none."""
     bounds = ratio_of_means(np.array(values), np.array(reference))
     return [float(each) if np.isfinite(each) else None for each in bounds]
 
 
 def _mean(runs: list[dict[str, float]], name: str) -> float | None:
-    """The mean over the seeds in which any job was completed."""
+    """Mean over the seeds in which any job was completed."""
     values = [run[name] for run in runs if name in run]
     return fmean(values) if values else None
 
@@ -134,13 +136,13 @@ def main() -> int:
     parser.add_argument("--seeds", default=",".join(map(str, SEEDS)), help="as 1,2,3")
     parser.add_argument("--out", type=Path, help="also write everything as JSON")
     args = parser.parse_args()
-    found: dict[str, Any] = {"setting": args.setting}
+    report: dict[str, Any] = {"setting": args.setting}
     try:
-        seeds = found["seeds"] = [int(each) for each in args.seeds.split(",")]
+        seeds = report["seeds"] = [int(each) for each in args.seeds.split(",")]
         graphs = read_graphs(args.graphs, MODELS, "s" if args.setting == "ddls" else "ms")
         for beta in args.betas.split(","):
             rows = compare(args.setting, graphs, beta, args.policies.split(";"), args.placers.split(";"), seeds)
-            found[beta] = rows
+            report[beta] = rows
             for name, row in rows.items():
                 print(f"beta {beta}  {name:34s} blocking {row['mean_blocking']:.4f}{_ratio(row)}", flush=True)
     except (DagsimError, OSError) as error:
@@ -149,7 +151,7 @@ def main() -> int:
     except ValueError as error:
         parser.error(f"{error} (seeds are whole numbers)")
     if args.out is not None:
-        write_text(args.out, json.dumps(found, indent=1) + "\n")
+        write_text(args.out, json.dumps(report, indent=1) + "\n")
     return 0
 
 

@@ -74,19 +74,19 @@ COMMANDS |= {
 EARLY = 10
 CLOCKED = ("seconds", "samples_per_s")
 OF_THE_CLOCK = {"progress.jsonl", "timing.jsonl", "manifest.json", "status.json", "command.txt", "lock"}
-"""What a sweep may say otherwise after a kill: times, and its own folder."""
+"""Fields of a sweep that may differ after a kill: times, and its own folder."""
 SAME = ("config.yaml", "manifest.json", "runs.jsonl", "jobs.csv.gz", "tasks.csv.gz", "summary.json")
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Kills of one command, and what was found."""
+    """Number of kills of one command, and their results."""
 
     kills: int = 0
     before_its_folder: int = 0
-    """Killed before there was a run folder: nothing to check but processes."""
+    """Kills before there was a run folder. Only processes are checked."""
     after_its_end: int = 0
-    """It was through when it should have been killed."""
+    """Commands that had ended before they could be killed."""
     resumed: int = 0
     runs_kept: int = 0
     """Finished runs, or iterations of trainings."""
@@ -118,11 +118,11 @@ else:
     sys.exit()
 dagsim.cli.main()
 """
-"""A process that has imported what commands need; each that it is told to start is a fork of it."""
+"""A process that has imported the modules of commands. Each command is a fork of it."""
 
 
 class Command:
-    """One ``dagsim`` command under way, in a process of its own."""
+    """A running ``dagsim`` command in a process of its own."""
 
     _nursery: ClassVar[subprocess.Popen[str] | None] = None
 
@@ -155,7 +155,7 @@ class Command:
         return cls._nursery.stdout.readline()
 
     def poll(self) -> int | None:
-        """Its exit code, once it has ended."""
+        """Exit code, if the command has ended."""
         if self._code is None:
             self._code = self._asked("poll", self.pid)
             if self._code is not None:
@@ -164,19 +164,19 @@ class Command:
         return self._code
 
     def wait(self) -> int:
-        """Its exit code; it is waited for."""
+        """Wait for the command and return its exit code."""
         while (code := self.poll()) is None:
             time.sleep(0.01)
         return code
 
     def kill(self) -> None:
-        """End it without a word."""
+        """Kill the command without a message."""
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
 
 
 def crash(command: str, kills: int, root: Path, chance: random.Random, workers: int | None = None) -> Outcome:
-    """Kill ``command`` so many times in folders below ``root``."""
+    """Kill ``command`` this many times in folders below ``root``."""
     outcome = Outcome()
     how_many = (
         () if workers is None else ("--on", f"local:{workers}") if command == "sweep" else ("--workers", str(workers))
@@ -220,7 +220,7 @@ def _folders(out: Path) -> list[Path]:
 
 
 def _seen_after_s(process: Command, out: Path) -> float:
-    """Wait for its run folder, or its end; the seconds that it took."""
+    """Wait for the run folder of a command, or its end. Return the elapsed seconds."""
     began = time.monotonic()
     while not _folders(out) and process.poll() is None:
         time.sleep(0.002)
@@ -228,7 +228,7 @@ def _seen_after_s(process: Command, out: Path) -> float:
 
 
 def _check(command: str, path: Path, reference: Path, outcome: Outcome, at: str) -> None:
-    """Check what is left of a run, and go on with it."""
+    """Check the remains of a run, and resume it."""
     try:
         folder = Store.open(path)
         listed = [(line.policy, line.seed) for line in folder.lines()]
@@ -256,7 +256,7 @@ def _check(command: str, path: Path, reference: Path, outcome: Outcome, at: str)
 
 
 def _differing_trainings(path: Path, reference: Path) -> Iterator[str]:
-    """The parts of a training that are not as they would be had nothing happened."""
+    """List the parts of a training that differ from those of the undisturbed run."""
     if (path / "best.pt").read_bytes() != (reference / "best.pt").read_bytes():
         yield "best.pt"
     rows = [[dict(row, **dict.fromkeys(CLOCKED)) for row in read_log(folder)] for folder in (path, reference)]
@@ -269,7 +269,7 @@ def _differing_trainings(path: Path, reference: Path) -> Iterator[str]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Two values are equal, every tensor in them to the bit."""
+    """True if two values are equal, including every bit of their tensors."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return torch.equal(one, other)
     if isinstance(one, dict) and isinstance(other, dict):
@@ -280,7 +280,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _check_sweep(arguments: Sequence[str], path: Path, reference: Path, outcome: Outcome, at: str) -> None:
-    """Check what is left of a sweep, and start it again: that is to resume it."""
+    """Check the remains of a sweep, and start it again, which resumes it."""
     try:
         if (path / "manifest.json").exists() and (path / "sweep.yaml").exists():
             folder = Store.open(path)
@@ -305,7 +305,7 @@ def _check_sweep(arguments: Sequence[str], path: Path, reference: Path, outcome:
 
 
 def _differing(path: Path, reference: Path) -> Iterator[str]:
-    """The files that are not as they would be had nothing happened."""
+    """List the files that differ from those of the undisturbed run."""
     schedules = {file.name for folder in (path, reference) for file in (folder / "schedules").iterdir()}
     for name in (*SAME, *(f"schedules/{name}" for name in sorted(schedules))):
         files = (path / name, reference / name)
@@ -321,7 +321,7 @@ def _differing(path: Path, reference: Path) -> Iterator[str]:
 
 
 def _runs_in(path: Path) -> list[tuple[str, int]]:
-    """Policy and seed of the rows of a table, in order, each once."""
+    """Policy and seed of the rows of a table, in order, without repeats."""
     if not path.exists():
         return []
     rows = gzip.decompress(path.read_bytes()).decode().splitlines()[1:]
@@ -333,7 +333,7 @@ def _started(arguments: Sequence[str], out: Path) -> Command:
 
 
 def _below(pid: int) -> list[int]:
-    """The children of a process, and theirs."""
+    """Return the descendants of a process."""
     try:
         children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
@@ -342,8 +342,10 @@ def _below(pid: int) -> list[int]:
 
 
 def _left(pids: Sequence[int], wait_s: float = 60.0) -> list[int]:
-    """The processes that live on: idle for so long, or busy for so much processor time. One that is starting up ends
-    when its imports are through, which takes its time where the machine is busy."""
+    """Return the processes that survive: idle for this long, or busy for this much processor time.
+
+    A process that is still starting ends after its imports, which takes longer on a busy machine.
+    """
     used, until = 0.0, time.monotonic() + wait_s
     while (alive := [pid for pid in pids if _lives(pid)]) and time.monotonic() < until:
         time.sleep(0.05)
@@ -354,7 +356,7 @@ def _left(pids: Sequence[int], wait_s: float = 60.0) -> list[int]:
 
 
 def _used_s(pid: int) -> float:
-    """The processor time of a process."""
+    """Processor time of a process."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

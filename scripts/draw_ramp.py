@@ -37,7 +37,7 @@ PANELS = (
 
 
 def drawn(found: dict[str, Any], rows: tuple[str, ...]) -> Figure:
-    """Three panels: a group of bars per distribution of beta, a bar per policy and placer.
+    """Draw three panels: a group of bars per distribution of beta, a bar per policy and placer.
 
     Raises:
         InputError: A row is not among the results.

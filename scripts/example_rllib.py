@@ -16,7 +16,7 @@ from typing import Any
 
 
 def make(settings: dict[str, Any]) -> Any:
-    """The environment that RLlib's workers make for themselves."""
+    """Create the environment in RLlib's workers."""
     from dagsim.experiment.environment import make_env
 
     return make_env(settings["workload"], ["workload.count=30"], observation="dict", slots=32)

@@ -45,10 +45,10 @@ def read_rows(file: str) -> list[dict[str, str]]:
 
 
 def search(pattern: str, file: str) -> re.Match[str]:
-    """The first match in a file below ``results/``.
+    """Return the first match in a file below ``results/``.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is no match.
     """
     match = re.search(pattern, read_text(file), re.MULTILINE)
     if match is None:
@@ -57,7 +57,7 @@ def search(pattern: str, file: str) -> re.Match[str]:
 
 
 def markdown(head: Iterable[str], rows: Iterable[Iterable[object]], numbers: Iterable[int] = ()) -> Iterator[str]:
-    """The lines of a Markdown table; the columns ``numbers`` are aligned to the right."""
+    """Format the lines of a Markdown table. The columns ``numbers`` are aligned right."""
     head, right = list(head), set(numbers)
     yield f"| {' | '.join(head)} |"
     yield f"| {' | '.join('---:' if place in right else '---' for place in range(len(head)))} |"
@@ -66,7 +66,7 @@ def markdown(head: Iterable[str], rows: Iterable[Iterable[object]], numbers: Ite
 
 
 def made_by(file: str) -> Iterator[str]:
-    """The line of a file below ``results/`` that says command, commit, seeds, n and method."""
+    """Return the line of a file below ``results/`` with command, commit, seeds, n and method."""
     yield from ("", f"*{search(r'^Made .*$', file).group()}*")
 
 
@@ -115,7 +115,7 @@ def readers() -> Iterator[str]:
 
 
 def decima(*files: str) -> Iterator[str]:
-    """Per file and policy the mean and the ratio to the first policy, the best heuristic."""
+    """For each file and policy, the mean and the ratio to the first policy, the best heuristic."""
     yield from markdown(
         ("file", "n", "policy", "mean [s]", "ratio", "95 % interval", "verdict"),
         (cells for file in files for cells in _judged(file)),
@@ -139,7 +139,9 @@ def _ratio_cells(row: Row) -> tuple[str, str]:
 
 @cache
 def decima_rows(file: str) -> dict[str, tuple[float, Row]]:
-    """Per policy of a file of ``results/decima`` the mean, and the comparison with the first policy."""
+    """For each policy of a file of ``results/decima``, the mean, and the comparison with the first
+    policy.
+    """
     values = {line["policy"]: line["by_seed_s"] for line in read_json(f"decima/{file}.json")["lines"]}
     first = next(iter(values))
     rows = compared(values, first) | {first: compared({"a": values[first], "b": values[first]}, "a")["b"]}
@@ -147,7 +149,9 @@ def decima_rows(file: str) -> dict[str, tuple[float, Row]]:
 
 
 def trainings() -> Iterator[str]:
-    """Per network of ``results/decima`` its training time, and its mean JCT on validation, first and best."""
+    """For each network of ``results/decima``, its training time, and its first and best mean JCT on
+    validation.
+    """
     head = ("network", "minutes", "iterations", "validation before [s]", "best validation [s]")
     yield from markdown(head, filter(None, map(_training, sorted(RESULTS.glob("decima/*.log.jsonl")))), range(1, 5))
 
@@ -216,7 +220,9 @@ def agents() -> list[dict[str, str]]:
 
 
 def shipped() -> Iterator[str]:
-    """Shipped agents, roll-outs and preemptive policies beside the best cheap heuristic of their cell."""
+    """Shipped agents, roll-outs and preemptive policies, compared with the best cheap heuristic of
+    their cell.
+    """
     chosen = (
         row
         for row in agents()
@@ -238,7 +244,7 @@ def shipped() -> Iterator[str]:
 
 
 def _coded(policy: str) -> str:
-    """``best preemptive (srsf)`` with the name of the policy as code."""
+    """Format ``best preemptive (srsf)`` with the name of the policy as code."""
     return re.sub(r"\((.+)\)$", r"(`\1`)", policy)
 
 
@@ -322,7 +328,7 @@ def files() -> Iterator[str]:
 
 
 def _dropped(rows: list[dict[str, str]]) -> str:
-    """The reasons of several files with their numbers added up, the most frequent first."""
+    """Add up the reasons of several files, the most frequent first."""
     counts = Counter[str]()
     for row in rows:
         for number, reason in re.findall(r"(\d[\d,]*) (.+?)(?=, \d[\d,]* |$)", row["dropped"]):
@@ -343,7 +349,7 @@ _SHOWN = (
 
 
 def presets() -> Iterator[str]:
-    """Kendall's tau and some statistics of the fitted presets beside their traces."""
+    """Kendall's tau and some statistics of the fitted presets, next to those of their traces."""
     yield from markdown(("preset", "figure", "trace", "preset", "plain"), _preset_rows(), numbers=(2, 3, 4))
     yield from made_by("workloads/judged.md")
     yield from re.findall(r"^Of `.* has n = \d+ for .*$", read_text("workloads/judged.md"), re.MULTILINE)
@@ -367,7 +373,9 @@ METHODS = {"t_log": "ratio", "median": "median ratio", "ratio_of_means": "of all
 
 
 def coverage() -> Iterator[str]:
-    """Per population and method the coverage by n, mean over the pairs and worst pair; and false verdicts."""
+    """For each population and method, the coverage by n (mean over the pairs, worst pair), and
+    false verdicts.
+    """
     populations = read_json("statistics/coverage.json")
     sizes = next(iter(populations.values()))
     yield from markdown(("population", "figure", *(f"n = {n}" for n in sizes)), _coverage_rows(populations))
@@ -419,7 +427,7 @@ def _alike(alike: dict[str, float]) -> str:
 
 
 def peers() -> Iterator[str]:
-    """Per simulator the CPU time of a job, in multiples of the bare loop too."""
+    """For each simulator, the CPU time of a job, also as a multiple of the bare loop."""
     measured = read_json("peers/peers.json")
     costs = {name: cost for name, cost in measured["us_per_job"].items() if not isinstance(cost, str)}
     bare = costs["bare heapq loop"]
@@ -469,7 +477,7 @@ def _speeds() -> Iterator[tuple[str, str, str]]:
 
 
 def validated(pattern: str, file: str) -> str:
-    """The group that ``pattern`` finds in a file of ``results/validation``."""
+    """Return the group that ``pattern`` matches in a file of ``results/validation``."""
     return search(pattern, f"validation/{file}.txt").group(1)
 
 
@@ -516,7 +524,7 @@ def _validations() -> Iterator[tuple[str, str, str]]:
 
 
 def _equal_digits() -> int:
-    """The figures of RLScheduler's first table that are as published."""
+    """Count the figures of RLScheduler's first table that equal the published ones."""
     published, *ours = read_text("validation/rlscheduler.txt").splitlines()[:3]
     pairs = zip(re.findall(r"\d+\.\d+", published), re.findall(r"\d+\.\d+", " ".join(ours)), strict=True)
     return sum(one == other for one, other in pairs)
@@ -542,17 +550,19 @@ _W = ("w1", "w2")
 
 
 def _is_headline(row: dict[str, str]) -> bool:
-    """Whether it is an agent's row of the table with the most seeds: tables with roll-outs have fewer."""
+    """True for an agent's row in the table with the most seeds. Tables with roll-outs have fewer."""
     return row["policy"].startswith("agent") and row["n"] == max((other["n"] for other in _of_cell(row)), key=int)
 
 
 def _of_cell(row: dict[str, str]) -> list[dict[str, str]]:
-    """The rows of all tables of the same cell and estimates."""
+    """Return the rows of all tables of the same cell and estimates."""
     return [other for other in agents() if (other["cell"], other["estimates"]) == (row["cell"], row["estimates"])]
 
 
 def _agent(row: dict[str, str]) -> str:
-    """Load, estimates, ratio, interval; caveats of its verdict; and a preemptive policy that does better."""
+    """Return load, estimates, ratio, interval, caveats of the verdict, and a preemptive policy that
+    is better.
+    """
     load = row["cell"].partition("-")[2]
     notes = [interval(row["ratio_low"], row["ratio_high"]), f"n = {row['n']}"]
     if "a few seeds decide" in row["verdict"]:

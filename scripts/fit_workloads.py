@@ -51,7 +51,7 @@ SOURCES = {
     ),
     "like-pai": ("alibaba-gpu-v2020/pai_job_table.csv", "alibaba-gpu-v2020/hydra_20_ddl.csv.gz"),
 }
-"""Files below ``DIR``; of the first of Helios and PAI, the full logs, only if they are there."""
+"""Files below ``DIR``. The first ones of Helios and PAI, the full logs, are optional."""
 
 SUMMARIES = {
     "like-philly": "20,000 jobs as in Microsoft's Philly (2017): long sessions of alike jobs, 15 virtual clusters",
@@ -65,13 +65,13 @@ _SHORT = {"count": 20_000, "measure": (1000, -1000)}
 
 
 def of_log(name: str, data: Path) -> Sessions:
-    """A fit to the jobs themselves."""
+    """Fit to the jobs themselves."""
     shape = Alibaba() if name == "like-alibaba" else None
     return fit_sessions(columns_of(open_trace(data / SOURCES[name][0]).jobs()), shape)
 
 
 def of_helios(name: str, data: Path) -> Sessions:
-    """A fit to Helios's summary, or to its log where that is there."""
+    """Fit to Helios's log if it is present, otherwise to the summary."""
     full, minutes, summary, sizes = (data / path for path in SOURCES[name])
     if full.exists():
         return of_log(name, data)
@@ -125,7 +125,7 @@ def _shares(ratio: float) -> np.ndarray:
 
 
 def _root(of: Callable[[float], float], low: float, high: float) -> float:
-    """Where a rising function is 0, by bisection."""
+    """Find the zero of a rising function by bisection."""
     for _ in range(80):
         middle = (low + high) / 2
         low, high = (middle, high) if of(middle) < 0 else (low, middle)
@@ -133,18 +133,22 @@ def _root(of: Callable[[float], float], low: float, high: float) -> float:
 
 
 def _upward(path: Path) -> list[float]:
-    """The times at which the number of GPU jobs rose, once for each job: arrivals that no end hides."""
-    found, before = [], None
+    """Times at which the number of GPU jobs rose, once for each job. Ends cannot hide these
+    arrivals.
+    """
+    rises_s, before = [], None
     for minute, row in enumerate(_rows(path)):
         now = int(row["total_gpujob_num"])
         if before is not None:
-            found += [60.0 * minute] * max(now - before, 0)
+            rises_s += [60.0 * minute] * max(now - before, 0)
         before = now
-    return found
+    return rises_s
 
 
 def of_pai(name: str, data: Path) -> Sessions:
-    """Durations of PAI with the arrivals of openb, or a fit to PAI's log where that is there."""
+    """Fit to PAI's log if it is present, otherwise combine durations of PAI with the arrivals of
+    openb.
+    """
     full, slice_ = (data / path for path in SOURCES[name])
     if full.exists():
         return of_log(name, data)
@@ -160,7 +164,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _exponent(sizes: list[float]) -> float:
-    """The Zipf exponent of falling sizes: the slope of their logs over that of their ranks."""
+    """Zipf exponent of falling sizes: the slope of their logs over those of their ranks."""
     ranks = np.log(np.arange(1, len(sizes) + 1))
     return float(f"{-np.polyfit(ranks, np.log(sizes), 1)[0]:.3g}")
 
@@ -170,7 +174,9 @@ def _middles() -> np.ndarray:
 
 
 def _written(value: Any) -> Any:
-    """Plain values for YAML, without fields at their defaults but for ``kind``; whole numbers without a point."""
+    """Return plain values for YAML, without fields at their defaults except ``kind``. Whole numbers
+    have no point.
+    """
     match value:
         case tuple():
             return [_written(each) for each in value]

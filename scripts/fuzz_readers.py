@@ -31,7 +31,7 @@ from dagsim.traces import READERS  # noqa: E402
 
 
 class Hang(BaseException):
-    """A case took longer than it may."""
+    """Raised when a case exceeds its time limit."""
 
 
 def main() -> int:

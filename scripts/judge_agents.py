@@ -48,11 +48,13 @@ from dagsim.systems.cluster.policies.tunable import TUNABLE
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "results" / "agents"
 RESTART_S = 100.0
-"""Within the 25 to 250 s that were measured of real models (Sia, SOSP 2023)."""
+"""Cost of a restart in seconds, within the 25 to 250 s measured for real models (Sia, SOSP 2023)."""
 ESTIMATES = {"exact": "exact", "noisy": "noisy"}
 CELLS = tuple(f"{shape}-{load}" for shape, load in product(("independent", "dag"), (0.9, 1.1)))
 ROUND_S = 1800
-"""Rounds of policies that preempt in rounds: with 100 s for every return short ones would get nothing done."""
+"""Length of a round of preemptive policies. With 100 s for every return, short rounds would get
+nothing done.
+"""
 ROUNDS = tuple(f"{name}[quantum_s={ROUND_S}]" for name in ("las", "2d-las", "round-robin"))
 PREEMPTING = ("srtf", "srsf", "tiresias", *ROUNDS)
 OTHERS = ("sjf", "sjf-cp", "scpt", "srpt-work", "critical-path", "tetris", "saf", "hrrn", "easy-sjf")
@@ -61,7 +63,7 @@ TITLES = {CHEAP: "best cheap non-preemptive heuristic", PREEMPTIVE: "best preemp
 
 
 def config_of(cell: str, estimates: str, itp: Path | None) -> Config:
-    """The experiment of a cell: its own training configuration, with preemptions that cost something."""
+    """Return the experiment of a cell: its own training configuration, with a cost for preemptions."""
     costs = [f"preemption.restart_s={RESTART_S}", f"estimates={{kind: {estimates}, sigma: 0.5}}"]
     if cell == "itp":
         return load_config(OUT / "itp.yaml", [*costs, f"workload.path={itp}"])
@@ -71,7 +73,9 @@ def config_of(cell: str, estimates: str, itp: Path | None) -> Config:
 
 
 def choose(cell: str, estimates: str, itp: Path | None) -> dict[str, str]:
-    """The references of a cell, chosen on validation seeds: many on few of them, then the best on more."""
+    """Choose the references of a cell on validation seeds: many on few seeds, then the best on
+    more.
+    """
     config = config_of(cell, estimates, itp)
     contenders = (*candidates("eft-wait", TUNABLE["eft-wait"]), *OTHERS)
     is_dag = cell.startswith("dag")
@@ -88,19 +92,19 @@ def choose(cell: str, estimates: str, itp: Path | None) -> dict[str, str]:
 
 
 def _best(config: Config, specs: Sequence[str], seeds: int, kept: int) -> list[str]:
-    """The ``kept`` best of ``specs`` by the geometric mean over ``seeds`` validation seeds."""
+    """Return the ``kept`` best of ``specs`` by the geometric mean over ``seeds`` validation seeds."""
     chosen = seeds_of(VALIDATION, seeds)
     score = {spec: float(np.log(play_seeds(config, spec, chosen).jct_s).mean()) for spec in specs}
     return sorted(score, key=lambda spec: score[spec] if np.isfinite(score[spec]) else np.inf)[:kept]
 
 
 def references(path: Path = OUT / "references.yaml") -> dict[str, Any]:
-    """The references chosen so far, by cell and estimates."""
+    """Return the references chosen so far, by cell and estimates."""
     return yaml.read_yaml(path).value if path.exists() else {}
 
 
 def policies_of(cell: str, chosen: dict[str, str]) -> dict[str, str]:
-    """What runs in a cell, by the names of its table: the first is the reference."""
+    """Return the policies of a cell by their names in its table. The first is the reference."""
     named = {f"{TITLES[kind]} ({chosen[kind]})": chosen[kind] for kind in (CHEAP, PREEMPTIVE)}
     usual = {name: name for name in ("eft-wait", "sjf", "fifo")}
     agent = OUT / f"{cell}.pt"
@@ -114,7 +118,7 @@ def with_rollout(cell: str, chosen: dict[str, str]) -> dict[str, str]:
 
 
 def run(cells: Sequence[str], few: int, seeds: Sequence[int], kept: KeptRuns, itp: Path | None) -> Iterator[None]:
-    """Run what is missing, the roll-outs last, those with exact estimates first; yields after each cell."""
+    """Run what is missing, roll-outs last, exact estimates first. Yields after each cell."""
     known = references()
     for cell, estimates in product(cells, ESTIMATES):
         policies = policies_of(cell, known[cell][estimates])
@@ -129,7 +133,7 @@ def run(cells: Sequence[str], few: int, seeds: Sequence[int], kept: KeptRuns, it
 def shown(
     cell: str, chosen: dict[str, str], name: str, few: int, seeds: Sequence[int], kept: KeptRuns
 ) -> Iterator[tuple[str, list[KeptRun]]]:
-    """The reference and the runs of each table of a cell that has its five seeds."""
+    """Return the reference and the runs of each table of a cell that has its five seeds."""
     for policies, on in ((policies_of(cell, chosen), seeds), (with_rollout(cell, chosen), seeds[:few])):
         whole = [seed for seed in on if len(kept.of(name, tuple(policies), [seed])) == len(policies)]
         if len(whole) >= ENOUGH_SEEDS:
@@ -137,7 +141,7 @@ def shown(
 
 
 def tables(cell: str, few: int, seeds: Sequence[int], kept: KeptRuns) -> Iterator[str]:
-    """Markdown of a cell: the table on all seeds, and that with the roll-out on fewer."""
+    """Format a cell in Markdown: the table on all seeds, and the one with the roll-out on fewer."""
     known = references()
     sample = Sample.WINDOW if cell == "itp" else Sample.SEED
     for estimates in ESTIMATES:
@@ -149,14 +153,14 @@ def tables(cell: str, few: int, seeds: Sequence[int], kept: KeptRuns) -> Iterato
 
 
 def rows(cells: Sequence[str], few: int, seeds: Sequence[int], kept: KeptRuns) -> dict[str, list[object]]:
-    """All standings as columns, for ``cells.csv``."""
-    known, found = references(), []
+    """Return all standings as columns of ``cells.csv``."""
+    known, cell_rows = references(), []
     for cell, estimates in product(cells, ESTIMATES):
         chosen, sample = known[cell][estimates], Sample.WINDOW if cell == "itp" else Sample.SEED
         for _, lines in shown(cell, chosen, f"{cell} {estimates}", few, seeds, kept):
             ranked = standings(lines, sample=sample)
-            found += [{"cell": cell, "estimates": estimates, **each.to_dict()} for each in ranked]
-    return {name: [row[name] for row in found] for name in found[0]} if found else {}
+            cell_rows += [{"cell": cell, "estimates": estimates, **each.to_dict()} for each in ranked]
+    return {name: [row[name] for row in cell_rows] for name in cell_rows[0]} if cell_rows else {}
 
 
 HEAD = f"""# Agents beside references, on report seeds
@@ -177,7 +181,7 @@ of three agents the one that was best there ships.
 
 
 def report(cells: Sequence[str], few: int, spending: Spending, kept: KeptRuns) -> str:
-    """The page of some cells."""
+    """Return the page of some cells."""
     on_trace = cells == ["itp"]
     sample = "disjoint report windows" if on_trace else "report seeds"
     body = [HEAD + (ITP if on_trace else "") + spending.sentence(METHOD, sample)]
@@ -208,9 +212,11 @@ def main() -> int:
             if estimates not in references(path).get(cell, {}):
                 chosen = choose(cell, estimates, options.itp)
                 print(cell, estimates, chosen, flush=True)
-                found = references(path)  # another process may have chosen for another cell meanwhile
-                found.setdefault(cell, {})[estimates] = chosen
-                write_text(path, "# References of the agents' tables, chosen on validation seeds.\n" + yaml.dump(found))
+                chosen_so_far = references(path)  # another process may have chosen for another cell meanwhile
+                chosen_so_far.setdefault(cell, {})[estimates] = chosen
+                write_text(
+                    path, "# References of the agents' tables, chosen on validation seeds.\n" + yaml.dump(chosen_so_far)
+                )
         return 0
     command = "python scripts/judge_agents.py report" + (" --itp raw-traces.tar.gz" if options.itp else "")
     ledger = Ledger(ROOT / "results" / "seeds.yaml")

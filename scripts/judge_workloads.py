@@ -49,13 +49,16 @@ TRACES = {
     "like-openb": "alibaba-gpu-v2023/openb_pod_list_default.csv",
     "like-alibaba": "alibaba-v2018/batch_task_random6600.csv.gz",
 }
-"""The presets that can be judged: of Helios and PAI there is no log here."""
+"""Presets that can be judged. There are no logs of Helios and PAI here."""
 POLICIES = ("fifo", "fifo-fit", "easy", "sjf", "srtf", "srsf", "ljf", "saf", "hrrn", "wfp3")
 NODES = "[{{name: node, count: {}, gpu: V100-16, gpus: 8, cpus: 96, memory_gb: 768}}]"
 TRIALS = {"like-philly": (8, 300), "like-itp": (8, 300), "like-openb": (1, 120), "like-alibaba": (1, 60)}
-"""Nodes of 8 GPUs and 96 cores, and jobs of a window: as few nodes as the widest jobs need, since a few long jobs hold
-most of the work and nobody would ever wait on a large cluster; few jobs of openb and Alibaba, as shares of GPUs and
-thousands of instances take long to simulate."""
+"""Nodes of 8 GPUs and 96 cores, and jobs of a window.
+
+There are only as many nodes as the widest jobs need: a few long jobs hold most of the work, and on
+a large cluster no job would wait. Windows of openb and Alibaba have few jobs, as shares of GPUs and
+thousands of instances take long to simulate.
+"""
 SCALES = tuple(2**power for power in range(2, 12))
 """Windows of the index of dispersion, in mean gaps."""
 MOST = 20_000
@@ -63,7 +66,7 @@ ALONE = Quantiles(((0.0, 1.0), (1.0, 1.0)), whole=True)
 
 
 def plainly(fitted: Sessions) -> Sessions:
-    """The same jobs without sessions, cycles and swings."""
+    """Return the preset without sessions, cycles and swings."""
     grid = (np.arange(20_000) + 0.5) / 20_000
     lengths = [float(kind.jobs.at(grid).mean()) for kind in fitted.kinds]
     kinds = tuple(
@@ -76,7 +79,7 @@ def plainly(fitted: Sessions) -> Sessions:
 
 
 def statistics(jobs: Sequence[Job]) -> dict[str, float]:
-    """Statistics that nothing was fitted to; times in hours where they are not stated otherwise."""
+    """Statistics that the presets were not fitted to. Times are in hours unless stated otherwise."""
     time_s = np.array([job.arrival_s for job in jobs]) - jobs[0].arrival_s
     gpus = np.array([_widest(job) for job in jobs])
     held = np.array([_held(job) for job in jobs])
@@ -85,7 +88,7 @@ def statistics(jobs: Sequence[Job]) -> dict[str, float]:
     hourly = np.bincount((time_s // 3600).astype(int), held)
     capped = np.minimum(hourly, np.quantile(hourly, 0.99))
     top = np.sort(held)[::-1][: max(len(held) // 100, 10)]
-    found = {
+    values = {
         "jobs": float(len(jobs)),
         "coefficient of variation of gaps": float(gaps.std() / gaps.mean()),
         "index of dispersion, 20 gaps": dispersion(time_s, 20),
@@ -105,19 +108,21 @@ def statistics(jobs: Sequence[Job]) -> dict[str, float]:
             if tenant in last:
                 own.append(time - last[tenant])
             last[tenant] = time
-        found["median gap of the same tenant, of the mean gap"] = float(np.median(own) / gaps.mean())
-    return found
+        values["median gap of the same tenant, of the mean gap"] = float(np.median(own) / gaps.mean())
+    return values
 
 
 def dispersion(time_s: np.ndarray, gaps: float) -> float:
-    """Variance over mean of the arrivals in windows of that many mean gaps; 1 for a Poisson process."""
+    """Variance over mean of the arrivals in windows of this many mean gaps; 1 for a Poisson
+    process.
+    """
     width = gaps * time_s[-1] / len(time_s)
     counts = np.bincount((time_s // width).astype(int))[:-1]
     return float(counts.var() / counts.mean()) if len(counts) > 5 else float("nan")
 
 
 def drawn(workload: Sessions, jobs: int, seed: int) -> list[Job]:
-    """Jobs in the real cluster's own time: the load is the natural one."""
+    """Draw jobs in the real cluster's own time, so the load is the natural one."""
     config = load_config(None, [f"cluster.groups={NODES.format(8)}"])
     cluster = config.build_cluster()
     natural = workload.natural_load(cluster, Recorded())
@@ -125,7 +130,7 @@ def drawn(workload: Sessions, jobs: int, seed: int) -> list[Job]:
 
 
 def configs(name: str, data: Path, windows: int) -> dict[str, Config]:
-    """The experiments of a preset: windows of its trace, the preset, and its plain variant."""
+    """Return the experiments of a preset: windows of its trace, the preset, and its plain variant."""
     jobs = TRIALS[name][1]
     common = [f"cluster.groups={NODES.format(TRIALS[name][0])}", "runtime={kind: recorded}"]
     trace = {"kind": "trace", "path": str(data / TRACES[name]), "window": jobs, "windows": windows}
@@ -137,9 +142,12 @@ def configs(name: str, data: Path, windows: int) -> dict[str, Config]:
 
 
 def rank(name: str, data: Path, spending: Spending, kept: KeptRuns, run: bool) -> dict[str, dict[str, np.ndarray]]:
-    """Per source and policy the mean completion time of every window or sequence, as kept if nothing is to ``run``."""
+    """For each source and policy, the mean completion time of every window or sequence.
+
+    Unless ``run``, nothing runs and only kept results are used.
+    """
     windows = len(spending.seeds)
-    found = {}
+    means_s = {}
     for source, config in configs(name, data, windows).items():
         seeds = seeds_of(WINDOWS, windows) if source == "trace" else tuple(spending.seeds)
         cell = f"{name} {source}, {TRIALS[name][1]} jobs"
@@ -147,9 +155,9 @@ def rank(name: str, data: Path, spending: Spending, kept: KeptRuns, run: bool) -
             kept.run(cell, config, {policy: policy for policy in POLICIES}, seeds)
         whole = [seed for seed in seeds if len(kept.of(cell, POLICIES, [seed])) == len(POLICIES)]
         lines = kept.of(cell, POLICIES, whole)
-        found[source] = {policy: _column(lines, policy, "jct_s.mean") for policy in POLICIES}
-        found[source]["wait of fifo-fit"] = _column(lines, "fifo-fit", "wait_s.mean")
-    return found
+        means_s[source] = {policy: _column(lines, policy, "jct_s.mean") for policy in POLICIES}
+        means_s[source]["wait of fifo-fit"] = _column(lines, "fifo-fit", "wait_s.mean")
+    return means_s
 
 
 def tau(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float:
@@ -161,7 +169,7 @@ def tau(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float
 
 
 def judge(name: str, data: Path, spending: Spending, kept: KeptRuns, run: bool = True) -> dict[str, Any]:
-    """Everything about one preset."""
+    """Judge one preset."""
     every = list(open_trace(data / TRACES[name]).jobs())
     real = every[round(0.01 * len(every)) :]
     fitted = WORKLOADS[name].workload
@@ -189,7 +197,7 @@ def judge(name: str, data: Path, spending: Spending, kept: KeptRuns, run: bool =
 
 
 def page(found: Mapping[str, dict[str, Any]], spending: Spending) -> Iterator[str]:
-    """The Markdown page."""
+    """Return the Markdown page."""
     trials = ", ".join(
         f"{name}: {jobs} jobs, {8 * nodes} GPUs, {96 * nodes} cores" for name, (nodes, jobs) in TRIALS.items()
     )
@@ -220,15 +228,17 @@ def page(found: Mapping[str, dict[str, Any]], spending: Spending) -> Iterator[st
 
 
 def fewer(found: Mapping[str, dict[str, Any]], windows: int) -> Iterator[str]:
-    """A line for every source with fewer windows or sequences than the rest."""
-    for name, each in found.items():
-        for source, values in each["ranked"].items():
+    """Return a line for every source with fewer windows or sequences than the rest."""
+    for name, judged in found.items():
+        for source, values in judged["ranked"].items():
             if (n := len(values[POLICIES[0]])) < windows:
                 yield f"\nOf `{name}` the ranking has n = {n} for *{_as(source, name).replace('fitted', 'preset')}*."
 
 
 def draw(found: Mapping[str, dict[str, Any]], path: Path) -> None:
-    """The index of dispersion by scale, and the policies against fifo, trace beside preset and plain."""
+    """Draw the index of dispersion by scale, and the policies against fifo, for trace, preset and
+    plain.
+    """
     from dagsim.report.plots.style import figure, save
 
     drawn = figure(10.0, 2.6 * len(found))
@@ -248,7 +258,7 @@ def draw(found: Mapping[str, dict[str, Any]], path: Path) -> None:
 
 
 def tables(found: Mapping[str, dict[str, Any]]) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """Statistics and rankings as columns."""
+    """Return statistics and rankings as columns."""
     stats = [
         {
             "preset": name,
@@ -331,16 +341,16 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     kept = KeptRuns(options.out / "judged.jsonl")
-    found = {}
+    judged = {}
     for name in options.only:
-        found[name] = judge(name, options.data, spending, kept, run=not options.draw)
-        print(name, found[name]["tau"], flush=True)
-    stats, ranks = tables(found)
+        judged[name] = judge(name, options.data, spending, kept, run=not options.draw)
+        print(name, judged[name]["tau"], flush=True)
+    stats, ranks = tables(judged)
     write_text(options.out / "statistics.csv", to_csv(stats))
     write_text(options.out / "ranking.csv", to_csv(ranks))
-    write_text(options.out / "judged.md", "\n".join(page(found, spending)) + "\n")
-    draw(found, options.out / "judged.png")
-    if set(options.only) == set(TRACES) and not list(fewer(found, options.windows)):
+    write_text(options.out / "judged.md", "\n".join(page(judged, spending)) + "\n")
+    draw(judged, options.out / "judged.png")
+    if set(options.only) == set(TRACES) and not list(fewer(judged, options.windows)):
         ledger.close(spending)
     return 0
 

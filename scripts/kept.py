@@ -1,4 +1,6 @@
-"""Runs of a published table, kept as they end: one JSON line each, so that a script that was stopped goes on."""
+"""Runs of a published table, stored as they end: one JSON line each, so that a stopped script can
+continue.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ from dagsim.metrics.standings import SECONDARY_METRICS
 __all__ = ["KeptRun", "KeptRuns"]
 
 METRICS = ("jct_s.mean", *SECONDARY_METRICS, "jobs_arrived", "jobs_completed")
-"""What is kept of a run's metrics: what tables show."""
+"""Metrics of a run that are stored: those that tables show."""
 
 
 class KeptRun(NamedTuple):
-    """One policy on one seed in one cell of a table; ``policy`` is what the table calls it."""
+    """One policy on one seed in one cell of a table. ``policy`` is its name in the table."""
 
     cell: str
     policy: str
@@ -29,10 +31,10 @@ class KeptRun(NamedTuple):
 
 
 class KeptRuns:
-    """The runs in the file at ``path``; a last line that was cut off by a crash is run again.
+    """Return the runs in the file at ``path``. A last line cut off by a crash is run again.
 
     Raises:
-        InputError: A line inside the file is no run.
+        InputError: Another line of the file is not a run.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,7 +52,7 @@ class KeptRuns:
             self._size += len(line)
 
     def of(self, cell: str, policies: Sequence[str], seeds: Sequence[int]) -> list[KeptRun]:
-        """The runs of a cell, seed after seed; what has not run yet is left out."""
+        """Return the runs of a cell, seed by seed, without those that have not run yet."""
         keys = ((cell, policy, seed) for seed in seeds for policy in policies)
         return [self._runs[key] for key in keys if key in self._runs]
 
@@ -62,7 +64,7 @@ class KeptRuns:
         seeds: Sequence[int],
         tell: Callable[[KeptRun], None] | None = None,
     ) -> list[KeptRun]:
-        """Run what is missing of the ``policies`` (by what the table calls them), and keep it.
+        """Run and store the missing runs of the ``policies`` (by their names in the table).
 
         Raises:
             InputError, SimulationError: As ``run_policy``.

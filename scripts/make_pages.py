@@ -21,14 +21,14 @@ MARKED = re.compile(r"(<!-- ([\w-]+): made by scripts/make_pages\.py -->\n).*?(\
 
 
 def pages(root: Path = ROOT) -> dict[Path, list[str]]:
-    """The pages that have tables, and the names of these."""
+    """Pages with tables, and the names of these tables."""
     paths = [root / "README.md", *sorted((root / "docs").rglob("*.md")), *sorted((root / "results").rglob("*.md"))]
     names = {path: [name for _, name, _ in MARKED.findall(path.read_text(encoding="utf-8"))] for path in paths}
     return {path: tables for path, tables in names.items() if tables}
 
 
 def renewed(page: str) -> str:
-    """The text of a page with its tables made again.
+    """Return the text of a page with its tables written again.
 
     Raises:
         KeyError: The page has a marker of a table that ``figures.TABLES`` lacks.

@@ -1,8 +1,9 @@
 """Make the sample log in ``workloads/site/``: ``python scripts/make_sample_log.py``.
 
-500 invented jobs of invented users on 64 GPUs of three types, as ``sacct -P`` and ``scontrol show nodes`` would print
-them. The jobs are those of the preset ``diurnal``, run under EASY backfilling with the time limits that users ask for,
-so that the observed waits come from a scheduler that knew no better than they said.
+The log has 500 synthetic jobs of fictional users on 64 GPUs of three types, in the format of
+``sacct -P`` and ``scontrol show nodes``. The jobs are those of the preset ``diurnal``, run under
+EASY backfilling with the time limits that users ask for. So the observed waits come from a
+scheduler that knew only these limits.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ SEED = 2026
 JOBS = 500
 LOAD = 0.9
 LONGER, MOST_WORK = 8.0, 100_000.0
-"""Hours instead of minutes, and no job of weeks."""
+"""Factor that lengthens jobs, and limit of their work: hours instead of minutes, and no job of
+weeks.
+"""
 BEGIN_S = 1_767_600_000
 """Monday, 5 January 2026, 08:00 UTC."""
 NODES = {"ant": ("a100", "A100-40", 2), "fox": ("v100", "V100-16", 3), "owl": ("t4", "T4", 3)}
-"""Nodes of eight GPUs by the beginning of their names: the site's name of the type, ours, and how many."""
+"""Nodes of eight GPUs by name prefix: the site's name of the GPU type, ours, and their number."""
 USERS = {"ada": "vision", "bela": "vision", "cato": "vision", "dilo": "speech", "ennu": "speech", "fari": "plasma"}
 LIMITS_MIN = (30, 60, 120, 240, 480, 720, 1440, 2880, 5760, 11520)
 FIELDS = (
@@ -52,7 +55,9 @@ def cluster() -> Cluster:
 
 
 def jobs(machines: Cluster, rng: np.random.Generator) -> Iterator[Job]:
-    """The preset's jobs, longer, each on one node, with an owner, and of a quarter the GPU type that they ask for."""
+    """Return the preset's jobs, longer, each on one node and with an owner. 25 % ask for a GPU
+    type.
+    """
     runtime = Throughput()
     drawn = replace(PRESETS["diurnal"].workload, count=JOBS, load=LOAD).jobs(machines, runtime, SEED)
     types = machines.gpu_types
@@ -71,7 +76,7 @@ def jobs(machines: Cluster, rng: np.random.Generator) -> Iterator[Job]:
 
 
 def rows() -> Iterator[str]:
-    """The lines of the log, one for each job."""
+    """Return the lines of the log, one for each job."""
     machines, rng = cluster(), np.random.default_rng(SEED)
     work = list(jobs(machines, rng))
     scenario = ClusterScenario(machines, work, Throughput(), estimates=Estimates("predicted"))
@@ -108,7 +113,7 @@ def rows() -> Iterator[str]:
 
 
 def nodes() -> Iterator[str]:
-    """The nodes as ``scontrol show nodes`` prints them."""
+    """Format the nodes like ``scontrol show nodes``."""
     for name, (site, _, count) in NODES.items():
         for number in range(1, count + 1):
             yield (

@@ -41,12 +41,14 @@ from validate_intervals import SIZES, Population, populations, sequential, table
 OUT = Path(__file__).parent.parent / "results" / "statistics" / "rules.json"
 DIFFERENCE = 0.05
 STREAM, WARM, PIECE = 30_000, 2_000, 5_000
-"""Jobs of a stream, those at its start that do not count, and those in a row whose mean is looked at."""
+"""Jobs of a stream, warm-up jobs at its start, and consecutive jobs in a mean."""
 EQUAL = "cluster.groups=[{name: v100, count: 8, gpu: V100-16, gpus: 8, cpus: 96, memory_gb: 768}]"
 
 
 def power(population: Population, pair: tuple[str, str], draws: int, seed: int) -> dict[str, float]:
-    """Per n the share of samples that tell the two apart, where the first takes ``DIFFERENCE`` longer."""
+    """For each n, the share of samples that distinguish the two if the first takes ``DIFFERENCE``
+    longer.
+    """
     one, other = (np.log(population.values[:, population.policies.index(name)]) for name in pair)
     logs = one - other - (one - other).mean() + log(1 + DIFFERENCE)
     rng = np.random.default_rng([seed, 3])
@@ -55,7 +57,7 @@ def power(population: Population, pair: tuple[str, str], draws: int, seed: int) 
 
 
 def tables(known: Sequence[Population], draws: int, seed: int) -> dict[str, dict[str, dict[str, float]]]:
-    """Per way and population the share of tables with an error, by n."""
+    """For each method and population, the share of tables with an error, by n."""
     return {
         name: {
             each.name: {str(n): table_errors(each, n, draws, seed, **way) for n in (5, 10, 20, 30)} for each in known
@@ -65,21 +67,21 @@ def tables(known: Sequence[Population], draws: int, seed: int) -> dict[str, dict
 
 
 def precision(known: Sequence[Population], draws: int, seed: int) -> dict[str, Any]:
-    """The worst pair of all populations, its coverage, and the number of pairs."""
+    """Return the worst pair of all populations, its coverage, and the number of pairs."""
     held = {f"{each.name}: {pair}": share for each in known for pair, share in sequential(each, draws, seed)[0].items()}
     worst = min(held, key=lambda pair: held[pair])
     return {"pairs": len(held), "worst_pair": worst, "worst": held[worst]}
 
 
 def blocks(traces: int, seed: int) -> dict[str, float]:
-    """The share of traces of independent log-normal jobs that the test for a drift stops."""
+    """Share of traces of independent log-normal jobs that the test for a drift stops."""
     rng = np.random.default_rng([seed, 4])
     drawn = (rng.lognormal(size=(2, FEWEST_JOBS)) for _ in range(traces))
     return {"traces": traces, "stopped": float(np.mean([over_time(ours, theirs).drifts for ours, theirs in drawn]))}
 
 
 def alike(streams: int) -> dict[str, float]:
-    """The independent jobs that ``PIECE`` jobs in a row are worth."""
+    """Number of independent jobs that ``PIECE`` consecutive jobs are worth."""
     config = load_config(None, ["workload=steady", "workload.measure=null", EQUAL])
     assert isinstance(config.workload, Synthetic)
     config = config.model_copy(update={"workload": replace(config.workload, count=STREAM)})

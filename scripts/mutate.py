@@ -53,20 +53,20 @@ __all__ = ["GROUPS", "Group", "Mutant", "Related", "drawn", "files_of", "mutated
 ROOT = Path(__file__).parents[1]
 _PRELOADED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
 SPARE_S = 10.0
-"""What a test may take beyond that, since another one may have left it less to do."""
+"""Extra time of a test in seconds, since an earlier test may have done part of its work."""
 OPTIONS = ("-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-W", _PRELOADED)
 REASONS = ROOT / "results" / "validation" / "mutant_reasons.txt"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A folder of the package; a file belongs to the group of the deepest folder that holds it."""
+    """A folder of the package. A file belongs to the group of the deepest folder that holds it."""
 
     folder: str
     strings: bool = False
-    """Change strings as well: the names of fields."""
+    """True to change strings as well: the names of fields."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What its tests need: the lane can be changed only where numba does not compile it."""
+    """Environment of its tests. The lane can be changed only if numba does not compile it."""
 
 
 GROUPS: dict[str, Group] = {
@@ -92,7 +92,7 @@ GROUPS: dict[str, Group] = {
 
 @cache
 def files_of(group: str) -> tuple[str, ...]:
-    """The files of a group, relative to the repository."""
+    """Return the files of a group, relative to the repository."""
     return tuple(file for file in _package() if _group_of(file) == group)
 
 
@@ -129,10 +129,10 @@ class Related:
                 self._importers.setdefault(modules[module], set()).add(file)
 
     def nearest(self, file: str, count: int) -> list[str]:
-        """The ``count`` closest test files, the closest first.
+        """Return the ``count`` closest test files, the closest first.
 
-        The distance is the number of imports between, less a half for each folder that the two paths share and less one
-        where the test file names the module.
+        The distance is the number of imports between the two, minus 0.5 for each common folder of
+        their paths, and minus 1 if the test file names the module.
         """
         away = self._imports_away(file)
         word = re.compile(rf"\b{Path(file).stem.replace('_', '[-_ ]')}\b")
@@ -162,7 +162,7 @@ def _dotted(file: str) -> str:
 
 
 def _re_exported(tree: ast.Module) -> dict[str, str]:
-    """The names that a package imports, and the modules they come from."""
+    """Names that a package imports, and their modules."""
     froms = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module)
     return {alias.asname or alias.name: str(node.module) for node in froms for alias in node.names}
 
@@ -170,7 +170,7 @@ def _re_exported(tree: ast.Module) -> dict[str, str]:
 def _imported(
     file: str, tree: ast.Module, modules: Mapping[str, str], names: Mapping[str, Mapping[str, str]]
 ) -> Iterator[str]:
-    """The modules that a file imports, or names as a string."""
+    """Modules that a file imports, or names as a string."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=aliases):
@@ -221,7 +221,7 @@ SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
 class Site(NamedTuple):
-    """A place that a mutant can be made at."""
+    """A place where a mutant can be made."""
 
     line: int
     column: int
@@ -230,19 +230,19 @@ class Site(NamedTuple):
 
 
 class Mutant(NamedTuple):
-    """One fault: the place in a file, and what is changed there."""
+    """One fault: the place in a file, and the change."""
 
     group: str
     file: str
     number: int
-    """Of the site in its file."""
+    """Number of the site in its file."""
     line: int
     column: int
     what: str
 
     @property
     def name(self) -> str:
-        """Its place and its change, as tables show it."""
+        """Its place and its change, as shown in tables."""
         return f"{self.file}:{self.line}:{self.column} {self.what}"
 
 
@@ -252,8 +252,10 @@ def sites(tree: ast.Module, *, strings: bool = False) -> list[Site]:
 
 
 def _nodes(node: ast.AST, strings: bool) -> Iterator[ast.AST]:
-    """All nodes that are worth a change: neither annotations, docstrings, messages, decorators, nor what an assertion
-    says."""
+    """Yield all nodes worth a change.
+
+    Annotations, docstrings, messages, decorators and the messages of assertions are left out.
+    """
     yield node
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "msg"):
@@ -318,7 +320,7 @@ def _logic(node: Any) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def mutated(source: str, number: int, *, strings: bool = False) -> ast.Module:
-    """The module with its site ``number`` changed."""
+    """Return the module with its site ``number`` changed."""
     tree = ast.parse(source)
     sites(tree, strings=strings)[number].change()
     return ast.fix_missing_locations(tree)
@@ -326,7 +328,7 @@ def mutated(source: str, number: int, *, strings: bool = False) -> ast.Module:
 
 @cache
 def places(group: str) -> tuple[Mutant, ...]:
-    """Every mutant that can be made in a group."""
+    """Return every mutant that can be made in a group."""
     strings = GROUPS[group].strings
     return tuple(
         Mutant(group, file, number, *site[:3])
@@ -336,30 +338,34 @@ def places(group: str) -> tuple[Mutant, ...]:
 
 
 def drawn(count: int, seed: int, groups: Sequence[str]) -> list[Mutant]:
-    """Draw ``count`` mutants, evenly over all places of the groups; in the order of the groups."""
+    """Draw ``count`` mutants, evenly over all places of the groups. They come in the order of the
+    groups.
+    """
     every = [mutant for group in groups for mutant in places(group)]
     return sorted(random.Random(seed).sample(every, count), key=lambda mutant: groups.index(mutant.group))
 
 
 class Outcome(NamedTuple):
-    """The end of one process: "caught", "survived" or "ran too long", and what it took."""
+    """Result of one process: "caught", "survived" or "ran too long", and the time used."""
 
     end: str
     cpu_s: float
     test: str = ""
-    """The test that failed."""
+    """Test that failed."""
 
 
 @dataclass(slots=True)
 class Reach:
-    """What each test takes, and what it runs, without a mutant."""
+    """Time of each test and lines that it runs, without a mutant."""
 
     cpu_s: dict[str, float] = field(default_factory=dict)
     lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
-    """File, line: the tests that run it."""
+    """Tests that run a line, by file and line."""
 
     def ranked(self, tests: Sequence[str], mutant: Mutant, *, inside: bool) -> list[str]:
-        """The tests for a mutant, the quick ones first among those that run it, then the others worth a try."""
+        """Return the tests for a mutant: first those that run it, the quick ones first, then others
+        worth a try.
+        """
         of_file = self.lines.get(mutant.file, {})
         span = _statement((ROOT / mutant.file).read_text(), mutant.line) if inside else set(of_file)
         running = {test for line in span for test in of_file.get(line, ())}
@@ -368,12 +374,12 @@ class Reach:
         return sorted(wanted, key=lambda test: (test not in running, self.cpu_s.get(test, 0.0)))
 
     def limit_s(self, test: str) -> float:
-        """The processor time that is left to a test: many loops go on for ever with a fault in them."""
+        """Processor time left to a test. Many loops never end with a fault in them."""
         return 4 * self.cpu_s.get(test, 10.0) + SPARE_S
 
 
 def _statement(source: str, line: int) -> set[int]:
-    """The lines of the innermost statement at a line; of one that holds others, those of its head."""
+    """Lines of the innermost statement at a line; for a compound statement, those of its head."""
     spans = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.stmt | ast.match_case | ast.ExceptHandler):
@@ -385,7 +391,9 @@ def _statement(source: str, line: int) -> set[int]:
 
 
 class Fork:
-    """Tests under way in a fork of this process; ``work`` returns 0 if all passed, and the first that failed."""
+    """Tests that run in a fork of this process. ``work`` returns 0 if all passed, and the first
+    that failed.
+    """
 
     def __init__(self, work: Callable[[], tuple[int, str]], limit_s: int) -> None:
         self._pipe, writing = os.pipe()
@@ -407,7 +415,7 @@ class Fork:
         os.close(writing)
 
     def outcome(self, status: int, usage: resource.struct_rusage) -> Outcome:
-        """How the process ended; to be called once it has."""
+        """Result of the process. Call it only after the process has ended."""
         with os.fdopen(self._pipe) as pipe:
             failed = pipe.read()
         cpu_s = usage.ru_utime + usage.ru_stime
@@ -472,7 +480,9 @@ class InPlace:
         return True
 
     def _measure(self, items: Sequence[Any]) -> tuple[int, str]:
-        """Run all tests without a mutant, and write their reach to the file; a test that fails is not in it."""
+        """Run all tests without a mutant, and write their reach to the file. Tests that fail are
+        left out.
+        """
         import coverage
 
         traced = coverage.Coverage(data_file=None, config_file=False, include=[str(ROOT / "dagsim" / "*")])
@@ -528,7 +538,7 @@ def _in_files(tests: Iterable[str], files: Sequence[str]) -> list[str]:
 
 
 def read_reach(path: Path) -> Reach:
-    """The reach that the run without a mutant wrote; empty if it failed."""
+    """Return the reach that the run without a mutant wrote; empty if that run failed."""
     text = path.read_text()
     kept = json.loads(text) if text else {"cpu_s": {}, "lines": {}}
     lines = {file: {int(line): tests for line, tests in of.items()} for file, of in kept["lines"].items()}
@@ -541,21 +551,23 @@ def _leave(limit_s: float) -> None:
 
 
 def _put_in_place(mutant: Mutant) -> None:
-    """Give the one function that the mutant is in its new code, wherever it lives."""
+    """Replace the code of the one function that contains the mutant, wherever the function is
+    referenced.
+    """
     path, (old, new) = str(ROOT / mutant.file), _codes(mutant)
     (changed,) = _changed(old, new) or ()
     where = changed.co_filename, changed.co_qualname, changed.co_firstlineno
     importlib.import_module(mutant.file.removesuffix(".py").replace("/", "."))  # it may be imported on demand
-    for each in gc.get_objects():
-        if type(each) is FunctionType:  # isinstance asks the object, and some warn
-            code = each.__code__
+    for candidate in gc.get_objects():
+        if type(candidate) is FunctionType:  # isinstance asks the object, and some warn
+            code = candidate.__code__
             if (code.co_filename, code.co_qualname, code.co_firstlineno) == where:
-                each.__code__ = changed
+                candidate.__code__ = changed
     assert path == where[0]
 
 
 def _codes(mutant: Mutant) -> tuple[CodeType, CodeType]:
-    """The module as it is, and with the fault."""
+    """Return the original module, and the one with the fault."""
     path = ROOT / mutant.file
     source = path.read_text()
     tree = mutated(source, mutant.number, strings=GROUPS[mutant.group].strings)
@@ -563,7 +575,9 @@ def _codes(mutant: Mutant) -> tuple[CodeType, CodeType]:
 
 
 def _changed(old: CodeType, new: CodeType) -> list[CodeType] | None:
-    """The new codes of outermost functions that differ; ``None`` if something outside of functions does."""
+    """Return the new code of outermost functions that differ, or None if code outside of functions
+    differs.
+    """
     if old.co_code != new.co_code or old.co_names != new.co_names or len(old.co_consts) != len(new.co_consts):
         return None
     found: list[CodeType] = []
@@ -581,7 +595,7 @@ def _changed(old: CodeType, new: CodeType) -> list[CodeType] | None:
 
 
 def _afresh(mutant: Mutant, tests: Sequence[str], reach: Reach) -> tuple[int, str]:
-    """Import everything with the mutant in the place of its module, and run the tests."""
+    """Import everything with the mutant instead of its module, and run the tests."""
     path, code = str(ROOT / mutant.file), _codes(mutant)[1]
     before = importlib.machinery.SourceFileLoader.get_code
 
@@ -595,7 +609,9 @@ def _afresh(mutant: Mutant, tests: Sequence[str], reach: Reach) -> tuple[int, st
 
 
 def table(outcomes: Mapping[Mutant, Outcome], reasons: Mapping[str, str], seed: int, count: int) -> str:
-    """What was caught, by group, and the survivors; the head says if not all that were drawn were run."""
+    """Report the caught mutants by group, and the survivors. The head says if some drawn mutants
+    did not run.
+    """
     lines = [
         f"# python scripts/mutate.py --mutants {count} --seed {seed}",
         *([f"# NOT ALL WERE RUN: {len(outcomes)} of {count}"] if len(outcomes) < count else []),
@@ -684,7 +700,9 @@ def run_group(
     report: Callable[[Mutant | None, Outcome], None],
     at_once: int = 1,
 ) -> None:
-    """Run the mutants of one group, in processes of its own, so that no group sees what another imported."""
+    """Run the mutants of one group in processes of its own, so that no group sees the imports of
+    another.
+    """
     if not mutants:
         return
     inside = [mutant for mutant in mutants if _changed(*_codes(mutant)) is not None]
@@ -738,7 +756,7 @@ def _forked(
 
 
 def _preload() -> None:
-    """Import what dagsim and its tests import from elsewhere."""
+    """Import the third-party modules that dagsim and its tests use."""
     import gymnasium  # noqa: F401
     import hypothesis  # noqa: F401
     import numpy  # noqa: F401

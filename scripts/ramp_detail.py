@@ -1,4 +1,6 @@
-"""A placed job written out piece by piece: every operation with its server and rank, every dependency with its time."""
+"""A placed job in full detail: every operation with its server and rank, every dependency with its
+time.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ __all__ = ["Dep", "Piece", "deps", "pieces"]
 
 
 class Piece(NamedTuple):
-    """One piece of a pass operation; of the ready ones on a server the one of the highest ``priority`` runs."""
+    """One piece of a pass operation. Of the ready pieces on a server, the one with the highest
+    ``priority`` runs.
+    """
 
     id: str
     which_pass: str
@@ -24,7 +28,7 @@ class Piece(NamedTuple):
 
 
 class Dep(NamedTuple):
-    """One dependency between two pieces; ``seconds`` is 0 where nothing is sent."""
+    """One dependency between two pieces. ``seconds`` is 0 if nothing is sent."""
 
     source: str
     target: str
@@ -33,7 +37,9 @@ class Dep(NamedTuple):
 
 
 def pieces(timed: TimedGraph, schedule: OpSchedule, fabric: Fabric) -> list[Piece]:
-    """All pieces: whole operations first, forward ones before mirrors, then each split one with its mirror."""
+    """Return all pieces: whole operations first, forward ones before mirrors, then each split one
+    with its mirror.
+    """
     parts, count = timed.parts, len(timed.parts.graph)
     on_server: dict[int, list[int]] = {}
     for op in range(2 * count):
@@ -44,30 +50,30 @@ def pieces(timed: TimedGraph, schedule: OpSchedule, fabric: Fabric) -> list[Piec
         ranks = schedule.ranks[fabric.type_of[server]]
         for rank, op in enumerate(sorted(ops, key=ranks.__getitem__)):
             priority[op, server] = rank
-    found = []
+    detailed = []
     for op in _in_order(parts):
         for id_, server in zip(_ids(parts, op), timed.placement.block(op % count), strict=True):
             seconds = parts.graph.costs(fabric.gpus[server].name)[op] / parts.pieces[op]
             which = "forward_pass" if op < count else "backward_pass"
             name = fabric.topology.server_names[server]
-            found.append(Piece(id_, which, seconds, parts.memory_bytes[op % count], name, priority[op, server]))
-    return found
+            detailed.append(Piece(id_, which, seconds, parts.memory_bytes[op % count], name, priority[op, server]))
+    return detailed
 
 
 def deps(timed: TimedGraph) -> list[Dep]:
-    """All dependencies, by source; exchanges of weights behind the others."""
+    """Return all dependencies by source, exchanges of weights last."""
     parts, count = timed.parts, len(timed.parts.graph)
     sizes = {(edge.source, edge.target): edge.pair_bytes for edge in parts.edges}
     for op, size in enumerate(parts.sync_bytes):
         sizes[count + op, count + op] = size
     ids = [_ids(parts, op) for op in range(2 * count)]
-    found = []
+    detailed = []
     for op in _in_order(parts):
         for bundle in timed.bundles[op]:
             size, seconds = sizes[op, bundle.target], bundle.seconds if bundle.flows else 0.0
             for source, targets in zip(ids[op], bundle.lane.targets, strict=True):
-                found += [Dep(source, ids[bundle.target][target], size, seconds) for target in targets]
-    return found
+                detailed += [Dep(source, ids[bundle.target][target], size, seconds) for target in targets]
+    return detailed
 
 
 def _in_order(parts: PartitionedGraph) -> list[int]:
@@ -77,7 +83,9 @@ def _in_order(parts: PartitionedGraph) -> list[int]:
 
 
 def _ids(parts: PartitionedGraph, op: int) -> list[str]:
-    """``7a, 7b, ...`` of a split operation; behind ``z`` follow ``aa, ab, ...``."""
+    """Names ``7a, 7b, ...`` of the parts of a split operation. ``z`` is followed by ``aa, ab,
+    ...``.
+    """
     id_ = parts.graph.pass_id(op)
     return [id_] if parts.pieces[op] == 1 else [id_ + _letters(piece) for piece in range(parts.pieces[op])]
 

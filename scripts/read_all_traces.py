@@ -1,8 +1,8 @@
-"""Read every trace below a folder and print what was kept, dropped and noted of each.
+"""Read every trace below a folder, and print for each what was kept, dropped and noted.
 
     python scripts/read_all_traces.py DIR [--markdown | --json]
 
-Files that no reader takes are listed with the error.
+Files that no reader accepts are listed with the error.
 """
 
 from __future__ import annotations

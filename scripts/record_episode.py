@@ -23,8 +23,10 @@ __all__ = ["record"]
 
 
 def record(simulation: SparkKernel, policy: Any, title: str, picture: Path, film: Path | None = None) -> float:
-    """Run the episode, write the Gantt chart ``picture`` (PNG) and the animation ``film`` (GIF, 60 frames of it being
-    drawn); returns the mean completion time in seconds.
+    """Run the episode, and write the Gantt chart ``picture`` (PNG) and the animation ``film`` (GIF,
+    60 frames).
+
+    Returns the mean completion time in seconds.
 
     Raises:
         ModelError: The simulation does not record.

@@ -34,7 +34,7 @@ Row = tuple[int, float, int, int, int, int, int, int, float]
 
 
 class Vertex(NamedTuple):
-    """A task in plain numbers: seconds per type (``inf`` where it may not run)."""
+    """A task in plain numbers: seconds per type (``inf`` if it may not run there)."""
 
     seconds: dict[str, float]
     instances: int
@@ -52,7 +52,7 @@ class Arriving(NamedTuple):
 
 @dataclass
 class Machine:
-    """A node: its type, which of its GPUs are free, whether it is up."""
+    """A node: its type, its free GPUs, and whether it is up."""
 
     type: str
     gpus: int
@@ -65,7 +65,9 @@ class Machine:
 
 @dataclass
 class Piece:
-    """Instances of one task that became ready together; ``number`` 0 for the first, then by failure."""
+    """Instances of one task that became ready together. ``number`` is 0 for the first, then counts
+    failures.
+    """
 
     job: int
     task: int
@@ -79,7 +81,7 @@ class Piece:
 
 @dataclass
 class Attempt:
-    """A run under way: GPUs held by machine, in the order in which it took them."""
+    """A running run: GPUs held by machine, in the order in which it took them."""
 
     piece: Piece
     ends_s: float
@@ -99,13 +101,13 @@ class Referee:
     ready: list[Piece] = field(default_factory=list)
     running: dict[int, Attempt] = field(default_factory=dict)
     left: dict[tuple[int, int], int] = field(default_factory=dict)
-    """Instances of each task in the system that have not finished."""
+    """Unfinished instances of each task in the system."""
     started: int = 0
     failed: int = 0
     rows: list[Row] = field(default_factory=list)
 
     def play(self) -> list[Row]:
-        """Instant by instant: what ends, what comes back, what goes down, who arrives; then what starts."""
+        """Simulate instant by instant: ends, returns, outages, arrivals, then starts."""
         changes = sorted(
             [(end_s, 0, node) for node, _, end_s in self.absences]
             + [(start_s, 1, node) for node, start_s, _ in self.absences]
@@ -133,7 +135,7 @@ class Referee:
         return self.rows
 
     def arrive(self) -> None:
-        """Everybody who is due, in the order of the workload."""
+        """Let all jobs arrive that are due, in the order of the workload."""
         while self.arrived < len(self.jobs) and self.jobs[self.arrived].arrival_s == self.now:
             number = self.arrived
             self.arrived += 1
@@ -149,7 +151,7 @@ class Referee:
                     self.ready.append(Piece(number, index, 0, vertex.instances))
 
     def refusal(self, vertex: Vertex) -> float:
-        """Why the empty cluster could never run it; 0 if it could."""
+        """Reason why the empty cluster could never run the job; 0 if it could."""
         allowed = [each for each in TYPES if vertex.seconds[each] < inf and self.of(each)]
         if not allowed:
             return NO_SUCH_GPU
@@ -169,7 +171,7 @@ class Referee:
         return self.jobs[piece.job].vertices[piece.task]
 
     def start_one(self) -> bool:
-        """Start what the policy chooses; false if that is nothing."""
+        """Start the policy's choice. False if it chooses nothing."""
         chosen = self.first_in() if self.policy == "fifo" else self.shortest()
         if chosen is None:
             return False
@@ -184,19 +186,23 @@ class Referee:
         return True
 
     def first_in(self) -> tuple[Piece, list[tuple[int, int]]] | None:
-        """The oldest piece, on its fastest type with room; of equally fast types the one whose machine is fuller."""
+        """Return the oldest piece, on its fastest type with room. Of equally fast types, the one
+        with the fuller machine.
+        """
         if not self.ready:
             return None
         piece = min(self.ready, key=lambda each: each.age)
         seconds = self.vertex(piece).seconds
-        found = [(seconds[each], shares) for each in self.types() if (shares := self.fit(piece, each))]
-        if not found:
+        fits = [(seconds[each], shares) for each in self.types() if (shares := self.fit(piece, each))]
+        if not fits:
             return None
-        fastest = [shares for each_s, shares in found if each_s == min(found, key=lambda pair: pair[0])[0]]
+        fastest = [shares for each_s, shares in fits if each_s == min(fits, key=lambda pair: pair[0])[0]]
         return piece, min(fastest, key=lambda shares: len(self.machines[shares[0][0]].free))
 
     def shortest(self) -> tuple[Piece, list[tuple[int, int]]] | None:
-        """The pair of piece and type with the fewest seconds; then the older piece, then the type named first."""
+        """Return the pair of piece and type with the fewest seconds; then the older piece, then the
+        type named first.
+        """
         pairs = [
             (self.vertex(piece).seconds[type_], piece.age, place, piece, shares)
             for piece in self.ready
@@ -206,8 +212,11 @@ class Referee:
         return min(pairs, key=lambda pair: pair[:3])[3:] if pairs else None
 
     def fit(self, piece: Piece, type_: str) -> list[tuple[int, int]]:
-        """Machines and instances: the fullest machine with room, lowest number first; a gang on one machine if it can,
-        else on those with the most room."""
+        """Choose machines and their numbers of instances.
+
+        The fullest machine with room comes first, of equal ones the lowest number. A gang goes on
+        one machine if possible, otherwise on the machines with the most room.
+        """
         vertex = self.vertex(piece)
         if vertex.seconds[type_] == inf:
             return []
@@ -257,7 +266,9 @@ class Referee:
                 del self.left[job, index]
 
     def take_down(self, node: int) -> None:
-        """Its runs fail in the order of their starts; each comes back as a piece and starts over."""
+        """Take a node down. Its runs fail in the order of their starts; each returns as a piece and
+        starts over.
+        """
         self.machines[node].up = False
         self.write(DOWN, node=node)
         for run, attempt in list(self.running.items()):
@@ -325,7 +336,7 @@ def _task(rng: random.Random, at: int) -> Task:
 
 
 def referee_rows(workload: Workload, policy: str) -> list[Row]:
-    """The log by the referee."""
+    """Return the referee's log."""
     jobs = [
         Arriving(
             job.arrival_s,
@@ -353,14 +364,14 @@ def _seconds(task: Task, type_: str) -> float:
 
 
 def dagsim_rows(workload: Workload, policy: str) -> list[Row]:
-    """The log by dagsim."""
+    """Return dagsim's log."""
     nodes = tuple(Node(f"n{at}", gpu_type(type_), gpus) for at, (type_, gpus) in enumerate(workload.nodes))
     kernel = ClusterScenario(Cluster(nodes), workload.jobs, disturbances=(Outages(tuple(workload.absences)),)).kernel(0)
     return [(int(row[0]), *row[1:]) for row in kernel.run(POLICIES.create(policy)).log]  # type: ignore[misc]
 
 
 def difference(workload: Workload, policy: str) -> str:
-    """The first row that differs; empty if none does."""
+    """Describe the first row that differs; empty if none does."""
     ours, theirs = dagsim_rows(workload, policy), referee_rows(workload, policy)
     for place, (one, other) in enumerate(zip(ours, theirs, strict=False)):
         if one != other:
@@ -378,11 +389,11 @@ def main() -> int:
     for seed in range(given.first, given.first + given.cases):
         workload = draw(seed)
         for policy in POLICIES_PLAYED:
-            found = difference(workload, policy)
-            if found:
-                differences.append({"workload": seed, "policy": policy, "what": found})
+            mismatch = difference(workload, policy)
+            if mismatch:
+                differences.append({"workload": seed, "policy": policy, "what": mismatch})
                 if not given.json:
-                    print(f"{policy} on workload {seed}: {found}")
+                    print(f"{policy} on workload {seed}: {mismatch}")
     if given.json:
         figures = {"cases": given.cases, "comparisons": given.cases * len(POLICIES_PLAYED), "differences": differences}
         json.dump(figures, sys.stdout, indent=1)

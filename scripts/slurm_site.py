@@ -1,4 +1,4 @@
-"""A folder of a real run of Slurm: its configuration as the policies here know it."""
+"""The folder of a real run of Slurm: its configuration in the form that dagsim's policies use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Site:
 
     @property
     def settings(self) -> PrioritySettings:
-        """The keys that begin with Priority."""
+        """Keys that begin with Priority."""
         said, flags = self.said, self.said.get("PriorityFlags", "").split(",")
         names = {"age": "Age", "assoc": "Assoc", "fair_share": "Fairshare", "job_size": "JobSize"}
         names |= {"partition": "Partition", "qos": "QOS"}
@@ -59,7 +59,7 @@ def _seconds(text: str, name: str) -> float:
 
 
 def _resource(name: str) -> str:
-    """The name here of a resource of Slurm's."""
+    """Return dagsim's name of a Slurm resource."""
     known = {"cpu": "cpus", "mem": "memory_gb", "gres/gpu": "gpus"}
     if name.lower() not in known:
         raise TraceError(f"slurm.conf weighs {name!r}; only {', '.join(known)} are known here")
@@ -67,13 +67,13 @@ def _resource(name: str) -> str:
 
 
 def _billed(weights: str) -> dict[str, float]:
-    """TRESBillingWeights; memory has a unit, and is counted in GB."""
-    found = {}
+    """Parse TRESBillingWeights. Memory has a unit and is counted in GB."""
+    billing = {}
     for name, _, weight in [each.partition("=") for each in weights.strip('"').split(",") if each]:
         number = float(weight.rstrip("KMGTPkmgtp"))
         unit = name.lower() == "mem" and weight[-1].isalpha()
-        found[_resource(name)] = number / memory_gb(f"1{weight[-1]}") if unit else number
-    return found
+        billing[_resource(name)] = number / memory_gb(f"1{weight[-1]}") if unit else number
+    return billing
 
 
 def read_site(folder: Path) -> Site:
@@ -102,7 +102,7 @@ def read_site(folder: Path) -> Site:
 
 
 def _partition(said: Mapping[str, str]) -> tuple[bool, NodePartition]:
-    """A partition, and whether it is the default."""
+    """Return a partition, and True if it is the default."""
     return said.get("Default", "NO").upper() == "YES", NodePartition(
         said["PartitionName"],
         hosts(said["Nodes"]) if said.get("Nodes", "ALL").upper() != "ALL" else (),
@@ -122,8 +122,11 @@ def _minutes_s(text: str | None) -> float | None:
 
 
 def _accounts(folder: Path, own: Mapping[str, float]) -> tuple[tuple[QueueNode, ...], dict[str, str]]:
-    """The tree of ``sshare``, which is given by the indentation of names, with priorities of users' ``own``, and the
-    association of each user."""
+    """Return the tree of ``sshare`` with priorities of users' ``own``, and the association of each
+    user.
+
+    The indentation of names gives the tree.
+    """
     below: dict[str, list[str]] = {}
     shares: dict[str, float] = {}
     members: dict[str, dict[str, float]] = {}

@@ -24,7 +24,7 @@ from dagsim.testing import random_case
 
 def specs() -> list[str]:
     """Every policy that needs no parameter, and all placements, spread over the policies that take one."""
-    found, placements = [], PLACEMENT_RULES.names()
+    names, placements = [], PLACEMENT_RULES.names()
     for name in POLICIES.names():
         parameters = inspect.signature(POLICIES.get(name)).parameters  # type: ignore[arg-type]
         needed = [
@@ -32,14 +32,14 @@ def specs() -> list[str]:
         ]
         if needed:
             continue
-        found.append(name)
+        names.append(name)
         if "placement" in parameters:
-            found.append(f"{name}[placement={placements[len(found) % len(placements)]}]")
-    return found
+            names.append(f"{name}[placement={placements[len(names) % len(placements)]}]")
+    return names
 
 
 def faults(spec: str, seed: int) -> list[str]:
-    """What goes wrong when the policy plays the case."""
+    """Describe the errors when the policy plays the case."""
     case = random_case(seed)
     try:
         return case.faults(lambda: POLICIES.create(spec, seed=seed))
@@ -65,11 +65,11 @@ def main() -> int:
     policies = options.policy or specs()
     played: Counter[str] = Counter()
     violations = []
-    for spec, seed, found in stress(options.cases, options.first, policies):
+    for spec, seed, messages in stress(options.cases, options.first, policies):
         played[spec] += 1
-        violations += [{"policy": spec, "case": seed, "what": what} for what in found[:3]]
-        if found and not options.json:
-            print(f"{spec} on case {seed}: {found[0]}")
+        violations += [{"policy": spec, "case": seed, "what": what} for what in messages[:3]]
+        if messages and not options.json:
+            print(f"{spec} on case {seed}: {messages[0]}")
     if options.json:
         json.dump({"policies": len(played), "cases": options.cases, "violations": violations}, sys.stdout, indent=1)
         print()

@@ -52,20 +52,21 @@ REFERENCE = "sjf"
 
 
 def tables() -> list[str]:
-    """The tables that have a sweep file."""
+    """Tables that have a sweep file."""
     names = (path.relative_to(FILES).with_suffix("").as_posix() for path in sorted(FILES.rglob("*.yaml")))
     return [name for name in names if not name.endswith("-slow")]
 
 
 def sweep_of(name: str, seeds: range | None = None) -> SweepGrid:
-    """The sweep of a table's file, on as many of the given ``seeds`` as the file has."""
+    """Return the sweep of a table's file, on as many of the ``seeds`` as the file has."""
     sweep = read_grid(FILES / f"{name}.yaml", name.replace("/", "-"))
     assert isinstance(sweep.seeds, range)
     return sweep if seeds is None else replace(sweep, seeds=seeds[: len(sweep.seeds)])
 
 
 def finished(sweep: SweepGrid, on: str, out: Path, draw: bool = False) -> list[CellRun]:
-    """The cells of the sweep, in the order of the grid; with ``draw`` only those that are there.
+    """Return the cells of the sweep in the order of the grid. With ``draw``, only those that are
+    finished.
 
     Raises:
         SimulationError: A cell failed.
@@ -82,7 +83,9 @@ def finished(sweep: SweepGrid, on: str, out: Path, draw: bool = False) -> list[C
 
 
 def grid_rows(lines: Sequence[CellRun]) -> list[dict[str, Any]]:
-    """Per cell of the grid the policies that ran on all its seeds, best first, beside SJF."""
+    """For each cell of the grid, the policies that ran on all its seeds, best first, compared with
+    SJF.
+    """
     axes = [key for key in lines[0].at if key != "policy"]
     rows = []
     for place in dict.fromkeys(tuple(line.at[axis] for axis in axes) for line in lines):
@@ -97,7 +100,7 @@ def grid_rows(lines: Sequence[CellRun]) -> list[dict[str, Any]]:
 
 
 def write_grid(spending: Spending, options: Namespace, say: Say) -> None:
-    """``grid.csv``, ``grid.md`` and ``grid.png``."""
+    """Write ``grid.csv``, ``grid.md`` and ``grid.png``."""
     fast, slow = (
         grid_rows(finished(sweep_of(name, spending.seeds), options.on, options.folder, options.draw))
         for name in ("baselines/grid", "baselines/grid-slow")
@@ -118,7 +121,7 @@ def write_grid(spending: Spending, options: Namespace, say: Say) -> None:
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """The ratios as a heat map: policies down, cells across."""
+    """Draw the ratios as a heat map: policies down, cells across."""
     from dagsim.report.plots.style import figure, save
 
     cells = list(dict.fromkeys(tuple(row[key] for key in CELL) for row in rows))
@@ -150,7 +153,7 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def write_decima(spending: Spending, options: Namespace, say: Say) -> None:
-    """``held-out-NAME.json``."""
+    """Write ``held-out-NAME.json``."""
     sweep = sweep_of(spending.table, spending.seeds)
     lines = finished(sweep, options.on, options.folder, options.draw)
     by_policy: dict[str, list[float]] = {}

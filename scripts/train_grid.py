@@ -42,11 +42,11 @@ LOADS = (0.9, 1.1)
 SEEDS = (1, 2, 3)
 ABLATED = "independent-1.1"
 ABLATION_ITERATIONS = 40
-"""The ablations and their base, ``short``, learn for so long only."""
+"""Length of the training of the ablations and of their base, ``short``."""
 
 
 class Run(NamedTuple):
-    """One training: its name, and what differs from the configuration of its cell."""
+    """One training: its name, and its differences from the configuration of its cell."""
 
     name: str
     cell: str
@@ -89,14 +89,14 @@ def cells() -> Iterator[str]:
 
 
 def arguments(run: Run) -> tuple[str, list[str]]:
-    """Configuration and settings of a run."""
+    """Return configuration and settings of a run."""
     shape, load = run.cell.rsplit("-", 1)
     config = "train/ppo-dag" if shape == "dag" else "train/ppo"
     return config, [f"workload.load={load}", *run.settings]
 
 
 def train(run: Run, root: Path) -> str:
-    """Train it, unless it is there."""
+    """Train it, unless its folder exists."""
     out = root / run.name
     if any(out.glob("*/best.pt")) and any('"done"' in path.read_text() for path in out.glob("*/status.json")):
         return f"{run.name}: there already"
@@ -110,7 +110,7 @@ def train(run: Run, root: Path) -> str:
 
 
 def judge(cell: str, root: Path, out: Path) -> list[PolicyResult]:
-    """Every agent of a cell and the best heuristics on the report seeds."""
+    """Run every agent of a cell and the best heuristics on the report seeds."""
     torch.set_num_threads(1)
     mine = [run for run in runs() if run.cell == cell and any((root / run.name).glob("*/best.pt"))]
     folders = {run.name.removeprefix(f"{cell}-"): next((root / run.name).glob("*/best.pt")).parent for run in mine}
@@ -162,7 +162,7 @@ TRANSFERS: dict[str, tuple[str, ...]] = {
 
 
 def transfer(out: Path, trace: Path | None) -> Iterator[str]:
-    """Markdown lines: the agents where they were not trained, against heuristics that were."""
+    """Markdown lines: the agents in settings they were not trained for, compared with heuristics."""
     yield "# Agents where they were not trained\n"
     yield "Ratios of mean completion times to `eft-wait` as it is, with 95 % intervals. Made by"
     yield "`python scripts/train_grid.py transfer`; 60 report seeds each, of the trace 20 windows of 100 jobs.\n"

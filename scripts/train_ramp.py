@@ -50,22 +50,22 @@ CHOSEN = {
 
 
 def heuristics(setting: str, beta: str) -> list[tuple[str, str]]:
-    """Policies with their placers: the published ones, and what was found to be best."""
+    """Policies with their placers: the published ones, and those found to be best."""
     constant, least = CHOSEN[setting].get(beta, (4, 4))
     placers = ("best_fit", "same_type") if setting == "mixed" else ("best_fit",)
-    found = [("max", "first_fit"), (f"constant[degree={constant}]", "first_fit")]
+    pairs = [("max", "first_fit"), (f"constant[degree={constant}]", "first_fit")]
     for placer in placers:
-        found += [(f"constant[degree={constant}]", placer), (f"on_time[least={least}]", placer)]
-    found.append((f"roomy[least={least}]", "best_fit"))
+        pairs += [(f"constant[degree={constant}]", placer), (f"on_time[least={least}]", placer)]
+    pairs.append((f"roomy[least={least}]", "best_fit"))
     tuned = f"{setting}-{beta}"
-    return [*found, (f"roomy[tuned={tuned}]", "best_fit")] if tuned in tuned_weights() else found
+    return [*pairs, (f"roomy[tuned={tuned}]", "best_fit")] if tuned in tuned_weights() else pairs
 
 
 def settings(setting: str, graphs: Path, beta: str, jobs: int, *, horizon: bool) -> list[str]:
-    """The system of a setting, as behind ``--set``."""
+    """Return the system of a setting, in the form of ``--set``."""
     compat, mixed = setting == "ddls", setting == "mixed"
     gap_s = 1000.0 if compat else 1.0
-    found = {
+    values = {
         "kind": "ramp",
         "graphs": str(graphs),
         "models": "[" + ",".join(MODELS) + "]",
@@ -75,16 +75,18 @@ def settings(setting: str, graphs: Path, beta: str, jobs: int, *, horizon: bool)
         "placer": "same_type" if mixed else "best_fit",
     }
     if compat:
-        found |= {"ddls": "true", "rules": "{remembered: false}"}
+        values |= {"ddls": "true", "rules": "{remembered: false}"}
     if mixed:
-        found |= {"gpus": "[" + ",".join(MIXED) + "]", "profiled_on": MIXED[0]}
+        values |= {"gpus": "[" + ",".join(MIXED) + "]", "profiled_on": MIXED[0]}
     if horizon:
-        found["horizon_s"] = 1000 * gap_s
-    return [f"system.{key}={value}" for key, value in found.items()]
+        values["horizon_s"] = 1000 * gap_s
+    return [f"system.{key}={value}" for key, value in values.items()]
 
 
 def teacher_of(setting: str, beta: str) -> str:
-    """The heuristic that an agent imitates first, by default: the best that is known for the setting."""
+    """Return the heuristic that an agent imitates first, by default: the best known one of the
+    setting.
+    """
     if f"{setting}-{beta}" in tuned_weights():
         return f"roomy[tuned={setting}-{beta}]"
     least = CHOSEN[setting].get(beta, (4, 4))[1]
@@ -92,7 +94,7 @@ def teacher_of(setting: str, beta: str) -> str:
 
 
 def train(args: argparse.Namespace) -> Path:
-    """Train one agent; returns its run folder."""
+    """Train one agent. Return its run folder."""
     gap_s = 1000.0 if args.setting == "ddls" else 1.0
     teacher = args.teacher or teacher_of(args.setting, args.beta)
     more = {
@@ -125,43 +127,45 @@ def judge(folder: Path, setting: str, graphs: Path, beta: str, spending: Spendin
     """Blocking and completion times of heuristics and of the agents in the folder, by report seed."""
     seeds = tuple(spending.seeds)
     made_by = spending.sentence("1,001 jobs, what runs at the end is blocked; 95 %, Student's t over the seeds, paired")
-    found: dict[str, Any] = {"made": made_by, "setting": setting, "beta": beta, "seeds": list(seeds), "policies": {}}
+    results: dict[str, Any] = {"made": made_by, "setting": setting, "beta": beta, "seeds": list(seeds), "policies": {}}
     world = scenario_of(load_config(None, settings(setting, graphs, beta, 1001, horizon=True)))
     assert isinstance(world, RampScenario)
     agents = sorted(folder.glob(f"*-train-{setting}-{beta}-*/best.pt"))
     for place, path in enumerate(agents, 1):
-        found["policies"][f"agent {place}"] = _runs(world, lambda path=path: load_agent(path, system="ramp"), seeds)
+        results["policies"][f"agent {place}"] = _runs(world, lambda path=path: load_agent(path, system="ramp"), seeds)
     for policy, placer in heuristics(setting, beta):
         placed = scenario_of(
             load_config(None, [*settings(setting, graphs, beta, 1001, horizon=True), f"system.placer={placer}"])
         )
         name = f"{policy}, {placer}"
-        found["policies"][name] = _runs(placed, lambda policy=policy: world.policies.create(policy), seeds)
-    return found | {"agents": compared(found["policies"])}
+        results["policies"][name] = _runs(placed, lambda policy=policy: world.policies.create(policy), seeds)
+    return results | {"agents": compared(results["policies"])}
 
 
 def compared(policies: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The mean blocking of the agents with a 95 % interval (Student's t over the seeds), and the paired difference and
-    ratio of means to each heuristic."""
+    """Mean blocking of the agents with a 95 % interval (Student's t over the seeds).
+
+    Also the paired difference and the ratio of means to each heuristic.
+    """
     mine = [row["blocking"] for name, row in policies.items() if name.startswith("agent ")]
     if not mine:
         return {}
     values = np.mean(mine, axis=0)
-    found: dict[str, Any] = {"blocking": _interval(values), "against": {}}
+    summary: dict[str, Any] = {"blocking": _interval(values), "against": {}}
     for name, row in policies.items():
         if not name.startswith("agent "):
             other = np.array(row["blocking"])
             ratio = [float(bound) for bound in ratio_of_means(values, other)]
-            found["against"][name] = {
+            summary["against"][name] = {
                 "blocking": fmean(other),
                 "difference": _interval(values - other),
                 "ratio": ratio,
             }
-    return found
+    return summary
 
 
 def _interval(values: NDArray[np.float64]) -> list[float]:
-    """The mean and the bounds of its 95 % interval; the mean alone of fewer than two values."""
+    """Mean and bounds of its 95 % interval; with fewer than two values, only the mean."""
     mean, count = float(values.mean()), len(values)
     if count < 2:
         return [mean]
@@ -211,10 +215,10 @@ def main() -> int:
         spending = ledger.spend(
             f"ramp/{args.setting}-{args.beta}", args.seeds, command, fresh=args.fresh, again=args.again
         )
-        found = judge(args.judge, args.setting, args.graphs, args.beta, spending)
-        write_text(args.judge / f"{args.setting}-{args.beta}.json", json.dumps(found, indent=1) + "\n")
+        results = judge(args.judge, args.setting, args.graphs, args.beta, spending)
+        write_text(args.judge / f"{args.setting}-{args.beta}.json", json.dumps(results, indent=1) + "\n")
         ledger.close(spending)
-        for name, row in sorted(found["policies"].items(), key=lambda each: fmean(each[1]["blocking"])):
+        for name, row in sorted(results["policies"].items(), key=lambda each: fmean(each[1]["blocking"])):
             print(f"{args.setting} {args.beta}  {name:34s} {fmean(row['blocking']):.4f}")
     except (DagsimError, OSError) as error:
         print(error, file=sys.stderr)

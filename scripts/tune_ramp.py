@@ -34,14 +34,14 @@ __all__ = ["Blocking", "Tables", "tables", "tune", "weights_of"]
 MODELS = ("alexnet", "gnmt", "resnet18", "squeezenet1_0", "vgg16")
 DEGREES = (1, 2, 4, 6, 8, 16)
 SEEDS = range(1000, 1060)
-"""Seeds that weights are tuned on; none of them is a report seed."""
+"""Seeds for tuning weights. None of them is a report seed."""
 _OUT = Path(roomy.__file__).with_suffix(".json")
 _KINDS = len(ARRIVALS) * len(SIZES)
 _PLACES = np.cumsum([0, _KINDS, _KINDS, len(DEGREES), len(MODELS)])
 
 
 class Tables(NamedTuple):
-    """Everything that an episode needs to know: C ways, W words of blocks, M models."""
+    """All inputs of an episode: C ways, W words of blocks, M models."""
 
     degree: NDArray[np.int64]  # (C,) place among ``DEGREES``
     servers: NDArray[np.uint64]  # (C,) bit masks
@@ -53,7 +53,7 @@ class Tables(NamedTuple):
 
 
 def tables(world: RampScenario) -> Tables:
-    """The tables of a scenario whose fabric has at most 64 servers."""
+    """Return the tables of a scenario whose fabric has at most 64 servers."""
     planner, fabric = world.planner, world.planner.fabric
     words, sizes = [], []
     for place, size in enumerate(SIZES):
@@ -105,7 +105,7 @@ def _count(word):  # type: ignore[no-untyped-def]
 def _blocked(  # type: ignore[no-untyped-def]
     model, acceptable_s, degree, servers, touched, full, size, jct_s, gap_s, ahead, scarcity, blocks, worth, away
 ):
-    """How many of the jobs are turned away."""
+    """Number of rejected jobs."""
     sizes, horizons, words = scarcity.shape[1], len(ahead), len(full)
     ends, holds, running, blocked = np.zeros(64), np.zeros(64, np.int64), 0, 0
     free, left, lost = np.zeros((horizons, words), np.uint64), np.zeros((horizons, sizes)), np.zeros(sizes)
@@ -156,7 +156,7 @@ def _blocked(  # type: ignore[no-untyped-def]
 
 
 class Blocking:
-    """The share of jobs that is turned away in a scenario, by the 81 numbers and the seeds."""
+    """Share of the jobs of a scenario that is rejected, by the 81 numbers and the seeds."""
 
     def __init__(self, world: RampScenario) -> None:
         self.tables = tables(world)
@@ -176,7 +176,7 @@ class Blocking:
 
     @property
     def counts(self) -> NDArray[np.float64]:
-        """(sizes,) blocks of each size."""
+        """Number of blocks of each size, (sizes,)."""
         of_word = np.array([int(word).bit_count() for word in self.tables.full], float)
         return np.maximum(np.bincount(self.tables.size, of_word, len(SIZES)), 1.0)
 
@@ -189,14 +189,14 @@ class Blocking:
 
 
 def weights_of(numbers: NDArray[np.float64], counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-    """Worth of scarcities and of blocks (arrivals, sizes), of degrees, and of turning each model away."""
+    """Worth of scarcities and of blocks (arrivals, sizes), of degrees, and of rejecting each model."""
     scarcity, blocks, degrees, away = np.split(numbers, _PLACES[1:-1])
     shape = (len(ARRIVALS), len(SIZES))
     return np.exp(scarcity).reshape(shape) * 0.1, np.exp(blocks).reshape(shape) * 0.05 / counts, degrees, away
 
 
 def tune(rate: Blocking, generations: int, seed: int) -> NDArray[np.float64]:
-    """The best numbers found by the cross-entropy method."""
+    """Return the best numbers of the cross-entropy method."""
     rng = np.random.default_rng(seed)
     mean, spread = np.zeros(_PLACES[-1]), np.full(_PLACES[-1], 1.2)
     mean[_PLACES[1] : _PLACES[2]] = -1.0

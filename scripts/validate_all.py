@@ -50,16 +50,18 @@ class Figure(NamedTuple):
     expected: float
     got: float
     tolerance: float = 1e-9
-    """Of the difference, in the figure's own unit; 1e-9 of the expected value is always allowed for rounding."""
+    """Tolerance in the figure's own unit. 1e-9 of the expected value is always allowed for
+    rounding.
+    """
 
     @property
     def difference(self) -> float:
-        """Got less expected."""
+        """Actual minus expected value."""
         return self.got - self.expected
 
     @property
     def holds(self) -> bool:
-        """Whether it is within the tolerance."""
+        """True if the difference is within the tolerance."""
         return abs(self.difference) <= max(self.tolerance, 1e-9 * abs(self.expected))
 
 
@@ -80,7 +82,7 @@ def decima(data: Path) -> Iterator[Figure]:
 
 
 SPARK = {("W1", "fair"): 985.9, ("W1", "fifo"): 1347.7, ("W2", "fair"): 59.7, ("W2", "fifo"): 232.0}
-"""What spark-sched-sim gives for seeds 1234 and 1 to 9."""
+"""Results of spark-sched-sim for seeds 1234 and 1 to 9."""
 
 
 def fgd(data: Path) -> Iterator[Figure]:
@@ -160,7 +162,7 @@ def slurm(data: Path) -> Iterator[Figure]:
 
 
 def span(data: Path) -> Iterator[Figure]:
-    """The mean span on an infinite cluster of Alibaba 2018's jobs."""
+    """Mean span of Alibaba 2018's jobs on an infinite cluster."""
     trace = open_trace(data / "traces/alibaba-v2018/batch_task_random6600.csv.gz")
     figures = validate_span.measured(validate_span.spans(trace.jobs()))
     yield Figure("span", "random6600: jobs", 6535, figures["jobs"])
@@ -181,11 +183,11 @@ def stg(data: Path) -> Iterator[Figure]:
 
 
 STG = {50: {2: (1.0073, 98), 4: (1.0115, 97), 8: (1.0125, 141), 16: (1.0, 180)}}
-"""Per number of tasks and cores: what another program's highest level first gives."""
+"""Results of another program's highest level first, by number of tasks and cores."""
 
 
 def swf(data: Path) -> Iterator[Figure]:
-    """FCFS and EASY over all jobs: on KTH as an independent simulator has them, on CTC as a plain loop does."""
+    """FCFS and EASY over all jobs: KTH against an independent simulator, CTC against a plain loop."""
     with (data / "golden/swf/independent_kth.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     kth, ctc = (data / "traces/swf" / name for name in ("KTH-SP2-1996-2.1-cln.swf.gz", "CTC-SP2-1996-3.1-cln.swf.gz"))
@@ -216,7 +218,7 @@ VALIDATIONS: dict[str, Callable[[Path], Iterator[Figure]]] = {
 
 
 def figures(data: Path, names: Iterable[str]) -> Iterator[Figure]:
-    """The figures of the named validations."""
+    """Return the figures of the named validations."""
     for name in names:
         yield from VALIDATIONS[name](data)
 

@@ -42,7 +42,9 @@ STOCHASTIC = {"W1": (10, 50), "W2": (50, 200)}
 
 
 def replay(path: Path, executors: int | None = None) -> dict[str, SparkEpisode]:
-    """Both policies on a workload file; ``executors`` where the file does not name them (it goes before the file)."""
+    """Run both policies on a workload file. ``executors`` is needed if the file does not name them,
+    and overrides it.
+    """
     dump = read_dump(path)
     count = executors if executors is not None else dump.executors
     if count is None:
@@ -63,14 +65,14 @@ def stochastic(profiles: Sequence[SparkJob], policy: str, workload: str, seeds: 
 
 
 def largest_difference(jct_s: Sequence[float], expected_s: Sequence[float]) -> float:
-    """Over all jobs (s); infinite if their numbers differ."""
+    """Largest difference over all jobs (s); infinite if the numbers of jobs differ."""
     if len(jct_s) != len(expected_s):
         return float("inf")
     return max(abs(ours - theirs) for ours, theirs in zip(jct_s, expected_s, strict=True))
 
 
 def read_expected(path: Path) -> dict[str, list[float]]:
-    """Completion times by policy, from the JSON that ``--json`` prints."""
+    """Return completion times by policy, from the output of ``--json``."""
     try:
         document = json.loads(path.read_text())
         return {name: [float(each) for each in document[name]["jct_s"]] for name in POLICIES}
@@ -79,21 +81,23 @@ def read_expected(path: Path) -> dict[str, list[float]]:
 
 
 def by_id(episode: SparkEpisode) -> list[float]:
-    """Completion times (s) by number of the job, where the ids are numbers; else in order of arrival."""
-    found = {job.job.id: jct_s for job, jct_s in zip(episode.jobs, episode.jct_s.tolist(), strict=True)}
-    if all(id.isdecimal() for id in found):
-        return [found[id] for id in sorted(found, key=int)]
-    return list(found.values())
+    """Completion times (s) by job number if the ids are numbers, otherwise in order of arrival."""
+    jct_by_id = {job.job.id: jct_s for job, jct_s in zip(episode.jobs, episode.jct_s.tolist(), strict=True)}
+    if all(id.isdecimal() for id in jct_by_id):
+        return [jct_by_id[id] for id in sorted(jct_by_id, key=int)]
+    return list(jct_by_id.values())
 
 
 def replayed(workload: Path, executors: int | None = None) -> dict[str, dict[str, Any]]:
-    """Per policy the mean completion time, and that of every job."""
+    """For each policy, the mean completion time and that of every job."""
     episodes = replay(workload, executors)
     return {name: {"mean_jct_s": each.mean_jct_s, "jct_s": by_id(each)} for name, each in episodes.items()}
 
 
 def drawn(folder: Path, seeds: Sequence[int] = SEEDS) -> dict[str, dict[str, dict[int, float]]]:
-    """Per workload, policy and seed the mean completion time (s), from the profiles in the folder."""
+    """For each workload, policy and seed, the mean completion time (s), from the profiles in the
+    folder.
+    """
     profiles = read_profiles(folder)
     return {
         workload: {
@@ -104,7 +108,7 @@ def drawn(folder: Path, seeds: Sequence[int] = SEEDS) -> dict[str, dict[str, dic
 
 
 def _work(options: Namespace, say: Say) -> tuple[Any, bool]:
-    """What to print as JSON, and whether all differences are within the tolerance."""
+    """Return the data for ``--json``, and True if all differences are within the tolerance."""
     if options.stochastic:
         folder = options.profiles or Path(os.environ.get("DAGSIM_DATA", ".")) / "traces" / "tpch-decima"
         means = drawn(folder, options.seeds)

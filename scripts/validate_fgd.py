@@ -50,7 +50,7 @@ TOLERANCE = 0.5
 
 
 def allocated(pods: Sequence[Pod], nodes: Sequence[Node], policy: str, seed: int) -> float:
-    """The percentage of GPUs allocated at 100 % load; pods and nodes in the order of their names."""
+    """Percentage of GPUs allocated at 100 % load. Pods and nodes are in the order of their names."""
     rng = GoRandom(seed)
     rng.int63()  # goes into a line of the simulator's log
     capacity = Nodes(nodes).capacity
@@ -63,8 +63,11 @@ def allocated(pods: Sequence[Pod], nodes: Sequence[Node], policy: str, seed: int
 
 
 def arrivals(pods: Sequence[Pod], capacity: int, rng: GoRandom) -> list[Pod]:
-    """The pods shuffled, and pods drawn from them behind, or some removed, until they ask for 1.3 times ``capacity``
-    (thousandths of GPUs)."""
+    """Shuffle the pods, then draw more of them or remove some, until they ask for 1.3 times
+    ``capacity``.
+
+    Capacity is in thousandths of GPUs.
+    """
     order = list(pods)
     rng.shuffle(order)
     asked, wanted = sum(pod.gpu_milli for pod in pods), RATIO * capacity
@@ -79,7 +82,7 @@ def arrivals(pods: Sequence[Pod], capacity: int, rng: GoRandom) -> list[Pod]:
 
 
 def chosen(policy: str, nodes: Nodes, pods: Sequence[Pod], rng: GoRandom) -> Choice:
-    """The policy of this name for these nodes."""
+    """Return the policy of this name for these nodes."""
     match policy:
         case "Random":
             return at_random(rng)
@@ -90,7 +93,7 @@ def chosen(policy: str, nodes: Nodes, pods: Sequence[Pod], rng: GoRandom) -> Cho
 
 
 def placed(pods: Sequence[Pod], nodes: Nodes, choose: Choice) -> Iterator[tuple[int, int]]:
-    """Place the pods one by one; yields how much GPU has arrived and how much is allocated, in thousandths."""
+    """Place the pods one by one. Yields the GPUs that arrived and those allocated, in thousandths."""
     arrived = taken = 0
     for pod in pods:
         arrived += pod.gpu_milli
@@ -120,7 +123,7 @@ def at_full_load(course: Iterator[tuple[int, int]], capacity: int) -> float:
 
 
 def measured(pods: Sequence[Pod], nodes: Sequence[Node], seeds: Sequence[int] = SEEDS) -> dict[str, list[float]]:
-    """Per policy the percentage allocated, seed by seed."""
+    """For each policy, the percentage allocated, seed by seed."""
     return {policy: [allocated(pods, nodes, policy, seed) for seed in seeds] for policy in POLICIES}
 
 
@@ -130,7 +133,7 @@ def rounded(shares: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def is_paper(pods: Path, nodes: Path) -> bool:
-    """Whether the files are those of the paper."""
+    """True if the files are those of the paper."""
     return _digest(pods) == PAPER_PODS and _digest(nodes) in PAPER_NODES
 
 

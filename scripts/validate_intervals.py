@@ -70,14 +70,14 @@ __all__ = ["SIZES", "Gate", "Population", "coverage", "populations", "sequential
 
 SIZES = (3, 5, 10, 20, 30, 100, 200)
 FALSE_ALARMS = 0.1
-"""The most intervals of a well-behaved population that may be marked approximate."""
+"""Largest share of intervals of a well-behaved population that may be marked approximate."""
 ROWS = 54
 """Comparisons of a table with a reference and every one of the 55 policies."""
 
 MARKED = 2000
-"""Samples of a pair and n for which the mark "approximate" is judged."""
+"""Samples per pair and n for judging the mark "approximate"."""
 FEWEST_PLAIN = 50
-"""Intervals without the mark from which a coverage is given."""
+"""Minimum number of intervals without the mark to report a coverage."""
 PARETO_POLICIES = ("fifo", "sjf", "2d-las", "round-robin")
 
 Floats = NDArray[np.float64]
@@ -85,7 +85,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Values of some policies on many seeds."""
+    """Values of several policies on many seeds."""
 
     name: str
     kind: Literal["drawn", "tails", "windows", "equal"]
@@ -95,20 +95,20 @@ class Population:
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """The columns of every two policies."""
+        """Columns of every pair of policies."""
         return list(combinations(range(len(self.policies)), 2))
 
     def pair_name(self, pair: tuple[int, int]) -> str:
-        """The names of the two."""
+        """Names of the two policies."""
         return " / ".join(self.policies[column] for column in pair)
 
 
 def populations(folder: Path, metric: str) -> list[Population]:
-    """Every population in the folder, by name."""
-    found = [_population(path, metric) for path in sorted(folder.glob("*.npz"))]
-    if not found:
+    """Return every population in the folder by name."""
+    loaded = [_population(path, metric) for path in sorted(folder.glob("*.npz"))]
+    if not loaded:
         raise InputError(f"{folder}: there is no *.npz with a population in it")
-    return [each for each in found if each is not None]
+    return [each for each in loaded if each is not None]
 
 
 def _population(path: Path, metric: str) -> Population | None:
@@ -132,7 +132,11 @@ def _population(path: Path, metric: str) -> Population | None:
 
 
 def coverage(population: Population, n: int, draws: int, seed: int) -> dict[str, Any]:
-    """Per method the share of ``draws`` samples of ``n`` that hold the truth, mean and worst pair; false verdicts."""
+    """For each method, the share of ``draws`` samples of ``n`` that contain the truth (mean, worst
+    pair).
+
+    Also the share of false verdicts.
+    """
     rng = np.random.default_rng([seed, n, *population.name.encode()])
     covers: dict[str, list[float]] = {"t_log": [], "median": [], "ratio_of_means": []}
     false, marks, plain = [], [], []
@@ -149,22 +153,22 @@ def coverage(population: Population, n: int, draws: int, seed: int) -> dict[str,
         centre = 0.0 if population.kind == "equal" else logs.mean()
         null = (logs - centre)[pick] * rng.choice([-1.0, 1.0], pick.shape)
         false.append(float(np.mean(two_sided_p(t_of_mean(null), n - 1) < 0.05)))
-    found = {name: _summary(population, shares) for name, shares in covers.items() if not np.isnan(shares).any()}
-    method = "median" if population.kind == "windows" and "median" in found else "t_log"
+    summaries = {name: _summary(population, shares) for name, shares in covers.items() if not np.isnan(shares).any()}
+    method = "median" if population.kind == "windows" and "median" in summaries else "t_log"
     return {
-        **found[method],
+        **summaries[method],
         "false_verdicts": float(np.mean(false)),
         "worst_false_verdicts": max(false),
         "method": method,
         "approximate": float(np.mean(marks)),
         **({"plain": float(np.concatenate(plain).mean())} if sum(map(len, plain)) >= FEWEST_PLAIN else {}),
         **({"plain_worst": min(shares)} if (shares := [*_shares(plain)]) else {}),
-        **found,
+        **summaries,
     }
 
 
 def _marked(population: Population, pair: tuple[int, int], logs: Floats, pick: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """The samples whose interval dagsim calls approximate."""
+    """True for samples whose interval dagsim marks as approximate."""
     shares = population.largest_job[pick][..., list(pair)]
     largest = np.exp(np.log(shares).mean(axis=1)).max(axis=-1) if population.kind == "tails" else 0.0
     needed = seeds_for_interval(logs[pick], largest) > 0
@@ -179,12 +183,14 @@ def _shares(plain: Sequence[NDArray[np.bool_]]) -> Iterator[float]:
 
 
 def _held(bounds: Bounds, truth: float) -> float:
-    """The share of intervals that hold the truth; NaN where the method has none."""
+    """Share of intervals that contain the truth; NaN if the method has no interval."""
     return float("nan") if np.isnan(bounds.low).all() else float(np.mean(_holds(bounds, truth)))
 
 
 def _holds(bounds: Bounds, truth: float) -> NDArray[np.bool_]:
-    """The intervals that hold the truth. A sample of equal values is a point, right or wrong."""
+    """True for intervals that contain the truth. A sample of equal values is a point, right or
+    wrong.
+    """
     low = np.where(np.isnan(bounds.low), bounds.value, bounds.low) * (1 - 1e-12)
     high = np.where(np.isnan(bounds.high), bounds.value, bounds.high) * (1 + 1e-12)
     held: NDArray[np.bool_] = (low <= truth) & (truth <= high)
@@ -192,7 +198,7 @@ def _holds(bounds: Bounds, truth: float) -> NDArray[np.bool_]:
 
 
 def simulated(seeds: int) -> dict[str, NDArray[Any]]:
-    """The population ``pareto``, simulated: the arrays of its file."""
+    """Simulate the population ``pareto``. Return the arrays of its file."""
     sizes = Independent(work=Pareto(100.0, 1.1), instances=Constant(1.0), models=())
     jobs = Synthetic(60, 0.7, arrivals=Poisson(), sizes=sizes)
     scenario = ClusterScenario(Cluster.of({"T4": 4}), jobs, Recorded())
@@ -226,7 +232,7 @@ class Gate(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """The figure lies between them."""
+        """True if the figure lies between the bounds."""
         return self.low <= self.got <= self.high
 
 
@@ -281,9 +287,10 @@ def table_errors(
     seed: int,
     adjusted: Callable[[Sequence[float]], Sequence[float]] = holm,
 ) -> float:
-    """The share of tables of equal rows in which ``adjusted`` p-values call one different.
+    """Share of tables of equal rows in which ``adjusted`` p-values call one different.
 
-    The rows: every pair of policies, centred, and mixtures of two of these, which hang together with them.
+    The rows are every pair of policies, centred, and mixtures of two of these, which are correlated
+    with them.
     """
     rng = np.random.default_rng([seed, n, *population.name.encode(), 1])
     logs = np.log(population.values)
@@ -315,7 +322,9 @@ def swap_error(population: Population) -> float:
 
 
 def sequential(population: Population, sequences: int, seed: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Per pair the coverage of the interval at which ``--precision 2%`` ends, and the median number of seeds."""
+    """For each pair, the coverage of the interval at which ``--precision 2%`` ends, and the median
+    number of seeds.
+    """
     rule = Precision(0.02)
     held, seeds = {}, {}
     for number, pair in enumerate(population.pairs):
@@ -352,12 +361,12 @@ def main() -> int:
         return 0
     try:
         known = populations(args.data, args.metric)
-        found = {each.name: {n: coverage(each, n, args.draws, args.seed) for n in SIZES} for each in known}
+        covered = {each.name: {n: coverage(each, n, args.draws, args.seed) for n in SIZES} for each in known}
         if args.json:
-            print(json.dumps(found))
+            print(json.dumps(covered))
             return 0
-        _print_coverage(known, found)
-        gates = [gate for each in known for gate in coverage_gates(each, found[each.name])]
+        _print_coverage(known, covered)
+        gates = [gate for each in known for gate in coverage_gates(each, covered[each.name])]
         gates += [gate for each in known for gate in rule_gates(each, args.draws, args.seed)]
     except (DagsimError, OSError) as error:
         print(error, file=sys.stderr)

@@ -46,11 +46,13 @@ CAUSES = {
     RejectReason.TOO_SLOW: "max_acceptable_jct_exceeded",
 }
 PAPER = {"A": (4, 0.2201), "B": (16, 0.2594), "C": (4, 0.1175), "D": (2, 0.1042)}
-"""Per distribution of beta the best constant degree and its mean blocking rate, over three seeds."""
+"""For each distribution of beta, the best constant degree and its mean blocking rate over three
+seeds.
+"""
 
 
 def planner(topo: tuple[int, int, int] = (4, 4, 2), quantum_s: float = 0.01, max_degree: int = 16) -> Planner:
-    """A planner by ddls' rules."""
+    """Return a planner with ddls' rules."""
     return Planner(Fabric(Ramp(*topo, ddls=True)), DDLS.but(quantum_s=quantum_s, max_degree=max_degree))
 
 
@@ -76,18 +78,20 @@ def job(graph: ComputationGraph, degree: int, plans: Planner, steps: int = STEPS
 
 
 class Replay:
-    """Sends the recorded degrees; one that is not offered is an error of the recording."""
+    """Policy that replays recorded degrees. A degree that is not offered is an error of the
+    recording.
+    """
 
     def __init__(self, actions: Iterable[int]) -> None:
         self._actions = iter(actions)
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """The next recorded degree."""
+        """Return the next recorded degree."""
         return (Partition(view.number, next(self._actions)),)
 
 
 def episode(said: dict[str, Any], graphs: dict[str, ComputationGraph], plans: Planner | None = None) -> dict[str, Any]:
-    """What became of every job of a recorded episode."""
+    """Return the outcome of every job of a recorded episode."""
     config = said["config"]
     if plans is None:
         plans = planner(tuple(config["topo"]), config["quantum"], config["max_partitions_per_op"])
@@ -120,7 +124,7 @@ def _row(outcome: JobOutcome) -> dict[str, Any]:
 
 
 class Difference(NamedTuple):
-    """One golden file and the first thing in it that we have otherwise; ``what`` is empty where there is none."""
+    """One golden file, and the first difference from it; ``what`` is empty if there is none."""
 
     file: str
     compared: int
@@ -128,7 +132,7 @@ class Difference(NamedTuple):
 
 
 def golden(folder: Path, graphs: Path) -> Iterator[Difference]:
-    """Every golden look-ahead and episode against ours."""
+    """Compare every golden look-ahead and episode with ours."""
     for path in sorted(folder.glob("lookahead_*.json.gz")):
         said = _load(path)
         found = job(read_graph(graphs / f"{said['model']}.txt", "s"), said["degree"], planner())
@@ -181,7 +185,9 @@ def _close(ours: Iterable[float], said: Iterable[float]) -> bool:
 
 
 def constant_degrees(streams: Path, graphs: Path) -> dict[str, dict[str, float]]:
-    """Per distribution of beta the mean blocking rate of the best constant degree, expected and got."""
+    """For each distribution of beta, the mean blocking rate of the best constant degree, expected
+    and actual.
+    """
     plans = planner()
     found = {}
     for beta, (degree, expected) in PAPER.items():

@@ -1,8 +1,10 @@
-"""Statistics of real traces, as read, against what their publishers and an independent count say.
+"""Statistics of real traces, as read, compared with those of their publishers and of an independent
+count.
 
     python scripts/validate_readers.py --data DIR [--without TEXT ...] [--json]
 
-``DIR`` holds the folders ``alibaba-v2017``, ``philly``, ``swf`` and so on with the files as their publishers ship them.
+``DIR`` holds the folders ``alibaba-v2017``, ``philly``, ``swf`` and so on, with the files as
+published.
 """
 
 from __future__ import annotations
@@ -28,10 +30,10 @@ class Check(NamedTuple):
 
     file: str
     statistic: str
-    """A way into ``TraceInfo.to_dict()``, key by key."""
+    """Path of keys in ``TraceInfo.to_dict()``."""
     expected: float
     digits: int = 0
-    """Digits after the point that ``expected`` is rounded to."""
+    """Number of decimals that ``expected`` is rounded to."""
 
 
 CHECKS = (
@@ -72,11 +74,13 @@ CHECKS = (
     Check("tpch-decima/tpch_dags.json.gz", "tasks", 1_414),
     Check("tpch-decima/tpch_dags.json.gz", "instances", 177_890),
 )
-"""From the publishers' pages and from counts by another program."""
+"""Statistics from the publishers' pages, and from counts by another program."""
 
 
 def checked(folder: Path, without: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """Each check with what was got; every file is read once, but for those whose names hold a text of ``without``."""
+    """Yield each check with its actual value. Each file is read once, except those whose name
+    contains a text of ``without``.
+    """
     for file in dict.fromkeys(check.file for check in CHECKS):
         if any(text in file for text in without):
             continue

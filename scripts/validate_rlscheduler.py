@@ -37,7 +37,7 @@ LENGTH = 1024
 
 
 def starts(jobs: int, count: int = 10, seed: int = 1) -> list[int]:
-    """Where the sequences begin: NumPy's old generator, seeded as Gym 0.15 did with a hash of the seed."""
+    """Starts of the sequences: NumPy's old generator, seeded with a hash of the seed like Gym 0.15."""
     digest = hashlib.sha512(str(seed).encode()).digest()[:8]
     words = np.frombuffer(digest, "<u4").tolist()
     while len(words) > 1 and not words[-1]:
@@ -48,7 +48,7 @@ def starts(jobs: int, count: int = 10, seed: int = 1) -> list[int]:
 
 
 def means(jobs: list[Job], processors: int) -> dict[str, dict[str, float]]:
-    """The mean bounded slowdowns, without (``bf0``) and with backfilling (``bf1``)."""
+    """Mean bounded slowdowns, without (``bf0``) and with backfilling (``bf1``)."""
     cluster = Cluster((Node("machine", None, 0, processors),))
 
     def mean(score: str, backfill: str) -> float:
@@ -67,22 +67,22 @@ def means(jobs: list[Job], processors: int) -> dict[str, dict[str, float]]:
 
 
 def first_submit_s(trace: Path) -> float:
-    """The least submit time of a log (its second field)."""
+    """Smallest submit time of a log (its second field)."""
     opener = gzip.open if trace.suffix == ".gz" else open
     with opener(trace, "rt", encoding="utf-8", errors="replace") as file:
         return min(float(line.split()[1]) for line in file if line.strip() and not line.lstrip().startswith(";"))
 
 
 def opened(log: Path, processors: int) -> Trace:
-    """The log by RLScheduler's rules."""
+    """Read the log by RLScheduler's rules."""
     return open_trace(log, "swf", TraceOptions(protocol="rlscheduler", processors=processors))
 
 
 def measured(trace: Trace, log: Path, processors: int, first: int | None = None) -> dict[str, dict[str, float]]:
-    """The means over the first jobs of the log.
+    """Return the means over the first jobs of the log.
 
     Raises:
-        InputError: There are too few.
+        InputError: The log has too few jobs.
     """
     first_s = first_submit_s(log)  # F1 goes by absolute times, readers count from the first job
     jobs = sorted(trace.jobs(), key=lambda job: int(job.id))[:first]

@@ -56,11 +56,11 @@ from dagsim.traces.source import Source
 __all__ = ["accounting", "measured", "priorities", "starts"]
 
 _SLACK = 0.01
-"""The log has two digits of a total, and six of a factor that is taken from it."""
+"""Tolerance: the log has two digits of a total, and six of a factor that is taken from it."""
 
 
 def accounting(folder: Path) -> dict[str, Any]:
-    """What the log holds, before any job is dropped."""
+    """Count the log's contents, before any job is dropped."""
     jobs: set[str] = set()
     attempts, gpu_seconds, never_ran = 0, 0.0, 0
     for _, row in sacct_rows(Source(folder / "sacct-aDX.txt"), ReadReport(), None):
@@ -103,24 +103,26 @@ def priorities(folder: Path) -> dict[str, Any]:
         worst = max([worst, *differing])
         total, there = book.total(asked, own), float(row["total_logged"])
         wrong += truncated(total) != truncated(there) and abs(total - there) > _SLACK
-    found = {"rows": len(rows), "worst_factor": worst, "wrong_totals": wrong}
-    return found | ({"worst_classic_fair_share": worst_classic} if classic else {})
+    counts = {"rows": len(rows), "worst_factor": worst, "wrong_totals": wrong}
+    return counts | ({"worst_classic_fair_share": worst_classic} if classic else {})
 
 
 _LOGGED = ("age", "assoc", "fairshare", "jobsize", "partition", "qos")
 
 
 def _events(rows: Sequence[Mapping[str, str]], site: Site) -> list[tuple[float, bool, int, Asked]]:
-    """Starts and ends of the jobs, in order; of one instant starts first, so that a job of no length ends."""
+    """Starts and ends of the jobs in order. At equal times starts come first, so that a job of
+    length 0 ends.
+    """
     jobs = {row["job"]: row for row in rows}
-    found = []
+    events = []
     for number, (_, row) in enumerate(jobs.items()):
         start_s, end_s = (_moment(row[name]) for name in ("start", "end"))
         if start_s is not None:
-            found.append((start_s, False, number, _asked(row, site)))
+            events.append((start_s, False, number, _asked(row, site)))
             if end_s is not None:
-                found.append((end_s, True, number, _asked(row, site)))
-    return sorted(found, key=lambda event: event[:3])
+                events.append((end_s, True, number, _asked(row, site)))
+    return sorted(events, key=lambda event: event[:3])
 
 
 def _asked(row: Mapping[str, str], site: Site) -> Asked:
@@ -146,16 +148,16 @@ def _moment(text: str) -> float | None:
 
 
 def _began_s(folder: Path) -> float:
-    """When slurmctld began to count periods."""
+    """Time at which slurmctld began to count periods."""
     text = (folder / "slurmctld-priority.log").read_text(encoding="utf-8")
-    found = re.search(r"\[([\d-]+T[\d:]+)\.\d+\][^\n]*_read_last_decay_ran", text)
-    if found is None:
+    match = re.search(r"\[([\d-]+T[\d:]+)\.\d+\][^\n]*_read_last_decay_ran", text)
+    if match is None:
         raise TraceError(f"{folder / 'slurmctld-priority.log'}:1: it does not say when the decay began")
-    return datetime.fromisoformat(found[1]).replace(tzinfo=UTC).timestamp()
+    return datetime.fromisoformat(match[1]).replace(tzinfo=UTC).timestamp()
 
 
 def starts(folder: Path) -> dict[str, Any]:
-    """The order and instants of starts under the policy itself, by whichever of the variants comes nearest."""
+    """Order and times of starts under the policy itself, by the variant that comes nearest."""
     site = read_site(folder)
     jobs, first_s = _submitted(folder)
     phase_s = 0.0  # of the calculations of priorities
@@ -164,7 +166,7 @@ def starts(folder: Path) -> dict[str, Any]:
     began = {place: job.start_s for place, job in enumerate(jobs) if job.start_s is not None}
     scheduler = dict(each.partition("=")[::2] for each in site.said.get("SchedulerParameters", "").split(","))
     interval_s = float(scheduler.get("bf_interval", 30))
-    found = []
+    fits = []
     least_s = float(scheduler.get("sched_min_interval", 2e6)) / 1e6
     cycles_s = _phases_s(jobs, interval_s)
     for tie, lag_s, cycle_s, rest_s in product(_TIES, _LAGS_S, cycles_s, (0.0, least_s)):
@@ -192,30 +194,32 @@ def starts(folder: Path) -> dict[str, Any]:
         variant = {"tie_rule": tie, "lag_s": lag_s, "phase_s": cycle_s, "rest_s": rest_s, "other_scheduler": other}
         figures = {"worst_gap_s": max(gaps, default=0.0), "median_gap_s": median(gaps) if gaps else 0.0}
         differs = len(there) - _longest_common(there, here)
-        found.append({"jobs": len(began), "order_differs": differs} | figures | variant)
-    return min(found, key=lambda each: (each["order_differs"], each["worst_gap_s"]))
+        fits.append({"jobs": len(began), "order_differs": differs} | figures | variant)
+    return min(fits, key=lambda each: (each["order_differs"], each["worst_gap_s"]))
 
 
 def _options(settings: PrioritySettings) -> dict[str, Any]:
-    """The keys of slurm.conf that begin with Priority, as parameters of the policy."""
+    """Keys of slurm.conf that begin with Priority, as parameters of the policy."""
     weights = settings.weights
     names = ("age", "fair_share", "job_size", "partition", "qos", "assoc")
-    found: dict[str, Any] = {name: getattr(weights, name) for name in names}
+    options: dict[str, Any] = {name: getattr(weights, name) for name in names}
     for name, key in (("tres_gpus", "gpus"), ("tres_cpus", "cpus"), ("tres_memory", "memory_gb")):
-        found[name] = weights.tres.get(key, 0.0)
+        options[name] = weights.tres.get(key, 0.0)
     same = ("damping", "half_life_s", "max_age_s", "calc_period_s", "favor_small", "relative_size", "max_tres")
-    found |= {name: getattr(settings, name) for name in (*same, "accrue_always")}
-    return found | {"algorithm": settings.fair_share}
+    options |= {name: getattr(settings, name) for name in (*same, "accrue_always")}
+    return options | {"algorithm": settings.fair_share}
 
 
 _TIES = ("wait", "fit")
 _LAGS_S = (0.0, 0.5, 1.0)
-"""A node is free this long after the end of its job: 0 or 1 s were seen, about as often."""
+"""Delay in seconds after the end of a job until its node is free. 0 and 1 s were seen about equally
+often.
+"""
 _PHASES = 3
 
 
 class _Submitted(NamedTuple):
-    """A job of the run; times from the first submission."""
+    """A job of the run. Times are relative to the first submission."""
 
     name: str
     submit_s: float
@@ -233,7 +237,9 @@ class _Submitted(NamedTuple):
 
 
 def _phases_s(jobs: Sequence[_Submitted], interval_s: float) -> list[float]:
-    """When backfill may have run within its interval: where it started most jobs, by the log's flags."""
+    """Phases of its interval at which backfill may have run: those with most of its starts, by the
+    log's flags.
+    """
     if interval_s <= 1:
         return [0.0]  # the log has no parts of seconds
     seen = Counter([job.start_s % interval_s for job in jobs if job.by == "backfill" and job.start_s is not None])
@@ -243,9 +249,9 @@ def _phases_s(jobs: Sequence[_Submitted], interval_s: float) -> list[float]:
 def _simulated(
     site: Site, jobs: Sequence[_Submitted], policy: SlurmMultifactor, lag_s: float
 ) -> tuple[dict[int, float], dict[int, str]]:
-    """The start of each job, and which part of the scheduler made it.
+    """Return the start of each job, and the part of the scheduler that made it.
 
-    A gang runs on one GPU type here; so types differ only where jobs ask for them.
+    A gang runs on one GPU type here, so types differ only if jobs ask for them.
     """
     asked = {kind for job in jobs for kind, _ in job.asked.types}
     types = {kind: GpuType(kind or "gpu", 1.0, 1.0, 1.0, 1.0, 0.0) for kind in (asked or {""})}
@@ -287,14 +293,14 @@ def _job(job: _Submitted, lag_s: float, types: Mapping[str, GpuType]) -> Job:
 
 
 class _Watched:
-    """The policy, and which part of it started each job."""
+    """The policy, and for each job the part of it that started the job."""
 
     def __init__(self, policy: SlurmMultifactor) -> None:
         self.policy = policy
         self.by: dict[int, str] = {}
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        """Decide as the policy does."""
+        """Decide like the policy."""
         for decision in self.policy.decide(view):
             if isinstance(decision, Start):
                 task: Any = decision.task
@@ -303,8 +309,11 @@ class _Watched:
 
 
 def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
-    """The jobs that became eligible, in order, and when the first did. ``golden_starts.csv`` knows how long those run
-    that did not end, ``golden_priorities.csv`` how nice they are."""
+    """Return the jobs that became eligible, in order, and the time at which the first did.
+
+    ``golden_starts.csv`` has the run time of jobs that did not end, ``golden_priorities.csv`` their
+    nice values.
+    """
     known: dict[str, float] = {}
     nice: dict[str, float] = {}
     if (folder / "golden_priorities.csv").exists():
@@ -317,7 +326,7 @@ def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
     since = {id(row): _moment(row["Eligible"]) for row in rows}
     rows = [row for row in rows if since[id(row)] is not None]
     first_s = min([since[id(row)] or 0.0 for row in rows], default=0.0)
-    found = []
+    submitted = []
     for row in rows:
         submit_s, start_s, end_s = since[id(row)] or 0.0, _moment(row["Start"]), _moment(row["End"])
         minutes = row["TimelimitRaw"]
@@ -329,7 +338,7 @@ def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
         by = (
             "backfill" if "SchedBackfill" in flags else "main" if "SchedMain" in flags or "SchedSubmit" in flags else ""
         )
-        found.append(
+        submitted.append(
             _Submitted(
                 row["JobID"],
                 submit_s - first_s,
@@ -346,7 +355,7 @@ def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
                 nice.get(row["JobID"], 0.0),
             )
         )
-    return sorted(found, key=lambda job: (job.submit_s, _number(job.name))), first_s
+    return sorted(submitted, key=lambda job: (job.submit_s, _number(job.name))), first_s
 
 
 def _number(name: str) -> tuple[int, ...]:
@@ -354,7 +363,7 @@ def _number(name: str) -> tuple[int, ...]:
 
 
 def _longest_common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Jobs that come in the same order in both."""
+    """Number of jobs in the same order in both."""
     place = {number: index for index, number in enumerate(other)}
     tails: list[int] = []  # the longest rising sequence of places, by patience sorting
     for index in (place[number] for number in one):
@@ -364,13 +373,15 @@ def _longest_common(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def _is_backfill_only(folder: Path) -> bool:
-    """True if the run was of backfill without priorities, so that its starts follow from its jobs alone."""
+    """True if the run used backfill without priorities, so that its starts follow from its jobs
+    alone.
+    """
     conf = folder / "slurm.conf"
     return conf.exists() and "PriorityType=priority/basic" in conf.read_text(encoding="utf-8")
 
 
 def measured(folder: Path) -> dict[str, dict[str, Any]]:
-    """Accounting, and priorities and starts where the run has what they need."""
+    """Check accounting, and priorities and starts if the run has the files for them."""
     parts: dict[str, dict[str, Any]] = {"accounting": accounting(folder)}
     if (folder / "golden_priorities.csv").exists():
         parts["priorities"] = priorities(folder)

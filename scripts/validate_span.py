@@ -30,19 +30,19 @@ INFINITE = Cluster((Node("infinite", None, 0, 2.0**40, 2.0**40),))
 
 
 def spans(jobs: Iterator[Job]) -> list[float]:
-    """Seconds from arrival to completion of every job where nothing ever waits for room."""
+    """Seconds from arrival to completion of every job if none ever waits for room."""
     schedule = drive(ClusterScenario(INFINITE, map(_free, jobs)).kernel(0), POLICIES.create("fifo"))
     return [float(seconds) for seconds in jct(schedule)]
 
 
 def _free(job: Job) -> Job:
-    """The job with the same DAG and work, asking for nothing."""
+    """Return a job with the same DAG and work that asks for no resources."""
     tasks = tuple([Task(task.name, task.work, task.instances, gpus=0) for task in job.tasks])
     return Job(job.id, TaskGraph(tasks, job.graph.edges), job.arrival_s)
 
 
 def measured(seconds: list[float]) -> dict[str, float]:
-    """Jobs, mean and median of their spans."""
+    """Number of jobs, mean and median of their spans."""
     return {"jobs": len(seconds), "mean_s": mean(seconds), "median_s": median(seconds)}
 
 

@@ -58,25 +58,25 @@ def against_optimum(jobs: list[Job], cores: int, optimum: dict[str, float]) -> F
 
 
 def optima(folder: Path, tasks: int) -> dict[int, dict[str, float]]:
-    """Per number of cores, the optimum of each graph of ``tasks`` tasks, by the graph's name."""
-    found = {}
+    """For each number of cores, the optimum of each graph of ``tasks`` tasks, by the graph's name."""
+    by_cores = {}
     for path in sorted(folder.glob(f"Case{tasks}_*_OPT.csv")):
         with path.open(newline="") as file:
             rows = list(csv.reader(file))
-        found[int(path.stem.split("_")[1])] = {Path(row[0]).stem: float(row[2]) for row in rows}
-    if not found:
+        by_cores[int(path.stem.split("_")[1])] = {Path(row[0]).stem: float(row[2]) for row in rows}
+    if not by_cores:
         raise TraceError(f"{folder}: no Case{tasks}_<cores>_OPT.csv")
-    return dict(sorted(found.items()))
+    return dict(sorted(by_cores.items()))
 
 
 def measured(jobs: list[Job], optimal: Path) -> dict[int, Found]:
-    """Per number of cores, the graphs against their optima."""
+    """For each number of cores, the graphs compared with their optima."""
     best = optima(optimal, tasks_of(jobs))
     return {cores: against_optimum(jobs, cores, by_graph) for cores, by_graph in best.items()}
 
 
 def tasks_of(jobs: list[Job]) -> int:
-    """Tasks of each graph, without the two dummies."""
+    """Number of tasks of each graph, without the two dummies."""
     return len(jobs[0].tasks) - 2
 
 

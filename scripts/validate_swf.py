@@ -41,13 +41,13 @@ def means(jobs: list[Job], processors: int, policy: str) -> dict[str, float]:
 
 
 def measured(trace: Trace, processors: int) -> dict[str, dict[str, float]]:
-    """The means of both policies."""
+    """Return the means of both policies."""
     jobs = list(trace.jobs())
     return {name: means(jobs, processors, policy) for name, policy in (("fcfs", "fifo"), ("easy", "easy-events"))}
 
 
 def opened(log: Path, processors: int) -> Trace:
-    """The log by PYSS's rules."""
+    """Read the log by PYSS's rules."""
     return open_trace(log, "swf", TraceOptions(protocol="pyss", processors=processors))
 
 

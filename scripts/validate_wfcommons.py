@@ -26,13 +26,13 @@ __all__ = ["Found", "compared", "measured"]
 
 
 class Found(TypedDict):
-    """One workflow: what came out, and what was expected."""
+    """One workflow: actual and expected values."""
 
     file: str
     span_s: float
     critical_path_s: float
     same_shape: bool
-    """Whether tasks, edges and depth are as expected."""
+    """True if tasks, edges and depth are as expected."""
 
 
 def compared(folder: Path, row: dict[str, str]) -> Found:
@@ -50,7 +50,7 @@ def compared(folder: Path, row: dict[str, str]) -> Found:
 
 
 def measured(traces: Path, stats: Path | None = None) -> dict[str, Any]:
-    """All workflows of the table, and the largest difference.
+    """Return all workflows of the table, and the largest difference.
 
     Raises:
         InputError: The table lacks a column.

@@ -52,8 +52,8 @@ def returns(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
 
 def return_rms(episodes: Sequence[EpisodeSteps], time_constant_s: float) -> float:
     """Root mean square of all returns. Divided by it, values are about 1."""
-    everything = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
-    return float(np.sqrt(np.mean(everything**2))) + 1e-9
+    all_returns = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
+    return float(np.sqrt(np.mean(all_returns**2))) + 1e-9
 
 
 def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float) -> list[np.ndarray]:
@@ -67,9 +67,9 @@ def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float)
     curves = [(np.asarray(steps.times_s[:-1]), returns(steps, time_constant_s)) for steps in replicas]
     scale = np.mean([abs(sum(steps.rewards)) for steps in replicas]) + 1e-9
     advantages = []
-    for number, (times, own) in enumerate(curves):
+    for number, (times, own_returns) in enumerate(curves):
         others = [np.interp(times, *curve) for other, curve in enumerate(curves) if other != number and len(curve[0])]
-        advantages.append((own - np.mean(others, axis=0)) / scale if others else np.zeros(len(own)))
+        advantages.append((own_returns - np.mean(others, axis=0)) / scale if others else np.zeros(len(own_returns)))
     return advantages
 
 
@@ -161,10 +161,10 @@ class CriticAdvantages:
     def estimate(
         self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, dict[str, float]]:
-        everything, critic = np.arange(len(store)), self.critic
+        numbers, critic = np.arange(len(store)), self.critic
         targets = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
         with torch.no_grad():
-            parts = [critic(store.batch(part)).numpy() for part in np.array_split(everything, 8)]
+            parts = [critic(store.batch(part)).numpy() for part in np.array_split(numbers, 8)]
         values = np.concatenate(parts) * self._scale
         ends = np.cumsum([len(steps.rewards) for steps in episodes])
         pieces = np.split(values, ends[:-1])
@@ -179,9 +179,9 @@ class CriticAdvantages:
         for _ in range(self._epochs):
             order = rng.permutation(np.arange(len(store)))
             for begin in range(0, len(order), self._minibatch):
-                picked = order[begin : begin + self._minibatch]
-                value = self.critic(store.batch(picked))
-                loss = nn.functional.mse_loss(value, torch.from_numpy(targets[picked]))
+                minibatch = order[begin : begin + self._minibatch]
+                value = self.critic(store.batch(minibatch))
+                loss = nn.functional.mse_loss(value, torch.from_numpy(targets[minibatch]))
                 self.optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 nn.utils.clip_grad_norm_(self.critic.parameters(), 1.0)

@@ -173,9 +173,9 @@ def load_agent(
 
 def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
     """Write tensors and plain values with their digest, completely or not at all."""
-    kept = {name: value for name, value in plain.items() if name != "digest"}
+    content = {name: value for name, value in plain.items() if name != "digest"}
     with replaced(path) as temporary:
-        torch.save({**kept, "digest": _digest(kept)}, temporary)
+        torch.save({**content, "digest": _digest(content)}, temporary)
 
 
 def read_plain(path: Path) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def clone(
     """Fit ``net`` to the choices by smoothed cross-entropy. Returns the last epoch's mean loss in
     nats.
     """
-    store, chosen = net.store(observations), np.array(choices, np.int64)
+    store, targets = net.store(observations), np.array(choices, np.int64)
     optimizer = torch.optim.Adam(net.parameters(), how.lr)
     mean = float("nan")
     for epoch in range(how.epochs):
@@ -58,8 +58,8 @@ def clone(
         losses = []
         order = rng.permutation(len(store))
         for begin in range(0, len(order), how.minibatch):
-            picked = order[begin : begin + how.minibatch]
-            loss = net.cross_entropy(store.batch(picked), chosen[picked], how.smoothing).mean()
+            minibatch = order[begin : begin + how.minibatch]
+            loss = net.cross_entropy(store.batch(minibatch), targets[minibatch], how.smoothing).mean()
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             if how.max_grad is not None:

@@ -296,8 +296,8 @@ class TrainConfig:
     """Terms and weights (``dagsim list rewards``)."""
     iterations: int = 100
     minutes: float | None = None
-    """Limit on the wall time in minutes, beside the number of iterations. A resumed training
-    continues the count.
+    """Limit on the wall time in minutes, in addition to the number of iterations. A resumed
+    training continues the count.
     """
     time_constant_s: tuple[float, float] | None = None
     """Time constant of the discount at the start and at the end, instead of the algorithm's

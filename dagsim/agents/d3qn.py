@@ -1,4 +1,6 @@
-"""Duelling double deep Q-learning with prioritised n-step replay, over ragged choices and in continuous time."""
+"""Duelling double deep Q-learning with prioritised n-step replay, over ragged choices and in
+continuous time.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,8 @@ def q_loss(net: nn.Module, target: nn.Module, drawn: Drawn) -> tuple[Tensor, Ten
     q = net(drawn.batch)[drawn.batch.first + drawn.choices]
     with torch.no_grad():
         after = drawn.following
-        picked = sample(net(after).numpy(), after.first.numpy())
-        values = target(after)[after.first + torch.from_numpy(picked)]
+        next_choices = sample(net(after).numpy(), after.first.numpy())
+        values = target(after)[after.first + torch.from_numpy(next_choices)]
         targets = drawn.rewards + drawn.discounts * values
     errors = nn.functional.smooth_l1_loss(q, targets, reduction="none")
     return (drawn.weights * errors).mean(), (q - targets).detach()

@@ -32,7 +32,9 @@ def normalized(advantages: np.ndarray, free: np.ndarray) -> np.ndarray:
 
 
 class PolicyGradient(ABC, Generic[ConfigT]):
-    """Plays ``sequences`` job sequences per iteration, ``replicas`` episodes on each, and learns from them."""
+    """Plays ``replicas`` episodes on each of ``sequences`` job sequences per iteration, and learns
+    from them.
+    """
 
     def __init__(self, context: LearnerContext, config: ConfigT) -> None:
         self.config: ConfigT = config

@@ -1,4 +1,6 @@
-"""Proximal policy optimisation (Schulman et al. 2017) on whole episodes, for every net and estimator of advantages."""
+"""Proximal policy optimisation (Schulman et al. 2017) on whole episodes, for every net and
+estimator of advantages.
+"""
 
 from __future__ import annotations
 
@@ -69,13 +71,13 @@ class Ppo(PolicyGradient[PpoConfig]):
         for group in self.optimizer.param_groups:
             group["lr"] = config.lr * (1 - progress) + config.min_lr
         updates: list[Update] = []
-        for picked in _minibatches(free, config.epochs, config.minibatch, rng):
-            log_p, entropy = net.evaluate(store.batch(picked), choices[picked])
+        for minibatch in _minibatches(free, config.epochs, config.minibatch, rng):
+            log_p, entropy = net.evaluate(store.batch(minibatch), choices[minibatch])
             update = policy_loss(
                 log_p,
                 entropy,
-                torch.from_numpy(old_log_p[picked]),
-                torch.from_numpy(advantages[picked]),
+                torch.from_numpy(old_log_p[minibatch]),
+                torch.from_numpy(advantages[minibatch]),
                 config.clip,
                 config.entropy * (1 - progress),
             )

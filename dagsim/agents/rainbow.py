@@ -46,8 +46,8 @@ class NoisyLinear(nn.Module):
     def draw(self, rng: np.random.Generator | None) -> None:
         """Draw new noise, or remove it if ``rng`` is ``None``."""
         for noise in (self.noise_in, self.noise_out):
-            drawn = np.zeros(len(noise)) if rng is None else rng.normal(size=len(noise))
-            noise.copy_(torch.from_numpy(np.sign(drawn) * np.sqrt(np.abs(drawn))))
+            normal = np.zeros(len(noise)) if rng is None else rng.normal(size=len(noise))
+            noise.copy_(torch.from_numpy(np.sign(normal) * np.sqrt(np.abs(normal))))
 
     def forward(self, inputs: Tensor) -> Tensor:
         weight = self.weight + self.weight_sigma * torch.outer(self.noise_out, self.noise_in)
@@ -138,10 +138,10 @@ def rainbow_loss(net: RainbowNet, target: RainbowNet, drawn: Drawn) -> tuple[Ten
     log_p = net.log_distribution(drawn.batch)[drawn.batch.first + drawn.choices]
     with torch.no_grad():
         after = drawn.following
-        picked = sample(net(after).numpy(), after.first.numpy())
-        following = target.log_distribution(after)[after.first + torch.from_numpy(picked)]
-        wanted = projected(following, drawn.rewards, drawn.discounts, target.support)
-    errors = -(wanted * log_p).sum(dim=1)
+        next_choices = sample(net(after).numpy(), after.first.numpy())
+        following = target.log_distribution(after)[after.first + torch.from_numpy(next_choices)]
+        target_p = projected(following, drawn.rewards, drawn.discounts, target.support)
+    errors = -(target_p * log_p).sum(dim=1)
     return (drawn.weights * errors).mean(), errors.detach()
 
 

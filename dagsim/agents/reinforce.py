@@ -54,10 +54,10 @@ class Reinforce(PolicyGradient[ReinforceConfig]):
         for rows in self._minibatches(free, rng):
             self.optimizer.zero_grad()
             for begin in range(0, len(rows), _PART):
-                picked = rows[begin : begin + _PART]
-                log_p, entropy = net.evaluate(store.batch(picked), choices[picked])
+                part = rows[begin : begin + _PART]
+                log_p, entropy = net.evaluate(store.batch(part), choices[part])
                 weight = config.entropy * (1 - progress)
-                loss = policy_gradient_loss(log_p, entropy, torch.from_numpy(advantages[picked]), weight)
+                loss = policy_gradient_loss(log_p, entropy, torch.from_numpy(advantages[part]), weight)
                 (loss / len(rows)).backward()  # type: ignore[no-untyped-call]
                 entropies.append(float(entropy.detach().sum()))
             nn.utils.clip_grad_norm_(net.parameters(), config.max_grad)

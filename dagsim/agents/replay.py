@@ -91,9 +91,9 @@ class ReplayBuffer:
             along[count - ahead :] = 0.0
         ends = self.span[1] + np.minimum(np.arange(count) + n_step, count - 1)
         along[np.arange(count) + n_step >= count] = 0.0
-        most = self._weights.max() if len(self._weights) else 1.0
+        top_weight = self._weights.max() if len(self._weights) else 1.0
         self._append(steps.observations, np.array(steps.choices, np.int64), rewards / scale, along, ends)
-        self._weights = np.append(self._weights, np.full(count, most))
+        self._weights = np.append(self._weights, np.full(count, top_weight))
         self._drop(len(self) - self._capacity)
 
     def draw(self, count: int, rng: np.random.Generator) -> Drawn:
@@ -158,9 +158,9 @@ class ReplayBuffer:
                 raise ValueError(f"transitions from {self.span[1]} to {part['first']} are missing")
             tokens = np.split(part["tokens"].numpy(), np.cumsum(part["lengths"].numpy())[:-1])
             more = [_apart(part[name]) for name in self._kind._fields[_ROWS:]]
-            seen = map(self._kind, tokens, part["context"].numpy(), part["gpus"].numpy(), *more)
+            observations = map(self._kind, tokens, part["context"].numpy(), part["gpus"].numpy(), *more)
             columns = (part[name].numpy() for name in ("choices", "rewards", "discounts", "ends"))
-            self._append(list(seen), *columns)
+            self._append(list(observations), *columns)
         self._drop(first - self._gone)
         if self.span != (first, after):
             raise ValueError(

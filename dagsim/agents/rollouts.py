@@ -73,13 +73,13 @@ def play(
     ``rng`` and ``explore`` are those of ``ActorNet.act``. Without ``keep``, only the simulations
     are returned.
     """
-    played = [EpisodeSteps() for _ in episodes]
+    all_steps = [EpisodeSteps() for _ in episodes]
     live = [number for number, episode in enumerate(episodes) if episode.observation is not None]
     while live:
         batch = net.stack([episodes[number].observation for number in live])
         choices, log_p = net.act(batch, rng, explore)
         for number, choice, likely in zip(live, choices.tolist(), log_p.tolist(), strict=True):
-            episode, steps = episodes[number], played[number]
+            episode, steps = episodes[number], all_steps[number]
             if keep:
                 steps.observations.append(episode.observation)
                 steps.choices.append(choice)
@@ -91,11 +91,11 @@ def play(
             if keep:
                 steps.rewards.append(episode.reward())
         live = [number for number in live if episodes[number].observation is not None]
-    for episode, steps in zip(episodes, played, strict=True):
+    for episode, steps in zip(episodes, all_steps, strict=True):
         steps.times_s.append(episode.now)
         if keep and episode.witness is not None:
             steps.hindsight = episode.witness.hindsight()
-    return played
+    return all_steps
 
 
 def evaluate_greedy(
@@ -156,11 +156,11 @@ class InProcessRollouts:
         jobs: int | None = None,
         witness: WitnessFactory | None = None,
     ) -> list[EpisodeSteps]:
-        played = []
+        all_steps = []
         for part in _parts(seeds, rng_key, self._lockstep):
             episodes = [self.factory.episode(seed, jobs, witness) for seed in part.seeds]
-            played += play(net, episodes, np.random.default_rng(part.rng_key), explore=explore)
-        return played
+            all_steps += play(net, episodes, np.random.default_rng(part.rng_key), explore=explore)
+        return all_steps
 
 
 class ProcessRollouts:
@@ -199,7 +199,7 @@ class ProcessRollouts:
         run = partial(_play, net.settings, weights, explore, jobs, witness)
         try:
             parts = self._pool.map(run, _parts(seeds, rng_key, self._lockstep))
-            return [steps for played in parts for steps in played]
+            return [steps for all_steps in parts for steps in all_steps]
         except BrokenProcessPool:
             raise SimulationError(
                 "a worker process was killed, perhaps for lack of memory; --workers 1 needs the least"

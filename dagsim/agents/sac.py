@@ -29,8 +29,9 @@ def critic_loss(q: nn.Module, drawn: Drawn, target: Tensor) -> Tensor:
 
 
 def actor_loss(scores: Tensor, batch: ObservationBatch, q: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """The actor's loss and the entropy (B,). The loss is the mean over observations of the expectation, over legal
-    choices, of temperature x log p - Q (equation 12)."""
+    """The actor's loss, and the entropy (B,). The loss is the mean over observations of the
+    expectation, over legal choices, of temperature x log p - Q (equation 12).
+    """
     log_p = log_softmax(scores, batch.segment, batch.size)
     p = torch.exp(log_p)
     expected = segment_sum(p * (temperature * log_p - q), batch.segment, batch.size)
@@ -108,9 +109,10 @@ class Sac:
         policy_loss.backward()  # type: ignore[no-untyped-call]
         actor.step()
         lengths = segment_sum(torch.ones(len(batch.segment)), batch.segment, batch.size)
-        wanted = self.config.target_entropy * torch.log(lengths)
+        target_entropy = self.config.target_entropy * torch.log(lengths)
         temperature_optimizer.zero_grad()
-        temperature_loss(self._log_temperature, policy_entropy, wanted).backward()  # type: ignore[no-untyped-call]
+        loss_of_temperature = temperature_loss(self._log_temperature, policy_entropy, target_entropy)
+        loss_of_temperature.backward()  # type: ignore[no-untyped-call]
         temperature_optimizer.step()
         follow(self._targets, self._q, self.config.target_rate)
         return float(policy_entropy.detach().mean()), float(loss.detach())

@@ -215,9 +215,9 @@ def differential(groups: Sequence[Sequence[EpisodeSteps]]) -> None:
     return then measures how much better its future is than the average, without any discount
     (Mao et al. 2019, appendix B).
     """
-    everything = [steps for group in groups for steps in group]
-    rate = sum(sum(steps.rewards) for steps in everything) / sum(steps.times_s[-1] for steps in everything)
-    for steps in everything:
+    all_steps = [steps for group in groups for steps in group]
+    rate = sum(sum(steps.rewards) for steps in all_steps) / sum(steps.times_s[-1] for steps in all_steps)
+    for steps in all_steps:
         steps.rewards = (np.asarray(steps.rewards) - rate * np.diff(steps.times_s)).tolist()
 
 
@@ -232,9 +232,9 @@ def _left(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
 
 def _at(times: np.ndarray, steps: EpisodeSteps, curves: np.ndarray) -> np.ndarray:
     """(T, C) the columns of ``curves`` at ``times``; 0 after the end of the episode."""
-    own = np.asarray(steps.times_s)
+    own_times = np.asarray(steps.times_s)
     padded = np.vstack([curves, np.zeros((1, curves.shape[1]))])
-    return np.stack([np.interp(times, own, column) for column in padded.T], axis=1)
+    return np.stack([np.interp(times, own_times, column) for column in padded.T], axis=1)
 
 
 def _spread(steps: EpisodeSteps, values: np.ndarray, time_constant_s: float, horizon_s: float) -> np.ndarray:

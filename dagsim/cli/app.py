@@ -103,7 +103,7 @@ def _refuse_removed(args: Sequence[str]) -> None:
 
 app = typer.Typer(
     cls=_Guarded,
-    help="Simulate DAG jobs on heterogeneous GPU clusters, and say which scheduler is better.",
+    help="Simulate DAG jobs on heterogeneous GPU clusters, and compare schedulers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -120,7 +120,7 @@ def main() -> None:
     """Run the command line."""
     gc.set_threshold(*_GC_THRESHOLDS)
     sys.path.append(str(Path.cwd()))  # where --algo my_module:MyPolicy is looked for, last
-    atexit.register(gc.freeze)  # memory is given back anyway: to search it for garbage is a tenth of a short command
+    atexit.register(gc.freeze)  # the exit frees all memory; a last collection takes 10 % of a short command
     with Stops() as stops:
         try:
             app()
@@ -147,8 +147,8 @@ def _root(
         bool,
         typer.Option(
             ALLOW_CODE,
-            help="Import code outside dagsim that a run folder names, though it did not record its SHA-256 "
-            "(docs/security.md). It may stand anywhere in a command.",
+            help="Import code outside dagsim that a run folder names without a recorded SHA-256 "
+            "(docs/security.md). It can be anywhere in a command.",
         ),
     ] = False,
 ) -> None:

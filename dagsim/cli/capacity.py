@@ -29,7 +29,7 @@ Prices_ = Annotated[
         "--price",
         "--cost",
         metavar="TYPE=PRICE,...",
-        help="Price of a GPU for an hour, as H200=3.5,A100-40=1.4, or none (default: list prices, in US dollars).",
+        help="Price of a GPU hour, such as H200=3.5,A100-40=1.4, or none (default: list prices, in US dollars).",
     ),
 ]
 
@@ -41,10 +41,10 @@ def whatif(
     shown: SweepOutput,
     trace: TheLog,
     add: Annotated[
-        list[str] | None, typer.Option(metavar="16xH200", help="GPUs to add, as nodes of their own; repeatable.")
+        list[str] | None, typer.Option(metavar="16xH200", help="GPUs to add, on new nodes; repeatable.")
     ] = None,
     remove: Annotated[
-        list[str] | None, typer.Option(metavar="8xT4", help="GPUs to take away, by whole nodes; repeatable.")
+        list[str] | None, typer.Option(metavar="8xT4", help="GPUs to remove, in whole nodes; repeatable.")
     ] = None,
     policy: Annotated[
         list[str] | None,
@@ -53,11 +53,11 @@ def whatif(
         ),
     ] = None,
     price: Prices_ = None,
-    metric: Annotated[str, typer.Option(help="What to compare by.")] = "jct_s.mean",
+    metric: Annotated[str, typer.Option(help="Metric to compare.")] = "jct_s.mean",
     config: ConfigFile = None,
     set_: Settings = None,
 ) -> None:
-    """Ask a log what other machines or another scheduler would have changed: paired windows, intervals, cost.
+    """Estimate from a log the effect of other machines or another scheduler: paired windows, intervals, cost.
 
     Example: dagsim whatif --trace sacct.txt --cluster cluster.yaml --add 16xH200 --policy fifo-fit,easy
     """
@@ -106,9 +106,7 @@ def plan_capacity(
     target: Annotated[str, typer.Option(metavar="'wait_s.p95<600'", help="A metric, < or >, and a bound.")],
     types: Annotated[
         str | None,
-        typer.Option(
-            metavar="H200,A100-40", help="Search for nodes of these types (default: all of the cluster, as it is)."
-        ),
+        typer.Option(metavar="H200,A100-40", help="Vary the nodes of these types (default: the whole cluster)."),
     ] = None,
     most: Annotated[
         int | None, typer.Option(min=1, help="The largest cluster to try, in GPUs (default: four times today's).")

@@ -19,16 +19,16 @@ __all__ = ["compare_runs"]
 def compare_runs(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders on the same jobs.")],
     reference: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What the others are compared with (default: the first policy).")
+        str | None, typer.Option(metavar="NAME", help="Policy to compare the others with (default: the first).")
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="What to rank by (default: that of the system: jct_s.mean, blocking_rate).")
+        str | None, typer.Option(help="Metric to rank by (default: that of the system, such as jct_s.mean).")
     ] = None,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as CSV, too.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the table as CSV.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the ratios with their intervals.")] = None,
     precision: Annotated[
         float | None,
-        typer.Option(metavar="2%", parser=fraction, help="Say how many seeds intervals so narrow would need."),
+        typer.Option(metavar="2%", parser=fraction, help="Print how many seeds intervals this narrow need."),
     ] = None,
     json_: Json = False,
     wide: Wide = False,

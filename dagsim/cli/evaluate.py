@@ -35,7 +35,7 @@ def evaluate(
         typer.Option(metavar="MODULE:CLASS", help="The agent's codec, if it does not come with dagsim."),
     ] = None,
 ) -> None:
-    """Run one scheduler on several seeds: a table and a run folder.
+    """Run one scheduler on several seeds; print a table and write a run folder.
 
     Example: dagsim eval --algo sjf --workload steady --set workload.load=0.7
     """
@@ -67,10 +67,10 @@ def baseline(
     ] = None,
     reference: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="What the others are compared with (default: the configured policy)."),
+        typer.Option(metavar="NAME", help="Policy to compare the others with (default: the configured one)."),
     ] = None,
 ) -> None:
-    """Run every heuristic on the same seeds: one table, the best marked.
+    """Run every heuristic on the same seeds, and print one table with the best marked.
 
     Example: dagsim baseline --workload heterogeneous-dag --seeds 10
     """

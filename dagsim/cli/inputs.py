@@ -40,7 +40,7 @@ def config_check(
         list[str], typer.Argument(metavar="YAML...", help="Files, run folders, or names of `dagsim list configs`.")
     ],
 ) -> None:
-    """Check configurations, and report every fault with its line, key and remedy.
+    """Check configurations, and report every error with its line, key and remedy.
 
     The check imports nothing from outside dagsim and starts no program.
 
@@ -81,7 +81,7 @@ def config_schema() -> None:
     typer.echo(json.dumps(json_schema(), indent=2))
 
 
-workload_app = typer.Typer(help="Look at workloads.", no_args_is_help=True)
+workload_app = typer.Typer(help="Describe and save workloads.", no_args_is_help=True)
 app.add_typer(workload_app, name="workload")
 
 
@@ -136,7 +136,7 @@ def workload_save(
     typer.echo(f"{write_jobs(path, jobs, meta)} jobs written to {path}")
 
 
-cluster_app = typer.Typer(help="Take over the nodes of a real cluster.", no_args_is_help=True)
+cluster_app = typer.Typer(help="Import the nodes of a real cluster.", no_args_is_help=True)
 app.add_typer(cluster_app, name="cluster")
 
 
@@ -151,15 +151,13 @@ def import_cluster(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="What scontrol show nodes, sinfo -N, kubectl get nodes -o json or pbsnodes -a printed.",
+            help="Output of scontrol show nodes, sinfo -N, kubectl get nodes -o json or pbsnodes -a.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="YAML", help="The configuration to write.")],
     gpu: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="SITE=TYPE", help="What a site's name of a GPU type stands for: a100=A100-80; repeatable."
-        ),
+        typer.Option(metavar="SITE=TYPE", help="GPU type for a site's own name, such as a100=A100-80; repeatable."),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Keep nodes that are down, drained or in maintenance.")] = False,
     quiet: Quiet = False,

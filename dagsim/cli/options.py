@@ -86,7 +86,9 @@ System = Annotated[
     str | None,
     _experiment("--system", metavar="NAME", help="Simulated world (default: as configured; dagsim list systems)."),
 ]
-Seeds = Annotated[int | None, _experiment(min=1, help="Runs, each on a workload of its own (default: as configured).")]
+Seeds = Annotated[
+    int | None, _experiment(min=1, help="Number of runs, each on its own workload (default: as configured).")
+]
 Seed = Annotated[int | None, _experiment(min=0, help="Root of all randomness (default: as configured).")]
 Within = Annotated[
     float | None,
@@ -108,7 +110,7 @@ Plots = Annotated[
 Json = Annotated[bool, _output("--json", help="Print one JSON object instead of a table.")]
 Quiet = Annotated[bool, _output("--quiet", "-q", help="Print nothing but errors.")]
 Workers = Annotated[
-    int | None, _output(min=1, help="Processes (default: the cores); any number gives the same results.")
+    int | None, _output(min=1, help="Number of processes (default: the cores); the results are always the same.")
 ]
 Name = Annotated[str | None, _output(metavar="NAME", help="Name of the run, in tables and in its folder.")]
 On = Annotated[
@@ -229,7 +231,7 @@ class TraceFlags(NamedTuple):
         ),
     ] = None
     load: Annotated[float | None, _of_trace(help="Offered load to scale the arrivals to (default: as traced).")] = None
-    limit: Annotated[int | None, _of_trace(help="Most jobs to keep (default: all).")] = None
+    limit: Annotated[int | None, _of_trace(help="Maximum number of jobs to keep (default: all).")] = None
     map_: Annotated[
         str | None,
         _of_trace("--map", metavar="OURS=THEIRS,...", help="Columns of a CSV or JSON Lines file, by dagsim's names."),

@@ -23,10 +23,10 @@ class PlotFormat(StrEnum):
 
 @app.command()
 def plot(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="A run folder; of trainings, several.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="A run folder, or several of trainings.")],
     number: Annotated[
         int | None,
-        typer.Option("--run", min=0, help="Which of its runs, counted from 0 (default: a comparison, or the first)."),
+        typer.Option("--run", min=0, help="Number of the run, from 0 (default: a comparison, or the first)."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for the plots (default: plots/ in the run folder).")
@@ -37,7 +37,7 @@ def plot(
         typer.Option(metavar="FILE", help="Write a trace for ui.perfetto.dev instead: .json.gz or .json."),
     ] = None,
 ) -> None:
-    """Draw a run again: Gantt chart, completion times, utilisation and queue over time, priorities. Of trainings, draw
+    """Draw a run: Gantt chart, completion times, utilisation and queue over time, priorities. For trainings, draw
     the learning curves, with a band over several.
 
     Example: dagsim plot results/20261120T193000Z-eval-sjf-s0-3fa9c1

@@ -18,9 +18,9 @@ def record(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help=".gif or .mp4 (default: plots/RUN.gif).")
     ] = None,
-    number: Annotated[int, typer.Option("--run", min=0, help="Which of its runs, counted from 0.")] = 0,
-    frames: Annotated[int, typer.Option(min=2, max=2000, help="Frames of the film, 12 a second.")] = 90,
-    width: Annotated[int, typer.Option(min=160, max=1920, help="Pixels from left to right.")] = 960,
+    number: Annotated[int, typer.Option("--run", min=0, help="Number of the run, from 0.")] = 0,
+    frames: Annotated[int, typer.Option(min=2, max=2000, help="Number of frames, 12 per second.")] = 90,
+    width: Annotated[int, typer.Option(min=160, max=1920, help="Width in pixels.")] = 960,
 ) -> None:
     """Record a finished run as a film: jobs move from the queue to their GPUs, and out again when they are done.
 

@@ -32,16 +32,17 @@ def replay_trace(
     config: ConfigFile = None,
     set_: Settings = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Runs, each with other randomness on the same jobs (default: 1).")
+        int | None,
+        typer.Option(min=1, help="Number of runs of the same jobs, each with a different seed (default: 1)."),
     ] = None,
     seed: Seed = None,
     reference: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Run this one too, and compare (default with --blocks: fifo)."),
+        typer.Option(metavar="NAME", help="Also run this scheduler, and compare (default with --blocks: fifo)."),
     ] = None,
     blocks: Annotated[
         int | None,
-        typer.Option(min=2, max=100, help="Give the ratio an interval over time, from 5 blocks of the jobs, say."),
+        typer.Option(min=2, max=100, help="Give the ratio an interval over time, from this many blocks of jobs."),
     ] = None,
 ) -> None:
     """Replay a real trace through a scheduler; its format is recognised.

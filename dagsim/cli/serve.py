@@ -14,13 +14,13 @@ __all__ = ["serve"]
 
 @app.command()
 def serve(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder that run folders lie in.")] = Path(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder that contains run folders.")] = Path(
         "results"
     ),
     host: Annotated[
-        str, typer.Option(help="Address to serve from; any but the loopback shows the runs to others.")
+        str, typer.Option(help="Address to serve from; any but the loopback address shows the runs to others.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve from; 0: any that is free.")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve from; 0 takes any free port.")] = 8765,
 ) -> None:
     """Show the runs of a folder in a browser: a list, a page for each, and live progress.
 

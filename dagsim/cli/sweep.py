@@ -28,19 +28,18 @@ __all__ = ["sweep", "swept"]
 def sweep(
     grid: Annotated[Path, typer.Argument(metavar="YAML|FOLDER", help="The grid, or the folder of a sweep.")],
     output: SweepOutput,
-    limit: Annotated[int | None, typer.Option(min=1, help="Run at most so many cells now.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Run at most this many cells now.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells, and run none.")] = False,
-    show: Annotated[bool, typer.Option("--show", help="Print what the folder holds, and run nothing.")] = False,
-    metric: Annotated[
-        str | None, typer.Option(help="What to compare by (default: the first of the sweep's metrics).")
-    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print the results in the folder; run nothing.")] = False,
+    metric: Annotated[str | None, typer.Option(help="Metric to compare (default: the first of the sweep).")] = None,
     reference: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What the others are compared with (default: the first).")
+        str | None,
+        typer.Option(metavar="NAME", help="Policy or value to compare the others with (default: the first)."),
     ] = None,
 ) -> None:
-    """Run an experiment under every combination of some settings, and compare: a table and a folder.
+    """Run an experiment under every combination of some settings; print a table and write a folder.
 
-    What the folder holds is not run again: start it anew after a stop, or after the grid has grown.
+    Cells that are already in the folder are not run again: repeat the command after a stop, or with a larger grid.
 
     Example: dagsim sweep sweep.yaml --on local:4
     """
@@ -51,7 +50,7 @@ def sweep(
     out, opened = output.out, None
     if grid.is_dir():
         if output.name is not None:
-            raise InputError(f"--name: {grid} has one already")
+            raise InputError(f"--name: {grid} already has a name; leave --name out")
         opened, out = Store.open(grid), grid.parent
         described, command = opened.sweep, opened.manifest["command"]
         trust(grid / "config.yaml")

@@ -28,7 +28,7 @@ def _traces() -> None:
 
 @trace_app.command("sample")
 def trace_sample(
-    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Where the files go.")] = Path("site"),
+    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Folder to write the files to.")] = Path("site"),
     quiet: Quiet = False,
 ) -> None:
     """Write the log and the nodes of a synthetic Slurm cluster: 500 jobs on 64 GPUs of three types.
@@ -53,9 +53,9 @@ def trace_sample(
 def show_trace(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The trace, as its publisher ships it.")],
     format_: Annotated[str | None, typer.Option("--format", help="Its format (default: recognised).")] = None,
-    start: Annotated[int, typer.Option(min=0, help="Jobs left out at the beginning.")] = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Jobs kept at most (default: all).")] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder that the plot is drawn into.")] = Path("results"),
+    start: Annotated[int, typer.Option(min=0, help="Number of jobs to skip at the beginning.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of jobs to keep (default: all).")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plot.")] = Path("results"),
     plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw the distributions.")] = True,
     json_: Json = False,
     quiet: Quiet = False,
@@ -90,7 +90,7 @@ def show_trace(
 @trace_app.command("anonymise")
 def anonymise_traces(
     paths: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Logs of a cluster, and lists of its nodes.")],
-    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Folder to write them into.")],
+    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Folder for the new files.")],
     quiet: Quiet = False,
 ) -> None:
     """Replace names in logs and lists of nodes, so that they can be shared.
@@ -129,7 +129,7 @@ def convert_trace(
 @trace_app.command("fetch")
 def fetch_trace(
     name: Annotated[str, typer.Argument(metavar="NAME", help="One of `dagsim trace list`.")],
-    to: Annotated[Path, typer.Option(metavar="FOLDER", help="The trace gets a folder of its own in it.")] = Path(
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder in which the trace gets its own folder.")] = Path(
         "traces"
     ),
     json_: Json = False,

@@ -34,16 +34,18 @@ def train_agent(
     set_: Settings = None,
     system: System = None,
     seed: Seed = None,
-    iterations: Annotated[int | None, typer.Option(min=1, help="How long to train (default: as configured).")] = None,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, help="Number of iterations (default: as configured).")
+    ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Go on with a training that was stopped, as it was configured.")
+        Path | None, typer.Option(metavar="RUN", help="Continue a training that was stopped, as it was configured.")
     ] = None,
     init: Annotated[
-        Path | None, typer.Option(metavar="CHECKPOINT", help="Begin with the weights of a trained agent.")
+        Path | None, typer.Option(metavar="CHECKPOINT", help="Start from the weights of a trained agent.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that episodes are played in.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Number of processes that run episodes.")] = 1,
     report: Annotated[bool, typer.Option(help="Compare with heuristics on the report seeds at the end.")] = True,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder that the run folder is made in.")] = Path("results"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the run folder.")] = Path("results"),
     name: Name = None,
     json_: Json = False,
     quiet: Quiet = False,

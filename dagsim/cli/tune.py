@@ -44,11 +44,13 @@ def tune(
     ] = None,
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", "-p", metavar="NAME=VALUE,...", help="Values to try (default: those kept for it)."),
+        typer.Option(
+            "--param", "-p", metavar="NAME=VALUE,...", help="Values to try (default: those that come with it)."
+        ),
     ] = None,
-    metric: Annotated[str, typer.Option(help="What to choose by.")] = "jct_s.mean",
+    metric: Annotated[str, typer.Option(help="Metric to choose by.")] = "jct_s.mean",
     seeds: Annotated[int, typer.Option(min=2, help="Validation seeds.")] = 30,
-    keep: Annotated[Path | None, typer.Option(metavar="YAML", help="Write the tuned configuration here, too.")] = None,
+    keep: Annotated[Path | None, typer.Option(metavar="YAML", help="Also write the tuned configuration here.")] = None,
     workload: Jobs = None,
     config: ConfigFile = None,
     set_: Settings = None,
@@ -63,7 +65,7 @@ def tune(
     name: Name = None,
     on: On = "local",
 ) -> None:
-    """Choose a scheduler's parameters on validation seeds, and keep the result as a configuration.
+    """Choose a scheduler's parameters on validation seeds, and save the result as a configuration.
 
     Example: dagsim tune --algo eft-wait --param theta=0.7,0.8,0.9,1
     """

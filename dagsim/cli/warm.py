@@ -17,7 +17,7 @@ __all__ = ["warm"]
 def warm(
     algo: Annotated[
         list[str] | None,
-        typer.Option("--algo", "-a", metavar="NAME", help="Only what this scheduler needs; repeatable."),
+        typer.Option("--algo", "-a", metavar="NAME", help="Compile only what this scheduler needs; repeatable."),
     ] = None,
     quiet: Quiet = False,
 ) -> None:

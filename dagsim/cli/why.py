@@ -24,16 +24,16 @@ def why(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job, or #12 by the order of arrival.")],
     policy: Annotated[
         str | None,
-        typer.Option("--policy", "-a", "--algo", metavar="NAME", help="Under which policy (default: the first)."),
+        typer.Option("--policy", "-a", "--algo", metavar="NAME", help="Policy of the run (default: the first)."),
     ] = None,
     number: Annotated[
-        int | None, typer.Option("--run", min=0, help="Which run of the folder, counted from 0 (default: the first).")
+        int | None, typer.Option("--run", min=0, help="Number of the run, from 0 (default: the first).")
     ] = None,
-    show: Annotated[int, typer.Option(min=1, help="So many holders and overtakers.")] = 10,
+    show: Annotated[int, typer.Option(min=1, help="Maximum number of holders and overtakers to list.")] = 10,
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Say why a job waited: which resource, limit or rule bound it, who held the GPUs meanwhile, who went first.
+    """Explain why a job waited: which resource, limit or rule held it back, who held the GPUs, who went first.
 
     Example: dagsim why results/RUN 1042
     """

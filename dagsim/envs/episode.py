@@ -107,8 +107,8 @@ class EpisodeFactory:
         """Build a kernel for the job sequence with that seed. It has only the first ``jobs`` jobs,
         if the system supports this.
         """
-        more: dict[str, Any] = {} if jobs is None else {"jobs": jobs}
-        return self.scenario.kernel(seed, record=self.record, **more)
+        options: dict[str, Any] = {} if jobs is None else {"jobs": jobs}
+        return self.scenario.kernel(seed, record=self.record, **options)
 
     def episode(self, seed: int, jobs: int | None = None, witness: WitnessFactory | None = None) -> Episode:
         """Begin an episode on the job sequence with that seed."""

@@ -193,8 +193,8 @@ class Levelled:
             return decisions
         (decision,) = decisions
         assert isinstance(decision, Start)
-        wanted = max(int(sum(share.instances for share in decision.placement) * parallelism), 1)
-        return (Start(decision.task, (Share(decision.placement[0].node, wanted),)),)
+        instances = max(int(sum(share.instances for share in decision.placement) * parallelism), 1)
+        return (Start(decision.task, (Share(decision.placement[0].node, instances),)),)
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
         """The row that stands for the first decision; ``None`` if this level has no such row."""
@@ -203,20 +203,20 @@ class Levelled:
             return row
         if row == len(self.codec.rows):
             return len(self._rows)
-        chosen = zip(self._rows, self._parallelism, strict=True)
-        return next((place for place, row_and_share in enumerate(chosen) if row_and_share == (row, 1.0)), None)
+        choices = zip(self._rows, self._parallelism, strict=True)
+        return next((place for place, row_and_share in enumerate(choices) if row_and_share == (row, 1.0)), None)
 
     def _chosen(self) -> tuple[Sequence[int], Sequence[float]]:
         rows = self.codec.rows
         if self.level == "task_type_par":
             some = [(0.0, 0.5, 1.0) if task.waiting > 2 and not task.demand.gang else (1.0,) for task, _ in rows]
-            picked = [row for row, parts in enumerate(some) for _ in parts]
-            return picked, [part for parts in some for part in parts]
+            chosen_rows = [row for row, parts in enumerate(some) for _ in parts]
+            return chosen_rows, [part for parts in some for part in parts]
         best: dict[object, tuple[float, float, int]] = {}
         for row, (task, type_) in enumerate(rows):
             of = task.job if self.level == "job" else task
             key = (-task.rank_s if self.level == "job" else 0.0, task.seconds[type_], row)
             if of not in best or key < best[of]:
                 best[of] = key
-        picked = sorted([row for _, _, row in best.values()])
-        return picked, [1.0] * len(picked)
+        chosen_rows = sorted([row for _, _, row in best.values()])
+        return chosen_rows, [1.0] * len(chosen_rows)

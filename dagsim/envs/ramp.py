@@ -142,8 +142,8 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
         outcome = kernel.outcomes[number]
         self._cause = None if outcome.reason is None else cause(outcome)
         reward, over = episode.reward(), episode.observation is None
-        left = over and all(outcome.degrees and cause(outcome) != "unfinished" for outcome in kernel.outcomes)
-        done = left and len(kernel.outcomes) == len(kernel.jobs)
+        all_left = over and all(outcome.degrees and cause(outcome) != "unfinished" for outcome in kernel.outcomes)
+        done = all_left and len(kernel.outcomes) == len(kernel.jobs)
         if self.render_mode == "human":
             self.render()
         return self._observation(), reward, done, over and not done, self._info()
@@ -185,24 +185,24 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
         )
 
     def _observation(self) -> dict[str, np.ndarray]:
-        seen: RampObservation | None = None if self._episode is None else self._episode.observation
-        blank = {name: np.zeros(box.shape, box.dtype) for name, box in self.observation_space.items()}  # type: ignore[attr-defined]
-        if seen is None:
-            return blank
-        ops, deps = len(seen.ops), len(seen.deps)
+        observation: RampObservation | None = None if self._episode is None else self._episode.observation
+        parts = {name: np.zeros(box.shape, box.dtype) for name, box in self.observation_space.items()}  # type: ignore[attr-defined]
+        if observation is None:
+            return parts
+        ops, deps = len(observation.ops), len(observation.deps)
         if ops > self.most_ops or deps > self.most_deps:
             raise ConfigError(
                 f"a graph of {ops} operations and {deps} dependencies does not fit into most_ops={self.most_ops}, "
                 f"most_deps={self.most_deps}"
             )
-        blank["ops"][:ops], blank["deps"][:deps] = seen.ops, seen.deps
-        blank["sources"][:deps], blank["targets"][:deps] = seen.sources, seen.targets
-        blank["counts"][:] = ops, deps
-        blank["context"][:], blank["gpus"][:] = seen.context, seen.gpus
-        for way, row in zip(self._codec.ways, seen.tokens, strict=True):
-            blank["degrees"][way.degree] = row
-        blank["action_mask"][:] = self.action_masks()
-        return blank
+        parts["ops"][:ops], parts["deps"][:deps] = observation.ops, observation.deps
+        parts["sources"][:deps], parts["targets"][:deps] = observation.sources, observation.targets
+        parts["counts"][:] = ops, deps
+        parts["context"][:], parts["gpus"][:] = observation.context, observation.gpus
+        for way, row in zip(self._codec.ways, observation.tokens, strict=True):
+            parts["degrees"][way.degree] = row
+        parts["action_mask"][:] = self.action_masks()
+        return parts
 
     def _info(self) -> dict[str, Any]:
         kernel = self.simulation

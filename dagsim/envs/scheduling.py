@@ -90,8 +90,8 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         truncated = not terminated and (over or episode.now >= self.config.horizon_s)
         if self.render_mode == "human":
             self.render()
-        seen, info = self._seen()
-        return seen, reward, terminated, truncated, info
+        observation, info = self._seen()
+        return observation, reward, terminated, truncated, info
 
     def action_masks(self) -> np.ndarray:
         """(slots,) bool: True for the actions that are legal now."""
@@ -164,10 +164,10 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         observation = self._observation
         legal = self._legal = self._presets.legal(observation)
         mask = self._presets.mask(legal)
-        seen = self._presets.observe(observation, legal, mask)
+        shown = self._presets.observe(observation, legal, mask)
         if self.config.observation == "graph":
-            seen |= self._presets.graph(self.view)
-        return seen, self._info(mask)
+            shown |= self._presets.graph(self.view)
+        return shown, self._info(mask)
 
     def _info(self, mask: np.ndarray) -> dict[str, Any]:
         assert self.simulation is not None

@@ -232,12 +232,12 @@ def bars(launches: Sequence[Launch]) -> list[Bar]:
     for now_ms, length_ms, executor, target in launches:
         job = -1 if isinstance(target, ExecutorMove) else target.job.number
         start_s, end_s = now_ms / 1000, (now_ms + length_ms) / 1000
-        before = last.get(executor)
-        if before is not None and before.job == job and start_s - before.end_s < 0.05:
-            last[executor] = before._replace(end_s=end_s)
+        previous = last.get(executor)
+        if previous is not None and previous.job == job and start_s - previous.end_s < 0.05:
+            last[executor] = previous._replace(end_s=end_s)
         else:
-            if before is not None:
-                finished.append(before)
+            if previous is not None:
+                finished.append(previous)
             last[executor] = Bar(executor.number, job, start_s, end_s)
     return [*finished, *last.values()]
 
@@ -253,12 +253,12 @@ def draw_bars(axes: Axes, shown: Sequence[Bar], executors: int, now_s: float, sp
     """Draw the bars ``shown`` up to ``now_s`` on ``axes``. The time axis ends at ``span_s``."""
     from matplotlib.collections import PolyCollection
 
-    begun = [bar for bar in shown if bar.start_s < now_s]
-    left = np.array([bar.start_s for bar in begun])
-    right = np.minimum([bar.end_s for bar in begun], now_s)
-    low = np.array([bar.executor for bar in begun]) + 0.05
+    visible = [bar for bar in shown if bar.start_s < now_s]
+    left = np.array([bar.start_s for bar in visible])
+    right = np.minimum([bar.end_s for bar in visible], now_s)
+    low = np.array([bar.executor for bar in visible]) + 0.05
     corners = np.stack([left, low, left, low + 0.9, right, low + 0.9, right, low], axis=-1).reshape(-1, 4, 2)
-    axes.add_collection(PolyCollection(list(corners), facecolors=[colour(bar.job) for bar in begun], linewidths=0))
+    axes.add_collection(PolyCollection(list(corners), facecolors=[colour(bar.job) for bar in visible], linewidths=0))
     axes.set_xlim(0, max(span_s or now_s, 1e-3))
     axes.set_ylim(executors, 0)
     axes.set_xlabel("time [s]")
@@ -294,10 +294,10 @@ def describe(simulation: SparkKernel) -> str:
 
 def _lines(simulation: SparkKernel) -> Iterator[str]:
     for job in simulation.cluster.jobs:
-        left, running = sum(stage.remaining for stage in job.active), sum(stage.executing for stage in job.active)
+        waiting, running = sum(stage.remaining for stage in job.active), sum(stage.executing for stage in job.active)
         yield (
             f"{job.job.id:>24s}  {job.supply:3d} executors  {len(job.active):2d} of {len(job.stages):2d} stages"
-            f"  {left:5d} tasks wait, {running:3d} run"
+            f"  {waiting:5d} tasks wait, {running:3d} run"
         )
 
 

@@ -392,7 +392,7 @@ def _content(config: Config, policy: str) -> str:
     """Everything that the numbers of a cell depend on, apart from its seed."""
     described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
     trace = config.trace_path()
-    if trace is not None:  # what the trace holds counts, not where it lies
+    if trace is not None:  # the contents of the trace count, not its path
         part, key = ("workload", "path") if "workload" in described else ("system", "trace")
         described = {**described, part: {**described[part], key: digest(trace)}}
     files = [digest(path) for _, _, path in sources_of(config, policy)]

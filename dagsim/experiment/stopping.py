@@ -16,7 +16,7 @@ class Stopped(KeyboardInterrupt):
     """A stop by a signal other than Ctrl-C. Handlers of ``KeyboardInterrupt`` handle it too."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(number)  # NumPy makes an exception anew from what it was given
+        super().__init__(number)  # NumPy rebuilds an exception from its arguments
         self.number = number
 
 

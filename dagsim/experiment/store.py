@@ -595,7 +595,7 @@ class Store:
         """Write the finished cells of a grid as runs, named by their labels, and as a table."""
         done = self.done(plan.cells)
         times = {event["id"]: event for event in self.progress() if event.get("event") == "done"}
-        ends = dict.fromkeys(TABLES, 0)  # it has no tables: nothing of them is to be cut off
+        ends = dict.fromkeys(TABLES, 0)  # a grid has no tables to cut off
         runs, timing = bytearray(), bytearray()
         for cell, run in done.items():
             who, clock = {"policy": cell.label, "seed": cell.seed}, times.get(cell.id, {})

@@ -315,7 +315,7 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
 
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     count = np.cumsum(change, dtype=np.int64)
-    before = np.append(0, count[last])[:-1]  # what earlier jobs left running at the end of the log
+    before = np.append(0, count[last])[:-1]  # runs of earlier jobs that are still running at the end of the log
     count -= np.repeat(before, np.diff(np.flatnonzero(last), prepend=-1))
 
     gone = np.where(jobs.unfinished[job[last]], log_end_s, time_s[last])

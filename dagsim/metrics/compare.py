@@ -205,7 +205,7 @@ def log_ratios(
         )
     for column, name in ((a, names[0]), (b, names[1])):
         _check_positive(column, name, seeds)
-    logs: Floats = np.log(a) - np.log(b)  # not of the quotient: exactly opposite when the two are swapped
+    logs: Floats = np.log(a) - np.log(b)  # not the log of the quotient: swapping the two must exactly negate it
     return logs
 
 

@@ -26,7 +26,7 @@ def jain(values: Iterable[float]) -> float:
     most = float(x.max())
     if not most:
         return 1.0
-    x = x / most  # whose squares are no larger than 1, however much there is
+    x = x / most  # avoids overflow: no square is above 1
     return float(x.sum()) ** 2 / (len(x) * float(x @ x))
 
 

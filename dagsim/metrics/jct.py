@@ -153,7 +153,7 @@ def restarts(source: Source) -> int:
     stopped = np.isin(runs.outcome, (Kind.PREEMPTED, Kind.FAILED))
     order = np.flatnonzero(stopped)[np.argsort(runs.end_s[stopped], kind="stable")]
     stopped_task, first = np.unique(task[order], return_index=True)
-    stop = order[first]  # per task that was ever stopped, the run that was stopped first
+    stop = order[first]  # for each task that was ever stopped, its first stopped run
     place = np.searchsorted(stopped_task, task)
     was_stopped = place < len(stopped_task)
     was_stopped[was_stopped] = stopped_task[place[was_stopped]] == task[was_stopped]

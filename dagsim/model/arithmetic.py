@@ -1,5 +1,5 @@
-"""Sums that are equal to the last bit on every Python, bits of a set, indices of distinct values, and checks of
-numbers.
+"""Sums that are equal to the last bit on every Python, bits of a set, indices of distinct values,
+and type checks of numbers.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ __all__ = ["bits", "check_numbers", "check_whole", "numbered", "ordered_sum"]
 def ordered_sum(terms: Iterable[float]) -> float:
     """Add from left to right, rounding after each term; 0.0 without terms.
 
-    From Python 3.12 on, ``sum`` compensates for rounding, so that its last bits depend on the version. A sum that
-    decides anything (a key, a price, a comparison) must not: the same seed gives the same log on any Python.
+    From Python 3.12 on, ``sum`` compensates for rounding, so its last bits depend on the version. A
+    sum that decides anything (a key, a price, a comparison) must not depend on it: the same seed
+    gives the same log on any Python.
     """
     return reduce(add, terms, 0.0)
 
 
 def bits(mask: int) -> Iterator[int]:
-    """The places of the bits that are set, lowest first."""
+    """Positions of the bits that are set, lowest first."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1

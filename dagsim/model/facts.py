@@ -41,8 +41,8 @@ class FactColumns(Sequence[JobFacts]):
     names: tuple[str, ...]
     graph: np.ndarray  # (J,) int: place in graphs
     graphs: tuple[Parents, ...]
-    """Distinct ``JobFacts.parents``. Like ``tenants`` and ``names``, in the order in which jobs
-    have them.
+    """Distinct ``JobFacts.parents``. Like ``tenants`` and ``names``, in order of first appearance
+    in the jobs.
     """
 
     def __post_init__(self) -> None:

@@ -41,7 +41,9 @@ class TaskGraph:
     parents: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     children: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     order: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    """A topological order: parents first; of tasks that are free at once, the first listed first."""
+    """A topological order: parents first; among tasks that become free together, the first listed
+    first.
+    """
 
     def __post_init__(self) -> None:
         count = len(self.tasks)
@@ -113,20 +115,22 @@ class TaskGraph:
 
 
 class Links(NamedTuple):
-    """Parents and children of each of some named things, as places, and a topological order."""
+    """Parents and children of each of some named things, as indices, and a topological order."""
 
     parents: tuple[tuple[int, ...], ...]
     children: tuple[tuple[int, ...], ...]
     order: tuple[int, ...]
-    """Parents first; among those that are free the first listed first (Kahn's algorithm)."""
+    """Topological order: parents first; among free things, the first listed first (Kahn's
+    algorithm).
+    """
 
 
 def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) -> Links:
     """Link things of one ``kind`` by edges ``(parent, child)``.
 
     Raises:
-        GraphError: A name given twice, an edge that leads nowhere or is given twice, a thing that waits
-            for itself, or a cycle; the message walks along it.
+        GraphError: A name occurs twice, an edge leads nowhere or occurs twice, a thing waits for itself,
+            or there is a cycle; the message lists the cycle.
     """
     count = len(names)
     if len(set(names)) != count:
@@ -159,7 +163,7 @@ def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) ->
 
 
 def _circle(names: Sequence[str], parents: Sequence[Sequence[int]], free: set[int]) -> str:
-    """Describe a circle among things that never became free."""
+    """Describe a cycle among things that never became free."""
     place = next(place for place in range(len(names)) if place not in free)
     walk: list[int] = []
     while place not in walk:
@@ -198,14 +202,17 @@ def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ..
 class Task:
     """A vertex of a job's DAG: ``instances`` identical parallel pieces of ``work`` each.
 
-    ``work`` is per instance and in the unit of the runtime model: TFLOP, or seconds on the reference GPU. ``speeds`` is
-    the task's own rate by GPU type in units of work per second and overrides the model's. ``gpus`` per instance is 0
-    (CPU only), a fraction of one GPU, or a whole number on one node; what spans nodes is a ``gang``, whose instances
-    start together, on one GPU type. ``model`` and ``batch`` name a row of the throughput table. ``estimate`` is what
-    the user claimed the work to be (a batch system's requested time), for policies that may not see the truth.
+    - ``work`` is per instance, in the unit of the runtime model: TFLOP, or seconds on the reference GPU.
+    - ``speeds`` are the task's own rates by GPU type, in units of work per second. They override those
+      of the model.
+    - ``gpus`` per instance is 0 (CPU only), a fraction of one GPU, or a whole number on one node.
+    - A ``gang`` may span nodes. Its instances start together, on one GPU type.
+    - ``model`` and ``batch`` name a row of the throughput table.
+    - ``estimate`` is the work that the user claimed (a batch system's requested time), for policies that
+      may not see the true work.
 
     Raises:
-        ModelError: Negative or non-finite work, no instances, impossible demands.
+        ModelError: Negative or non-finite work, no instances, or impossible demands.
     """
 
     name: str
@@ -240,13 +247,16 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A DAG of tasks that arrives at ``arrival_s``; done when all its tasks are.
+    """A DAG of tasks that arrives at ``arrival_s``; it is done when all its tasks are.
 
-    ``priority``: larger is more urgent. ``deadline_s`` is a point in time, not a span. ``weight`` is what a second of
-    this job's waiting costs. ``observed_start_s``, ``eligible_s`` and ``observed_nodes`` are what the log of a real
-    cluster says of it: when it started there (in the attempt that is kept), since when it could have, and where.
-    ``user``, ``account``, ``partition`` (a batch system's queue) and ``qos`` are what it was submitted with, where that
-    is known; metrics go by ``tenant``.
+    - ``priority``: larger is more urgent.
+    - ``deadline_s`` is a point in time, not a span.
+    - ``weight`` is the cost of a second of waiting of this job.
+    - ``observed_start_s``, ``eligible_s`` and ``observed_nodes`` come from the log of a real cluster: when
+      the job started there (in the attempt that is kept), from when it could have started, and on which
+      nodes.
+    - ``user``, ``account``, ``partition`` (a batch system's queue) and ``qos`` are those of its
+      submission, where known. Metrics are grouped by ``tenant``.
 
     Raises:
         ModelError: Negative arrival, a deadline or an observation before it, or a weight that is not positive.

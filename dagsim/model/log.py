@@ -1,4 +1,6 @@
-"""What happened in a simulation: events as rows, the log that holds them, and the schedule that every metric reads."""
+"""Events of a simulation as rows, the log that holds them, and the schedule from which all metrics
+are computed.
+"""
 
 from __future__ import annotations
 
@@ -115,11 +117,13 @@ class JobFacts(NamedTuple):
     ideal_gpu_s: float
     """GPU-seconds of all instances, each on its fastest allowed GPU type (CPU-only tasks count 0)."""
     gpus: float
-    """Most GPUs that one task can hold at once: instances times GPUs per instance."""
+    """Maximum number of GPUs that one task can hold at once: instances times GPUs per instance."""
     tasks: tuple[str, ...]
     """Names of its tasks, by ``Record.task``."""
     parents: tuple[tuple[int, ...], ...] = ()
-    """For each task the tasks that must end before it starts; empty if the record does not say."""
+    """For each task, the tasks that must end before it starts; empty if the record does not contain
+    them.
+    """
 
 
 ROW = np.dtype(
@@ -187,8 +191,8 @@ class ScheduleLog:
         return self._packed[0] if self._packed else np.empty(0, ROW)
 
     def since(self, row: int) -> list[Row]:
-        """Rows from number ``row`` on, as tuples: those that a live fold, such as a reward, has not
-        read yet.
+        """Rows from number ``row`` on, as tuples: those that a live reader, such as a reward, has
+        not read yet.
         """
         if row >= self._packed_rows:
             return [*map(unpacked_row, self._tail[row - self._packed_rows :])]

@@ -1,4 +1,4 @@
-"""Queues of a production scheduler: who shares a cluster, with which quotas, weights and limits."""
+"""Queues of a production scheduler: the users of a cluster, with their quotas, weights and limits."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Caps", "NodePartition", "Qos", "QueueNode", "QueueTree"]
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """The most that may be held at once; what is left out has no limit. ``jobs`` counts runs.
+    """Maximum resources held at once; None means no limit. ``jobs`` counts runs.
 
     Raises:
-        ModelError: A negative limit.
+        ModelError: A limit is negative.
     """
 
     gpus: float | None = None
@@ -39,17 +39,19 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class QueueNode:
-    """An account of Slurm, or a queue or cohort of Kueue, with all below it.
+    """An account of Slurm, or a queue or cohort of Kueue, with everything below it.
 
-    ``weight`` is its shares among its siblings, ``users`` the shares of its users (others have 1), ``priority`` that of
-    its association, ``user_priorities`` those of its users where they differ. ``limits`` hold for all below it
-    together, ``user_limits`` for each of its users. ``quota`` is what belongs to it, by GPU type or as ``gpus``,
-    ``cpus``, ``memory_gb``; ``borrow`` and ``lend`` are the most it takes of others' quota or gives of its own, where
-    there is a limit. ``order`` is Kueue's queueingStrategy, ``reclaim`` its reclaimWithinCohort, ``within`` its
-    withinClusterQueue.
+    - ``weight`` is its shares among its siblings, ``users`` the shares of its users (default 1).
+    - ``priority`` is that of its association, ``user_priorities`` those of users that differ.
+    - ``limits`` hold for everything below it together, ``user_limits`` for each of its users.
+    - ``quota`` is its own share, by GPU type or as ``gpus``, ``cpus``, ``memory_gb``.
+    - ``borrow`` and ``lend`` are the maximum that it takes of others' quota or gives of its own; None
+      means no limit.
+    - ``order`` is Kueue's queueingStrategy, ``reclaim`` its reclaimWithinCohort, ``within`` its
+      withinClusterQueue.
 
     Raises:
-        ModelError: A name that is missing, or a negative number.
+        ModelError: A name is missing, or a number is negative.
     """
 
     name: str
@@ -80,7 +82,7 @@ class QueueNode:
                 raise ModelError(f"queue {self.name!r}: {part} names {unknown[0]!r}, of which it has no quota")
 
     def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[QueueNode, tuple[str, ...]]]:
-        """The queue and all below it, each with the names of those above, nearest first."""
+        """Yield the queue and all below it, each with the names of those above, nearest first."""
         yield self, above
         for child in self.children:
             yield from child.walk((self.name, *above))
@@ -88,14 +90,18 @@ class QueueNode:
 
 @dataclass(frozen=True, slots=True)
 class NodePartition:
-    """Nodes under one set of rules. ``nodes`` are names of nodes or of groups of nodes; none are all.
+    """Nodes under one set of rules. ``nodes`` are names of nodes or of groups of nodes; empty means
+    all nodes.
 
-    ``priority`` is its factor, ``tier`` what is scheduled first, and preempts where ``preempt`` of the other is not
-    ``off``. ``max_time_s`` kills what runs longer, ``default_time_s`` is the limit of who asks for none. ``billing``
-    weighs ``gpus``, ``cpus`` and ``memory_gb`` in usage. ``exclusive`` gives whole nodes.
+    - ``priority`` is its priority factor.
+    - Jobs of a higher ``tier`` are scheduled first, and preempt those of partitions whose ``preempt`` is
+      not ``off``.
+    - ``max_time_s`` kills jobs that run longer; ``default_time_s`` is the limit of jobs without one.
+    - ``billing`` weighs ``gpus``, ``cpus`` and ``memory_gb`` in usage.
+    - ``exclusive`` gives whole nodes.
 
     Raises:
-        ModelError: A number that cannot be, or an unknown resource.
+        ModelError: A number is out of range, or a resource is unknown.
     """
 
     name: str
@@ -123,10 +129,11 @@ class NodePartition:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A quality of service: a priority, limits in all, for each user and for each account, and whom it preempts.
+    """A quality of service: a priority; limits in all, per user and per account; and the QOS that
+    it preempts.
 
     Raises:
-        ModelError: A number that cannot be.
+        ModelError: A number is out of range.
     """
 
     name: str
@@ -150,12 +157,13 @@ class Qos:
 
 @dataclass(frozen=True, slots=True)
 class QueueTree:
-    """All queues: the ``tree`` of accounts or cluster queues, the partitions and the qualities of service.
+    """All queues: the ``tree`` of accounts or cluster queues, the partitions and the qualities of
+    service.
 
-    The first partition and the first QOS are those of jobs that name none, or one that is not here.
+    Jobs that name no partition or QOS, or an unknown one, have the first.
 
     Raises:
-        ModelError: Two of one name, or a QOS that preempts one that is not there.
+        ModelError: Two have the same name, or a QOS preempts one that does not exist.
     """
 
     tree: tuple[QueueNode, ...] = ()
@@ -180,7 +188,7 @@ class QueueTree:
                 )
 
     def walk(self) -> Iterator[tuple[QueueNode, tuple[str, ...]]]:
-        """Every queue of the tree with the names of those above it, nearest first."""
+        """Yield every queue of the tree with the names of those above it, nearest first."""
         for node in self.tree:
             yield from node.walk()
 

@@ -62,7 +62,7 @@ class Grid:
         widths = [max(len(line) for cell in column for line in cell.split("\n")) for column in columns]
         least = [max(len(piece) for cell in column for piece in _pieces(cell)) for column in columns]
         excess = sum(widths) + 2 * (len(widths) - 1) - available  # a divider and a padding between two columns
-        for shrinkable in (self.texts, range(len(widths))):  # intervals such as "0.8 .. 0.9" only if they must
+        for shrinkable in (self.texts, range(len(widths))):  # intervals such as "0.8 .. 0.9" shrink only if necessary
             while excess > 0 and (wide := [place for place in shrinkable if widths[place] > least[place]]):
                 widths[max(wide, key=lambda place: widths[place])] -= 1
                 excess -= 1

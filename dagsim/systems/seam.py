@@ -1,8 +1,10 @@
 """The seam: everything that systems have in common, and nothing else.
 
-A *system* is a kind of simulated world. Its *scenario* says what a configuration describes and builds *kernels*, one
-per seed. A kernel asks (it yields a *view* of the present) and is answered with decisions; a ``Conversation`` drives
-it. Everything above a system (runs, environments, training, comparisons, plots) knows only what stands here."""
+A *system* is a kind of simulated world. Its *scenario* holds the content of a configuration and
+builds *kernels*, one per seed. A kernel yields a *view* of the present as a question and receives
+decisions as the answer; a ``Conversation`` drives it. Everything above a system (runs,
+environments, training, comparisons, plots) uses only this module.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ __all__ = [
 
 
 class View(Protocol):
-    """The present, as a policy may see it: live, read-only, O(1) to hand over. Each system's view shows more."""
+    """The present as a policy may see it: live, read-only, O(1) to pass on. Each system's view
+    shows more.
+    """
 
     @property
     def now(self) -> float:
@@ -44,7 +48,9 @@ class View(Protocol):
         ...
 
     def stream(self, name: str) -> np.random.Generator:
-        """The random stream of that name. Each name has its own, so other draws do not move it."""
+        """The random stream with that name. Each name has its own stream, so draws from others do
+        not affect it.
+        """
         ...
 
 
@@ -61,7 +67,9 @@ class Kernel(Protocol[ShownT, TakenT]):
 
     @property
     def schedule(self) -> Schedule:
-        """The one log of what happened so far, with the cluster and the jobs: the same record for every system."""
+        """The log of everything that has happened so far, with the cluster and the jobs: the same
+        record for every system.
+        """
         ...
 
     @property
@@ -70,8 +78,9 @@ class Kernel(Protocol[ShownT, TakenT]):
         ...
 
     def decisions(self, until_s: float = inf) -> Generator[ShownT, Iterable[TakenT] | None, None]:
-        """Yield a view whenever there is something to decide, take decisions for it (``None``: none), carry them out
-        one by one, and go on until every job has left (or until ``until_s``).
+        """Yield a view whenever there is something to decide, receive decisions for it (``None``:
+        no decision), carry them out one by one, and continue until every job has left (or until
+        ``until_s``).
 
         Raises:
             IllegalDecision: A decision cannot be carried out.
@@ -82,35 +91,42 @@ class Kernel(Protocol[ShownT, TakenT]):
 
 @runtime_checkable
 class Policy(Protocol[AskedT, AnswerT]):
-    """Decides. Heuristics, trained agents and users' own all look like this.
+    """A policy: heuristics, trained agents and users' own policies all implement this protocol.
 
-    A policy object serves one simulation at a time and may keep state about it. A class with ``clairvoyant = True`` may
-    read what no scheduler can know (true durations) where the system has it; without that, reading it is an error.
+    A policy object serves one simulation at a time and may keep state about it. A class with
+    ``clairvoyant = True`` may read facts that no scheduler can know (true durations) if the system
+    has them; for any other class, reading them is an error.
     """
 
     def decide(self, view: AskedT) -> Iterable[AnswerT]:
-        """Decisions for this instant, carried out one by one as they are yielded; none: wait for the next change."""
+        """Decisions for this instant, carried out one by one as they are yielded. No decision means
+        to wait for the next change.
+        """
         ...
 
 
 @runtime_checkable
 class HidesTruth(Protocol):
-    """A kernel whose views hide what no scheduler can know, unless the policy declares ``clairvoyant = True``."""
+    """A kernel whose views hide facts that no scheduler can know, unless the policy declares
+    ``clairvoyant = True``.
+    """
 
     def show_truth(self) -> None:
-        """From now on show the truth."""
+        """Show the truth from now on."""
         ...
 
 
 class Codec(Protocol):
-    """Translates between the views of one simulation, which it may keep state about, and arrays."""
+    """Translates between arrays and the views of one simulation, about which it may keep state."""
 
     def encode(self, view: Any) -> Any | None:
-        """The observation: what there is to choose from; ``None`` where nothing can be done but wait."""
+        """The observation: the available choices; ``None`` if waiting is the only option."""
         ...
 
     def decode(self, view: Any, choice: Any) -> Iterable[Any]:
-        """The decisions that ``choice`` of the last observation stands for; none is to wait for a change."""
+        """The decisions that ``choice`` of the last observation stands for. No decision means to
+        wait for a change.
+        """
         ...
 
     def choice_of(self, decisions: Iterable[Any]) -> Any | None:
@@ -119,11 +135,15 @@ class Codec(Protocol):
 
 
 class CodecSettings(Protocol):
-    """A codec as a configuration names it: a dataclass of its settings, which makes one codec per simulation."""
+    """A codec in a configuration: a dataclass of its settings, which makes one codec per
+    simulation.
+    """
 
     @property
     def features(self) -> Mapping[str, tuple[str, ...]]:
-        """The names of the columns of each part of an observation: what a net is built for."""
+        """The names of the columns of each part of an observation, which determine the size of a
+        net.
+        """
         ...
 
     def build(self) -> Codec:
@@ -134,16 +154,16 @@ class CodecSettings(Protocol):
 class RewardTerm(Protocol):
     """A cost that accrues in one simulation.
 
-    A term that also has ``take(row)`` is given every new row of the log before it is asked.
+    If a term also has ``take(row)``, it receives every new row of the log before its cost is read.
     """
 
     def cost(self, now: float) -> float:
-        """The cost since it was last asked, until ``now`` (s)."""
+        """The cost since the last call, until ``now`` (s)."""
         ...
 
 
 class Scenario(Protocol):
-    """The world that a configuration describes. Picklable; the only place that builds kernels."""
+    """The simulated world of a configuration. Picklable; the only place that builds kernels."""
 
     @property
     def system(self) -> str:
@@ -152,7 +172,7 @@ class Scenario(Protocol):
 
     @property
     def cluster(self) -> Cluster:
-        """The machines as the log knows them: nodes by number, with their GPUs.
+        """The machines as recorded in the log: nodes by number, with their GPUs.
 
         Raises:
             InputError: They cannot be made.
@@ -161,7 +181,9 @@ class Scenario(Protocol):
 
     @property
     def merit(self) -> str:
-        """The metric of a summary that policies are ranked by and agents judged by; less is better."""
+        """The metric of a summary by which policies are ranked and agents are judged; less is
+        better.
+        """
         ...
 
     @property
@@ -182,8 +204,9 @@ class Scenario(Protocol):
     def kernel(self, seed: int, *, record: bool = True, heard: Callable[[int], None] | None = None) -> Kernel[Any, Any]:
         """A new kernel: the same seed gives the same jobs, failures and outages every time.
 
-        ``record=False`` allows a kernel to keep less than every run in its log, where that is faster; jobs' arrivals
-        and completions are always there. ``heard`` is called now and then with the number of jobs that arrived.
+        ``record=False`` allows a kernel to keep only part of the runs in its log if that is faster;
+        arrivals and completions of jobs are always kept. ``heard`` is called from time to time with
+        the number of jobs that have arrived.
 
         Raises:
             InputError: The cluster or the workload cannot be made.
@@ -191,11 +214,13 @@ class Scenario(Protocol):
         ...
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Facts of the jobs of ``kernel``: their number, load, what was read; plain values."""
+        """Facts of the jobs of ``kernel`` as plain values: their number, their load, and the source
+        that was read.
+        """
         ...
 
     def check(self) -> None:
-        """Make what a kernel needs, and throw it away.
+        """Make everything that a kernel needs, and discard it.
 
         Raises:
             InputError: Something cannot be made.
@@ -204,9 +229,10 @@ class Scenario(Protocol):
 
 
 class Conversation(Generic[ViewT, DecisionT]):
-    """The talk with a kernel, from its first question to its end; the only driver of kernels.
+    """The conversation with a kernel, from its first question to its end; the only driver of
+    kernels.
 
-    ``view`` is the question that waits for an answer, ``None`` when all is over.
+    ``view`` is the question that waits for an answer, ``None`` at the end.
     """
 
     __slots__ = ("_talk", "kernel", "view")
@@ -217,7 +243,7 @@ class Conversation(Generic[ViewT, DecisionT]):
         self.view: ViewT | None = next(self._talk, None)
 
     def answer(self, decisions: Iterable[DecisionT] | None) -> ViewT | None:
-        """Send decisions for the view; returns the next one, ``None`` when all is over."""
+        """Send decisions for the view and return the next view, ``None`` at the end."""
         try:
             self.view = self._talk.send(decisions)
         except StopIteration:
@@ -225,10 +251,10 @@ class Conversation(Generic[ViewT, DecisionT]):
         return self.view
 
     def follow(self, policy: Policy[ViewT, DecisionT]) -> None:
-        """Answer as the policy decides, to the end.
+        """Send the decisions of the policy until the end.
 
         Raises:
-            IllegalDecision, Stalled: As the kernel does; the message names the policy.
+            IllegalDecision, Stalled: As raised by the kernel; the message names the policy.
         """
         if getattr(policy, "clairvoyant", False) and isinstance(self.kernel, HidesTruth):
             self.kernel.show_truth()
@@ -245,10 +271,10 @@ class Conversation(Generic[ViewT, DecisionT]):
 
 
 def decisions_of(answer: object, now: float) -> Iterator[Any]:
-    """The decisions of a policy's answer, as they come; ``None`` means no decision.
+    """Yield the decisions of a policy's answer; ``None`` means no decision.
 
     Raises:
-        IllegalDecision: The answer cannot be iterated over, or is a decision itself.
+        IllegalDecision: The answer is not iterable, or is itself a decision.
     """
     if answer is None:
         return iter(())
@@ -270,7 +296,7 @@ def drive(kernel: Kernel[ViewT, DecisionT], policy: Policy[ViewT, DecisionT], un
     """Drive ``kernel`` with ``policy`` until every job has left (or until ``until_s``).
 
     Raises:
-        IllegalDecision: The policy decided what cannot be done.
+        IllegalDecision: A decision of the policy cannot be carried out.
         Stalled: The policy waits although nothing is pending.
     """
     Conversation(kernel, until_s).follow(policy)
@@ -283,7 +309,9 @@ _JOBS_PER_STEP = 500
 
 
 class Heard(Generic[JobT]):
-    """The ``jobs``; ``heard`` is called with the number that came, at the first and then at every 500th."""
+    """The ``jobs``; ``heard`` is called with the number of jobs so far, at the first and then at
+    every 500th.
+    """
 
     def __init__(self, jobs: Iterable[JobT], heard: Callable[[int], None]) -> None:
         self.jobs = jobs

@@ -1,4 +1,6 @@
-"""For tests of one's own: graphs with known answers, ``check_policy``, ``check_codec`` and ``check_network``."""
+"""Tools for your own tests: graphs with known answers, ``check_policy``, ``check_codec`` and
+``check_network``.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ _CLUSTER = Cluster(
 
 
 _LARGEST = 1e4
-"""No feature of a codec may be larger: networks do not learn from columns of other magnitudes."""
+"""Maximum size of a feature of a codec: networks do not learn from columns of much larger
+magnitude.
+"""
 
 
 def chain(*work: float) -> TaskGraph:
@@ -68,11 +72,12 @@ def fork_join(width: int, work: float = 1.0) -> TaskGraph:
 
 
 def heft_example() -> TaskGraph:
-    """The ten tasks of a published example, with seconds on the types P1, P2 and P3. It is figure 2 of Topcuoglu,
-    Hariri and Wu (2002).
+    """The ten tasks of a published example, with seconds on the types P1, P2 and P3: figure 2 of
+    Topcuoglu, Hariri and Wu (2002).
 
-    Edges carry as many GB as the paper's cost of communication, so at 1 GB/s they take that many seconds between nodes.
-    On one processor each the makespan of HEFT is 80, that of CPOP 86.
+    Each edge carries as many GB as its communication cost in the paper, so at 1 GB/s it takes that
+    many seconds between nodes. With one processor per type the makespan of HEFT is 80, that of CPOP
+    86.
     """
     seconds = (
         (14, 16, 9),
@@ -150,7 +155,9 @@ def _cases(workloads: int) -> Iterator[tuple[Case, str]]:
 
 
 def _check_repetition(case: Case, make: Callable[[], ClusterPolicy], where: str) -> None:
-    """Same seed, same log; and a fork at 3 s, with a copy of the policy, goes on to the end without a fault."""
+    """Check that the same seed gives the same log, and that a fork at 3 s, with a copy of the
+    policy, runs to the end without a fault.
+    """
     schedules = [case.kernel() for _ in range(2)]
     for kernel in schedules:
         case.drive(kernel, make())
@@ -214,7 +221,9 @@ def check_network(network: Network, workloads: int = 4) -> None:
 
 
 def _check_blind_codec(make: Callable[[], ClusterCodec]) -> None:
-    """The same random choices on equal jobs and estimates with other true durations must show equal arrays."""
+    """Check that the same random choices on equal jobs and estimates with other true durations show
+    equal arrays.
+    """
     where = "(the work of the blind check)"
     shown: list[list[np.ndarray]] = [[], []]
     for kernel, arrays in zip(blind_kernels(0), shown, strict=True):
@@ -232,7 +241,7 @@ def _play(
     until_s: float = inf,
     shown: list[np.ndarray] | None = None,
 ) -> Schedule:
-    """A simulation in which every choice is drawn uniformly; arrays go into ``shown``."""
+    """Simulate with every choice drawn uniformly; arrays go into ``shown``."""
     rng = stream(seed, "check_codec")
     conversation = simulation.decisions(until_s)
     with suppress(StopIteration):

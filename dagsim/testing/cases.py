@@ -34,7 +34,7 @@ __all__ = ["Admitting", "Case", "crowd", "random_case"]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A cluster, jobs, and the models of the kernel; ``admission`` asks before each job."""
+    """A cluster, jobs, and the models of the kernel. With ``admission`` each job must be admitted."""
 
     cluster: Cluster
     jobs: list[Job]
@@ -47,7 +47,7 @@ class Case:
         return ClusterScenario(self.cluster, self.jobs, admission=self.admission, **self.models).kernel(self.seed)
 
     def admitting(self, policy: ClusterPolicy) -> ClusterPolicy:
-        """The policy, with a stand-in that admits where the case asks for admission."""
+        """The policy, with a wrapper that admits jobs if the case requires admission."""
         return Admitting(policy, self.seed) if self.admission else policy
 
     def play(self, make: Callable[[], ClusterPolicy]) -> Schedule:
@@ -59,10 +59,11 @@ class Case:
         return self.kernel().run(self.admitting(make()))
 
     def drive(self, kernel: ClusterKernel, policy: ClusterPolicy) -> bool:
-        """Run to the end; false if the policy has stalled because a ready task needs nodes that are gone.
+        """Run to the end; False if the policy has stalled because a ready task needs nodes that are
+        gone.
 
         Raises:
-            IllegalDecision, Stalled: The policy decided what cannot be, or waits although everything could go on.
+            IllegalDecision, Stalled: A decision is illegal, or the policy waits although it could continue.
         """
         try:
             kernel.run(self.admitting(policy) if not isinstance(policy, Admitting) else policy)
@@ -86,8 +87,9 @@ class Case:
 
 
 class Admitting:
-    """Admits, rejects or lets applicants wait, and leaves the rest to a policy. The policy knows nothing of
-    admission."""
+    """Admits, rejects or delays applicants, and leaves all other decisions to a policy that does
+    not handle admission.
+    """
 
     def __init__(self, policy: ClusterPolicy, seed: int) -> None:
         self.policy = policy
@@ -107,8 +109,10 @@ class Admitting:
 
 
 def crowd(gpus: int = 2, jobs: int = 9) -> Case:
-    """Jobs that all arrive at once, the longest first, and short ones while those run. There are far too few GPUs:
-    a policy that starts before it looks further wants to stop the run that it has just started."""
+    """Jobs that all arrive at once, the longest first, and short ones while those run, with far too
+    few GPUs. A policy that starts tasks before it checks further ones wants to stop a run that
+    it has just started.
+    """
     cluster = Cluster((Node("n", gpu_type("T4"), gpus, 16, 64),))
     tasks = [Task("t", float(jobs - number), gpus=1 + number % gpus) for number in range(jobs)]
     first = [Job.single(f"j{number}", task, priority=number) for number, task in enumerate(tasks)]
@@ -117,9 +121,10 @@ def crowd(gpus: int = 2, jobs: int = 9) -> Case:
 
 
 def random_case(seed: int) -> Case:
-    """A case drawn from everything: DAGs, gangs, shares of GPUs, CPU-only tasks, CPUs and memory, bursts and equal
-    times, two GPU types, nodes that fail, leave for good or all at once, networks, set-ups, wrong estimates, costly
-    preemption and admission."""
+    """A random case from all features: DAGs, gangs, shares of GPUs, CPU-only tasks, CPUs and
+    memory, bursts and equal times, two GPU types, nodes that fail, leave for good or all at
+    once, networks, set-ups, wrong estimates, costly preemption and admission.
+    """
     rng = stream(seed, "case")
     cluster = _cluster(rng)
     jobs = list(_jobs(rng))

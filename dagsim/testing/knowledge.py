@@ -1,5 +1,6 @@
-"""Checks of what a policy or codec knows and touches: scrambled truths behind equal estimates, and writes into live
-state."""
+"""Checks of the information that a policy or codec uses and of the state it changes: other true
+durations with equal estimates, and writes into live state.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ from dagsim.testing.cases import Case
 __all__ = ["BLIND_UNTIL_S", "Watched", "blind_kernels", "check_blind", "patience"]
 
 BLIND_UNTIL_S = 240.0
-"""No task of ``blind_kernels`` ends before, so that nothing tells how long any of them takes."""
+"""No task of ``blind_kernels`` ends before this time, so nothing reveals how long any of them
+takes.
+"""
 
 _DAY_S = 86_400.0
 
@@ -45,9 +48,11 @@ def patience() -> Case:
 
 
 def check_blind(make: Callable[[], ClusterPolicy]) -> None:
-    """Raise if the policy decides by what tasks really take, unless its class says ``clairvoyant = True``.
+    """Raise if the decisions of the policy depend on true durations, unless its class says
+    ``clairvoyant = True``.
 
-    It plays the same jobs twice, with other true durations behind equal estimates, up to the first end.
+    It plays the same jobs twice, with different true durations but equal estimates, up to the first
+    end.
 
     Raises:
         AssertionError: The two logs differ.
@@ -65,9 +70,11 @@ def check_blind(make: Callable[[], ClusterPolicy]) -> None:
 
 
 def blind_kernels(seed: int) -> tuple[ClusterKernel, ClusterKernel]:
-    """Two kernels with equal jobs and estimates, whose tasks really take other times, all above ``BLIND_UNTIL_S``.
+    """Two kernels with equal jobs and estimates but different true durations, all above
+    ``BLIND_UNTIL_S``.
 
-    Tasks come in bursts and nodes one after the other, so that there is something to choose although nothing ends.
+    Tasks arrive in bursts and nodes one after the other, so that there is something to choose
+    although nothing ends.
     """
     rng = stream(seed, "blind")
     cluster = Cluster(tuple(Node(f"n{n}", gpu_type(("A100-40", "T4")[n % 2]), 2, 32, 256) for n in range(6)))
@@ -102,7 +109,9 @@ def _until_first_end(kernel: ClusterKernel, policy: ClusterPolicy) -> Schedule:
 
 
 class Watched:
-    """A policy, with everything that its view shows compared before and after each step of its thinking."""
+    """A wrapper of a policy that compares everything its view shows before and after each step of
+    its ``decide``.
+    """
 
     def __init__(self, policy: ClusterPolicy) -> None:
         self.policy = policy
@@ -110,10 +119,10 @@ class Watched:
         self.clairvoyant = getattr(policy, "clairvoyant", False)
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        """The policy's decisions.
+        """Yield the policy's decisions.
 
         Raises:
-            AssertionError: It has changed something by other means than a decision.
+            AssertionError: The policy has changed something by other means than a decision.
         """
         before = _state(view)
         decisions = decisions_of(self.policy.decide(view), view.now)

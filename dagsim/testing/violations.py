@@ -1,4 +1,4 @@
-"""Violations of what every schedule promises, found in its log alone: nothing of the kernel is used."""
+"""Violations of the promises of every schedule, found in its log alone, without the kernel."""
 
 from __future__ import annotations
 
@@ -54,8 +54,9 @@ def as_recorded(task: Task, gpu: GpuType | None) -> float:
 
 
 def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
-    """The unfinished ready tasks that no node that is up in the end could hold. Nodes count as empty; this is what
-    justifies that a simulation has stalled."""
+    """The unfinished ready tasks that no node that is up at the end could hold, counting nodes as
+    empty. Only such tasks justify that a simulation has stalled.
+    """
     reading = _Reading(schedule, jobs, None)
     for record in schedule.log:
         reading.read(record)
@@ -66,7 +67,7 @@ def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
 
 @dataclass(slots=True)
 class _Running:
-    """The rows of one run so far, gathered."""
+    """The rows of one run so far, combined."""
 
     job: int
     task: int
@@ -90,14 +91,14 @@ class _Reading:
         self.now = 0.0
         self.arrived = 0
         self.state: dict[int, str] = {}
-        """Per job: arrived, admitted, rejected or completed."""
+        """State of each job: arrived, admitted, rejected or completed."""
         self.runs: dict[int, _Running] = {}
         self.next_run = 0
         self.last_start: _Running | None = None
         self.running: Counter[tuple[int, int]] = Counter()
         self.finished: Counter[tuple[int, int]] = Counter()
         self.stopped: set[tuple[int, int]] = set()
-        """Tasks some of whose instances were stopped before."""
+        """Tasks with instances that were stopped before."""
         self.done: defaultdict[tuple[int, int], float] = defaultdict(float)
         """Work done for each task, in instances."""
         self.down: set[int] = set()
@@ -141,7 +142,7 @@ class _Reading:
                 self.fell_s[row.node] = row.time_s
 
     def close(self, keeps_work: bool, whole: bool) -> None:
-        """The checks that wait for the end."""
+        """Checks at the end of the log."""
         if whole:
             left = [job for job in range(len(self.jobs)) if self.state.get(job) not in ("completed", "rejected")]
             if left:
@@ -166,7 +167,9 @@ class _Reading:
                     yield number, index
 
     def fits(self, job: int, task: int) -> bool:
-        """True if the nodes that are up could hold an instance, were they empty. Of a gang they hold all."""
+        """True if the nodes that are up could hold an instance (a gang: all of it) if they were
+        empty.
+        """
         asked = self.jobs[job].tasks[task]
         room: Counter[GpuType | None] = Counter()
         for place, node in enumerate(self.nodes):
@@ -283,7 +286,7 @@ class _Reading:
             del self.runs[row.run]
 
     def _end_of_run(self, row: Record, run: _Running) -> None:
-        """Its first row of the end: the failure's reason, and the work done."""
+        """Check the first row of a run's end: the reason of the failure, and the work done."""
         if row.kind == Kind.FAILED and not any(self.fell_s.get(node) == row.time_s for node in run.rows):
             self.say(row, "none of its nodes went down now")
         if self.seconds is None:

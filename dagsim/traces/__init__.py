@@ -81,7 +81,7 @@ def recognise(path: Path | str) -> str:
         TraceError: The file cannot be read, or no reader or more than one recognises it.
     """
     source = Source(path)
-    source.head()  # a file that cannot be read at all is no matter of its format
+    source.head()  # an unreadable file fails here, whatever its format
     names = [name for name in sorted(READERS.names()) if reader(name).recognises(source)]
     if len(names) == 1:
         return names[0]

@@ -67,23 +67,23 @@ def anonymise(paths: Iterable[Path | str], folder: Path, names: Names | None = N
     Raises:
         TraceError: A file is neither a log nor a list of nodes, or cannot be read.
     """
-    known = Names() if names is None else names
+    pseudonyms = Names() if names is None else names
     written = []
     for number, path in enumerate(paths, 1):
         source = Source(path)
         source.head()
         if any(recognised(source) for recognised, _ in FORMATS.values()):
             written.append(folder / f"nodes-{number}.txt")
-            _write(written[-1], _node_rows(read_nodes(source), known))
+            _write(written[-1], _node_rows(read_nodes(source), pseudonyms))
         elif recognise(path) == "sacct":
             written.append(folder / f"sacct-{number}.txt")
-            _write(written[-1], _sacct_lines(source, known))
+            _write(written[-1], _sacct_lines(source, pseudonyms))
         else:
             written.append(folder / f"jobs-{number}.jsonl.gz")
             written[-1].parent.mkdir(parents=True, exist_ok=True)
-            write_jobs(written[-1], (_renamed(job, known) for job in open_trace(path).jobs()))
+            write_jobs(written[-1], (_renamed(job, pseudonyms) for job in open_trace(path).jobs()))
     if not written:
-        raise TraceError("no file to make anonymous")
+        raise TraceError("no file to anonymise; name at least one log or list of nodes")
     return written
 
 
@@ -107,7 +107,7 @@ def _sacct_lines(source: Source, names: Names) -> Iterator[str]:
             fields[column] = names.new(kind, fields[column])
         fields["Partition"] = ",".join(names.new("partition", each) for each in fields["Partition"].split(","))
         fields["NodeList"] = names.nodes(fields["NodeList"])
-        for column in ("ReqTRES", "AllocTRES"):  # licences have names of their own
+        for column in ("ReqTRES", "AllocTRES"):  # names of licences may identify the site
             fields[column] = ",".join(part for part in fields[column].split(",") if part.startswith(_RESOURCES))
         fields["State"] = (fields["State"].split() or [""])[0]  # CANCELLED by 1007 names a user
         yield "|".join(text.replace("|", " ").replace("\n", " ") for text in fields.values()) + "\n"

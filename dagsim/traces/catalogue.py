@@ -45,8 +45,8 @@ class PublishedTrace:
     page: str
     terms: str
     files: tuple[Remote, ...] = ()
-    opened: str = ""  # what is replayed, below the trace's own folder; empty for the folder itself
-    after: str = ""  # what is left to be done by hand
+    opened: str = ""  # path to replay, below the trace's own folder; empty for the folder itself
+    after: str = ""  # remaining steps for the user
 
     @property
     def bytes(self) -> int | None:

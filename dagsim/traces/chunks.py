@@ -123,7 +123,7 @@ class Table:
     values: dict[int, np.ndarray]  # (n,) float64 by column: NaN where the text is not a number
     words_of: dict[int, np.ndarray]  # (n,) object by column; of number columns only where a text is not a number
     raw: np.ndarray  # (n,) object: the line, or its fields
-    layouts: dict[int, FileLayout]  # by the file's place in the source
+    layouts: dict[int, FileLayout]  # by the index of the file in the source
 
     def __len__(self) -> int:
         return len(self.line)
@@ -449,7 +449,7 @@ def _blocks(file: Source) -> Iterator[tuple[int, bytes]]:
         if rest:
             yield line, _clean(rest, start)
     except (TraceError, UnicodeDecodeError):
-        for _ in file.lines():  # raises the error with the line
+        for _ in file.lines():  # raises an error that names the line
             pass
         raise
 
@@ -469,7 +469,7 @@ def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> 
     """
     import pandas as pd
 
-    for number in ("float64", "object"):  # the second time where something is not a number
+    for number in ("float64", "object"):  # the second attempt is for values that are not numbers
         dtypes: Any = {**dict.fromkeys(numbers, number), **dict.fromkeys(texts, "object")}
         try:
             frame: Any = pd.read_csv(

@@ -16,7 +16,7 @@ _BLOCK = 1 << 16
 _LONGEST = 1 << 26
 """Maximum characters of one element; a longer one counts as damage."""
 _SPACE = " \t\r\n"
-_UNDECIDED = 16  # an error this near to the end of what is read may be the end's own
+_UNDECIDED = 16  # an error this close to the end of the text read so far may be due to truncation
 
 
 def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -47,14 +47,14 @@ def object_in(value: Any, *keys: str) -> Mapping[str, Any]:
 
 def list_in(value: Any, *keys: str) -> Sequence[Any]:
     """The list at the path ``keys``, or an empty one."""
-    found = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
-    return found if isinstance(found, list) else []
+    listed = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
+    return listed if isinstance(listed, list) else []
 
 
 def text_in(value: Any, *keys: str) -> str:
     """The text at the path ``keys``, or an empty one."""
-    found = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
-    return found if isinstance(found, str) else ""
+    text = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
+    return text if isinstance(text, str) else ""
 
 
 class _Document:
@@ -79,22 +79,22 @@ class _Document:
 
     def _members(self, key: str) -> Iterator[tuple[int, Any]]:
         """Yield the elements under ``key``, or the object itself."""
-        line, found, own = self._line, False, {}
+        line, has_list, own = self._line, False, {}
         self._take("{")
         while self._next() != "}":
             name = self._value()
             self._take(":")
             if name == key and self._next() == "[":
-                found = True
+                has_list = True
                 yield from self._listed()
             else:
                 value = self._value()
-                if not found and isinstance(name, str):
+                if not has_list and isinstance(name, str):
                     own[name] = value
             if self._next() != "}":
                 self._take(",")
         self._take("}")
-        if not found and own:
+        if not has_list and own:
             yield line, own
 
     def _listed(self) -> Iterator[tuple[int, Any]]:
@@ -133,7 +133,7 @@ class _Document:
                 if not cut_off or not self._more():
                     line = self._line + self._buffer.count("\n", self._at, error.pos)
                     raise TraceError(f"{self._file}:{line}: no JSON ({error.msg})") from None
-            except (RecursionError, ValueError):  # far too deep, or a number of thousands of digits
+            except (RecursionError, ValueError):  # nested too deeply, or a number with thousands of digits
                 raise self._wrong("no JSON that makes sense") from None
             else:
                 if end < len(self._buffer) or isinstance(value, dict | list | str) or not self._more():

@@ -42,8 +42,8 @@ class Fetched:
     path: Path
     bytes: int
     sha256: str
-    verified: bool  # against a published checksum
-    downloaded: bool  # False if it was there already
+    verified: bool  # True if compared with a published checksum
+    downloaded: bool  # False if it was already present
 
 
 def fetch(trace: PublishedTrace, into: Path, watch: Watch | None = None) -> tuple[Fetched, ...]:
@@ -76,7 +76,7 @@ def fetch_file(file: Remote, to: Path, watch: Watch | None = None) -> Fetched:
         os.replace(part, to)
         _beside(part, ".version").unlink(missing_ok=True)
     except OSError as error:
-        raise FetchError(f"{to}: cannot be written ({error.strerror or error}); what there is of it is kept") from None
+        raise FetchError(f"{to}: cannot be written ({error.strerror or error}); the part so far is kept") from None
     return fetched
 
 
@@ -161,9 +161,9 @@ class Answer:
 
     start: int
     total: int | None
-    version: str  # what identifies the content: a strong ETag or a date; empty if the server gives neither
-    complete: bool = False  # there is nothing from ``start`` on
-    cut: bool = False  # the connection broke while the bytes were read
+    version: str  # identifies the content: a strong ETag or a date; empty if the server gives neither
+    complete: bool = False  # True if there are no bytes from ``start`` on
+    cut: bool = False  # True if the connection broke during reading
     _first: bytes = b""
     _response: HTTPResponse | None = None
 
@@ -209,7 +209,7 @@ def ask(url: str, start: int = 0, version: str = "") -> Iterator[Answer]:
             if whole and int(whole[1]) == start:
                 yield Answer(start, start, version, complete=True)
                 return
-            with ask(url) as answer:  # the part is longer than the file: it is of something else
+            with ask(url) as answer:  # the part is longer than the file, so its content is different
                 yield answer
             return
         raise FetchError(f"{url}: {_refusal(error)}") from None

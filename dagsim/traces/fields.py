@@ -83,7 +83,7 @@ def pbs_memory_gb(text: str) -> float:
     Raises:
         Dirty: The text is not a size.
     """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
         raise Dirty("whose memory is no size")
-    return int(found[1]) * _UNITS_GB[(found[2] or "b").lower()]
+    return int(match[1]) * _UNITS_GB[(match[2] or "b").lower()]

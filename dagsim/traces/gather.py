@@ -16,7 +16,7 @@ _PARTS = 64
 _BLOCK = 1 << 8  # jobs written and read back at once
 _SIZE_BYTES = 8
 _SEPARATOR = "\x1f"
-_REPLACED = "\ufffd"  # no part of any number, so that a field that was none does not become one
+_REPLACED = "\ufffd"  # part of no number, so an invalid field stays invalid
 
 
 class Gathered(NamedTuple):

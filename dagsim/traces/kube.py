@@ -52,11 +52,11 @@ def quantity(text: Any) -> float:
     Raises:
         Dirty: The text is not a quantity, or negative.
     """
-    said = str(text).strip() if isinstance(text, int | float | str) and not isinstance(text, bool) else ""
-    found = _QUANTITY.fullmatch(said[:80])
-    if found is None or (found[3] is not None and found[3] not in _UNITS):
+    cleaned = str(text).strip() if isinstance(text, int | float | str) and not isinstance(text, bool) else ""
+    match = _QUANTITY.fullmatch(cleaned[:80])
+    if match is None or (match[3] is not None and match[3] not in _UNITS):
         raise Dirty("whose resources are no quantities")
-    value = float(found[1]) * (10.0 ** int(found[2]) if found[2] else _UNITS[found[3] or ""])
+    value = float(match[1]) * (10.0 ** int(match[2]) if match[2] else _UNITS[match[3] or ""])
     if not 0 <= value < inf:
         raise Dirty("whose resources are impossible")
     return value
@@ -97,12 +97,12 @@ def wanted_type(spec: Any) -> tuple[str, ...]:
     will do.
     """
     for label in _TYPE_LABELS:
-        if said := text_in(spec, "nodeSelector", label):
-            return (said,)
+        if product := text_in(spec, "nodeSelector", label):
+            return (product,)
     terms = list_in(
         spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"
     )
-    found = [
+    products = [
         value
         for term in terms
         for each in list_in(term, "matchExpressions")
@@ -110,16 +110,16 @@ def wanted_type(spec: Any) -> tuple[str, ...]:
         for value in list_in(each, "values")
         if isinstance(value, str)
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(products))
 
 
 def _asked(container: Any) -> dict[str, float]:
     """Requests, completed by limits for resources without a request: extended resources need none."""
-    said: dict[str, Any] = {
+    requests: dict[str, Any] = {
         **object_in(container, "resources", "limits"),
         **object_in(container, "resources", "requests"),
     }
-    return {name: quantity(value) for name, value in said.items()}
+    return {name: quantity(value) for name, value in requests.items()}
 
 
 def _add(total: dict[str, float], more: Mapping[str, float]) -> None:
@@ -142,8 +142,8 @@ def _slice(name: str) -> float:
     """Share of a GPU that a MIG resource is worth; 0 for any other resource. An A30 has 4 slices,
     others 7.
     """
-    found = _SLICE.match(name)
-    return 0.0 if found is None else int(found[1]) / (4 if int(found[2]) == 6 * int(found[1]) else 7)
+    match = _SLICE.match(name)
+    return 0.0 if match is None else int(match[1]) / (4 if int(match[2]) == 6 * int(match[1]) else 7)
 
 
 _GROUP_LABELS = (
@@ -338,9 +338,9 @@ def _ran(status: Any) -> tuple[float | None, float | None]:
     for container in list_in(status, "containerStatuses"):
         for name in ("lastState", "state"):
             for how in ("running", "terminated"):
-                said = object_in(container, name, how)
+                state = object_in(container, name, how)
                 for field, into in (("startedAt", started), ("finishedAt", finished)):
-                    moment = moment_s(text_in(said, field), field, None)
+                    moment = moment_s(text_in(state, field), field, None)
                     if moment is not None:
                         into.append(moment)
     return min(started, default=None), max(finished, default=None)

@@ -75,7 +75,7 @@ _SINFO = ("NODELIST", "PARTITION", "STATE", "CPUS", "MEMORY", "GRES", "AVAIL_FEA
 
 
 def is_scontrol(source: Source) -> bool:
-    head = source.head()  # gres.conf begins alike, but says no state
+    head = source.head()  # gres.conf begins the same way, but has no state
     return any(line.lstrip().startswith("NodeName=") for line in head[:4]) and any("State=" in line for line in head)
 
 
@@ -96,15 +96,15 @@ def scontrol_text(source: Source) -> Iterator[FoundNode]:
     Raises:
         TraceError: A node lacks its name or a number.
     """
-    began, said = 0, dict[str, str]()
+    began, fields = 0, dict[str, str]()
     for place, line in source.lines():
         if line.lstrip().startswith("NodeName="):
-            if said:
-                yield _node(source.where(began), said)
-            began, said = place, {}
-        said |= _pairs(line)
-    if said:
-        yield _node(source.where(began), said)
+            if fields:
+                yield _node(source.where(began), fields)
+            began, fields = place, {}
+        fields |= _pairs(line)
+    if fields:
+        yield _node(source.where(began), fields)
 
 
 def scontrol_json(source: Source) -> Iterator[FoundNode]:
@@ -114,7 +114,7 @@ def scontrol_json(source: Source) -> Iterator[FoundNode]:
         TraceError: The text is not JSON, or a number is missing.
     """
     for place, node in elements(source, "nodes"):
-        said = {
+        fields = {
             "NodeName": text_in(node, "name"),
             "Gres": text_in(node, "gres"),
             "State": "+".join(word for word in list_in(node, "state") if isinstance(word, str))
@@ -126,7 +126,7 @@ def scontrol_json(source: Source) -> Iterator[FoundNode]:
             "Partitions": _joined(node, "partitions"),
             "ActiveFeatures": _joined(node, "active_features") or _joined(node, "features"),
         }
-        yield _node(source.where(place), said)
+        yield _node(source.where(place), fields)
 
 
 def sinfo_nodes(source: Source) -> Iterator[FoundNode]:
@@ -143,9 +143,9 @@ def sinfo_nodes(source: Source) -> Iterator[FoundNode]:
         if len(fields) != len(_SINFO):
             raise TraceError(f"{source.where(place)}: {len(fields)} fields instead of {len(_SINFO)}")
         name, partition, state, cpus, memory, gres, features = fields
-        said = {"NodeName": name, "State": state, "CPUTot": cpus, "RealMemory": memory.rstrip("+"), "Gres": gres}
-        said |= {"Partitions": partition.rstrip("*"), "ActiveFeatures": features}
-        yield _node(source.where(place), said)
+        row = {"NodeName": name, "State": state, "CPUTot": cpus, "RealMemory": memory.rstrip("+"), "Gres": gres}
+        row |= {"Partitions": partition.rstrip("*"), "ActiveFeatures": features}
+        yield _node(source.where(place), row)
 
 
 def _pairs(line: str) -> dict[str, str]:
@@ -155,27 +155,27 @@ def _pairs(line: str) -> dict[str, str]:
     stated = _FREE_TEXT.split(f" {line.strip()}", maxsplit=1)[0]
     before, system, after = stated.partition(" OS=")
     if system:
-        after = "".join(after.partition(" RealMemory=")[1:])  # there where all of a node is on one line
+        after = "".join(after.partition(" RealMemory=")[1:])  # present if the whole node is on one line
     return dict(_PAIR.findall(before) + _PAIR.findall(after))
 
 
-def _node(where: str, said: Mapping[str, str]) -> FoundNode:
+def _node(where: str, fields: Mapping[str, str]) -> FoundNode:
     try:
-        name = said.get("NodeName", "")
+        name = fields.get("NodeName", "")
         if name in _NONE:
             raise Dirty("without a name")
-        memory_mb = finite_number(said.get("RealMemory", ""), "RealMemory") - _or_zero(said.get("MemSpecLimit", ""))
-        effective = said.get("CPUEfctv", "")
-        state = said.get("State", "")
+        memory_mb = finite_number(fields.get("RealMemory", ""), "RealMemory") - _or_zero(fields.get("MemSpecLimit", ""))
+        effective = fields.get("CPUEfctv", "")
+        state = fields.get("State", "")
         return FoundNode(
             name,
-            _gres(said.get("Gres", "")),
-            count(effective if effective not in _NONE else said.get("CPUTot", ""), "CPUTot", 0),
+            _gres(fields.get("Gres", "")),
+            count(effective if effective not in _NONE else fields.get("CPUTot", ""), "CPUTot", 0),
             max(0.0, memory_mb) / 1024,
             state,
             _usable(state),
-            _listed(said.get("Partitions", "")),
-            _listed(said.get("ActiveFeatures", "")),
+            _listed(fields.get("Partitions", "")),
+            _listed(fields.get("ActiveFeatures", "")),
         )
     except Dirty as reason:
         raise TraceError(f"{where}: a node {reason}") from None
@@ -185,14 +185,14 @@ def _gres(text: str) -> tuple[tuple[str, int], ...]:
     """Parse the GPUs of ``gpu:a100:8(S:0-1),shard:a100:8``. Brackets may hold commas, so they are
     removed first.
     """
-    found: dict[str, int] = {}
+    gpus: dict[str, int] = {}
     for part in re.sub(r"\([^()]*\)", "", text).split(","):
         kind, *rest = part.strip().split(":")
         if kind != "gpu" or not rest:
             continue
         model, size = (rest[0], rest[-1]) if len(rest) > 1 else ("", rest[0])
-        found[model] = found.get(model, 0) + count(size, "number of GPUs", 0, MOST_GPUS)
-    return tuple([each for each in found.items() if each[1]])
+        gpus[model] = gpus.get(model, 0) + count(size, "number of GPUs", 0, MOST_GPUS)
+    return tuple([each for each in gpus.items() if each[1]])
 
 
 def _usable(state: str) -> bool:
@@ -258,11 +258,11 @@ def _node_of_kube(node: Mapping[str, Any]) -> FoundNode:
     labels, there = object_in(node, "metadata", "labels"), object_in(node, "status", "allocatable")
     gpus: list[tuple[str, int]] = []
     for resource, value in there.items():
-        found = _SLICE.fullmatch(resource)
-        if resource in _TYPES or found:
+        mig_match = _SLICE.fullmatch(resource)
+        if resource in _TYPES or mig_match:
             kind = next((text_in(labels, label) for label in _TYPES.get(resource, ()) if text_in(labels, label)), "")
-            if found:
-                kind = f"{text_in(labels, 'nvidia.com/gpu.product')}_{found[1]}"
+            if mig_match:
+                kind = f"{text_in(labels, 'nvidia.com/gpu.product')}_{mig_match[1]}"
             gpus += [(kind, size)] if (size := whole(quantity(value))) else []
     state = _state(node)
     return FoundNode(
@@ -317,17 +317,17 @@ def pbs_nodes(source: Source) -> Iterator[FoundNode]:
     if source.head(1)[0].lstrip().startswith("{"):
         yield from _json_nodes(source)
         return
-    name, began, said = "", 0, dict[str, str]()
+    name, began, fields = "", 0, dict[str, str]()
     for place, line in source.lines():
         field = _FIELD.match(line)
         if field:
-            said[field[1]] = field[2].strip()
+            fields[field[1]] = field[2].strip()
         elif line.strip() and not line[:1].isspace():
             if name:
-                yield _node_of_pbs(source.where(began), name, said)
-            name, began, said = line.strip(), place, {}
+                yield _node_of_pbs(source.where(began), name, fields)
+            name, began, fields = line.strip(), place, {}
     if name:
-        yield _node_of_pbs(source.where(began), name, said)
+        yield _node_of_pbs(source.where(began), name, fields)
 
 
 def _json_nodes(source: Source) -> Iterator[FoundNode]:
@@ -341,16 +341,16 @@ def _json_nodes(source: Source) -> Iterator[FoundNode]:
         raise TraceError(f"{source}:1: no JSON") from None
     for name, node in object_in(document, "nodes").items():
         there = object_in(node, "resources_available")
-        said = {f"resources_available.{key}": str(value) for key, value in there.items() if _is_plain(value)}
-        yield _node_of_pbs(f"{source}:1", name, said | {"state": str(object_in(node).get("state", ""))})
+        fields = {f"resources_available.{key}": str(value) for key, value in there.items() if _is_plain(value)}
+        yield _node_of_pbs(f"{source}:1", name, fields | {"state": str(object_in(node).get("state", ""))})
 
 
 def _is_plain(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63)
 
 
-def _node_of_pbs(where: str, name: str, said: Mapping[str, str]) -> FoundNode:
-    there = {key.removeprefix("resources_available."): value for key, value in said.items()}
+def _node_of_pbs(where: str, name: str, fields: Mapping[str, str]) -> FoundNode:
+    there = {key.removeprefix("resources_available."): value for key, value in fields.items()}
     try:
         gpus = count(there.get("ngpus") or there.get("gpus") or "0", "number of GPUs", 0)
         kind = next((there[key] for key in _TYPES_PBS if there.get(key)), "")
@@ -358,16 +358,16 @@ def _node_of_pbs(where: str, name: str, said: Mapping[str, str]) -> FoundNode:
         memory_gb = pbs_memory_gb(there.get("mem") or _physical(there.get("status", "")))
     except Dirty as reason:
         raise TraceError(f"{where}: a node {reason}") from None
-    state = said.get("state", "")
+    state = fields.get("state", "")
     words = {word.strip() for word in state.split(",") if word.strip()}
-    listed = tuple([each.strip() for each in said.get("properties", "").split(",") if each.strip()])
+    listed = tuple([each.strip() for each in fields.get("properties", "").split(",") if each.strip()])
     return FoundNode(name, ((kind, gpus),) if gpus else (), cores, memory_gb, state, words <= _USABLE, features=listed)
 
 
 def _physical(status: str) -> str:
     """Torque's memory: ``physmem=131889252kb`` in its status."""
-    found = re.search(r"(?:^|,)physmem=(\d{1,18}[kmgt]?b)", status)
-    return found[1] if found else "0"
+    match = re.search(r"(?:^|,)physmem=(\d{1,18}[kmgt]?b)", status)
+    return match[1] if match else "0"
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
@@ -426,7 +426,7 @@ def grouped(
     Raises:
         TraceError: A node's name is invalid, or no node is left.
     """
-    made = ImportedCluster()
+    imported = ImportedCluster()
     members: dict[_Part, list[str]] = {}
     for node in nodes:
         if not _NAME.fullmatch(node.name):
@@ -434,63 +434,65 @@ def grouped(
                 f"no name of a node: {node.name[:80]!r}; letters, digits, dots, dashes and underscores are"
             )
         if not (node.usable or keep_all):
-            made.left_out.append(f"{node.name} ({node.state})")
+            imported.left_out.append(f"{node.name} ({node.state})")
             continue
-        parts = _parts(node, named or {}, made)
+        parts = _parts(node, named or {}, imported)
         for part in parts:
             suffix = f":{(part.gpu or 'cpu').lower()}" if len(parts) > 1 else ""
             members.setdefault(part, []).append(node.name + suffix)
     if not members:
-        raise TraceError(f"no node is left that jobs can run on: {', '.join(made.left_out[:8])} (--all keeps them)")
+        raise TraceError(f"no node is left that jobs can run on: {', '.join(imported.left_out[:8])} (--all keeps them)")
     for part, names in members.items():
         label = f"{(part.gpu or 'cpu').lower()}-x{part.gpus}" if part.gpu else "cpu"
-        alike = sum(group.name.startswith(label) for group in made.groups)
-        made.groups.append(HostGroup(f"{label}-{alike}" if alike else label, _hosts(names), len(names), *part))
-    return made
+        alike = sum(group.name.startswith(label) for group in imported.groups)
+        imported.groups.append(HostGroup(f"{label}-{alike}" if alike else label, _hosts(names), len(names), *part))
+    return imported
 
 
-def _parts(node: FoundNode, named: Mapping[str, str], made: ImportedCluster) -> list[_Part]:
+def _parts(node: FoundNode, named: Mapping[str, str], imported: ImportedCluster) -> list[_Part]:
     total = sum(size for _, size in node.gpus)
     kinds: dict[str, int] = {}
     for name, size in node.gpus:
-        kind = _kind(name, node, named, made)
+        kind = _kind(name, node, named, imported)
         kinds[kind] = kinds.get(kind, 0) + size
     if len(kinds) > 1:
-        made.notes.append(f"{node.name} has {len(kinds)} GPU types: taken as a node of each, cores and memory shared")
+        imported.notes.append(
+            f"{node.name} has {len(kinds)} GPU types: taken as a node of each, cores and memory shared"
+        )
     if not kinds:
         return [_Part(None, 0, node.cpus, node.memory_gb)]
     return [_Part(kind, size, node.cpus * size / total, node.memory_gb * size / total) for kind, size in kinds.items()]
 
 
-def _kind(said: str, node: FoundNode, named: Mapping[str, str], made: ImportedCluster) -> str:
+def _kind(site_name: str, node: FoundNode, named: Mapping[str, str], imported: ImportedCluster) -> str:
     """Name of the type in the catalogue, or in ``imported.gpu_types``."""
-    profile = _PROFILE.fullmatch(said)
-    base = profile[1] if profile else said
+    profile = _PROFILE.fullmatch(site_name)
+    base = profile[1] if profile else site_name
     kind = _named(base or _UNTYPED, node.features, named)
-    if kind not in GPU_TYPES and kind not in made.gpu_types:
-        made.gpu_types[kind] = GpuType(kind, 1.0, 1.0, 1.0, 1.0, 0.0)
-        made.unknown.append(kind)
+    if kind not in GPU_TYPES and kind not in imported.gpu_types:
+        imported.gpu_types[kind] = GpuType(kind, 1.0, 1.0, 1.0, 1.0, 0.0)
+        imported.unknown.append(kind)
     if profile is None or kind not in GPU_TYPES:
         return kind
     try:
         slot = mig_slice(gpu_type(kind), f"{profile[2]}g.{profile[3]}gb")
     except ModelError as error:
-        made.notes.append(f"{node.name}: {error}; taken as whole GPUs")
+        imported.notes.append(f"{node.name}: {error}; taken as whole GPUs")
         return kind
-    made.gpu_types[slot.name] = slot
+    imported.gpu_types[slot.name] = slot
     return slot.name
 
 
-def _named(said: str, features: Iterable[str], named: Mapping[str, str]) -> str:
+def _named(site_name: str, features: Iterable[str], named: Mapping[str, str]) -> str:
     """Resolve the type by name, unless the node's features state a more precise type of the same
     family: for example, ``a100`` with the feature ``a100_80gb``.
     """
-    kind = site_gpu(said, named)
-    if said.lower() in named:
+    kind = site_gpu(site_name, named)
+    if site_name.lower() in named:
         return kind
     hinted = [each for feature in features if (each := site_gpu(feature)) in GPU_TYPES]
     if kind not in GPU_TYPES:
-        return hinted[0] if hinted and said == _UNTYPED else kind
+        return hinted[0] if hinted and site_name == _UNTYPED else kind
     alike = [each for each in hinted if each.partition("-")[0] == kind.partition("-")[0] and each != kind]
     return alike[0] if alike else kind
 
@@ -521,11 +523,11 @@ def read_nodes(source: Source) -> list[FoundNode]:
     source.head()
     for recognised, read in FORMATS.values():
         if recognised(source):
-            found: dict[str, FoundNode] = {}
+            nodes: dict[str, FoundNode] = {}
             for node in read(source):
-                known = found.get(node.name)
-                found[node.name] = node if known is None else known.also_in(node.partitions)
-            if not found:
+                earlier = nodes.get(node.name)
+                nodes[node.name] = node if earlier is None else earlier.also_in(node.partitions)
+            if not nodes:
                 raise TraceError(f"{source}:1: no node in it")
-            return list(found.values())
-    raise TraceError(f"{source}: no list of nodes; what is read: {'; '.join(FORMATS)}")
+            return list(nodes.values())
+    raise TraceError(f"{source}: not a list of nodes; supported formats: {'; '.join(FORMATS)}")

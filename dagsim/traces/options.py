@@ -141,10 +141,10 @@ class TraceOptions:
             ConfigError: A part is not a pair of names, or a name occurs twice.
         """
         pairs = [each.partition("=") for each in self.map.split(",")] if self.map else []
-        found = {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
-        if len(found) < len(pairs) or not all(ours and theirs for ours, theirs in found.items()):
+        names = {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
+        if len(names) < len(pairs) or not all(ours and theirs for ours, theirs in names.items()):
             raise ConfigError(f"map must be pairs like arrival_s=submitted_at, separated by commas, got {self.map!r}")
-        return found
+        return names
 
     def given(self) -> tuple[str, ...]:
         """The options that differ from their defaults."""

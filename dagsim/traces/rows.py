@@ -57,7 +57,7 @@ class _Located(Protocol):
 class _Finding(NamedTuple):
     """One thing to report about some rows."""
 
-    rows: np.ndarray  # int64: places in the table
+    rows: np.ndarray  # int64: indices in the table
     text: str
     drops: bool
     stage: int
@@ -159,7 +159,7 @@ class Findings:
         places = np.concatenate([finding.order for finding in self._listed])
         order = np.lexsort((which, places, stages, job[rows]))
         order = order[job[rows[order]] <= last]
-        told = 0
+        reported = 0
         for row, finding, count in zip(*[column[order].tolist() for column in (rows, which, counts)], strict=True):
             if not report.strict and not report.lists_more:
                 break
@@ -172,8 +172,8 @@ class Findings:
                 report.drop(text, table.where(row), count, details.get(row, ""))
             else:
                 report.note(text, table.where(row), count)
-            told += 1
-        rest = order[told:]  # beyond what is listed only counts matter
+            reported += 1
+        rest = order[reported:]  # only the counts of further findings are reported
         totals = np.bincount(which[rest], counts[rest], len(self._listed)).astype(np.int64)
         for finding in dict.fromkeys(which[rest].tolist()):
             tally = report.dropped if self._listed[finding].drops else report.noted
@@ -187,7 +187,7 @@ class JobBatch(NamedTuple):
     every: JobArrays
     """Entries of jobs that are not kept may hold invalid values."""
     kept: np.ndarray  # (J,) bool
-    rows: np.ndarray  # (J,) int64: rows that each kept job was made of
+    rows: np.ndarray  # (J,) int64: number of rows of each kept job
     job: np.ndarray  # (n,) int64: the job of each row of the table
     findings: Findings
 
@@ -330,9 +330,9 @@ def row_blocks(
     def batch(table: Table) -> JobBatch:
         checks = Checks(table)
         checks.drop(table.texts(id) == "", "without an id")
-        made = jobs(checks)
-        checks.impossible(made)
-        return single_rows(checks, made, *keys(table))
+        arrays = jobs(checks)
+        checks.impossible(arrays)
+        return single_rows(checks, arrays, *keys(table))
 
     return job_blocks(map(batch, in_parts(read, keys, report)), report, most)
 
@@ -345,18 +345,18 @@ def with_others(
     ``make`` receives the index of a job and its rows (those in ``members``, starting at the job's
     entry of ``first``), and returns the job and the number of its rows.
     """
-    made = {}
+    retried = {}
     for place in np.flatnonzero(~batch.kept).tolist():
         job = make(place, members[first[place] : first[place + 1]].tolist())
         if job is not None:
-            made[place] = job
-    if not made:
+            retried[place] = job
+    if not retried:
         return batch
-    plain, places = np.flatnonzero(batch.kept), list(made)
-    every = JobArrays.joined([batch.every.chosen(plain), JobArrays.of([job for job, _ in made.values()])])
+    plain, places = np.flatnonzero(batch.kept), list(retried)
+    every = JobArrays.joined([batch.every.chosen(plain), JobArrays.of([job for job, _ in retried.values()])])
     order = np.argsort(np.concatenate([plain, places]), kind="stable")
     kept, rows = batch.kept.copy(), batch.rows.copy()
-    kept[places], rows[places] = True, [count for _, count in made.values()]
+    kept[places], rows[places] = True, [count for _, count in retried.values()]
     filler = np.zeros(len(kept), np.int64)
     filler[np.sort(np.concatenate([plain, places]))] = order
     return batch._replace(every=every.chosen(filler), kept=kept, rows=rows)
@@ -393,8 +393,8 @@ def dates(table: Table, column: int) -> np.ndarray:
 class Grouped(NamedTuple):
     """Rows of J jobs, grouped by job in order of arrival."""
 
-    row: np.ndarray  # (n,) int64: place in the table
-    first: np.ndarray  # (J + 1,) int64: where the rows of each job begin
+    row: np.ndarray  # (n,) int64: index in the table
+    first: np.ndarray  # (J + 1,) int64: start of the rows of each job
     time: np.ndarray  # (J,) float64: arrival
     ids: np.ndarray  # (J,) object
 
@@ -419,7 +419,7 @@ class Grouped(NamedTuple):
 def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
     """Group rows by job, with jobs sorted by earliest time, then by first appearance."""
     listed = ids.tolist()
-    if len(set(listed)) == len(listed):  # most logs: a row per job
+    if len(set(listed)) == len(listed):  # true of most logs: one row per job
         row = np.argsort(times, kind="stable")
         return Grouped(row, np.arange(len(row) + 1), times[row], ids[row])
     code, distinct = numbered(listed)

@@ -47,23 +47,23 @@ _PATTERNS = tuple(
 _SHORT = 500  # characters; a longer name is damage
 
 
-def site_gpu(said: str, named: Mapping[str, str] | None = None) -> str:
+def site_gpu(name: str, named: Mapping[str, str] | None = None) -> str:
     """Catalogue name of the GPU type that a site calls ``name``; ``name`` itself if there is none.
 
     ``named``, a mapping from the site's names in lower case, takes precedence. ``a100`` without a
     size means the smaller one.
     """
-    if named and said.strip().lower() in named:
-        return named[said.strip().lower()]
-    return _known(said) if len(said) < _SHORT else said
+    if named and name.strip().lower() in named:
+        return named[name.strip().lower()]
+    return _known(name) if len(name) < _SHORT else name
 
 
 @lru_cache(maxsize=1 << 12)
-def _known(said: str) -> str:
-    if canonical(said) in GPU_TYPES:
-        return canonical(said)
-    words = said.strip().lower().replace("_", " ")
-    return next((name for pattern, name in _PATTERNS if name in GPU_TYPES and pattern.search(words)), said)
+def _known(site_name: str) -> str:
+    if canonical(site_name) in GPU_TYPES:
+        return canonical(site_name)
+    words = site_name.strip().lower().replace("_", " ")
+    return next((name for pattern, name in _PATTERNS if name in GPU_TYPES and pattern.search(words)), site_name)
 
 
 def named_gpus(text: str | None, option: str = "gpu_names") -> dict[str, str]:
@@ -100,12 +100,12 @@ def folded(names: Iterable[str]) -> str:
     groups: dict[tuple[str, str, int], list[int]] = {}
     plain: list[str] = []
     for name in names:
-        found = _NUMBERED.fullmatch(name)
-        if found is None or any(sign in name for sign in "[],"):
+        match = _NUMBERED.fullmatch(name)
+        if match is None or any(sign in name for sign in "[],"):
             plain.append(name)
         else:
-            width = len(found[2]) if found[2].startswith("0") or len(found[2]) > 1 else 1
-            groups.setdefault((found[1], found[3], width), []).append(int(found[2]))
+            width = len(match[2]) if match[2].startswith("0") or len(match[2]) > 1 else 1
+            groups.setdefault((match[1], match[3], width), []).append(int(match[2]))
     parts = plain
     for (prefix, suffix, width), numbers in groups.items():
         ranges = list(_ranges(sorted(set(numbers)), width))

@@ -45,7 +45,7 @@ __all__ = [
 
 _UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
 _UNITS_GB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
-_SHORT = 500  # characters; longer texts are not remembered
+_SHORT = 500  # characters; longer texts are not cached
 _NO_LIMIT_MINUTES = 525_600  # a year: Slurm's limit where partition and user set none
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
 _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(?:(\d{1,8}):)?(\d{1,12}(?:\.\d{1,9})?)")
@@ -175,14 +175,14 @@ def duration_s(text: str, field: str) -> float | None:
     Raises:
         Dirty: The text is not a duration.
     """
-    if text == "00:00:00":  # the usual suspension
+    if text == "00:00:00":  # the most frequent value of Suspended
         return 0.0
     if is_unset(text):
         return None
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
         raise Dirty(f"whose {field} is no duration")
-    days, first, second, seconds = found.groups()
+    days, first, second, seconds = match.groups()
     hours, minutes = (first, second) if second is not None else (None, first)
     if days is not None and second is None:  # 2-03:04 would be hours and minutes; sacct does not print it
         raise Dirty(f"whose {field} is no duration")
@@ -196,12 +196,12 @@ def limit_s(raw: str, text: str) -> float | None:
     Raises:
         Dirty: The text is neither a number nor one of Slurm's words.
     """
-    for said, is_raw in ((raw, True), (text, False)):
-        if is_unset(said):
+    for limit_text, is_raw in ((raw, True), (text, False)):
+        if is_unset(limit_text):
             continue
-        if said.strip().lower() in ("unlimited", "partition_limit"):
+        if limit_text.strip().lower() in ("unlimited", "partition_limit"):
             return None
-        limit = 60.0 * finite_number(said, "TimelimitRaw") if is_raw else duration_s(said, "Timelimit")
+        limit = 60.0 * finite_number(limit_text, "TimelimitRaw") if is_raw else duration_s(limit_text, "Timelimit")
         if limit is None or limit >= 60 * _NO_LIMIT_MINUTES:
             return None
         if limit < 0:
@@ -242,8 +242,8 @@ def state(text: str) -> str:
         return text
     word = (text.split() or [""])[0].upper()
     if word.endswith("+"):
-        found = sorted(name for name in ENDED | NOT_OVER if name.startswith(word[:-1]))
-        word = found[0] if len(found) == 1 and len(word) > 1 else word
+        candidates = sorted(name for name in ENDED | NOT_OVER if name.startswith(word[:-1]))
+        word = candidates[0] if len(candidates) == 1 and len(word) > 1 else word
     if word not in ENDED | NOT_OVER:
         raise Dirty("of an unknown state" if word else "without a state")
     return word
@@ -263,7 +263,7 @@ def array_tasks(job: str) -> int | None:
     ended = not listed.endswith("...")
     parts = listed.removesuffix("...").split(",")
     tasks = 0
-    for part in parts if ended else parts[:-1]:  # the last number before the dots is cut in half
+    for part in parts if ended else parts[:-1]:  # the last number before the dots may be truncated
         first, _, rest = part.partition("-")
         last, _, step = rest.partition(":")
         if not all(each.isascii() and each.isdecimal() and len(each) < 9 for each in (first, last or "0", step or "1")):
@@ -292,10 +292,10 @@ def _count(text: str) -> int:
 
 
 def _slice_share(kind: str) -> float | None:
-    found = _SLICE.search(kind)
-    if found is None:
+    match = _SLICE.search(kind)
+    if match is None:
         return None
-    size, memory = int(found[1][:4]), int(found[2][:6])
+    size, memory = int(match[1][:4]), int(match[2][:6])
     if not size or not memory:
         raise Dirty("whose MIG slice is impossible")
     of = _A30_SLICES if memory == _A30_SLICE_GB * size else _SLICES
@@ -481,7 +481,7 @@ def _number(value: Any) -> int | float | str | None:
 
 def _text(value: int | float | str | None) -> str:
     if isinstance(value, int) and abs(value) >= 1 << 63:
-        return "inf"  # thousands of digits are no number that anything could be
+        return "inf"  # a number with thousands of digits is damage
     return "" if value is None else str(value)
 
 
@@ -530,8 +530,8 @@ def _tres(listed: Any) -> str:
     parts = []
     for each in list_in(listed):
         kind, name, count = (object_in(each).get(key) for key in ("type", "name", "count"))
-        if (said := _number(count)) is None or not isinstance(kind, str):
+        if (size := _number(count)) is None or not isinstance(kind, str):
             continue
         label = f"{kind}/{name}" if isinstance(name, str) and name else kind
-        parts.append(f"{label}={_text(said)}{'M' if kind == 'mem' else ''}")
+        parts.append(f"{label}={_text(size)}{'M' if kind == 'mem' else ''}")
     return ",".join(parts)

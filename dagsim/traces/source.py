@@ -57,8 +57,8 @@ class Source:
         text = str(path)
         if member is None and not is_there(path):
             for ending in _ARCHIVES:
-                archive, found, inner = text.partition(f"{ending}:")
-                if found:
+                archive, separator, inner = text.partition(f"{ending}:")
+                if separator:
                     text, member = archive + ending, inner
         self.path = Path(text)
         self.member = member
@@ -180,8 +180,8 @@ class Source:
     def _listed(self) -> tuple[Source, ...]:
         """Files of a directory (archives unopened), or the members of an archive."""
         if self.path.is_dir():
-            found = sorted(file for file in self.path.rglob("*") if file.is_file())
-            return tuple([Source(file) for file in found if _is_data(file.relative_to(self.path).as_posix())])
+            files = sorted(file for file in self.path.rglob("*") if file.is_file())
+            return tuple([Source(file) for file in files if _is_data(file.relative_to(self.path).as_posix())])
         below = (self.member or "").rstrip("/")
         names = self._members()
         if below in names:

@@ -107,17 +107,17 @@ class NamedColumns:
 
 def likely(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
     """The ``names`` that probably hold our column ``wanted``: the same name, or a common synonym."""
-    found = {}
+    columns = {}
     for ours in wanted:
         same = next((name for name in (ours, *_SYNONYMS.get(ours, ())) if name in names), None)
         if same is not None:
-            found[ours] = same
-    return found
+            columns[ours] = same
+    return columns
 
 
-def map_command(source: Source, found: Mapping[str, str], missing: Sequence[str]) -> str:
+def map_command(source: Source, columns: Mapping[str, str], missing: Sequence[str]) -> str:
     """Command that reads the source with these columns, with gaps for those that were not found."""
-    pairs = [f"{ours}={theirs}" for ours, theirs in found.items() if ours != theirs]
+    pairs = [f"{ours}={theirs}" for ours, theirs in columns.items() if ours != theirs]
     pairs += [f"{ours}=COLUMN" for ours in missing]
     return f"dagsim replay --trace {shlex.quote(str(source))} --map {shlex.quote(','.join(pairs))}"
 
@@ -169,7 +169,7 @@ def _text(value: Any) -> str:
         case list():
             return "|".join(each for each in value if isinstance(each, str))
         case int() if abs(value) >= 1 << 63:
-            return "inf"  # thousands of digits are no number that anything could be
+            return "inf"  # a number with thousands of digits is damage
         case dict():
             return "{}"
         case _:

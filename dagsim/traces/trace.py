@@ -126,7 +126,7 @@ class Trace:
         """Yield the jobs of the window, shifted to the origin, block by block."""
         start, limit, scale = self.options.start, self.options.limit, self.options.time_scale
         origin, last, passed = None, 0.0, 0
-        read = getattr(self._reader, "blocks", None) or partial(Reader.blocks, self._reader)  # a plug-in may lack it
+        read = getattr(self._reader, "blocks", None) or partial(Reader.blocks, self._reader)  # plug-ins may lack it
         for block in read(self.source, self.options, report, None if limit is None else start + limit):
             before = min(max(start - passed, 0), len(block.jobs))
             passed += len(block.jobs)

@@ -172,7 +172,7 @@ class TraceFile:
         name = self.format or ("plain" if self.options.map else recognise(self.path))
         if "reference_gpu" in reader(name).uses:
             return name, self.options
-        return name, replace(self.options, reference_gpu=None)  # the runtime model takes the seconds as measured on it
+        return name, replace(self.options, reference_gpu=None)  # the runtime model treats work as measured on it
 
     def _offered(self, cluster: Cluster, runtime: WorkRuntime) -> float:
         """Load that the jobs offer as recorded."""

@@ -38,15 +38,15 @@ def read_json(file: Source) -> Any:
         raise TraceError(f"{file}:1: not JSON that can be read (a number too long or nesting too deep)") from None
 
 
-def value(found: Any, field: str) -> float:
+def value(raw: Any, field: str) -> float:
     """A finite number in a document, as a number or as text.
 
     Raises:
         Dirty: There is no such number.
     """
-    if found is None or isinstance(found, (bool, list, dict)):
-        return finite_number("" if found is None else "?", field)
-    return finite_number(str(found), field)
+    if raw is None or isinstance(raw, (bool, list, dict)):
+        return finite_number("" if raw is None else "?", field)
+    return finite_number(str(raw), field)
 
 
 def shared_bytes(
@@ -73,16 +73,16 @@ def workflow(
     """
     rows = len(tasks) if rows is None else rows
     place = {task.name: index for index, task in enumerate(tasks)}
-    known: dict[tuple[int, int], float] = {}
+    sizes: dict[tuple[int, int], float] = {}
     for parent, child, size in edges:
         if parent not in place or child not in place:
             report.note("edges to tasks that are not there (taken as satisfied)", where)
-        elif (place[parent], place[child]) in known:
+        elif (place[parent], place[child]) in sizes:
             report.note("edges given twice", where)
         else:
-            known[place[parent], place[child]] = size
+            sizes[place[parent], place[child]] = size
     try:
-        graph = TaskGraph(tuple(tasks), tuple([Edge(parent, child, size) for (parent, child), size in known.items()]))
+        graph = TaskGraph(tuple(tasks), tuple([Edge(parent, child, size) for (parent, child), size in sizes.items()]))
     except GraphError as error:
         report.drop("of jobs that are no DAG", where, rows, str(error))
         return None

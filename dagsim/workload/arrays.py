@@ -46,7 +46,7 @@ T = TypeVar("T")
 class Labels(NamedTuple):
     """One label per job, possibly empty: a word, or the names of the job's nodes."""
 
-    place: np.ndarray  # (J,) int32: place in words
+    place: np.ndarray  # (J,) int32: index in words
     words: tuple[Any, ...]
 
     @property
@@ -82,10 +82,10 @@ class Labels(NamedTuple):
 
 def _columns_of(jobs: Sequence[Job]) -> dict[str, Any]:
     """Columns of these jobs by name; columns that no job has are ``None``."""
-    found: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         name: _numbers([getattr(job, name) for job in jobs], none) for name, none in _NUMBERS.items()
     }
-    return found | {name: Labels.of([getattr(job, name) for job in jobs]) for name in _LABELS}
+    return numbers | {name: Labels.of([getattr(job, name) for job in jobs]) for name in _LABELS}
 
 
 def _chosen_columns(arrays: JobArrays, jobs: np.ndarray) -> dict[str, Any]:
@@ -181,22 +181,22 @@ class JobArrays:
 
     ids: np.ndarray  # (J,) object: str
     arrival_s: np.ndarray  # (J,) float64
-    first: np.ndarray  # (J + 1,) int64: where the tasks of each begin
-    name: np.ndarray  # (n,) int32: place in names
-    names: np.ndarray  # object: str, each once
+    first: np.ndarray  # (J + 1,) int64: start of the tasks of each job
+    name: np.ndarray  # (n,) int32: index in names
+    names: np.ndarray  # object: distinct str
     work: np.ndarray  # (n,) float64
     instances: np.ndarray  # (n,) int64
-    kind: np.ndarray  # (n,) int32: place in kinds
+    kind: np.ndarray  # (n,) int32: index in kinds
     kinds: tuple[TaskKind, ...]
     """Distinct kinds, in order of first use by a task."""
-    waits: np.ndarray  # (n + 1,) int64: where the parents of each task begin in ``parent``
-    parent: np.ndarray  # (E,) int32: place of each parent among the tasks of its job
-    estimate: np.ndarray | None = None  # (n,) float64: what users claim the work to be; NaN, None: they claim nothing
-    output_bytes: np.ndarray | None = None  # (E,) float64: what each edge carries; None: nothing
+    waits: np.ndarray  # (n + 1,) int64: start of the parents of each task in ``parent``
+    parent: np.ndarray  # (E,) int32: index of each parent among the tasks of its job
+    estimate: np.ndarray | None = None  # (n,) float64: the users' estimate of the work; NaN, None: no estimate
+    output_bytes: np.ndarray | None = None  # (E,) float64: bytes on each edge; None: 0
     priority: np.ndarray | None = None  # (J,) float64; None: 0
     deadline_s: np.ndarray | None = None  # (J,) float64, inf where a job has none; None: no job has one
     weight: np.ndarray | None = None  # (J,) float64; None: 1
-    observed_start_s: np.ndarray | None = None  # (J,) float64, NaN where it is not known; None: of no job
+    observed_start_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None: unknown for all
     eligible_s: np.ndarray | None = None  # (J,) float64, likewise
     tenant: Labels | None = None
     observed_nodes: Labels | None = None  # of tuples of names
@@ -291,15 +291,15 @@ class JobArrays:
         degrees, waits = np.diff(self.waits).astype(np.int32), self.waits.tolist()
         graph: list[int] = []
         graphs: list[Parents] = []
-        known: dict[tuple[bytes, bytes], int] = {}
+        number_of: dict[tuple[bytes, bytes], int] = {}
         for begin, end in pairwise(self.first.tolist()):
             places = self.parent[waits[begin] : waits[end]]
             key = degrees[begin:end].tobytes(), places.tobytes()
-            if key not in known:
-                known[key] = len(graphs)
+            if key not in number_of:
+                number_of[key] = len(graphs)
                 listed, starts = places.tolist(), [place - waits[begin] for place in waits[begin : end + 1]]
                 graphs.append(tuple([tuple(listed[one:other]) for one, other in pairwise(starts)]))
-            graph.append(known[key])
+            graph.append(number_of[key])
         return np.array(graph, np.int32), tuple(graphs)
 
     def between(self, start: int, stop: int) -> JobArrays:
@@ -368,7 +368,7 @@ class JobArrays:
         With a scale other than 1, observed times no longer describe the real cluster, so
         observations are left out.
         """
-        with np.errstate(over="ignore"):  # the caller looks for arrivals that are not finite
+        with np.errstate(over="ignore"):  # the caller checks that arrivals are finite
             arrival_s = (self.arrival_s - origin) * scale
         still = (arrival_s == self.arrival_s) & (scale == 1)
 
@@ -534,7 +534,7 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[T, ...]]:
     """Renumber kinds: keep only those in use, in order of first use by a task."""
     first = np.full(len(kinds), len(kind))
-    first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)  # of several values the last one stays
+    first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)  # the last assignment wins: the first task of each kind
     used = np.flatnonzero(first < len(kind))
     order = used[np.argsort(first[used])]
     place = np.zeros(max(len(kinds), 1), np.int32)
@@ -550,9 +550,9 @@ def bounds(sizes: Any) -> np.ndarray:
 def objects(values: Iterable[Any]) -> np.ndarray:
     """Array of texts or of other objects."""
     listed = list(values)
-    made = np.empty(len(listed), object)
-    made[:] = listed
-    return made
+    array = np.empty(len(listed), object)
+    array[:] = listed
+    return array
 
 
 def optional(column: np.ndarray, none: float = nan) -> np.ndarray | None:

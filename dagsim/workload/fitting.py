@@ -108,7 +108,7 @@ def fit_sessions(trace: TraceColumns, shape: Shape | None = None, skip: float = 
 def fit_arrivals(starts: np.ndarray) -> Rates:
     """Fit rates to sorted times in seconds: daily and weekly cycles, and the swings around them."""
     counts = np.bincount((starts // 3600).astype(int)).astype(float)
-    counts = counts[: len(counts) - 1] if len(counts) > 1 else counts  # the last hour is not whole
+    counts = counts[: len(counts) - 1] if len(counts) > 1 else counts  # the last hour is incomplete
     hours = np.arange(len(counts))
     day = _means(counts, hours % 24, 24)
     week = _means(counts, hours // 24 % 7, 7)
@@ -169,14 +169,14 @@ def _joined(kinds: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
 def _sessions(times: np.ndarray, keys: Sequence[object]) -> list[list[int]]:
     """Indices of the jobs of each session, sessions in order of their first job."""
     latest: dict[object, list[int]] = {}
-    found = []
+    sessions = []
     for place, (time_s, key) in enumerate(zip(times.tolist(), keys, strict=True)):
         own = latest.get(key)
         if own is None or time_s - times[own[-1]] > TOGETHER_S:
             own = latest[key] = []
-            found.append(own)
+            sessions.append(own)
         own.append(place)
-    return found
+    return sessions
 
 
 def _kind(
@@ -272,14 +272,14 @@ def _swings(flat: np.ndarray, mean: float) -> tuple[Swing, ...]:
     covariance = np.array([float((off[lag:] * off[:-lag]).mean()) for lag in _LAGS])
     target = np.log(1 + np.maximum(covariance, -0.9))
     lags = np.array(_LAGS, float)
-    best, found = np.inf, ((0.0, 1.0), (0.0, 24.0))
+    best, swings = np.inf, ((0.0, 1.0), (0.0, 24.0))
     for few, many in product(_FEW_HOURS, _MANY_HOURS):
         basis = np.stack([np.exp(-lags / few), np.exp(-lags / many)])
         variances = _nonnegative(basis, target)
         error = float(((variances @ basis - target) ** 2).sum())
         if error < best:
-            best, found = error, ((float(variances[0]), few), (float(variances[1]), many))
-    return tuple(Swing(_rounded(variance**0.5), float(hours)) for variance, hours in found if variance > 1e-4)
+            best, swings = error, ((float(variances[0]), few), (float(variances[1]), many))
+    return tuple(Swing(_rounded(variance**0.5), float(hours)) for variance, hours in swings if variance > 1e-4)
 
 
 def _nonnegative(basis: np.ndarray, target: np.ndarray) -> np.ndarray:

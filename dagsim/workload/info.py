@@ -33,9 +33,9 @@ class Percentiles:
     @classmethod
     def of(cls, values: Iterable[float]) -> Percentiles:
         """Summarise ``values``, of which there must be at least one."""
-        known = np.fromiter(values, float)
-        levels = np.quantile(known, (0.5, 0.75, 0.9, 0.95, 0.99, 1.0), method="inverted_cdf")
-        return cls(float(known.mean()), *map(float, levels))
+        numbers = np.fromiter(values, float)
+        levels = np.quantile(numbers, (0.5, 0.75, 0.9, 0.95, 0.99, 1.0), method="inverted_cdf")
+        return cls(float(numbers.mean()), *map(float, levels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +200,8 @@ def _level_sizes(graph: TaskGraph) -> list[int]:
 
 
 def _spread(values: Iterable[float]) -> Percentiles | None:
-    known = list(values)
-    return Percentiles.of(known) if known else None
+    numbers = list(values)
+    return Percentiles.of(numbers) if numbers else None
 
 
 def _sorted(counts: Mapping[float, int]) -> dict[str, int]:

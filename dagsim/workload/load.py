@@ -57,7 +57,7 @@ class Load:
     @property
     def warning(self) -> str | None:
         """Warning about a load above 1."""
-        if self.offered <= 1 + 1e-9:  # rounding of a load of exactly 1
+        if self.offered <= 1 + 1e-9:  # allows for rounding of a load of exactly 1
             return None
         if self.offered == inf:
             return "all jobs arrive at once: the offered load has no meaning"
@@ -95,7 +95,7 @@ class LoadMeter:
         gpus = dict.fromkeys([gpu and gpu.name for gpu in self._types], 0.0)
         cpus = dict(gpus)
         for node in cluster.nodes:
-            name = node.gpu and node.gpu.name  # types of one name are equal, and hashing a type costs more than this
+            name = node.gpu and node.gpu.name  # types with equal names are equal, and hashing a type is slower
             gpus[name] += node.gpus
             cpus[name] += node.cpus
         self._gpus, self._cpus = list(gpus.values()), list(cpus.values())

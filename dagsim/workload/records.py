@@ -95,12 +95,12 @@ class _Field(NamedTuple):
     what: str
 
 
-def _check(record: Mapping[str, Any], known: Mapping[str, _Field], needed: Iterable[str], where: str) -> None:
+def _check(record: Mapping[str, Any], specs: Mapping[str, _Field], needed: Iterable[str], where: str) -> None:
     for name, value in record.items():
-        if name not in known:
-            raise WrongRecord(f"{where}{name}: there is no such field; known: {', '.join(known)}")
-        if not known[name].holds(value):
-            raise WrongRecord(f"{where}{name}: should be {known[name].what}, got {clipped_repr(value)}")
+        if name not in specs:
+            raise WrongRecord(f"{where}{name}: there is no such field; known: {', '.join(specs)}")
+        if not specs[name].holds(value):
+            raise WrongRecord(f"{where}{name}: should be {specs[name].what}, got {clipped_repr(value)}")
     for name in needed:
         if name not in record:
             raise WrongRecord(f"{where}{name}: is missing")
@@ -167,11 +167,11 @@ _TASK_FIELDS = {
 }
 
 
-def _defaults(of: type[Job] | type[Task], known: Iterable[str]) -> tuple[tuple[str, Any], ...]:
+def _defaults(of: type[Job] | type[Task], keys: Iterable[str]) -> tuple[tuple[str, Any], ...]:
     """Valid fields in order with their defaults; fields without one get a marker that equals no
     value.
     """
-    names = set(known)
+    names = set(keys)
     return tuple([(field.name, field.default) for field in fields(of) if field.name in names])
 
 

@@ -77,11 +77,11 @@ class SessionKind:
 class _Started(NamedTuple):
     """Sessions, one entry each."""
 
-    kind: np.ndarray  # int64: place in kinds
+    kind: np.ndarray  # int64: index in kinds
     tenant: np.ndarray  # int64
-    jobs: np.ndarray  # int64: how many it has
-    own: np.ndarray  # float64: its place among the durations of its kind
-    gpus: np.ndarray  # float64: of an instance, the same for all of its jobs
+    jobs: np.ndarray  # int64: number of jobs
+    own: np.ndarray  # float64: its quantile among the durations of its kind
+    gpus: np.ndarray  # float64: per instance, the same for all of its jobs
     cpus: np.ndarray
     memory_gb: np.ndarray
     instances: np.ndarray  # int64
@@ -100,7 +100,7 @@ class _Arrived(NamedTuple):
     """Jobs in order of time, one entry each, and their sessions."""
 
     time_s: np.ndarray
-    place: np.ndarray  # float64: of its first task, among the durations of its kind
+    place: np.ndarray  # float64: quantile of its first task among the durations of its kind
     session: _Started
 
     def until(self, count: int) -> _Arrived:
@@ -286,7 +286,7 @@ class Sessions:
         anywhere.
         """
         near = np.abs(own + _NEAR * (2 * rng("sessions/near").random(len(own)) - 1))
-        near = np.where(near >= 1, 2 - near, near)  # mirrored at both ends
+        near = np.where(near >= 1, 2 - near, near)  # reflected at both ends
         fresh = rng("sessions/fresh").random(len(own))
         places = np.where(rng("sessions/alike").random(len(own)) < self.alike, near, fresh)
         return np.minimum(places, np.nextafter(1, 0))

@@ -39,9 +39,9 @@ __all__ = [
 class DagArrays(NamedTuple):
     """DAGs of J jobs with n tasks and E edges; jobs follow each other, parents precede children."""
 
-    tasks: np.ndarray  # (J,) int64: how many each job has
-    waits: np.ndarray  # (n,) int64: how many parents each task has
-    parent: np.ndarray  # (E,) int64: place of each parent among the tasks of its job, child by child, in order
+    tasks: np.ndarray  # (J,) int64: number of tasks of each job
+    waits: np.ndarray  # (n,) int64: number of parents of each task
+    parent: np.ndarray  # (E,) int64: index of each parent among the tasks of its job, ordered by child
 
     @classmethod
     def single(cls, jobs: int) -> DagArrays:
@@ -146,9 +146,9 @@ def _deeper(tasks: np.ndarray) -> np.ndarray:
     """Probability that a further task deepens a job, by its number of tasks; jobs above 20 have
     about 6 further levels.
     """
-    known = np.array((0.0, 0.0, *_DEEPER))
+    chances = np.array((0.0, 0.0, *_DEEPER))
     beyond = 6.0 / np.maximum(tasks - 1, 1)
-    return np.asarray(np.where(tasks < len(known), known[np.minimum(tasks, len(known) - 1)], beyond))
+    return np.asarray(np.where(tasks < len(chances), chances[np.minimum(tasks, len(chances) - 1)], beyond))
 
 
 def _levels(tasks: np.ndarray, depth: np.ndarray, picks: np.ndarray) -> np.ndarray:
@@ -158,7 +158,7 @@ def _levels(tasks: np.ndarray, depth: np.ndarray, picks: np.ndarray) -> np.ndarr
     level = ranges(np.zeros(len(tasks), np.int64), tasks)
     depth = np.repeat(depth, tasks)
     free = level >= depth
-    power = np.array([pick**_CROWDED for pick in picks[free].tolist()])  # NumPy's own differs from machine to machine
+    power = np.array([pick**_CROWDED for pick in picks[free].tolist()])  # NumPy's power differs between machines
     level[free] = (power * depth[free]).astype(np.int64)
     owner = np.repeat(np.arange(len(tasks)), tasks)
     return level[np.lexsort((level, owner))]
@@ -268,11 +268,11 @@ class Layered:
         layers = _between(rng, self.layers, jobs)
         widths = _between(rng, self.width, int(layers.sum()))
         first = bounds(widths)  # the first task of each layer
-        below = np.delete(np.arange(len(widths)), bounds(layers)[:-1])  # layers that have one above
+        below = np.delete(np.arange(len(widths)), bounds(layers)[:-1])  # layers with a layer above them
         wide, above = widths[below], widths[below - 1]
         kept = rng.random(int((above * wide).sum())) < self.density
         fallback = rng.random(len(widths) * self.width[1])
-        tasks = ranges(first[below], wide)  # those that have a layer above
+        tasks = ranges(first[below], wide)  # tasks with a layer above them
         candidates = np.repeat(above, wide)
         child = np.repeat(tasks, candidates)[kept]
         parent = ranges(np.repeat(first[below - 1], wide), candidates)[kept]

@@ -51,9 +51,9 @@ class SizeColumns(NamedTuple):
     cpus: np.ndarray  # (n,) float64
     memory_gb: np.ndarray  # (n,) float64
     gang: np.ndarray  # (n,) bool
-    model: np.ndarray  # (n,) int64: place in models
+    model: np.ndarray  # (n,) int64: index in models
     estimate: np.ndarray | None = None  # (n,) float64
-    priority: np.ndarray | None = None  # (n,) float64, where sizes decide on it
+    priority: np.ndarray | None = None  # (n,) float64, if sizes determine it
     models: tuple[str | None, ...] = (None,)
     gpu_types: tuple[str, ...] | None = None
 
@@ -167,7 +167,7 @@ Sizes: TypeAlias = Annotated[Independent | Correlated, TaggedUnion("independent"
 
 
 def _sizes(name: str, distribution: Distribution, rng: Draws, count: int) -> np.ndarray:
-    if isinstance(distribution, Constant):  # a generator takes longer to make than what a hundred jobs draw
+    if isinstance(distribution, Constant):  # creating a generator takes longer than drawing for 100 jobs
         drawn = np.full(count, float(distribution.value))
     else:
         drawn = distribution.draw(rng(f"sizes/{name}"), count)

@@ -81,7 +81,7 @@ def _few(prefix: str, count: int) -> list[str]:
 _CHUNK = 1024  # jobs drawn at once
 _MOST = 10_000_000
 """Maximum number of jobs; a larger number is most likely a typing error."""
-_PILOT = 32_768  # jobs from which an expected load is estimated
+_PILOT = 32_768  # number of jobs used to estimate the expected load
 _BURSTY, _SINGLE, _INDEPENDENT = Bursty(bursts=4, share=0.7, width=0.02), Single(), Independent()
 
 
@@ -144,7 +144,7 @@ class Synthetic:
             return drawn.arriving(arrival_s)
         assert seconds is not None
         ideal_s = drawn.critical_paths(seconds.min(axis=1))
-        with np.errstate(invalid="ignore"):  # of jobs that this cluster cannot do
+        with np.errstate(invalid="ignore"):  # from jobs that this cluster cannot run
             deadline_s = np.where(ideal_s < inf, arrival_s + slack * ideal_s, inf)
         if (before := np.flatnonzero(deadline_s < arrival_s)).size:
             raise ModelError(f"job {drawn.ids[before[0]]!r}: its slack {float(slack[before[0]])!r} is below 0")

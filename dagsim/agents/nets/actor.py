@@ -108,8 +108,8 @@ def segment_max(values: Tensor, segment: Tensor, count: int) -> Tensor:
 
 def log_softmax(scores: Tensor, segment: Tensor, count: int) -> Tensor:
     """(N,) log-probabilities of the rows within their observation."""
-    most = segment_max(scores.detach(), segment, count)
-    above = scores - most.index_select(0, segment)
+    maxima = segment_max(scores.detach(), segment, count)
+    above = scores - maxima.index_select(0, segment)
     return above - torch.log(segment_sum(torch.exp(above), segment, count)).index_select(0, segment)
 
 
@@ -126,9 +126,9 @@ def sample(log_p: np.ndarray, first: np.ndarray, rng: np.random.Generator | None
     noisy = log_p if rng is None else log_p + rng.gumbel(size=len(log_p))
     if len(first) == 1:  # a shortcut for a single agent
         return np.array([noisy.argmax()])
-    most = np.maximum.reduceat(noisy, first)
+    maxima = np.maximum.reduceat(noisy, first)
     lengths = np.diff(np.append(first, len(noisy)))
-    hits = np.flatnonzero(noisy == np.repeat(most, lengths))
+    hits = np.flatnonzero(noisy == np.repeat(maxima, lengths))
     chosen: np.ndarray = hits[np.searchsorted(hits, first)] - first  # ties: the first row
     return chosen
 
@@ -208,8 +208,8 @@ class ScoreNet(ActorNet):
         first = batch.first.numpy()
         chosen = sample(log_p, first, None if explore is not None else rng)
         if explore is not None and rng is not None:
-            anything = sample(np.zeros(len(log_p)), first, rng)
-            chosen = np.where(rng.random(len(chosen)) < explore, anything, chosen)
+            random_choices = sample(np.zeros(len(log_p)), first, rng)
+            chosen = np.where(rng.random(len(chosen)) < explore, random_choices, chosen)
         return chosen, log_p[first + chosen]
 
     def evaluate(self, batch: ObservationBatch, choices: np.ndarray) -> tuple[Tensor, Tensor]:

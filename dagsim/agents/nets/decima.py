@@ -1,4 +1,6 @@
-"""Decima's net for the system ``spark`` (Mao et al. 2019, section 5): graph batches, embeddings, two scoring heads."""
+"""Decima's net for the system ``spark`` (Mao et al. 2019, section 5): graph batches, embeddings,
+and two scoring heads.
+"""
 
 from __future__ import annotations
 
@@ -257,28 +259,30 @@ class DecimaNet(ActorNet):
         with torch.inference_mode():
             embedded = self.embed(graphs)
             first = graphs.first.numpy()
-            which = _log_softmax(self.stage_scores(embedded).numpy(), first)
-            stages = sample(which, first, rng)
+            stage_log_p = _log_softmax(self.stage_scores(embedded).numpy(), first)
+            stages = sample(stage_log_p, first, rng)
             numbers = options(observations, stages)
             at = numbers.first.numpy()
             chosen = embedded[torch.from_numpy(first + stages)]
-            many = _log_softmax(self.number_scores(chosen, numbers).numpy(), at)
-            counts = sample(many, at, rng)
-        return np.stack([stages, counts + 1], axis=1), which[first + stages] + many[at + counts]
+            count_log_p = _log_softmax(self.number_scores(chosen, numbers).numpy(), at)
+            counts = sample(count_log_p, at, rng)
+        return np.stack([stages, counts + 1], axis=1), stage_log_p[first + stages] + count_log_p[at + counts]
 
     def evaluate(self, batch: StageBatch, choices: np.ndarray) -> tuple[Tensor, Tensor]:
-        which, many, rows, numbers = self._log_p(batch, choices)
+        stage_log_p, count_log_p, rows, numbers = self._log_p(batch, choices)
         graphs, added = batch.graphs, choices[:, 1]
-        log_p = which[rows] + many[numbers.first + torch.from_numpy(added - 1)]
-        return log_p, entropy(which, graphs.segment, batch.size) + entropy(many, numbers.segment, batch.size)
+        log_p = stage_log_p[rows] + count_log_p[numbers.first + torch.from_numpy(added - 1)]
+        return log_p, entropy(stage_log_p, graphs.segment, batch.size) + entropy(
+            count_log_p, numbers.segment, batch.size
+        )
 
     def cross_entropy(self, batch: StageBatch, choices: np.ndarray, smoothing: float = 0.0) -> Tensor:
-        which, many, rows, numbers = self._log_p(batch, choices)
-        own = which[rows] + many[numbers.first + torch.from_numpy(choices[:, 1] - 1)]
+        stage_log_p, count_log_p, rows, numbers = self._log_p(batch, choices)
+        own = stage_log_p[rows] + count_log_p[numbers.first + torch.from_numpy(choices[:, 1] - 1)]
         if not smoothing:
             return -own
-        stages = segment_mean(which, batch.graphs.segment, batch.size)
-        return -((1 - smoothing) * own + smoothing * (stages + segment_mean(many, numbers.segment, batch.size)))
+        stages = segment_mean(stage_log_p, batch.graphs.segment, batch.size)
+        return -((1 - smoothing) * own + smoothing * (stages + segment_mean(count_log_p, numbers.segment, batch.size)))
 
     def _log_p(self, batch: StageBatch, choices: np.ndarray) -> tuple[Tensor, Tensor, Tensor, Options]:
         """Log-probabilities of all stages (S,) and of the numbers of executors for the chosen
@@ -287,11 +291,11 @@ class DecimaNet(ActorNet):
         observations, graphs = batch
         stages = choices[:, 0]
         embedded = self.embed(graphs)
-        which = log_softmax(self.stage_scores(embedded), graphs.segment, batch.size)
+        stage_log_p = log_softmax(self.stage_scores(embedded), graphs.segment, batch.size)
         rows = graphs.first + torch.from_numpy(stages)
         numbers = options(observations, stages)
-        many = log_softmax(self.number_scores(embedded[rows], numbers), numbers.segment, batch.size)
-        return which, many, rows, numbers
+        count_log_p = log_softmax(self.number_scores(embedded[rows], numbers), numbers.segment, batch.size)
+        return stage_log_p, count_log_p, rows, numbers
 
 
 def _log_softmax(scores: np.ndarray, first: np.ndarray) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""PAC-ML's net for the system ``ramp`` (Parsonson et al. 2023): messages over the computation graph of a job."""
+"""PAC-ML's net for the system ``ramp`` (Parsonson et al. 2023): messages over the computation graph
+of a job.
+"""
 
 from __future__ import annotations
 

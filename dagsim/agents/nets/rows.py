@@ -88,8 +88,8 @@ class Mlp(ScoreNet):
         padded = batch.tokens.new_zeros(count, self.slots, batch.tokens.shape[1])
         padded[batch.segment[shown], place[shown]] = batch.tokens[shown]
         scores = self.net(torch.cat([padded.flatten(1), batch.context], dim=1))  # (B, slots)
-        picked = scores[batch.segment, torch.clamp(place, max=self.slots - 1)]
-        return torch.where(shown, picked, -torch.inf)
+        row_scores = scores[batch.segment, torch.clamp(place, max=self.slots - 1)]
+        return torch.where(shown, row_scores, -torch.inf)
 
 
 class Scorer(ScoreNet):

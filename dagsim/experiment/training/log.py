@@ -32,7 +32,9 @@ COLUMNS = (
     "exploration",
     "lr",
 )
-"""Columns of ``progress.csv``; ``ratio`` is the mean completion time on validation seeds over the reference's."""
+"""Columns of ``progress.csv``. ``ratio`` is the mean completion time on validation seeds divided by
+the reference's.
+"""
 
 
 class TrainingLog:

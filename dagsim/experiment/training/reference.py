@@ -1,4 +1,6 @@
-"""The heuristic to beat: the best cheap non-preemptive one, tuned ones included, chosen on validation seeds."""
+"""The heuristic to beat: the best cheap non-preemptive one on validation seeds, tuned ones
+included.
+"""
 
 from __future__ import annotations
 

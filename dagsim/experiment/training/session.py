@@ -1,4 +1,6 @@
-"""A training from start to finish: its run folder, the learning itself, and the report on seeds used only once."""
+"""A training from start to finish: its run folder, the learning, and the report on seeds used only
+once.
+"""
 
 from __future__ import annotations
 
@@ -114,10 +116,11 @@ def train_in(
     report: bool = True,
     watch: Watch | None = None,
 ) -> Trained:
-    """Train in ``folder`` to the end, and write ``report.csv``; with ``resume``, continue from its checkpoint.
+    """Train in ``folder`` to the end, and write ``report.csv``. With ``resume``, continue from its
+    checkpoint.
 
     Raises:
-        KeyboardInterrupt: The training was stopped; the folder keeps its last whole iteration.
+        KeyboardInterrupt: The training was stopped; the folder keeps its last complete iteration.
         RunFolderError: Another process writes to the folder, or it cannot be written to.
     """
     with folder.writing():
@@ -131,7 +134,9 @@ def train_in(
 
 
 def finish(run: TrainingRun, watch: Watch | None = None) -> list[ReportLine]:
-    """Run the agent and its rivals on the report seeds: a linear policy, the reference and other heuristics."""
+    """Run the agent and its rivals on the report seeds: a linear policy, the reference and other
+    heuristics.
+    """
     kind = algorithm_name(run.train.algorithm)
     agents: dict[str, Checkpoint] = {kind: _agent_in(run.folder.path / "best.pt", run.config)}
     linear = run.linear()

@@ -273,7 +273,7 @@ def binned(row: Ints, start_s: Floats, end_s: Floats, weight: Floats, edges_s: F
     for at_s, sign in ((start_s, 1.0), (end_s, -1.0)):
         at = np.clip((at_s - edges_s[0]) / width, 0.0, bins)
         place = at.astype(np.int64)
-        np.add.at(rising, (row, place), sign * weight * (place + 1 - at))  # what is left of the bin it falls in
+        np.add.at(rising, (row, place), sign * weight * (place + 1 - at))  # the rest of the bin that it falls in
         np.add.at(risen, (row, place + 1), sign * weight)  # and all bins after that
     averages: np.ndarray = (rising + np.cumsum(risen, axis=1)[:, :-1])[:, :bins]
     return averages

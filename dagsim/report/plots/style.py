@@ -172,11 +172,11 @@ def save(drawn: Figure, path: Path) -> Path:
         return path
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    canvas: Any = FigureCanvasAgg(drawn)  # first, as layout would make one to measure text with
+    canvas: Any = FigureCanvasAgg(drawn)  # created first, because the layout would otherwise create one to measure text
     layout = drawn.get_layout_engine()
     if layout is not None:
         layout.execute(drawn)
         drawn.set_layout_engine("none")
-    # savefig would draw everything twice; the usual compression takes half as long again for a fifth of the bytes
+    # savefig would draw everything twice. The default compression takes 50 % longer to save 20 % of the bytes.
     canvas.print_png(path, metadata={"Software": None}, pil_kwargs={"compress_level": 3})
     return path

@@ -52,7 +52,7 @@ def serve_folders(root: Path, host: str, port: int, tell: Callable[[str], None])
     try:
         server.run(sockets=[listening])
     except KeyboardInterrupt:
-        pass  # asked to stop, and stopped
+        pass  # Ctrl-C: the server has stopped
     finally:
         listening.close()
 

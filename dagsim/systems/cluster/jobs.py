@@ -122,14 +122,14 @@ class JobStream:
         """True if there are at least this many tasks; makes only as many jobs as necessary."""
         if isinstance(self._jobs, DrawnJobs):
             return self._jobs.arrays.tasks >= tasks
-        jobs, made, count = iter(self._jobs), [], 0
+        jobs, first_jobs, count = iter(self._jobs), [], 0
         for job in jobs:
-            made.append(job)
+            first_jobs.append(job)
             count += len(job.graph.tasks)
             if count >= tasks:
                 break
         if not isinstance(self._jobs, list | tuple):
-            self._jobs = chain(made, jobs)
+            self._jobs = chain(first_jobs, jobs)
         return count >= tasks
 
     @property

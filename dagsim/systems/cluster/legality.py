@@ -1,7 +1,7 @@
 """Legality: checks of a decision before the kernel carries it out. Nothing here changes anything.
 
-Everything is checked before anything is done, so that a decision which is refused leaves the simulation as it was. Each
-message says when, which task or run, why not, and what to do instead.
+Everything is checked before anything is done, so a refused decision leaves the simulation
+unchanged. Each message says when, which task or run, why not, and what to do instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Allotted", "applicant", "moved", "resident", "started", "stopped", "
 
 
 class Allotted(NamedTuple):
-    """A share of a placement that holds: the machine, instances, and the GPU to share, if one is named."""
+    """A legal share of a placement: the machine, instances, and the GPU to share, if one is named."""
 
     machine: NodeState
     instances: int
@@ -43,10 +43,10 @@ def started(kernel: Simulation, task: object, placement: object) -> list[Allotte
 
 
 def moved(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
-    """The shares of a possible ``Migrate``, once ``run`` has given back what it holds.
+    """The shares of a legal ``Migrate``, once ``run`` has released its resources.
 
     Raises:
-        IllegalDecision: Its task cannot go on there.
+        IllegalDecision: Its task cannot continue there.
     """
     machines, demand = kernel.machines.list, run.task.demand
     freed = list(machines)
@@ -91,7 +91,7 @@ def wake_up(now: float, until_s: object) -> float:
 
 
 def applicant(kernel: Simulation, number: object) -> JobState:
-    """The job that an ``Admit`` or ``Reject`` is about.
+    """The job of an ``Admit`` or ``Reject``.
 
     Raises:
         IllegalDecision: It does not wait to be admitted.
@@ -104,10 +104,10 @@ def applicant(kernel: Simulation, number: object) -> JobState:
 
 
 def resident(kernel: Simulation, decision: Kill) -> tuple[JobState, RejectReason]:
-    """The job that a ``Kill`` is about, and why it goes.
+    """The job of a ``Kill``, and the reason.
 
     Raises:
-        IllegalDecision: It is not in the system, one of its runs has started in this instant, or the reason is none.
+        IllegalDecision: It is not in the system, one of its runs has started in this instant, or the reason is invalid.
     """
     number = decision.job
     if decision.reason not in tuple(RejectReason):
@@ -143,7 +143,9 @@ def _why_not_ready(kernel: Simulation, task: TaskState) -> str:
 def _allotted(
     kernel: Simulation, task: TaskState, waiting: int, placement: object, machines: Sequence[NodeState]
 ) -> list[Allotted]:
-    """The shares of a placement of ``waiting`` instances on ``machines``. Each is checked, then all together."""
+    """The shares of a placement of ``waiting`` instances on ``machines``, checked one by one and
+    then together.
+    """
     if not isinstance(placement, tuple | list):
         _refuse_start(kernel, task, f"{placement!r} is not a placement; give a tuple of Share, as view.fit(task) does")
     if not placement:
@@ -201,7 +203,9 @@ def _gpu(kernel: Simulation, task: TaskState, machine: NodeState, instances: int
 
 
 def _whole(value: object) -> int | None:
-    """The integer that ``value`` is, NumPy's too; ``None`` for booleans, floats and everything else."""
+    """Return ``value`` as an integer (NumPy's too); ``None`` for booleans, floats and everything
+    else.
+    """
     if type(value) is int:
         return value
     try:

@@ -14,15 +14,20 @@ from dagsim.systems.cluster.free_index import ALL, EnoughIndex, FreeIndex, Share
 __all__ = ["ClusterState", "DemandClass", "NodeState"]
 
 MICRO = 1_000_000
-"""CPUs, memory and shares of a GPU are counted in whole millionths, so that taking and giving back leaves no
-residue."""
+"""CPUs, memory and shares of a GPU are counted in whole millionths, so that taking and releasing
+them leaves no rounding residue.
+"""
 NAMED_GPUS = 62
-"""The log names the GPUs a run holds on machines with up to this many (a signed 64-bit mask)."""
+"""Maximum number of GPUs of a machine for which the log names the GPUs of each run (a signed 64-bit
+mask).
+"""
 
 _MOST = 1e15
 """Cap on cores and GB, so that an infinite amount can be counted in millionths."""
 _LOOK_BACK = 8
-"""How many releases a demand class that did not fit looks back at, before it searches all machines again."""
+"""Maximum number of releases that a demand class which did not fit checks before it searches all
+machines again.
+"""
 
 
 def _millionths(amount: float) -> int:
@@ -30,11 +35,12 @@ def _millionths(amount: float) -> int:
 
 
 class DemandClass:
-    """All tasks that ask for the same, compiled against one cluster: they fit or do not fit together.
+    """All tasks with equal demands, compiled against one cluster: they fit or do not fit together.
 
-    ``gang`` is the number of instances that must start together, 0 for independent ones. ``types`` are the places in
-    ``ClusterState.types`` that may run it. ``rejected`` says why the empty cluster could never run it, if it could not.
-    ``key`` finds it in ``ClusterState.classes``, of a fork too.
+    ``gang`` is the number of instances that must start together, 0 for independent ones. ``types``
+    are the indexes into ``ClusterState.types`` that may run it. ``rejected`` is the reason why even
+    the empty cluster could never run it, if so. ``key`` finds it in ``ClusterState.classes``, in a
+    fork too.
     """
 
     __slots__ = (
@@ -62,18 +68,19 @@ class DemandClass:
         self.whole = int(demand.gpus) if demand.gpus >= 1 else 0
         self.share = round(demand.gpus * MICRO) if demand.gpus < 1 else 0
         self.width: float = demand.gpus * (gang or 1) or 1.0
-        """GPUs that start together: one instance's, or the whole gang's; 1 for tasks that ask for no GPU."""
+        """GPUs that start together: one instance's, or the whole gang's; 1 for tasks without GPUs."""
         self.cpus = _millionths(demand.cpus)
         self.memory = _millionths(demand.memory_gb)
         self.plain = bool(self.whole) and not (self.cpus or self.memory or gang)
-        """Asks for whole GPUs and nothing else: room is a matter of idle GPUs alone."""
+        """True if it needs whole GPUs and nothing else, so that room depends on idle GPUs alone."""
         self.rejected: RejectReason | None = None
         self.blocked_at = -1
 
 
 class NodeState:
-    """One node and its free resources. ``idle`` GPUs are wholly free (``free`` is their bit mask), ``shares`` maps each
-    partly used GPU to its free millionths."""
+    """One node and its free resources. ``idle`` GPUs are entirely free (``free`` is their bit
+    mask), ``shares`` maps each partly used GPU to its free millionths.
+    """
 
     __slots__ = (
         "bit",
@@ -99,7 +106,7 @@ class NodeState:
         self.gpus = node.gpus
         self.named = node.gpus <= NAMED_GPUS
         self.levels = FreeIndex()
-        """The index of its type that it is in, by idle GPUs."""
+        """The index of its type, by idle GPUs, that contains it."""
         self.idle = node.gpus
         self.free = (1 << node.gpus) - 1
         self.cpus = _millionths(node.cpus)
@@ -108,7 +115,7 @@ class NodeState:
         self.up = True
 
     def room(self, demand: DemandClass) -> int:
-        """The number of instances of ``demand`` that could start here now."""
+        """Number of instances of ``demand`` that could start here now."""
         if demand.plain:
             return self.idle // demand.whole if self.up else 0
         if demand.whole:
@@ -124,12 +131,16 @@ class NodeState:
         return count if self.up else 0
 
     def room_on(self, gpu: int, demand: DemandClass) -> int:
-        """The shares of a fractional ``demand`` that the GPU ``gpu`` has room for (0 for other demands)."""
+        """Number of shares of a fractional ``demand`` that fit on the GPU ``gpu`` (0 for other
+        demands).
+        """
         free = self.shares.get(gpu, MICRO if self.free >> gpu & 1 else 0)
         return free // demand.share if demand.share else 0
 
     def after(self, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> NodeState:
-        """A copy as it will be when ``count`` instances have given back what they hold; for questions of room only."""
+        """A copy in the state after ``count`` instances have released their resources; only for
+        queries of room.
+        """
         twin = self.copy()
         if demand.whole:
             twin.free |= mask
@@ -176,18 +187,24 @@ class ClusterState:
         place = {gpu: index for index, gpu in enumerate(self.types)}
         self.list = [NodeState(index, node, place[node.gpu]) for index, node in enumerate(cluster.nodes)]
         self.by_gpus = [FreeIndex() for _ in self.types]
-        """For each type, machines by wholly idle GPUs."""
+        """For each type, machines by entirely idle GPUs."""
         self.shared = [0] * len(self.types)
         """For each type, the bit set of machines with a partly used GPU."""
         self.by_share = [ShareIndex() for _ in self.types]
         """For each type, these machines by the free amounts of their partly used GPUs."""
         self._enough_cpus, self._enough_memory = EnoughIndex(), EnoughIndex()
         self.by_cpus: list[FreeIndex] | None = None
-        """For each type, machines by whole free CPU cores (up to a limit); kept once a CPU-only task was seen."""
+        """For each type, machines by whole free CPU cores (up to a limit); kept from the first
+        CPU-only task on.
+        """
         self.released = 0
-        """Counts releases; a demand class that did not fit need not be tried again until it moves."""
+        """Number of releases. A demand class that did not fit need not be tried again until it
+        changes.
+        """
         self.recent: list[NodeState] = []
-        """The machines of the last releases, latest last: only they can have room for what did not fit before."""
+        """The machines of the last releases, latest last: only these can have room for demands that
+        did not fit before.
+        """
         self.classes: dict[object, DemandClass] = {}
         self._alone: list[Placement] = [(Share(index),) for index in range(len(self.list))]
         for machine in self.list:
@@ -203,7 +220,9 @@ class ClusterState:
         return known
 
     def narrowed(self, demand: DemandClass, seconds: Sequence[float]) -> DemandClass:
-        """The class without the types on which an instance takes forever (``seconds`` by type); often ``demand``."""
+        """The class without the types on which an instance takes forever (``seconds`` by type);
+        often ``demand`` itself.
+        """
         types = tuple([type_ for type_ in demand.types if seconds[type_] < inf])
         if types == demand.types:
             return demand
@@ -214,7 +233,9 @@ class ClusterState:
         return known
 
     def fits(self, demand: DemandClass) -> bool:
-        """True if one instance (or the whole gang) could start now. Remembers a no until something is released."""
+        """True if one instance (or the whole gang) could start now. A negative answer is cached
+        until the next release.
+        """
         if demand.blocked_at == self.released:
             return False
         if demand.plain:
@@ -242,7 +263,9 @@ class ClusterState:
         return self.best(demand, type_) >= 0
 
     def types_with_room(self, demand: DemandClass) -> list[int]:
-        """The types on which one instance (or the whole gang) could start now. Remembers a no, as ``fits`` does."""
+        """The types on which one instance (or the whole gang) could start now. A negative answer is
+        cached, as in ``fits``.
+        """
         if demand.blocked_at == self.released:
             return []
         if demand.gang:
@@ -265,8 +288,9 @@ class ClusterState:
         return next((machine.index for machine in self.with_room(demand, type_)), -1)
 
     def with_room(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[NodeState]:
-        """Machines of ``type_`` with room for one instance, least (or most) free first. Machines that lack CPUs or
-        memory are passed over together."""
+        """Machines of ``type_`` with room for one instance, least (or most) free first. Machines
+        that lack CPUs or memory are skipped all at once.
+        """
         machines = self.list
         for index in self._candidates(demand, type_, most_free_first, self._enough(demand)):
             machine = machines[index]
@@ -274,9 +298,11 @@ class ClusterState:
                 yield machine
 
     def candidates(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[int]:
-        """Machines of ``type_`` that may have room, least (or most) free first: GPUs by whole idle ones (machines with
-        a partly used GPU ahead of all for a fractional demand), CPU-only demands by free cores. CPUs and memory are not
-        checked: ask ``NodeState.room``."""
+        """Machines of ``type_`` that may have room, least (or most) free first. For GPU demands
+        they are sorted by idle GPUs (for a fractional demand, machines with a partly used GPU
+        come first), for CPU-only demands by free cores. CPUs and memory are not checked: use
+        ``NodeState.room``.
+        """
         return self._candidates(demand, type_, most_free_first, ALL)
 
     def candidate_set(self, demand: DemandClass, type_: int) -> int:
@@ -288,9 +314,10 @@ class ClusterState:
         return self._cpu_levels()[type_].having(_cores(demand.cpus))
 
     def fit(self, demand: DemandClass, type_: int, waiting: int) -> Placement | None:
-        """A placement on ``type_`` by best fit: one machine with as many of ``waiting`` instances as it has room for; a
-        gang whole, on the fullest single machine that takes it, else on as few machines as possible. ``None`` if no
-        room."""
+        """Return a placement on ``type_`` by best fit, ``None`` if there is no room. Independent
+        instances go to one machine, up to its room. A gang goes to the fullest single machine
+        that can hold it, else to as few machines as possible.
+        """
         if demand.plain:  # as ``best``, without the call: this is asked for every single start
             levels = self.by_gpus[type_]
             used = levels.used >> demand.whole << demand.whole
@@ -336,7 +363,7 @@ class ClusterState:
         return mask, on
 
     def give(self, machine: NodeState, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> None:
-        """Give back what ``take`` took."""
+        """Release the resources taken by ``take``."""
         self._release(machine)
         if demand.whole:
             machine.free |= mask
@@ -351,7 +378,7 @@ class ClusterState:
             self._set_memory(machine, machine.memory + demand.memory * count)
 
     def take_down(self, machine: NodeState) -> None:
-        """Take a machine out of every index; what runs on it must be ended by the caller."""
+        """Remove a machine from every index; the caller must end its runs."""
         bit = 1 << machine.index
         self.by_gpus[machine.type].remove(bit, machine.idle)
         self.shared[machine.type] &= ~bit
@@ -362,7 +389,7 @@ class ClusterState:
         machine.up = False
 
     def bring_up(self, machine: NodeState) -> None:
-        """Put a repaired machine back into the indexes."""
+        """Add a repaired machine to the indexes again."""
         bit = 1 << machine.index
         machine.up = True
         self._release(machine)
@@ -375,11 +402,11 @@ class ClusterState:
             self.by_cpus[machine.type].add(bit, _cores(machine.cpus))
 
     def idle_gpus(self, type_: int) -> int:
-        """Wholly idle GPUs of one type, over all machines that are up."""
+        """Number of entirely idle GPUs of one type, over all machines that are up."""
         return self.by_gpus[type_].total()
 
     def copy(self) -> ClusterState:
-        """An equal set of machines that changes on its own."""
+        """An equal set of machines that changes independently."""
         twin = ClusterState.__new__(ClusterState)
         twin.types, twin._alone = self.types, self._alone
         twin.list = [machine.copy() for machine in self.list]
@@ -405,7 +432,7 @@ class ClusterState:
             del recent[:-_LOOK_BACK]
 
     def _allowed(self, demand: Demand) -> tuple[int, ...]:
-        """The types that ``demand`` names, or may use if it names none."""
+        """The types that ``demand`` names, or all types it may use if it names none."""
         types = list(range(len(self.types)))
         if demand.gpus > 0:
             types = [index for index in types if self.types[index] is not None]
@@ -428,12 +455,14 @@ class ClusterState:
         return known
 
     def capacity(self, demand: DemandClass, type_: int) -> int:
-        """Instances that all machines of ``type_`` together could hold if empty."""
+        """Number of instances that all machines of ``type_`` together could hold if empty."""
         empty = (NodeState(machine.index, machine.node, type_) for machine in self.list if machine.type == type_)
         return sum(machine.room(demand) for machine in empty)
 
     def _enough(self, demand: DemandClass) -> int:
-        """The bit set of machines with the CPUs and memory that one instance asks for, and perhaps further ones."""
+        """The bit set of machines with enough CPUs and memory for one instance, and perhaps further
+        machines.
+        """
         enough = self._enough_cpus.having(demand.cpus) if demand.cpus else ALL
         return enough & self._enough_memory.having(demand.memory) if demand.memory else enough
 
@@ -483,7 +512,9 @@ class ClusterState:
         return None
 
     def _fit_whole_gang(self, demand: DemandClass, type_: int) -> Placement | None:
-        """Of a gang that asks for whole GPUs only: machines are taken by their level, without a look at any."""
+        """Placement of a gang that needs whole GPUs only: machines are taken level by level,
+        without examining any of them.
+        """
         levels, whole, needed = self.by_gpus[type_], demand.whole, demand.gang
         alone = levels.first(whole * needed)
         if alone >= 0:
@@ -504,7 +535,9 @@ class ClusterState:
                 needed -= room
 
     def _best_share(self, demand: DemandClass, type_: int) -> int:
-        """The machine whose partly used GPU would be left with the least, else the first with an idle GPU, or -1."""
+        """The machine whose partly used GPU would have the least left over, else the first with an
+        idle GPU, or -1.
+        """
         among = self._enough(demand)
         partly = self.shared[type_] & among
         machines = self.list
@@ -518,7 +551,9 @@ class ClusterState:
         return -1
 
     def _with_idle_gpu(self, type_: int, among: int) -> Iterator[int]:
-        """Machines with a wholly idle GPU: partly used ones by number, then the others, least idle first."""
+        """Machines with an entirely idle GPU: partly used machines by number, then the others,
+        least idle first.
+        """
         levels, partly = self.by_gpus[type_], self.shared[type_]
         yield from bits(partly & among & ~levels.sets.get(0, 0))
         yield from levels.from_least(1, among & ~partly)
@@ -567,7 +602,9 @@ class ClusterState:
         return self.by_cpus
 
     def _take_share(self, machine: NodeState, share: int, gpu: int | None) -> int:
-        """Take ``share`` of a GPU: the given one, else the fullest partly used one with room, else an idle one."""
+        """Take ``share`` of a GPU: the named one, else the fullest partly used one with room, else
+        an idle one.
+        """
         shares = machine.shares
         if gpu is None:
             room = [(free, index) for index, free in shares.items() if free >= share]
@@ -591,7 +628,7 @@ class ClusterState:
                 self.shared[machine.type] &= ~machine.bit
 
     def _set_share(self, machine: NodeState, gpu: int, free: int) -> None:
-        """A GPU that is partly used, or was, has ``free`` millionths free now."""
+        """Record that a GPU that is or was partly used has ``free`` millionths free now."""
         shares, partly = machine.shares, self.by_share[machine.type]
         was = shares.get(gpu)
         if free < MICRO:
@@ -606,5 +643,7 @@ class ClusterState:
 
 
 def _cores(cpus: int) -> int:
-    """The level of a machine with ``cpus`` free: whole cores. A level is a bit, so those above 4,095 share the last."""
+    """The level of a machine with ``cpus`` free: its whole cores. A level is a bit, so all above
+    4,095 share the last.
+    """
     return min(cpus // MICRO, 4095)

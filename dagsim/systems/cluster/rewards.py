@@ -43,8 +43,8 @@ class Accrual:
 
     def cost(self, now: float) -> float:
         total = self.total(now)
-        grown, self._charged = total - self._charged, total
-        return grown
+        increase, self._charged = total - self._charged, total
+        return increase
 
 
 class _PerJob(Accrual):
@@ -134,8 +134,8 @@ class IdleGpuSeconds(Accrual):
             self._held += row[8]
         elif row[0] in _ENDS:
             self._held -= row[8]
-        wanted = 1.0 - self._held / self._gpus if self._in_system else 0.0
-        self.change(row[1], wanted - self.rate)
+        idle_share = 1.0 - self._held / self._gpus if self._in_system else 0.0
+        self.change(row[1], idle_share - self.rate)
 
 
 class Joules(Accrual):

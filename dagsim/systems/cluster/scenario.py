@@ -32,7 +32,9 @@ __all__ = ["ClusterScenario", "ClusterSystem", "Engaged"]
 
 @dataclass(frozen=True, slots=True)
 class ClusterSystem:
-    """The GPU cluster: its keys (``cluster``, ``workload`` ...) stand at the top of a configuration."""
+    """The GPU cluster. Its keys (``cluster``, ``workload`` ...) are at the top level of a
+    configuration.
+    """
 
     kind: Literal["cluster"] = "cluster"
 
@@ -40,8 +42,9 @@ class ClusterSystem:
 
 
 class _Sequences:
-    """Drawn jobs by seed, the latest few, as replicas and other policies ask for the same again; an empty one goes to
-    other processes."""
+    """The latest drawn jobs by seed, because replicas and other policies request the same ones
+    again. Other processes receive an empty cache.
+    """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, DrawnJobs | list[Job]] = OrderedDict()
@@ -59,7 +62,7 @@ class _Sequences:
 
 
 class Engaged(NamedTuple):
-    """A kernel, and the engine that it is."""
+    """A kernel and its engine."""
 
     kernel: ClusterKernel | CompiledKernel
     engine: EngineUse
@@ -69,9 +72,10 @@ class Engaged(NamedTuple):
 class ClusterScenario:
     """A cluster, its jobs, and the models of everything that takes time.
 
-    ``workload`` is drawn or read anew for every seed, or jobs in order of arrival, the same for all. ``outages`` takes
-    nodes away when the trace's own machines were not there. The models are those of ``ClusterKernel``. ``engine`` is
-    for policies given by name (``engaged``): whoever asks for a ``kernel`` decides live, which needs the SimPy kernel.
+    ``workload`` is drawn or read again for every seed, or is a list of jobs in order of arrival,
+    the same for all seeds. ``outages`` takes nodes away while the trace's own machines were away.
+    The models are those of ``ClusterKernel``. ``engine`` applies to policies given by name
+    (``engaged``): a caller of ``kernel`` decides live, which requires the SimPy kernel.
     """
 
     system: ClassVar[str] = "cluster"
@@ -110,7 +114,7 @@ class ClusterScenario:
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be made.
-            ConfigError: The engine is to be the compiled one.
+            ConfigError: The compiled engine is requested.
         """
         if self.engine == "compiled":
             raise ConfigError("engine compiled plays policies given by name; decisions one by one need simpy or auto")
@@ -124,11 +128,11 @@ class ClusterScenario:
         heard: Callable[[int], None] | None = None,
         observers: Sequence[Observer] = (),
     ) -> Engaged:
-        """The kernel for a policy given by name, in the engine asked for or best.
+        """The kernel for a policy given by name, in the requested or the best engine.
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be made.
-            ConfigError: The compiled engine is asked for, and cannot carry this out.
+            ConfigError: The compiled engine is requested, and cannot play this run.
         """
         why, jobs = why_not(self, policy, bool(observers)), self.jobs(seed)
         if not why:
@@ -142,7 +146,7 @@ class ClusterScenario:
         return Engaged(self._live(jobs, seed, heard, observers), EngineUse(self.engine, "simpy", why))
 
     def check_engine(self, policy: str) -> None:
-        """Check whether the engine can be used for a policy, as far as shows without jobs.
+        """Check whether the engine can be used for a policy, as far as possible without jobs.
 
         Raises:
             ConfigError: It cannot.
@@ -170,8 +174,9 @@ class ClusterScenario:
         )
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Facts of the jobs that came: number, load, and of a trace what was read and dropped, and the
-        observed waits beside the simulated ones where it says them."""
+        """Facts of the jobs that arrived: number and load; for a trace also the rows read and
+        dropped, and the observed waits next to the simulated ones if the trace has them.
+        """
         assert isinstance(kernel, ClusterKernel | CompiledKernel)
         jobs = kernel.jobs.jobs if isinstance(kernel.jobs, Heard) else kernel.jobs
         assert isinstance(jobs, JobStream)
@@ -184,7 +189,7 @@ class ClusterScenario:
         """Make a kernel without jobs, and check the beginning of a trace and its options.
 
         Raises:
-            InputError: Something of it cannot be.
+            InputError: Something is invalid.
         """
         replace(self, workload=(), outages=False, engine="auto").kernel(0)
         if isinstance(self.workload, TraceFile):

@@ -1,5 +1,6 @@
-"""The mutable state of a simulation: jobs with their tasks, runs, and the frontier of everything that waits, with
-indexes of the ready tasks by a policy's key."""
+"""The mutable state of a simulation: jobs with their tasks, runs, and the frontier of everything
+that waits, with indexes of the ready tasks by a policy's key.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +39,12 @@ ValueT = TypeVar("ValueT")
 
 
 class Live(dict[KeyT, ValueT]):
-    """A dictionary that may change during an iteration: each iteration goes over a snapshot.
+    """A dictionary that may change during an iteration: each iteration visits a snapshot.
 
-    Policies are generators, and the kernel carries out a decision before it asks for the next one. So the most natural
-    loop, ``for task in view.ready: ... yield Start(...)``, removes tasks from what it iterates over. The kernel itself
-    only looks up, adds and removes, which costs the same as in any dictionary.
+    Policies are generators, and the kernel carries out a decision before it asks for the next one.
+    Thus the most natural loop, ``for task in view.ready: ... yield Start(...)``, removes tasks from
+    the dictionary it iterates over. The kernel itself only looks up, adds and removes, at the same
+    cost as in any dictionary.
     """
 
     __slots__ = ()
@@ -71,11 +73,11 @@ class JobState:
         self.tasks: list[TaskState] = []
         self.tasks_left = len(job.graph.tasks)
         self.ideal_s = 0.0
-        """Its critical path by the estimates, as it arrived."""
+        """Its critical path by the estimates, on arrival."""
         self.service_gpu_s = 0.0
-        """GPU-seconds its ended runs have held."""
+        """GPU-seconds that its ended runs have held."""
         self.shows_truth = False
-        """A policy that declared itself clairvoyant may read what its tasks really take."""
+        """True if the policy declared itself clairvoyant and may read true durations."""
         self.places: dict[int, dict[int, int]] = {}
         """For each finished task, the number of instances by node; kept only for a network."""
 
@@ -92,7 +94,7 @@ class JobState:
         return self.ideal_s
 
     def copy(self, machines: ClusterState) -> JobState:
-        """An equal job on ``machines``, a copy of those it is on now."""
+        """An equal job on ``machines``, a copy of its present machines."""
         twin = JobState(self.job, self.number)
         twin.tasks = [task.copy(twin, machines) for task in self.tasks]
         twin.tasks_left, twin.ideal_s = self.tasks_left, self.ideal_s
@@ -102,14 +104,15 @@ class JobState:
 
 
 class TaskState:
-    """A task of a job in the system; *ready* once its parents are done (``missing`` is 0), and then what a policy
-    chooses from.
+    """A task of a job in the system. It is *ready* once its parents are done (``missing`` is 0),
+    and policies choose from the ready tasks.
 
-    ``seconds[type]`` is the *estimate* of what one instance still takes on ``ClusterState.types[type]`` (``inf`` where
-    it may not run), ``best_s`` its min, and ``rank_s`` the estimated longest path from the start of this task to the
-    end of its job, everything on its fastest type. ``order`` sorts by arrival of the job, then by place in its
-    graph: first come, first served. Instances that were preempted come back as a further *piece* of the task, with
-    ``left`` of their work to do.
+    ``seconds[type]`` is the *estimated* remaining time of one instance on
+    ``ClusterState.types[type]`` (``inf`` where it may not run), ``best_s`` its minimum, and
+    ``rank_s`` the estimated longest path from the start of this task to the end of its job, with
+    every task on its fastest type. ``order`` sorts by arrival of the job, then by index in its
+    graph: first come, first served. Preempted instances come back as a further *piece* of the task,
+    with ``left`` of their work to do.
     """
 
     __slots__ = (
@@ -146,24 +149,26 @@ class TaskState:
         self.task = task
         self.demand = demand
         self._truth = self.seconds = truth
-        """``_truth`` is for the kernel and rewards only; ``truth`` checks whether the policy may read it."""
+        """``_truth`` is for the kernel and rewards only; ``truth`` checks whether the policy may
+        read it.
+        """
         self.best_s = truth[0] if len(truth) == 1 else min(truth)
         self.rank_s = self.best_s
         self.missing = missing
-        """Parents not done yet."""
+        """Number of parents not done yet."""
         self.unfinished = self.waiting = task.instances
-        """Instances not finished, and those of them that wait to be started."""
+        """Number of instances not finished, and of those among them that wait to be started."""
         self.order = job.number << 32 | index
         self.left = 1.0
         """The fraction of the work still to do."""
         self.restore_s = 0.0
-        """Set-up seconds owed because of a preemption."""
+        """Set-up seconds still to pay because of a preemption."""
         self.ready_s = 0.0
         """When it became ready."""
         self.piece = 0
         """0 for the instances that became ready with the task."""
         self.failures = 0
-        """Failures in a row that lost all work done since the one before."""
+        """Number of consecutive failures that lost all work done since the one before."""
 
     @property
     def name(self) -> str:
@@ -172,7 +177,7 @@ class TaskState:
 
     @property
     def truth(self) -> tuple[float, ...]:
-        """Seconds by type that an instance really takes from scratch, for clairvoyant policies.
+        """True seconds of an instance from scratch, by type, for clairvoyant policies.
 
         Raises:
             IllegalDecision: The policy has not declared ``clairvoyant = True``.
@@ -182,8 +187,9 @@ class TaskState:
         return self._truth
 
     def piece_of(self, piece: int, waiting: int, left: float, restore_s: float) -> TaskState:
-        """``waiting`` preempted instances of this task, with a fraction ``left`` of the work. They owe ``restore_s``
-        seconds of set-up."""
+        """A piece of ``waiting`` preempted instances of this task, with a fraction ``left`` of the
+        work and ``restore_s`` seconds of set-up to pay.
+        """
         twin = self._twin()
         twin.piece, twin.waiting, twin.restore_s = piece, waiting, restore_s
         if left != self.left:
@@ -195,7 +201,7 @@ class TaskState:
         return twin
 
     def copy(self, job: JobState, machines: ClusterState) -> TaskState:
-        """An equal task of ``job`` on ``machines``, copies of what it belongs to now."""
+        """An equal task of ``job`` on ``machines``, copies of its present job and machines."""
         twin = self._twin()
         twin.job = job
         twin.demand = machines.classes[self.demand.key]
@@ -218,7 +224,7 @@ class TaskState:
 
 
 def hidden_truth(name: str, task: TaskState, instead: str) -> IllegalDecision:
-    """The error where a policy reads what a real scheduler could not know."""
+    """The error if a policy reads something that a real scheduler could not know."""
     return IllegalDecision(
         f"a policy reads {name} of {task.name}, which no scheduler can know in advance; use {instead}, or declare "
         "clairvoyant = True in the policy's class"
@@ -226,16 +232,18 @@ def hidden_truth(name: str, task: TaskState, instead: str) -> IllegalDecision:
 
 
 Held: TypeAlias = tuple[NodeState, int, int, tuple[int, ...]]
-"""The resources that a run holds on one machine: the machine, instances, the GPUs' bit mask and, where shared, the GPU
-of each instance."""
+"""The resources that a run holds on one machine: the machine, instances, the GPUs' bit mask and, if
+it shares GPUs, the GPU of each instance.
+"""
 
 
 class Run(Event):
     """Instances of one task that run together, and the SimPy event that ends their phase.
 
-    Its phases are fetching inputs (where there is a network), set-up, computing; one without the first two is a single
-    timeout. Everything but the waiting is plain data: ``computing_s`` is when it started to compute (``None`` before),
-    ``ends_s`` when the present phase ends (``inf`` while only the network knows).
+    Its phases are fetching inputs (with a network), set-up and computing; a run without the first
+    two is a single timeout. Everything but the waiting is plain data: ``computing_s`` is when it
+    started to compute (``None`` before), ``ends_s`` when the present phase ends (``inf`` while only
+    the network knows).
     """
 
     __slots__ = (
@@ -270,7 +278,7 @@ class Run(Event):
         self.instances = instances
         self.held = held
         self._seconds = task._truth[held[0][0].type] * task.left
-        """Its true computing time; as ``_ends_s`` for the kernel and rewards."""
+        """Its true computing time; like ``_ends_s`` for the kernel and rewards."""
         self.started_s = self._ends_s = started_s
         self.setup_s = 0.0
         self.computing_s: float | None = None
@@ -289,12 +297,12 @@ class Run(Event):
 
     @property
     def type(self) -> int:
-        """The type of its machines, as a place in ``ClusterView.gpu_types``."""
+        """The type of its machines, as an index into ``ClusterView.gpu_types``."""
         return self.held[0][0].type
 
     @property
     def gpus(self) -> float:
-        """GPUs it holds, a fraction where it shares one."""
+        """Number of GPUs it holds, a fraction if it shares one."""
         return self.task.demand.demand.gpus * self.instances
 
     @property
@@ -321,19 +329,19 @@ class Run(Event):
 
     @property
     def estimate_s(self) -> float:
-        """The estimate of its computing time, for policies."""
+        """Its estimated computing time, for policies."""
         return self.task.seconds[self.held[0][0].type]
 
     def estimated_end_s(self, now: float) -> float:
-        """The time when a policy may expect it to end; never before ``now``."""
+        """Its expected end for policies; never before ``now``."""
         begun = self.computing_s if self.computing_s is not None else max(self.started_s + self.setup_s, now)
         return max(begun + self.estimate_s, now)
 
 
 Key: TypeAlias = Callable[[TaskState], float]
-"""Ranks a ready task, smaller first; must not change while the task waits."""
+"""Key of a ready task, smaller first; must not change while the task waits."""
 TypedKey: TypeAlias = Callable[[TaskState, int], float]
-"""Ranks a pair of ready task and GPU type (its place in ``ClusterState.types``), smaller first."""
+"""Key of a pair of ready task and GPU type (an index into ``ClusterState.types``), smaller first."""
 
 _Entry: TypeAlias = tuple[float, int, TaskState]
 
@@ -342,34 +350,40 @@ class Index(Protocol):
     """An index of the ready tasks, which the kernel keeps up to date for a policy."""
 
     def push(self, task: TaskState) -> None:
-        """Take in a task that became ready. Tasks with none ``waiting`` any more are for the index to drop."""
+        """Add a task that became ready. The index itself drops tasks without ``waiting`` instances."""
         ...
 
 
 class RunIndex(Protocol):
-    """An index of the runs under way, which the kernel keeps up to date for a policy. It may have one of the two
-    methods only, and ``push`` beside them."""
+    """An index of the runs under way, which the kernel keeps up to date for a policy. It may have
+    only one of the two methods, and ``push`` in addition.
+    """
 
     def started(self, run: Run, now: float) -> None:
-        """Take in a run that has just started: its machines are taken, ``task.waiting`` is reduced."""
+        """Add a run that has just started: its machines are taken, ``task.waiting`` is reduced."""
         ...
 
     def ended(self, run: Run, now: float) -> None:
-        """Let go of a run that has just finished, failed or been preempted: its machines are free again. Ready tasks
-        that follow from it are pushed after that; ``run.task`` and ``run.job`` may not have moved on yet."""
+        """Remove a run that has just finished, failed or been preempted: its machines are free
+        again. Tasks that become ready as a result are pushed later; ``run.task`` and ``run.job``
+        may not be updated yet.
+        """
         ...
 
 
 class _Heaps(Generic[SlotT]):
-    """Ready tasks in one heap per slot by ``(key, order)``. A task that was started stays in its heaps until it comes
-    first there."""
+    """Ready tasks in one heap per slot by ``(key, order)``. A started task stays in its heaps until
+    it comes first there.
+    """
 
     __slots__ = ("_heaps", "_machines", "_quiet")
 
     def __init__(self, machines: ClusterState) -> None:
         self._machines = machines
         self._quiet = -1
-        """``ClusterState.released`` when nothing fitted; until it moves or a task comes, nothing will."""
+        """``ClusterState.released`` when nothing fitted. Nothing will fit until it changes or a
+        task is added.
+        """
         self._heaps: dict[SlotT, list[_Entry]] = {}
 
     def _push(self, slot: SlotT, key: float, task: TaskState) -> None:
@@ -390,7 +404,7 @@ class _Heaps(Generic[SlotT]):
         return None if best is None else (best[2], place)
 
     def _first_fit(self, fits: Callable[[SlotT], bool]) -> tuple[TaskState, SlotT] | None:
-        """The first task of those whose slot ``fits`` now, and its slot."""
+        """The first task whose slot ``fits`` now, and its slot."""
         if self._quiet == self._machines.released:
             return None
         best: _Entry | None = None
@@ -406,10 +420,10 @@ class _Heaps(Generic[SlotT]):
 
 
 class Queue(_Heaps[DemandClass]):
-    """Ready tasks by ``(key, order)`` within each demand class: the first that fits is found without touching the
-    others.
+    """Ready tasks by ``(key, order)`` within each demand class: the first task that fits is found
+    without touching the others.
 
-    Cost: O(log n) per task that comes or goes, O(demand classes) per question.
+    Cost: O(log n) per task added or removed, O(demand classes) per query.
     """
 
     __slots__ = ("_key",)
@@ -419,7 +433,7 @@ class Queue(_Heaps[DemandClass]):
         self._key = key
 
     def push(self, task: TaskState) -> None:
-        """Take a task that became ready into the index."""
+        """Add a task that became ready."""
         self._push(task.demand, self._key(task), task)
 
     def first(self) -> TaskState | None:
@@ -443,7 +457,7 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
         self._key = key
 
     def push(self, task: TaskState) -> None:
-        """Take a task that became ready into the index, once per type it may run on."""
+        """Add a task that became ready, once per type it may run on."""
         for type_ in task.demand.types:
             self._push((task.demand, type_), self._key(task, type_), task)
 
@@ -462,8 +476,9 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
 
 
 class Frontier:
-    """Everything that waits: jobs in the system, ready tasks in the order they became ready, and the policy's
-    indexes with their listeners for ready tasks, starts and ends."""
+    """Everything that waits: jobs in the system, ready tasks in the order they became ready, and
+    the policy's indexes, with their listeners for ready tasks, starts and ends.
+    """
 
     __slots__ = ("_pushes", "ended", "indexes", "jobs", "ready", "started")
 
@@ -472,16 +487,17 @@ class Frontier:
         """``Index`` or ``RunIndex`` or both, by the policy's key."""
         self._pushes: list[Callable[[TaskState], None]] = []
         self.started: list[Callable[[Run, float], None]] = []
-        """Called with each start."""
+        """Called on each start."""
         self.ended: list[Callable[[Run, float], None]] = []
-        """Called with each end."""
+        """Called on each end."""
         self.jobs: Live[int, JobState] = Live()
         self.ready: Live[TaskState, None] = Live()
         """Ready tasks, in the order they became ready."""
 
     def add(self, task: TaskState, now: float) -> None:
-        """A task became ready, or instances came back. When its last waiting instance starts, the
-        kernel removes it from ``ready``; the indexes drop it when they next see it."""
+        """Add a task that became ready, or instances that came back. When its last waiting instance
+        starts, the kernel removes it from ``ready``; the indexes drop it when they next see it.
+        """
         task.ready_s = now
         self.ready[task] = None
         for push in self._pushes:

@@ -1,5 +1,6 @@
-"""The seam between kernel and policies: a view of the present with the times at which GPUs are expected to be free, and
-the protocol of policies that decide on it."""
+"""The seam between kernel and policies: a view of the present, including the times at which GPUs
+are expected to be free, and the protocol of policies that decide on it.
+"""
 
 from __future__ import annotations
 
@@ -25,21 +26,26 @@ AnyIndex = TypeVar("AnyIndex")
 
 @runtime_checkable
 class ClusterPolicy(Protocol):
-    """Decides. Heuristics, trained agents and users' own all look like this.
+    """A policy: heuristics, trained agents and users' own policies all implement this protocol.
 
-    A policy object serves one simulation at a time and may keep state about it; what it keeps must be deep-copyable, so
-    that look-ahead can fork it. ``clairvoyant = True`` in its class lets it read ``task.truth`` and ``run.ends_s``.
+    A policy object serves one simulation at a time and may keep state about it. This state must be
+    deep-copyable, so that look-ahead can fork it. ``clairvoyant = True`` in its class lets it read
+    ``task.truth`` and ``run.ends_s``.
     """
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
-        """Decisions for this instant, carried out one by one as they are yielded; the view shows each at once. Asked
-        again until the answer is empty (or only ``Wait``), which means: wait for the next change; or until nothing
-        waits any more."""
+        """Return the decisions for this instant. They are carried out one by one as they are
+        yielded, and the view shows the effect of each at once. The policy is asked again until
+        its answer is empty (or only ``Wait``), which means to wait for the next change, or until
+        no task waits any more.
+        """
         ...
 
 
 class Simulation(Protocol):
-    """What views and checks of legality ask of a kernel (``ClusterKernel`` is the one there is)."""
+    """The interface of a kernel for views and checks of legality (``ClusterKernel`` is the only
+    one).
+    """
 
     now: float
     schedule: Schedule
@@ -52,23 +58,25 @@ class Simulation(Protocol):
 
     @property
     def pending(self) -> bool:
-        """As ``ClusterView.pending``."""
+        """See ``ClusterView.pending``."""
         ...
 
     def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
-        """As ``ClusterView.claimed_s``."""
+        """See ``ClusterView.claimed_s``."""
         ...
 
     def stream(self, name: str) -> np.random.Generator:
-        """As ``ClusterView.stream``."""
+        """See ``ClusterView.stream``."""
         ...
 
     def fork(self, *, known: bool = False) -> Simulation:
-        """An equal simulation that goes its own way; with ``known`` by what a policy may know."""
+        """An equal simulation that continues independently; with ``known`` it has no more
+        information than a policy.
+        """
         ...
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
-        """Yield views and take decisions, as ``seam.Kernel.decisions``."""
+        """Yield views and receive decisions; see ``seam.Kernel.decisions``."""
         ...
 
     def run(self, policy: ClusterPolicy, until_s: float = inf) -> Schedule:
@@ -77,8 +85,9 @@ class Simulation(Protocol):
 
 
 class ClusterView:
-    """The present, as a policy may see it: live, read-only, O(1) to hand over. It never shows true durations (where
-    estimates are not exact), nor arrivals to come."""
+    """The present as a policy may see it: live, read-only, O(1) to pass on. It never shows true
+    durations (unless estimates are exact) or future arrivals.
+    """
 
     __slots__ = ("_frontier", "_machines", "_simulation")
 
@@ -109,13 +118,17 @@ class ClusterView:
 
     @property
     def gpu_types(self) -> tuple[GpuType | None, ...]:
-        """The GPU types of the cluster, as ``TaskState.seconds`` counts them; ``None`` for CPU machines."""
+        """The GPU types of the cluster, in the order of ``TaskState.seconds``; ``None`` for CPU
+        machines.
+        """
         return self._machines.types
 
     @property
     def ready(self) -> Collection[TaskState]:
-        """Ready tasks with waiting instances, in the order they became ready. A loop over them goes over those that
-        were ready when it began, whatever is started in it; so do loops over ``jobs``, ``running``, ``applicants``."""
+        """Ready tasks with waiting instances, in the order they became ready. A loop over them
+        visits the tasks that were ready when it began, whatever is started in it; so do loops
+        over ``jobs``, ``running``, ``applicants``.
+        """
         return self._frontier.ready
 
     @property
@@ -135,20 +148,21 @@ class ClusterView:
 
     @property
     def pending(self) -> bool:
-        """True if anything is still to happen by itself, so that waiting makes sense."""
+        """True if anything is still to happen without a decision, so that waiting makes sense."""
         return self._simulation.pending
 
     @property
     def expected_free(self) -> ExpectedFree:
-        """Times at which GPUs are expected to be free: an index that is made at the first use and shared.
-        Ask for it at each decision."""
+        """Times at which GPUs are expected to be free: an index that is made on first use and
+        shared. Read it again at each decision.
+        """
         known = self.index(ExpectedFree, lambda: ExpectedFree(self))
         known.refresh()
         return known
 
     @property
     def preemption(self) -> Preemption:
-        """The work that a stopped run keeps, and the cost of coming back."""
+        """How much of its work a stopped run keeps, and the cost of resuming."""
         return self._simulation.preemption
 
     def queue(self, key: Key) -> Queue:
@@ -166,17 +180,21 @@ class ClusterView:
         return known
 
     def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
-        """A policy's own index, made once and kept up to date. The kernel calls those of three methods that it has:
-        ``push(task)`` of every task that becomes ready, ``started(run, now)`` and ``ended(run, now)`` of every run that
-        does; first for everything that is ready or runs. A fork makes its own."""
+        """A policy's own index, made once and kept up to date. The kernel calls whichever of three
+        methods it has: ``push(task)`` for every task that becomes ready, ``started(run, now)``
+        and ``ended(run, now)`` for every run that starts or ends. It first calls them for all
+        ready tasks and all runs. A fork makes its own index.
+        """
         known = self._frontier.indexes.get(key)
         if known is None:
             known = self._build(make(), key)
         return known
 
     def follow(self, listener: object) -> None:
-        """Tell ``listener`` of events as an ``index``, unless that is so already: for listeners that keep a past
-        that no view shows. Call it at each decision. In a fork a copy of the listener receives the runs again."""
+        """Send events to ``listener`` as to an ``index``, unless it already receives them: for
+        listeners that keep a past that no view shows. Call it at each decision. In a fork a copy
+        of the listener receives the runs again.
+        """
         if listener not in self._frontier.indexes:
             self._build(listener, listener)
 
@@ -185,9 +203,10 @@ class ClusterView:
         return self._machines.fits(task.demand)
 
     def fit(self, task: TaskState, type_: int | None = None) -> Placement | None:
-        """A placement of the task's waiting instances: the fastest type that has room (or the given one;
-        of equally fast ones the one with the fuller machine), on it best fit; of independent instances as many as one
-        machine takes. ``None`` if there is no room."""
+        """Return a placement of the task's waiting instances, ``None`` if there is no room. It is
+        on the fastest type with room (or on ``type_``; of equally fast types, the one with the
+        fuller machine), by best fit. Independent instances go to one machine, up to its room.
+        """
         demand, machines = task.demand, self._machines
         types = demand.types
         if type_ is not None:
@@ -204,8 +223,9 @@ class ClusterView:
         return best
 
     def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
-        """The seconds that the task's user claimed an instance to take (its time limit), by type; ``None`` if its user
-        claimed nothing."""
+        """Seconds that the user claimed for an instance of the task (its time limit), by type;
+        ``None`` without a claim.
+        """
         return self._simulation.claimed_s(task)
 
     def stream(self, name: str) -> np.random.Generator:
@@ -213,8 +233,9 @@ class ClusterView:
         return self._simulation.stream(name)
 
     def fork(self) -> Simulation:
-        """An independent simulation from the present instant, to try decisions in. Tasks take their estimates, no job
-        arrives and nothing fails."""
+        """An independent simulation from the present instant, for trying decisions. Tasks take
+        their estimates, no job arrives and nothing fails.
+        """
         return self._simulation.fork(known=True)
 
     def _build(self, index: AnyIndex, key: object) -> AnyIndex:
@@ -223,18 +244,20 @@ class ClusterView:
 
 
 NEVER_S = 1e7
-"""Stands for an unknown end; finite, so that neural networks can read it."""
+"""Represents an unknown end; finite, so that neural networks can read it."""
 
 End: TypeAlias = tuple[float, int, float]
-"""Expected end, id and GPUs of a run. The end may lie in the past: the run takes longer than estimated."""
+"""Expected end, id and GPUs of a run. The end lies in the past if the run takes longer than
+estimated.
+"""
 
 
 class ExpectedFree:
-    """The runs under way on each GPU type by their expected ends, soonest first; times count from the start of the
-    simulation, waits from now. An end is ``Run.estimated_end_s`` of the present.
+    """The runs under way on each GPU type by their expected ends, soonest first. Times count from
+    the start of the simulation, waits from now. An end is the present ``Run.estimated_end_s``.
 
-    Cost: O(log running) per start and end, O(runs that do not compute yet) when the view hands it out, and O(runs that
-    end first) per question.
+    Cost: O(log running) per start and end, O(runs that do not compute yet) per access through the
+    view, and O(runs that end first) per query.
     """
 
     def __init__(self, view: ClusterView) -> None:
@@ -244,17 +267,17 @@ class ExpectedFree:
         self._of: dict[int, End] = {}
         """The entry of each run."""
         self._moving: dict[int, Run] = {}
-        """Runs that do not compute yet: their expected ends may move as time goes by."""
+        """Runs that do not compute yet: their expected ends may change as time passes."""
 
     def started(self, run: Run, now: float) -> None:
-        """Take in a run."""
+        """Add a run."""
         entry = self._of[run.id] = (run.estimated_end_s(now), run.id, run.gpus)
         insort(self._ends[run.type], entry)
         if run.computing_s is None:
             self._moving[run.id] = run
 
     def ended(self, run: Run, now: float) -> None:
-        """Let go of a run."""
+        """Remove a run."""
         self._forget(run)
         self._moving.pop(run.id, None)
 
@@ -267,7 +290,7 @@ class ExpectedFree:
                 self.started(run, self._view.now)
 
     def ends(self, type_: int) -> Sequence[End]:
-        """End, run and GPUs of all that runs on the type, soonest first."""
+        """End, id and GPUs of all runs on the type, soonest first."""
         return self._ends[type_]
 
     def eta_s(self, demand: DemandClass, type_: int) -> float:
@@ -283,7 +306,7 @@ class ExpectedFree:
         return self.freed_in_s(gpus - self._machines.idle_gpus(type_), type_)
 
     def freed_in_s(self, gpus: float, type_: int) -> float:
-        """Seconds until ``gpus`` GPUs of the type are expected to have been given back; 0 for none."""
+        """Seconds until ``gpus`` GPUs of the type are expected to have been released; 0 for none."""
         if gpus <= 0:
             return 0.0
         for end_s, _, held in self._ends[type_]:
@@ -293,8 +316,9 @@ class ExpectedFree:
         return NEVER_S
 
     def free_in_each_s(self, amounts: Sequence[float], idle: Sequence[int]) -> list[float]:
-        """Seconds until each of ``amounts`` GPUs is expected to be idle, type by type; ``idle`` GPUs of each type are
-        idle now."""
+        """Seconds until each of ``amounts`` GPUs is expected to be idle, type by type; ``idle`` is
+        the number of GPUs of each type that are idle now.
+        """
         now = self._view.now
         waits: list[float] = []
         for ends, free in zip(self._ends, idle, strict=True):
@@ -313,14 +337,18 @@ class ExpectedFree:
         return waits
 
     def free_within(self, wait_s: float, type_: int) -> float:
-        """GPUs of the type that are expected to be idle in ``wait_s`` seconds if nothing starts."""
+        """Number of GPUs of the type that are expected to be idle in ``wait_s`` seconds if nothing
+        starts.
+        """
         until = self._view.now + wait_s
         ending = ordered_sum([gpus for end_s, _, gpus in self._ends[type_] if end_s <= until])
         return self._machines.idle_gpus(type_) + ending
 
     def shadow(self, gpus: float, type_: int) -> tuple[float, float]:
-        """The time when ``gpus`` GPUs of the type are expected to be idle, and how many more are then; everything that
-        ends at that time counts. ``(inf, 0)`` if they never are."""
+        """The time when ``gpus`` GPUs of the type are expected to be idle, and the number of
+        further GPUs idle then, counting all runs that end at that time. ``(inf, 0)`` if they
+        never are.
+        """
         now = self._view.now
         missing = gpus - self._machines.idle_gpus(type_)
         shadow_s = now if missing <= 0 else inf
@@ -339,8 +367,9 @@ class ExpectedFree:
         return [max(end_s - now, 0.0) for _, end_s in first] + [0.0] * (count - len(first))
 
     def times(self, type_: int) -> list[float]:
-        """Per GPU of the type the time at which it is expected to be free, soonest first; a run that holds a part of a
-        GPU counts as one that holds all of it."""
+        """For each GPU of the type, the time at which it is expected to be free, soonest first. A
+        run that holds a part of a GPU counts as holding all of it.
+        """
         now = self._view.now
         times = [now] * self._machines.idle_gpus(type_)
         for end_s, _, gpus in self._ends[type_]:

@@ -1,4 +1,6 @@
-"""The causes of a job's waiting: a fold over the log with the kernel's own arithmetic and the policy's own limits."""
+"""The causes of a job's wait, from a pass over the log with the kernel's own arithmetic and the
+policy's own limits.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,11 @@ class CauseKind(StrEnum):
     LIMIT = "limit"
     """A limit or a quota of the policy was used up."""
     GPUS = "gpus"
-    """Too few GPUs were free, of the types and on the nodes that it may use."""
+    """Too few GPUs were free, of the types and on the nodes that the job may use."""
     SCATTERED = "scattered"
-    """Enough GPUs were free, but too few together on a node."""
+    """Enough GPUs were free, but too few on any one node."""
     FRAGMENTED = "fragmented"
-    """Enough was free, but in parts of GPUs that are too small."""
+    """Enough was free, but in parts of GPUs that were too small."""
     CPUS = "cpus"
     MEMORY = "memory"
     WHOLE_NODES = "whole_nodes"
@@ -51,20 +53,20 @@ class CauseKind(StrEnum):
     DOWN = "down"
     """Nodes that were down would have had room."""
     ELSEWHERE = "elsewhere"
-    """There was room, but only where the rules do not let the job go."""
+    """There was room, but only where the rules do not allow the job."""
     ORDER = "order"
-    """The job would have fitted: the policy's order kept it waiting."""
+    """The job would have fitted, but the policy's order kept it waiting."""
 
 
 class Cause(NamedTuple):
-    """A reason why a job could not start; ``what`` says it in words."""
+    """A reason why a job could not start; ``what`` describes it in words."""
 
     kind: CauseKind
     what: str
 
 
 Causes: TypeAlias = tuple[Cause, ...]
-"""All that kept a job waiting at one time."""
+"""All causes that kept a job waiting at one time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +86,23 @@ class Stretch:
 class WaitRules(Protocol):
     """The limits and partitions of a policy, kept up to date with the starts and ends of a log.
 
-    A policy that has some gives them by a method ``wait_rules(view)``, where ``view`` is of an empty simulation of the
-    same cluster and queues.
+    A policy with limits returns them from a method ``wait_rules(view)``, where ``view`` is the view
+    of an empty simulation of the same cluster and queues.
     """
 
     elsewhere: str
-    """Words for room on nodes that are not among ``nodes``."""
+    """Description of room on nodes that are not among ``nodes``."""
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
-        """Take in a run."""
+        """Add a run."""
         ...
 
     def ended(self, run: int) -> None:
-        """Let go of a run."""
+        """Remove a run."""
         ...
 
     def limits(self, task: TaskState) -> Iterable[str]:
-        """The limits that leave no room for a start of the task now, in words."""
+        """Describe the limits that leave no room for a start of the task now."""
         ...
 
     def nodes(self, task: TaskState) -> int:
@@ -108,7 +110,7 @@ class WaitRules(Protocol):
         ...
 
     def alone(self, task: TaskState) -> bool:
-        """True if the task shares its nodes with no other."""
+        """True if the task does not share its nodes with other tasks."""
         ...
 
     def distinct(self, task: TaskState) -> bool:
@@ -117,7 +119,7 @@ class WaitRules(Protocol):
 
 
 def causes_by_time(stretches: Iterable[Stretch]) -> list[tuple[Causes, float]]:
-    """The seconds of each set of causes, the longest first."""
+    """Seconds of each set of causes, the longest first."""
     found: dict[Causes, float] = {}
     for each in stretches:
         found[each.causes] = found.get(each.causes, 0.0) + each.until_s - each.from_s
@@ -136,24 +138,28 @@ _SETS: tuple[Resources, ...] = (
     ("gpus", "memory"),
     ("gpus", "cpus", "memory"),
 )
-"""Resources that can be lacking together. GPUs come late: if more CPUs alone would do, GPUs are not lacking."""
+"""Sets of resources that can be lacking together. GPUs come last: if more CPUs alone were enough,
+GPUs are not lacking.
+"""
 _WHOLE, _PARTS = len(_SETS) + 1, len(_SETS) + 2
-"""The places of wholly idle GPUs, and of all that is free of them, in millionths."""
+"""Indexes of the sums of entirely idle GPUs, and of all free parts of GPUs, in millionths."""
 
 
 class NodeStanding(IntEnum):
-    """The standing of a node for the task."""
+    """The availability of a node for the task."""
 
     OPEN = 0
     CLOSED = 1
-    """Its users, or the task, need the node for themselves."""
+    """The users of the node, or the task, need the node for themselves."""
     DOWN = 2
     OUTSIDE = 3
-    """The rules do not let the task go there."""
+    """The rules do not allow the task on the node."""
 
 
 class RoomTally:
-    """Room by type and place, kept up to date node by node. O(1) per node that changes and per question."""
+    """Room by type and standing of the nodes, kept up to date node by node. O(1) per changed node
+    and per query.
+    """
 
     def __init__(self, task: TaskState, *, distinct: bool) -> None:
         self.task = task
@@ -162,7 +168,7 @@ class RoomTally:
         self._sums: dict[tuple[NodeStanding, int], list[int]] = {}
 
     def put(self, machine: NodeState, place: NodeStanding) -> None:
-        """Count a node again."""
+        """Update the count of a node."""
         if machine.type not in self.task.demand.types:
             return
         old = self._nodes.get(machine.index)
@@ -172,16 +178,19 @@ class RoomTally:
         self._add(*new, sign=1)
 
     def fits(self, *places: NodeStanding) -> bool:
-        """True if nodes of the places have room for a start."""
+        """True if nodes of these standings have room for a start."""
         return self._fits(0, places)
 
     def lacking(self, *places: NodeStanding) -> Resources | None:
-        """The fewest resources of which there is too little on nodes of the places; ``None`` if they would not do
-        empty."""
+        """The smallest set of resources lacking on nodes of these standings; ``None`` if even the
+        empty nodes would not be enough.
+        """
         return next((each for at, each in enumerate(_SETS, 1) if self._fits(at, places)), None)
 
     def free_gpus(self, *places: NodeStanding) -> tuple[bool, bool]:
-        """True if, wherever they are, so many GPUs of a type are idle, and if so much of GPUs is free."""
+        """Whether enough GPUs of a type are idle, and whether enough parts of GPUs are free, on
+        whatever nodes.
+        """
         whole = self.task.demand.whole * self._needed
         parts = (self.task.demand.share or self.task.demand.whole * MICRO) * self._needed
         return self._sum_reaches(_WHOLE, whole, places), self._sum_reaches(_PARTS, parts, places)
@@ -191,11 +200,13 @@ class RoomTally:
 
     def _sum_reaches(self, at: int, wanted: int, places: tuple[NodeStanding, ...]) -> bool:
         types = self.task.demand.types
-        found = [sum(self._sums[place, each][at] for place in places if (place, each) in self._sums) for each in types]
-        return max(found, default=0) >= wanted
+        sums = [sum(self._sums[place, each][at] for place in places if (place, each) in self._sums) for each in types]
+        return max(sums, default=0) >= wanted
 
     def _rooms(self, machine: NodeState) -> list[int]:
-        """Instances that the node has room for, now and without each set of resources, and its free GPUs."""
+        """Number of instances that the node has room for, now and without each set of resources,
+        and its free GPUs.
+        """
         demand, now = self.task.demand, machine.copy()
         now.up = True
         empty = NodeState(machine.index, machine.node, machine.type)
@@ -229,10 +240,11 @@ def binding_causes(
     policy: str,
     queues: QueueTree | None = None,
 ) -> tuple[Stretch, ...]:
-    """The causes of the waits ``periods`` of job number ``job``, in the order of time.
+    """The causes of the waits ``periods`` of job number ``job``, in order of time.
 
-    ``jobs`` are those of the schedule in order of arrival; no more are read than are needed. Limits are those of
-    ``queues``, where the policy (a spec) has rules. O(rows of the log up to the last wait).
+    ``jobs`` are the jobs of the schedule in order of arrival; only as many as needed are read.
+    Limits are those of ``queues``, if the policy (a spec) has rules. O(rows of the log up to the
+    last wait).
 
     Raises:
         InputError: The jobs are not those of the schedule.
@@ -276,7 +288,7 @@ def _joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
 
 
 class _Past:
-    """The cluster as it was after the row that was read last."""
+    """The state of the cluster after the last row that was read."""
 
     def __init__(self, schedule: Schedule, jobs: Iterable[Job], policy: str, queues: QueueTree | None) -> None:
         kernel = ClusterScenario(schedule.cluster, (), queues=queues).kernel(0)
@@ -293,11 +305,11 @@ class _Past:
         self._users: dict[int, dict[int, TaskState]] = {}
         """The runs on each node."""
         self._touched: set[int] = set()
-        """Nodes that the tally has to count again."""
+        """Nodes that the tally must count again."""
         self._allowed = 0
 
     def read(self, row: tuple[Any, ...]) -> None:
-        """Take in a row of the log."""
+        """Process a row of the log."""
         kind, _, job, task, run, node, instances, gpus, _ = row
         if node >= 0:
             self._touched.add(node)
@@ -313,7 +325,9 @@ class _Past:
             self._machines.bring_up(self._machines.list[node])
 
     def waiting(self, job: int, rows: Iterable[tuple[Any, ...]]) -> TaskState:
-        """The task of a job that starts next by the ``rows`` to come; else the first that could."""
+        """Return the task of a job that starts next by the following ``rows``, else the first that
+        could start.
+        """
         for row in rows:
             if row[0] == Kind.STARTED and row[2] == job:
                 return self._task(job, row[3])
@@ -323,13 +337,13 @@ class _Past:
         return next((task for task in tasks if task.index in open_ and not open_ & {*parents[task.index]}), first)
 
     def tally(self, task: TaskState) -> RoomTally:
-        """A tally of the room for a task, to be asked from now on."""
+        """Return a tally of the room for a task, kept up to date from now on."""
         self._allowed = 0
         self._touched = {machine.index for machine in self._machines.list}
         return RoomTally(task, distinct=self._rules.distinct(task))
 
     def causes(self, tally: RoomTally) -> Causes:
-        """All that keeps the task from starting now."""
+        """All causes that keep the task from starting now."""
         task, rules = tally.task, self._rules
         allowed = rules.nodes(task)
         if allowed != self._allowed:
@@ -372,7 +386,7 @@ class _Past:
             self._rules.ended(run)
 
     def _task(self, job: int, task: int) -> TaskState:
-        """A task by number; its job is read if need be."""
+        """Return a task by number, reading its job if necessary."""
         while len(self._jobs) <= job:
             self._jobs.append(self._next_job(len(self._jobs)))
         return self._jobs[job].tasks[task]
@@ -395,37 +409,37 @@ class _NoRules:
     elsewhere = ""
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
-        """Nothing is counted."""
+        """Do nothing, as there are no limits."""
 
     def ended(self, run: int) -> None:
-        """Nothing is counted."""
+        """Do nothing, as there are no limits."""
 
     def limits(self, task: TaskState) -> Iterable[str]:
-        """There are none."""
+        """No limits."""
         return ()
 
     def nodes(self, task: TaskState) -> int:
-        """All of them."""
+        """All nodes."""
         return -1
 
     def alone(self, task: TaskState) -> bool:
-        """Nobody is."""
+        """False: nodes are shared."""
         return False
 
     def distinct(self, task: TaskState) -> bool:
-        """Instances may share a node."""
+        """False: instances may share a node."""
         return False
 
 
 def _rules(policy: str, view: ClusterView) -> WaitRules:
-    """The rules of a policy that is known by name and has some."""
+    """The rules of a policy given by name; no rules if it has none."""
     name = policy.partition("[")[0]
     give = getattr(POLICIES.create(policy), "wait_rules", None) if name in POLICIES.names() else None
     return _NoRules() if give is None else give(view)
 
 
 def _lacking(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
-    """Everything that there is too little of for a start."""
+    """Yield a cause for everything that is lacking for a start."""
     if tally.fits(*_UP):
         yield Cause(CauseKind.WHOLE_NODES, "nodes with room were not to be shared")
         return

@@ -86,7 +86,7 @@ def _rows(source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]
         try:
             created = finite_number(row[0], "create_timestamp") if row[5] == "Terminated" else inf
         except Dirty:
-            created = inf  # the row meets its fate with its job
+            created = inf  # the row is dropped together with its job
         yield row[2], max(0.0, created), pack(place, row)
 
 

@@ -103,7 +103,7 @@ class Alibaba2018(Reader):
             return None
         nodes: dict[str, Node] = {}
         for place, row in machines.rows(ReadReport(strict=True), _MACHINE_COLUMNS):
-            try:  # one row per machine and change of its status
+            try:  # one row per machine and status change
                 nodes.setdefault(
                     row[0], Node(row[0], None, 0, finite_number(row[4], "cpu_num"), finite_number(row[5], "mem_size"))
                 )
@@ -160,8 +160,8 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     checks = Checks(table)
     if not joined:
         status = table.words(_STATUS)
-        known = np.array([word in _STATUSES for word in status.words])[status.place]
-        checks.drop(~known, "of an unknown status")
+        has_status = np.array([word in _STATUSES for word in status.words])[status.place]
+        checks.drop(~has_status, "of an unknown status")
         terminated = np.array([word == "Terminated" for word in status.words])[status.place]
         checks.drop(~terminated, "of tasks that did not terminate")
     for column, optional in ((_START, False), (_END, False), (_CPU, True), (_MEMORY, True)):
@@ -186,7 +186,7 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     groups = rows_by_job(*_keys(joined, table))
     job = groups.job_of_row()
     number = np.array([_BY_NAME + place if own is None else own for place, (own, _, _) in enumerate(spelled)], np.int64)
-    key = job * (2 * _BY_NAME) + number[name.place]  # number and place of a name lie below 2^31 each
+    key = job * (2 * _BY_NAME) + number[name.place]  # number and index of a name are each below 2^31
     again = checks.usable.copy()
     again[checks.usable] = repeated(key[checks.usable])
     if again.any():
@@ -253,8 +253,8 @@ class _Graph(NamedTuple):
 
     waits: np.ndarray  # (n + 1,) int64
     parent: np.ndarray  # (E,) int64: tasks
-    orphan: np.ndarray  # (n,) bool: has a parent that does not exist
-    circular: np.ndarray  # (n,) bool: waits for itself in the end
+    orphan: np.ndarray  # (n,) bool: True if a parent does not exist
+    circular: np.ndarray  # (n,) bool: True if it is part of a cycle
 
 
 def _graph(key: np.ndarray, job: np.ndarray, name: np.ndarray, degree: np.ndarray, listed: np.ndarray) -> _Graph:

@@ -62,18 +62,20 @@ class _Document:
     job: str = ""
     child: str = ""
 
-    def start(self, tag: str, said: dict[str, str], line: int) -> None:
+    def start(self, tag: str, attributes: dict[str, str], line: int) -> None:
         match tag.rpartition(":")[2]:
             case "job":
-                self.job = said.get("id", "")
-                self.jobs.append((line, self.job, said.get("runtime", "")))
+                self.job = attributes.get("id", "")
+                self.jobs.append((line, self.job, attributes.get("runtime", "")))
             case "uses":
-                uses = self.written if said.get("link") == "output" else self.read
-                uses.setdefault(self.job, {})[said.get("file", said.get("name", ""))] = _bytes(said.get("size", ""))
+                uses = self.written if attributes.get("link") == "output" else self.read
+                uses.setdefault(self.job, {})[attributes.get("file", attributes.get("name", ""))] = _bytes(
+                    attributes.get("size", "")
+                )
             case "child":
-                self.child = said.get("ref", "")
+                self.child = attributes.get("ref", "")
             case "parent":
-                self.edges.append((said.get("ref", ""), self.child))
+                self.edges.append((attributes.get("ref", ""), self.child))
 
 
 def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
@@ -110,12 +112,12 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
 def _parse(file: Source) -> _Document:
     document = _Document()
     parser = expat.ParserCreate()
-    parser.StartElementHandler = lambda tag, said: document.start(tag, said, parser.CurrentLineNumber)
+    parser.StartElementHandler = lambda tag, attributes: document.start(tag, attributes, parser.CurrentLineNumber)
     try:
         parser.Parse(file.read_bytes(), True)
     except expat.ExpatError as error:
         raise TraceError(f"{file}:{error.lineno}: not XML ({expat.errors.messages[error.code]})") from None
-    except (LookupError, ValueError):  # unknown encoding, or one of several bytes
+    except (LookupError, ValueError):  # an unknown or multi-byte encoding
         raise TraceError(f"{file}:1: not XML (it declares an encoding that cannot be read; UTF-8 can)") from None
     return document
 

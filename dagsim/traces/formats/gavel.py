@@ -27,7 +27,7 @@ from dagsim.traces.workflow import read_json, value
 
 __all__ = ["GavelTrace"]
 
-# Where a layout has steps, arrival, scale factor, weight, SLO and duration.
+# Indices in a layout of steps, arrival, scale factor, weight, SLO and duration.
 _LAYOUTS: dict[int, tuple[int, int, int, int | None, int | None, int | None]] = {
     7: (4, 5, 6, None, None, None),
     10: (5, 9, 6, 7, 8, None),
@@ -108,8 +108,8 @@ def _job(row: list[str], speeds: _Speeds, options: TraceOptions, report: ReadRep
     )
     if arrived < 0 or steps < 0:
         raise Dirty("with a negative arrival or number of steps")
-    found = _BATCH.fullmatch(job_type)
-    model, batch = (found[1], int(found[2])) if found else (job_type, None)
+    match = _BATCH.fullmatch(job_type)
+    model, batch = (match[1], int(match[2])) if match else (job_type, None)
     rates = speeds.get((job_type, gpus), {})
     reference = next((rates[gpu] for gpu in map(canonical, map(str.upper, _GPUS)) if rates.get(gpu)), None)
     if reference:
@@ -147,15 +147,15 @@ def _speeds(source: Source) -> _Speeds:
     for gpu in _GPUS:
         rows: Any = document.get(gpu) if isinstance(document, dict) else None
         for key, rates in rows.items() if isinstance(rows, dict) else ():
-            found = re.fullmatch(r"\('(.*)', (\d{1,9})\)", key)
-            if found is None or not isinstance(rates, dict):
+            match = re.fullmatch(r"\('(.*)', (\d{1,9})\)", key)
+            if match is None or not isinstance(rates, dict):
                 continue
             try:
                 rate = value(rates.get("null"), "rate")
             except Dirty:
                 continue
             if rate > 0:
-                speeds.setdefault((found[1], int(found[2])), {})[canonical(gpu.upper())] = rate
+                speeds.setdefault((match[1], int(match[2])), {})[canonical(gpu.upper())] = rate
     return speeds
 
 

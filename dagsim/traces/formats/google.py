@@ -163,8 +163,8 @@ def machines(
     away: dict[str, float | None] = {}
     downtimes: list[tuple[str, float, float]] = []
     for machine, event, time_s, cpus, memory in events:
-        known = sizes.get(machine, (0.0, 0.0))
-        sizes[machine] = max(cpus, known[0]), max(memory, known[1])
+        largest = sizes.get(machine, (0.0, 0.0))
+        sizes[machine] = max(cpus, largest[0]), max(memory, largest[1])
         since = away.setdefault(machine, 0.0)
         if event is Event.END and since is None:
             away[machine] = time_s
@@ -173,8 +173,8 @@ def machines(
             away[machine] = None
     downtimes += [(machine, since, inf) for machine, since in away.items() if since is not None]
     place = {machine: index for index, machine in enumerate(sizes)}
-    found = [Downtime(place[machine], start, end) for machine, start, end in downtimes if start < end]
-    return Cluster(tuple([Node(machine, None, 0, *size) for machine, size in sizes.items()]), name), tuple(found)
+    absences = [Downtime(place[machine], start, end) for machine, start, end in downtimes if start < end]
+    return Cluster(tuple([Node(machine, None, 0, *size) for machine, size in sizes.items()]), name), tuple(absences)
 
 
 def seconds(time_us: float) -> float:
@@ -247,12 +247,12 @@ class _Lives:
             return None
         at = where(next(iter(self.first.values())))
         try:
-            made = graph(tasks, lambda what: report.note(what, at))
+            task_graph = graph(tasks, lambda what: report.note(what, at))
         except GraphError as error:
             report.drop("cyclic", at, kept, f"job {self.id}: {error}")
             return None
         report.kept += kept
-        return Job(self.id, made, self.arrival_s, band(self.priority), self.user)
+        return Job(self.id, task_graph, self.arrival_s, band(self.priority), self.user)
 
 
 _EVENTS = {event.value: event for event in Event}

@@ -60,12 +60,12 @@ class Google2011(Reader):
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The machines of ``machine_events`` beside the tasks, if tasks need no GPUs."""
-        found = None if options.gpus_per_task is not None else _machines(source)
-        return found and found[0]
+        machine_data = None if options.gpus_per_task is not None else _machines(source)
+        return machine_data and machine_data[0]
 
     def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
-        found = None if options.gpus_per_task is not None else _machines(source)
-        return found[1] if found else ()
+        machine_data = None if options.gpus_per_task is not None else _machines(source)
+        return machine_data[1] if machine_data else ()
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {
@@ -118,12 +118,12 @@ def _tasks(source: Source) -> Source:
 
 
 def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
-    found = source.beside("machine_events/*", "machine_events*.csv*")
-    if not found.files:
+    tables = source.beside("machine_events/*", "machine_events*.csv*")
+    if not tables.files:
         return None
 
     def events() -> Iterable[tuple[str, Event, float, float, float]]:
-        for place, (time, machine, event, _, cpus, memory) in found.rows(ReadReport(strict=True), _MACHINE_COLUMNS):
+        for place, (time, machine, event, _, cpus, memory) in tables.rows(ReadReport(strict=True), _MACHINE_COLUMNS):
             try:
                 if event not in _MACHINE_EVENTS:
                     raise Dirty(f"of the unknown event type {clipped_repr(event)}")
@@ -136,12 +136,12 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
                     finite_number(memory or "0", "memory"),
                 )
             except Dirty as reason:
-                raise TraceError(f"{found.where(place)}: a machine event {reason}") from None
+                raise TraceError(f"{tables.where(place)}: a machine event {reason}") from None
 
     try:
         return machines("google2011", events())
     except ModelError as error:
-        raise TraceError(f"{found}:1: {clipped(error)}") from None
+        raise TraceError(f"{tables}:1: {clipped(error)}") from None
 
 
 def _band(priority: str) -> float:

@@ -103,12 +103,12 @@ class Google2019(Reader):
         """
         if options.gpus_per_task is not None:
             return None
-        found = _machines(source)
-        return found[0] if found else shapes_beside(source)
+        machine_data = _machines(source)
+        return machine_data[0] if machine_data else shapes_beside(source)
 
     def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
-        found = None if options.gpus_per_task is not None else _machines(source)
-        return found[1] if found else ()
+        machine_data = None if options.gpus_per_task is not None else _machines(source)
+        return machine_data[1] if machine_data else ()
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {
@@ -139,7 +139,7 @@ class _Workflows:
         root = collection
         while self._up.get(root, root) != root:
             root = self._up[root]
-        while self._up.get(collection, root) != root:  # shorten the way for the next who asks
+        while self._up.get(collection, root) != root:  # path compression, for later calls
             self._up[collection], collection = root, self._up[collection]
         return root
 
@@ -179,7 +179,7 @@ def _rows(
         report.skip("joined from the collection events")
         if after := re.findall(r"\d+", row["start_after_collection_ids"]):
             workflows.add(row["collection_id"], after)
-    for place, row in _table(collections, _COLLECTION, _COLLECTION_MORE, ReadReport()):  # the jobs are known only now
+    for place, row in _table(collections, _COLLECTION, _COLLECTION_MORE, ReadReport()):  # the groups are known only now
         time, is_submission = row["time"], _EVENTS.get(row["type"]) is Event.SUBMIT
         if is_submission and time.isdecimal() and len(time) < 20 and int(time) < AFTER_US:
             yield happened.submission(place, int(time), workflows.job(row["collection_id"]), row["user"])
@@ -257,12 +257,12 @@ def _instances(source: Source) -> Source:
 
 
 def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
-    found = source.beside("machine_events*", "machine_events/*")
-    if not found.files:
+    tables = source.beside("machine_events*", "machine_events/*")
+    if not tables.files:
         return None
 
     def events() -> Iterator[tuple[str, Event, float, float, float]]:
-        for place, row in _table(found, ("time", "machine_id", "type"), _MACHINE_MORE, ReadReport(strict=True)):
+        for place, row in _table(tables, ("time", "machine_id", "type"), _MACHINE_MORE, ReadReport(strict=True)):
             try:
                 if row["type"] not in _MACHINE_EVENTS:
                     raise Dirty(f"of the unknown type {clipped_repr(row['type'])}")
@@ -277,12 +277,12 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
                     *size,
                 )
             except Dirty as reason:
-                raise TraceError(f"{found.where(place)}: a machine event {reason}") from None
+                raise TraceError(f"{tables.where(place)}: a machine event {reason}") from None
 
     try:
         return machines("google2019", events())
     except ModelError as error:
-        raise TraceError(f"{found.files[0]}:1: {clipped(error)}") from None
+        raise TraceError(f"{tables.files[0]}:1: {clipped(error)}") from None
 
 
 _COMMON = ("time", "collection_id", "instance_index", "collection_type", "user")
@@ -325,13 +325,13 @@ def shapes_beside(source: Source) -> Cluster | None:
     list.
     """
     cell = source.name.partition("_user_requests")[0]
-    found = source.beside(f"{cell}_host_resource.csv*")
-    if len(found.files) != 1:
-        found = source.beside("*host_resource.csv*")
-    if len(found.files) != 1:
+    tables = source.beside(f"{cell}_host_resource.csv*")
+    if len(tables.files) != 1:
+        tables = source.beside("*host_resource.csv*")
+    if len(tables.files) != 1:
         return None
     nodes = []
-    for place, (cpus, ram, machine_count) in found.rows(ReadReport(strict=True), _SHAPES, header=True):
+    for place, (cpus, ram, machine_count) in tables.rows(ReadReport(strict=True), _SHAPES, header=True):
         try:
             size = finite_number(cpus, "cpus"), finite_number(ram, "ram")
             if (many := count(machine_count, "machine_count", 0)) > _MOST_MACHINES:
@@ -339,11 +339,11 @@ def shapes_beside(source: Source) -> Cluster | None:
             for nth in range(many):
                 nodes.append(Node(f"{cpus}-{ram}-{nth}", None, 0, *size))
         except (Dirty, ModelError) as error:
-            raise TraceError(f"{found.where(place)}: a machine shape {clipped(error)}") from None
+            raise TraceError(f"{tables.where(place)}: a machine shape {clipped(error)}") from None
     try:
         return Cluster(tuple(nodes), "google2019")
     except ModelError as error:
-        raise TraceError(f"{found.files[0]}:1: {clipped(error)}") from None
+        raise TraceError(f"{tables.files[0]}:1: {clipped(error)}") from None
 
 
 def band(priority: str) -> float:
@@ -379,7 +379,7 @@ def _sampled(rows: Iterator[Row]) -> Iterator[Row]:
     """
     for place, (time, collection, instance, kind, user, request, *rest) in rows:
         numbers = [re.search(rf"'{name}': *([^,}}]*)", request) for name in ("cpus", "memory")]
-        cpus, memory = ["" if found is None or found[1] == "None" else found[1] for found in numbers]
+        cpus, memory = ["" if match is None or match[1] == "None" else match[1] for match in numbers]
         yield place, (time, collection, instance, kind, user, cpus, memory, *rest)
 
 
@@ -394,7 +394,7 @@ def _by_collection(rows: Iterator[Row], source: Source, report: ReadReport) -> I
         try:
             time_us = finite_number(row[0], "time")
         except Dirty:
-            time_us = inf  # the row meets its fate with its job
+            time_us = inf  # the row is dropped together with its job
         yield row[1], seconds(time_us), pack(place, row)
 
 
@@ -405,14 +405,14 @@ def _job(group: Gathered, source: Source, options: TraceOptions, report: ReadRep
     for place, row in map(unpack, group.rows):
         try:
             instance = _read(row)
-            known = instances.setdefault(row[2], instance)
-            if known is not instance and not instance.windows:
+            first_instance = instances.setdefault(row[2], instance)
+            if first_instance is not instance and not instance.windows:
                 raise Dirty("whose instance another row has")
         except Dirty as reason:
             report.drop(str(reason), source.where(place))
             continue
-        known.rows += 1
-        known.windows += [] if known is instance else instance.windows
+        first_instance.rows += 1
+        first_instance.windows += [] if first_instance is instance else instance.windows
         first.setdefault(row[2], place)
         user, priority = row[4], row[7] if len(row) > 7 else ""
         if len(row) > 8 and row[8] not in ("", "0", "0.0"):

@@ -117,8 +117,8 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
         seconds = np.where(blank, end - checks.date(_START, "start_time", blank), seconds)
     checks.drop(seconds < 0, "with a negative duration")
     states = table.words(_STATE)
-    known = np.array([state in _STATES for state in states.words])
-    checks.note(~known[states.place], "of an unknown state (kept)")
+    is_state = np.array([state in _STATES for state in states.words])
+    checks.note(~is_state[states.place], "of an unknown state (kept)")
     gpus = checks.count(_GPUS, "gpu_num", 0)
     pieces = np.where(gpus > 0, gpus, checks.count(_NODES, "node_num", blank=1, where=gpus == 0))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -32,7 +32,7 @@ class JsonLines(Reader):
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         if len(source.files) != 1 or source.files[0].member:
             raise TraceError(f"{source}: JSON Lines are read from one file, plain or gzipped")
-        source.head(1)  # a pointer, a page or nothing at all has its own message
+        source.head(1)  # raises a specific error for a Git LFS pointer, a web page or an empty file
         for job in jsonl.read_jobs(source.files[0].path):
             report.rows += 1
             report.kept += 1
@@ -40,5 +40,5 @@ class JsonLines(Reader):
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         """The assumptions that the jobs were made under, if they were written with the jobs."""
-        said = jsonl.read_meta(source.files[0].path).get("assumptions")
-        return {name: str(text) for name, text in said.items()} if isinstance(said, dict) else {}
+        recorded = jsonl.read_meta(source.files[0].path).get("assumptions")
+        return {name: str(text) for name, text in recorded.items()} if isinstance(recorded, dict) else {}

@@ -119,7 +119,7 @@ class _Reading:
                 pieces = list(kueue_workload(object))
                 if not pieces:
                     raise Dirty("without a pod set")
-                self.report.rows += len(pieces) - 1  # a row for each
+                self.report.rows += len(pieces) - 1  # one row per piece
             case "Event":
                 self.report.skip("of events")
                 return
@@ -134,35 +134,35 @@ class _Reading:
 
     def job(self, group: Gathered) -> Job | None:
         """Job of its pieces, or ``None`` if it cannot be kept."""
-        found = [_Found(place, PodSet.from_text(text)) for place, (text,) in map(unpack, group.rows)]
-        if any(each.piece.is_workload for each in found):  # it says more, and exactly
-            self.report.skip("of pods that a workload stands for", sum(not each.piece.is_workload for each in found))
-            found = [each for each in found if each.piece.is_workload]
+        pieces = [_Found(place, PodSet.from_text(text)) for place, (text,) in map(unpack, group.rows)]
+        if any(each.piece.is_workload for each in pieces):  # a workload has more information, and it is exact
+            self.report.skip("of pods that a workload stands for", sum(not each.piece.is_workload for each in pieces))
+            pieces = [each for each in pieces if each.piece.is_workload]
         try:
-            made = self._made(min(each.piece.created_s for each in found), found)
+            job = self._made(min(each.piece.created_s for each in pieces), pieces)
         except Dirty as reason:
-            self._drop(str(reason), found)
+            self._drop(str(reason), pieces)
         except ModelError as error:
-            self._drop("that ask for what cannot be", found, str(error))
+            self._drop("that ask for what cannot be", pieces, str(error))
         else:
-            self.report.kept += len(found)
-            return made
+            self.report.kept += len(pieces)
+            return job
         return None
 
-    def _drop(self, reason: str, found: Sequence[_Found], detail: str = "") -> None:
-        for each in found:
+    def _drop(self, reason: str, pieces: Sequence[_Found], detail: str = "") -> None:
+        for each in pieces:
             self.report.drop(reason, self.source.where(each.place), detail=detail)
 
-    def _made(self, arrival_s: float, found: Sequence[_Found]) -> Job:
+    def _made(self, arrival_s: float, located: Sequence[_Found]) -> Job:
         """Job of its pieces.
 
         Raises:
             Dirty, ModelError: It did not finish, or has an invalid demand.
         """
-        last = [attempts[-1] for attempts in _by_slot([each.piece for each in found])]
-        if len(last) < len(found):
-            self.report.note("attempts of pods were followed by another", self.source.where(found[0].place),
-                             len(found) - len(last))  # fmt: skip
+        last = [attempts[-1] for attempts in _by_slot([each.piece for each in located])]
+        if len(last) < len(located):
+            self.report.note("attempts of pods were followed by another", self.source.where(located[0].place),
+                             len(located) - len(last))  # fmt: skip
         fates = {piece.fate for piece in last}
         if fates == {"waits"}:
             raise Dirty("that never ran")
@@ -179,7 +179,7 @@ class _Reading:
             kinds.setdefault((piece.demand, piece.wanted, piece.given), []).append(piece)
         if len(kinds) > 1:
             self.report.note("of several kinds of pods, which need not start together here",
-                             self.source.where(found[0].place))  # fmt: skip
+                             self.source.where(located[0].place))  # fmt: skip
         tasks = [
             self._task("job" if len(kinds) == 1 else f"pods-{place}", pieces, gang)
             for place, pieces in enumerate(kinds.values())
@@ -273,19 +273,19 @@ def _by_slot(pieces: list[PodSet]) -> list[list[PodSet]]:
 
 def _scheduled(source: Source) -> dict[str, float]:
     """Binding times of pods by their uid, according to events."""
-    found: dict[str, float] = {}
+    bound_s: dict[str, float] = {}
     for file in source.files:
         if not file.matches(*_EVENTS):
             continue
         for _, event in elements(file, "items"):
             uid = text_in(event, "involvedObject", "uid") or text_in(event, "regarding", "uid")
-            if text_in(event, "reason") != "Scheduled" or not uid or len(found) >= _MOST_EVENTS:
+            if text_in(event, "reason") != "Scheduled" or not uid or len(bound_s) >= _MOST_EVENTS:
                 continue
             moments = (object_in(event).get(name) for name in ("eventTime", "firstTimestamp", "lastTimestamp"))
             try:
                 moment = moment_s(next((each for each in moments if isinstance(each, str) and each), ""), "time", None)
             except Dirty:
-                continue  # the row is counted where pods are read
+                continue  # the reader of pods counts the row
             if moment is not None:
-                found[uid] = moment
-    return found
+                bound_s[uid] = moment
+    return bound_s

@@ -57,14 +57,16 @@ class Openb2023(Reader):
         return read_openb_nodes(lists.files[0]) if lists.files else None
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        said = {
+        answers = {
             "work": "deletion - scheduled (or creation), on whichever GPU type the pod ran (the trace does not say)",
             "gpu types": "G1, G2 and G3 are undisclosed: rates, memory and power of a V100-16 are taken for them",
             "priority": "2 for qos LS, 1 for Guaranteed and Burstable, 0 for BE",
         }
         if _TIMES[3] not in source.head(1)[0].lower():
-            said["times"] = "this list has none: all pods arrive at once, in the order listed, with work 0 (or floor_s)"
-        return said
+            answers["times"] = (
+                "this list has none: all pods arrive at once, in the order listed, with work 0 (or floor_s)"
+            )
+        return answers
 
 
 def read_openb_nodes(source: Source) -> Cluster:

@@ -166,7 +166,7 @@ class _Tables:
         if task is None:
             raise TraceError(f"{source}: no pai_task_table.csv (or .csv.gz, .tar.gz) here or beside it")
         job = _table(source, "job")
-        tags = _table(source, "group_tag") if job else None  # only the job table says which tag is whose
+        tags = _table(source, "group_tag") if job else None  # only the job table links tags to jobs
         return cls(job, task, _table(source, "instance"), tags)
 
     def joined(self, report: ReadReport) -> Iterator[_Joined]:
@@ -250,7 +250,7 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
     is_task = groups.row < count
     sizes = np.add.reduceat(is_task, groups.first[:-1], dtype=np.int64)
     once = np.diff(groups.first) - sizes == (0 if joined.tables.job is None else 1)
-    # the row of a job in the job table stands behind those of its tasks
+    # the row of a job in the job table follows those of its tasks
     own = np.where(once & (job is not None), np.maximum(groups.row[groups.first[1:] - 1] - count, 0), 0)
     if task is None:
         every, fine, uneven = _no_tasks(groups), np.zeros(0, bool), np.zeros(0, bool)
@@ -268,12 +268,12 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
     batch = JobBatch(joined, every, kept, rows_of, groups.job_of_row(), findings)
 
     def make(place: int, rows: list[int]) -> tuple[Job, int] | None:
-        gathered = _Gathered(str(groups.ids[place]), float(groups.time[place]), joined.tables, findings)
+        job_rows = _Gathered(str(groups.ids[place]), float(groups.time[place]), joined.tables, findings)
         for row in rows:
-            (gathered.tasks if row < count else gathered.submitted).append((row, joined.fields(row)))
-        gathered.instances = instances.get(gathered.id, {})
-        made = gathered.job(options)
-        return None if made is None else (made, len(made.tasks) + len(gathered.submitted))
+            (job_rows.tasks if row < count else job_rows.submitted).append((row, joined.fields(row)))
+        job_rows.instances = instances.get(job_rows.id, {})
+        job = job_rows.job(options)
+        return None if job is None else (job, len(job.tasks) + len(job_rows.submitted))
 
     return with_others(batch, make, groups.first, groups.row)
 
@@ -396,23 +396,25 @@ class _Gathered:
         if not self._is_submitted():
             return None
         user, asked = (self.submitted[0][1][2], self.submitted[0][1][6]) if self.submitted else ("", "")
-        made: dict[str, tuple[list[str], Task]] = {}
+        tasks_by_name: dict[str, tuple[list[str], Task]] = {}
         whole = True
         for place, row in self.tasks:
             try:
-                if row[1] in made:
-                    raise Dirty("given twice" if made[row[1]][0] == row else "with a task_name that another row has")
-                made[row[1]] = row, self._task(row, asked, options, place)
+                if row[1] in tasks_by_name:
+                    raise Dirty(
+                        "given twice" if tasks_by_name[row[1]][0] == row else "with a task_name that another row has"
+                    )
+                tasks_by_name[row[1]] = row, self._task(row, asked, options, place)
             except Dirty as reason:
                 whole = whole and str(reason) == "given twice"
                 self.findings.one(place, str(reason), True)
             except ModelError as error:
                 whole = False
                 self.findings.one(place, "that ask for what cannot be", True, detail=str(error))
-        if made and (whole or options.keep_partial):
-            tasks = tuple([task for _, task in made.values()])
+        if tasks_by_name and (whole or options.keep_partial):
+            tasks = tuple([task for _, task in tasks_by_name.values()])
             return Job(self.id, TaskGraph(tasks), self.time, tenant=user)
-        rest = len(made) + len(self.submitted)
+        rest = len(tasks_by_name) + len(self.submitted)
         if rest:
             self.findings.one(self._first(), "of jobs that did not finish as a whole", True, rest)
         return None
@@ -490,8 +492,8 @@ class _Gathered:
 def _table(source: Source, table: str) -> Source | None:
     """The table beside ``source``, in the first form that exists."""
     stem = f"pai_{table}" if table == "machine_spec" else f"pai_{table}_table"
-    found = source.beside(f"{stem}.csv", f"{stem}.csv.gz", f"{stem}.tar.gz")
-    return found.files[0] if found.files else None
+    tables = source.beside(f"{stem}.csv", f"{stem}.csv.gz", f"{stem}.tar.gz")
+    return tables.files[0] if tables.files else None
 
 
 def _named(source: Source, table: str) -> Sequence[str]:

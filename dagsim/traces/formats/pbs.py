@@ -31,9 +31,9 @@ _PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
 _LONGEST = 1 << 20  # lines of big jobs list every core: 100 KB is normal
 _TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
-_MOST_NODES = 1 << 14  # of one job
+_MOST_NODES = 1 << 14  # per job
 _PROTOCOLS = ("last-attempt", "all-attempts")
-_FAR_S = 60  # walltime is counted when the server hears of it
+_FAR_S = 60  # walltime is updated only when the server receives a report
 
 
 class Pbs(Reader):
@@ -54,7 +54,7 @@ class Pbs(Reader):
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         if options.protocol not in (None, *_PROTOCOLS):
-            raise ConfigError(f"pbs knows no protocol {options.protocol!r}; it knows {', '.join(_PROTOCOLS)}")
+            raise ConfigError(f"pbs has no protocol {options.protocol!r}; choose from {', '.join(_PROTOCOLS)}")
         reading = _Reading(source, options, report, options.named_gpus())
         for group in gather(reading.by_job()):
             job = reading.job(group)
@@ -88,7 +88,7 @@ class _Attempt:
     start_s: float
     eligible_s: float
     ran_s: float
-    said: Mapping[str, str]
+    fields: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +117,9 @@ class _Reading:
                 self.report.skip("of arrays as a whole")
                 continue
             try:
-                said = dict(_PAIR.findall(message))
+                fields = dict(_PAIR.findall(message))
                 arrival_s = finite_number(
-                    said.get(self.options.arrival or "ctime", ""), self.options.arrival or "ctime"
+                    fields.get(self.options.arrival or "ctime", ""), self.options.arrival or "ctime"
                 )
                 if not id or arrival_s < 0:
                     raise Dirty("without an id" if not id else "whose ctime is negative")
@@ -133,8 +133,8 @@ class _Reading:
         attempts = []
         for place, (kind, message) in map(unpack, group.rows):
             try:
-                said = {key: text.strip("\"'") for key, text in _PAIR.findall(message)}
-                attempts.append(self._attempt(place, kind == "R", said))
+                fields = {key: text.strip("\"'") for key, text in _PAIR.findall(message)}
+                attempts.append(self._attempt(place, kind == "R", fields))
             except Dirty as reason:
                 self.report.drop(str(reason), self.source.where(place))
         attempts.sort(key=lambda each: (each.start_s, each.place))
@@ -144,23 +144,23 @@ class _Reading:
             self._drop("of jobs that outlive the trace", attempts)
             return None
         try:
-            made = self._made(group, attempts)
+            job = self._made(group, attempts)
         except Dirty as reason:
             self._drop(str(reason), attempts)
         except ModelError as error:
             self._drop("that ask for what cannot be", attempts, str(error))
         else:
             self.report.kept += len(attempts)
-            return made
+            return job
         return None
 
     def _drop(self, reason: str, attempts: Sequence[_Attempt], detail: str = "") -> None:
         for attempt in attempts:
             self.report.drop(reason, self.source.where(attempt.place), detail=detail)
 
-    def _attempt(self, place: int, rerun: bool, said: Mapping[str, str]) -> _Attempt:
-        start_s, end_s, etime_s = (finite_number(said.get(name) or "0", name) for name in ("start", "end", "etime"))
-        walltime_s = duration_s(said.get("resources_used.walltime", ""), "walltime")
+    def _attempt(self, place: int, rerun: bool, fields: Mapping[str, str]) -> _Attempt:
+        start_s, end_s, etime_s = (finite_number(fields.get(name) or "0", name) for name in ("start", "end", "etime"))
+        walltime_s = duration_s(fields.get("resources_used.walltime", ""), "walltime")
         if walltime_s is None:
             if not start_s or not end_s:
                 raise Dirty("that never ran")
@@ -171,18 +171,18 @@ class _Reading:
             start_s = end_s - walltime_s
         if walltime_s < 0 or start_s < 0:
             raise Dirty("with an end before the start")
-        return _Attempt(place, rerun, start_s, etime_s, walltime_s, said)
+        return _Attempt(place, rerun, start_s, etime_s, walltime_s, fields)
 
     def _made(self, group: Gathered, attempts: Sequence[_Attempt]) -> Job:
         every = self.options.protocol == "all-attempts"
         seconds = sum(each.ran_s for each in attempts) if every else attempts[-1].ran_s
         shown = attempts[0 if every else -1]
-        said = shown.said
-        chunks = _chunks(said)
+        fields = shown.fields
+        chunks = _chunks(fields)
         if len(chunks) > 1:
             self.report.note("of several kinds of chunks, which need not start together here",
                              self.source.where(shown.place))  # fmt: skip
-        limit_s = duration_s(said.get("Resource_List.walltime", ""), "walltime")
+        limit_s = duration_s(fields.get("Resource_List.walltime", ""), "walltime")
         tasks = [
             self._task("job" if len(chunks) == 1 else f"chunk-{place}", chunk, seconds, limit_s)
             for place, chunk in enumerate(chunks)
@@ -191,13 +191,13 @@ class _Reading:
             group.job,
             TaskGraph(tuple(tasks)),
             group.time,
-            tenant=self._tenant(said),
+            tenant=self._tenant(fields),
             observed_start_s=max(group.time, shown.start_s),
             eligible_s=max(group.time, shown.eligible_s),
-            observed_nodes=tuple(dict.fromkeys(map(intern, _HOST.findall(said.get("exec_host", "")))))[:_MOST_NODES],
-            user=intern(said.get("user", "")),
-            account=intern(said.get("account", "")),
-            partition=intern(said.get("queue", "")),
+            observed_nodes=tuple(dict.fromkeys(map(intern, _HOST.findall(fields.get("exec_host", "")))))[:_MOST_NODES],
+            user=intern(fields.get("user", "")),
+            account=intern(fields.get("account", "")),
+            partition=intern(fields.get("queue", "")),
         )
 
     def _task(self, name: str, chunk: _Chunk, seconds: float, limit_s: float | None) -> Task:
@@ -214,36 +214,36 @@ class _Reading:
             estimate=None if limit_s is None else self.options.on_reference(limit_s, kind),
         )
 
-    def _tenant(self, said: Mapping[str, str]) -> str:
+    def _tenant(self, fields: Mapping[str, str]) -> str:
         match self.options.tenant:
             case "user":
-                return said.get("user", "")
+                return fields.get("user", "")
             case "partition":
-                return said.get("queue", "")
+                return fields.get("queue", "")
             case "account":
-                return said.get("account", "")
+                return fields.get("account", "")
             case _:
-                return said.get("account") or said.get("user", "")
+                return fields.get("account") or fields.get("user", "")
 
 
-def _chunks(said: Mapping[str, str]) -> list[_Chunk]:
+def _chunks(fields: Mapping[str, str]) -> list[_Chunk]:
     """Demand of a job, with equal chunks merged.
 
     Raises:
         Dirty: A number is impossible.
     """
-    select, nodes = said.get("Resource_List.select"), said.get("Resource_List.nodes")
+    select, nodes = fields.get("Resource_List.select"), fields.get("Resource_List.nodes")
     if select or nodes:
         parsed = [_chunk(part) for part in (select or nodes or "").split("+")]
         pieces = sum(chunk.pieces for chunk in parsed)
     else:
-        pieces = count(said.get("Resource_List.nodect") or "1", "nodect")
-        gpus, cpus = (count(said.get(f"Resource_List.{name}") or "0", name, 0) for name in ("ngpus", "ncpus"))
+        pieces = count(fields.get("Resource_List.nodect") or "1", "nodect")
+        gpus, cpus = (count(fields.get(f"Resource_List.{name}") or "0", name, 0) for name in ("ngpus", "ncpus"))
         if gpus % pieces:
             raise Dirty("whose GPUs are not even over their nodes")
         parsed = [_Chunk(pieces, gpus // pieces, cpus / pieces, 0.0, "")]
     if not any(chunk.memory_gb for chunk in parsed):
-        share = pbs_memory_gb(said.get("Resource_List.mem", "0")) / pieces
+        share = pbs_memory_gb(fields.get("Resource_List.mem", "0")) / pieces
         parsed = [chunk._replace(memory_gb=share) for chunk in parsed]
     merged: dict[_Chunk, int] = {}
     for chunk in parsed:
@@ -259,11 +259,11 @@ def _chunk(text: str) -> _Chunk:
     if "=" in first:
         rest, first = [first, *rest], "1"
     pieces = count(first, "chunks") if first.isdecimal() else 1
-    said = {key: value for key, _, value in (part.partition("=") for part in rest)}
+    fields = {key: value for key, _, value in (part.partition("=") for part in rest)}
     return _Chunk(
         pieces,
-        count(said.get("ngpus") or said.get("gpus") or "0", "ngpus", 0),
-        count(said.get("ncpus") or said.get("ppn") or "1", "ncpus", 0),
-        pbs_memory_gb(said.get("mem") or "0"),
-        next((said[key] for key in _TYPE_KEYS if said.get(key)), ""),
+        count(fields.get("ngpus") or fields.get("gpus") or "0", "ngpus", 0),
+        count(fields.get("ncpus") or fields.get("ppn") or "1", "ncpus", 0),
+        pbs_memory_gb(fields.get("mem") or "0"),
+        next((fields[key] for key in _TYPE_KEYS if fields.get(key)), ""),
     )

@@ -26,7 +26,7 @@ __all__ = ["Philly"]
 
 _LIST = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
 _CHUNK = 1 << 16
-_LONGEST = 1 << 24  # characters of one job: more is no job
+_LONGEST = 1 << 24  # maximum characters of one job
 
 
 class Philly(Reader):
@@ -103,30 +103,30 @@ def _logged(source: Source, options: TraceOptions, report: ReadReport) -> Iterat
 
 
 def _entries(source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
-    for line, found in _objects(source):
+    for line, entry in _objects(source):
         report.rows += 1
         where = f"{source.files[0]}:{line}"
         try:
-            if not isinstance(found, dict):
+            if not isinstance(entry, dict):
                 raise Dirty("that are no object")
-            id = found.get("jobid")
+            id = entry.get("jobid")
             if not isinstance(id, str) or not id:
                 raise Dirty("without a jobid")
-            time = seconds_since_1970(str(found.get("submitted_time")), "submitted_time")
+            time = seconds_since_1970(str(entry.get("submitted_time")), "submitted_time")
         except Dirty as reason:
             report.drop(str(reason), where)
         else:
-            yield id, time, pack(line, (json.dumps(found),))
+            yield id, time, pack(line, (json.dumps(entry),))
 
 
-def _job(found: dict[str, Any], options: TraceOptions, report: ReadReport, where: str) -> Job:
+def _job(entry: dict[str, Any], options: TraceOptions, report: ReadReport, where: str) -> Job:
     """Job of one entry of the log.
 
     Raises:
         Dirty: The entry is unusable.
         ModelError: The job is invalid.
     """
-    attempts = found.get("attempts")
+    attempts = entry.get("attempts")
     if not isinstance(attempts, list) or not attempts:
         raise Dirty("without attempts")
     if not all(isinstance(attempt, dict) for attempt in attempts):
@@ -150,8 +150,8 @@ def _job(found: dict[str, Any], options: TraceOptions, report: ReadReport, where
         report.note("with attempts that lack a time (not counted)", where)
     if len(attempts) > 1:
         report.note("of several attempts (work is their sum)", where)
-    submitted = seconds_since_1970(str(found["submitted_time"]), "submitted_time")
-    return Job.single(found["jobid"], _task(seconds, gpus, options), submitted, tenant=str(found.get("vc") or ""))
+    submitted = seconds_since_1970(str(entry["submitted_time"]), "submitted_time")
+    return Job.single(entry["jobid"], _task(seconds, gpus, options), submitted, tenant=str(entry.get("vc") or ""))
 
 
 def _gpus(attempt: dict[str, Any]) -> int:
@@ -190,14 +190,14 @@ def _objects(source: Source) -> Iterator[tuple[int, Any]]:
         problem = "it ends before its last bracket"
         if buffer:
             try:
-                found, used = decoder.raw_decode(buffer)
+                element, used = decoder.raw_decode(buffer)
             except json.JSONDecodeError as error:
                 problem = error.msg
             except (ValueError, RecursionError):
                 raise TraceError(f"{file}:{line}: not JSON that can be read") from None
             else:
                 if used < len(buffer) or ended:
-                    yield line, found
+                    yield line, element
                     line += buffer.count("\n", 0, used)
                     buffer = buffer[used:]
                     continue

@@ -141,10 +141,10 @@ class Plain(Reader):
         return _task_blocks(columns, rows, report, most)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        said = {"work": "duration_s, or end_s - start_s, measured on the job's gpu_type where it has exactly one"}
+        answers = {"work": "duration_s, or end_s - start_s, measured on the job's gpu_type where it has exactly one"}
         if options.map or options.timezone:
-            said["dates"] = f"those without an offset are of {options.timezone or 'UTC'} (--read timezone=)"
-        return said
+            answers["dates"] = f"those without an offset are of {options.timezone or 'UTC'} (--read timezone=)"
+        return answers
 
 
 def _columns(source: Source, options: TraceOptions) -> NamedColumns:
@@ -344,7 +344,7 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
     usable = checks.usable[groups.row]
     kept = np.bincount(groups.job, usable, len(groups.ids)).astype(np.int64)
     leads = np.minimum.reduceat(np.where(usable, np.arange(len(usable)), len(usable) - 1), groups.first[:-1])
-    lead = groups.row[leads]  # the first usable row of each job says what is not about tasks
+    lead = groups.row[leads]  # job-level columns come from the first usable row of each job
 
     def drop(reason: str, jobs: np.ndarray, details: Mapping[int, str]) -> None:
         checks.findings.drop(

@@ -56,8 +56,8 @@ _SHAPE = ("State", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "A
 """Columns that decide, together with whether nodes were assigned, the demand of a job and whether
 it is kept.
 """
-_SHORT = 200  # characters of a list of nodes; longer ones are not remembered
-_MOST_NODES = 1 << 14  # of one job
+_SHORT = 200  # characters of a list of nodes; longer ones are not cached
+_MOST_NODES = 1 << 14  # per job
 
 
 class Sacct(Reader):
@@ -105,7 +105,7 @@ class Sacct(Reader):
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
-        said = {
+        answers = {
             "work": f"seconds that {which} ran, without suspensions; a job arrives when it was first submitted",
             "tenant": f"the {options.tenant or 'account, else the user'} (tenant)",
             "demand": f"what was {options.demand or 'allocated'}, even over the nodes; any GPU type but where one was "
@@ -113,8 +113,8 @@ class Sacct(Reader):
             "not listed": "sacct leaves out jobs that never became eligible",
         }
         if not is_json(source):
-            said["dates"] = f"those without an offset are of {options.timezone or 'UTC'} (timezone)"
-        return said
+            answers["dates"] = f"those without an offset are of {options.timezone or 'UTC'} (timezone)"
+        return answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class _Reading:
             ConfigError: There is no such protocol.
         """
         if options.protocol not in (None, *_PROTOCOLS):
-            raise ConfigError(f"sacct knows no protocol {options.protocol!r}; it knows {', '.join(_PROTOCOLS)}")
+            raise ConfigError(f"sacct has no protocol {options.protocol!r}; choose from {', '.join(_PROTOCOLS)}")
         return cls(options, Findings(), options.zone(), options.named_gpus())
 
     def rows(self, source: Source, report: ReadReport) -> Iterator[Table]:
@@ -195,10 +195,10 @@ class _Reading:
         ids, submit = self.keys(table)
         groups = _in_order(rows_by_job(ids, submit))
         eligible, start, end = (self._moments(table, name) for name in ("Eligible", "Start", "End"))
-        ran_s, known = _ran(table, start, end)
+        ran_s, is_plain = _ran(table, start, end)
         kinds = _Kinds(table, reading.template)
         whole = np.array(["+" not in id for id in _ids(table).tolist()], bool)
-        plain = whole & known & kinds.known & (start >= 0) & ~np.isneginf(eligible)
+        plain = whole & is_plain & kinds.known & (start >= 0) & ~np.isneginf(eligible)
         first = groups.row[groups.first[:-1]]
         work = self.options.all_on_reference(ran_s, kinds.measured_on, kinds.place)
         arrival, eligible_s = submit[first], np.where(np.isnan(eligible), submit, eligible)[first]
@@ -279,10 +279,10 @@ class _Reading:
         measured on; ``None`` if there is anything to report about the row.
         """
         scratch = replace(self, findings=Findings())
-        said = {"JobID": "1", "Submit": "1", "Eligible": "1", "Start": "2", "End": "12", "ElapsedRaw": "10"}
+        example = {"JobID": "1", "Submit": "1", "Eligible": "1", "Start": "2", "End": "12", "ElapsedRaw": "10"}
         unsaid = {"Elapsed": "", "Suspended": ""}
         try:
-            ran = scratch._lasting([scratch._attempt(1, dict(zip(COLUMNS, row, strict=True)) | said | unsaid)])
+            ran = scratch._lasting([scratch._attempt(1, dict(zip(COLUMNS, row, strict=True)) | example | unsaid)])
             parts = scratch._by_type(ran) if ran else []
             task = scratch._task(parts[0], "job") if len(parts) == 1 else None
         except (Dirty, ModelError):
@@ -312,15 +312,15 @@ class _Reading:
             Dirty: The row is unusable.
         """
         word = state(row["State"])
-        given = resources(row["AllocTRES"])
+        allocated = resources(row["AllocTRES"])
         start_s, end_s = (moment_s(row[name], name, self.zone) for name in ("Start", "End"))
         submit_s = moment_s(row["Submit"], "Submit", self.zone) or 0.0
         nowhere = row["NodeList"].lower() == "none assigned"
         ran = word != "PENDING" and start_s is not None and not nowhere
-        if row["ReqTRES"] or row["AllocTRES"]:  # without any, the file has no such columns
-            ran = ran and given.given
+        if row["ReqTRES"] or row["AllocTRES"]:  # both are empty if the file lacks the columns
+            ran = ran and allocated.given
         else:
-            given = Resources(cpus=count(row["NCPUS"] or "0", "NCPUS", 0))
+            allocated = Resources(cpus=count(row["NCPUS"] or "0", "NCPUS", 0))
         return _Attempt(
             place,
             row["JobID"] or row["JobIDRaw"],
@@ -334,7 +334,7 @@ class _Reading:
             limit_s(row["TimelimitRaw"], row["Timelimit"]),
             count(row["NNodes"] or "1", "NNodes", 0) or 1,
             resources(row["ReqTRES"]),
-            given,
+            allocated,
             ran,
             not is_unset(row["Restarts"]) and finite_number(row["Restarts"], "Restarts") > 0,
             row["NodeList"],
@@ -345,7 +345,7 @@ class _Reading:
             case "user":
                 return row["User"]
             case "partition":
-                return row["Partition"].partition(",")[0]  # while it waits there may be several
+                return row["Partition"].partition(",")[0]  # a waiting job may name several
             case "account":
                 return row["Account"]
             case _:
@@ -421,7 +421,7 @@ class _Reading:
             tenant=first.tenant,
             user=first.submitted[0],
             account=first.submitted[1],
-            partition=shown.submitted[2],  # the one used, where several were asked for
+            partition=shown.submitted[2],  # the partition used, if the job asked for several
             qos=first.submitted[3],
             observed_start_s=None if shown.start_s is None else max(time, shown.start_s),
             eligible_s=max(time, shown.eligible_s),
@@ -441,20 +441,22 @@ class _Reading:
         whole nodes are of several types.
         """
         last = attempts[-1]
-        given, nodes = last.given, last.nodes
-        if given.gpus > last.asked.gpus and last.asked.given:
+        allocated, nodes = last.given, last.nodes
+        if allocated.gpus > last.asked.gpus and last.asked.given:
             self._note("that hold GPUs they did not request", last.place)
         requested = self.options.demand == "requested" and last.asked.given
-        if requested or given.slices or len(given.types) < 2 or nodes < 2 or given.gpus % nodes:
+        if requested or allocated.slices or len(allocated.types) < 2 or nodes < 2 or allocated.gpus % nodes:
             return [attempts]
-        per_node = given.gpus // nodes
-        if sum(size for _, size in given.types) != given.gpus or any(size % per_node for _, size in given.types):
+        per_node = allocated.gpus // nodes
+        if sum(size for _, size in allocated.types) != allocated.gpus or any(
+            size % per_node for _, size in allocated.types
+        ):
             return [attempts]
         self._note("on nodes of several GPU types, which need not start together here", last.place)
         parts = []
-        for kind, size in sorted(given.types, key=lambda each: -each[1]):
-            share = size / given.gpus
-            part = Resources(size, ((kind, size),), (), 0, given.cpus * share, given.memory_gb * share)
+        for kind, size in sorted(allocated.types, key=lambda each: -each[1]):
+            share = size / allocated.gpus
+            part = Resources(size, ((kind, size),), (), 0, allocated.cpus * share, allocated.memory_gb * share)
             parts.append([*attempts[:-1], replace(last, nodes=size // per_node, given=part)])
         return parts
 
@@ -521,10 +523,10 @@ class _Kinds:
         nowhere = np.array([text.lower() == "none assigned" for text in nodes.words])[nodes.place]
         self.place, firsts = combinations([*[table.words(_AT[name]).place for name in _SHAPE], nowhere])
         """(n,) int64: index of each row's entry."""
-        made = [template(table.fields(at)) for at in firsts.tolist()]
-        self.known = np.array([each is not None for each in made])[self.place]
+        templates = [template(table.fields(at)) for at in firsts.tolist()]
+        self.known = np.array([each is not None for each in templates])[self.place]
         """(n,) bool: True if there is nothing to report about the row's demand, state and limit."""
-        tasks, self.measured_on = zip(*[each or (Task("job", 0.0), None) for each in made], strict=True)
+        tasks, self.measured_on = zip(*[each or (Task("job", 0.0), None) for each in templates], strict=True)
         self.instances = np.array([task.instances for task in tasks], np.int64)
         self.estimate = np.array([nan if task.estimate is None else task.estimate for task in tasks], np.float64)
         self.kind, self.kinds = numbered([TaskKind(task.demand, task.gang) for task in tasks])
@@ -547,18 +549,18 @@ def _ran(table: Table, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, 
     def lasted(name: str) -> np.ndarray:
         labels = table.words(_AT[name])
         each = [_or_nan(lambda text: duration_s(text, name), text) for text in labels.words]
-        found: np.ndarray = np.array(each, np.float64)[labels.place]
-        return found
+        values: np.ndarray = np.array(each, np.float64)[labels.place]
+        return values
 
     suspended, raw, elapsed = lasted("Suspended"), lasted("ElapsedRaw"), lasted("Elapsed")
-    known = (suspended != -inf) & (raw != -inf) & ~(np.isnan(raw) & (elapsed == -inf)) & ~np.isneginf(end)
+    is_plain = (suspended != -inf) & (raw != -inf) & ~(np.isnan(raw) & (elapsed == -inf)) & ~np.isneginf(end)
     elapsed = np.where(np.isnan(raw), elapsed, raw)
     with np.errstate(invalid="ignore"):
         between = end - start - np.where(np.isnan(suspended), 0.0, suspended)
-        known &= ~(np.abs(np.abs(between - elapsed) - 3600.0) < 1)
+        is_plain &= ~(np.abs(np.abs(between - elapsed) - 3600.0) < 1)
         ran_s = np.where(np.isnan(elapsed), between, elapsed)
-        known &= (ran_s >= 0) & (ran_s < inf)
-    return ran_s, known
+        is_plain &= (ran_s >= 0) & (ran_s < inf)
+    return ran_s, is_plain
 
 
 def _in_order(groups: Grouped) -> Grouped:

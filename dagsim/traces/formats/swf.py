@@ -65,7 +65,7 @@ class Swf(Reader):
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         if options.protocol not in (None, *_PROTOCOLS):
-            raise ConfigError(f"swf knows no protocol {options.protocol!r}; it knows {', '.join(_PROTOCOLS)}")
+            raise ConfigError(f"swf has no protocol {options.protocol!r}; choose from {', '.join(_PROTOCOLS)}")
         machine = options.processors or max_processors(source)
         return row_blocks(
             partial(read_tables, source, _FORM), _JOB, _times, partial(_jobs, options, machine), report, most
@@ -79,15 +79,15 @@ class Swf(Reader):
         return Cluster((Node("machine", cpus=most),), "swf") if most else None
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        said = {
+        answers = {
             "demand": options.cpu_demand_text("one core"),
             "gang": "the processors of a job start together",
             "estimate": "the requested time, or the run time where none was requested",
             "order": "preceding job and think time are not heeded",
         }
         if options.protocol:
-            said["protocol"] = f"rows are turned into jobs by the rules of {options.protocol}"
-        return said
+            answers["protocol"] = f"rows are turned into jobs by the rules of {options.protocol}"
+        return answers
 
 
 def max_processors(source: Source) -> int | None:

@@ -44,13 +44,13 @@ class Tiresias(Reader):
         return RowReader(source, report, 0, 2, lambda row, where: _job(row, unit, options)).jobs(rows)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        said = {"gang": "the GPUs of a job start together, on any nodes"}
+        answers = {"gang": "the GPUs of a job start together, on any nodes"}
         if set(_SIA) <= _header(source):
-            said["work"] = "the list has no durations: 0 s, or floor_s (--floor)"
+            answers["work"] = "the list has no durations: 0 s, or floor_s (--floor)"
         else:
-            said["work"] = "duration, on whichever GPU type ran it (the list does not say)"
-            said["unit"] = "milliseconds (Muri: it has iteration_time)" if _is_muri(source) else "seconds"
-        return said
+            answers["work"] = "duration, on whichever GPU type ran it (the list does not say)"
+            answers["unit"] = "milliseconds (Muri: it has iteration_time)" if _is_muri(source) else "seconds"
+        return answers
 
 
 def _header(source: Source) -> set[str]:

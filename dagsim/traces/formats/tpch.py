@@ -52,13 +52,13 @@ class Tpch(Reader):
         }
 
 
-def _job(found: Any, options: TraceOptions, report: ReadReport, where: str) -> Job | None:
-    stages = found.get("stages") if isinstance(found, dict) else None
+def _job(entry: Any, options: TraceOptions, report: ReadReport, where: str) -> Job | None:
+    stages = entry.get("stages") if isinstance(entry, dict) else None
     if not isinstance(stages, list) or not stages:
         report.rows += 1
         report.drop("that are no query with stages", where)
         return None
-    id = f"tpch-{found.get('query')}-{found.get('size')}"
+    id = f"tpch-{entry.get('query')}-{entry.get('size')}"
     tasks: dict[str, Task] = {}
     for stage in stages:
         report.rows += 1
@@ -75,7 +75,7 @@ def _job(found: Any, options: TraceOptions, report: ReadReport, where: str) -> J
         if tasks:
             report.drop("of queries that lost another stage", where, len(tasks), id)
         return None
-    edges = found.get("edges")
+    edges = entry.get("edges")
     pairs = [edge for edge in edges if isinstance(edge, list) and len(edge) == 2] if isinstance(edges, list) else []
     named = ((f"stage-{parent}", f"stage-{child}", 0.0) for parent, child in pairs)
     return workflow(id, list(tasks.values()), named, report, where)

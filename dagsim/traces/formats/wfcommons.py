@@ -132,24 +132,24 @@ def _files(each: dict[str, Any], sizes: dict[str, float], written: dict[str, flo
         into[str(file.get("name", file.get("id")))] = _bytes(file.get("sizeInBytes", file.get("size")))
 
 
-def _bytes(found: Any) -> float:
+def _bytes(size: Any) -> float:
     """Size of a file in bytes; 0 if unknown."""
     try:
-        return max(0.0, value(found, "size"))
+        return max(0.0, value(size, "size"))
     except Dirty:
         return 0.0
 
 
 def _section(document: Any, name: str, where: str) -> dict[str, Any]:
-    found = document.get(name) if isinstance(document, dict) else None
-    if not isinstance(found, dict):
+    section = document.get(name) if isinstance(document, dict) else None
+    if not isinstance(section, dict):
         raise TraceError(f"{where}: no WfFormat workflow (there is no object {name!r})")
-    return found
+    return section
 
 
-def _list(found: Any) -> list[Any]:
-    return found if isinstance(found, list) else []
+def _list(item: Any) -> list[Any]:
+    return item if isinstance(item, list) else []
 
 
-def _dicts(found: Any) -> list[dict[str, Any]]:
-    return [each for each in _list(found) if isinstance(each, dict)]
+def _dicts(item: Any) -> list[dict[str, Any]]:
+    return [each for each in _list(item) if isinstance(each, dict)]

@@ -271,7 +271,7 @@ def test_damaged_bytes_are_the_same_error(tmp_path: Path, name: str) -> None:
 def test_an_unknown_protocol_is_refused_in_columns_too(tmp_path: Path) -> None:
     path = tmp_path / "trace.swf"
     path.write_text("\n".join(FORMATS["swf"].rows))
-    with pytest.raises(ConfigError, match="swf knows no protocol 'easy'"):
+    with pytest.raises(ConfigError, match="swf has no protocol 'easy'"):
         open_trace(path, "swf", TraceOptions(protocol="easy")).arrays()
 
 

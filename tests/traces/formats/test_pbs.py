@@ -119,7 +119,7 @@ def test_the_type_of_gpu_has_four_names(read: Reading, ended: Callable[[str], Pa
 
 
 def test_another_protocol_is_refused(samples: Path) -> None:
-    with pytest.raises(ConfigError, match="pbs knows no protocol 'x'"):
+    with pytest.raises(ConfigError, match="pbs has no protocol 'x'"):
         list(open_trace(samples / "pbs" / "20260105", options=TraceOptions(protocol="x")).jobs())
 
 

@@ -158,7 +158,7 @@ def test_under_another_time_scale_nothing_was_observed(read: Reading, samples: P
 
 
 def test_another_protocol_is_refused(samples: Path) -> None:
-    with pytest.raises(ConfigError, match="sacct knows no protocol 'x'"):
+    with pytest.raises(ConfigError, match="sacct has no protocol 'x'"):
         list(open_trace(samples / "sacct" / "jobs.txt", options=TraceOptions(protocol="x")).jobs())
 
 

@@ -1,4 +1,4 @@
-"""From a scenario to its schedule: choose the loop, call it, give it space when it asks."""
+"""From a scenario to its schedule: choose the loop, call it, and enlarge arrays when it asks."""
 
 from __future__ import annotations
 
@@ -55,26 +55,27 @@ _LOOPS: Mapping[type, str] = {
     LeastRemaining: "advance_srtf",
     Rounds: "advance_las",
 }
-"""The compiled loop of each class of policies. Subclasses may decide otherwise, so they are not
-played."""
+"""The compiled loop of each class of policies. Subclasses are left out, because they may decide
+differently.
+"""
 
 
 class LanePlan(NamedTuple):
-    """A policy as the lane plays it."""
+    """A policy in the form that the lane runs."""
 
     policy: Any
-    """An object of one of the classes in ``_LOOPS``; the lane asks it for its keys and settings."""
+    """An object of one of the classes in ``_LOOPS``, the source of keys and settings."""
     loop: str
     placement: int
     keeps: bool = True
-    """A preempted run keeps the work it has done."""
+    """True if a preempted run keeps the work it has done."""
 
 
 def plan_of(policy: object, *, keeps: bool = True) -> LanePlan:
-    """The plan for a policy object.
+    """Return the plan for a policy object.
 
     Raises:
-        ConfigError: The lane does not know the policy or its placement; the message completes a sentence about it.
+        ConfigError: The lane does not support the policy or its placement. The message completes a sentence about it.
     """
     loop = _LOOPS.get(type(policy))
     match policy:
@@ -99,10 +100,11 @@ def plan_of(policy: object, *, keeps: bool = True) -> LanePlan:
 
 
 def scheduled(cluster: Cluster, scene: LaneScenario, plan: LanePlan, seed: int) -> Schedule:
-    """The schedule of a scene, equal to that of ``ClusterKernel``: log byte for byte, jobs and all.
+    """Return the schedule of a scene, equal to that of ``ClusterKernel``: the log byte for byte,
+    the jobs, and all other fields.
 
     Raises:
-        ConfigError: The policy's key cannot be asked of these tasks.
+        ConfigError: The policy's key cannot be computed for these tasks.
         Stalled: Jobs are not done, and nothing runs.
     """
     rows, ended_s = whole_log(scene, plan)
@@ -110,10 +112,9 @@ def scheduled(cluster: Cluster, scene: LaneScenario, plan: LanePlan, seed: int) 
 
 
 def compile_loop(plan: LanePlan) -> bool:
-    """Compile what a policy needs and was not compiled before, and keep it; True if there was
-    anything to compile.
+    """Compile the functions that a policy needs and keep them; True if any was not compiled before.
 
-    Of several processes one compiles, and the others wait for it.
+    If several processes call it, one compiles and the others wait.
     """
     if not jit.jitted() or is_warm(plan):
         return False
@@ -126,12 +127,12 @@ def compile_loop(plan: LanePlan) -> bool:
 
 
 def is_warm(plan: LanePlan) -> bool:
-    """True if what a policy needs was compiled before."""
+    """True if the functions that a policy needs are already compiled."""
     return jit.is_kept(plan.loop)
 
 
 def whole_log(scene: LaneScenario, plan: LanePlan) -> tuple[np.ndarray, float]:
-    """The whole log, and when it ended."""
+    """The whole log, and its end time."""
     if not scene.facts:
         return np.empty(0, ROW), 0.0
     loop = _loop(scene, plan)
@@ -147,7 +148,7 @@ def whole_log(scene: LaneScenario, plan: LanePlan) -> tuple[np.ndarray, float]:
 
 
 class Loop:
-    """The compiled loop of a policy, the state, and what the policy keeps beside it."""
+    """The compiled loop of a policy, the state, and the policy's own state."""
 
     def __init__(self, s: State, advance: Callable[..., bool], *more: Any) -> None:
         self.s = s
@@ -155,11 +156,11 @@ class Loop:
         self._more = more
 
     def advance(self, log: np.recarray) -> bool:
-        """Go on until everything is done (False) or more space is needed (True)."""
+        """Continue until everything is done (False) or more space is needed (True)."""
         return self._advance(self.s, log, *self._more)
 
     def grow(self) -> None:
-        """Make more space in the state."""
+        """Enlarge the arrays of the state."""
         pieces = more_pieces(self.s)
         self.s = with_more_room(self.s, pieces)
         self._more = tuple([grown(state, pieces) for state in self._more])
@@ -194,12 +195,12 @@ def _loop(scene: LaneScenario, plan: LanePlan) -> Loop:
 
 
 def rows_at_first(scene: LaneScenario) -> int:
-    """Rows that the log begins with: enough for one run per task on one node."""
+    """Initial number of rows in the log: enough for one run per task on one node."""
     return 2 * len(scene.work.truth) + 2 * len(scene.facts) + len(scene.nodes.table) + 2
 
 
 def _check(s: State) -> None:
-    """Raise unless every job has been rejected or is done."""
+    """Check that every job is done or has been rejected."""
     waiting = np.flatnonzero((s.jobs.left[:-1] > 0) & (s.jobs.rejected[:-1] == 0))
     if len(waiting):
         raise Stalled(

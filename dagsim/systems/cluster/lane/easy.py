@@ -1,13 +1,13 @@
-"""EASY backfilling: the oldest task gets a reservation, others may go ahead of it if they do not
-delay it.
+"""EASY backfilling: the oldest task gets a reservation, and others may go ahead of it if they do
+not delay it.
 
 The twin of ``policies.backfilling.Easy``, ``policies.task_groups`` and ``ExpectedFree``.
 
-Ready tasks stand in groups: same demand, same ratios of speed between types, as many waiting
-instances. All tasks of a group would go to the same type and need the same there, so one question
-per group is enough. Each group keeps a tree over its potential members, oldest first; a leaf holds
-the task's seconds, or ``inf`` while it does not wait, so that the tree answers which tasks take at
-most t seconds. The few tasks of which some instances have started stand in a list.
+Ready tasks are in groups of the same demand, the same ratios of speed between types, and the same
+number of waiting instances. All tasks of a group would go to the same type and need the same there,
+so each group is examined only once. Each group has a tree over its potential members, oldest first.
+A leaf holds the task's seconds, or ``inf`` while the task does not wait, so the tree can find tasks
+that take at most t seconds. The few tasks with some instances already started are in a list.
 """
 
 from __future__ import annotations
@@ -59,17 +59,23 @@ __all__ = [
 
 
 BY_ORDER, BY_LENGTH, BY_SLOWDOWN = range(3)
-"""Who comes first in a group: the oldest, the shortest, the one with the largest slowdown."""
+"""Order within a group: the oldest, the shortest, or the largest slowdown first."""
 
 GROUP_COUNT = record_type(i8="groups active loose rank searches")
-"""How many groups there are, how many of them hold tasks, how many tasks are partly started; the
-rank of candidates; the number of searches so far."""
+"""Number of groups, of groups with tasks, and of partly started tasks; the rank of candidates; the
+number of searches so far.
+"""
 
 GROUP = record_type(i8="profile waiting behind at width members held active stuck named")
-"""``behind``: the next group of the same profile, or -1. Its tree of ``width`` leaves begins ``at``
-(-1: none), its tasks at ``members``. It holds ``held`` tasks and stands at ``active`` among those
-with any. ``stuck`` is the search in which it was given up; ``named`` is set once its ratios are
-known."""
+"""Fields of a group.
+
+- ``behind``: the next group of the same profile, or -1.
+- ``at``: the start of its tree of ``width`` leaves, or -1 without one. ``members``: the start of its
+  tasks.
+- ``held``: its number of tasks. ``active``: its index among the groups with tasks.
+- ``stuck``: the search in which it was given up.
+- ``named``: set once its ratios are known.
+"""
 
 _RATIO_ERROR, _ROUNDING = 1e-8, 1e-15
 """Bounds of relative errors: of a group's ratios, which are equal to 9 digits, and of a sum of two
@@ -78,7 +84,7 @@ times."""
 
 @by_pointer
 class Groups(NamedTuple):
-    """The ready tasks as EASY groups them."""
+    """The ready tasks in groups for EASY."""
 
     count: Any  # GROUP_COUNT
     best_s: np.ndarray  # (n,) float64
@@ -96,7 +102,7 @@ class Groups(NamedTuple):
 
 
 def new_groups(work: Work, rank: int) -> Groups:
-    """The groups before anything is ready: one per profile and number of instances."""
+    """Return the groups before any task is ready: one per profile and number of instances."""
     best_s, rows = work.best_s, work.rows
     waiting = rows.instances.astype(np.int64)
     profile = _profiles(work, best_s)
@@ -138,8 +144,9 @@ def new_groups(work: Work, rank: int) -> Groups:
 
 
 def _profiles(work: Work, best_s: np.ndarray) -> np.ndarray:
-    """(n,) int64: tasks of one demand class with the same ratios, to 9 digits; those of no length
-    are alike."""
+    """(n,) int64: profile of each task. Tasks of one profile have the same demand class and the
+    same ratios, to 9 digits; tasks of zero length have equal ratios.
+    """
     ratios = np.zeros_like(work.seconds)
     long = best_s > 0
     with np.errstate(invalid="ignore"):
@@ -154,7 +161,9 @@ def _profiles(work: Work, best_s: np.ndarray) -> np.ndarray:
 
 
 def _chains(profile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first group of each profile, and the next one behind each group; groups stand by profile."""
+    """The first group of each profile, and the next one after each group; groups are sorted by
+    profile.
+    """
     first = np.flatnonzero(np.diff(profile, prepend=-1))
     behind = np.arange(1, len(profile) + 1)
     behind[np.append(first[1:], len(profile)) - 1] = -1
@@ -163,7 +172,7 @@ def _chains(profile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @inner
 def add(s: State, g: Groups, task: int) -> None:
-    """Take in a task that has become ready."""
+    """Add a task that has become ready."""
     g.ready_s[task] = s.clock.now_s
     group = g.group[task]
     _name(s, g, group, task)
@@ -173,8 +182,9 @@ def add(s: State, g: Groups, task: int) -> None:
 
 @inner
 def remove(s: State, g: Groups, task: int) -> None:
-    """Note that instances of a task were started: it is gone, or in the group of those with as many
-    waiting."""
+    """Update the groups after instances of a task were started: remove the task, or move it to the
+    group for its number of waiting instances.
+    """
     group = g.group[task]
     if g.leaf[task] >= 0:
         set_leaf(g.trees, g.groups[group].at, g.groups[group].width + g.leaf[task], np.inf)
@@ -198,8 +208,8 @@ def remove(s: State, g: Groups, task: int) -> None:
 
 @inner
 def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int:
-    """Find the first task of a group of those that end by ``until_s`` if they start now on a type,
-    or -1.
+    """Find the first task of a group that would end by ``until_s`` if it started now on a type, or
+    -1.
 
     The twin of ``AlikeTasks.first``.
     """
@@ -226,8 +236,9 @@ def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int
 
 @inner
 def _ends_by(s: State, task: int, type_: int, until_s: float) -> bool:
-    """True if a task that starts now on a type ends by ``until_s``: end times are compared, as in
-    the kernel."""
+    """True if a task that starts now on a type ends by ``until_s``. End times are compared, as in
+    the kernel.
+    """
     return s.clock.now_s + s.seconds[task, type_] <= until_s
 
 
@@ -249,10 +260,10 @@ def _rank(s: State, g: Groups, task: int) -> float:
 
 @inner
 def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, until_s: float) -> int:
-    """Find the first task by rank among leaves of at most ``limit_s`` that end by ``until_s``, or
+    """Find the first task by rank among leaves of at most ``limit_s`` that ends by ``until_s``, or
     -1.
 
-    Walks from left to right over the subtrees that hold any such leaf; leaves stand by age.
+    Walks from left to right over the subtrees that contain such a leaf; leaves are sorted by age.
     """
     at, width = g.groups[group].at, g.groups[group].width
     best = int64(-1)
@@ -276,7 +287,7 @@ def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, unt
 
 @inner
 def _count(g: Groups, group: int, change: int) -> None:
-    """Count the tasks of a group, and keep the list of groups with any."""
+    """Change the number of tasks in a group, and update the list of groups with tasks."""
     held = g.groups[group].held
     g.groups[group].held = held + change
     if held == 0:
@@ -293,7 +304,7 @@ def _count(g: Groups, group: int, change: int) -> None:
 
 @inner
 def _group_of(g: Groups, profile: int, waiting: int) -> int:
-    """Find the group of a profile with so many waiting instances, or make it."""
+    """Find the group of a profile with this number of waiting instances, or create it."""
     group = g.first[profile]
     while g.groups[group].waiting != waiting:
         if g.groups[group].behind < 0:
@@ -315,7 +326,7 @@ def _group_of(g: Groups, profile: int, waiting: int) -> int:
 
 @inner
 def _name(s: State, g: Groups, group: int, task: int) -> None:
-    """Take the ratios of the group from the first task it ever gets."""
+    """Set the ratios of the group from the first task that it ever gets."""
     if g.groups[group].named:
         return
     g.groups[group].named = 1
@@ -332,7 +343,7 @@ _SPARE = 32
 
 @by_pointer
 class Ends(NamedTuple):
-    """Heaps of ``(expected end, run)``; those of runs that are over are dropped when they are seen."""
+    """Heaps of ``(expected end, run)``. Entries of ended runs are dropped when they reach the top."""
 
     heaps: np.recarray  # (types * length,) ENTRY
     held: np.ndarray  # (types,) int64
@@ -341,7 +352,7 @@ class Ends(NamedTuple):
 
 
 def new_ends(types: int, runs: int, classes: Classes) -> Ends:
-    """No runs, and space for those of a state with ``runs`` slots."""
+    """Return empty heaps with space for a state with ``runs`` slots."""
     length = 2 * runs + _SPARE
     gpus = np.array([round(gpus * MICRO) for gpus in classes.table.gpus.tolist()], np.int64)
     return Ends(records(ENTRY, types * length), np.zeros(types, np.int64), records(ENTRY, length), gpus)
@@ -349,7 +360,7 @@ def new_ends(types: int, runs: int, classes: Classes) -> Ends:
 
 @inner
 def look(s: State, e: Ends) -> None:
-    """Take in the runs started since the last look."""
+    """Add the runs started since the last call."""
     for index in range(s.count.starts):
         entry = s.starts[index]
         if alive(s, entry):
@@ -364,13 +375,15 @@ def look(s: State, e: Ends) -> None:
 
 @inner
 def amount(s: State, e: Ends, kind: int, head: int) -> int:
-    """Millionths of class ``head``'s unit (GPUs, or cores) that an instance of a class takes."""
+    """Amount that an instance of a class takes of the resource that class ``head`` waits for, in
+    millionths of a GPU or core.
+    """
     return e.gpus[kind] if s.classes[head].gpus else s.classes[kind].cpus
 
 
 @inner
 def reservation(s: State, e: Ends, head: int) -> tuple[float, int, int]:
-    """Find the soonest time at which a task has room, its type and what is left over."""
+    """Find the earliest time at which a task has room, the type, and the amount left over there."""
     kind = int64(s.tasks[head].kind)
     soonest, on, extra = np.inf, -1, int64(0)
     for type_ in range(len(s.types)):
@@ -383,9 +396,9 @@ def reservation(s: State, e: Ends, head: int) -> tuple[float, int, int]:
 
 @inner
 def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, int]:
-    """The time when a type has enough free for the class, and how much more.
+    """The time at which a type has enough free for the class, and the surplus then.
 
-    GPUs are added up as numbers with fractions, cores in millionths, as the SimPy kernel does.
+    GPUs are summed as floating-point numbers, cores in millionths, as in the SimPy kernel.
     """
     together = max(s.classes[kind].gang, 1)
     on_gpus = s.classes[kind].gpus > 0
@@ -419,27 +432,27 @@ def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, int]:
 
 
 RANKS: Mapping[Any, int] = {by_order: BY_ORDER, shortest_first: BY_LENGTH, most_slowed_first: BY_SLOWDOWN}
-"""The ranks of candidates that are compiled (``_rank``), by their functions in
-``policies.backfilling``."""
+"""The compiled ranks of candidates (``_rank``), by their functions in ``policies.backfilling``."""
 
 
 @by_pointer
 class EasyState(NamedTuple):
-    """State of EASY beside that of the lane."""
+    """State of EASY besides that of the lane."""
 
     g: Groups
     e: Ends
 
 
 def new_easy(s: State, work: Work, classes: Classes, rank: int) -> EasyState:
-    """EASY before anything has happened."""
+    """Initial state of EASY."""
     return EasyState(new_groups(work, rank), new_ends(len(s.types), len(s.runs), classes))
 
 
 @outer
 def advance_easy(s: State, log: np.recarray, b: EasyState) -> bool:
-    """Go on until everything is done (False), or until the log or the state needs more space
-    (True)."""
+    """Continue until everything is done (False), or until the log or the state needs more space
+    (True).
+    """
     while steps(s, log) and b.g.count.groups < len(b.g.groups):
         if s.clock.phase == DECIDE:
             if not _decide(s, log, b):
@@ -482,7 +495,7 @@ def _take_in(s: State, g: Groups) -> None:
 
 @inner
 def _oldest(s: State) -> int:
-    """Find the oldest task that waits, or -1."""
+    """Find the oldest waiting task, or -1."""
     while s.queues[0].held:
         task = s.ready[0].what
         if s.todo[task].waiting:
@@ -494,8 +507,9 @@ def _oldest(s: State) -> int:
 
 @inner
 def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
-    """Find the first task by rank that fits and does not delay ``head``, and its place; -1 if there
-    is none."""
+    """Find the first task by rank that fits and does not delay ``head``, and its place; -1 without
+    one.
+    """
     shadow_s, shadow_type, extra = np.inf, -1, int64(0)
     b.g.count.searches += 1
     reserved = False
@@ -543,12 +557,12 @@ def _fastest_with_room(s: State, g: Groups, group: int, kind: int) -> int:
 
 @inner
 def _needed(s: State, e: Ends, task: int, head: int, type_: int) -> int:
-    """The amount of what ``head`` waits for that a task started now would take."""
+    """Amount that a task started now would take of the resource that ``head`` waits for."""
     return _takes(s, e, task, head, type_, spot(s, task, type_))
 
 
 @inner
 def _takes(s: State, e: Ends, task: int, head: int, type_: int, node: int) -> int:
-    """The amount that a task would take there of what ``head`` waits for."""
+    """Amount that a task would take on that type of the resource that ``head`` waits for."""
     started = count_started(s, task, type_, node)
     return amount(s, e, int64(s.tasks[task].kind), int64(s.tasks[head].kind)) * started

@@ -1,6 +1,6 @@
-"""Binary heaps of ``ENTRY`` records: a key, and under equal keys the smaller ``what`` first.
+"""Binary heaps of ``ENTRY`` records: smaller keys first, and under equal keys the smaller ``what``.
 
-A heap is a stretch of an array from ``at`` on, so that many of them share one array.
+A heap is a range of an array, starting at ``at``, so that many heaps share one array.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["pop", "push"]
 
 @inner
 def push(heap: np.recarray, at: int, held: int, key: float, what: int) -> None:
-    """Add an entry to a heap that held ``held``."""
+    """Add an entry to a heap of ``held`` entries."""
     place = held
     while place:
         above = (place - 1) >> 1
@@ -30,7 +30,7 @@ def push(heap: np.recarray, at: int, held: int, key: float, what: int) -> None:
 
 @inner
 def pop(heap: np.recarray, at: int, held: int) -> None:
-    """Take the first entry out of a heap that held ``held``."""
+    """Remove the first entry of a heap of ``held`` entries."""
     last = held - 1
     key, what = heap[at + last].key, heap[at + last].what
     place, below = 0, 1

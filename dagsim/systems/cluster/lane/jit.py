@@ -1,14 +1,14 @@
-"""Compilation by numba where it is installed; the same functions as plain Python where it is not.
+"""Compilation by numba if it is installed; otherwise the same functions run as plain Python.
 
-Two decorators for two kinds of functions. ``outer`` is for those that Python calls, ``inner`` for
-those that they call: these are always inlined, since handing the state from function to function
-costs more than what most of them do. Neither may allocate. That is what ``_nrt=False`` promises,
-and what makes the lane fast: otherwise every function counts references to every array of the
-state. With ``NUMBA_DISABLE_JIT=1`` numba itself leaves functions as they are.
+Two decorators mark two kinds of functions. ``outer`` is for functions that Python calls. ``inner``
+is for functions that those call: they are inlined if they are small, because passing the state
+between functions costs more than most of them do. Neither kind may allocate. ``_nrt=False``
+enforces that, and makes the lane fast: otherwise every function would count references to every
+array of the state. With ``NUMBA_DISABLE_JIT=1`` numba leaves the functions as they are.
 
-What was compiled is kept below ``NUMBA_CACHE_DIR``, or the user's folder for caches, under a digest
-of all files of the lane: numba itself notices only that the file of a function has changed, not
-those of the functions it calls.
+Compiled code is kept below ``NUMBA_CACHE_DIR``, or in the user's cache folder, under a digest of
+all files of the lane. Numba's own check is not enough: it notices changes in the file of a
+function, but not in the functions that it calls.
 """
 
 from __future__ import annotations
@@ -36,22 +36,21 @@ except ImportError:
 __all__ = ["alone", "by_pointer", "folder", "inner", "installed", "int64", "is_kept", "jitted", "outer"]
 
 int64: Callable[[Any], int] = np.int64  # type: ignore[assignment]
-"""A number as the lane computes with it: handed on as 32 bits, it would have every function
-compiled twice."""
+"""A number as 64 bits: passed as 32 bits, it would make numba compile every function twice."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Record = TypeVar("Record", bound=type)
 
 _INLINED_B = 500
-"""Functions with less byte code than this become part of their callers. To inline all takes a
-quarter more time to compile and makes nothing faster; to inline none makes a task take half as long
-again."""
+"""Functions with fewer bytes of byte code are inlined. Inlining all takes 25 % more time to compile
+and makes nothing faster; inlining none makes a task take 50 % longer.
+"""
 
 _COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
 
 def installed() -> bool:
-    """True if numba is there at all."""
+    """True if numba is installed."""
     return numba is not None
 
 
@@ -61,19 +60,19 @@ def jitted() -> bool:
 
 
 def is_kept(name: str) -> bool:
-    """True if a function of that name is compiled: from these files, for this processor."""
+    """True if a function of that name is compiled from these files, for this processor."""
     return jitted() and any(folder().rglob(f"*.{name}-*.nbc"))
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Wait until no other process compiles, and let none begin meanwhile."""
+    """Wait until no other process compiles, and keep others from compiling while the block runs."""
     try:
         folder().mkdir(parents=True, exist_ok=True)
         lock = Lock(folder() / "lock")
         while not lock.claim():
             sleep(0.1)
-    except OSError:  # no folder that can be written to: nothing can be kept, either
+    except OSError:  # without a writable folder nothing can be kept
         yield
         return
     try:
@@ -83,7 +82,7 @@ def alone() -> Iterator[None]:
 
 
 def by_pointer(cls: Record) -> Record:
-    """Have compiled functions hand on named tuples of this class as one pointer."""
+    """Make compiled functions pass named tuples of this class as one pointer."""
     if numba is not None:
         from dagsim.systems.cluster.lane.pointers import register
 
@@ -109,7 +108,7 @@ def _compiled(function: Function, **options: Any) -> Function:
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder())
     try:
         return numba.njit(cache=True, **_COMMON, **options)(function)
-    except RuntimeError:  # no folder that can be written to
+    except RuntimeError:  # no writable folder
         return numba.njit(**_COMMON, **options)(function)
     finally:
         config.CACHE_DIR = before

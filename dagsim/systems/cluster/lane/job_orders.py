@@ -1,9 +1,9 @@
-"""Orders over whole jobs: the first ready task by (job's key, longest path to the end of its job)
-that fits.
+"""Orders over whole jobs: the first ready task that fits, by (job's key, longest path to the end of
+its job).
 
-The twin of ``policies.job_orders.JobOrdered`` and ``JobQueue``. A job's key is computed again when
-one of its runs has ended. Keys never grow, so the tasks of a job whose key has changed only move up
-in their heaps, which know where each task stands.
+The twin of ``policies.job_orders.JobOrdered`` and ``JobQueue``. A job's key is recomputed when one
+of its runs has ended. Keys never grow, so the tasks of a job whose key has changed only move up in
+their heaps, which record the position of each task.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ __all__ = ["JOB_KEYS", "JobOrder", "advance_jobs", "new_job_order"]
 
 WORK_LEFT, PATH_LEFT, TOTAL_WORK = range(3)
 JOB_KEYS: Mapping[Any, int] = {WorkLeft: WORK_LEFT, PathLeft: PATH_LEFT, total_work: TOTAL_WORK}
-"""The keys of jobs that are compiled (``_job_key``), by what makes them in ``policies.job_orders``.
-"""
+"""The compiled keys of jobs (``_job_key``), by their functions in ``policies.job_orders``."""
 
 JOB_RULE = record_type(i8="key")
 """``key`` is one of JOB_KEYS."""
@@ -41,7 +40,7 @@ PAIR = record_type(f8="key second", i8="task")
 
 @by_pointer
 class JobOrder(NamedTuple):
-    """State of these orders beside that of the lane."""
+    """State of these orders besides that of the lane."""
 
     rule: Any  # JOB_RULE
     best_s: np.ndarray  # (n,) float64
@@ -54,7 +53,7 @@ class JobOrder(NamedTuple):
 
 
 def new_job_order(work: Work, classes: Classes, key: int) -> JobOrder:
-    """The order before anything has happened."""
+    """Initial state of the order."""
     best_s = work.best_s
     return JobOrder(
         rule=one_record(JOB_RULE, key=key),
@@ -70,8 +69,9 @@ def new_job_order(work: Work, classes: Classes, key: int) -> JobOrder:
 
 @outer
 def advance_jobs(s: State, log: np.recarray, o: JobOrder) -> bool:
-    """Go on until everything is done (False), or until the log or the state needs more space
-    (True)."""
+    """Continue until everything is done (False), or until the log or the state needs more space
+    (True).
+    """
     left = steps(s, log)
     while left > 0:
         if s.clock.phase == DECIDE:
@@ -98,7 +98,7 @@ def _decide(s: State, log: np.recarray, o: JobOrder) -> bool:
 
 @inner
 def _rank_again(s: State, o: JobOrder) -> None:
-    """Compute again the keys of jobs with an ended run, and move their tasks up."""
+    """Recompute the keys of jobs with an ended run, and move their tasks up."""
     for index in range(s.count.ended):
         job = int64(s.tasks[s.runs[s.ended[index]].task].job)
         if not s.jobs[job].left:
@@ -129,7 +129,7 @@ def _take_in(s: State, o: JobOrder) -> None:
 
 @inner
 def _job_key(s: State, o: JobOrder, job: int) -> float:
-    """The work left of a job."""
+    """The remaining work of a job."""
     total, longest = 0.0, 0.0
     for task in range(s.jobs[job].first, s.jobs[job + 1].first):
         unfinished = int64(s.todo[task].unfinished)
@@ -184,7 +184,7 @@ def _head(s: State, o: JobOrder, queue: int) -> int:
 
 @inner
 def _rise(s: State, o: JobOrder, task: int, place: int, key: float) -> None:
-    """Move a task up its heap from a free place, or its own, to where its key belongs."""
+    """Move a task up its heap, from a free position or its own, to the position of its key."""
     at = s.queues[s.tasks[task].kind].at
     second = -o.rank_s[task]
     while place:
@@ -198,7 +198,7 @@ def _rise(s: State, o: JobOrder, task: int, place: int, key: float) -> None:
 
 @inner
 def _sink(o: JobOrder, at: int, held: int, key: float, second: float, task: int) -> None:
-    """Move a task down from the top of a heap that then holds ``held``."""
+    """Move a task down from the top of a heap that then has ``held`` entries."""
     place, below = 0, 1
     while below < held:
         if below + 1 < held:
@@ -214,7 +214,7 @@ def _sink(o: JobOrder, at: int, held: int, key: float, second: float, task: int)
 
 @inner
 def _in_order(o: JobOrder, place: int, key: float, second: float, task: int) -> bool:
-    """True if what stands at a place comes before the given task."""
+    """True if the task at a position comes before the given task."""
     if o.ready[place].key != key:
         return o.ready[place].key < key
     if o.ready[place].second != second:

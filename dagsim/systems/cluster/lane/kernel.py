@@ -45,8 +45,9 @@ MOVE, SETTLE, DECIDE = 0, 1, 2
 
 @inner
 def steps(s: State, log: np.recarray) -> int:
-    """Count the turns for which there is enough space, whatever they do; at most 64. Asked once for
-    all of them."""
+    """Number of turns, at most 64, for which there is enough space whatever they do. Checking once
+    for all of them saves time.
+    """
     nodes = len(s.nodes)
     runs = len(s.runs) - max(s.count.ends, s.count.ended, s.count.starts)
     holds = len(s.holds) - s.count.holds
@@ -56,7 +57,8 @@ def steps(s: State, log: np.recarray) -> int:
 @inner
 def move_on(s: State, log: np.recarray) -> bool:
     """Process the next end or arrival, after letting time pass if all is decided; False at the end
-    of everything."""
+    of the simulation.
+    """
     ends, coming = s.count.ends > 0, s.count.jobs < len(s.jobs) - 1
     if s.clock.phase == MOVE:
         if not (ends or coming):
@@ -77,19 +79,19 @@ def move_on(s: State, log: np.recarray) -> bool:
 
 @inner
 def alive(s: State, entry: int) -> bool:
-    """True if the run of an entry (its number and slot) is still under way."""
+    """True if the run of an entry (its number and slot) has not ended."""
     return s.runs[entry & ((1 << SLOTS) - 1)].number == entry >> SLOTS
 
 
 @inner
 def expected_end_s(s: State, run: int) -> float:
-    """When a run should end by its estimate; a run that is late should end now."""
+    """The expected end of a run by its estimate; now, if the run is late."""
     return max(s.runs[run].start_s + s.seconds[s.runs[run].task, s.runs[run].type], s.clock.now_s)
 
 
 @inner
 def drop_over(s: State, heap: np.recarray, at: int, held: int) -> int:
-    """Drop the entries of runs that are over from a heap that held ``held``; returns how many stay."""
+    """Drop the entries of ended runs from a heap of ``held`` entries; return how many remain."""
     kept = int64(0)
     for place in range(held):
         key, entry = heap[at + place].key, heap[at + place].what
@@ -108,10 +110,10 @@ def origin_of(s: State, task: int) -> int:
 
 @inner
 def start(s: State, log: np.recarray, task: int, type_: int, node: int) -> None:
-    """Start the task's waiting instances on a node, or node after node, as many as each has room
+    """Start the task's waiting instances on a node, or on node after node, as many as each has room
     for.
 
-    A gang is one run. Independent instances on one node are one run, too.
+    A gang is one run. Independent instances on one node are also one run.
     """
     kind = int64(s.tasks[task].kind)
     tree = tree_of(s, kind, type_)
@@ -143,7 +145,7 @@ def start(s: State, log: np.recarray, task: int, type_: int, node: int) -> None:
 
 @inner
 def stop(s: State, log: np.recarray, run: int, what: int) -> None:
-    """Give back what a run holds, a row per node, and free its slot."""
+    """Release everything that a run holds, with a row per node, and free its slot."""
     task = s.runs[run].task
     kind = int64(s.tasks[task].kind)
     hold = s.runs[run].first
@@ -166,7 +168,9 @@ def stop(s: State, log: np.recarray, run: int, what: int) -> None:
 
 @inner
 def _arrive(s: State, log: np.recarray) -> None:
-    """The next job arrives; its tasks without parents become ready, unless it can never run."""
+    """Let the next job arrive; its tasks without parents become ready, unless the job can never
+    run.
+    """
     job = s.count.jobs
     s.count.jobs += 1
     _job_row(s, log, ARRIVED, job, 0.0)
@@ -181,7 +185,7 @@ def _arrive(s: State, log: np.recarray) -> None:
 
 @inner
 def _finish(s: State, log: np.recarray) -> None:
-    """The next run ends; its task, then its job may be done, and children become ready."""
+    """End the next run. Its task, then its job may be done, and children become ready."""
     run = s.ends[0].what & ((1 << SLOTS) - 1)
     pop(s.ends, 0, s.count.ends)
     s.count.ends -= 1
@@ -204,7 +208,7 @@ def _finish(s: State, log: np.recarray) -> None:
 
 @inner
 def _open(s: State, task: int, type_: int) -> int:
-    """Begin a run that holds nothing yet; returns its slot."""
+    """Create a run that holds nothing yet; return its slot."""
     run = s.count.runs_free
     if run < 0:
         run = s.count.runs_top
@@ -224,7 +228,7 @@ def _open(s: State, task: int, type_: int) -> int:
 
 @inner
 def _close(s: State, run: int) -> None:
-    """Set the end of a run that holds all it needs."""
+    """Set the end time of a run that holds everything it needs."""
     entry = s.runs[run].number << SLOTS | run
     push(s.ends, 0, s.count.ends, s.clock.now_s + s.runs[run].seconds, entry)
     s.count.ends += 1
@@ -235,7 +239,7 @@ def _close(s: State, run: int) -> None:
 
 @inner
 def _row(s: State, log: np.recarray, what: int, task: int, number: int, node: int, count: int, held: int) -> None:
-    """Write what a run does on a node."""
+    """Write a row on an event of a run on a node."""
     job = s.tasks[task].job
     row = log[s.count.rows]
     row.kind = what
@@ -252,7 +256,7 @@ def _row(s: State, log: np.recarray, what: int, task: int, number: int, node: in
 
 @inner
 def _job_row(s: State, log: np.recarray, what: int, job: int, value: float) -> None:
-    """Write what becomes of a job."""
+    """Write a row on an event of a job."""
     row = log[s.count.rows]
     row.kind = what
     row.time_s = s.clock.now_s

@@ -1,13 +1,14 @@
 """Least attained service, in rounds: service, the queue of jobs, and the loop.
 
 The twin of ``policies.rounds.Rounds`` with the ranks of ``las`` and ``2d-las``, of ``Service`` and
-of ``JobQueue``. In a round, a ready task that does not fit takes the place of the runs that rank
-last, as long as each ranks behind it. Between rounds, tasks that fit start in that order and
-nothing is preempted.
+of ``JobQueue``. In a round, a ready task that does not fit replaces the runs that rank last, if
+each of them ranks after it. Between rounds, tasks that fit start in that order and nothing is
+preempted.
 
-Service is added up in the order of ``Service``: ended runs by number, then running ones as they
-were seen. A job's key is computed when one of its tasks comes, one of its runs has ended, or a
-round begins; it is forgotten when the last of the job's tasks is next seen at the top of its heap.
+Service is summed in the order of ``Service``: ended runs by number, then running ones in the order
+in which they were seen. A job's key is computed when one of its tasks becomes ready, one of its
+runs has ended, or a round begins. It is dropped when the last of the job's tasks next reaches the
+top of its heap.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _PIECE = 32
 
 
 QUEUE_COUNT = record_type(i8="ready")
-"""Tasks and pieces of which something waits."""
+"""Number of tasks and pieces with waiting instances."""
 
 
 @by_pointer
@@ -78,7 +79,7 @@ class LasQueues(NamedTuple):
 
 
 def new_queue(s: State) -> LasQueues:
-    """Nothing waits."""
+    """Return empty queues."""
     jobs, tasks = len(s.jobs) - 1, len(s.fresh)
     return LasQueues(
         count=one_record(QUEUE_COUNT),
@@ -93,7 +94,7 @@ def new_queue(s: State) -> LasQueues:
 
 @inner
 def enough_queue(s: State, q: LasQueues) -> bool:
-    """True if the heaps have space for everything that waits, three times over."""
+    """True if the heaps have space for three times the waiting tasks."""
     most = 3 * (q.count.ready + s.count.fresh)
     for queue in range(len(s.queues)):  # noqa: SIM110 (a generator cannot be compiled)
         if s.queues[queue].held + most > s.queues[queue].most:
@@ -103,7 +104,7 @@ def enough_queue(s: State, q: LasQueues) -> bool:
 
 @inner
 def take_in_jobs(s: State, v: LasService, q: LasQueues) -> None:
-    """Take in tasks that have become ready."""
+    """Add tasks that have become ready."""
     for index in range(s.count.fresh):
         task = s.fresh[index]
         job = int64(s.tasks[task].job)
@@ -127,7 +128,7 @@ def take_in_jobs(s: State, v: LasService, q: LasQueues) -> None:
 
 @inner
 def refresh(s: State, v: LasService, q: LasQueues, job: int) -> None:
-    """Compute the key of a job again, if it has one and something waits."""
+    """Recompute the key of a job, if it has one and waits for anything."""
     if not q.known[job]:
         return
     waits = False
@@ -150,7 +151,7 @@ def refresh(s: State, v: LasService, q: LasQueues, job: int) -> None:
 
 @inner
 def drop_stale(s: State, q: LasQueues, queue: int) -> None:
-    """Drop from the top of a heap what waits no more or has another key."""
+    """Drop entries from the top of a heap that no longer wait or have another key."""
     at = s.queues[queue].at
     while s.queues[queue].held:
         task = task_at(s, at)
@@ -182,7 +183,7 @@ def _enter(s: State, task: int, key: float) -> None:
 
 @inner
 def _forget(q: LasQueues, task: int, job: int) -> None:
-    """Take a task out, and forget its job's key with the last one."""
+    """Remove a task; with the last one, drop its job's key."""
     q.inside[task] = False
     if q.previous_task[task] < 0:
         q.first[job] = q.next_task[task]
@@ -195,12 +196,12 @@ def _forget(q: LasQueues, task: int, job: int) -> None:
 
 
 COUNTED = record_type(f8="until_s", i8="by_gpus")
-"""Service counts until ``until_s``, as GPU-seconds if ``by_gpus``, else as seconds."""
+"""Service is counted until ``until_s``, in GPU-seconds if ``by_gpus``, else in seconds."""
 
 
 @by_pointer
 class LasService(NamedTuple):
-    """Running runs in a list per job, -1 at its ends."""
+    """Service of each job. Running runs are in a linked list per job, with -1 at its ends."""
 
     counted: Any  # COUNTED
     ended_s: np.ndarray  # (J,) float64: what ended runs have had
@@ -211,7 +212,7 @@ class LasService(NamedTuple):
 
 
 def new_service(s: State, by_gpus: bool) -> LasService:
-    """Nobody has had anything."""
+    """Initial state: no job has had any service."""
     jobs, runs = len(s.jobs) - 1, len(s.runs)
     return LasService(
         counted=one_record(COUNTED, by_gpus=by_gpus),
@@ -225,7 +226,7 @@ def new_service(s: State, by_gpus: bool) -> LasService:
 
 @inner
 def served(s: State, v: LasService, job: int) -> float:
-    """Add up what a job has had until now."""
+    """Sum the service that a job has had until now."""
     total = v.ended_s[job]
     run = v.first[job]
     while run >= 0:
@@ -236,7 +237,7 @@ def served(s: State, v: LasService, job: int) -> float:
 
 @inner
 def see_starts(s: State, v: LasService) -> None:
-    """Note the runs that have started, the newest first."""
+    """Add the runs that have started, the newest first."""
     for index in range(s.count.starts - 1, -1, -1):
         run = s.starts[index] & ((1 << SLOTS) - 1)
         job = s.tasks[s.runs[run].task].job
@@ -270,24 +271,24 @@ def end_service(s: State, v: LasService, run: int) -> None:
 
 @inner
 def _weight(s: State, v: LasService, run: int) -> float:
-    """The weight of a second of a run."""
+    """Service per second of a run."""
     return s.classes[s.tasks[s.runs[run].task].kind].gpus * s.runs[run].count if v.counted.by_gpus else 1.0
 
 
 ROUND = record_type(f8="quantum_s wake_s", i8="next number competing task answered ranked keeps")
-"""``quantum_s`` is the length of a round. ``wake_s`` is when to decide again although nothing
-happens.
+"""State of the rounds.
 
-``next`` is the next round, counted from time 0, and ``number`` counts those that took place. In a
-round (``competing``) ``task`` is the one that room is made for, or -1, ``answered`` is set once
-anything was done, and ``ranked`` runs were under way when it began. With ``keeps`` a preempted run
-keeps the work it has done.
+- ``quantum_s``: the length of a round. ``wake_s``: when to decide again although nothing happens.
+- ``next``: the next round, counted from time 0. ``number``: the number of rounds so far.
+- ``competing``: set during a round. ``task``: the task for which room is made, or -1. ``answered``:
+  set once anything was done. ``ranked``: the number of runs at the start of the round.
+- ``keeps``: set if a preempted run keeps the work it has done.
 """
 
 
 @by_pointer
 class Las(NamedTuple):
-    """State of these policies beside that of the lane."""
+    """State of these policies besides that of the lane."""
 
     r: RoomSearch
     v: LasService
@@ -300,7 +301,7 @@ class Las(NamedTuple):
 
 
 def new_las(s: State, by_gpus: bool, quantum_s: float, keeps: bool) -> Las:
-    """Before anything has happened."""
+    """Initial state."""
     runs = len(s.runs)
     return Las(
         r=new_room(s),
@@ -316,8 +317,9 @@ def new_las(s: State, by_gpus: bool, quantum_s: float, keeps: bool) -> Las:
 
 @outer
 def advance_las(s: State, log: np.recarray, p: Las) -> bool:
-    """Go on until everything is done (False), or until the log or the state needs more space
-    (True)."""
+    """Continue until everything is done (False), or until the log or the state needs more space
+    (True).
+    """
     while steps(s, log) and enough_pieces(s) and enough_queue(s, p.q):
         if s.clock.phase == DECIDE:
             if not _decide(s, log, p):
@@ -334,7 +336,7 @@ def advance_las(s: State, log: np.recarray, p: Las) -> bool:
 
 @inner
 def _wakes_first(s: State, p: Las) -> bool:
-    """True if a round is the next thing to come, before any end or arrival."""
+    """True if a round is the next event, before any end or arrival."""
     coming = s.count.jobs < len(s.jobs) - 1
     if s.count.ends and s.ends[0].key <= p.round.wake_s:
         return False
@@ -345,7 +347,7 @@ def _wakes_first(s: State, p: Las) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, p: Las) -> bool:
-    """Do one thing; False if nothing more is to be done now."""
+    """Take one step; False if nothing more is to be done now."""
     take_in_jobs(s, p.v, p.q)
     if p.round.competing:
         if _compete(s, log, p):
@@ -371,7 +373,7 @@ def _decide(s: State, log: np.recarray, p: Las) -> bool:
 
 @inner
 def _wait(p: Las) -> None:
-    """Ask to decide again when the next round begins, if anything waits."""
+    """Ask to decide again at the beginning of the next round, if anything waits."""
     if p.q.count.ready:
         p.round.wake_s = min(p.round.wake_s, p.round.next * p.round.quantum_s)
 
@@ -408,7 +410,7 @@ def _round_begins(s: State, p: Las) -> bool:
 
 @inner
 def _begin_round(s: State, p: Las) -> None:
-    """Compute all keys again and rank what runs, the last first."""
+    """Recompute all keys and rank the runs, the last first."""
     p.round.competing = 1
     p.round.answered = 0
     p.round.task = -1
@@ -433,8 +435,9 @@ def _begin_round(s: State, p: Las) -> None:
 
 @inner
 def _compete(s: State, log: np.recarray, p: Las) -> bool:
-    """Stop a doomed run, else start its task, else make room for the next. False when all have had
-    a go."""
+    """Stop a doomed run, or else start its task, or else make room for the next. False when all
+    tasks have had their turn.
+    """
     if p.r.count.doomed:
         run = next_doomed(p.r)
         end_service(s, p.v, run)
@@ -471,8 +474,9 @@ def _start(s: State, log: np.recarray, p: Las, task: int) -> None:
 
 @inner
 def _make_room(s: State, p: Las, task: int) -> None:
-    """Doom the runs that must go for a task. It does so only if those of other jobs that rank
-    behind it can make room."""
+    """Doom the runs that must stop for a task, but only if the runs of other jobs that rank after
+    it can make room.
+    """
     seek_room(p.r)
     job = s.tasks[task].job
     task_had, origin = served(s, p.v, job), origin_of(s, task)
@@ -489,8 +493,9 @@ def _make_room(s: State, p: Las, task: int) -> None:
 
 @inner
 def _first(s: State, p: Las, that_fits: bool) -> int:
-    """Find the first task that fits, -1 if there is none. In a round it is the first whose class
-    was not given up."""
+    """Find the first task that fits, or -1. In a round it is the first whose class was not given
+    up.
+    """
     best, best_key, best_entry = int64(-1), 0.0, int64(0)
     for queue in range(len(s.queues)):
         drop_stale(s, p.q, queue)

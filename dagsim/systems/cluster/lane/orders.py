@@ -72,11 +72,11 @@ class KeyColumns:
 
 
 class AllTasks:
-    """All tasks at once, by the names of ``TaskState``: a key written for one task answers with a
+    """All tasks at once, with the names of ``TaskState``: a key written for one task returns a
     column.
 
-    It holds what never changes about a task. A key that asks for anything else (``ready_s``, the
-    tenant) raises ``AttributeError``, and one that branches on a value raises ``ValueError``. With
+    It holds only constant facts of a task. A key that uses anything else (``ready_s``, the tenant)
+    raises ``AttributeError``, and one that branches on a value raises ``ValueError``. With
     ``place`` it is that one task.
     """
 
@@ -106,14 +106,14 @@ class AllTasks:
 
 
 _SAMPLE = 64
-"""Tasks whose keys are compared with those of all tasks at once."""
+"""Number of tasks whose single keys are compared with those of all tasks at once."""
 
 
 def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarray:
     """(n, 1 or types) float64: the keys of an order, smaller first.
 
     Raises:
-        ConfigError: The key cannot be asked of all tasks at once, or answers otherwise than for one task.
+        ConfigError: The key cannot be computed for all tasks at once, or differs from that of a single task.
     """
 
     def ask(task: Any) -> list[Any]:
@@ -139,7 +139,7 @@ def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarra
 
 
 def sample_columns() -> KeyColumns:
-    """Two made-up tasks, to see whether a key can be asked of columns at all."""
+    """Two synthetic tasks, to check whether a key can be computed for columns at all."""
     jobs = Jobs(
         arrival_s=np.array([0.0, 7.0]),
         rejected=np.zeros(2),
@@ -157,8 +157,9 @@ def sample_columns() -> KeyColumns:
 
 
 def upward_rank(work: Work, best_s: np.ndarray) -> np.ndarray:
-    """(n,) float64: per task the longest path from its start to the end of its job, with ``best_s``
-    per task."""
+    """(n,) float64: the longest path from each task's start to the end of its job, with ``best_s``
+    per task.
+    """
     rank = best_s.copy()
     _add_longest(work.order, work.tasks, work.child, rank)
     return rank
@@ -179,7 +180,7 @@ def job_gpu_seconds(work: Work, classes: Classes, best_s: np.ndarray) -> np.ndar
 
 
 def widths(work: Work, classes: Classes) -> np.ndarray:
-    """(J,) float64: the most GPUs that any one task of a job can hold at once."""
+    """(J,) float64: the maximum number of GPUs that any one task of a job can hold at once."""
     rows = work.rows
     gpus = classes.table.gpus[rows.kind] * rows.instances
     return np.maximum.reduceat(gpus, work.jobs.first[:-1]) if len(gpus) else np.zeros(0)
@@ -187,7 +188,7 @@ def widths(work: Work, classes: Classes) -> np.ndarray:
 
 @outer
 def _add_longest(order: np.ndarray, tasks: np.recarray, child: np.ndarray, rank: np.ndarray) -> None:
-    """Add to every rank the longest of its children's."""
+    """Add to every rank the largest rank among the task's children."""
     for place in range(len(rank) - 1, -1, -1):
         task = int64(order[place]) if len(order) else place
         longest = 0.0
@@ -198,7 +199,7 @@ def _add_longest(order: np.ndarray, tasks: np.recarray, child: np.ndarray, rank:
 
 @outer
 def _add_up(job: np.ndarray, gpus: np.ndarray, best_s: np.ndarray, sums: np.ndarray) -> None:
-    """Add every task's GPU-seconds to its job's."""
+    """Add every task's GPU-seconds to those of its job."""
     for task in range(len(job)):
         if gpus[task]:
             sums[job[task]] += gpus[task] * best_s[task]
@@ -227,7 +228,7 @@ def take_in(s: State) -> None:
 
 @inner
 def first_task(s: State, that_fits: bool) -> tuple[int, int]:
-    """Find the first task by key (that fits), and its chosen type, or -1."""
+    """Find the first task by key that fits, and its chosen type, or -1."""
     width = s.key.shape[1]
     best, best_type, best_key, best_entry = int64(-1), int64(-1), 0.0, int64(0)
     for queue in range(len(s.queues)):
@@ -246,7 +247,7 @@ def first_task(s: State, that_fits: bool) -> tuple[int, int]:
 
 @inner
 def _fits(s: State, queue: int, width: int) -> bool:
-    """True if the tasks of a queue fit somewhere they may go."""
+    """True if the tasks of a queue fit on any type that they may use."""
     types = len(s.types)
     for type_ in range(types):  # noqa: SIM110 (a generator cannot be compiled)
         if (width == 1 or type_ == queue % width) and fits_on(s, queue // width, type_):
@@ -271,8 +272,9 @@ def _head(s: State, queue: int) -> int:
 
 @outer
 def advance_list(s: State, log: np.recarray) -> bool:
-    """Go on until everything is done (False), or until the log or the state needs more space
-    (True)."""
+    """Continue until everything is done (False), or until the log or the state needs more space
+    (True).
+    """
     left = steps(s, log)
     while left > 0:
         if s.clock.phase == DECIDE:

@@ -1,9 +1,9 @@
-"""Nodes: what they have room for, trees that find the next one, and the choice of type and node for
-a task.
+"""Nodes: the room on them, trees that find the next one, and the choice of type and node for a
+task.
 
 The twin of ``ClusterState`` (``nodes``) and of four placement rules. A placement is a score of a
-node (``_score``), smaller first. Gangs over several nodes want those with the most room first:
-their classes have a second tree beside the first, of minus the room, and keep its sum.
+node (``_score``), smaller first. Gangs over several nodes prefer those with the most room: their
+classes have a second tree next to the first, of the negative room, and keep its sum.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ __all__ = [
 
 
 SPREAD = -2
-"""Several nodes, in place of one."""
+"""Stands for several nodes where a node number is expected."""
 _ENOUGH = 1 << 40
-"""The room for a task that asks for nothing."""
+"""The room for a task that needs no resources."""
 
 
 @inner
@@ -96,8 +96,7 @@ def tightest(s: State, node: int, share: int) -> int:
 
 @inner
 def take(s: State, kind: int, node: int, count: int, run: int) -> int:
-    """Occupy a node with ``count`` instances, noted as held by ``run``; returns the bit mask of
-    their GPUs."""
+    """Occupy a node with ``count`` instances, held by ``run``; return the bit mask of their GPUs."""
     held = int64(0)
     if s.classes[kind].share:
         last = -1
@@ -122,7 +121,7 @@ def take(s: State, kind: int, node: int, count: int, run: int) -> int:
 
 @inner
 def give_back(s: State, kind: int, hold: int) -> None:
-    """Give back what a hold holds, and let its record be used again."""
+    """Release the resources of a hold, and free its record."""
     node, count, held, gpu = s.holds[hold].node, s.holds[hold].count, s.holds[hold].mask, s.holds[hold].gpu
     whole, share = s.classes[kind].whole * count, s.classes[kind].share * count
     if whole:
@@ -148,7 +147,7 @@ def give_back(s: State, kind: int, hold: int) -> None:
 
 @inner
 def _take_whole(s: State, node: int, needed: int) -> int:
-    """Take ``needed`` idle GPUs, the lowest first; returns their bit mask."""
+    """Take ``needed`` idle GPUs, the lowest first; return their bit mask."""
     free = s.nodes[node].free
     held = int64(0)
     if needed == s.nodes[node].idle:
@@ -164,7 +163,9 @@ def _take_whole(s: State, node: int, needed: int) -> int:
 
 @inner
 def _take_share(s: State, node: int, share: int) -> int:
-    """Take a share of the tightest GPU, else of the first idle one; returns its number."""
+    """Take a share of the GPU with the least free, or else of the first idle one; return its
+    number.
+    """
     gpu = tightest(s, node, share)
     if gpu < 0:
         gpu = 0
@@ -203,22 +204,22 @@ def _note(s: State, run: int, node: int, count: int, held: int, gpu: int) -> Non
 
 @inner
 def _changed(s: State, node: int) -> None:
-    """Note for the trees that a node has changed."""
+    """Record for the trees that a node has changed."""
     s.ring[s.count.changes & (RING - 1)] = node
     s.count.changes += 1
 
 
 _TYPES = 1 << 32
-"""Above any number of nodes."""
+"""Larger than any number of nodes."""
 
 
 @inner
 def choose(s: State, task: int, only: int) -> tuple[int, int]:
-    """Choose type and node (or ``SPREAD``) for a task, -1 without room; ``only`` is the one type to
-    look at, or -1.
+    """Choose type and node (or ``SPREAD``) for a task, -1 without room. ``only`` restricts the
+    choice to one type; -1 allows all.
 
-    Types come fastest first. Best fit looks on among equally fast ones, first fit and consolidate
-    among all.
+    Types are tried fastest first. Best fit compares equally fast types, first fit and consolidate
+    compare all types.
     """
     kind = int64(s.tasks[task].kind)
     if len(s.types) == 1:
@@ -261,7 +262,7 @@ def spot(s: State, task: int, type_: int) -> int:
 
 @inner
 def count_started(s: State, task: int, type_: int, node: int) -> int:
-    """Count the instances that a start of the task there would start."""
+    """Number of instances that a start of the task there would start."""
     kind = int64(s.tasks[task].kind)
     waiting = int64(s.todo[task].waiting)
     if s.classes[kind].gang or waiting == 1:
@@ -271,8 +272,9 @@ def count_started(s: State, task: int, type_: int, node: int) -> int:
 
 @inner
 def _next_type(s: State, kind: int, task: int, last: int) -> int:
-    """Find the type behind ``last`` (-1: the first) in the order of (seconds, number), -1 behind
-    the last."""
+    """Find the type after ``last`` (-1: the first) in the order of (seconds, number); -1 after the
+    last.
+    """
     next_type = -1
     for type_ in range(len(s.types)):
         if not s.may[kind, type_]:
@@ -287,7 +289,7 @@ def _next_type(s: State, kind: int, task: int, last: int) -> int:
 
 @inner
 def _rank(s: State, task: int, type_: int, node: int) -> int:
-    """Rank what was found on a type against other types, smaller first."""
+    """Rank the node chosen on a type against those on other types, smaller first."""
     kind = int64(s.tasks[task].kind)
     tree = tree_of(s, kind, type_)
     if s.rule.placement == CONSOLIDATE:
@@ -302,8 +304,9 @@ def _rank(s: State, task: int, type_: int, node: int) -> int:
 
 @inner
 def _smallest_that_holds(s: State, tree: int, type_: int, needed: int) -> int:
-    """Find the node with the least room that holds them all, else ``SPREAD``. Of equals the last.
-    O(nodes)."""
+    """Find the node with the least room that holds all instances, or else ``SPREAD``. Of equal
+    nodes, the last. O(nodes).
+    """
     wide, width = s.trees[tree].wide, s.trees[tree].width
     best, least = SPREAD, NONE
     if s.leaves[wide + 1] != NONE and -s.leaves[wide + 1] >= needed:
@@ -316,8 +319,9 @@ def _smallest_that_holds(s: State, tree: int, type_: int, needed: int) -> int:
 
 @inner
 def _nodes_needed(s: State, task: int, type_: int) -> int:
-    """Count the nodes a start over several would take: pour in the tree, then put back what was
-    taken out."""
+    """Number of nodes that a start over several would take: take nodes out of the tree, then put
+    them back.
+    """
     kind = int64(s.tasks[task].kind)
     tree = tree_of(s, kind, type_)
     wide, width = s.trees[tree].wide, s.trees[tree].width
@@ -351,7 +355,7 @@ def fits_on(s: State, kind: int, type_: int) -> bool:
 
 @inner
 def has_room(s: State, kind: int, type_: int) -> bool:
-    """As ``fits_on``, of a tree that is up to date."""
+    """As ``fits_on``, for a tree that is up to date."""
     tree = tree_of(s, kind, type_)
     if s.classes[kind].gang:
         return s.trees[tree].total >= s.classes[kind].gang
@@ -360,14 +364,16 @@ def has_room(s: State, kind: int, type_: int) -> bool:
 
 @inner
 def pouring(s: State, tree: int) -> int:
-    """The beginning of the tree whose order a start over several nodes goes by."""
+    """The start of the tree that orders nodes for a start over several of them."""
     by_room = s.rule.placement in (BEST, CONSOLIDATE)
     return s.trees[tree].wide if by_room else s.trees[tree].at
 
 
 @inner
 def top(s: State, at: int, width: int, last: bool) -> int:
-    """The place of the best leaf, the first (or the last) of equals; there must be one with room."""
+    """The position of the best leaf, the first (or the last) of equals; at least one must have
+    room.
+    """
     best = s.leaves[at + 1]
     place = 1
     while place < width:
@@ -382,7 +388,7 @@ def top(s: State, at: int, width: int, last: bool) -> int:
 
 @inner
 def sync(s: State, kind: int, type_: int) -> None:
-    """Bring the tree of a class and type that may run it up to date."""
+    """Bring the tree of a class and type up to date; the type must be allowed for the class."""
     tree = tree_of(s, kind, type_)
     changes, seen, count = s.count.changes, s.trees[tree].seen, s.types[type_].count
     if seen == changes:
@@ -402,8 +408,7 @@ def sync(s: State, kind: int, type_: int) -> None:
 
 @inner
 def set_leaf(leaves: np.ndarray, at: int, place: int, value: float) -> None:
-    """Write a leaf of the tree that begins at ``at``, and the smaller of each pair on the way up to
-    the root."""
+    """Write a leaf of the tree that begins at ``at``, and update the minima up to the root."""
     while place and leaves[at + place] != value:
         leaves[at + place] = value
         if place > 1:

@@ -1,15 +1,14 @@
-"""Named tuples of arrays as compiled code hands them on: one pointer instead of some two hundred
-values.
+"""Named tuples of arrays in compiled code: one pointer instead of about two hundred values.
 
-numba passes a named tuple of arrays member by member, seven or more values an array, and takes it
-apart and puts it together again in every function: most of what it compiled was that. A class
-registered here arrives as the address of a table of its arrays, *data and lengths*, which ``unbox``
-fills once per call from Python. An attribute is read from the table where it is used. The table
-never changes during a call, and its reads say so (``invariant.load``), so that a loop does not read
-it again.
+numba passes a named tuple of arrays member by member, with seven or more values per array, and
+unpacks and repacks it in every function: that was most of the code it compiled. A class registered
+here is passed as the address of a table of its arrays, *data and lengths*, which ``unbox`` fills
+once per call from Python. An attribute is read from the table where it is used. The table never
+changes during a call, and its loads are marked so (``invariant.load``), so a loop does not read it
+again.
 
-The arrays must be contiguous (as those of the lane are) and live as long as the call; nobody counts
-references.
+The arrays must be contiguous (as those of the lane are) and must live as long as the call, because
+references are not counted.
 """
 
 # mypy: allow-untyped-calls, allow-untyped-decorators
@@ -56,8 +55,9 @@ class PointerType(types.Type):
 
 
 def _words(type_: Any) -> int:
-    """Words in the table: those of a table inside, the address of a record, or the address and
-    lengths of an array."""
+    """Number of words in the table: those of a nested table, the address of a record, or the
+    address and lengths of an array.
+    """
     if isinstance(type_, PointerType):
         return type_.words
     return 1 if isinstance(type_, types.Record) else 1 + type_.ndim
@@ -67,7 +67,7 @@ register_model(PointerType)(models.OpaqueModel)
 
 
 def register(cls: type) -> None:
-    """Hand named tuples of this class on as pointers."""
+    """Pass named tuples of this class as pointers."""
     typeof_impl.register(cls)(_typeof)
 
 
@@ -98,7 +98,7 @@ def _unbox(table: PointerType, obj: Any, c: Any) -> Any:
 
 
 def _words_of(table: PointerType, obj: Any, c: Any, failed: Any) -> Iterator[tuple[int, Any]]:
-    """Every word of the table with its place: the data and the lengths of each array."""
+    """Yield every word of the table with its position: the data and the lengths of each array."""
     for (name, type_), first in zip(table.members.items(), table.places.values(), strict=True):
         member = c.pyapi.object_getattr_string(obj, name)
         if isinstance(type_, PointerType):
@@ -120,8 +120,7 @@ def _words_of(table: PointerType, obj: Any, c: Any, failed: Any) -> Iterator[tup
 
 @lower_getattr_generic(PointerType)
 def _member(context: Any, builder: Any, table: PointerType, value: Any, name: str) -> Any:
-    """Read a member from the table: a pointer into it, a record, or an array put together from its
-    words."""
+    """Read a member from the table: a pointer into it, a record, or an array built from its words."""
     type_, first = table.members[name], table.places[name]
     at = builder.gep(builder.bitcast(value, _WORD.as_pointer()), [ir.Constant(ir.IntType(32), first)])
     if isinstance(type_, PointerType):

@@ -1,4 +1,6 @@
-"""Columns from jobs, a cluster and the models: the one file that knows the SimPy kernel's parts."""
+"""Columns from jobs, a cluster and the models. Only this file depends on the parts of the SimPy
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ from dagsim.workload.load import seconds_of
 __all__ = ["LaneScenario", "read_arrays", "read_scenario"]
 
 _MOST = 1 << 62
-"""More than any node of the lane has; a class that asks for more is rejected anyway."""
+"""More than any node of the lane has; a class that asks for more is rejected in any case."""
 
 
 class LaneScenario(NamedTuple):
-    """Everything about a scenario but its policy."""
+    """A scenario without its policy, as columns."""
 
     work: Work
     classes: Classes
@@ -40,10 +42,10 @@ class LaneScenario(NamedTuple):
 def read_scenario(
     cluster: Cluster, jobs: Iterable[Job], runtime: Runtime, estimates: Estimates, seed: int
 ) -> LaneScenario:
-    """The scenario as columns.
+    """Convert a scenario to columns.
 
     Raises:
-        ModelError: The jobs do not come in order of arrival, or a task lacks the estimate that is asked for.
+        ModelError: The jobs are not in order of arrival, or a task lacks a required estimate.
     """
     listed = list(jobs)
     _check_order(listed)
@@ -57,10 +59,10 @@ def read_scenario(
 
 
 def read_arrays(cluster: Cluster, jobs: JobArrays, runtime: HasRates, estimates: Estimates, seed: int) -> LaneScenario:
-    """The same from jobs that are columns already.
+    """Convert a scenario whose jobs are already columns.
 
     Raises:
-        ModelError: A task lacks the estimate that is asked for.
+        ModelError: A task lacks a required estimate.
     """
 
     def seconds(types: Gpus, claimed: bool) -> np.ndarray:
@@ -73,8 +75,9 @@ def read_arrays(cluster: Cluster, jobs: JobArrays, runtime: HasRates, estimates:
 def _read(
     cluster: Cluster, jobs: JobArrays, seconds: Callable[[Gpus, bool], np.ndarray], estimates: Estimates, seed: int
 ) -> LaneScenario:
-    """The columns of jobs; ``seconds`` gives (n, types) float64, of the true or of the claimed
-    work."""
+    """Convert jobs to columns; ``seconds`` computes (n, types) float64, of the true or of the
+    claimed work.
+    """
     machines = ClusterState(cluster)
     truth = seconds(machines.types, False)
     tasks, sizes = jobs.tasks, np.diff(jobs.first)
@@ -107,8 +110,9 @@ def _claiming(task: Task) -> Task:
 
 
 def _demands_of(jobs: JobArrays, machines: ClusterState, seconds: np.ndarray) -> tuple[np.ndarray, list[DemandClass]]:
-    """(n,) int32: the demand class of each task, which takes (n, types) ``seconds``, and the
-    classes by number."""
+    """(n,) int32: the demand class of each task, which takes (n, types) ``seconds``; and the
+    classes by number.
+    """
     together = np.array([kind.gang for kind in jobs.kinds])[jobs.kind]
     gang = np.where(together, jobs.instances, 0)
     keys = jobs.kind * (gang.max(initial=0) + 1) + gang
@@ -154,7 +158,7 @@ def _facts_of(jobs: JobArrays, work: Work, classes: Classes) -> FactColumns:
 
 
 def _check_claims(jobs: JobArrays, work: Work) -> np.ndarray:
-    """(n,) bool: the task's job is rejected, so that it needs no claim.
+    """(n,) bool: true if the task's job is rejected, so that it needs no claim.
 
     Raises:
         ModelError: Another task has no claim.
@@ -169,8 +173,9 @@ def _check_claims(jobs: JobArrays, work: Work) -> np.ndarray:
 
 
 def _parents_first(base: np.ndarray, parent: np.ndarray, child: np.ndarray, waits: np.ndarray) -> np.ndarray:
-    """(n,) int32: tasks job by job, each behind its parents: by the length of the longest chain
-    before it."""
+    """(n,) int32: tasks job by job, each after its parents, sorted by the length of the longest
+    chain before it.
+    """
     depth, waiting = np.zeros(len(base), np.int64), np.flatnonzero(np.diff(waits))
     while True:
         below = np.maximum.reduceat(depth[parent] + 1, waits[:-1][waiting])
@@ -229,7 +234,7 @@ def _nodes(machines: ClusterState) -> EmptyNodes:
 
 
 def _estimated(work: Work, estimates: Estimates, seed: int) -> Work:
-    """The work with the seconds that policies see; nobody estimates jobs that are turned away."""
+    """The work with the seconds that policies see; jobs that are rejected have no estimates."""
     if estimates.kind == "hidden":
         return work._replace(seconds=np.where(np.isinf(work.truth), work.truth, 1.0))
     if estimates.kind != "noisy":

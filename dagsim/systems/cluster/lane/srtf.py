@@ -2,9 +2,10 @@
 loop.
 
 The twin of ``policies.preemption.LeastRemaining`` and ``make_room``. A ready task that does not fit
-takes the place of the runs with the most left, as long as each of them has more left than the task
-needs there. Of one weight, the run that ends last has the most left at any time: there is a heap
-per weight. To see which runs must go, they are taken off copies of their nodes, one by one.
+replaces the runs with the most left, if each of them has more left than the task needs there. Among
+runs of equal weight, the one that ends last always has the most left, so there is a heap per
+weight. To find the runs that must stop, the search removes them from copies of their nodes, one by
+one.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ __all__ = [
 
 
 SEARCH_COUNT = record_type(i8="doomed chosen searches")
-"""Runs to be stopped, runs looked at in this search, searches so far."""
+"""Number of runs to be stopped, of runs examined in this search, and of searches so far."""
 
 
 @by_pointer
@@ -75,7 +76,7 @@ class RoomSearch(NamedTuple):
 
 
 def new_room(s: State) -> RoomSearch:
-    """Nothing searched yet."""
+    """Initial working space."""
     nodes, runs = len(s.nodes), len(s.runs)
     return RoomSearch(
         count=one_record(SEARCH_COUNT),
@@ -103,7 +104,7 @@ def enough_pieces(s: State) -> bool:
 
 @inner
 def drop_stopped(s: State) -> None:
-    """Drop the ends of runs that were stopped, while they come first."""
+    """Drop the end events of stopped runs while they come first."""
     while s.count.ends and not alive(s, s.ends[0].what):
         pop(s.ends, 0, s.count.ends)
         s.count.ends -= 1
@@ -111,10 +112,10 @@ def drop_stopped(s: State) -> None:
 
 @inner
 def preempt(s: State, log: np.recarray, run: int, keeps: bool, weight: float) -> None:
-    """Stop a run; its instances become ready again, with the work that is left if it ``keeps`` what
-    it has done.
+    """Stop a run. Its instances become ready again, with the remaining work if it ``keeps`` the
+    work it has done.
 
-    The key of the new piece is ``weight`` times its seconds; with 0 keys are not used.
+    The key of the new piece is ``weight`` times its seconds; with 0, keys are not used.
     """
     task, count = s.runs[run].task, s.runs[run].count
     origin, left = origin_of(s, task), 1.0
@@ -153,8 +154,8 @@ def seek_room(r: RoomSearch) -> None:
 
 @inner
 def consider(s: State, r: RoomSearch, task: int, run: int) -> bool:
-    """Look at one more run; True if the task would fit without some of those looked at: they are
-    doomed then.
+    """Examine one more run. True if the task would fit without some of the examined runs, which are
+    then doomed.
 
     An independent instance gets the first node that has room for it.
     """
@@ -183,7 +184,7 @@ def consider(s: State, r: RoomSearch, task: int, run: int) -> bool:
 
 @inner
 def next_doomed(r: RoomSearch) -> int:
-    """Take the first of the doomed runs off their list."""
+    """Remove the first of the doomed runs from their list."""
     run = r.doomed[0]
     r.count.doomed -= 1
     for place in range(r.count.doomed):
@@ -193,7 +194,7 @@ def next_doomed(r: RoomSearch) -> int:
 
 @inner
 def _free(s: State, r: RoomSearch, kind: int, run: int) -> None:
-    """Take a run off the copies of its nodes."""
+    """Remove a run from the copies of its nodes."""
     held = int64(s.tasks[s.runs[run].task].kind)
     hold = s.runs[run].first
     while hold >= 0:
@@ -218,8 +219,7 @@ def _free(s: State, r: RoomSearch, kind: int, run: int) -> None:
 
 @inner
 def _recount(s: State, r: RoomSearch, kind: int, run: int) -> int:
-    """Count the room on the copies of a run's nodes again; returns the first of them with any, or
-    -1."""
+    """Recount the room on the copies of a run's nodes; return the first of them with any, or -1."""
     first = int64(-1)
     hold = s.runs[run].first
     while hold >= 0:
@@ -247,12 +247,14 @@ def _is_on(s: State, run: int, node: int) -> bool:
 _SPARE = 64
 
 SRTF_RULE = record_type(i8="keeps seen")
-"""Whether a preempted run keeps the work it has done, and how many weights some run has had."""
+"""``keeps``: set if a preempted run keeps the work it has done. ``seen``: the number of weights
+that runs have had so far.
+"""
 
 
 @by_pointer
 class Srtf(NamedTuple):
-    """State of these policies beside that of the lane."""
+    """State of these policies besides that of the lane."""
 
     r: RoomSearch
     rule: Any  # SRTF_RULE
@@ -266,7 +268,7 @@ class Srtf(NamedTuple):
 
 
 def new_srtf(s: State, weight: Weight, columns: KeyColumns, keeps: bool) -> Srtf:
-    """Before anything has happened. The policy's own ``weight`` is asked of all tasks at once."""
+    """Initial state. The policy's own ``weight`` is computed for all tasks at once."""
     by_class = np.ones(len(s.classes))
     by_class[columns.kind] = weight(AllTasks(columns))  # type: ignore[arg-type]
     weights, weight_of = np.unique(by_class, return_inverse=True)
@@ -286,8 +288,9 @@ def new_srtf(s: State, weight: Weight, columns: KeyColumns, keeps: bool) -> Srtf
 
 @outer
 def advance_srtf(s: State, log: np.recarray, p: Srtf) -> bool:
-    """Go on until everything is done (False), or until the log or the state needs more space
-    (True)."""
+    """Continue until everything is done (False), or until the log or the state needs more space
+    (True).
+    """
     while steps(s, log) and enough_pieces(s):
         if s.clock.phase == DECIDE:
             if not _decide(s, log, p):
@@ -301,8 +304,9 @@ def advance_srtf(s: State, log: np.recarray, p: Srtf) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, p: Srtf) -> bool:
-    """Stop the next run that is doomed, else start one task, else doom some runs; False if nothing
-    can be done."""
+    """Stop the next doomed run, or else start one task, or else doom some runs; False if nothing
+    can be done.
+    """
     s.count.ended = 0
     if p.r.count.doomed:
         run = next_doomed(p.r)
@@ -324,7 +328,7 @@ def _decide(s: State, log: np.recarray, p: Srtf) -> bool:
 
 @inner
 def _look(s: State, p: Srtf) -> None:
-    """Take in the runs that started since the last look, the newest first."""
+    """Add the runs that started since the last call, the newest first."""
     length = len(p.aside)
     for index in range(s.count.starts - 1, -1, -1):
         entry = s.starts[index]
@@ -343,7 +347,7 @@ def _look(s: State, p: Srtf) -> None:
 
 @inner
 def _note_weight(p: Srtf, weight: int) -> None:
-    """Remember the order in which weights were first seen: it decides between equals."""
+    """Remember the order in which weights were first seen: it breaks ties."""
     count = p.rule.seen
     for index in range(count):
         if p.seen[index] == weight:
@@ -354,7 +358,7 @@ def _note_weight(p: Srtf, weight: int) -> None:
 
 @inner
 def _make_room(s: State, p: Srtf, task: int) -> None:
-    """Doom the runs that must go for a task. It does so only if those with more left can make room."""
+    """Doom the runs that must stop for a task, but only if the runs with more left can make room."""
     seek_room(p.r)
     weight = p.weights[p.weight_of[s.tasks[task].kind]]
     least = np.inf
@@ -388,8 +392,7 @@ def _make_room(s: State, p: Srtf, task: int) -> None:
 
 @inner
 def _most_left(s: State, p: Srtf, least: float) -> tuple[int, float]:
-    """Find the heap of the run with the most left above ``least``, and that amount. -1 if there is
-    none."""
+    """Find the heap of the run with the most left above ``least``, and that amount; -1 without one."""
     length, best, most = len(p.aside), int64(-1), least
     for index in range(p.rule.seen):
         which = p.seen[index]

@@ -1,7 +1,7 @@
-"""The arrays of the compiled engine: what comes in, what a simulation changes, and how it grows.
+"""The arrays of the compiled engine: inputs, the state that a simulation changes, and how it grows.
 
-Records have named fields. Where a whole array would hold one number (the clock, counters), a single
-record does, whose fields are read and written as ``s.clock.now_s`` or ``s.count.runs``.
+Records have named fields. Single numbers (the clock, counters) are in a record, whose fields are
+read and written as ``s.clock.now_s`` or ``s.count.runs``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 
 
 MICRO = 1_000_000
-"""CPUs, memory and shares of a GPU are counted in whole millionths, as the SimPy kernel does."""
+"""CPUs, memory and shares of a GPU are counted in whole millionths, as in the SimPy kernel."""
 
 
 def record_type(**fields: str) -> np.dtype:
@@ -55,14 +55,17 @@ def record_type(**fields: str) -> np.dtype:
 
 # A field must not have the name of an attribute of arrays (item, size, shape ...): plain Python would find that one.
 TASK = record_type(i4="children job kind instances")
-"""A task; those of one job stand together. ``children`` is where its children begin in
-``Work.child`` (they end where those of the next task begin), ``kind`` its demand class."""
+"""A task; the tasks of one job are adjacent. ``children`` is the start of its children in
+``Work.child`` (they end at the start of the next task's), ``kind`` its demand class.
+"""
 CLASS = record_type(f8="gpus", i8="whole share cpus memory gang")
-"""``gpus`` as asked for, and as they are counted: ``whole`` GPUs, or a ``share`` of one. ``gang``
-instances start together; 0: each by itself."""
+"""``gpus`` as requested, and as counted: ``whole`` GPUs, or a ``share`` of one. ``gang`` instances
+start together; 0 means that each starts by itself.
+"""
 NODE = record_type(i8="type place gpus idle partly free cpus memory")
-"""``place`` among the nodes of its type. ``idle`` GPUs are wholly free (``free`` is their bit mask
-on nodes where the log names them), ``partly`` is the number of GPUs that are shared."""
+"""``place`` is the index among the nodes of its type. ``idle`` GPUs are wholly free (``free`` is
+their bit mask on nodes whose GPUs the log names), ``partly`` is the number of shared GPUs.
+"""
 
 
 class Jobs(NamedTuple):
@@ -103,7 +106,7 @@ class Work(NamedTuple):
 
     @property
     def rows(self) -> Any:
-        """(n,) TASK: the tasks without the record that only ends them."""
+        """(n,) TASK: the tasks without the final record, which only marks the end."""
         return self.tasks[:-1]
 
     @property
@@ -114,7 +117,7 @@ class Work(NamedTuple):
 
 
 def records(record: np.dtype, rows: int, /, **columns: Iterable[object]) -> np.recarray:
-    """A record array of ``rows``; the columns may be shorter, and what they leave out is 0."""
+    """A record array of ``rows`` rows. Columns may be shorter; missing values are 0."""
     array = np.zeros(rows, record) if columns else np.empty(rows, record)
     for name, column in columns.items():
         values = np.asarray(column)
@@ -123,7 +126,9 @@ def records(record: np.dtype, rows: int, /, **columns: Iterable[object]) -> np.r
 
 
 def one_record(type_: np.dtype, **values: float) -> Any:
-    """One record of zeros and these values, whose fields are read and written as attributes."""
+    """One record with these values and zeros elsewhere, whose fields are read and written as
+    attributes.
+    """
     one = np.zeros(1, type_).view(np.recarray)[0]
     for name, value in values.items():
         setattr(one, name, value)
@@ -131,12 +136,11 @@ def one_record(type_: np.dtype, **values: float) -> Any:
 
 
 NAMED_GPUS = 62
-"""The log names the GPUs a run holds on nodes with up to this many."""
+"""Maximum number of GPUs on a node for which the log names the GPUs of a run."""
 NONE = 1 << 62
-"""A score in a tree: no room."""
+"""Score in a tree that means no room."""
 RING = 4096
-"""How many of the latest changes of nodes are remembered; a tree that has missed more is built
-again."""
+"""Number of recent node changes that are remembered; a tree that has missed more is rebuilt."""
 SPARE = 1024
 """Initial space for runs, pieces and groups, beyond the minimum."""
 SLOTS = 24
@@ -146,10 +150,11 @@ BEST, FIRST, WORST, CONSOLIDATE = range(4)
 """Placements: best-fit, first-fit, worst-fit, consolidate."""
 
 CLOCK = record_type(f8="now_s", i8="phase")
-"""The present instant and its phase (``kernel.MOVE``, ``SETTLE``, ``DECIDE``)."""
+"""The current time and its phase (``kernel.MOVE``, ``SETTLE``, ``DECIDE``)."""
 RULE = record_type(f8="ageing", i8="placement strict")
-"""What does not change: a key grows by ``ageing`` per second at which its task became ready; with
-``strict`` the first task blocks all behind it until it fits."""
+"""Constants. A key grows by ``ageing`` per second at which its task became ready. With ``strict``
+the first task blocks all others until it fits.
+"""
 COUNT = record_type(
     i8="rows jobs started ends fresh ended starts changes runs runs_top runs_free holds holds_top holds_free pieces"
 )
@@ -165,27 +170,31 @@ COUNT = record_type(
 ENTRY = record_type(f8="key", i8="what")
 JOB = record_type(f8="arrival_s rejected", i8="first left")
 UNDONE = record_type(i4="waiting unfinished missing")
-"""Instances that wait to be started and that are not finished, parents that are not done."""
+"""Number of instances to be started, of instances not finished, and of parents not done."""
 RUN = record_type(f8="seconds start_s", i8="number task type count first last")
-"""A run under way; ``first`` and ``last`` of what it holds. ``number`` is -1 where the slot is
-free."""
+"""A current run, with the ``first`` and ``last`` of its holds. ``number`` is -1 if the slot is
+free.
+"""
 HOLD = record_type(i8="node count mask gpu next")
-"""``count`` instances on a node and the GPUs that they hold; shared GPUs have a hold each, with the
-GPU's number."""
+"""``count`` instances on a node and their GPUs. Each shared GPU has a hold of its own, with the
+GPU's number.
+"""
 TREE = record_type(i8="at wide width seen total")
-"""A tournament tree of ``width`` leaves: its scores, and (or -1) the room for gangs, begin in
-``State.leaves`` there. ``total`` is the room on all nodes, ``seen`` how many changes it has caught
-up with."""
+"""A tournament tree of ``width`` leaves. Its scores begin ``at`` this position of ``State.leaves``, and
+the room for gangs at ``wide`` (-1 without). ``total`` is the room on all nodes, ``seen`` the number of
+changes already applied.
+"""
 QUEUE = record_type(i8="at held most")
 """A heap of ready tasks; it begins ``at`` and has space for ``most``."""
 TYPE = record_type(i8="count idle cpus")
-"""Per type its nodes, and its idle GPUs and free CPUs in millionths."""
+"""Per type: its nodes, its idle GPUs, and its free CPUs in millionths."""
 
 
 @by_pointer
 class State(NamedTuple):
-    """The state of a run. Arrays that are too small are replaced by ``with_more_room``, between two
-    calls of ``advance``."""
+    """The state of a simulation. ``with_more_room`` replaces arrays that are too small, between two
+    calls of ``advance``.
+    """
 
     clock: Any  # CLOCK
     rule: Any  # RULE
@@ -220,7 +229,7 @@ class State(NamedTuple):
 
 
 def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, placement: int) -> State:
-    """The state before anything has happened."""
+    """Return the initial state."""
     tasks, kinds, types = len(work.truth), len(classes.table), len(nodes.per_type)
     trees, leaves = _trees(classes, nodes, placement)
     queues, ready = _queues(work, kinds, key.shape[1])
@@ -286,21 +295,23 @@ _PER_TASK = {
     *("tasks", "todo", "truth", "seconds", "key", "origin", "work_left", "fresh"),  # State
     *("next_task", "previous_task", "inside"),  # LasQueues
 }
-"""Arrays with rows for pieces behind those of tasks, by the name of their field."""
+"""Arrays with rows for pieces after those of tasks, by the name of their field."""
 
 
 def with_pieces(s: State) -> State:
-    """The state for a policy that preempts: with columns of its own, and room for pieces."""
+    """The state for a policy that preempts: with its own columns, and room for pieces."""
     return with_more_room(s._replace(work_left=np.ones(len(s.fresh))), SPARE)
 
 
 def more_pieces(s: State) -> int:
-    """How many pieces to make room for when the state grows; 0 where nothing is preempted."""
+    """Number of pieces to add room for when the state grows; 0 without preemption."""
     return max(SPARE, len(s.origin)) if len(s.work_left) else 0
 
 
 def with_more_room(s: State, pieces: int) -> State:
-    """The same state with room for twice the runs and ``pieces`` more, and queues for as many."""
+    """The same state with room for twice as many runs and ``pieces`` more pieces, and with larger
+    queues.
+    """
     s = grown(s, pieces)
     if not pieces:
         return s
@@ -313,10 +324,10 @@ def with_more_room(s: State, pieces: int) -> State:
 
 
 def grown(state: Any, pieces: int) -> Any:
-    """A named tuple of arrays with twice the space per run, and space for more pieces; also the
-    tuples inside it.
+    """A named tuple of arrays with twice the space per run and space for more pieces, including
+    nested tuples.
 
-    What the arrays hold stays where it is. New rows are zero.
+    Values keep their positions. New rows are zero.
     """
     changes: dict[str, object] = {}
     for name, value in zip(state._fields, state, strict=True):
@@ -331,7 +342,7 @@ def grown(state: Any, pieces: int) -> Any:
 
 
 def _longer(array: np.ndarray, factor: float, more: int, stretches: int = 1) -> np.ndarray:
-    """A copy with longer stretches: ``factor`` times as long, and ``more`` rows."""
+    """A copy with longer ranges: ``factor`` times as long, and ``more`` rows."""
     rows = array.reshape(stretches, -1, *array.shape[1:])
     longer = np.zeros((stretches, int(factor * rows.shape[1]) + more, *array.shape[1:]), array.dtype)
     longer[:, : rows.shape[1]] = rows
@@ -339,13 +350,12 @@ def _longer(array: np.ndarray, factor: float, more: int, stretches: int = 1) -> 
 
 
 def _parents(work: Work) -> np.ndarray:
-    """(n,) int64: how many tasks each waits for."""
+    """(n,) int64: number of parents of each task."""
     return np.bincount(work.child, minlength=len(work.truth))
 
 
 def _trees(classes: Classes, nodes: EmptyNodes, placement: int) -> tuple[np.recarray, np.ndarray]:
-    """A tree per class and type that may run it; a second one beside it where the room itself is
-    asked for."""
+    """A tree per class and allowed type; with a second tree for classes that need the room itself."""
     rows, at = [], 0
     for kind, gang in enumerate(classes.table.gang):
         for type_, count in enumerate(nodes.per_type):
@@ -357,7 +367,8 @@ def _trees(classes: Classes, nodes: EmptyNodes, placement: int) -> tuple[np.reca
 
 
 def _queues(work: Work, kinds: int, width: int) -> tuple[np.recarray, int]:
-    """Empty queues of ready tasks, and the length of all stretches. A queue has a stretch for all
-    tasks of its class."""
+    """Empty queues of ready tasks, and the total length of their ranges. A queue has a range for
+    all tasks of its class.
+    """
     most = np.repeat(np.bincount(work.rows.kind, minlength=kinds), width)
     return records(QUEUE, len(most), at=np.cumsum(most) - most, most=most), int(most.sum())

@@ -30,7 +30,7 @@ SETUPS: Registry[Any] = Registry(
     home="dagsim.systems.cluster.models",
     method="seconds",
 )
-"""Set-up models: the time on its GPUs before a run computes."""
+"""Set-up models: the time that a run spends on its GPUs before it computes."""
 
 FAILURE_MODELS: Registry[Any] = Registry(
     "failure model",

@@ -20,12 +20,14 @@ Seconds: TypeAlias = Callable[[Task], tuple[float, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """The rule by which the durations that a policy sees follow from the true ones.
+    """The rule that derives the durations a policy sees from the true ones.
 
-    ``exact``: the truth. ``noisy``: the truth times a log-normal factor per task with median 1 and ``sigma`` of its
-    logarithm, the same on every type. ``predicted``: ``Task.estimate`` instead of ``Task.work`` (a batch system's
-    requested time), to the last bit what the runtime model makes of it, so that equal claims tie. ``hidden``: 1 s
-    everywhere, so that every order by duration falls back on first come, first served.
+    - ``exact``: the true durations.
+    - ``noisy``: the true duration times a log-normal factor per task with median 1 and ``sigma`` of its
+      logarithm, the same on every type.
+    - ``predicted``: ``Task.estimate`` instead of ``Task.work`` (a batch system's requested time), with exactly
+      the seconds that the runtime model gives for it, so that equal claims tie.
+    - ``hidden``: 1 s everywhere, so that every order by duration falls back on first come, first served.
 
     Raises:
         ModelError: An unknown kind or a negative sigma; with ``predicted``, at arrival, a task without an estimate.
@@ -43,8 +45,10 @@ class Estimates:
             raise ModelError(f"estimates: sigma must be 0 or more, got {self.sigma!r}")
 
     def apply(self, active: JobState, seed: int, seconds: Seconds) -> None:
-        """Replace the truth on the job's tasks by what policies may know. Depends on nothing but job, number and seed;
-        ``seconds`` says what a task takes on each type."""
+        """Replace the true durations on the job's tasks by those that policies may know. The result
+        depends only on job, number and seed; ``seconds`` returns the seconds of a task on each
+        type.
+        """
         if self.kind == "exact":
             return
         factors = self._factors(active, seed)

@@ -37,16 +37,18 @@ class Nodes(Protocol):
         ...
 
     def take_down(self, node: int) -> None:
-        """The node fails or is taken out; its runs end as failed."""
+        """Take the node down; its runs end as failed."""
         ...
 
     def bring_up(self, node: int) -> None:
-        """The node is back, unless something else holds it down too; it is up once every process has released it."""
+        """Bring the node back, unless something else also holds it down. It is up once every
+        process has released it.
+        """
         ...
 
 
 class FailureModel(Protocol):
-    """The seam where disturbances attach: a configuration that makes the plain state of its processes."""
+    """The seam for disturbances: a configuration that makes the plain state of its processes."""
 
     def start(self, nodes: int, seed: int) -> FailureProcess:
         """The state at time 0 for a cluster of ``nodes`` nodes."""
@@ -54,24 +56,30 @@ class FailureModel(Protocol):
 
 
 class FailureProcess(Protocol):
-    """A disturbance under way. Its next changes are plain data, so that a copy goes on in a forked simulation."""
+    """A disturbance under way. Its next changes are plain data, so that a copy continues in a
+    forked simulation.
+    """
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
-        """The SimPy processes that carry on from the present state."""
+        """The SimPy processes that continue from the present state."""
         ...
 
     def copy(self) -> FailureProcess:
-        """An equal state that goes on by itself."""
+        """An equal state that continues independently."""
         ...
 
     def returning(self) -> Collection[int]:
-        """The nodes it has down that it will bring back some day; a node it has down twice stands there twice."""
+        """The nodes it holds down and will bring back at some time; a node it holds down twice
+        appears twice.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFailures:
-    """Each node fails and is repaired by itself, after exponential times (a memoryless machine-repair model)."""
+    """Each node fails and is repaired independently, after exponential times (a memoryless
+    machine-repair model).
+    """
 
     mean_up_s: float
     mean_down_s: float
@@ -92,7 +100,9 @@ class NodeFailures:
 
 @dataclass(slots=True)
 class _Failing:
-    """Per node: its random stream, when it changes next, and whether it is up until then."""
+    """For each node: its random stream, the time of its next change, and whether it is up until
+    then.
+    """
 
     rates: NodeFailures
     rngs: list[np.random.Generator]
@@ -153,8 +163,10 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class Outages:
-    """Nodes that come later, leave or are away, each from its ``start_s`` to its ``end_s`` (``inf``: for good), as a
-    trace's machine events have it. Those of one node must not overlap."""
+    """Nodes that arrive late, leave or are away, each from its ``start_s`` to its ``end_s``
+    (``inf``: for good), as in a trace's machine events. The windows of one node must not
+    overlap.
+    """
 
     windows: tuple[tuple[int, float, float], ...]
     """``(node, start_s, end_s)`` in any order."""
@@ -196,7 +208,7 @@ class _Calendar:
         return _Calendar(self.windows, self.done)
 
     def returning(self) -> list[int]:
-        """O(windows): asked only while nothing runs."""
+        """Return the nodes in O(windows): called only while nothing runs."""
         if not self.done:
             return []
         now = self.changes[self.done - 1][0]
@@ -231,11 +243,12 @@ def start_all(models: Iterable[FailureModel], nodes: int, seed: int) -> list[Fai
 
 
 class Setup(Protocol):
-    """The seam where set-up costs attach."""
+    """The seam for set-up costs."""
 
     def seconds(self, task: Task, job: int, previous: tuple[int, ...]) -> float:
-        """Seconds before a run of ``task`` computes. ``previous`` holds the job number that each GPU the run now holds
-        served last, -1 for none."""
+        """Seconds before a run of ``task`` computes. ``previous`` holds, for each GPU of the run,
+        the number of the job that it served last, -1 for none.
+        """
         ...
 
 

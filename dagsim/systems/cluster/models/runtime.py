@@ -55,7 +55,7 @@ _Rates: TypeAlias = tuple[float, ...]
 
 
 class Runtime(Protocol):
-    """The seam where runtime models attach."""
+    """The seam for runtime models."""
 
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """Seconds that one instance of ``task`` takes on each of ``gpus``.
@@ -71,7 +71,7 @@ class HasRates(Runtime, Protocol):
     """A runtime model by rates: seconds are work over rate. All tasks of a kind share its rate."""
 
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
-        """As ``Runtime``."""
+        """See ``Runtime``."""
         ...
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
@@ -80,10 +80,12 @@ class HasRates(Runtime, Protocol):
 
 
 class _ByType(ABC):
-    """Work over rate, with the rates of every kind of task remembered: the hot path that the models share.
+    """Work over rate, with the rates of every kind of task cached: the hot path that the models
+    share.
 
-    ``_known`` finds the types by identity, since hashing a GPU type costs more than all the rest. It is not a field of
-    the models, so that they stay plain values, and starts empty in a copy.
+    ``_known`` finds the types by identity, since hashing a GPU type costs more than everything
+    else. It is not a field of the models, so that they stay plain values, and starts empty in a
+    copy.
     """
 
     __slots__ = ("_known",)
@@ -266,7 +268,7 @@ class Throughput(_ByType):
 
 
 def _own(speeds: Mapping[str, float], gpu: GpuType) -> float | None:
-    """The task's own rate on ``gpu``, if it has one, under whichever of the type's names."""
+    """The task's own rate on ``gpu``, if it has one, under any of the type's names."""
     if gpu.name in speeds:
         return speeds[gpu.name]
     return next((rate for name, rate in speeds.items() if canonical(name) == gpu.name), None)
@@ -297,10 +299,10 @@ class Measurement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ThroughputTable:
-    """Measurements, asked for ratios between GPU types.
+    """Measurements, queried for ratios between GPU types.
 
-    A type that was not measured is answered for by a measured one of the same peak rates: the same chip with another
-    memory (V100-16 and V100-32, A100-40 and A100-80).
+    For a type that was not measured, a measured type with the same peak rates is used: the same
+    chip with another memory size (V100-16 and V100-32, A100-40 and A100-80).
     """
 
     rows: tuple[Measurement, ...]
@@ -341,9 +343,10 @@ class ThroughputTable:
         return {}
 
     def ratio(self, model: str, gpu: GpuType, reference: GpuType, batch: int | None = None) -> float | None:
-        """The factor by which ``model`` trains faster on ``gpu`` than on ``reference`` at ``batch``.
+        """The factor by which ``model`` trains faster on ``gpu`` than on ``reference`` at
+        ``batch``.
 
-        Without a batch at the largest one measured on both. ``None`` if there is none.
+        Without a batch, the largest batch measured on both is used. ``None`` if there is none.
         """
         ours, theirs = self.batches(model, gpu), self.batches(model, reference)
         common = ours.keys() & theirs.keys()
@@ -352,7 +355,9 @@ class ThroughputTable:
         return ours[batch] / theirs[batch] if batch is not None and batch in common else None
 
     def best_ratio(self, model: str, gpu: GpuType, reference: GpuType) -> float | None:
-        """As ``ratio``, but each type at its own fastest batch: what tuning the batch to each GPU gives."""
+        """Like ``ratio``, but with each type at its own fastest batch: the result of tuning the
+        batch to each GPU.
+        """
         ours, theirs = self.batches(model, gpu), self.batches(model, reference)
         return max(ours.values()) / max(theirs.values()) if ours and theirs else None
 

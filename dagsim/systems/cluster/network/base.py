@@ -1,4 +1,4 @@
-"""The seam where networks attach."""
+"""The seam for networks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ __all__ = ["Flow", "Network"]
 
 
 class Flow:
-    """Bytes on their way from one node to another. ``ends_s`` is set by the network once it knows: a transfer under way
-    is plain data, so that a forked simulation can go on with it."""
+    """Bytes on their way from one node to another. The network sets ``ends_s`` once it is known. A
+    transfer under way is plain data, so that a forked simulation can continue it.
+    """
 
     __slots__ = ("destination", "ends_s", "size", "source")
 
@@ -31,7 +32,9 @@ class Flow:
 
 
 class Network(Protocol):
-    """Carries flows. Links with contention are SimPy resources inside the network, held by the process that fetches."""
+    """Carries flows. Links with contention are SimPy resources inside the network, held by the
+    process that fetches.
+    """
 
     def fetch(self, clock: Clock, flows: Sequence[Flow]) -> Generator[Event, object, None]:
         """Part of the SimPy process of a run: wait until every flow has arrived. Called again on copies of the same

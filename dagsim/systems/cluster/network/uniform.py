@@ -17,7 +17,9 @@ __all__ = ["UniformNetwork"]
 
 @dataclass(frozen=True, slots=True)
 class UniformNetwork:
-    """A flow takes ``latency_s + size / bandwidth``; flows to one run go side by side; on one node nothing is sent."""
+    """A flow takes ``latency_s + size / bandwidth``. Flows to one run are parallel; nothing is sent
+    within a node.
+    """
 
     bandwidth_gb_s: float = 12.5
     latency_s: float = 0.0

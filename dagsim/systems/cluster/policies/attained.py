@@ -95,7 +95,7 @@ class ByGpuSeconds(BySeconds):
         return service.gpu_s
 
     def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
-        with np.errstate(divide="ignore", invalid="ignore"):  # what holds no GPU stays where it is
+        with np.errstate(divide="ignore", invalid="ignore"):  # jobs without GPUs keep their key
             return np.where(service.gpus > 0, (key - service.gpu_s) / service.gpus, inf)
 
 
@@ -293,7 +293,7 @@ def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
     places = sizes.searchsorted(had, "right")
     first = places.min()
     ends, others = _counts(len(sizes))
-    left = np.maximum(sizes[first:] - had[:, None], 0.0)  # 0: a job that has had the size already
+    left = np.maximum(sizes[first:] - had[:, None], 0.0)  # 0: the job has already received that much
     service = left.cumsum(axis=1)
     left *= others[first:]
     service += left

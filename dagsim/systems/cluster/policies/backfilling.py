@@ -86,7 +86,7 @@ class Committed:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self)
         ready = view.index(Committed, Ready).tasks
-        # Of what happened at this instant arrivals count first, then one end after the other.
+        # Within this instant, arrivals come first, then one end after the other.
         ended = [amount for _, amount in sorted(self._ended)]
         self._ended.clear()
         arrived = sorted(key for key in ready if key not in self._queued)
@@ -335,7 +335,7 @@ class Easy:
                     continue
                 type_ = types[0] if len(types) == 1 else min(types, key=group.ratios.__getitem__)
                 until_s = inf
-                takes_time = group.ratios[type_] > 0  # tasks of no work end at once
+                takes_time = group.ratios[type_] > 0  # tasks without work end at once
                 if takes_time and type_ == shadow.type and self._needed(view, group, head, type_) > shadow.extra:
                     until_s = shadow.time_s
                 first = group.first(self.rank, now, type_, until_s)

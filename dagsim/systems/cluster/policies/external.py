@@ -100,7 +100,7 @@ class External:
 
         def stop() -> None:
             late.append(True)
-            process.kill()  # whoever reads or writes then goes on
+            process.kill()  # unblocks the threads that read and write
 
         watchdog = Timer(self.timeout_s, stop)
         watchdog.daemon = True

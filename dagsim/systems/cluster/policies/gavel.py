@@ -178,26 +178,26 @@ class Gavel:
             if parts is not None and key not in parts:
                 continue
             total_s = now - since[key] or 1.0
-            had, known = self._had.get(key), pairs.get(key)
+            had, best_pair = self._had.get(key), pairs.get(key)
             for type_, share in shared:
                 if type_ in rival.types:
                     lag = share / ((had[type_] if had else 0.0) / total_s + 1e-3)
                     pair = (-lag, key, type_, rival.gpus)
-                    if known is None or pair < known:
-                        known = pairs[key] = pair
+                    if best_pair is None or pair < best_pair:
+                        best_pair = pairs[key] = pair
         return sorted(pairs.values())
 
     def _compete(self, tasks: list[TaskState]) -> list[_Rival]:
         """Return the rival of each task."""
-        if len(self._rivals) > 4 * len(tasks):  # pieces of preempted tasks, for the most part
+        if len(self._rivals) > 4 * len(tasks):  # mostly pieces of preempted tasks
             self._rivals = {task: self._rivals[task] for task in tasks if task in self._rivals}
-        known, rivals = self._rivals, []
+        rival_of, rivals = self._rivals, []
         for task in tasks:
-            rival = known.get(task)
+            rival = rival_of.get(task)
             if rival is None:
                 gpus = width(task)
                 kind = by_throughput(task.seconds, gpus)
-                rival = known[task] = _Rival(task.order, task.demand.types, gpus, kind)
+                rival = rival_of[task] = _Rival(task.order, task.demand.types, gpus, kind)
             rivals.append(rival)
         return rivals
 
@@ -233,9 +233,9 @@ class Gavel:
     def _forget(self, view: ClusterView) -> None:
         """Forget the tasks of jobs that have left, once they may outnumber the others."""
         if len(self._had) + len(self._since) > 2 * self._remembered:
-            for known in (self._had, self._since):
-                for key in [key for key in known if key >> 32 not in view.jobs]:
-                    del known[key]
+            for entries in (self._had, self._since):
+                for key in [key for key in entries if key >> 32 not in view.jobs]:
+                    del entries[key]
             self._remembered = len(self._had) + len(self._since)
 
 
@@ -358,7 +358,7 @@ def _solved(
     """Return the shares of a task of each kind, with ``count`` tasks per kind. Maximises the least
     progress, or with a ``price`` the progress per dollar.
     """
-    from scipy.optimize import milp  # linprog gives the same, and takes longer to check what it is given
+    from scipy.optimize import milp  # linprog gives the same result, but spends longer checking its input
 
     table = np.array(kinds)
     gpus, progress = table[:, 0], table[:, 1:]
@@ -374,7 +374,7 @@ def _solved(
         upper = np.block([[upper, np.zeros((len(upper), 1))], [-one_each * progress.ravel(), np.ones((rows, 1))]])
         bound = np.concatenate([bound, np.zeros(rows)])
         most = np.append(most, inf)
-        # The least level first; what is left over goes to whoever can use it, so that nothing idles.
+        # The lowest level first; the remaining capacity goes to tasks that can use it, so that nothing idles.
         total = times * progress
         goal = np.append(-1e-4 * total.ravel() / max(total.sum(), 1e-9), -1.0)
     found = milp(goal, constraints=(upper, -inf, bound), bounds=(0.0, most))

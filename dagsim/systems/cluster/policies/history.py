@@ -30,7 +30,7 @@ class AsObserved:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         due = view.index(self, lambda: _Due(Queue(_due_s, view.machines)))
         while (task := due.next(view.now)) is not None:
-            due.late.push(task)  # of several instances some may have to wait; it drops what does not wait
+            due.late.push(task)  # some instances may have to wait; the queue drops tasks that do not
             placement = self._observed(view, task) or self._place(view, task)
             if placement is not None:
                 yield Start(task, placement)

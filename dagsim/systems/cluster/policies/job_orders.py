@@ -141,7 +141,7 @@ class JobQueue:
             if task is not None and current and (task[1], task[2]) == (order, piece):
                 return entry, task[3]
             heappop(heap)
-            if current:  # its first task of then has been started
+            if current:  # the task that was first then has been started
                 self._enter(demand, number)
         return None
 
@@ -240,7 +240,7 @@ class WorkLeft:
             behind = terms[first:].copy()
             if first:
                 behind[0] += totals[first - 1]
-            np.add.accumulate(behind, out=totals[first:])  # from left to right, as ordered_sum: the same bits
+            np.add.accumulate(behind, out=totals[first:])  # left to right like ordered_sum, for the same bits
         return float(totals[-1])
 
     def ended(self, run: Run) -> None:

@@ -138,10 +138,10 @@ class NodeScorer:
         """Place one pod of the task, or a whole gang."""
         unasked = view.index(_Unasked, _Unasked)
         best: tuple[int, int, Placement] | None = None
-        for each in task.demand.types if type_ is None else (type_,):
-            found = self._on_type(view, task, each, unasked)
-            if found is not None and (best is None or found[:2] > best[:2]):
-                best = found
+        for candidate_type in task.demand.types if type_ is None else (type_,):
+            scored = self._on_type(view, task, candidate_type, unasked)
+            if scored is not None and (best is None or scored[:2] > best[:2]):
+                best = scored
         return None if best is None else best[2]
 
     def _on_type(

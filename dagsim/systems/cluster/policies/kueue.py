@@ -83,7 +83,7 @@ class Kueue:
                 if all(run.started_s < view.now for run in view.running.values() if run.job is task.job):
                     yield Kill(task.job.number, RejectReason.CANCELLED)
                 else:
-                    pending.new.append(task)  # its job has just begun; asked again
+                    pending.new.append(task)  # its job has just begun: push it again
         while (start := self._next(view, pending)) is not None:
             yield start
         for queue in self._leaves.values():
@@ -151,7 +151,7 @@ class Kueue:
             if self._quotas.within_nominal(queue_name, found[1]):
                 chosen = entry[3], found[0]
                 break
-            chosen = chosen or (entry[3], found[0])  # the first that would borrow
+            chosen = chosen or (entry[3], found[0])  # the first workload that would borrow
         if chosen is None:
             return None
         placement = self._scorer.place(view, *chosen)
@@ -295,13 +295,13 @@ class _Pending:
 
     def heads(self, queue: str, *, strict: bool) -> list[_Entry]:
         """Return the first task of each demand; if ``strict``, only the first of all."""
-        found = []
+        entries = []
         for heap in self._heaps.get(queue, {}).values():
             while heap and not heap[0][3].waiting:
                 heappop(heap)
             if heap:
-                found.append(heap[0])
-        return [min(found)] if strict and found else found
+                entries.append(heap[0])
+        return [min(entries)] if strict and entries else entries
 
     def first(self, queue: str) -> TaskState | None:
         """Return the first task of all."""
@@ -473,12 +473,12 @@ class KueueWaits:
         """Describe the quotas that are used up; none while a type has quota left."""
         if not self._with_quota(task):
             queue = self._queue_of(task.job.job)
-            told: dict[str, None] = {}
+            texts: dict[str, None] = {}
             for type_ in task.demand.types:
                 for key, amount in self._amounts(queue, task, type_, None).items():
                     if not self._quotas.fits(queue, {key: amount}):
-                        told[self._used_up(queue, key, amount)] = None
-            yield from told
+                        texts[self._used_up(queue, key, amount)] = None
+            yield from texts
 
     def nodes(self, task: TaskState) -> int:
         """Nodes of types with quota left; if no type has any left, nodes of all types of the task."""

@@ -338,7 +338,7 @@ class Rollout:
             return inf
         fork = view.fork()
         written = len(fork.schedule.log)
-        stuck = _play(fork, _policies().create(self.base), start)  # on nodes that are down: nobody knows for how long
+        stuck = _play(fork, _policies().create(self.base), start)  # jobs on nodes that are down for an unknown time
         rows, jobs = fork.schedule.log.since(written), fork.schedule.jobs
         done = [row[1] - jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]
         return stuck * _STUCK_S + ordered_sum(done)

@@ -339,7 +339,7 @@ def _per_second(task: TaskState) -> float:
 
 
 def _wfp3(task: TaskState) -> float:
-    return float(np.cbrt(width(task))) * _per_second(task)  # the third root ranks alike
+    return float(np.cbrt(width(task))) * _per_second(task)  # the cube root gives the same order
 
 
 def _unicef(task: TaskState) -> float:
@@ -468,13 +468,13 @@ def _leads_until(leader: int, since: np.ndarray, rates: np.ndarray, products: np
     faster, others = rates > rate, (rates != rate) | (since != since_s)
     farthest_s = float(np.abs(since).max())
     until = inf
-    if faster.any():  # they overtake where their lines cross
+    if faster.any():  # faster rows overtake where the lines cross
         gains = rates[faster] - rate
         cross_s = (rates[faster] * since[faster] - rate * since_s) / gains
         unsure_s = _ROUNDING * rates[faster] * (np.abs(cross_s) + farthest_s) / gains
         until = float((cross_s - unsure_s).min())
     slower = others & ~faster
-    if slower.any():  # they only fall behind, but rounding grows with time
+    if slower.any():  # slower rows only fall behind, but rounding errors grow with time
         gap = products[leader] - float(products[slower].max())
         until = min(until, gap / (_ROUNDING * abs(rate)) - farthest_s)
     return until
@@ -542,7 +542,7 @@ class RandomFeasible:
             demand, type_, at = _pick(bags, fitting, int(rng.integers(total)))
             bag = bags.by_demand[demand]
             task = bag[at]
-            if not task.waiting:  # started before: forget it and draw again, which keeps the choice uniform
+            if not task.waiting:  # started before: drop it and draw again, which keeps the choice uniform
                 bag[at] = bag[-1]
                 bag.pop()
                 continue

@@ -134,7 +134,7 @@ class _Losses:
 def loss(task: TaskState, type_: int) -> float:
     """Logarithm of the task's slowdown on ``type_`` against its fastest type."""
     if task.seconds[type_] == inf:
-        return 1e9  # finite, so that the means stay numbers
+        return 1e9  # finite, so that the means stay finite
     return log(task.seconds[type_] / task.best_s) if task.best_s else 0.0
 
 

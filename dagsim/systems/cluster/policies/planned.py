@@ -63,7 +63,7 @@ class Planned:
         yield from self._follow(view, waiting)
         task = waiting.unplanned.first_fit()
         if task is None and not view.running:
-            task = view.queue(by_arrival).first_fit()  # nothing goes by plan any more: better this than never
+            task = view.queue(by_arrival).first_fit()  # the plan cannot be followed any more: start any task that fits
         if task is not None:
             placement = self._placing.place(view, task)
             if placement is not None:
@@ -75,7 +75,7 @@ class Planned:
         again, machines = True, view.machines.list
         while again:
             again = False
-            for key in sorted(waiting.due):  # not as they came: a fork finds them in another order
+            for key in sorted(waiting.due):  # sorted, because a fork finds them in another order
                 task, site = waiting.due[key], self._plan[key][0]
                 if site.node >= 0 and not machines[site.node].room(task.demand):
                     continue

@@ -89,7 +89,7 @@ class LeastRemaining:
             looked_at.append((weight, entry))
             run = running[entry[1]]
             if run.started_s == now:
-                continue  # what has just been started stays, so that no two tasks displace each other for ever
+                continue  # new runs stay, so that no two tasks displace each other forever
             if run.type in task.demand.types and most > self.order.key(task, run.type):
                 yield run
 

@@ -170,7 +170,7 @@ class Rounds:
         """Return the first round in which one of the tasks may displace a run that it cannot
         displace now, if nothing happens before.
         """
-        if view.preemption.on_resume == "restart":  # whom a run is spared for changes with time
+        if view.preemption.on_resume == "restart":  # the set of spared runs changes with time
             return self._round
         first_s = min([contest.overtakes_s(*self._standing(task)) for task in stuck], default=inf)
         if first_s == inf:
@@ -401,8 +401,8 @@ class ServiceColumns(NamedTuple):
     job: np.ndarray  # (runs,) int64
     gpu_s: np.ndarray  # (runs,) float64
     seconds: np.ndarray  # (runs,) float64
-    gpus: np.ndarray  # (runs,) float64: what all runs of the job hold
-    runs: np.ndarray  # (runs,) float64: how many the job has
+    gpus: np.ndarray  # (runs,) float64: GPUs of all runs of the job
+    runs: np.ndarray  # (runs,) float64: number of runs of the job
 
 
 _IDS = 3

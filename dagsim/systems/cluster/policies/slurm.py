@@ -255,7 +255,7 @@ class SlurmMultifactor:
             self._released, self._changed = view.machines.released, True
         self._book.calculate(now)
         stale = self._book.rounds != self._rounds and self._set.order != "basic"
-        if stale and (self._set.preempt != "off" or pending.any_fits(view.machines)):  # else nobody looks at them
+        if stale and (self._set.preempt != "off" or pending.any_fits(view.machines)):  # else priorities are not used
             self._rounds = self._book.rounds
             pending.rank_anew(self._book, self._book.calculated_s)
         for task in pending.admit(now):
@@ -271,7 +271,7 @@ class SlurmMultifactor:
             yield from self._main(view, pending)
         if self._set.backfill and (self._changed or pending.changed) and self._tick_s(now) <= now:
             self._cycle_s, self._changed, pending.changed = now, False, False
-            if pending.any_fits(view.machines):  # else there is nothing to plan for
+            if pending.any_fits(view.machines):  # otherwise there is nothing to plan
                 yield from self._backfill(view, pending)
         wake_s = self._wake_s(view, pending)
         if wake_s < inf:
@@ -350,16 +350,16 @@ class SlurmMultifactor:
 
     def _wake_s(self, view: ClusterView, pending: PendingJobs) -> float:
         """Time at which the policy must act next even if nothing happens."""
-        now, found = view.now, [pending.next_s(), self._sweep_s]
+        now, times_s = view.now, [pending.next_s(), self._sweep_s]
         if self._deadlines:
-            found.append(self._deadlines[0][0])
+            times_s.append(self._deadlines[0][0])
         if pending.listed and self._set.sched_min_interval_s:
-            found.append(self._main_s + self._set.sched_min_interval_s)
+            times_s.append(self._main_s + self._set.sched_min_interval_s)
         if pending.listed and self._set.backfill and (self._changed or pending.changed):
-            found.append(self._tick_s(now))
+            times_s.append(self._tick_s(now))
         if view.running and self._set.order != "basic" and pending.any_fits(view.machines):
-            found.append(self._book.calculated_s + self._set.calc_period_s)
-        return min([each for each in found if each > now], default=inf)
+            times_s.append(self._book.calculated_s + self._set.calc_period_s)
+        return min([each for each in times_s if each > now], default=inf)
 
     # Starting.
 

@@ -65,13 +65,13 @@ class NodePlan:
         those of reservations that begin exactly at the end. The search stops once all nodes
         ``of`` are among them.
         """
-        found = 0
-        for each in self.reserved[bisect_right(self._ends, begin_s) :]:
-            if each.begin_s < end_s or (closed and each.begin_s == end_s):
-                found |= each.nodes
-                if not of & ~found:
+        kept_nodes = 0
+        for reservation in self.reserved[bisect_right(self._ends, begin_s) :]:
+            if reservation.begin_s < end_s or (closed and reservation.begin_s == end_s):
+                kept_nodes |= reservation.nodes
+                if not of & ~kept_nodes:
                     break
-        return found
+        return kept_nodes
 
     def reserve(self, begin_s: float, end_s: float, nodes: int) -> None:
         """Reserve nodes; times are widened to the resolution."""

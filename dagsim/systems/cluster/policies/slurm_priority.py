@@ -196,7 +196,7 @@ class PriorityBook:
         before = self.rounds
         period_s = self.settings.calc_period_s
         while self.calculated_s + period_s <= now:
-            if not self._runs:  # nothing but decay
+            if not self._runs:  # usage only decays
                 self._decay(floor((now - self.calculated_s) / period_s))
                 break
             self._round(self.calculated_s + period_s)
@@ -305,12 +305,12 @@ def _accounts(queues: QueueTree) -> list[Account]:
     """The accounts and users of the tree. As in Slurm, the user root stands next to the topmost
     accounts and counts among them.
     """
-    found = [Account("root", None, 1.0), Account("root/root", "root", 1.0, True)]
+    accounts = [Account("root", None, 1.0), Account("root/root", "root", 1.0, True)]
     for node, above in queues.walk():
-        found.append(Account(node.name, above[0] if above else "root", node.weight))
+        accounts.append(Account(node.name, above[0] if above else "root", node.weight))
     for node, _ in queues.walk():
-        found += [Account(f"{node.name}/{user}", node.name, shares, True) for user, shares in node.users.items()]
-    return found
+        accounts += [Account(f"{node.name}/{user}", node.name, shares, True) for user, shares in node.users.items()]
+    return accounts
 
 
 _Key: TypeAlias = tuple[int, int]

@@ -112,7 +112,7 @@ class SlurmRules:
         demand = task.demand
         distinct = self._distinct and demand.gang
         if nodes == self._all and not distinct:
-            return True  # or the kernel had turned it away
+            return True  # otherwise the kernel would have rejected it
         key = (demand.demand, demand.gang, nodes)
         if key not in self._possible:
             self._possible[key] = False
@@ -258,7 +258,7 @@ class Holdings:
             held = self._held[holder]
             for place, amount in enumerate(amounts):
                 held[place] -= amount
-            if held[3] < 0.5:  # the last one: no residue of sums stays
+            if held[3] < 0.5:  # the last one: drop rounding residues
                 del self._held[holder]
             self.freed[holder] = None
 
