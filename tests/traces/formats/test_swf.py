@@ -97,7 +97,7 @@ def test_pyss_runs_a_job_without_a_request_for_a_second(read: Reading, tmp_path:
 
 def test_an_unknown_protocol_is_refused(samples: Path) -> None:
     trace = open_trace(samples / "swf" / "sample.swf", options=TraceOptions(protocol="slurm"))
-    with pytest.raises(ConfigError, match="it knows rlscheduler, pyss"):
+    with pytest.raises(ConfigError, match="choose from rlscheduler, pyss"):
         list(trace.jobs())
 
 
