@@ -94,7 +94,7 @@ def swept(
 
 
 class _Shown(NamedTuple):
-    """How a sweep is printed."""
+    """Options for printing a sweep."""
 
     metric: str
     reference: str | None

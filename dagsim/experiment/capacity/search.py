@@ -269,8 +269,8 @@ class _Search:
         self._least(lambda nodes: (*fixed, nodes), start)
 
     def probed(self) -> None:
-        """Where no type alone is enough: try 1, 2, 4, 8 ... nodes of each other type, with as many
-        of the last as fit.
+        """Try 1, 2, 4, 8 ... nodes of each other type if no type alone is enough, with as many of the
+        last as fit.
         """
         for place in range(len(self.types) - 1):
             nodes = 1

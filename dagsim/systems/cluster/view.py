@@ -162,7 +162,7 @@ class ClusterView:
 
     @property
     def preemption(self) -> Preemption:
-        """How much of its work a stopped run keeps, and the cost of resuming."""
+        """The work that a stopped run keeps, and the cost of resuming."""
         return self._simulation.preemption
 
     def queue(self, key: Key) -> Queue:

@@ -188,7 +188,7 @@ class RoomTally:
         return next((each for at, each in enumerate(_SETS, 1) if self._fits(at, places)), None)
 
     def free_gpus(self, *places: NodeStanding) -> tuple[bool, bool]:
-        """Whether enough GPUs of a type are idle, and whether enough parts of GPUs are free, on
+        """Two booleans: enough GPUs of a type are idle, and enough parts of GPUs are free, on
         whatever nodes.
         """
         whole = self.task.demand.whole * self._needed
