@@ -271,6 +271,7 @@ class _Pool(Generic[Item, Result]):
         """The error to raise for a worker that was killed."""
         for process in self._processes:
             process.join(5)
+        self._executor.shutdown()  # its thread may have reaped a process and not stored the exit code yet
         codes = [process.exitcode for process in self._processes if process.exitcode]
         code = next((code for code in codes if code != -signal.SIGTERM), None)  # the others were ended for it
         how = "" if code is None else f"signal {-code}; " if code < 0 else f"exit code {code}; "
