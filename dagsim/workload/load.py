@@ -143,8 +143,9 @@ def seconds_of(jobs: JobArrays, runtime: WorkRuntime, types: tuple[GpuType | Non
     """(n, types) float64: seconds that an instance of each task takes on each of ``types``."""
     rates = getattr(runtime, "rates", None)
     if rates is None:
-        return np.array([runtime.seconds(task, types) for job in jobs.jobs() for task in job.tasks])
-    per_second = np.array([rates(task, types) for task in jobs.samples()], float)[jobs.kind]
+        rows = [runtime.seconds(task, types) for job in jobs.jobs() for task in job.tasks]
+        return np.array(rows, float).reshape(-1, len(types))
+    per_second = np.array([rates(task, types) for task in jobs.samples()], float).reshape(-1, len(types))[jobs.kind]
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds: np.ndarray = np.where(per_second, jobs.work[:, None] / per_second, inf)
     return seconds
