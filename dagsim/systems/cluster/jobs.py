@@ -153,6 +153,8 @@ class JobStream:
             "cpu_load": load.cpu_load if isfinite(load.cpu_load) else None,
             "warning": load.warning,
         }
+        if len(load.by_types) > 1:
+            facts["gpu_load_by_types"] = [str(part) for part in load.by_types]
         if (trace := self._trace) is not None:
             facts["trace"] = {
                 "format": trace.format,
