@@ -238,7 +238,9 @@ class TraceFlags(NamedTuple):
     ] = None
     read: Annotated[
         list[str] | None,
-        _of_trace(metavar="KEY=VALUE", help=f"How to read it; repeatable: {', '.join(READ_KEYS)} (docs/traces.md)."),
+        _of_trace(
+            metavar="KEY=VALUE", help=f"How to read it; repeatable: {', '.join(READ_KEYS)} (docs/reference/traces.md)."
+        ),
     ] = None
     windows: Annotated[
         int | None,

@@ -151,7 +151,7 @@ def test_what_cannot_be_a_command_is_refused() -> None:
 
 
 class SameInPython:
-    """The example of docs/protocol.md, in Python."""
+    """The example of docs/reference/protocol.md, in Python."""
 
     def decide(self, view: ClusterView) -> Iterator[Start]:
         ready = list(view.ready)
