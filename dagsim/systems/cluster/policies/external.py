@@ -1,5 +1,5 @@
 """A scheduler in another program, in any language, that exchanges lines of JSON with dagsim
-(docs/protocol.md).
+(docs/reference/protocol.md).
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class External:
         self._fail(view, f"answered {short}: {what}")
 
     def _fail(self, view: ClusterView, what: str) -> NoReturn:
-        raise PolicyFailed(f"policy {self.name!r} at {view.now:g} s: it {what} (docs/protocol.md)")
+        raise PolicyFailed(f"policy {self.name!r} at {view.now:g} s: it {what} (docs/reference/protocol.md)")
 
 
 def _begin(view: ClusterView) -> dict[str, Any]:

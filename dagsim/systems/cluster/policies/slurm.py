@@ -70,7 +70,7 @@ _OF_PRIORITIES = (
 
 @dataclass(frozen=True, slots=True)
 class SlurmSettings:
-    """The parameters of ``slurm-multifactor``, described in docs/schedulers.md."""
+    """The parameters of ``slurm-multifactor``, described in docs/reference/schedulers.md."""
 
     order: str = "multifactor"
     age: float = 1000.0
@@ -167,7 +167,7 @@ class SlurmMultifactor:
     each of the first ``bf_max_job_test`` jobs starts if it delays no job ahead of it, or reserves
     whole named nodes (SchedMD, sched_config, 2024). Priorities are computed when a job becomes
     ready, and for all jobs every ``calc_period_s``. Accounts, partitions, qualities of service and
-    their limits are the ``queues`` of the configuration (docs/schedulers.md). A ready task is a job
+    their limits are the ``queues`` of the configuration (docs/reference/schedulers.md). A ready task is a job
     of Slurm: a gang is one job, independent instances are an array. Time limits are the users'
     claims, else the estimates.
 
