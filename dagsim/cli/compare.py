@@ -46,7 +46,7 @@ def compare_runs(
     from dagsim.metrics.standings import METHOD, standings
     from dagsim.report.comparison import comparison_table
     from dagsim.report.drawing import draw_comparison
-    from dagsim.report.tables import decider_notes
+    from dagsim.report.tables import run_notes
     from dagsim.report.terminal import show_grid
 
     folders = [Store.open(run) for run in runs]
@@ -64,13 +64,13 @@ def compare_runs(
         shown: dict[str, Any] = {"metric": metric, "reference": reference or lines[0].policy, "method": METHOD}
         plain = [standing.to_dict() for standing in ranked]
         shown |= {"workload": workload, "standings": plain, "differences": differences, "missing": missing}
-        typer.echo(json.dumps(shown | {"notes": decider_notes(lines)}))
+        typer.echo(json.dumps(shown | {"notes": run_notes(lines)}))
         return
     show_grid(comparison_table(ranked, metric, workload=workload, wide=wide), table, wide=wide)
     if precision is not None:
         for name, look in looks_at(lines, Precision(precision, unit=sample), metric, reference).items():
             typer.echo(f"precision of {name}: {look}")
-    for note in decider_notes(lines):
+    for note in run_notes(lines):
         typer.echo(note)
     for difference in differences:
         typer.echo(f"differs: {difference}")

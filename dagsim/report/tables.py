@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from dagsim.workload.info import Percentiles, WorkloadInfo
 
 __all__ = [
-    "decider_notes",
     "info_tables",
     "observed_table",
     "published_table",
+    "run_notes",
     "summary_table",
     "trace_notes",
     "why_lines",
@@ -200,18 +200,25 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     return notes
 
 
-def decider_notes(lines: Iterable[CellRun]) -> list[str]:
-    """Notes on policies that read true durations, and on agents far from the jobs and clusters of
-    their training.
+def run_notes(lines: Iterable[CellRun]) -> list[str]:
+    """Notes on policies that read true durations, on agents far from the jobs and clusters of their
+    training, and on nodes that fail faster than jobs run.
     """
     outside: dict[str, float] = {}
     clairvoyant = []
+    stopped = 0.0
     for line in lines:
+        stopped = max(stopped, (line.metrics.get("failures") or 0) / max(line.metrics.get("jobs_completed") or 0, 1))
         facts = line.workload.get("decider", {})
         outside[line.policy] = max(outside.get(line.policy, 0.0), facts.get("outside_training", 0.0))
         clairvoyant += [line.policy] if facts.get("clairvoyant") else []
     names = ", ".join(dict.fromkeys(clairvoyant))
     notes = [f"clairvoyant (reads true durations, which no scheduler knows): {names}"] if names else []
+    if stopped > 1:
+        notes.append(
+            f"warning: failing nodes stopped up to {stopped:.1f} runs per completed job: nodes stay up (mean_up_s) for "
+            "less time than jobs take"
+        )
     return notes + [
         f"warning: {name}: up to {100 * share:.0f} % of the values it saw in a run lay outside the range of its "
         "training; it was not validated on such jobs or such a cluster"

@@ -1,4 +1,4 @@
-"""Tables name agents far from the jobs and clusters of their training, and policies that read true durations."""
+"""Notes below tables: agents far from their training, clairvoyant policies, and nodes that fail too often."""
 
 from __future__ import annotations
 
@@ -78,3 +78,14 @@ def test_tables_name_the_users_own_clairvoyant_policies(tmp_path: Path, monkeypa
     grid = tmp_path / "grid.yaml"
     grid.write_text("over: {policy: [sjf, 'mine:ByTruth']}\nseeds: 2\nset: {workload.count: 10}\n")
     assert known in run(tmp_path, "sweep", str(grid), "--out", str(tmp_path / "grid"))
+
+
+def test_nodes_that_fail_faster_than_jobs_run_are_warned_about(tmp_path: Path) -> None:
+    small = ["--algo", "sjf", "--seeds", "1", "--no-plots", "--set", "workload.count=10"]
+
+    def failing(name: str, mean_up_s: float) -> str:
+        failures = f"disturbances=[{{kind: node_failures, mean_up_s: {mean_up_s}, mean_down_s: 10}}]"
+        return run(tmp_path / name, "eval", *small, "--set", failures)
+
+    assert "nodes stay up (mean_up_s) for less time than jobs take" in failing("often", 500)
+    assert "nodes stay up" not in failing("rarely", 1e6)
