@@ -89,3 +89,14 @@ def test_nodes_that_fail_faster_than_jobs_run_are_warned_about(tmp_path: Path) -
 
     assert "nodes stay up (mean_up_s) for less time than jobs take" in failing("often", 500)
     assert "nodes stay up" not in failing("rarely", 1e6)
+
+
+def test_jobs_for_gpu_types_that_the_cluster_lacks_are_warned_about(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("id,arrival_s,gpus,duration_s,gpu_type\na,0,1,10,a100\nb,1,1,10,T4\n")
+    ended = CliRunner().invoke(
+        app,
+        ["replay", "--trace", str(log), "--cluster", "sized", "--algo", "sjf", "--out", str(tmp_path), "--no-plots"],
+    )
+    assert ended.exit_code == 0, ended.output
+    assert "up to 1 jobs of a run were rejected, because the cluster has no GPU type" in " ".join(ended.output.split())

@@ -202,18 +202,24 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def run_notes(lines: Iterable[CellRun]) -> list[str]:
     """Notes on policies that read true durations, on agents far from the jobs and clusters of their
-    training, and on nodes that fail faster than jobs run.
+    training, on jobs that ask for other GPU types, and on nodes that fail faster than jobs run.
     """
     outside: dict[str, float] = {}
     clairvoyant = []
-    stopped = 0.0
+    stopped = rejected = 0.0
     for line in lines:
+        rejected = max(rejected, line.metrics.get("rejected_no_such_gpu") or 0)
         stopped = max(stopped, (line.metrics.get("failures") or 0) / max(line.metrics.get("jobs_completed") or 0, 1))
         facts = line.workload.get("decider", {})
         outside[line.policy] = max(outside.get(line.policy, 0.0), facts.get("outside_training", 0.0))
         clairvoyant += [line.policy] if facts.get("clairvoyant") else []
     names = ", ".join(dict.fromkeys(clairvoyant))
     notes = [f"clairvoyant (reads true durations, which no scheduler knows): {names}"] if names else []
+    if rejected:
+        notes.append(
+            f"warning: up to {rejected:,.0f} jobs of a run were rejected, because the cluster has no GPU type that they "
+            "may use (dagsim list gpus has the names)"
+        )
     if stopped > 1:
         notes.append(
             f"warning: failing nodes stopped up to {stopped:.1f} runs per completed job: nodes stay up (mean_up_s) for "
