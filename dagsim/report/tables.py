@@ -217,8 +217,8 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
     notes = [f"clairvoyant (reads true durations, which no scheduler knows): {names}"] if names else []
     if rejected:
         notes.append(
-            f"warning: up to {rejected:,.0f} jobs of a run were rejected, because the cluster has no GPU type that they "
-            "may use (dagsim list gpus has the names)"
+            f"warning: up to {rejected:,.0f} jobs of a run were rejected, because the cluster has no GPU type that "
+            "they may use (dagsim list gpus has the names)"
         )
     if stopped > 1:
         notes.append(
