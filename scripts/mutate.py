@@ -14,7 +14,7 @@ Every test first runs once without a mutant, with a probe in each block of state
 runs; a test that fails there is left out, and so is one that takes more than ``LONGEST_S``. (Coverage would show the
 same at twice the time.) The folder ``--reach`` keeps the result. Later only changed test files run again, and the
 blocks of changed modules are found by comparing the texts. A map that is a little old does no harm: it only chooses
-tests. The lane can be changed only if numba does not compile it, so the tests that reach it run again without numba.
+tests. All tests run with ``NUMBA_DISABLE_JIT=1``: the lane can be changed only if numba does not compile it.
 
 mutmut and cosmic-ray start a process, import everything and collect the tests for each mutant: some five seconds of
 processor time. Here one process collects all tests and forks for each mutant, which gets the code of one function
@@ -66,7 +66,6 @@ FILES_AFRESH = 12
 SPARE_S = 10.0
 """Extra time of a test in seconds, since an earlier test may have done part of its work."""
 OPTIONS = ("-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-W", _PRELOADED, "-o", "timeout=120")
-_WITHOUT_NUMBA = os.environ.get("NUMBA_DISABLE_JIT") == "1"
 REASONS = ROOT / "results" / "validation" / "mutant_reasons.txt"
 
 
@@ -77,13 +76,11 @@ class Group:
     folder: str
     strings: bool = False
     """True to change strings as well: the names of fields."""
-    compiled: bool = False
-    """True if numba compiles it, so that its tests must run without numba."""
 
 
 GROUPS: dict[str, Group] = {
     "kernel": Group("dagsim/systems"),
-    "lane": Group("dagsim/systems/cluster/lane", compiled=True),
+    "lane": Group("dagsim/systems/cluster/lane"),
     "policies": Group("dagsim/systems/cluster/policies"),
     "spark": Group("dagsim/systems/spark"),
     "ramp": Group("dagsim/systems/ramp"),
@@ -393,7 +390,7 @@ class Measure:
 
     def _probed(self, path: str) -> CodeType | None:
         file = path.removeprefix(f"{ROOT}/")
-        if not file.startswith("dagsim/") or (GROUPS[_group_of(file)].compiled and not _WITHOUT_NUMBA):
+        if not file.startswith("dagsim/"):
             return None
         tree = ast.parse((ROOT / file).read_text())
         for suite in list(_suites(tree)):
@@ -727,6 +724,7 @@ def main() -> int:
     parser.add_argument("--reasons", type=Path, default=REASONS)
     options = parser.parse_args()
     os.chdir(ROOT)
+    os.environ["NUMBA_DISABLE_JIT"] = "1"
     os.environ.pop("DAGSIM_DATA", None)  # faults must be caught by tests that everybody can run
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     _preload()
@@ -764,28 +762,9 @@ def judge(
     report: Callable[[Mutant, Outcome], None],
     processes: int = 1,
 ) -> None:
-    """Run the mutants, those of compiled code without numba."""
+    """Run the mutants, each in a process of its own."""
     tests = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py"))
-    reach = Reach.kept(folder / "all", tests, processes)
-    with pytest.MonkeyPatch.context() as patch:
-        for compiled in (False, True):
-            chosen = [mutant for mutant in mutants if GROUPS[mutant.group].compiled == compiled]
-            if compiled and chosen:
-                patch.setenv("NUMBA_DISABLE_JIT", "1")
-                lane = [file for file in _package() if GROUPS[_group_of(file)].compiled]
-                running = {test for file in lane for test in reach.running(file, reach.lines[file])}
-                quick = {test.partition("::")[0] for test in running}
-                reach = Reach.kept(folder / "without-numba", sorted(quick), processes)
-            _judge(chosen, reach, seconds, report, processes)
-
-
-def _judge(
-    mutants: Sequence[Mutant],
-    reach: Reach,
-    seconds: float,
-    report: Callable[[Mutant, Outcome], None],
-    processes: int,
-) -> None:
+    reach = Reach.kept(folder, tests, processes)
     inside = [mutant for mutant in mutants if _changed(*_codes(mutant)) is not None]
     if inside:
         chosen = {mutant: reach.chosen(mutant, seconds, inside=True) for mutant in inside}
