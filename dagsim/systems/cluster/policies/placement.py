@@ -57,9 +57,9 @@ class BestFit:
 PLACEMENT_RULES: Registry[PlacementRule] = Registry(
     "placement",
     [
-        Entry("best-fit", ".placement:BestFit", "fastest type, then the fullest node that takes it"),
-        Entry("fastest", ".placement:BestFit", "another name of best-fit"),
-        Entry("first-fit", ".placement:FirstFit", "the first node of all that takes it"),
+        Entry("best-fit", ".placement:BestFit", "fastest type, then the fullest node with room"),
+        Entry("fastest", ".placement:BestFit", "another name for best-fit"),
+        Entry("first-fit", ".placement:FirstFit", "first node with room"),
         Entry("worst-fit", ".placement:WorstFit", "fastest type, then the emptiest node"),
         Entry("random", ".placement:RandomNode", "any type and node with room"),
         Entry("consolidate", ".placement:Consolidate", "as few nodes as possible"),
@@ -67,11 +67,11 @@ PLACEMENT_RULES: Registry[PlacementRule] = Registry(
         Entry(
             "comparative-advantage",
             ".placement:ComparativeAdvantage",
-            "the type where it loses less than others do",
+            "type on which it loses less than other tasks do",
         ),
-        Entry("dot-product", ".placement:DotProduct", "the node most aligned with the demand"),
-        Entry("gpu-packing", ".placement:GpuPacking", "GPUs, then nodes in use first"),
-        Entry("gpu-clustering", ".placement:GpuClustering", "beside tasks with the same demand"),
+        Entry("dot-product", ".placement:DotProduct", "node best aligned with the demand"),
+        Entry("gpu-packing", ".placement:GpuPacking", "partly used GPUs first, then nodes in use"),
+        Entry("gpu-clustering", ".placement:GpuClustering", "next to tasks with the same demand"),
         Entry("fgd", ".placement:Fgd", "where fragmentation grows least"),
     ],
     group="dagsim.placements",
