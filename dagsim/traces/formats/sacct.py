@@ -1,6 +1,6 @@
 """Slurm's accounting: the output of ``sacct -P`` or ``sacct --json``.
 
-``docs/traces.md`` has the command. There is one job per ``JobID``; its attempts are the rows with
+``docs/reference/traces.md`` has the command. There is one job per ``JobID``; its attempts are the rows with
 that ``JobID`` in order of submission. (``JobIDRaw`` is not a key: the last task of an array has the
 array's own number.) Measured on Slurm 22.05.8 and 24.11.5.
 """
