@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any, NamedTuple
 
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty
 from dagsim.traces.slurm import moment_s
@@ -85,7 +86,7 @@ def pod_demand(spec: Any) -> PodDemand:
     return PodDemand(
         sum(whole(taken.get(name, 0.0)) for name in _WHOLE_GPUS),
         taken.get(_MILLI, 0.0) / 1000
-        + sum(share * whole(taken[name]) for name in sorted(taken) if (share := _slice(name))),
+        + ordered_sum(share * whole(taken[name]) for name in sorted(taken) if (share := _slice(name))),
         whole(taken.get(_SHARED, 0.0)),
         round(taken.get("cpu", 0.0), 9),
         taken.get("memory", 0.0) / 2**30,

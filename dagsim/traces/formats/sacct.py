@@ -19,7 +19,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Job, Task, TaskGraph
-from dagsim.model.arithmetic import numbered
+from dagsim.model.arithmetic import numbered, ordered_sum
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
@@ -463,7 +463,7 @@ class _Reading:
     def _task(self, attempts: list[_Attempt], name: str) -> Task:
         last = attempts[-1]
         every = self.options.protocol == "all-attempts"
-        seconds = sum(each.ran_s for each in attempts) if every else last.ran_s
+        seconds = ordered_sum(attempt.ran_s for attempt in attempts) if every else last.ran_s
         taken = last.asked if self.options.demand == "requested" and last.asked.given else last.given
         instances, gpus = self._shape(taken, last)
         measured_on = self._measured_on(last)
