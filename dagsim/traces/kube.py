@@ -56,7 +56,7 @@ def quantity(text: Any) -> float:
     cleaned = str(text).strip() if isinstance(text, int | float | str) and not isinstance(text, bool) else ""
     match = _QUANTITY.fullmatch(cleaned[:80])
     if match is None or (match[3] is not None and match[3] not in _UNITS):
-        raise Dirty("whose resources are no quantities")
+        raise Dirty("whose resources are not quantities")
     value = float(match[1]) * (10.0 ** int(match[2]) if match[2] else _UNITS[match[3] or ""])
     if not 0 <= value < inf:
         raise Dirty("whose resources are impossible")

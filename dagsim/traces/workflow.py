@@ -85,7 +85,7 @@ def workflow(
     try:
         graph = TaskGraph(tuple(tasks), tuple([Edge(parent, child, size) for (parent, child), size in sizes.items()]))
     except GraphError as error:
-        report.drop("of jobs that are no DAG", where, rows, str(error))
+        report.drop("of jobs that are not a DAG", where, rows, str(error))
         return None
     report.kept += rows
     return Job(id, graph)

@@ -144,7 +144,7 @@ class _Reading:
         except Dirty as reason:
             self._drop(str(reason), pieces)
         except ModelError as error:
-            self._drop("that ask for what cannot be", pieces, str(error))
+            self._drop("that describe an impossible job", pieces, str(error))
         else:
             self.report.kept += len(pieces)
             return job

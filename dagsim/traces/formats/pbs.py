@@ -108,7 +108,7 @@ class _Reading:
             if len(line) > _LONGEST:
                 raise TraceError(f"{self.source.where(place)}: a line of {len(line):,} characters")
             if not _LINE.match(line):
-                self.report.drop("that are no records", self.source.where(place))
+                self.report.drop("that are not records", self.source.where(place))
                 continue
             _, kind, id, message = line.rstrip("\r").split(";", 3)
             if kind not in ("E", "R"):
@@ -149,7 +149,7 @@ class _Reading:
         except Dirty as reason:
             self._drop(str(reason), attempts)
         except ModelError as error:
-            self._drop("that ask for what cannot be", attempts, str(error))
+            self._drop("that describe an impossible job", attempts, str(error))
         else:
             self.report.kept += len(attempts)
             return job

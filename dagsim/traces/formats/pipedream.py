@@ -105,7 +105,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
     try:
         tasks = _tasks(list(ops.values()), options)
     except ModelError as error:
-        report.drop("of models that cannot be", where, len(ops), str(error))
+        report.drop("of impossible models", where, len(ops), str(error))
         return None
     return workflow(stem(file), tasks, _edges(ops, edges), report, where, rows=len(ops))  # a row is a node: two tasks
 

@@ -179,7 +179,7 @@ class _Reading:
             submit = self._moments(table, "Submit")
             fine = (submit >= 0) & np.array(list(map(bool, ids)))
             for row in np.flatnonzero(~fine & ~steps).tolist():
-                reason = "whose Submit is no time" if submit[row] == -inf else "without Submit"
+                reason = "whose Submit is not a time" if submit[row] == -inf else "without Submit"
                 report.drop(reason if ids[row] else "without an id", table.where(row))
             yield table.chosen(np.flatnonzero(fine & ~steps))
 
@@ -271,7 +271,7 @@ class _Reading:
         except Dirty as reason:
             self._drop(str(reason), attempts)
         except ModelError as error:
-            self._drop("that ask for what cannot be", attempts, str(error))
+            self._drop("that describe an impossible job", attempts, str(error))
         return None
 
     def template(self, row: list[str]) -> tuple[Task, str | None] | None:
