@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from dagsim.errors import DagsimError
-from dagsim.experiment.agents import make_policy
+from dagsim.experiment.simulate import make_policy
 from dagsim.metrics import paired
 from dagsim.systems.spark import (
     SparkEpisode,

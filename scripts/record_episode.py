@@ -15,8 +15,8 @@ from dagsim.config.bundled import find_config
 from dagsim.config.schema import load_config
 from dagsim.envs.spark import bars, draw_bars
 from dagsim.errors import ModelError
-from dagsim.experiment.agents import make_policy
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import make_policy
 from dagsim.systems.spark import SparkKernel
 
 __all__ = ["record"]

@@ -17,7 +17,7 @@ import dagsim
 ROOT = Path(dagsim.__file__).parent
 
 FLOORS = (
-    {"errors", "scalar"},
+    {"errors"},
     {"own_code"},
     {"files", "processes", "registry"},
     {"model"},

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
+from dagsim.registry import scalar
 from dagsim.report.grid import TableFormat
-from dagsim.scalar import scalar
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Setting

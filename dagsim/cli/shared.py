@@ -289,7 +289,7 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
     """Carry out a plan under a progress bar. Ctrl-C keeps the finished runs and exits with 130."""
     from dagsim.experiment.carry_out import carry_out
     from dagsim.experiment.executors import executor_for
-    from dagsim.experiment.stopping import exit_code
+    from dagsim.processes import exit_code
     from dagsim.report.terminal import progress
 
     advice: list[str] = []

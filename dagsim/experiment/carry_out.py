@@ -14,11 +14,11 @@ from dagsim.experiment.kept_files import CLOCKED, CellRun
 from dagsim.experiment.plan import Cell, Plan
 from dagsim.experiment.scenario import cluster_scenario_of, metric_of, sample_of
 from dagsim.experiment.simulate import check
-from dagsim.experiment.stopping import Stops
 from dagsim.experiment.store import Store
 from dagsim.files import write_text
 from dagsim.metrics import to_csv
 from dagsim.metrics.standings import PolicyResult, standings
+from dagsim.processes import Stops
 from dagsim.systems.cluster import choice
 from dagsim.systems.cluster.choice import EngineUse
 

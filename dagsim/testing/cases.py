@@ -1,4 +1,6 @@
-"""Adverse random cases: small clusters and jobs on which schedulers go wrong, and a kernel for each."""
+"""Difficult random cases: small clusters and jobs on which schedulers tend to fail, and a kernel
+for each.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ class Case:
         return True
 
     def faults(self, make: Callable[[], ClusterPolicy]) -> list[str]:
-        """The faults of the schedule under a policy, by its log alone.
+        """The faults of the schedule under a policy, found in its log alone.
 
         Raises:
             IllegalDecision, Stalled: As ``drive``.
@@ -87,8 +89,8 @@ class Case:
 
 
 class Admitting:
-    """Admits, rejects or delays applicants, and leaves all other decisions to a policy that does
-    not handle admission.
+    """A policy that admits, rejects or delays applicants, and leaves all other decisions to a
+    policy that does not handle admission.
     """
 
     def __init__(self, policy: ClusterPolicy, seed: int) -> None:
@@ -109,9 +111,9 @@ class Admitting:
 
 
 def crowd(gpus: int = 2, jobs: int = 9) -> Case:
-    """Jobs that all arrive at once, the longest first, and short ones while those run, with far too
-    few GPUs. A policy that starts tasks before it checks further ones wants to stop a run that
-    it has just started.
+    """Jobs that all arrive at once, the longest first, and short jobs that arrive while those run,
+    with far too few GPUs. They expose a policy that starts tasks before it checks later ones,
+    and then tries to stop a run that it has just started.
     """
     cluster = Cluster((Node("n", gpu_type("T4"), gpus, 16, 64),))
     tasks = [Task("t", float(jobs - number), gpus=1 + number % gpus) for number in range(jobs)]
@@ -121,9 +123,9 @@ def crowd(gpus: int = 2, jobs: int = 9) -> Case:
 
 
 def random_case(seed: int) -> Case:
-    """A random case from all features: DAGs, gangs, shares of GPUs, CPU-only tasks, CPUs and
-    memory, bursts and equal times, two GPU types, nodes that fail, leave for good or all at
-    once, networks, set-ups, wrong estimates, costly preemption and admission.
+    """A random case that may combine all features: DAGs, gangs, shares of GPUs, CPU-only tasks,
+    CPUs and memory, bursts and equal times, two GPU types, nodes that fail, leave for good or
+    all go down at once, networks, set-ups, wrong estimates, costly preemption and admission.
     """
     rng = stream(seed, "case")
     cluster = _cluster(rng)

@@ -1,9 +1,9 @@
-"""Room for later jobs: the blocks of servers that are free at the next arrivals, and those that a
-placement leaves.
+"""Room for later jobs: the blocks of servers that are free at the next arrivals, now and after a
+placement.
 
 A fabric fragments in space (blocks of one size do not tile the holes of another) and in time (jobs
 that end together leave whole blocks, others leave holes). Both show in the number of free blocks of
-each size at the next arrivals, if no other job were accepted.
+each size at the next arrivals, assuming that no other job is accepted.
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ def ways_in_time(view: RampView) -> Iterator[Way]:
 
 
 def blocks_of(fabric: Fabric, size: int) -> tuple[int, ...]:
-    """Distinct blocks of ``size`` servers as bit masks; consecutive servers where any would do."""
+    """Distinct blocks of ``size`` servers as bit masks; consecutive servers if any servers form a
+    block.
+    """
     if size > fabric.servers:
         return ()
     return fabric.masks(size)[:_MOST_BLOCKS]

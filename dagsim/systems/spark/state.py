@@ -94,7 +94,7 @@ class StageState:
         """Parents that are not complete."""
         self.seen_ms = durations.rough_ms
         self.selected = False
-        """True if it was chosen in this round already."""
+        """True if it was already chosen in this round."""
         self.parents: list[StageState] = []
         self.children: list[StageState] = []
         self.pool = ExecutorPool(job, self)

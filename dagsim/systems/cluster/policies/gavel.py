@@ -87,7 +87,9 @@ class Gavel:
         self._since: dict[_Key, float] = {}
         """Time at which each task first competed."""
         self._remembered = 0
-        """Number of entries in these two after the last removal of tasks of jobs that have left."""
+        """Number of entries in ``_had`` and ``_since`` after the last removal of tasks whose jobs
+        have left.
+        """
         self._rivals: dict[TaskState, _Rival] = {}
         """The tasks that compete, and some that did before."""
         self._counted: dict[int, tuple[_Had, int]] = {}

@@ -146,13 +146,13 @@ class JobQueue:
         return None
 
     def classes(self, job: int | None = None) -> Iterable[DemandClass]:
-        """Demand classes in which the job (or, without a job, any job) waits, and perhaps some in
-        which it did.
+        """Demand classes in which the job waits, or in which any job waits if none is given. May
+        include classes in which it no longer waits.
         """
         return tuple(self._heaps) if job is None else tuple(self._classes.get(job, ()))
 
     def waiting(self) -> Set[int]:
-        """Jobs that wait, and perhaps some that did."""
+        """Jobs that wait; may include jobs that no longer wait."""
         return self._classes.keys()
 
     def _enter(self, demand: DemandClass, number: int) -> None:

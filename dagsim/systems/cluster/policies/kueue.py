@@ -224,8 +224,8 @@ class Kueue:
         return sorted(found, key=rank)
 
     def _targets(self, queue: QueueNode, amounts: dict[str, float], candidates: list[int]) -> list[int] | None:
-        """Return few candidates that give the quota back: found greedily, then reduced from the
-        last one on.
+        """Return a small set of candidates that frees the quota. They are chosen greedily; then
+        those that turn out unnecessary are removed, the last one first.
         """
         own = [run for run in candidates if self._admitted[run].queue == queue.name]
         attempts = [(own, True)] if len(own) == len(candidates) else [(candidates, False), (own, True)]
@@ -486,11 +486,11 @@ class KueueWaits:
         return sum(self._of_type[type_] for type_ in types)
 
     def alone(self, task: TaskState) -> bool:
-        """Nodes are shared."""
+        """False: pods of different jobs may share a node."""
         return False
 
     def distinct(self, task: TaskState) -> bool:
-        """Pods of a gang may share a node."""
+        """False: pods of a gang may share a node."""
         return False
 
     def _with_quota(self, task: TaskState) -> Sequence[int]:

@@ -409,8 +409,8 @@ class Fgd:
         return fill(task, [machine]) if gpu is None else (Share(machine.index, 1, gpu),)
 
     def _growth(self, machine: NodeState, demand: DemandClass, typical: _Typical) -> tuple[float, int | None]:
-        """Return the growth of fragmentation by one more instance on the machine, and the GPU on
-        which it is least.
+        """Return the increase of fragmentation if the machine takes one more instance, and the GPU
+        on which it is smallest.
         """
         state = (machine.free, machine.cpus, machine.memory, tuple(machine.shares.items()))
         known = self._growths.get((machine.index, demand.demand))

@@ -166,8 +166,8 @@ class Planned:
                     insort(self._lanes[lane], (booking.start_s, self._count, key))
 
     def _seconds(self, machines: ClusterState, task: TaskState, site: Site, wide: int) -> float:
-        """Seconds of the whole task on the site; ``inf`` if it cannot run there, or if the site is
-        a type and a node would do.
+        """Seconds of the whole task on the site. ``inf`` if it cannot run there, or if the site is
+        a whole type although a single node could hold the task.
         """
         demand = task.demand
         if site.type not in demand.types:

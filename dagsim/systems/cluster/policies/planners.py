@@ -352,7 +352,7 @@ def _freed(problem: Problem, task: int, missing: list[int]) -> list[int]:
 
 
 GAPS = 64
-"""Maximum number of ends of bookings that the search for a gap tries."""
+"""Maximum number of booking ends that the search for a gap tries."""
 
 
 class Calendar:

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from math import inf
 
 from dagsim.errors import ConfigError
-from dagsim.metrics.energy import DEFAULT_POWER
+from dagsim.metrics.utilization import DEFAULT_POWER
 from dagsim.model import Decision, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, TaskState

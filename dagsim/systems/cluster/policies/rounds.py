@@ -39,8 +39,8 @@ class Rank(Protocol):
         ...
 
     def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
-        """(runs,) float64: seconds until the key of a job that keeps running, and is at most
-        ``key`` now, may exceed it; never too many.
+        """(runs,) float64: lower bound on the seconds for which the key of each job stays at most
+        ``key``, if it is at most ``key`` now and the job keeps running.
         """
         ...
 

@@ -43,8 +43,8 @@ class NodePlan:
         self._view, self._ends_s, self._whole = view, ends_s, whole
         self._until_s, self._resolution_s = view.now + window_s, resolution_s
         self._known: dict[tuple[DemandClass, bool, int], list[tuple[float, float]]] = {}
-        """For a demand on some nodes, limits and the first possible time of each, which can only
-        become later.
+        """Cached for a demand on some nodes: limits, and the first possible time of each, which can
+        only become later.
         """
         self._runs: dict[int, list[Run]] = {}
         """The runs on each node."""
@@ -328,7 +328,7 @@ class BackfillOutlook:
         """Jobs seen ahead that do not count."""
 
     def removed(self, task: TaskState) -> None:
-        """Record that the present job left the list without a test."""
+        """Record that the current job left the list untested."""
         self._next -= 1
         self._fitting -= 1
         if task in self._passed:
@@ -336,7 +336,7 @@ class BackfillOutlook:
             self._end -= 1
 
     def started(self) -> None:
-        """Record that the present job was tested and started."""
+        """Record that the current job was tested and started."""
         self._end -= 1
 
     def knows_no(self, at: int) -> bool:
@@ -344,7 +344,7 @@ class BackfillOutlook:
         return at < self._next
 
     def any_fits(self, at: int, left: int) -> bool:
-        """True if machines have room for one of the next ``left`` jobs from ``at`` on."""
+        """True if machines have room for one of the ``left`` jobs from index ``at`` on."""
         place, last = max(self._fitting, at), min(at + left, len(self._listed))
         while place < last and not self._fits(self._listed[place].task.demand):
             place += 1
@@ -352,7 +352,7 @@ class BackfillOutlook:
         return place < last
 
     def is_hopeful(self, at: int) -> bool:
-        """True if a job from ``at`` on could start."""
+        """True if some job from index ``at`` on could start."""
         place = max(self._next, at)
         while place < min(self._end, len(self._listed)):
             task = self._listed[place].task
