@@ -3,7 +3,8 @@
 The header has lines with ``;`` (``; MaxProcs: 240``). Then follow rows of 18 fields between blanks:
 job, submit, wait, run, allocated processors, CPU time, memory, requested processors, requested
 time, requested memory, status, user, group, executable, queue, partition, preceding job, think
-time. -1 means unknown; numbers may be floats. Jobs are sorted by submit time.
+time. -1 means unknown; numbers may be floats. A Parquet table has the 18 fields as columns, in this
+order and under any names. Jobs are sorted by submit time.
 """
 
 from __future__ import annotations
@@ -57,9 +58,10 @@ class Swf(Reader):
     uses = frozenset({"protocol", "processors", "gpus_per_task", "floor_s"})
 
     def recognises(self, source: Source) -> bool:
-        for line in source.head(1000):
+        separator, header = (None, 0) if source.columns is None else (",", 1)
+        for line in source.head(1000)[header:]:
             if line.strip() and not line.lstrip().startswith(";"):
-                fields = line.split()
+                fields = line.split(separator)
                 return len(fields) == _FIELDS and all(_NUMBER.fullmatch(field) for field in fields)
         return False
 
