@@ -28,12 +28,12 @@ HOSTS = 128
 def play(active: int, connected: bool) -> None:
     """Play ``EVENTS`` events with about ``active`` flows under way."""
     rng = random.Random(active)
-    fabric = FatTree((16, 8), (1, 8), (1, 1), 12.5).fabric([f"h{host}" for host in range(HOSTS)])
-    links = SharedLinks([link.bandwidth for link in fabric.links])
+    routing = FatTree((16, 8), (1, 8), (1, 1), 12.5).routing([f"h{host}" for host in range(HOSTS)])
+    links = SharedLinks([link.bandwidth for link in routing.links])
 
     def start(pair: int, now: float) -> None:
         source, destination = rng.sample(range(HOSTS), 2) if connected else (2 * (pair % 64), 2 * (pair % 64) + 1)
-        links.start(LinkFlow(fabric.paths(source, destination)[0], rng.uniform(1e9, 1e11)), now)
+        links.start(LinkFlow(routing.paths(source, destination)[0], rng.uniform(1e9, 1e11)), now)
 
     for pair in range(active):
         start(pair, 0.0)

@@ -21,7 +21,7 @@ from command import Say
 from simpy.events import AllOf, Event
 
 from dagsim.errors import ConfigError
-from dagsim.network import Fabric, Link, LinkFlow
+from dagsim.network import Link, LinkFlow, Routing
 from dagsim.systems.cluster.clock import Clock, Timer
 from dagsim.systems.cluster.network.shared import SharedCarrier
 
@@ -33,7 +33,7 @@ def finishes(scenario: Mapping[str, Any]) -> dict[str, float]:
     clock = Clock()
     number = {link["id"]: place for place, link in enumerate(scenario["links"])}
     links = [Link(link["id"], link["bandwidth"], link.get("latency_s", 0.0)) for link in scenario["links"]]
-    carrier = SharedCarrier(clock, Fabric(0, links, lambda source, destination: ()))
+    carrier = SharedCarrier(clock, Routing(0, links, lambda source, destination: ()))
     arrived: dict[str, Event] = {flow["id"]: Event(clock) for flow in scenario["flows"]}
     finish_s: dict[str, float] = {}
 

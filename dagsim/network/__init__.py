@@ -2,23 +2,23 @@
 
 from dagsim.network.dragonfly import Dragonfly
 from dagsim.network.explicit import Cable, Explicit, Route, Tree, TreeSwitch
-from dagsim.network.fabric import Fabric, Link, NetworkTopology
 from dagsim.network.fat_tree import FatTree
 from dagsim.network.island import Island
 from dagsim.network.max_min import LinkFlow, SharedLinks
+from dagsim.network.routing import Link, NetworkTopology, Routing
 from dagsim.network.torus import Torus
 
 __all__ = [
     "Cable",
     "Dragonfly",
     "Explicit",
-    "Fabric",
     "FatTree",
     "Island",
     "Link",
     "LinkFlow",
     "NetworkTopology",
     "Route",
+    "Routing",
     "SharedLinks",
     "Torus",
     "Tree",

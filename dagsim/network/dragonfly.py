@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.network.fabric import Fabric, Link, Path, check_counts, check_hosts, check_link
+from dagsim.network.routing import Link, Path, Routing, check_counts, check_hosts, check_link
 
 __all__ = ["Dragonfly"]
 
@@ -47,8 +47,8 @@ class Dragonfly:
                 f"dragonfly: {self.groups} groups need as many routers per group, got {self.chassis * self.routers}"
             )
 
-    def fabric(self, names: Sequence[str]) -> Fabric:
-        """Build the fabric; hosts fill routers, chassis and groups in order."""
+    def routing(self, names: Sequence[str]) -> Routing:
+        """Build links and routes; hosts fill routers, chassis and groups in order."""
         per_group = self.chassis * self.routers
         check_hosts("dragonfly", self.groups * per_group * self.hosts_per_router, names)
         links: list[Link] = []
@@ -95,4 +95,4 @@ class Dragonfly:
             path.append(number[target, names[destination]])
             return (tuple(path),)
 
-        return Fabric(len(names), links, paths)
+        return Routing(len(names), links, paths)

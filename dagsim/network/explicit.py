@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.network.fabric import Fabric, Link, Path, check_link
+from dagsim.network.routing import Link, Path, Routing, check_link
 
 __all__ = ["Cable", "Explicit", "Route", "Tree", "TreeSwitch"]
 
@@ -50,8 +50,8 @@ class Explicit:
         for cable in self.links:
             check_link(f"explicit: link {cable.name!r}", cable.bandwidth_gb_s, cable.latency_s)
 
-    def fabric(self, names: Sequence[str]) -> Fabric:
-        """Build the fabric; routes name the nodes of the cluster."""
+    def routing(self, names: Sequence[str]) -> Routing:
+        """Build links and routes; routes name the nodes of the cluster."""
         number = {cable.name: place for place, cable in enumerate(self.links)}
         hosts = {name: host for host, name in enumerate(names)}
         ways: dict[tuple[int, int], tuple[Path, ...]] = {}
@@ -71,7 +71,7 @@ class Explicit:
                 if source != destination and (hosts[source], hosts[destination]) not in ways:
                     raise ModelError(f"explicit: there is no route from {source!r} to {destination!r}")
         links = [Link(cable.name, cable.bandwidth_gb_s * 1e9, cable.latency_s) for cable in self.links]
-        return Fabric(len(names), links, lambda source, destination: ways[source, destination])
+        return Routing(len(names), links, lambda source, destination: ways[source, destination])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ class Tree:
             if switch.bandwidth_gb_s is not None:
                 check_link(f"tree: switch {switch.name!r}", switch.bandwidth_gb_s, 0.0)
 
-    def fabric(self, names: Sequence[str]) -> Fabric:
-        """Build the fabric; switches name the nodes of the cluster."""
+    def routing(self, names: Sequence[str]) -> Routing:
+        """Build links and routes; switches name the nodes of the cluster."""
         parents = self._parents(names)
         switches = {switch.name: switch for switch in self.switches}
         bandwidths = dict.fromkeys(names, self.bandwidth_gb_s)
@@ -145,7 +145,7 @@ class Tree:
                 ascent.pop(), descent.pop()
             return ((*(up[name] for name in ascent[:-1]), *(up[name] + 1 for name in reversed(descent[:-1]))),)
 
-        return Fabric(len(names), links, paths)
+        return Routing(len(names), links, paths)
 
     def _parents(self, names: Sequence[str]) -> dict[str, str]:
         """The switch above each node and switch, after checking that there is exactly one tree."""

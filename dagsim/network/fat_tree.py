@@ -8,7 +8,7 @@ from math import prod
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.network.fabric import Fabric, Link, Path, check_counts, check_hosts, check_link
+from dagsim.network.routing import Link, Path, Routing, check_counts, check_hosts, check_link
 
 __all__ = ["FatTree"]
 
@@ -42,8 +42,8 @@ class FatTree:
                 check_counts("fat_tree", **{f"{name} of level {level}": number})
         check_link("fat_tree", self.bandwidth_gb_s, self.latency_s)
 
-    def fabric(self, names: Sequence[str]) -> Fabric:
-        """Build the fabric; hosts fill the leaves in order."""
+    def routing(self, names: Sequence[str]) -> Routing:
+        """Build links and routes; hosts fill the leaves in order."""
         down, up, count = self.down, self.up, self.count
         check_hosts("fat_tree", prod(down), names)
         links: list[Link] = []
@@ -75,7 +75,7 @@ class FatTree:
                 level += 1
             return ((*ascent, *reversed(descent)),)
 
-        return Fabric(len(names), links, paths)
+        return Routing(len(names), links, paths)
 
     def _nodes(self, level: int) -> int:
         return prod(self.up[:level]) * prod(self.down[level:])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dagsim.network.fabric import Fabric, Link, Path, check_counts, check_link
+from dagsim.network.routing import Link, Path, Routing, check_counts, check_link
 
 __all__ = ["Island"]
 
@@ -32,8 +32,8 @@ class Island:
         check_counts("island", rails=self.rails)
         check_link("island", self.bandwidth_gb_s, self.latency_s)
 
-    def fabric(self, names: Sequence[str]) -> Fabric:
-        """Build the fabric of any number of hosts."""
+    def routing(self, names: Sequence[str]) -> Routing:
+        """Build links and routes of any number of hosts."""
         rails = self.rails
         links = [
             Link(f"{name}.nic{rail}.{end}", self.bandwidth_gb_s * 1e9, self.latency_s)
@@ -45,4 +45,4 @@ class Island:
         def paths(source: int, destination: int) -> tuple[Path, ...]:
             return tuple((2 * (source * rails + rail), 2 * (destination * rails + rail) + 1) for rail in range(rails))
 
-        return Fabric(len(names), links, paths)
+        return Routing(len(names), links, paths)

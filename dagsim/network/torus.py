@@ -8,7 +8,7 @@ from math import prod
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.network.fabric import Fabric, Link, Path, check_counts, check_hosts, check_link
+from dagsim.network.routing import Link, Path, Routing, check_counts, check_hosts, check_link
 
 __all__ = ["Torus"]
 
@@ -35,8 +35,8 @@ class Torus:
             check_counts("torus", **{f"dimension {place}": size})
         check_link("torus", self.bandwidth_gb_s, self.latency_s)
 
-    def fabric(self, names: Sequence[str]) -> Fabric:
-        """Build the fabric; hosts fill the grid in order."""
+    def routing(self, names: Sequence[str]) -> Routing:
+        """Build links and routes; hosts fill the grid in order."""
         check_hosts("torus", prod(self.dimensions), names)
         links: list[Link] = []
         number: dict[tuple[int, int, int], int] = {}
@@ -67,4 +67,4 @@ class Torus:
                     at = neighbour(at, place, direction)
             return (tuple(path),)
 
-        return Fabric(len(names), links, paths)
+        return Routing(len(names), links, paths)

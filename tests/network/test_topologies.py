@@ -13,11 +13,11 @@ from dagsim.network import (
     Cable,
     Dragonfly,
     Explicit,
-    Fabric,
     FatTree,
     Island,
     NetworkTopology,
     Route,
+    Routing,
     Torus,
     Tree,
 )
@@ -30,10 +30,10 @@ def hosts(count: int) -> list[str]:
     return [f"h{index}" for index in range(count)]
 
 
-def route(fabric: Fabric, source: int, destination: int) -> list[str]:
+def route(routing: Routing, source: int, destination: int) -> list[str]:
     """The names of the links of the only path."""
-    (path,) = fabric.paths(source, destination)
-    return [fabric.links[link].name for link in path]
+    (path,) = routing.paths(source, destination)
+    return [routing.links[link].name for link in path]
 
 
 @pytest.mark.data
@@ -49,14 +49,14 @@ def test_routes_are_simgrids(name: str, topology: NetworkTopology, data: Path) -
     # One of our links for each of SimGrid's, of the same bandwidth, and the same order on every route.
     scenario = json.loads((data / "golden" / "network" / f"{name}.json").read_text())
     bandwidths = {link["id"]: link["bandwidth"] for link in scenario["links"]}
-    fabric = topology.fabric(hosts(16))
+    routing = topology.routing(hosts(16))
     ours: dict[str, int] = {}
     for flow in scenario["flows"]:
-        (path,) = fabric.paths(flow["src"], flow["dst"])
+        (path,) = routing.paths(flow["src"], flow["dst"])
         assert len(path) == len(flow["route"])
         for theirs, link in zip(flow["route"], path, strict=True):
             assert ours.setdefault(theirs, link) == link
-            assert fabric.links[link].bandwidth == bandwidths[theirs]
+            assert routing.links[link].bandwidth == bandwidths[theirs]
     assert len(set(ours.values())) == len(ours)
 
 
@@ -70,13 +70,13 @@ def test_routes_are_simgrids(name: str, topology: NetworkTopology, data: Path) -
 )  # fmt: skip
 def test_every_route_is_a_walk_from_its_source_to_its_destination(topology: NetworkTopology) -> None:
     names = hosts(12)
-    fabric = topology.fabric(names)
-    assert len({link.name for link in fabric.links}) == len(fabric.links)
+    routing = topology.routing(names)
+    assert len({link.name for link in routing.links}) == len(routing.links)
     for source in range(12):
-        assert fabric.paths(source, source) == ((),)
+        assert routing.paths(source, source) == ((),)
         for destination in range(12):
-            for path in fabric.paths(source, destination) if source != destination else ():
-                walk = [fabric.links[link].name.split("#")[0] for link in path]
+            for path in routing.paths(source, destination) if source != destination else ():
+                walk = [routing.links[link].name.split("#")[0] for link in path]
                 assert len(set(path)) == len(path)
                 if isinstance(topology, Island):
                     first, last = walk
@@ -88,56 +88,56 @@ def test_every_route_is_a_walk_from_its_source_to_its_destination(topology: Netw
 
 
 def test_torus_routes_correct_one_dimension_after_the_other_by_the_shorter_way() -> None:
-    fabric = Torus((5, 3)).fabric(hosts(15))
-    assert route(fabric, 0, 14) == ["h0>h4", "h4>h14"]
-    assert route(fabric, 1, 8) == ["h1>h2", "h2>h3", "h3>h8"]
+    routing = Torus((5, 3)).routing(hosts(15))
+    assert route(routing, 0, 14) == ["h0>h4", "h4>h14"]
+    assert route(routing, 1, 8) == ["h1>h2", "h2>h3", "h3>h8"]
 
 
 def test_a_tree_routes_over_the_lowest_common_switch_and_divides_its_uplinks() -> None:
     names = hosts(4)
     racks = (Box("rack0", ("h0", "h1")), Box("rack1", ("h2", "h3"), bandwidth_gb_s=7.0))
-    fabric = Tree((*racks, Box("spine", (), ("rack0", "rack1"))), bandwidth_gb_s=10.0, oversubscription=4.0).fabric(
+    routing = Tree((*racks, Box("spine", (), ("rack0", "rack1"))), bandwidth_gb_s=10.0, oversubscription=4.0).routing(
         names
     )
-    assert route(fabric, 0, 1) == ["h0>rack0", "rack0>h1"]
-    assert route(fabric, 0, 3) == ["h0>rack0", "rack0>spine", "spine>rack1", "rack1>h3"]
-    bandwidths = {link.name: link.bandwidth for link in fabric.links}
+    assert route(routing, 0, 1) == ["h0>rack0", "rack0>h1"]
+    assert route(routing, 0, 3) == ["h0>rack0", "rack0>spine", "spine>rack1", "rack1>h3"]
+    bandwidths = {link.name: link.bandwidth for link in routing.links}
     assert bandwidths["rack0>spine"] == bandwidths["spine>rack0"] == 5e9  # 2 x 10, oversubscribed 4 times
     assert bandwidths["spine>rack1"] == 7e9
 
 
 def test_latencies_add_up_along_a_path() -> None:
-    fabric = Torus((8,), 1.0, latency_s=0.25).fabric(hosts(8))
-    assert fabric.latency_s(fabric.paths(0, 3)[0]) == 0.75
+    routing = Torus((8,), 1.0, latency_s=0.25).routing(hosts(8))
+    assert routing.latency_s(routing.paths(0, 3)[0]) == 0.75
 
 
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: FatTree((2, 2), (1, 1), (1, 1)).fabric(hosts(5)), "the topology has 4 hosts, the cluster has 5"),
+        (lambda: FatTree((2, 2), (1, 1), (1, 1)).routing(hosts(5)), "the topology has 4 hosts, the cluster has 5"),
         (lambda: FatTree((2,), (1, 2), (1,)), "fat_tree: down, up and count must have one number per level"),
         (lambda: FatTree((0,), (1,), (1,)), "fat_tree: down of level 1 must be a whole number of at least 1, got 0"),
-        (lambda: Torus((4,)).fabric(hosts(3)), "torus: the topology has 4 hosts, the cluster has 3 nodes"),
+        (lambda: Torus((4,)).routing(hosts(3)), "torus: the topology has 4 hosts, the cluster has 3 nodes"),
         (lambda: Torus(()), "torus: dimensions must have at least one number"),
         (lambda: Torus((4,), 0.0), r"torus: bandwidth_gb_s must be positive, got 0\.0"),
         (lambda: Island(8, 48.0, -1.0), r"island: latency_s must be 0 or more, got -1\.0"),
         (lambda: Island(0), "island: rails must be a whole number of at least 1, got 0"),
         (lambda: Dragonfly(5, 2, 2, 1), "dragonfly: 5 groups need as many routers per group, got 4"),
-        (lambda: Dragonfly(2, 1, 2, 1).fabric(hosts(5)), "dragonfly: the topology has 4 hosts, the cluster has 5"),
+        (lambda: Dragonfly(2, 1, 2, 1).routing(hosts(5)), "dragonfly: the topology has 4 hosts, the cluster has 5"),
         (lambda: Explicit((Cable("l", 0.0),), ()), "explicit: link 'l': bandwidth_gb_s must be positive"),
-        (lambda: Explicit((), (Route("h0", "x", ()),)).fabric(hosts(1)), "to 'x': the cluster has no node 'x'"),
-        (lambda: Explicit((), (Route("h0", "h1", ("l",)),)).fabric(hosts(2)), "to 'h1': there is no link 'l'"),
-        (lambda: Explicit((Cable("l", 1.0),), (Route("h0", "h1", ("l", "l")),)).fabric(hosts(2)), "occurs twice"),
+        (lambda: Explicit((), (Route("h0", "x", ()),)).routing(hosts(1)), "to 'x': the cluster has no node 'x'"),
+        (lambda: Explicit((), (Route("h0", "h1", ("l",)),)).routing(hosts(2)), "to 'h1': there is no link 'l'"),
+        (lambda: Explicit((Cable("l", 1.0),), (Route("h0", "h1", ("l", "l")),)).routing(hosts(2)), "occurs twice"),
         (
-            lambda: Explicit((Cable("l", 1.0),), (Route("h0", "h1", ("l",)),)).fabric(hosts(2)),
+            lambda: Explicit((Cable("l", 1.0),), (Route("h0", "h1", ("l",)),)).routing(hosts(2)),
             "explicit: there is no route from 'h1' to 'h0'",
         ),
-        (lambda: Tree((Box("s", ("h0",)),)).fabric(hosts(2)), "tree: node 'h1' is below no switch"),
-        (lambda: Tree((Box("s", ("x",)),)).fabric(hosts(1)), "switch 's' names the node 'x', which does not exist"),
-        (lambda: Tree((Box("s", (), ("t",)),)).fabric([]), "tree: switch 's' names the switch 't'"),
-        (lambda: Tree((Box("s", ("h0",)), Box("t", ("h0",)))).fabric(hosts(1)), "'h0' is below both 's' and 't'"),
-        (lambda: Tree((Box("s", ("h0",)), Box("t"))).fabric(hosts(1)), "one switch above all others, got s, t"),
-        (lambda: Tree((Box("s"), Box("s"))).fabric([]), "tree: two switches have the same name"),
+        (lambda: Tree((Box("s", ("h0",)),)).routing(hosts(2)), "tree: node 'h1' is below no switch"),
+        (lambda: Tree((Box("s", ("x",)),)).routing(hosts(1)), "switch 's' names the node 'x', which does not exist"),
+        (lambda: Tree((Box("s", (), ("t",)),)).routing([]), "tree: switch 's' names the switch 't'"),
+        (lambda: Tree((Box("s", ("h0",)), Box("t", ("h0",)))).routing(hosts(1)), "'h0' is below both 's' and 't'"),
+        (lambda: Tree((Box("s", ("h0",)), Box("t"))).routing(hosts(1)), "one switch above all others, got s, t"),
+        (lambda: Tree((Box("s"), Box("s"))).routing([]), "tree: two switches have the same name"),
         (lambda: Tree((), oversubscription=0.0), "tree: oversubscription must be positive"),
         (lambda: Tree((Box("s", bandwidth_gb_s=-1.0),)), "tree: switch 's': bandwidth_gb_s must be positive"),
     ],

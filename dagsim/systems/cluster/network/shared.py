@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from simpy.events import Event
 
 from dagsim.model import Cluster
-from dagsim.network import Dragonfly, Explicit, Fabric, FatTree, Island, LinkFlow, SharedLinks, Torus, Tree
+from dagsim.network import Dragonfly, Explicit, FatTree, Island, LinkFlow, Routing, SharedLinks, Torus, Tree
 from dagsim.systems.cluster.clock import COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.network.base import Flow
 from dagsim.workload.distributions import TaggedUnion
@@ -33,20 +33,20 @@ class SharedNetwork:
     __pydantic_config__ = {"extra": "forbid"}
 
     def carrier(self, clock: Clock, cluster: Cluster) -> SharedCarrier:
-        return SharedCarrier(clock, self.topology.fabric([node.name for node in cluster.nodes]))
+        return SharedCarrier(clock, self.topology.routing([node.name for node in cluster.nodes]))
 
 
 class SharedCarrier:
-    """The links of a fabric in one simulation.
+    """The links in one simulation.
 
     All changes of one instant are made before rates are computed: the events that cause them are on
     the clock before the one that computes.
     """
 
-    def __init__(self, clock: Clock, fabric: Fabric) -> None:
-        self.fabric = fabric
+    def __init__(self, clock: Clock, routing: Routing) -> None:
+        self.routing = routing
         self._clock = clock
-        self._links = SharedLinks([link.bandwidth for link in fabric.links])
+        self._links = SharedLinks([link.bandwidth for link in routing.links])
         self._waiting: dict[LinkFlow, Event] = {}
         """The event that succeeds when a part has arrived."""
         self._updates = False
@@ -57,7 +57,7 @@ class SharedCarrier:
     def fetch(self, flows: Sequence[Flow]) -> Generator[Event, object, None]:
         for flow in flows:
             if flow.parts is None:
-                paths = self.fabric.paths(flow.source, flow.destination)
+                paths = self.routing.paths(flow.source, flow.destination)
                 flow.parts = [LinkFlow(path, flow.size / len(paths)) for path in paths]
         yield from self.carry([part for flow in flows for part in flow.parts or () if not part.arrived])
 
@@ -73,7 +73,7 @@ class SharedCarrier:
                     links.adopt(part)
                     mine[part] = self._waiting[part] = Event(clock)
                 elif part.since_s < 0:
-                    part.since_s = clock.now + self.fabric.latency_s(part.route)
+                    part.since_s = clock.now + self.routing.latency_s(part.route)
             self._look_at(links.next_end_s())
             for part in sorted([part for part in parts if part not in mine], key=attrgetter("since_s")):
                 if part.since_s > clock.now:
@@ -96,7 +96,7 @@ class SharedCarrier:
         self._update_soon()
 
     def fork(self, clock: Clock) -> SharedCarrier:
-        twin = SharedCarrier(clock, self.fabric)
+        twin = SharedCarrier(clock, self.routing)
         twin._links = self._links.without_flows()
         if self._updates:
             twin._update_soon()

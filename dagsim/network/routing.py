@@ -1,4 +1,4 @@
-"""A fabric: links, and the way from each host to each other one."""
+"""Links, and the way from each host to each other one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 
 from dagsim.errors import ModelError
 
-__all__ = ["Fabric", "Link", "NetworkTopology", "Path", "check_counts", "check_link"]
+__all__ = ["Link", "NetworkTopology", "Path", "Routing", "check_counts", "check_link"]
 
 Path: TypeAlias = tuple[int, ...]
 """Numbers of the links on the way, in order; empty within a host."""
@@ -26,7 +26,7 @@ class Link:
     latency_s: float = 0.0
 
 
-class Fabric:
+class Routing:
     """The links of ``hosts`` hosts. ``paths(source, destination)`` gives the ways between two
     different hosts; traffic splits evenly over them.
     """
@@ -52,10 +52,10 @@ class Fabric:
 
 
 class NetworkTopology(Protocol):
-    """A description that builds the fabric of a cluster."""
+    """A description that builds the links and routes of a cluster."""
 
-    def fabric(self, names: Sequence[str]) -> Fabric:
-        """Build the fabric of the hosts with these ``names``, in the order of the nodes.
+    def routing(self, names: Sequence[str]) -> Routing:
+        """Build the links between the hosts with these ``names``, in the order of the nodes.
 
         Raises:
             ModelError: The topology does not fit these hosts.
