@@ -140,7 +140,7 @@ class _Resource:
     def add_all(self, amount: np.ndarray, seconds: np.ndarray) -> None:
         """``add`` all tasks at once, by the same operations in the same order."""
         speed, types = np.zeros(len(amount)), np.zeros(len(amount), np.int64)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             for place, units in enumerate(self.capacity):
                 speed += units / seconds[:, place]
                 types |= np.where((units > 0) & (seconds[:, place] < inf), 1 << place, 0)
@@ -269,7 +269,7 @@ def seconds_of(jobs: JobArrays, runtime: WorkRuntime, types: tuple[GpuType | Non
         rows = [runtime.seconds(task, types) for job in jobs.jobs() for task in job.tasks]
         return np.array(rows, float).reshape(-1, len(types))
     per_second = np.array([rates(task, types) for task in jobs.samples()], float).reshape(-1, len(types))[jobs.kind]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         seconds: np.ndarray = np.where(per_second, jobs.work[:, None] / per_second, inf)
     return seconds
 
