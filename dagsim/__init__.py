@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dagsim.errors import DagsimError
-    from dagsim.experiment.api import simulate
-    from dagsim.experiment.commands import compare, plan, replay
+    from dagsim.experiment.api import compare, plan, replay, simulate
     from dagsim.experiment.simulate import Outcome
     from dagsim.experiment.training.session import train
     from dagsim.metrics import Summary, summarize
@@ -40,8 +39,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "dagsim.errors": ("DagsimError",),
-    "dagsim.experiment.api": ("simulate",),
-    "dagsim.experiment.commands": ("compare", "plan", "replay"),
+    "dagsim.experiment.api": ("compare", "plan", "replay", "simulate"),
     "dagsim.experiment.simulate": ("Outcome",),
     "dagsim.experiment.training.session": ("train",),
     "dagsim.metrics": ("Summary", "summarize"),

@@ -1,4 +1,4 @@
-"""Worker processes: single-threaded, unaffected by Ctrl-C, and ended with their parent."""
+"""Worker processes, and the signals that stop a run."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from types import ModuleType
+from types import FrameType, ModuleType
+from typing import Any, Self
 
-__all__ = ["SIGNALS", "end_with_parent", "starting"]
+__all__ = ["SIGNALS", "Stopped", "Stops", "end_with_parent", "exit_code", "starting"]
+
 
 SIGNALS = tuple(
     number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
@@ -21,7 +23,7 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def end_with_parent() -> None:
-    """In a worker: exit as soon as the parent is gone, however it ended."""
+    """Make a worker exit as soon as its parent is gone, however the parent ended."""
     threading.Thread(target=_wait_for_parent, daemon=True).start()
 
 
@@ -77,3 +79,66 @@ def _no_main() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
+
+
+class Stopped(KeyboardInterrupt):
+    """A stop by a signal other than Ctrl-C. Handlers of ``KeyboardInterrupt`` handle it too."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)  # NumPy rebuilds an exception from its arguments
+        self.number = number
+
+
+def exit_code(stop: KeyboardInterrupt) -> int:
+    """128 plus the number of the signal, as in shells: 130 for Ctrl-C, 143 for SIGTERM, 129 for
+    SIGHUP.
+    """
+    return 128 + (stop.number if isinstance(stop, Stopped) else signal.SIGINT)
+
+
+class Stops:
+    """Handles stop signals while the block runs: raised as ``KeyboardInterrupt``, held back on
+    demand, never lost.
+
+    NumPy drops an exception that is raised while it looks up attributes (of an enum, for example),
+    even a KeyboardInterrupt. The signal is therefore also recorded, and raised at the latest by
+    ``release``. A signal that the caller ignores (``nohup``) stays ignored. Outside the main thread
+    this class does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._held = False
+        self.heard: int | None = None
+        """The number of the last signal."""
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                    self._before[number] = signal.signal(number, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    def hold(self) -> None:
+        """From now on, only record signals."""
+        self._held = True
+
+    def release(self) -> None:
+        """Raise signals again; if one was recorded meanwhile, raise it at once."""
+        self._held = False
+        if self.heard is not None:
+            raise _stop(self.heard)
+
+    def _hear(self, number: int, _: FrameType | None) -> None:
+        self.heard = number
+        if not self._held:
+            raise _stop(number)
+
+
+def _stop(number: int) -> KeyboardInterrupt:
+    return KeyboardInterrupt() if number == signal.SIGINT else Stopped(number)

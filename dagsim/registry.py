@@ -3,23 +3,28 @@ the names.
 
 Built-in entries form a literal table (name, ``module:attr``, summary), so that listing them imports
 nothing. Other packages add entries with entry points.
-"""
+
+Plain words of a configuration as values, after the core schema of YAML 1.2.
+
+YAML 1.1, which PyYAML implements, reads ``3e-4`` as text and ``off`` as false. People mean the
+opposite of both."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from dagsim.errors import CodeNotAllowed, ConfigError, PluginError, UnknownName
 from dagsim.own_code import allowed, attribute, is_own
-from dagsim.scalar import scalar
 
-__all__ = ["Entry", "Registry", "Spec", "nearest"]
+__all__ = ["Entry", "Registry", "Scalar", "Spec", "nearest", "scalar"]
+
 
 T = TypeVar("T")
 Factory = TypeVar("Factory", bound=Callable[..., object])
@@ -27,8 +32,8 @@ Factory = TypeVar("Factory", bound=Callable[..., object])
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a registry. ``target`` makes the object, or is the ``"module:attr"`` of what
-    does.
+    """One entry of a registry. ``target`` is a function or class that makes the object, or the
+    ``"module:attr"`` of one.
     """
 
     name: str
@@ -75,7 +80,7 @@ class Registry(Generic[T]):
     registry, and ``home`` the package that targets such as ``".orders:sjf"`` are relative to.
     ``method`` identifies objects of this kind: a user's own ``module:attr`` is accepted only if it
     has that method, or if it is a function whose return annotation has it. Without ``method``,
-    names of the user's own are refused.
+    users' own names are refused.
     """
 
     def __init__(
@@ -218,7 +223,7 @@ class Registry(Generic[T]):
             raise self._broken(name, "", error) from error
 
     def _broken(self, name: str, origin: str, error: Exception) -> PluginError:
-        """The error for code of others that cannot be imported."""
+        """The error for a user's or another package's code that cannot be imported."""
         text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         return PluginError(f"{self.kind} {name!r}{f' ({origin})' if origin else ''} cannot be imported: {text}")
 
@@ -358,3 +363,40 @@ def _value(text: str, whole: str) -> object:
     if text.startswith("[") and text.endswith("]"):
         return tuple(_value(part, whole) for part in _split(text[1:-1], whole))
     return scalar(text)
+
+
+Scalar: TypeAlias = bool | int | float | str | None
+
+_WORDS: dict[str, Scalar] = {"": None, "~": None}
+for _word, _meaning in (("null", None), ("true", True), ("false", False)):
+    _WORDS |= dict.fromkeys((_word, _word.capitalize(), _word.upper()), _meaning)
+
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_INF = re.compile(r"([-+]?)\.(inf|Inf|INF)")
+_NAN = re.compile(r"\.(nan|NaN|NAN)")
+_MOST_DIGITS = 1000
+"""Longest word that is read as a number. Python cannot print integers of more than 4,300 digits, so
+error messages could not show a larger one.
+"""
+
+
+def scalar(text: str) -> Scalar:
+    """Value of an unquoted word: None, a truth value, a number, or the text itself (``off``).
+
+    The core schema of YAML 1.2. YAML 1.1, which PyYAML implements, reads ``3e-4`` as text and
+    ``off`` as false; people mean the opposite of both.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if len(text) > _MOST_DIGITS:
+        return text
+    if _INT.fullmatch(text):
+        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    if infinite := _INF.fullmatch(text):
+        return float(infinite[1] + "inf")
+    if _NAN.fullmatch(text):
+        return float("nan")
+    return text

@@ -46,6 +46,7 @@ from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.workload.arrays import JobArrays
 
 TASKS_PER_JOB = 8
 GPUS = 32
@@ -208,7 +209,7 @@ def side_by_side(tasks: int, repeats: int) -> dict[str, float]:
 
 def scene_of(cluster: Cluster, jobs: list[Job]) -> LaneScenario:
     """Return the jobs on the cluster as the lane's columns."""
-    return read_scenario(cluster, jobs, Recorded(), Estimates(), 0)
+    return read_scenario(cluster, JobArrays.of(jobs), Recorded(), Estimates(), 0)
 
 
 def compiled(scene: LaneScenario, policy: str = "fifo") -> np.ndarray:

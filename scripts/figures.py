@@ -300,7 +300,7 @@ GRID += ("themis", "hrrn", "fifo-fit", "fifo", "conservative", "heft", "cpop", "
 def grid() -> Iterator[str]:
     """Ratios to SJF, means over the loads of the grid of baselines, for exact and noisy durations."""
     rows = read_rows("baselines/grid.csv")
-    names = {"heterogeneous": "unlike GPUs", "homogeneous": "equal GPUs", "independent": "independent", "dag": "DAGs"}
+    names = {"heterogeneous": "mixed GPUs", "homogeneous": "equal GPUs", "independent": "independent", "dag": "DAGs"}
     blocks = list(product(("heterogeneous", "homogeneous"), ("independent", "dag")))
 
     def cell(policy: str, cluster: str, shape: str) -> str:
@@ -418,13 +418,19 @@ def rules() -> Iterator[str]:
     yield from markdown(
         ("figure", "measured"),
         (
-            ("seeds of a population above", f"{sizes[0]} to {sizes[-1]}"),
-            ("a difference of 5 % (`fifo-fit`, `sjf`, default workload) is shown in", at),
-            ("tables of equal policies with an error, plain p-values", _range(shares["plain"])),
-            ("the same by Holm's method", _range(shares["holm"])),
+            ("number of seeds in a population", f"{sizes[0]} to {sizes[-1]}"),
+            ("power: share of samples that show a difference of 5 % (`fifo-fit`, `sjf`, default workload)", at),
+            ("tables of equal policies with a false verdict, plain p-values", _range(shares["plain"])),
+            ("the same with Holm's method", _range(shares["holm"])),
             ("coverage of the precision rule's intervals, worst pair", f"{measured['precision']['worst']:.3f}"),
-            ("traces without any drift that `--blocks` stops", f"{100 * measured['blocks']['stopped']:.0f} %"),
-            ("jobs of one run at load 0.9 that are worth one independent job", _alike(measured["alike"])),
+            (
+                "traces without drift for which `--blocks` prints no interval",
+                f"{100 * measured['blocks']['stopped']:.0f} %",
+            ),
+            (
+                "jobs of one run at load 0.9 that carry as much information as one independent job",
+                _alike(measured["alike"]),
+            ),
             ("`steady`: offered load", f"{offered[0]:.2f} to {offered[-1]:.2f}"),
             ("`steady`: share of the GPUs that `sjf` holds", _range([100 * share for share in held])),
         ),
@@ -456,7 +462,7 @@ def peers() -> Iterator[str]:
 
 def measured() -> Iterator[str]:
     """Speed, validations and agents, one row each."""
-    yield from markdown(("what", "value", "command"), (*_speeds(), *_validations(), *_learned()))
+    yield from markdown(("measurement", "value", "command"), (*_speeds(), *_validations(), *_learned()))
 
 
 def kernel(name: str) -> float:
@@ -466,7 +472,7 @@ def kernel(name: str) -> float:
 
 def _speeds() -> Iterator[tuple[str, str, str]]:
     yield (
-        "DAG replay of 100,000 single-GPU tasks, full records",
+        "replay of DAGs with 100,000 single-GPU tasks, full records",
         f"{kernel('dag_fifo_kernel_us'):.1f} µs per task, {kernel('dag_fifo_ratio'):.1f} times a bare `heapq` loop",
         "`python scripts/bench_kernel.py --large`",
     )
@@ -487,7 +493,7 @@ def _speeds() -> Iterator[tuple[str, str, str]]:
     yield "100,000 tasks pending, FIFO / SJF / SRTF", f"{pending} µs per task", ""
     models = " / ".join(f"{kernel(f'{name}_us'):.1f}" for name in ("setup", "network", "failures"))
     yield "with set-up delays / a network / failing nodes", f"{models} µs per task", ""
-    yield "memory", f"{kernel('bytes_per_task'):.0f} bytes per task, the jobs included", ""
+    yield "memory", f"{kernel('bytes_per_task'):.0f} bytes per task, jobs included", ""
 
 
 def validated(pattern: str, file: str) -> str:
@@ -503,13 +509,13 @@ def _validations() -> Iterator[tuple[str, str, str]]:
     fcfs, easy = (float(validated(rf"^{name}: mean wait ([\d.]+) s", "swf")) for name in ("fcfs", "easy"))
     yield (
         f"FCFS on KTH-SP2, all {jobs} jobs",
-        f"mean wait {fcfs:,.6f} s, as an independent simulator to the digit",
+        f"mean wait {fcfs:,.6f} s, equal to an independent simulator in every digit",
         "`python scripts/validate_swf.py --trace FILE --processors 100`",
     )
-    yield "EASY on KTH-SP2, a pass at every event", f"mean wait {easy:,.6f} s, to the digit as well", ""
+    yield "EASY on KTH-SP2, a pass at every event", f"mean wait {easy:,.6f} s, also equal in every digit", ""
     yield (
         "RLScheduler's Lublin-1: FCFS, SJF, F1, without and with its backfilling",
-        f"{_equal_digits()} of the six published figures to the digit",
+        f"{_equal_digits()} of the six published figures equal in every digit",
         "`python scripts/validate_rlscheduler.py --trace FILE --processors 256`",
     )
     golden = "every job's completion time, difference 0 s"
@@ -520,7 +526,7 @@ def _validations() -> Iterator[tuple[str, str, str]]:
     others = [f"{name} {ours} % (paper: {theirs} %)" for name, ours, theirs in placed if ours != theirs]
     yield (
         "the FGD paper's table: GPU allocation under six placements, ten seeds",
-        "; ".join([f"{len(placed) - len(others)} to the digit", *others]),
+        "; ".join([f"{len(placed) - len(others)} equal in every digit", *others]),
         "`python scripts/validate_fgd.py --pods FILE --nodes FILE`",
     )
     count, missed = search(r"(\d+) figures, (\d+) missed", "validation/all.txt").groups()
@@ -548,7 +554,7 @@ def _learned() -> Iterator[tuple[str, str, str]]:
     for cell, text in {
         "independent": "shipped PPO agent against the best cheap non-preemptive heuristic, independent jobs",
         "dag": "the same, DAG jobs",
-        "itp": "the agent of Microsoft's ITP trace, on disjoint windows of jobs that it was chosen on",
+        "itp": "the agent for Microsoft's ITP trace, on disjoint windows of jobs that also decided which agent ships",
     }.items():
         if result := "; ".join(_agent(row) for row in agents() if row["cell"].startswith(cell) and _is_headline(row)):
             yield text, result, "`python scripts/tables.py agents/cells agents/itp`"

@@ -1,4 +1,4 @@
-"""Measure the figures of ``docs/statistics.md`` that are not coverages: power, tables, stopping rules, alike jobs.
+"""Measure the rules of ``results/statistics/README.md``: power, tables, stopping, similar jobs.
 
     python scripts/measure_rules.py --data DIR [--draws N] [--streams N] [--out FILE]
 

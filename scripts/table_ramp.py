@@ -26,10 +26,10 @@ from command import Say
 from numpy.typing import NDArray
 from sweeps import RESULTS, made, sweep_of
 
-from dagsim.experiment.agents import make_policy
 from dagsim.experiment.ledger import Spending
 from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import make_policy
 from dagsim.files import write_text
 from dagsim.metrics.intervals import ratio_of_means, t_quantile
 from dagsim.systems.ramp.kpis import kpis

@@ -2,9 +2,9 @@
 
     python scripts/validate_slurm.py --run DIR [--json]
 
-DIR is a folder with ``sacct-aDX.txt`` (docs/traces.md has the command), and for the priorities ``slurm.conf``,
+DIR is a folder with ``sacct-aDX.txt`` (docs/reference/traces.md has the command). The priorities need ``slurm.conf``,
 ``sshare.txt``, ``sacctmgr-assoc.txt``, ``sacctmgr-qos.txt``, ``scontrol-show-nodes.txt``, ``slurmctld-priority.log``
-(DebugFlags=Priority) and ``golden_priorities.csv``, for the starts ``golden_starts.csv``.
+(DebugFlags=Priority) and ``golden_priorities.csv``; the starts need ``golden_starts.csv``.
 
 - accounting: ``jobs`` that ran, their ``attempts`` (rows with an allocation), ``attempt_gpu_seconds`` (GPUs as Slurm
   counts them x seconds that ran, of all attempts), and rows that ``never_ran``.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dagsim.experiment.agents import make_policy
+from dagsim.experiment.simulate import make_policy
 from dagsim.systems.spark.scenario import SparkScenario
 
 ROOT = Path(__file__).parent.parent

@@ -23,7 +23,7 @@ from dagsim.testing import check_policy
 from dagsim.traces import READERS, TraceOptions
 
 ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "policies.md").read_text(encoding="utf-8")
 COSTS: dict[str, float] = json.loads((ROOT / "results" / "baselines" / "cost.json").read_text())["us_per_decision"]
 TABLED = re.findall(r"^\| `([a-z0-9][a-z0-9-]*)` \|", PAGE.partition("## Placements")[0], re.MULTILINE)
 SPECS = dict.fromkeys(TABLED + re.findall(r'--algo "([^"]+)"', PAGE))
@@ -40,6 +40,27 @@ def test_tables_are_those_of_registries_and_results(page: Path) -> None:
 
 def test_every_table_stands_on_some_page() -> None:
     assert sorted(name for names in MADE.values() for name in names) == sorted(make_pages.TABLES)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("results/**/*.md"),
+        ROOT / "dagsim" / "ARCHITECTURE.md",
+    ],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", prose):
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in headings], link
 
 
 def test_a_figure_that_differs_from_its_file_is_noticed() -> None:
@@ -80,7 +101,7 @@ def test_the_page_shows_a_policy_that_preempts() -> None:
 
 
 def test_the_page_on_traces_says_what_replay_takes() -> None:
-    page = (ROOT / "docs" / "traces.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "traces.md").read_text(encoding="utf-8")
     options, keys = set(re.findall(r"`--([a-z-]+)", page)), set(re.findall(r"`--read ([a-z_]+)=", page))
     assert keys == set(READ_KEYS)
     assert set(TraceOptions.__dataclass_fields__) - keys <= options
@@ -88,12 +109,12 @@ def test_the_page_on_traces_says_what_replay_takes() -> None:
 
 
 def commands(*names: str) -> list[str]:
-    pages = [(ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in names or ("traces", "workloads")]
+    pages = [(ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in names]
     lines = [line for page in pages for line in page.splitlines()]
     return [line.removeprefix("$ ").partition("   #")[0].strip() for line in lines if line.startswith("$ ")]
 
 
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", commands("reference/traces", "workloads"))
 def test_every_command_of_two_pages_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "workloads").symlink_to(ROOT / "workloads")
     monkeypatch.chdir(tmp_path)
@@ -101,7 +122,7 @@ def test_every_command_of_two_pages_runs(command: str, tmp_path: Path, monkeypat
     assert result.exit_code == 0, result.output
 
 
-@pytest.mark.parametrize("command", commands("schedulers"))
+@pytest.mark.parametrize("command", commands("reference/schedulers"))
 def test_every_command_on_schedulers_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "workloads").symlink_to(ROOT / "workloads")
     monkeypatch.chdir(tmp_path)
@@ -111,7 +132,7 @@ def test_every_command_on_schedulers_runs(command: str, tmp_path: Path, monkeypa
 
 
 def test_the_queues_of_the_page_are_read_and_its_options_exist(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "schedulers.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "schedulers.md").read_text(encoding="utf-8")
     queues = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)
     assert queues is not None
     nodes = (ROOT / "workloads" / "site" / "slurm.yaml").read_text(encoding="utf-8").partition("queues:")[0]

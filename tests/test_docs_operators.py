@@ -78,7 +78,7 @@ def test_the_page_on_sweeps_runs(empty: Path) -> None:
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
 def test_the_page_on_the_protocol_runs(empty: Path) -> None:
     (empty / "docs").symlink_to(ROOT / "docs")
-    for command in commands("docs/protocol.md"):
+    for command in commands("docs/reference/protocol.md"):
         assert "backfill.js" in run(f"{command} --set workload.count=20").replace("\n", "")
 
 

@@ -17,12 +17,12 @@ import dagsim
 ROOT = Path(dagsim.__file__).parent
 
 FLOORS = (
-    {"errors", "scalar"},
+    {"errors"},
     {"own_code"},
     {"files", "processes", "registry"},
     {"model"},
     {"seeds"},
-    {"metrics", "workload"},
+    {"metrics", "network", "workload"},
     {"pictures"},
     {"traces"},
     {"systems"},

@@ -1,4 +1,4 @@
-"""``scripts/measure_rules.py``: the figures of docs/statistics.md that are not coverages."""
+"""``scripts/measure_rules.py``: the figures of results/statistics/README.md that are not coverages."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from math import inf, isnan
 
 import pytest
 
-from dagsim.scalar import scalar
+from dagsim.registry import scalar
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ import typer
 
 from dagsim.cli.options import REMOVED
 from dagsim.errors import DagsimError, InputError
-from dagsim.experiment.stopping import Stops, exit_code
 from dagsim.own_code import Allowed, allow
+from dagsim.processes import Stops, exit_code
 
 __all__ = ["app", "main"]
 

@@ -42,8 +42,8 @@ def evaluate(
     if output.resume is not None:
         resume_policies("eval", output, what, trace, algo=algo, checkpoint=checkpoint, codec=codec)
         return
-    from dagsim.experiment.agents import agent_spec, is_agent
     from dagsim.experiment.scenario import scenario_of
+    from dagsim.experiment.simulate import agent_spec, is_agent
 
     if algo == "decima" and what.config is None and what.system is None:
         what = what._replace(config="spark")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
+from dagsim.registry import scalar
 from dagsim.report.grid import TableFormat
-from dagsim.scalar import scalar
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Setting
@@ -238,7 +238,9 @@ class TraceFlags(NamedTuple):
     ] = None
     read: Annotated[
         list[str] | None,
-        _of_trace(metavar="KEY=VALUE", help=f"How to read it; repeatable: {', '.join(READ_KEYS)} (docs/traces.md)."),
+        _of_trace(
+            metavar="KEY=VALUE", help=f"How to read it; repeatable: {', '.join(READ_KEYS)} (docs/reference/traces.md)."
+        ),
     ] = None
     windows: Annotated[
         int | None,

@@ -42,7 +42,7 @@ def trust(*files: Path) -> None:
     """Allow this command to import the code that its user names, on the command line and in
     ``files`` (YAML).
 
-    From a run folder, only code whose SHA-256 is still the recorded one is allowed.
+    From a run folder, only code with the recorded SHA-256 is allowed.
     """
     from dagsim.config.yaml import read_yaml
     from dagsim.own_code import allowed
@@ -289,7 +289,7 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
     """Carry out a plan under a progress bar. Ctrl-C keeps the finished runs and exits with 130."""
     from dagsim.experiment.carry_out import carry_out
     from dagsim.experiment.executors import executor_for
-    from dagsim.experiment.stopping import exit_code
+    from dagsim.processes import exit_code
     from dagsim.report.terminal import progress
 
     advice: list[str] = []

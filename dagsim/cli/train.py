@@ -54,8 +54,8 @@ def train_agent(
 
     Example: dagsim train --algo ppo --config train/ppo --seed 1
     """
-    from dagsim.experiment.stopping import exit_code
     from dagsim.experiment.training.session import begin_training, resumed_training, train_in
+    from dagsim.processes import exit_code
     from dagsim.report.comparison import comparison_table
     from dagsim.report.terminal import console, training_progress
 

@@ -245,13 +245,13 @@ class Config(Section):
     estimates: Estimates = Estimates()
     """What the policy may know about durations."""
     queues: QueueTree | None = None
-    """Accounts, partitions and limits, for schedulers that use them (docs/schedulers.md). Default:
+    """Accounts, partitions and limits, for schedulers that use them (docs/reference/schedulers.md). Default:
     none.
     """
     prices: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
     """Price of a GPU hour by type, for ``dagsim whatif`` and ``plan``. Default: the list price."""
     engine: Engine = "auto"
-    """The engine: ``simpy``, ``compiled`` (same bytes, much faster; docs/engines.md), or ``auto``,
+    """The engine: ``simpy``, ``compiled`` (same bytes, much faster; docs/reference/engines.md), or ``auto``,
     which picks one per run.
     """
     train: Annotated[Any, Later("dagsim.config.training:TrainSection")] | None = None

@@ -1,7 +1,7 @@
 """YAML in and out: values as people mean them, the position of each, and faults with position and
 remedy.
 
-Plain words follow YAML 1.2 (``dagsim.scalar``), a duplicate key is an error, and mapping keys are
+Plain words follow YAML 1.2 (``dagsim.registry``), a duplicate key is an error, and mapping keys are
 text.
 """
 
@@ -20,8 +20,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from dagsim.errors import ConfigError
-from dagsim.registry import nearest
-from dagsim.scalar import scalar
+from dagsim.registry import nearest, scalar
 
 __all__ = ["DEFAULT_KIND", "Document", "dump", "explain", "load", "read_yaml"]
 
@@ -31,7 +30,9 @@ Key: TypeAlias = tuple[str | int, ...]
 
 _MOST_BYTES = 10_000_000
 _MOST_VALUES = 100_000
-"""Each use of an alias counts with all its values: nine lines of aliases can stand for billions."""
+"""Each use of an alias counts with all its values, because nine lines of aliases can stand for
+billions of values.
+"""
 _TEXT = "tag:yaml.org,2002:str"
 
 

@@ -1,15 +1,22 @@
-"""One simulation from Python, without a configuration file."""
+"""Commands from Python: simulate, replay a trace, compare run folders, plan the size of a cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dagsim.config.bundled import WORKLOADS
-from dagsim.errors import UnknownName
-from dagsim.experiment.simulate import Outcome
+from dagsim.config.bundled import WORKLOADS, find_config
+from dagsim.config.schema import Config, Setting, load_config
+from dagsim.errors import ConfigError, RunFolderError, UnknownName
+from dagsim.experiment.capacity.search import SizePlan, plan_size
+from dagsim.experiment.capacity.whatif import log_name, on_windows
+from dagsim.experiment.compare import paired_lines
+from dagsim.experiment.scenario import metric_of, on_its_cluster, sample_of
+from dagsim.experiment.simulate import Outcome, run_policy
+from dagsim.experiment.store import Store
 from dagsim.metrics import summarize
+from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.model import Cluster, Job
 from dagsim.model.arithmetic import check_whole
 from dagsim.registry import nearest
@@ -20,7 +27,8 @@ from dagsim.systems.seam import drive
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload import Sessions, Synthetic
 
-__all__ = ["DEFAULT_GPUS", "simulate"]
+__all__ = ["DEFAULT_GPUS", "compare", "plan", "replay", "simulate"]
+
 
 DEFAULT_GPUS: Mapping[str, int] = {"A100-40": 8, "V100-16": 8, "T4": 16}
 """The GPUs of the default cluster."""
@@ -78,3 +86,98 @@ def _workload(
             )
         return TraceFile(str(workload))
     return workload
+
+
+def replay(
+    trace: str | Path,
+    policy: str | None = None,
+    cluster: str | None = None,
+    *,
+    config: str | Path | None = None,
+    settings: Iterable[str] = (),
+    seed: int | None = None,
+) -> Outcome:
+    """Run a whole real trace through a scheduler, as ``dagsim replay`` does; its format is
+    recognised.
+
+    ``cluster`` is ``trace`` (the machines that the trace lists), ``sized`` (to a load of 0.9) or a
+    configuration. The default is the first that exists of: the cluster of ``config``, that of the
+    trace, one sized to the trace. ``config`` is a file or a name of ``dagsim list configs``, and
+    ``settings`` (``key=value``) change it as ``--set`` does.
+
+    Raises:
+        InputError: The trace cannot be read, an argument is wrong, or ``settings`` ask for windows.
+        SimulationError: The policy made an impossible decision, or waits although nothing can happen.
+    """
+    chosen = _on_trace(trace, policy, cluster, config, settings, seed)
+    if chosen.trace().window is not None:
+        raise ConfigError(
+            "replay: this function runs whole traces; dagsim replay --windows (or dagsim.plan) runs windows of it"
+        )
+    return run_policy(chosen, chosen.policy, chosen.seed)
+
+
+def compare(*runs: str | Path, metric: str | None = None, reference: str | None = None) -> tuple[PolicyResult, ...]:
+    """Compare finished run folders, paired by seed, as ``dagsim compare`` does: best first, with 95
+    % intervals.
+
+    ``metric`` defaults to the metric of their system. Every policy is compared with ``reference``
+    (default: the first).
+
+    Raises:
+        InputError: The folders have no seed in common, differ in their workload, or lack the metric or reference.
+        RunFolderError: A folder cannot be read, or holds fewer runs than it was finished with.
+    """
+    stores = [Store.open(Path(run)) for run in runs]
+    if not stores:
+        raise ConfigError("compare: give at least one run folder")
+    pairing = paired_lines(stores)
+    if pairing.missing:
+        raise RunFolderError("; ".join(pairing.missing))
+    config = stores[0].config
+    return tuple(standings(pairing.lines, metric or metric_of(config), reference, sample_of(config)))
+
+
+def plan(
+    trace: str | Path,
+    target: str,
+    types: Sequence[str] = (),
+    *,
+    cluster: str | None = None,
+    policy: str | None = None,
+    most_gpus: int | None = None,
+    prices: Sequence[str] = (),
+    config: str | Path | None = None,
+    settings: Iterable[str] = (),
+    name: str | None = None,
+    out: str | Path = "results",
+    on: str = "local",
+) -> SizePlan:
+    """Find the smallest cluster, or the cheapest mix of GPU ``types``, that meets ``target`` (such
+    as ``wait_s.p95<600``) on windows of a log, as ``dagsim plan`` does.
+
+    ``prices`` are texts such as ``H200=3.5`` (US dollars per GPU hour). Trials are kept below
+    ``out`` and are not run again. The other arguments are those of ``replay``.
+
+    Raises:
+        InputError: The trace cannot be read, or an argument is wrong.
+        SimulationError: The policy failed.
+    """
+    chosen = on_windows(_on_trace(trace, policy, cluster, config, settings, None))
+    name = name or log_name(Path(trace))
+    return plan_size(chosen, target, types, most_gpus, prices, name=name, out=Path(out), on=on)
+
+
+def _on_trace(
+    trace: str | Path,
+    policy: str | None,
+    cluster: str | None,
+    config: str | Path | None,
+    settings: Iterable[str],
+    seed: int | None,
+) -> Config:
+    base = None if config is None else find_config(str(config))
+    facts = {"workload": {"kind": "trace", "path": str(trace)}, "policy": policy, "seed": seed}
+    first = [Setting(key, key, value) for key, value in facts.items() if value is not None]
+    changes = list(settings)
+    return on_its_cluster(lambda more: load_config(base, [*first, *changes, *more]), cluster)

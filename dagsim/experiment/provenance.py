@@ -17,8 +17,8 @@ from typing import Any
 import dagsim
 from dagsim.config.schema import Config, config_hash, plain
 from dagsim.errors import ConfigError
-from dagsim.experiment.agents import external_command, is_agent, shipped_agent
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import external_command, is_agent, shipped_agent
 from dagsim.files import file_hash
 from dagsim.own_code import own_names, source_file
 from dagsim.registry import Spec

@@ -14,8 +14,7 @@ from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.kept_files import CellRun
 from dagsim.files import write_text
 from dagsim.metrics.standings import PolicyResult, standings
-from dagsim.registry import Spec
-from dagsim.scalar import scalar
+from dagsim.registry import Spec, scalar
 from dagsim.systems.cluster.policies.tunable import TUNABLE
 
 __all__ = ["best_of", "candidates", "grid_of", "write_tuned"]

@@ -6,13 +6,14 @@ pass them.
 
 from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.metrics.compare import Paired, Verdict, compared, holm, paired, paired_by_seed
-from dagsim.metrics.energy import Energy, PowerModel, Watts, energy, job_energy_j, watts
-from dagsim.metrics.fairness import finish_time_fairness, isolated_s, jain, tenant_gpu_seconds, unfair_share
 from dagsim.metrics.intervals import OverTime, over_time
 from dagsim.metrics.jct import (
     bounded_slowdown,
     bounded_slowdown_hpc,
     failures,
+    finish_time_fairness,
+    isolated_s,
+    jain,
     jct,
     makespan,
     node_failures,
@@ -22,22 +23,34 @@ from dagsim.metrics.jct import (
     slo_attainment,
     slowdown,
     tardiness,
+    tenant_gpu_seconds,
     throughput,
+    unfair_share,
     wait,
 )
 from dagsim.metrics.precision import Precision
-from dagsim.metrics.steps import Steps, jobs_in_system, jobs_running, jobs_waiting, littles_law
 from dagsim.metrics.summary import Distribution, GpuGroup, JobGroup, Summary, glossary, summarize
 from dagsim.metrics.tables import jobs_table, runs_table, to_csv, to_pandas
 from dagsim.metrics.utilization import (
+    Energy,
     GpuSeconds,
+    PowerModel,
+    Steps,
+    Watts,
     availability,
+    energy,
     flops_utilization,
     gpu_seconds,
     gpu_utilization,
     gpus_held,
     gpus_up,
+    job_energy_j,
+    jobs_in_system,
+    jobs_running,
+    jobs_waiting,
+    littles_law,
     utilization_by_type,
+    watts,
 )
 
 __all__ = [

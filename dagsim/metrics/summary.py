@@ -11,12 +11,12 @@ import numpy as np
 
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Flags, Floats, Ints, ScheduleColumns, Source, columns, distinct, total
-from dagsim.metrics.energy import DEFAULT_POWER, PowerModel, energy
-from dagsim.metrics.fairness import finish_time_fairness, jain, tenant_gpu_seconds, unfair_share
 from dagsim.metrics.jct import (
     bounded_slowdown,
     bounded_slowdown_hpc,
     failures,
+    finish_time_fairness,
+    jain,
     jct,
     makespan,
     node_failures,
@@ -24,15 +24,21 @@ from dagsim.metrics.jct import (
     restarts,
     slo_attainment,
     slowdown,
+    tenant_gpu_seconds,
     throughput,
+    unfair_share,
     wait,
 )
-from dagsim.metrics.steps import jobs_in_system, jobs_waiting
 from dagsim.metrics.utilization import (
+    DEFAULT_POWER,
+    PowerModel,
     availability,
+    energy,
     flops_utilization,
     gpu_seconds,
     gpu_utilization,
+    jobs_in_system,
+    jobs_waiting,
     utilization_by_type,
 )
 from dagsim.model import RejectReason

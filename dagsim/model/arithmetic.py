@@ -4,8 +4,10 @@ and type checks of numbers.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import reduce
+from itertools import count
 from operator import add
 from typing import TypeVar
 
@@ -42,12 +44,9 @@ def numbered(values: Iterable[T]) -> tuple[np.ndarray, tuple[T, ...]]:
 
     Returns (n,) int32, the number of each value, and the distinct values.
     """
-    listed = values if isinstance(values, list | tuple) else list(values)
-    distinct = tuple(dict.fromkeys(listed))
-    if len(distinct) < 2:
-        return np.zeros(len(listed), np.int32), distinct
-    place = {value: number for number, value in enumerate(distinct)}
-    return np.fromiter(map(place.__getitem__, listed), np.int32, len(listed)), distinct
+    number_of: defaultdict[T, int] = defaultdict(count().__next__)
+    numbers = np.fromiter(map(number_of.__getitem__, values), np.int32)
+    return numbers, tuple(number_of)
 
 
 def check_whole(name: str, value: object) -> None:

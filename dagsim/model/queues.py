@@ -59,8 +59,8 @@ class QueueNode:
     priority: float = 0.0
     users: Mapping[str, float] = field(default_factory=dict)
     user_priorities: Mapping[str, float] = field(default_factory=dict)
-    limits: Caps = Caps()
-    user_limits: Caps = Caps()
+    limits: Caps = field(default_factory=Caps)
+    user_limits: Caps = field(default_factory=Caps)
     quota: Mapping[str, float] = field(default_factory=dict)
     borrow: Mapping[str, float] = field(default_factory=dict)
     lend: Mapping[str, float] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class NodePartition:
     exclusive: bool = False
     billing: Mapping[str, float] = field(default_factory=dict)
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
-    limits: Caps = Caps()
+    limits: Caps = field(default_factory=Caps)
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -140,9 +140,9 @@ class Qos:
     priority: float = 0.0
     max_time_s: float | None = None
     usage_factor: float = 1.0
-    limits: Caps = Caps()
-    user_limits: Caps = Caps()
-    account_limits: Caps = Caps()
+    limits: Caps = field(default_factory=Caps)
+    user_limits: Caps = field(default_factory=Caps)
+    account_limits: Caps = field(default_factory=Caps)
     preempts: tuple[str, ...] = ()
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
 

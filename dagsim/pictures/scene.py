@@ -1,5 +1,5 @@
-"""Pictures of a schedule at one moment: waiting jobs, the GPUs of every node, and queue and use so
-far.
+"""Pictures of a schedule at one moment: waiting jobs, the GPUs of every node, and the queue and use
+so far.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import numpy as np
 
 from dagsim.metrics.columns import Flags, Ints, Source, columns
 from dagsim.metrics.lanes import bars_of, lanes_of
-from dagsim.metrics.steps import jobs_waiting
-from dagsim.metrics.utilization import gpus_held
+from dagsim.metrics.utilization import gpus_held, jobs_waiting
 from dagsim.model import Kind
 from dagsim.pictures.palette import BLUE, ORANGE, job_colour
 

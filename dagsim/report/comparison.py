@@ -81,7 +81,7 @@ def _caveats(results: Sequence[PolicyResult], sample: Sample, n: int) -> Iterato
     elif sample is Sample.WINDOW and n < ENOUGH_WINDOWS:
         yield (
             f"Intervals of the ratio are approximate below {ENOUGH_WINDOWS} windows of a real trace; those of the "
-            "median ratio are exact (docs/statistics.md)."
+            "median ratio are exact (docs/reference/statistics.md)."
         )
     if needed := max((result.seeds_needed for result in results), default=0):
         yield (
@@ -89,7 +89,7 @@ def _caveats(results: Sequence[PolicyResult], sample: Sample, n: int) -> Iterato
             "The interval of the median ratio holds (--wide)."
         )
     if any(result.pair is not None and result.pair.is_decided_by_few and result.verdict for result in results):
-        yield f"! a few {sample}s decide (docs/statistics.md)."
+        yield f"! a few {sample}s decide (docs/reference/statistics.md)."
 
 
 def _heads(metrics: Sequence[str]) -> list[str]:

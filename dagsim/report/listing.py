@@ -5,6 +5,7 @@ request.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,19 +35,15 @@ def listing(kind: str) -> Listing:
     return LISTINGS[kind]()
 
 
-def _registry(target: str, thing: str) -> Callable[[], Listing]:
-    """List the entries of the registry at ``module:attr``."""
+def _registry(target: str, thing: str) -> Listing:
+    """The entries of the registry at ``module:attr``."""
+    from dagsim.own_code import attribute
 
-    def table() -> Listing:
-        from dagsim.own_code import attribute
-
-        entries = attribute(target).describe()
-        if any(entry.tags for entry in entries):
-            rows = [(entry.name, entry.summary, ", ".join(entry.tags)) for entry in entries]
-            return Listing((thing, "what it is", "tags"), rows)
-        return Listing((thing, "what it is"), [(entry.name, entry.summary) for entry in entries])
-
-    return table
+    entries = attribute(target).describe()
+    if any(entry.tags for entry in entries):
+        rows = [(entry.name, entry.summary, ", ".join(entry.tags)) for entry in entries]
+        return Listing((thing, "what it is", "tags"), rows)
+    return Listing((thing, "what it is"), [(entry.name, entry.summary) for entry in entries])
 
 
 def _gpus() -> Listing:
@@ -103,25 +100,25 @@ def _traces() -> Listing:
 _CLUSTER = "dagsim.systems.cluster"
 
 LISTINGS: Mapping[str, Callable[[], Listing]] = {
-    "systems": _registry("dagsim.systems:SYSTEMS", "system"),
-    "policies": _registry(f"{_CLUSTER}.policies:POLICIES", "policy"),
-    "spark-policies": _registry("dagsim.systems.spark.policies:SPARK_POLICIES", "policy"),
-    "ramp-policies": _registry("dagsim.systems.ramp.policies:RAMP_POLICIES", "policy"),
-    "placements": _registry(f"{_CLUSTER}.policies:PLACEMENT_RULES", "placement"),
-    "networks": _registry(f"{_CLUSTER}.network:NETWORKS", "network"),
-    "setups": _registry(f"{_CLUSTER}.models:SETUPS", "set-up"),
-    "runtimes": _registry(f"{_CLUSTER}.models:RUNTIMES", "runtime"),
-    "failures": _registry(f"{_CLUSTER}.models:FAILURE_MODELS", "failure model"),
-    "codecs": _registry(f"{_CLUSTER}.codecs:CODECS", "codec"),
-    "spark-codecs": _registry("dagsim.systems.spark.codecs:SPARK_CODECS", "codec"),
-    "ramp-codecs": _registry("dagsim.systems.ramp.codecs:RAMP_CODECS", "codec"),
-    "rewards": _registry(f"{_CLUSTER}.rewards:TERMS", "reward term"),
-    "spark-rewards": _registry("dagsim.systems.spark.rewards:SPARK_TERMS", "reward term"),
-    "ramp-rewards": _registry("dagsim.systems.ramp.rewards:RAMP_TERMS", "reward term"),
-    "nets": _registry("dagsim.agents.nets:NETS", "net"),
-    "algorithms": _registry("dagsim.agents.config:ALGORITHMS", "algorithm"),
-    "advantages": _registry("dagsim.agents.advantages:ADVANTAGES", "estimator of advantages"),
-    "executors": _registry("dagsim.experiment.executors:EXECUTORS", "executor"),
+    "systems": partial(_registry, "dagsim.systems:SYSTEMS", "system"),
+    "policies": partial(_registry, f"{_CLUSTER}.policies:POLICIES", "policy"),
+    "spark-policies": partial(_registry, "dagsim.systems.spark.policies:SPARK_POLICIES", "policy"),
+    "ramp-policies": partial(_registry, "dagsim.systems.ramp.policies:RAMP_POLICIES", "policy"),
+    "placements": partial(_registry, f"{_CLUSTER}.policies:PLACEMENT_RULES", "placement"),
+    "networks": partial(_registry, f"{_CLUSTER}.network:NETWORKS", "network"),
+    "setups": partial(_registry, f"{_CLUSTER}.models:SETUPS", "set-up"),
+    "runtimes": partial(_registry, f"{_CLUSTER}.models:RUNTIMES", "runtime"),
+    "failures": partial(_registry, f"{_CLUSTER}.models:FAILURE_MODELS", "failure model"),
+    "codecs": partial(_registry, f"{_CLUSTER}.codecs:CODECS", "codec"),
+    "spark-codecs": partial(_registry, "dagsim.systems.spark.codecs:SPARK_CODECS", "codec"),
+    "ramp-codecs": partial(_registry, "dagsim.systems.ramp.codecs:RAMP_CODECS", "codec"),
+    "rewards": partial(_registry, f"{_CLUSTER}.rewards:TERMS", "reward term"),
+    "spark-rewards": partial(_registry, "dagsim.systems.spark.rewards:SPARK_TERMS", "reward term"),
+    "ramp-rewards": partial(_registry, "dagsim.systems.ramp.rewards:RAMP_TERMS", "reward term"),
+    "nets": partial(_registry, "dagsim.agents.nets:NETS", "net"),
+    "algorithms": partial(_registry, "dagsim.agents.config:ALGORITHMS", "algorithm"),
+    "advantages": partial(_registry, "dagsim.agents.advantages:ADVANTAGES", "estimator of advantages"),
+    "executors": partial(_registry, "dagsim.experiment.executors:EXECUTORS", "executor"),
     "gpus": _gpus,
     "workloads": _workloads,
     "configs": _configs,

@@ -18,11 +18,18 @@ import numpy as np
 
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, columns
-from dagsim.metrics.energy import DEFAULT_POWER, PowerModel, watts
 from dagsim.metrics.lanes import bars_of, lanes_of
-from dagsim.metrics.steps import Steps, jobs_running, jobs_waiting
 from dagsim.metrics.tasks import TaskColumns, task_columns
-from dagsim.metrics.utilization import gpus_held, gpus_up
+from dagsim.metrics.utilization import (
+    DEFAULT_POWER,
+    PowerModel,
+    Steps,
+    gpus_held,
+    gpus_up,
+    jobs_running,
+    jobs_waiting,
+    watts,
+)
 from dagsim.model import JobFacts, Kind
 from dagsim.model.log import Schedule
 

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dagsim.metrics.columns import Floats, ScheduleColumns
-from dagsim.metrics.energy import watts
 from dagsim.metrics.jct import bounded_slowdown, jct, wait
-from dagsim.metrics.steps import Steps, jobs_running, jobs_waiting
-from dagsim.metrics.utilization import gpus_held, gpus_up, node_types
+from dagsim.metrics.utilization import Steps, gpus_held, gpus_up, jobs_running, jobs_waiting, node_types, watts
 
 __all__ = ["FIGURES", "Learning", "Panel", "Row", "jobs_over_time", "jobs_within", "learning_panels"]
 

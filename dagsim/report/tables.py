@@ -172,6 +172,8 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     notes = [f"cluster: {of}" for of in dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)]
     if any(loads):
         notes += [f"offered load: {low if low == high else f'{low} to {high}'} ({_LOAD})"]
+    if len(by_types := {tuple(of.get("gpu_load_by_types", ())) for of in workloads}) == 1:
+        notes += [f"demand of jobs that may use only {text}" for text in by_types.pop()[:-1]]
     notes += [f"warning: {text}" for text in dict.fromkeys(of["warning"] for of in workloads if of["warning"])][:1]
     if (trace := workloads[0].get("trace")) is not None:
         notes += [f"trace ({trace['format']}): {trace['read']}"]

@@ -62,8 +62,6 @@ READERS: Registry[Reader] = Registry(
 )
 """Every format by name; its module is imported on first use."""
 
-_AS_IT_IS = TraceOptions()
-
 
 def reader(name: str) -> Reader:
     """Return the reader of the format called ``name``.
@@ -100,7 +98,7 @@ def recognise(path: Path | str) -> str:
 
 
 def open_trace(
-    path: Path | str, format: str | None = None, options: TraceOptions = _AS_IT_IS, *, full_report: bool = False
+    path: Path | str, format: str | None = None, options: TraceOptions | None = None, *, full_report: bool = False
 ) -> Trace:
     """Open the trace at ``path``. Without ``format``, recognise it.
 
@@ -112,6 +110,7 @@ def open_trace(
         UnknownName: There is no format of that name.
         ConfigError: The format does not use one of the options.
     """
+    options = TraceOptions() if options is None else options
     chosen = reader(format or ("plain" if options.map else recognise(path)))
     heeded = COMMON_OPTIONS | chosen.uses
     for name in options.given():

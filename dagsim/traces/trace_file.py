@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import inf
@@ -68,7 +68,7 @@ class TraceFile:
             options = replace(options, load=None, time_scale=scale)
         return open_trace(self.path, name, options)
 
-    def window_of(self, seed: int, cluster: Cluster, runtime: WorkRuntime) -> Iterator[Job]:
+    def window_of(self, seed: int, cluster: Cluster, runtime: WorkRuntime) -> JobArrays:
         """The jobs of the window of ``seed``, starting at 0 s, with arrivals scaled to the
         requested load.
 
@@ -85,7 +85,7 @@ class TraceFile:
         scale = 1.0
         if self.options.load is not None:
             scale = self._offered_by(window.jobs(), cluster, runtime) / self.options.load
-        return window.shifted(float(window.arrival_s[0]), scale).jobs()
+        return window.shifted(float(window.arrival_s[0]), scale)
 
     def most_windows(self) -> int:
         """Number of disjoint windows that fit into the whole trace.

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import inf, nan
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -82,10 +83,8 @@ class Labels(NamedTuple):
 
 def _columns_of(jobs: Sequence[Job]) -> dict[str, Any]:
     """Columns of these jobs by name; columns that no job has are ``None``."""
-    numbers: dict[str, Any] = {
-        name: _numbers([getattr(job, name) for job in jobs], none) for name, none in _NUMBERS.items()
-    }
-    return numbers | {name: Labels.of([getattr(job, name) for job in jobs]) for name in _LABELS}
+    numbers: dict[str, Any] = {name: _numbers(map(attrgetter(name), jobs), none) for name, none in _NUMBERS.items()}
+    return numbers | {name: Labels.of(map(attrgetter(name), jobs)) for name in _LABELS}
 
 
 def _chosen_columns(arrays: JobArrays, jobs: np.ndarray) -> dict[str, Any]:
@@ -116,12 +115,24 @@ def _renamed(several: Sequence[tuple[np.ndarray, Sequence[T]]]) -> tuple[np.ndar
     return np.concatenate([place[places + start] for (places, _), start in zip(several, starts, strict=False)]), values
 
 
-def _sizes(graph: TaskGraph) -> list[float]:
-    """Bytes of each edge, ordered by child."""
-    if not any(edge.bytes for edge in graph.edges):
-        return [0.0] * len(graph.edges)
-    size = {(edge.parent, edge.child): edge.bytes for edge in graph.edges}
-    return [size[parent, child] for child, parents in enumerate(graph.parents) for parent in parents]
+def _edges_of(graphs: Sequence[TaskGraph], tasks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """``waits``, ``parent`` and ``output_bytes`` of these graphs; edges are ordered by child."""
+    if not any(graph.edges for graph in graphs):  # most traces have jobs of one task
+        return np.zeros(tasks + 1, np.int64), np.zeros(0, np.int32), None
+    parents = [places for graph in graphs for places in graph.parents]
+    sizes = None
+    if any(edge.bytes for graph in graphs for edge in graph.edges):
+        by_places = [{edge[:2]: edge.bytes for edge in graph.edges} for graph in graphs]
+        sizes = np.array(
+            [
+                size[parent, child]
+                for size, graph in zip(by_places, graphs, strict=True)
+                for child, places in enumerate(graph.parents)
+                for parent in places
+            ],
+            np.float64,
+        )
+    return bounds([*map(len, parents)]), np.array([*chain.from_iterable(parents)], np.int32), sizes
 
 
 def _filled(columns: Sequence[np.ndarray | None], sizes: Sequence[int], none: float) -> np.ndarray | None:
@@ -134,11 +145,13 @@ def _filled(columns: Sequence[np.ndarray | None], sizes: Sequence[int], none: fl
     return np.concatenate([np.full(size, none) if column is None else column for column, size in pairs])
 
 
-def _numbers(values: Sequence[float | None], none: float) -> np.ndarray | None:
+def _numbers(values: Iterable[float | None], none: float) -> np.ndarray | None:
     """The numbers, with ``none`` for missing ones; ``None`` if all are missing."""
-    if all(value is None or value == none for value in values):
+    listed = list(values)
+    distinct = set(listed)
+    if distinct <= {None, none}:
         return None
-    return np.array([none if value is None else value for value in values], np.float64)
+    return np.array([none if value is None else value for value in listed] if None in distinct else listed, np.float64)
 
 
 _BLOCK = 1024
@@ -155,12 +168,6 @@ class TaskKind(NamedTuple):
     speeds: tuple[tuple[str, float], ...] | None = None
     """``Task.speeds`` as pairs."""
 
-    @classmethod
-    def of(cls, task: Task) -> TaskKind:
-        """Kind of a task."""
-        speeds = None if task.speeds is None else tuple(task.speeds.items())
-        return cls(task.demand, task.gang, task.model, task.batch, speeds)
-
     def is_possible(self) -> bool:
         """True if a task of this kind is valid."""
         try:
@@ -173,6 +180,15 @@ class TaskKind(NamedTuple):
         """Create a task of this kind."""
         speeds = None if self.speeds is None else dict(self.speeds)
         return Task(name, work, instances, self.gang, *self.demand, speeds, self.model, self.batch, estimate)
+
+
+def _kinds_of(tasks: Sequence[Task]) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
+    """``kind`` and ``kinds`` of these tasks."""
+    features: Iterable[tuple[Any, ...]] = map(attrgetter("demand", "gang", "model", "batch", "speeds"), tasks)
+    if any(task.speeds is not None for task in tasks):  # mappings cannot be compared by hash
+        features = ((*rest, None if speeds is None else tuple(speeds.items())) for *rest, speeds in features)
+    kind, distinct = numbered(features)
+    return kind, tuple([TaskKind(*feature) for feature in distinct])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,24 +224,25 @@ class JobArrays:
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> JobArrays:
         """Convert jobs to arrays; edges are ordered by child and otherwise keep their order."""
-        tasks = [task for job in jobs for task in job.graph.tasks]
-        parents = [places for job in jobs for places in job.graph.parents]
+        graphs = [job.graph for job in jobs]
+        tasks = [task for graph in graphs for task in graph.tasks]
         name, names = numbered([task.name for task in tasks])
-        kind, kinds = numbered(list(map(TaskKind.of, tasks)))
+        kind, kinds = _kinds_of(tasks)
+        waits, parent, output_bytes = _edges_of(graphs, len(tasks))
         return cls(
             ids=objects([job.id for job in jobs]),
             arrival_s=np.array([job.arrival_s for job in jobs], np.float64),
-            first=bounds([len(job.graph.tasks) for job in jobs]),
+            first=bounds([len(graph.tasks) for graph in graphs]),
             name=name,
             names=objects(names),
             work=np.array([task.work for task in tasks], np.float64),
             instances=np.array([task.instances for task in tasks], np.int64),
             kind=kind,
             kinds=kinds,
-            waits=bounds([len(places) for places in parents]),
-            parent=np.array([place for places in parents for place in places], np.int32),
-            estimate=_numbers([task.estimate for task in tasks], nan),
-            output_bytes=_numbers([size for job in jobs for size in _sizes(job.graph)], 0.0),
+            waits=waits,
+            parent=parent,
+            estimate=_numbers(map(attrgetter("estimate"), tasks), nan),
+            output_bytes=output_bytes,
             **_columns_of(jobs),
         )
 

@@ -1,19 +1,24 @@
 """Offered load: the share of a cluster's time that the arriving jobs request.
 
-The offered load of GPUs is the sum over all tasks of
+A task keeps the GPUs that it may use busy for
 
-    instances * GPUs per instance / sum over GPUs it may use of (1 / seconds of one instance there)
+    instances * GPUs per instance / sum over these GPUs of (1 / seconds of one instance there)
 
-divided by the seconds between the first and the last arrival. It is the fraction of that span for
-which the whole cluster would be busy if all GPUs that a task may use worked on it, each at its own
-speed. On a cluster of one GPU type it equals GPU-seconds / (GPUs * span). The load of CPU cores is
-the same sum with cores in place of GPUs. The offered load is the larger of the two. Above 1, the
-queue grows for as long as jobs arrive, whatever the policy.
+seconds: as long as it would take if all of them worked on it, each at its own speed. Times their
+number, these are its GPU-seconds. The load of a set of GPU types is
+
+    GPU-seconds of the tasks that may use no other types / (GPUs of these types * span)
+
+where the span is the time between the first and the last arrival. The offered load is the largest
+over all sets of types: the tasks of a set can go nowhere else, so above 1 its queue grows for as
+long as jobs arrive, whatever the policy. The load of all types together is the plain ratio of
+GPU-seconds, which the utilization of a long run approaches. Both are GPU-seconds / (GPUs * span) on
+a cluster of one type. The load of CPU cores is the same with cores in place of GPUs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Protocol
@@ -23,7 +28,7 @@ import numpy as np
 from dagsim.model import Cluster, GpuType, Job, Task
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["Load", "LoadMeter", "WorkRuntime", "offered_load", "seconds_of"]
+__all__ = ["Load", "LoadMeter", "TypeLoad", "WorkRuntime", "offered_load", "seconds_of"]
 
 
 class WorkRuntime(Protocol):
@@ -37,17 +42,41 @@ class WorkRuntime(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class TypeLoad:
+    """Load of a set of GPU types, from the tasks that may use no other types."""
+
+    types: tuple[str, ...]
+    demand: float
+    """Mean number of GPUs that these tasks would hold if none waited."""
+    capacity: float
+    """GPUs of these types."""
+
+    @property
+    def load(self) -> float:
+        """Demand per GPU."""
+        return self.demand / self.capacity
+
+    def __str__(self) -> str:
+        return f"{' or '.join(self.types)}: {self.demand:,.1f} of {self.capacity:,.10g} GPUs ({self.load:.3g})"
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """Load that ``jobs`` jobs offer over ``span_s``; ``cpu_load`` and ``gpu_load`` are ``inf`` if
     the span is 0.
     """
 
     gpu_load: float
+    """Largest load of any set of GPU types."""
     cpu_load: float
     span_s: float
     jobs: int
     longest_s: float = 0.0
     """Seconds that the longest task takes on the fastest GPUs it may use."""
+    by_types: tuple[TypeLoad, ...] = ()
+    """Load of all types together and, before it, if some tasks may not use all types, of each type
+    and of each set of types that tasks are confined to; empty if the span is 0.
+    """
 
     @property
     def offered(self) -> float:
@@ -67,9 +96,16 @@ class Load:
                 f"which an offered load of {self.offered:.3g} says little"
             )
         return (
-            f"the offered load {self.offered:.3g} is above 1: while jobs arrive the queue grows whatever the policy, "
-            "and mean completion times depend on how many jobs there are"
+            f"the offered load {self.offered:.3g}{self._scarce()} is above 1: while jobs arrive the queue grows "
+            "whatever the policy, and mean completion times depend on how many jobs there are"
         )
+
+    def _scarce(self) -> str:
+        """The scarcest GPU types, if these are not all types of the cluster."""
+        if len(self.by_types) < 2 or self.cpu_load > self.gpu_load:
+            return ""
+        scarcest = max(self.by_types, key=lambda part: part.load)
+        return "" if scarcest is self.by_types[-1] else f" of {' or '.join(scarcest.types)}"
 
     def __str__(self) -> str:
         of = "GPUs" if self.gpu_load >= self.cpu_load else "CPU cores"
@@ -78,16 +114,77 @@ class Load:
         return f"offered load {self.offered:.3f} of the {of}: {self.jobs} jobs over {self.span_s / 3600:.2f} h"
 
 
+class _Resource:
+    """GPUs or cores by GPU type, and the time for which tasks keep them busy."""
+
+    def __init__(self, capacity: Sequence[float]) -> None:
+        self.capacity = capacity
+        self.busy_s: dict[int, float] = {}
+        """By set of types: seconds for which the tasks that may use exactly these keep all of them
+        busy. A set is a whole number with a bit for each type.
+        """
+
+    def add(self, amount: float, seconds: Sequence[float]) -> None:
+        """Add a task that takes ``amount`` GPUs or cores, for ``seconds`` on each type."""
+        speed, types = 0.0, 0
+        for place, (units, each) in enumerate(zip(self.capacity, seconds, strict=True)):
+            if each == 0:
+                return
+            if units and each < inf:
+                speed += units / each
+                types |= 1 << place
+        if speed:
+            self.busy_s[types] = self.busy_s.get(types, 0.0) + amount / speed
+
+    def add_all(self, amount: np.ndarray, seconds: np.ndarray) -> None:
+        """``add`` all tasks at once, by the same operations in the same order."""
+        speed, types = np.zeros(len(amount)), np.zeros(len(amount), np.int64)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            for place, units in enumerate(self.capacity):
+                speed += units / seconds[:, place]
+                types |= np.where((units > 0) & (seconds[:, place] < inf), 1 << place, 0)
+            busy_s = amount / speed
+        counted = (amount > 0) & (speed > 0) & ~(seconds == 0).any(axis=1)
+        for of in np.unique(types[counted]).tolist():
+            mine = busy_s[counted & (types == of)]
+            mine[0] += self.busy_s.get(of, 0.0)
+            self.busy_s[of] = float(np.add.accumulate(mine)[-1])
+
+    def units(self, types: int) -> float:
+        """GPUs or cores of a set of types."""
+        return sum(units for place, units in enumerate(self.capacity) if types >> place & 1)
+
+    def confined(self, types: int) -> float:
+        """Seconds for which the tasks that may use no types outside a set keep all of it busy."""
+        total = self.units(types)
+        return sum(
+            busy_s if of == types else busy_s * (self.units(of) / total)
+            for of, busy_s in self.busy_s.items()
+            if not of & ~types
+        )
+
+    def scarcest(self) -> float:
+        """The largest ``confined`` of any set of types."""
+        return max(map(self.confined, self._unions()), default=0.0)
+
+    def _unions(self) -> Iterator[int]:
+        """Sets that can be the scarcest: unions of sets that overlap. The load of disjoint sets
+        together lies between their loads.
+        """
+        yield from (unions := dict.fromkeys(self.busy_s))
+        fresh = list(unions)
+        while fresh:
+            joined = {one | other for one in fresh for other in self.busy_s if one & other} - unions.keys()
+            unions |= dict.fromkeys(fresh := sorted(joined))
+            yield from fresh
+
+
 class LoadMeter:
-    """Sums the time for which tasks would keep the whole cluster busy. Costs about 2 microseconds
-    per task.
+    """Sums the time for which tasks would keep the GPUs and cores of a cluster busy. Costs about 2
+    microseconds per task.
     """
 
     def __init__(self, cluster: Cluster, runtime: WorkRuntime) -> None:
-        self.gpu_s = 0.0
-        """Seconds for which all GPUs would be busy."""
-        self.cpu_s = 0.0
-        """Seconds for which all cores would be busy."""
         self.longest_s = 0.0
         """Seconds of the longest task."""
         self._runtime = runtime
@@ -98,7 +195,7 @@ class LoadMeter:
             name = node.gpu and node.gpu.name  # types with equal names are equal, and hashing a type is slower
             gpus[name] += node.gpus
             cpus[name] += node.cpus
-        self._gpus, self._cpus = list(gpus.values()), list(cpus.values())
+        self._gpus, self._cpus = _Resource(list(gpus.values())), _Resource(list(cpus.values()))
 
     def add(self, task: Task) -> None:
         """Add ``task``. A task that cannot run anywhere here offers no load: its job will be
@@ -109,25 +206,35 @@ class LoadMeter:
             if self.longest_s < (shortest := min(seconds)) < inf:
                 self.longest_s = shortest
             if task.gpus:
-                self.gpu_s += _busy(task.instances * task.gpus, self._gpus, seconds)
+                self._gpus.add(task.instances * task.gpus, seconds)
             if task.cpus:
-                self.cpu_s += _busy(task.instances * task.cpus, self._cpus, seconds)
+                self._cpus.add(task.instances * task.cpus, seconds)
 
     def add_arrays(self, jobs: JobArrays, seconds: np.ndarray) -> None:
         """Add all tasks of ``jobs`` at once; the totals equal those of adding them one by one.
         ``seconds`` are (n, GPU types).
         """
-        for resource, capacity in (("gpus", self._gpus), ("cpus", self._cpus)):
-            asked = jobs.asked(resource)
-            busy = _busy_all(jobs.instances * asked, capacity, seconds)[asked > 0]
-            total = float(np.add.accumulate(busy)[-1]) if len(busy) else 0.0
-            if resource == "gpus":
-                self.gpu_s += total
-            else:
-                self.cpu_s += total
+        self._gpus.add_all(jobs.instances * jobs.asked("gpus"), seconds)
+        self._cpus.add_all(jobs.instances * jobs.asked("cpus"), seconds)
         anything = (jobs.asked("gpus") != 0) | (jobs.asked("cpus") != 0)
         shortest = seconds.min(axis=1)[anything]
         self.longest_s = max(self.longest_s, float(shortest[shortest < inf].max(initial=0.0)))
+
+    def add_like(self, other: LoadMeter, tasks: float, of: int) -> None:
+        """Add ``tasks`` tasks like the ``of`` tasks in ``other``, a meter for the same cluster."""
+        for mine, theirs in ((self._gpus, other._gpus), (self._cpus, other._cpus)):
+            for types, busy_s in theirs.busy_s.items():
+                mine.busy_s[types] = mine.busy_s.get(types, 0.0) + tasks * busy_s / of
+
+    @property
+    def gpu_s(self) -> float:
+        """Seconds for which the scarcest GPUs would be busy."""
+        return self._gpus.scarcest()
+
+    @property
+    def cpu_s(self) -> float:
+        """Seconds for which the scarcest cores would be busy."""
+        return self._cpus.scarcest()
 
     @property
     def busy_s(self) -> float:
@@ -136,16 +243,32 @@ class LoadMeter:
 
     def over(self, span_s: float, jobs: int) -> Load:
         """Load of the added tasks if they arrived over ``span_s``."""
-        return Load(_per(self.gpu_s, span_s), _per(self.cpu_s, span_s), span_s, jobs, self.longest_s)
+        by_types = tuple(self._by_types(span_s)) if span_s else ()
+        return Load(_per(self.gpu_s, span_s), _per(self.cpu_s, span_s), span_s, jobs, self.longest_s, by_types)
+
+    def _by_types(self, span_s: float) -> Iterator[TypeLoad]:
+        single = [1 << place for place, units in enumerate(self._gpus.capacity) if units]
+        every, confined = sum(single), self._gpus.busy_s.keys() - {sum(single)}
+        if confined:
+            for types in dict.fromkeys([*single, *sorted(confined, key=lambda each: (each.bit_count(), each))]):
+                yield self._type_load(types, span_s)
+        if every:
+            yield self._type_load(every, span_s)
+
+    def _type_load(self, types: int, span_s: float) -> TypeLoad:
+        names = [gpu.name for place, gpu in enumerate(self._types) if gpu is not None and types >> place & 1]
+        capacity = self._gpus.units(types)
+        return TypeLoad(tuple(names), self._gpus.confined(types) / span_s * capacity, capacity)
 
 
 def seconds_of(jobs: JobArrays, runtime: WorkRuntime, types: tuple[GpuType | None, ...]) -> np.ndarray:
     """(n, types) float64: seconds that an instance of each task takes on each of ``types``."""
     rates = getattr(runtime, "rates", None)
     if rates is None:
-        return np.array([runtime.seconds(task, types) for job in jobs.jobs() for task in job.tasks])
-    per_second = np.array([rates(task, types) for task in jobs.samples()], float)[jobs.kind]
-    with np.errstate(divide="ignore", invalid="ignore"):
+        rows = [runtime.seconds(task, types) for job in jobs.jobs() for task in job.tasks]
+        return np.array(rows, float).reshape(-1, len(types))
+    per_second = np.array([rates(task, types) for task in jobs.samples()], float).reshape(-1, len(types))[jobs.kind]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         seconds: np.ndarray = np.where(per_second, jobs.work[:, None] / per_second, inf)
     return seconds
 
@@ -159,26 +282,6 @@ def offered_load(jobs: Iterable[Job], cluster: Cluster, runtime: WorkRuntime) ->
         for task in job.graph.tasks:
             meter.add(task)
     return meter.over(max(last - first, 0.0), count)
-
-
-def _busy(amount: float, capacity: Sequence[float], seconds: Sequence[float]) -> float:
-    speed = 0.0
-    for units, each in zip(capacity, seconds, strict=True):
-        if each == 0:
-            return 0.0
-        speed += units / each
-    return amount / speed if speed else 0.0
-
-
-def _busy_all(amount: np.ndarray, capacity: Sequence[float], seconds: np.ndarray) -> np.ndarray:
-    """``_busy`` of all tasks at once, by the same operations in the same order."""
-    speed = np.zeros(len(amount))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for type_, units in enumerate(capacity):
-            speed += units / seconds[:, type_]
-        busy = amount / speed
-    busy[(speed == 0) | (seconds == 0).any(axis=1)] = 0.0
-    return busy
 
 
 def _per(busy_s: float, span_s: float) -> float:

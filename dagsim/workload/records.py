@@ -93,14 +93,17 @@ def _edge(record: Any, place: int) -> Edge:
 class _Field(NamedTuple):
     holds: Callable[[Any], bool]
     what: str
+    nullable: bool = False
 
 
 def _check(record: Mapping[str, Any], specs: Mapping[str, _Field], needed: Iterable[str], where: str) -> None:
     for name, value in record.items():
         if name not in specs:
             raise WrongRecord(f"{where}{name}: there is no such field; known: {', '.join(specs)}")
-        if not specs[name].holds(value):
-            raise WrongRecord(f"{where}{name}: should be {specs[name].what}, got {clipped_repr(value)}")
+        holds, what, nullable = specs[name]
+        if not (holds(value) or (nullable and value is None)):
+            what += " or null" if nullable else ""
+            raise WrongRecord(f"{where}{name}: should be {what}, got {clipped_repr(value)}")
     for name in needed:
         if name not in record:
             raise WrongRecord(f"{where}{name}: is missing")
@@ -126,10 +129,6 @@ def _are_numbers(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_is_number, value.values()))
 
 
-def _optional(holds: Callable[[Any], bool], what: str) -> _Field:
-    return _Field(lambda value: value is None or holds(value), f"{what} or null")
-
-
 _TEXT = _Field(_is_text, "a text")
 _NUMBER = _Field(_is_number, "a finite number")
 _WHOLE = _Field(_is_whole, "a whole number")
@@ -141,10 +140,10 @@ _JOB_FIELDS = {
     "arrival_s": _NUMBER,
     "priority": _NUMBER,
     "tenant": _TEXT,
-    "deadline_s": _optional(_is_number, "a finite number"),
+    "deadline_s": _Field(_is_number, "a finite number", nullable=True),
     "weight": _NUMBER,
-    "observed_start_s": _optional(_is_number, "a finite number"),
-    "eligible_s": _optional(_is_number, "a finite number"),
+    "observed_start_s": _Field(_is_number, "a finite number", nullable=True),
+    "eligible_s": _Field(_is_number, "a finite number", nullable=True),
     "observed_nodes": _Field(_are_texts, "a list of names"),
     "user": _TEXT,
     "account": _TEXT,
@@ -159,26 +158,21 @@ _TASK_FIELDS = {
     "gpus": _NUMBER,
     "cpus": _NUMBER,
     "memory_gb": _NUMBER,
-    "gpu_types": _optional(_are_texts, "a list of names"),
-    "speeds": _optional(_are_numbers, "finite numbers by GPU type"),
-    "model": _optional(_is_text, "a text"),
-    "batch": _optional(_is_whole, "a whole number"),
-    "estimate": _optional(_is_number, "a finite number"),
+    "gpu_types": _Field(_are_texts, "a list of names", nullable=True),
+    "speeds": _Field(_are_numbers, "finite numbers by GPU type", nullable=True),
+    "model": _Field(_is_text, "a text", nullable=True),
+    "batch": _Field(_is_whole, "a whole number", nullable=True),
+    "estimate": _Field(_is_number, "a finite number", nullable=True),
 }
 
 
-def _defaults(of: type[Job] | type[Task], keys: Iterable[str]) -> tuple[tuple[str, Any], ...]:
-    """Valid fields in order with their defaults; fields without one get a marker that equals no
-    value.
-    """
-    names = set(keys)
-    return tuple([(field.name, field.default) for field in fields(of) if field.name in names])
+_JOB_DEFAULTS = [(field.name, field.default) for field in fields(Job) if field.name in _JOB_FIELDS]
+"""Fields that are written, with their defaults; fields without one have a marker that equals no value."""
+_TASK_DEFAULTS = [
+    (field.name, field.default) for field in fields(Task) if field.name in _TASK_FIELDS and field.name != "speeds"
+]
 
 
-_JOB_DEFAULTS = _defaults(Job, _JOB_FIELDS)
-_TASK_DEFAULTS = _defaults(Task, _TASK_FIELDS.keys() - {"speeds"})
-
-
-def _given(value: Job | Task, defaults: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+def _given(value: Job | Task, defaults: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Fields of ``value`` that differ from their defaults."""
     return {name: own for name, default in defaults if (own := getattr(value, name)) != default}

@@ -35,7 +35,7 @@ __all__ = ["SessionKind", "Sessions"]
 _MOST = 10_000_000
 """Maximum number of jobs; a larger number is most likely a typing error."""
 _NEAR = 0.05
-"""Maximum distance, as a quantile, of alike jobs from their session's own quantile."""
+"""Maximum distance, as a quantile, of similar jobs from their session's own quantile."""
 _CHUNK = 256  # shapes drawn at once
 _GRID = 4_000
 """Number of quantiles of a kind over which its expected load is summed."""
@@ -173,15 +173,13 @@ class Sessions:
 
     def natural_load(self, cluster: Cluster, runtime: WorkRuntime) -> float:
         """Average load that the arrival rate of the real cluster offers to this one."""
-        gpu_s = cpu_s = 0.0
+        expected = LoadMeter(cluster, runtime)
         total = ordered_sum(kind.share for kind in self.kinds)
         tasks = float(self.shape.draw(stream(0, "pilot/shapes"), _GRID).tasks.mean())
         for kind in self.kinds:
-            meter = self._metered(kind, cluster, runtime)
             tasks_per_session = kind.share / total * float(kind.jobs.at(_middles(_GRID)).mean()) * tasks
-            gpu_s += tasks_per_session * meter.gpu_s / _GRID
-            cpu_s += tasks_per_session * meter.cpu_s / _GRID
-        return self.rates.per_hour / 3600 * max(gpu_s, cpu_s)
+            expected.add_like(self._metered(kind, cluster, runtime), tasks_per_session, _GRID)
+        return self.rates.per_hour / 3600 * expected.busy_s
 
     def _metered(self, kind: SessionKind, cluster: Cluster, runtime: WorkRuntime) -> LoadMeter:
         """Load of ``_GRID`` tasks of the kind, evenly spaced over the quantiles of its work."""

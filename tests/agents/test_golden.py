@@ -12,8 +12,7 @@ import torch
 from dagsim.agents.checkpoint import Checkpoint
 from dagsim.config.schema import load_config
 from dagsim.errors import RunFolderError
-from dagsim.experiment.agents import make_policy
-from dagsim.experiment.simulate import run_policy
+from dagsim.experiment.simulate import make_policy, run_policy
 from dagsim.systems.spark.scenario import SparkScenario
 
 HERE = Path(__file__).parent

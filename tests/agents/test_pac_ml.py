@@ -16,9 +16,8 @@ from dagsim.agents.replay import ReplayBuffer
 from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, RunFolderError
-from dagsim.experiment.agents import make_policy
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.simulate import run_policy
+from dagsim.experiment.simulate import make_policy, run_policy
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.session import finish
 from dagsim.experiment.training.trainer import TrainingRun

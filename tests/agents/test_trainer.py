@@ -25,9 +25,8 @@ from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.errors import InputError, RunFolderError
-from dagsim.experiment.agents import agent_spec
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.simulate import run_policy
+from dagsim.experiment.simulate import agent_spec, run_policy
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import TrainingLog, read_log
 from dagsim.experiment.training.trainer import Progress, TrainingRun

@@ -12,8 +12,8 @@ from dagsim.errors import ConfigError, UnknownName
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.metrics import summarize
 from dagsim.metrics.columns import columns
-from dagsim.metrics.energy import energy
 from dagsim.metrics.jct import bounded_slowdown, jct
+from dagsim.metrics.utilization import energy
 from dagsim.model import Admit, Cluster, Decision, Job, Reject, Start, Task
 from dagsim.systems.cluster import ClusterKernel, ClusterView
 from dagsim.systems.cluster.codecs.candidates import Candidates

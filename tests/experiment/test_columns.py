@@ -12,7 +12,7 @@ from dagsim.experiment.kept_files import packed_schedule, unpacked_schedule
 from dagsim.model import Cluster
 from dagsim.model.facts import FactColumns
 from dagsim.model.log import Schedule
-from dagsim.systems.cluster.lane.reading import read_arrays
+from dagsim.systems.cluster.lane.reading import read_scenario
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
@@ -35,7 +35,7 @@ def test_columns_and_objects_give_the_same_bytes(edges: bool, tmp_path: Path) ->
     if not edges:  # several tasks that wait for nothing
         arrays = replace(arrays, waits=np.zeros_like(arrays.waits), parent=arrays.parent[:0])
     schedule = ClusterScenario(CLUSTER, list(arrays.jobs())).kernel(2).run(POLICIES.create("fifo"))
-    columns = read_arrays(CLUSTER, arrays, RUNTIME, Estimates(), 2).facts
+    columns = read_scenario(CLUSTER, arrays, RUNTIME, Estimates(), 2).facts
     assert isinstance(columns, FactColumns)
     packed = packed_schedule(schedule)
     assert packed == packed_schedule(Schedule(CLUSTER, columns, schedule.log, 2, ended_s=schedule.ended_s))

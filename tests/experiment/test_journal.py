@@ -20,9 +20,9 @@ from dagsim.config.schema import load_config
 from dagsim.errors import RunFolderError
 from dagsim.experiment import store as journal
 from dagsim.experiment.simulate import run_policy
-from dagsim.experiment.stopping import Stopped, exit_code
 from dagsim.experiment.store import Store
 from dagsim.files import append
+from dagsim.processes import Stopped, exit_code
 
 CONFIG = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "workload.count=5", "seeds=3"])
 SAME = ("runs.jsonl", "jobs.csv.gz", "tasks.csv.gz", "summary.json")

@@ -13,7 +13,7 @@ from dagsim.agents.checkpoint import Checkpoint
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.agents import agent_spec
+from dagsim.experiment.simulate import agent_spec
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import read_log
 from dagsim.experiment.training.trainer import TrainingRun

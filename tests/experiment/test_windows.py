@@ -61,10 +61,10 @@ def test_windows_of_reports_and_experiments_are_disjoint_or_refused(trace: Path,
 
 def test_so_many_windows_are_spread_evenly(trace: Path) -> None:
     file = TraceFile(str(trace), "plain", window=8, windows=4)
-    firsts = [int(next(iter(file.window_of(seed, CLUSTER, Recorded()))).id) for seed in WINDOWS[:4]]
+    firsts = [int(next(iter(file.window_of(seed, CLUSTER, Recorded()).jobs())).id) for seed in WINDOWS[:4]]
     assert firsts == [8, 33, 58, 83]  # the middles of four shares of 25 jobs, less half a window
     with pytest.raises(WorkloadError, match="13 windows of 8 jobs would overlap"):
-        list(TraceFile(str(trace), "plain", window=8, windows=13).window_of(WINDOWS[0], CLUSTER, Recorded()))
+        list(TraceFile(str(trace), "plain", window=8, windows=13).window_of(WINDOWS[0], CLUSTER, Recorded()).jobs())
 
 
 def test_an_experiment_on_windows_runs_each_once(trace: Path) -> None:
@@ -76,7 +76,7 @@ def test_an_experiment_on_windows_runs_each_once(trace: Path) -> None:
 
 def test_a_window_begins_at_0_and_has_the_load_asked_for(trace: Path) -> None:
     file = TraceFile(str(trace), "plain", window=8, options=TraceOptions(load=0.7))
-    jobs = list(file.window_of(3, CLUSTER, Recorded()))
+    jobs = list(file.window_of(3, CLUSTER, Recorded()).jobs())
     assert jobs[0].arrival_s == 0
     assert offered_load(jobs, CLUSTER, Recorded()).offered == pytest.approx(0.7)
 
@@ -88,7 +88,7 @@ def test_what_does_not_fit_is_said(trace: Path) -> None:
         TraceFile(str(trace), windows=3)
     file = TraceFile(str(trace), "plain", window=30)
     with pytest.raises(WorkloadError, match="a window of 30 jobs does not fit into jobs 60 to 80 of 100"):
-        list(file.window_of(VALIDATION[0], CLUSTER, Recorded()))
+        list(file.window_of(VALIDATION[0], CLUSTER, Recorded()).jobs())
 
 
 def test_experiments_and_agents_play_windows(trace: Path) -> None:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import ModelError
-from dagsim.metrics import PowerModel, ScheduleColumns, Watts, energy, job_energy_j, watts
+from dagsim.metrics import PowerModel, ScheduleColumns, Watts, job_energy_j, watts
+from dagsim.metrics.utilization import energy
 from dagsim.model import Cluster, gpu_type
 from dagsim.model.log import Schedule
 

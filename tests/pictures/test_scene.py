@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dagsim.metrics.columns import columns
-from dagsim.metrics.steps import jobs_waiting
+from dagsim.metrics.utilization import jobs_waiting
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.pictures import Scene
 from dagsim.pictures.scene import Box, layout

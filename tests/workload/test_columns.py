@@ -10,7 +10,7 @@ import pytest
 from dagsim.config.bundled import WORKLOADS
 from dagsim.errors import ModelError
 from dagsim.model import Cluster
-from dagsim.systems.cluster.lane.reading import read_arrays, read_scenario
+from dagsim.systems.cluster.lane.reading import read_scenario
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.runtime import Throughput
 from dagsim.workload.arrays import JobArrays
@@ -61,8 +61,8 @@ def same(one: object, other: object) -> None:
 @pytest.mark.parametrize("kind", ["exact", "noisy", "hidden"])
 def test_the_lane_reads_the_same_scene_from_columns_and_objects(arrays: JobArrays, kind: str) -> None:
     estimates = Estimates(kind)  # type: ignore[arg-type]
-    from_objects = read_scenario(CLUSTER, arrays.jobs(), RUNTIME, estimates, 5)
-    from_columns = read_arrays(CLUSTER, arrays, RUNTIME, estimates, 5)
+    from_objects = read_scenario(CLUSTER, JobArrays.of(list(arrays.jobs())), RUNTIME, estimates, 5)
+    from_columns = read_scenario(CLUSTER, arrays, RUNTIME, estimates, 5)
     assert from_columns.facts == from_objects.facts
     same(from_columns.work[:-1], from_objects.work[:-1])  # the last is any order with parents first
     same(from_columns.classes, from_objects.classes)
@@ -72,15 +72,15 @@ def test_the_lane_reads_the_same_scene_from_columns_and_objects(arrays: JobArray
 def test_claims_are_read_from_columns_and_missing_ones_are_named() -> None:
     estimates = Estimates("predicted")
     claimed = WORKLOADS_IN_COLUMNS["everything"].arrays(CLUSTER, RUNTIME, 0)
-    theirs = read_scenario(CLUSTER, claimed.jobs(), RUNTIME, estimates, 0).work.seconds
-    np.testing.assert_array_equal(read_arrays(CLUSTER, claimed, RUNTIME, estimates, 0).work.seconds, theirs)
+    theirs = read_scenario(CLUSTER, JobArrays.of(list(claimed.jobs())), RUNTIME, estimates, 0).work.seconds
+    np.testing.assert_array_equal(read_scenario(CLUSTER, claimed, RUNTIME, estimates, 0).work.seconds, theirs)
     silent = Synthetic(5).arrays(CLUSTER, RUNTIME)
     with pytest.raises(ModelError, match=r"job-0/t0 has none"):
-        read_arrays(CLUSTER, silent, RUNTIME, estimates, 0)
+        read_scenario(CLUSTER, silent, RUNTIME, estimates, 0)
     assert claimed.estimate is not None
     claimed.estimate[7] = np.inf
     with pytest.raises(ModelError, match="the estimate of task job-"):
-        read_arrays(CLUSTER, claimed, RUNTIME, estimates, 0)
+        read_scenario(CLUSTER, claimed, RUNTIME, estimates, 0)
 
 
 def test_the_load_is_the_same_sum(arrays: JobArrays) -> None:

@@ -4,12 +4,14 @@ from math import inf
 
 import pytest
 
+from dagsim import simulate
 from dagsim.config.schema import load_config
-from dagsim.model import Cluster, Job, Node, Task
+from dagsim.model import Cluster, Job, Node, Task, TaskGraph
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.workload import synthetic
-from dagsim.workload.load import offered_load
+from dagsim.workload.arrays import JobArrays
+from dagsim.workload.load import LoadMeter, offered_load, seconds_of
 
 ALIKE = Cluster.of({"V100": 4}, cpus_per_gpu=10)
 MIXED = Cluster.of({"A100": 2, "T4": 4}, cpus_per_gpu=10)
@@ -20,8 +22,6 @@ def load(cluster, *jobs):
 
 
 def job(arrival_s, *tasks):
-    from dagsim.model import TaskGraph
-
     return Job(f"job-{arrival_s}", TaskGraph(tasks), arrival_s)
 
 
@@ -98,3 +98,83 @@ def test_the_pilot_for_a_load_draws_from_streams_of_its_own(monkeypatch):
     synthetic._piloted_s.__wrapped__(workload, ALIKE, Recorded())
     assert drawn
     assert all(name.startswith("pilot/") for name in drawn)
+
+
+def typed(*jobs_of: tuple[float, tuple[str, ...]]) -> list[Job]:
+    """Jobs of 1 GPU for 100 s, one every 100 s, and a last one without work that ends the span."""
+    jobs = [job(100.0 * n, Task("a", seconds, gpu_types=types)) for n, (seconds, types) in enumerate(jobs_of)]
+    return [*jobs, job(100.0 * len(jobs_of), Task("b", 0.0))]
+
+
+TWO = Cluster.of({"V100": 1, "H100": 1}, cpus_per_gpu=10)
+
+
+def test_types_that_are_half_busy_each_are_a_load_of_a_half_not_of_one():
+    jobs = typed((100.0, ("V100",)), (100.0, ("H100",)))  # 100 of 200 s on either GPU
+    measured = load(TWO, *jobs)
+    assert measured.gpu_load == pytest.approx(0.5)
+    assert [(part.types, part.demand, part.capacity) for part in measured.by_types] == [
+        (("V100-16",), pytest.approx(0.5), 1.0),
+        (("H100",), pytest.approx(0.5), 1.0),
+        (("V100-16", "H100"), pytest.approx(1.0), 2.0),
+    ]
+    assert measured.warning is None
+
+
+def test_the_offered_load_is_that_of_the_scarcest_type():
+    # Over 400 s the V100 is wanted for 300 s, and the H100 for 100 s: .75 of it, and .5 of all GPUs.
+    measured = load(TWO, *typed((100.0, ("V100",)), (100.0, ("V100",)), (100.0, ("V100",)), (100.0, ("H100",))))
+    assert measured.gpu_load == pytest.approx(0.75)
+    assert measured.by_types[-1].load == pytest.approx(0.5)
+
+
+def test_tasks_with_a_choice_burden_the_union_of_their_types():
+    # Over 300 s: V100 100 s, H100 100 s, either one 300 s. Neither type alone is above 1/3; both together 500 / 600.
+    measured = load(TWO, *typed((100.0, ("V100",)), (100.0, ("H100",)), (300.0, ("V100", "H100"))))
+    assert measured.gpu_load == pytest.approx(500 / 600)
+    assert [part.load for part in measured.by_types] == pytest.approx([1 / 3, 1 / 3, 500 / 600])
+
+
+def test_overlapping_sets_of_types_can_be_scarce_together():
+    # A or B 150 s, B or C 200 s, over 200 s: {A, B} .375, {B, C} .5, {A, B, C} 350 / 600; D is idle.
+    cluster = Cluster.of({"V100": 1, "H100": 1, "T4": 1, "A100": 1}, cpus_per_gpu=10)
+    measured = load(cluster, *typed((150.0, ("V100", "H100")), (200.0, ("H100", "T4"))))
+    assert measured.gpu_load == pytest.approx(350 / 600)
+
+
+def test_a_warning_names_the_types_that_are_overloaded():
+    warning = load(TWO, *typed((250.0, ("V100",)), (10.0, ("H100",)))).warning
+    assert warning is not None
+    assert "a burst" in warning  # 250 s within a span of 200 s
+    warning = load(TWO, *typed((150.0, ("V100",)), (150.0, ("V100",)), (10.0, ("H100",)), (150.0, ("V100",)))).warning
+    assert warning is not None
+    assert warning.startswith("the offered load 1.12 of V100-16 is above 1")
+
+
+@pytest.mark.parametrize("shares", [(0.5, 0.5, 0.0), (0.8, 0.3, 0.0), (0.2, 0.1, 1.0)])
+def test_the_load_of_all_types_is_the_utilization_of_a_long_run(shares):
+    """One job of each kind every 100 s, of ``shares`` of 100 s: for V100, for H100, for either."""
+    kinds = [("V100",), ("H100",), ("V100", "H100")]
+    jobs = [
+        Job(f"{n}-{kind}", TaskGraph((Task("t", 100.0 * share, gpu_types=types),)), 100.0 * n)
+        for n in range(2000)
+        for kind, (share, types) in enumerate(zip(shares, kinds, strict=True))
+        if share
+    ]
+    measured = load(TWO, *jobs)
+    assert measured.by_types[-1].load == pytest.approx(sum(shares) / 2, rel=1e-3)
+    assert measured.gpu_load == pytest.approx(max(shares[0], shares[1], sum(shares) / 2), rel=1e-3)
+    outcome = simulate(jobs, TWO, "fifo-fit")
+    assert outcome.summary.utilization == pytest.approx(sum(shares) / 2, rel=2e-3)
+
+
+def test_columns_give_the_same_loads_as_tasks_one_by_one():
+    jobs = typed((150.0, ("V100", "H100")), (200.0, ("H100",)), (33.3, ("V100",)), (7.7, ("V100", "T4")))
+    cluster = Cluster((*TWO.nodes, Node("cpu", cpus=60.0)))
+    one, other = LoadMeter(cluster, Recorded()), LoadMeter(cluster, Recorded())
+    for each in jobs:
+        for task in each.tasks:
+            one.add(task)
+    arrays = JobArrays.of(jobs)
+    other.add_arrays(arrays, seconds_of(arrays, Recorded(), cluster.gpu_types))
+    assert one.over(100.0, 5) == other.over(100.0, 5)

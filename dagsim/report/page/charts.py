@@ -13,9 +13,8 @@ import numpy as np
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 from dagsim.metrics.jct import jct, wait
 from dagsim.metrics.lanes import bars_of, lanes_of
-from dagsim.metrics.steps import Steps
 from dagsim.metrics.tasks import TaskColumns, task_columns
-from dagsim.metrics.utilization import node_types
+from dagsim.metrics.utilization import Steps, node_types
 from dagsim.model import Kind
 from dagsim.model.log import Schedule
 from dagsim.report.series import FIGURES, Row, jobs_over_time, jobs_within, learning_panels

@@ -6,8 +6,7 @@ import numpy as np
 
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 from dagsim.metrics.jct import wait
-from dagsim.metrics.steps import Steps
-from dagsim.metrics.utilization import gpus_held, gpus_up
+from dagsim.metrics.utilization import Steps, gpus_held, gpus_up
 from dagsim.metrics.why import wait_reasons
 from dagsim.model import Kind
 from dagsim.report.grid import Grid, number

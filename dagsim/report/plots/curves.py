@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dagsim.metrics.columns import Floats, ScheduleColumns, Source, columns
-from dagsim.metrics.steps import Steps
-from dagsim.metrics.utilization import gpu_utilization, node_types
+from dagsim.metrics.utilization import Steps, gpu_utilization, node_types
 from dagsim.report.plots.style import (
     BLUE,
     COLOURS,

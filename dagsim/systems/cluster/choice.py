@@ -1,5 +1,5 @@
-"""The choice of engine for a run: whether the compiled engine can play it, whether it pays, and if
-not, why.
+"""The choice of engine for a run: whether the compiled engine can play it, whether that saves time,
+and if not, why.
 
 The SimPy kernel defines the rules and serves policies that decide live. The compiled engine
 (``lane``) knows its policy from the start, needs no decisions during the run, and writes the same
@@ -20,20 +20,18 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from dagsim.errors import ConfigError, DagsimError
-from dagsim.model import Cluster, Job
+from dagsim.model import Cluster
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.registry import Spec
 from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.models.failures import Preemption
-from dagsim.systems.cluster.models.runtime import HasRates
 from dagsim.systems.cluster.policies import POLICIES
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.lane.drive import LanePlan
     from dagsim.systems.cluster.lane.reading import LaneScenario
     from dagsim.systems.cluster.scenario import ClusterScenario
-    from dagsim.workload.arrays import JobArrays
 
 __all__ = [
     "EXAMPLES",
@@ -67,7 +65,7 @@ PAYS = 50_000
 """
 
 PAYS_IN_ROUNDS = 1_000
-"""The same, for policies that may stop each task hundreds of times."""
+"""The same number for policies that may stop each task hundreds of times."""
 
 _IN_ROUNDS = ("las", "2d-las")
 _MOST = 9e9
@@ -75,11 +73,11 @@ _MOST = 9e9
 into 64 bits.
 """
 _MOST_JOBS = 1 << 21
-"""Maximum number of jobs under EASY: the kernel keeps their order as a float, which cannot tell
-more of them apart.
+"""Maximum number of jobs under EASY: the kernel stores their order as a float, which cannot
+distinguish more of them.
 """
 _MOST_LEAVES = 1 << 27
-"""Maximum number of leaves of all trees: 1 GB."""
+"""Maximum number of leaves of all trees; they take 1 GB."""
 LONG_S = 30.0
 """Length of a run in seconds from which the user is told of a faster engine."""
 
@@ -189,25 +187,25 @@ def compiled(
     """
     if scenario.outages and jobs.outages().windows:
         return "the compiled engine does not know nodes that come and leave"
-    arrays: JobArrays | None = None
     least = pays(policy)
     few = f"fewer than {least:,} tasks: the compiled engine takes longer to load"
     if scenario.engine == "auto":
-        if not jobs.in_columns() and not jobs.has(least):
+        if not jobs.may_have(least):
             return few
         why = _unknown(scenario, policy) or _not_ready(scenario, policy)
         if why:
             return why
-    if isinstance(scenario.runtime, HasRates):
-        arrays = jobs.arrays()
-    if arrays is not None and scenario.engine == "auto" and arrays.tasks < least:
-        jobs.unroll(arrays)
+    arrays = jobs.arrays()
+    if scenario.engine == "auto" and arrays.tasks < least:
         return few
-    source: Iterable[Job] = jobs if heard is None else jobs.told(heard)
-    chosen, scene = plan_for(policy, scenario.preemption), _scene(scenario, source, jobs, arrays, seed)
-    if arrays is not None and heard is not None:
+    from dagsim.systems.cluster.lane.reading import read_scenario
+
+    plan = plan_for(policy, scenario.preemption)
+    scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed)
+    jobs.measure(arrays, scene.work.truth)
+    if heard is not None:
         heard(len(arrays))
-    return too_much(scene, chosen) or CompiledKernel(scenario.cluster, jobs, scene, chosen, seed)
+    return too_much(scene, plan) or CompiledKernel(scenario.cluster, jobs, scene, plan, seed)
 
 
 def offer(scenario: ClusterScenario, policy: str, engine: EngineUse, wall_s: float) -> str:
@@ -253,20 +251,6 @@ FASTER = {"advance_list": 3, "advance_jobs": 7, "advance_easy": 4, "advance_srtf
 down: 20,000 tasks (``dag_jobs`` of scripts/bench_kernel.py) on 32 GPUs, under the policies
 ``sjf``, ``srpt-work``, ``easy``, ``srtf`` and ``las``.
 """
-
-
-def _scene(
-    scenario: ClusterScenario, source: Iterable[Job], jobs: JobStream, arrays: JobArrays | None, seed: int
-) -> LaneScenario:
-    """The scenario as the lane's columns."""
-    from dagsim.systems.cluster.lane.reading import read_arrays, read_scenario
-
-    if arrays is None:
-        return read_scenario(scenario.cluster, source, scenario.runtime, scenario.estimates, seed)
-    assert isinstance(scenario.runtime, HasRates)
-    scene = read_arrays(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed)
-    jobs.came(arrays, scene.work.truth)
-    return scene
 
 
 def _feature(scenario: ClusterScenario, observed: bool) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import chain
 from math import isfinite, nan
@@ -13,7 +14,6 @@ import numpy as np
 from dagsim.model import Cluster, Job
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.seam import Heard
 from dagsim.traces import Trace
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
@@ -22,36 +22,34 @@ from dagsim.workload.load import Load, LoadMeter, seconds_of
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
-__all__ = ["JOBS_KEPT", "DrawnJobs", "JobStream", "Workload"]
+__all__ = ["JOBS_KEPT", "JobStream", "StoredJobs", "Workload"]
 
 JOBS_KEPT = 20_000
-"""Maximum number of drawn jobs, over all seeds, that are kept for the next policy."""
+"""Maximum number of jobs, over all seeds, that are kept as objects for the next policy."""
 Workload: TypeAlias = Annotated[Synthetic | Sessions | TraceFile, TaggedUnion("synthetic")]
 
 
-class DrawnJobs:
-    """Jobs drawn by a generator: columns, from which iteration makes objects. The objects are kept
-    if they are few.
-    """
+class StoredJobs:
+    """Jobs in columns, from which iteration makes objects. The objects are kept if they are few."""
 
     def __init__(self, arrays: JobArrays) -> None:
         self.arrays = arrays
-        self._made: list[Job] | None = None
+        self._objects: list[Job] | None = None
 
     def __len__(self) -> int:
         return len(self.arrays)
 
     def __iter__(self) -> Iterator[Job]:
-        if self._made is None and len(self) <= JOBS_KEPT:
-            self._made = list(self.arrays.jobs())
-        return self.arrays.jobs() if self._made is None else iter(self._made)
+        if self._objects is None and len(self) <= JOBS_KEPT:
+            self._objects = list(self.arrays.jobs())
+        return self.arrays.jobs() if self._objects is None else iter(self._objects)
 
 
 class JobStream:
     """The jobs of one run in order of arrival, to be read once.
 
-    ``jobs`` is a trace (read lazily), drawn jobs, a list, or any iterable. The load of the jobs is
-    known afterwards (``facts``); for drawn jobs and lists it is added up only on request.
+    ``jobs`` is a trace (read lazily), stored jobs, a list, or any iterable. The load of the jobs is
+    known afterwards (``facts``); for stored jobs and lists it is added up only on request.
     """
 
     def __init__(self, jobs: Trace | Iterable[Job], cluster: Cluster, runtime: Runtime) -> None:
@@ -61,12 +59,11 @@ class JobStream:
         self._meter = LoadMeter(cluster, runtime)
         self._first_s = self._last_s = 0.0
         self._count = 0
-        self._observed: dict[int, tuple[float, float]] = {}
+        self._started_s: array[float] | np.ndarray = array("d")
+        self._eligible_s: array[float] | np.ndarray = array("d")
 
     def __iter__(self) -> Iterator[Job]:
-        if not isinstance(self._jobs, DrawnJobs | list | tuple):
-            return self._metered(self._jobs)
-        return iter(self._jobs)
+        return iter(self._jobs) if isinstance(self._jobs, StoredJobs | list | tuple) else self._metered(self._jobs)
 
     def outages(self) -> Outages:
         """The times at which the trace's own machines are away (none in a window). Reads the first
@@ -81,47 +78,14 @@ class JobStream:
         self._jobs = chain([next(jobs)], jobs)
         return Outages(self._trace.downtimes())
 
-    def in_columns(self) -> bool:
-        """True if the jobs are a large trace that can be read in columns."""
-        return self._trace is not None and self._trace.is_large()
-
-    def told(self, heard: Callable[[int], None]) -> Heard[Job]:
-        """The jobs, with progress reported to ``heard``."""
-        return Heard(self, heard)
-
-    def arrays(self) -> JobArrays | None:
-        """The jobs in columns, if they were drawn or are a large trace that can be read in this
-        way.
-
-        Raises:
-            TraceError: The trace cannot be read.
+    def may_have(self, tasks: int) -> bool:
+        """True if there are at least this many tasks, or if the jobs are a large trace that has not
+        been read yet. Makes no more jobs than necessary.
         """
-        if isinstance(self._jobs, DrawnJobs):
-            return self._jobs.arrays
-        return None if self._trace is None else self._trace.arrays_if_large()
-
-    def unroll(self, arrays: JobArrays) -> None:
-        """Use these jobs, which were just read, instead of reading the trace again."""
-        self._jobs = arrays.jobs()
-
-    def came(self, arrays: JobArrays, seconds: np.ndarray) -> None:
-        """Record the load of these jobs; ``seconds`` (n, GPU types) holds the seconds of an
-        instance.
-        """
-        self._meter.add_arrays(arrays, seconds)
-        self._first_s, self._last_s = float(arrays.arrival_s[0]), float(arrays.arrival_s[-1])
-        self._count = len(arrays)
-        started_s = arrays.observed_start_s
-        if started_s is not None:
-            eligible_s = np.full(len(arrays), nan) if arrays.eligible_s is None else arrays.eligible_s
-            since_s = np.where(np.isnan(eligible_s), arrays.arrival_s, eligible_s)
-            for number in np.flatnonzero(~np.isnan(started_s)).tolist():
-                self._observed[number] = float(started_s[number]), float(since_s[number])
-
-    def has(self, tasks: int) -> bool:
-        """True if there are at least this many tasks; makes only as many jobs as necessary."""
-        if isinstance(self._jobs, DrawnJobs):
+        if isinstance(self._jobs, StoredJobs):
             return self._jobs.arrays.tasks >= tasks
+        if self._trace is not None and self._trace.is_large():
+            return True
         jobs, first_jobs, count = iter(self._jobs), [], 0
         for job in jobs:
             first_jobs.append(job)
@@ -132,25 +96,51 @@ class JobStream:
             self._jobs = chain(first_jobs, jobs)
         return count >= tasks
 
+    def arrays(self) -> JobArrays:
+        """All jobs as columns. A later iteration makes its objects from them.
+
+        Raises:
+            TraceError: The trace cannot be read.
+        """
+        if isinstance(self._jobs, StoredJobs):
+            return self._jobs.arrays
+        if isinstance(self._jobs, list | tuple):
+            return JobArrays.of(self._jobs)
+        if self._trace is None:
+            arrays = JobArrays.of(list(self._jobs))
+        elif (arrays_if_large := self._trace.arrays_if_large()) is not None:
+            arrays = arrays_if_large
+        else:
+            arrays = self._trace.arrays()
+        self._jobs = StoredJobs(arrays)
+        return arrays
+
+    def measure(self, arrays: JobArrays, seconds: np.ndarray) -> None:
+        """Record the load of all jobs; ``seconds`` (n, GPU types) holds the seconds of an instance
+        of each task.
+        """
+        self._meter.add_arrays(arrays, seconds)
+        self._count = len(arrays)
+        if self._count:
+            self._first_s, self._last_s = float(arrays.arrival_s[0]), float(arrays.arrival_s[-1])
+        unknown = np.full(self._count, nan)
+        self._started_s = unknown if arrays.observed_start_s is None else arrays.observed_start_s
+        self._eligible_s = unknown if arrays.eligible_s is None else arrays.eligible_s
+
     @property
     def load(self) -> Load:
-        """The load of the jobs that arrived; for a list, of all its jobs."""
-        if isinstance(self._jobs, DrawnJobs) and not self._count:
-            arrays = self._jobs.arrays
-            self.came(arrays, seconds_of(arrays, self._runtime, self._cluster.gpu_types))
-        if isinstance(self._jobs, list | tuple) and not self._count:
-            for _ in self._metered(self._jobs):
-                pass
+        """The load of the jobs that arrived; for stored jobs and lists, of all of them."""
+        if not self._count and isinstance(self._jobs, StoredJobs | list | tuple):
+            arrays = self.arrays()
+            self.measure(arrays, seconds_of(arrays, self._runtime, self._cluster.gpu_types))
         return self._meter.over(self._last_s - self._first_s, self._count)
 
-    def observed(self) -> tuple[list[float], list[float]] | None:
-        """The real start of each job that arrived, and the earliest start it could have had.
+    def observed(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """When each job that arrived really started, and when it became eligible, NaN if unknown.
         ``None`` if no start is known.
         """
-        if not self._observed:
-            return None
-        pairs = [self._observed.get(number, (nan, nan)) for number in range(self._count)]
-        return [start for start, _ in pairs], [eligible for _, eligible in pairs]
+        started_s = np.asarray(self._started_s)
+        return None if np.isnan(started_s).all() else (started_s, np.asarray(self._eligible_s))
 
     def facts(self) -> dict[str, Any]:
         """Facts of the jobs that arrived, as plain values."""
@@ -163,6 +153,8 @@ class JobStream:
             "cpu_load": load.cpu_load if isfinite(load.cpu_load) else None,
             "warning": load.warning,
         }
+        if len(load.by_types) > 1:
+            facts["gpu_load_by_types"] = [str(part) for part in load.by_types]
         if (trace := self._trace) is not None:
             facts["trace"] = {
                 "format": trace.format,
@@ -176,13 +168,13 @@ class JobStream:
     def _metered(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """The jobs; iteration adds up their load."""
         add = self._meter.add
+        self._started_s, self._eligible_s = started_s, eligible_s = array("d"), array("d")
         for job in jobs:
             if not self._count:
                 self._first_s = job.arrival_s
             self._last_s = job.arrival_s
-            if job.observed_start_s is not None:
-                eligible_s = job.arrival_s if job.eligible_s is None else job.eligible_s
-                self._observed[self._count] = job.observed_start_s, eligible_s
+            started_s.append(nan if job.observed_start_s is None else job.observed_start_s)
+            eligible_s.append(nan if job.eligible_s is None else job.eligible_s)
             self._count += 1
             for task in job.graph.tasks:
                 add(task)

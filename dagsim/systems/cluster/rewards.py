@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import inf
 
-from dagsim.metrics.energy import DEFAULT_POWER, Watts
+from dagsim.metrics.utilization import DEFAULT_POWER, Watts
 from dagsim.model import Kind
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Row, Schedule

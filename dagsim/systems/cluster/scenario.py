@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from dagsim.errors import ConfigError
@@ -13,7 +14,7 @@ from dagsim.model import Cluster, Job, QueueTree
 from dagsim.registry import Registry, nearest
 from dagsim.systems.cluster.choice import CompiledKernel, Engine, EngineUse, compiled, pays, refuse, why_not
 from dagsim.systems.cluster.codecs import CODECS
-from dagsim.systems.cluster.jobs import JOBS_KEPT, DrawnJobs, JobStream
+from dagsim.systems.cluster.jobs import JOBS_KEPT, JobStream, StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
@@ -24,6 +25,7 @@ from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.view import ClusterPolicy
 from dagsim.systems.seam import Heard, Kernel, RewardTerm
 from dagsim.traces.trace_file import TraceFile
+from dagsim.workload.arrays import JobArrays
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
@@ -47,15 +49,15 @@ class _Sequences:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[int, DrawnJobs | list[Job]] = OrderedDict()
+        self._kept: OrderedDict[int, StoredJobs] = OrderedDict()
 
     def __reduce__(self) -> tuple[type[_Sequences], tuple[()]]:
         return _Sequences, ()
 
-    def get(self, seed: int, make: Callable[[], DrawnJobs | list[Job]]) -> DrawnJobs | list[Job]:
+    def get(self, seed: int, draw: Callable[[int], JobArrays]) -> StoredJobs:
         jobs = self._kept.get(seed)
         if jobs is None:
-            jobs = self._kept[seed] = make()
+            jobs = self._kept[seed] = StoredJobs(draw(seed))
             while sum(map(len, self._kept.values())) > JOBS_KEPT:
                 self._kept.popitem(last=False)
         return jobs
@@ -203,13 +205,11 @@ class ClusterScenario:
         """
         match self.workload:
             case (Synthetic() | Sessions()) as drawn:
-                draw = drawn.arrays
-                jobs = self._sequences.get(seed, lambda: DrawnJobs(draw(self.cluster, self.runtime, seed)))
-                return JobStream(jobs, self.cluster, self.runtime)
+                draw = partial(drawn.arrays, self.cluster, self.runtime)
+                return JobStream(self._sequences.get(seed, draw), self.cluster, self.runtime)
             case TraceFile() as trace if trace.window is not None:
-                window = trace.window_of
-                jobs = self._sequences.get(seed, lambda: list(window(seed, self.cluster, self.runtime)))
-                return JobStream(jobs, self.cluster, self.runtime)
+                cut = partial(trace.window_of, cluster=self.cluster, runtime=self.runtime)
+                return JobStream(self._sequences.get(seed, cut), self.cluster, self.runtime)
             case TraceFile() as trace:
                 return JobStream(trace.open(self.cluster, self.runtime), self.cluster, self.runtime)
             case jobs:

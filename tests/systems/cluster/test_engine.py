@@ -198,7 +198,7 @@ def test_warm_needs_numba_and_a_policy_that_the_lane_knows(monkeypatch: pytest.M
 
 
 def test_the_page_lists_every_policy_and_placement_that_the_engine_knows() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "engines.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "engines.md").read_text(encoding="utf-8")
     plain = ClusterScenario(Cluster.of({"V100": 1}), [], engine="compiled")
     policies = [name for name in POLICIES.names() if not why_not(plain, name)]
     placements = [name for name in PLACEMENT_RULES.names() if not why_not(plain, f"sjf[placement={name}]")]

@@ -13,7 +13,7 @@ from traces.formats.in_columns import ways
 from dagsim.experiment.sizing import TotalDemand
 from dagsim.model import Cluster
 from dagsim.systems.cluster import Estimates
-from dagsim.systems.cluster.lane.reading import read_arrays, read_scenario
+from dagsim.systems.cluster.lane.reading import read_scenario
 from dagsim.systems.cluster.models.runtime import Flops, Recorded
 from dagsim.traces import TraceOptions, open_trace
 from dagsim.workload.arrays import JobArrays
@@ -114,8 +114,8 @@ def arrays(tmp_path_factory: pytest.TempPathFactory) -> JobArrays:
 def test_the_lane_reads_the_same_scene_from_columns(arrays: JobArrays, runtime: Flops, kind: Any) -> None:
     cluster, jobs, estimates = Cluster.of({"V100": 8, "T4": 4}), list(arrays.jobs()), Estimates(kind)
     one, other = (
-        read_scenario(cluster, jobs, runtime, estimates, 3),
-        read_arrays(cluster, arrays, runtime, estimates, 3),
+        read_scenario(cluster, JobArrays.of(jobs), runtime, estimates, 3),
+        read_scenario(cluster, arrays, runtime, estimates, 3),
     )
     assert one.facts == other.facts
     for name in ("truth", "seconds", "child", "tasks"):
@@ -132,7 +132,7 @@ def test_load_and_size_of_a_cluster_are_the_same_sums(arrays: JobArrays) -> None
         asked.add(job)
         for task in job.tasks:
             rows_.add(task)
-    columns.add_arrays(arrays, read_arrays(cluster, arrays, runtime, Estimates(), 0).work.truth)
+    columns.add_arrays(arrays, read_scenario(cluster, arrays, runtime, Estimates(), 0).work.truth)
     assert (rows_.gpu_s, rows_.cpu_s, rows_.longest_s) == (columns.gpu_s, columns.cpu_s, columns.longest_s)
     in_columns.add_arrays(arrays, runtime)
     told = [{name: value for name, value in vars(each).items() if name[0] != "_"} for each in (asked, in_columns)]

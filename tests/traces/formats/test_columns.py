@@ -15,7 +15,7 @@ from dagsim.errors import ConfigError
 from dagsim.experiment.sizing import TotalDemand
 from dagsim.model import Cluster
 from dagsim.systems.cluster import Estimates
-from dagsim.systems.cluster.lane.reading import read_arrays, read_scenario
+from dagsim.systems.cluster.lane.reading import read_scenario
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.traces import TraceOptions, open_trace
 from dagsim.traces.chunks import date_seconds
@@ -334,8 +334,8 @@ def test_the_lane_reads_the_same_scene_from_columns(arrays: JobArrays, kind: str
     if kind == "predicted" and (arrays.estimate is None or np.isnan(arrays.estimate).any()):
         return
     cluster, jobs, estimates = Cluster.of({"V100": 8, "T4": 4}), list(arrays.jobs()), Estimates(kind)  # type: ignore[arg-type]
-    one = read_scenario(cluster, jobs, Recorded(), estimates, 3)
-    other = read_arrays(cluster, arrays, Recorded(), estimates, 3)
+    one = read_scenario(cluster, JobArrays.of(jobs), Recorded(), estimates, 3)
+    other = read_scenario(cluster, arrays, Recorded(), estimates, 3)
     assert one.facts == other.facts
     for name in ("truth", "seconds", "child", "tasks"):
         assert np.array_equal(getattr(one.work, name), getattr(other.work, name)), name

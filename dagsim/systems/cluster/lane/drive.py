@@ -38,6 +38,7 @@ from dagsim.systems.cluster.policies.job_orders import JobOrdered
 from dagsim.systems.cluster.policies.orders import Ordered, TypedOrdered, fifo
 from dagsim.systems.cluster.policies.preemption import LeastRemaining
 from dagsim.systems.cluster.policies.rounds import Rounds
+from dagsim.workload.arrays import JobArrays
 
 __all__ = ["LanePlan", "compile_loop", "is_warm", "plan_of", "scheduled", "whole_log"]
 
@@ -122,7 +123,7 @@ def compile_loop(plan: LanePlan) -> bool:
         if is_warm(plan):
             return False
         cluster, job = Cluster.of({"V100": 1}), Job.single("j", Task("t", 1.0))
-        whole_log(read_scenario(cluster, [job], Recorded(), Estimates(), 0), plan)
+        whole_log(read_scenario(cluster, JobArrays.of([job]), Recorded(), Estimates(), 0), plan)
     return True
 
 

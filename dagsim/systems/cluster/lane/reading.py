@@ -1,30 +1,29 @@
-"""Columns from jobs, a cluster and the models. Only this file depends on the parts of the SimPy
-kernel.
+"""The lane's columns, from a store of jobs, a cluster and the models. Only this file depends on the
+parts of the SimPy kernel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from math import inf, nan
 from typing import NamedTuple
 
 import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.model import Cluster, Job, JobFacts, Task
+from dagsim.model import Cluster, JobFacts
 from dagsim.model.facts import FactColumns
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.lane.orders import ideal_s, job_gpu_seconds, upward_rank, widths
 from dagsim.systems.cluster.lane.state import CLASS, NAMED_GPUS, NODE, TASK, Classes, EmptyNodes, Jobs, Work, records
 from dagsim.systems.cluster.models.estimates import Estimates, as_claimed
-from dagsim.systems.cluster.models.runtime import Gpus, HasRates, Runtime
+from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.workload.arrays import JobArrays, renumbered
 from dagsim.workload.load import seconds_of
 
-__all__ = ["LaneScenario", "read_arrays", "read_scenario"]
+__all__ = ["LaneScenario", "read_scenario"]
 
 _MOST = 1 << 62
 """More than any node of the lane has; a class that asks for more is rejected in any case."""
@@ -39,47 +38,15 @@ class LaneScenario(NamedTuple):
     facts: Sequence[JobFacts]
 
 
-def read_scenario(
-    cluster: Cluster, jobs: Iterable[Job], runtime: Runtime, estimates: Estimates, seed: int
-) -> LaneScenario:
-    """Convert a scenario to columns.
+def read_scenario(cluster: Cluster, jobs: JobArrays, runtime: Runtime, estimates: Estimates, seed: int) -> LaneScenario:
+    """Convert a scenario to the lane's columns.
 
     Raises:
         ModelError: The jobs are not in order of arrival, or a task lacks a required estimate.
     """
-    listed = list(jobs)
-    _check_order(listed)
-    tasks = [task for job in listed for task in job.graph.tasks]
-
-    def seconds(types: Gpus, claimed: bool) -> np.ndarray:
-        rows = [runtime.seconds(_claiming(task) if claimed else task, types) for task in tasks]
-        return np.array([*chain.from_iterable(rows)], np.float64).reshape(len(tasks), len(types))
-
-    return _read(cluster, JobArrays.of(listed), seconds, estimates, seed)
-
-
-def read_arrays(cluster: Cluster, jobs: JobArrays, runtime: HasRates, estimates: Estimates, seed: int) -> LaneScenario:
-    """Convert a scenario whose jobs are already columns.
-
-    Raises:
-        ModelError: A task lacks a required estimate.
-    """
-
-    def seconds(types: Gpus, claimed: bool) -> np.ndarray:
-        claims = jobs.estimate if claimed else None
-        return seconds_of(jobs if claims is None else replace(jobs, work=claims), runtime, types)
-
-    return _read(cluster, jobs, seconds, estimates, seed)
-
-
-def _read(
-    cluster: Cluster, jobs: JobArrays, seconds: Callable[[Gpus, bool], np.ndarray], estimates: Estimates, seed: int
-) -> LaneScenario:
-    """Convert jobs to columns; ``seconds`` computes (n, types) float64, of the true or of the
-    claimed work.
-    """
+    _check_order(jobs)
     machines = ClusterState(cluster)
-    truth = seconds(machines.types, False)
+    truth = seconds_of(jobs, runtime, machines.types)
     tasks, sizes = jobs.tasks, np.diff(jobs.first)
     kind, demands = _demands_of(jobs, machines, truth)
     base = np.repeat(jobs.first[:-1], sizes)
@@ -99,14 +66,8 @@ def _read(
     classes = _classes(machines)
     facts = _facts_of(jobs, work, classes)
     if estimates.kind == "predicted":
-        rejected = _check_claims(jobs, work)
-        work = work._replace(seconds=np.where(rejected[:, None], truth, seconds(machines.types, True)))
+        work = work._replace(seconds=seconds_of(replace(jobs, work=_claims(jobs, work)), runtime, machines.types))
     return LaneScenario(_estimated(work, estimates, seed), classes, _nodes(machines), facts)
-
-
-def _claiming(task: Task) -> Task:
-    """The task with the work that its user claims, if that is a number of seconds."""
-    return task if task.estimate is None or not 0 <= task.estimate < inf else replace(task, work=task.estimate)
 
 
 def _demands_of(jobs: JobArrays, machines: ClusterState, seconds: np.ndarray) -> tuple[np.ndarray, list[DemandClass]]:
@@ -157,19 +118,17 @@ def _facts_of(jobs: JobArrays, work: Work, classes: Classes) -> FactColumns:
     return FactColumns(jobs.ids, numbers, tenant, tenants, jobs.first, name, names, *jobs.graphs())
 
 
-def _check_claims(jobs: JobArrays, work: Work) -> np.ndarray:
-    """(n,) bool: true if the task's job is rejected, so that it needs no claim.
+def _claims(jobs: JobArrays, work: Work) -> np.ndarray:
+    """(n,) float64: the work that users claim; the true work of jobs that are rejected.
 
     Raises:
-        ModelError: Another task has no claim.
+        ModelError: A task of another job has no claim.
     """
-    rejected: np.ndarray = work.jobs.rejected[work.rows.job] != 0
-    fine = rejected.copy()
-    if jobs.estimate is not None:
-        fine |= (jobs.estimate >= 0) & (jobs.estimate < inf)
-    if (wrong := np.flatnonzero(~fine)).size:
+    claims = np.full(jobs.tasks, nan) if jobs.estimate is None else jobs.estimate
+    rejected = work.jobs.rejected[work.rows.job] != 0
+    if (wrong := np.flatnonzero(~(rejected | (claims >= 0) & (claims < inf)))).size:
         as_claimed(*jobs.task(int(wrong[0])))  # its message says what is wrong
-    return rejected
+    return np.where(rejected, jobs.work, claims)
 
 
 def _parents_first(base: np.ndarray, parent: np.ndarray, child: np.ndarray, waits: np.ndarray) -> np.ndarray:
@@ -184,12 +143,11 @@ def _parents_first(base: np.ndarray, parent: np.ndarray, child: np.ndarray, wait
         depth[waiting] = below
 
 
-def _check_order(jobs: list[Job]) -> None:
-    before_s = 0.0
-    for job in jobs:
-        if job.arrival_s < before_s:
-            raise ModelError(f"job {job.id!r} arrives at {job.arrival_s!r} s, after one that arrived at {before_s!r} s")
-        before_s = job.arrival_s
+def _check_order(jobs: JobArrays) -> None:
+    if (early := np.flatnonzero(np.diff(jobs.arrival_s) < 0)).size:
+        number = int(early[0]) + 1
+        before_s, now = jobs.arrival_s[number - 1 : number + 1].tolist()
+        raise ModelError(f"job {jobs.ids[number]!r} arrives at {now!r} s, after one that arrived at {before_s!r} s")
 
 
 def _classes(machines: ClusterState) -> Classes:

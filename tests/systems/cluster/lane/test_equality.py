@@ -21,6 +21,7 @@ from dagsim.systems.cluster.lane import jit
 from dagsim.systems.cluster.lane.drive import compile_loop, whole_log
 from dagsim.systems.cluster.lane.reading import read_scenario
 from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.workload.arrays import JobArrays
 
 SCRIPT = Path(__file__).parents[4] / "scripts" / "check_lane.py"
 
@@ -62,7 +63,7 @@ def test_counting_references_nowhere_it_takes_less_than_two_microseconds_per_tas
     jobs = [Job.single(f"j{number}", Task("t", work), 3.0 * number) for number, work in enumerate(works)]
     sjf = plan_for("sjf", Preemption())
     compile_loop(sjf)
-    scene = read_scenario(Cluster.of({"V100": 64}), jobs, Recorded(), Estimates(), 0)
+    scene = read_scenario(Cluster.of({"V100": 64}), JobArrays.of(jobs), Recorded(), Estimates(), 0)
     whole_log(scene, sjf)
     begun = process_time()
     whole_log(scene, sjf)
@@ -115,5 +116,6 @@ def test_the_cases_hold_everything_that_the_lane_knows() -> None:
 def test_shares_of_gpus_that_the_log_cannot_name_are_left_to_the_kernel(gpus: int, asked: float, refused: bool) -> None:
     # Which GPU a share went to decides where the next one goes, and the lane does not number these.
     cluster = Cluster((Node("big", gpu_type("V100"), gpus), Node("small", gpu_type("T4"), 1)))
-    scene = read_scenario(cluster, [Job.single("j", Task("t", 1.0, gpus=asked))], Recorded(), Estimates(), 0)
+    jobs = JobArrays.of([Job.single("j", Task("t", 1.0, gpus=asked))])
+    scene = read_scenario(cluster, jobs, Recorded(), Estimates(), 0)
     assert ("nodes of more than 62 GPUs" in too_much(scene, plan_for("sjf", Preemption()))) is refused

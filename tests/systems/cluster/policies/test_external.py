@@ -14,9 +14,8 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, IllegalDecision, PolicyFailed, UnknownName
-from dagsim.experiment.agents import make_policy
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.simulate import run_policy
+from dagsim.experiment.simulate import make_policy, run_policy
 from dagsim.model import Cluster, Job, Start, Task
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.api import ClusterView
@@ -152,7 +151,7 @@ def test_what_cannot_be_a_command_is_refused() -> None:
 
 
 class SameInPython:
-    """The example of docs/protocol.md, in Python."""
+    """The example of docs/reference/protocol.md, in Python."""
 
     def decide(self, view: ClusterView) -> Iterator[Start]:
         ready = list(view.ready)
