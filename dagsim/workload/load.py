@@ -26,6 +26,7 @@ from typing import Protocol
 import numpy as np
 
 from dagsim.model import Cluster, GpuType, Job, Task
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.workload.arrays import JobArrays
 
 __all__ = ["Load", "LoadMeter", "TypeLoad", "WorkRuntime", "offered_load", "seconds_of"]
@@ -152,12 +153,12 @@ class _Resource:
 
     def units(self, types: int) -> float:
         """GPUs or cores of a set of types."""
-        return sum(units for place, units in enumerate(self.capacity) if types >> place & 1)
+        return ordered_sum(units for place, units in enumerate(self.capacity) if types >> place & 1)
 
     def confined(self, types: int) -> float:
         """Seconds for which the tasks that may use no types outside a set keep all of it busy."""
         total = self.units(types)
-        return sum(
+        return ordered_sum(
             busy_s if of == types else busy_s * (self.units(of) / total)
             for of, busy_s in self.busy_s.items()
             if not of & ~types
