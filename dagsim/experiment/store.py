@@ -22,7 +22,8 @@ The cells of a grid end in any order, so the folder of a sweep (`whatif` and `pl
     results/sweep-NAME/
     ├── sweep.yaml        the grid, with every value and its label; `dagsim sweep` of the folder goes on with it
     ├── cells/ID.json     a finished cell: its place on each axis, policy, seed, workload, every metric
-    ├── cells/ID.*        with `keep: jobs` also jobs.csv.gz; with `keep: log` also tasks.csv.gz and the schedule
+    ├── cells/ID.*        with `keep: jobs` also jobs.csv.gz; with `keep: log` also tasks.csv.gz and the schedule;
+    │                     with `keep: series` (`whatif`, `plan`) values of each job
     ├── progress.jsonl    a line for each event, for whoever watches; only here and in timing.jsonl are times of a clock
     ├── results.csv       once it ended: a row for each cell, sorted by ID
     └── runs.jsonl, timing.jsonl, summary.json           once it ended: the cells as the runs of a run folder
