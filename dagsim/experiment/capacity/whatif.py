@@ -31,7 +31,7 @@ from dagsim.workload.load import Load, LoadMeter, seconds_of
 __all__ = [
     "TODAY",
     "Alternative",
-    "Demand",
+    "LogDemand",
     "Fit",
     "Trial",
     "Trials",
@@ -51,7 +51,7 @@ _FAR = 0.1
 _OBSERVED = {"wait_s.mean": "mean", "wait_s.p50": "median", "wait_s.p95": "p95"}
 
 
-def on_whole_log(config: Config) -> tuple[Config, Demand]:
+def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
     """Return the configuration with the whole log as one run, and the demand of its jobs. A
     requested load is that of today's cluster; the other clusters get the same arrivals.
 
@@ -65,7 +65,7 @@ def on_whole_log(config: Config) -> tuple[Config, Demand]:
         raise InputError("--windows, --window-jobs: whatif and plan simulate the whole log; leave them out")
     trace = trace.at_load(config.build_cluster(), config.runtime)
     config = config.model_copy(update={"workload": trace, "seeds": 1})
-    demand = Demand(config)
+    demand = LogDemand(config)
     load = demand.on(config.cluster)
     if load.jobs < 2 or not load.span_s > 0:
         raise InputError(f"{trace.path}: {load.jobs} jobs over {load.span_s:g} s are no log to plan with")
@@ -77,7 +77,7 @@ def on_whole_log(config: Config) -> tuple[Config, Demand]:
     return config, demand
 
 
-class Demand:
+class LogDemand:
     """The jobs of the log, and the load that they offer to any cluster."""
 
     def __init__(self, config: Config) -> None:
