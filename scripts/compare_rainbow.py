@@ -14,10 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dagsim.agents.checkpoint import Checkpoint
 from dagsim.config.schema import load_config
 from dagsim.experiment.store import Store
-from dagsim.experiment.training.report import compare_agents
+from dagsim.experiment.training.report import Trials
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.seeds import REPORT, seeds_of
 
@@ -34,12 +33,12 @@ ALGORITHMS = ("d3qn", "rainbow")
 JUDGED = 30
 
 
-def trained(algorithm: str, seed: int, iterations: int, root: Path) -> Checkpoint:
-    """Return the agent with the best validation score."""
+def trained(algorithm: str, seed: int, iterations: int, root: Path) -> Path:
+    """Return the file of the agent with the best validation score."""
     settings = (f"train.algorithm.kind={algorithm}", *LEARNING, f"train.iterations={iterations}", f"seed={seed}")
     folder = Store.create(root, "train", load_config(None, [*COMMON, *settings]), argv=sys.argv, label=algorithm)
     TrainingRun(folder).run()
-    return Checkpoint.load(folder.path / "best.pt")
+    return folder.path / "best.pt"
 
 
 def main() -> None:
@@ -50,12 +49,12 @@ def main() -> None:
     options = parser.parse_args()
     seeds = [int(each) for each in options.seeds.split(",")]
     with tempfile.TemporaryDirectory() as root:
-        agents = {
-            f"{name}, seed {seed}": trained(name, seed, options.iterations, Path(root))
-            for seed in seeds
-            for name in ALGORITHMS
-        }
-    lines = compare_agents(load_config(None, COMMON), agents, ("eft-wait", "sjf"), seeds_of(REPORT, JUDGED))
+        policies = {"eft-wait": "eft-wait", "sjf": "sjf"}
+        for seed in seeds:
+            for name in ALGORITHMS:
+                file = trained(name, seed, options.iterations, Path(root))
+                policies[f"{name}, seed {seed}"] = f'agent[checkpoint="{file}"]'
+        lines = Trials(Path(root), load_config(None, COMMON)).run("report", policies, seeds_of(REPORT, JUDGED))
     jct_s = {
         policy: np.mean([line.metrics["jct_s.mean"] for line in lines if line.policy == policy])
         for policy in dict.fromkeys(line.policy for line in lines)

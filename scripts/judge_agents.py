@@ -35,7 +35,7 @@ from dagsim.config import yaml
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.ledger import Ledger, Spending
-from dagsim.experiment.training.reference import play_seeds
+from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.tune import candidates
 from dagsim.files import write_text
 from dagsim.metrics import to_csv
@@ -94,7 +94,10 @@ def choose(cell: str, estimates: str, itp: Path | None) -> dict[str, str]:
 def _best(config: Config, specs: Sequence[str], seeds: int, kept: int) -> list[str]:
     """Return the ``kept`` best of ``specs`` by the geometric mean over ``seeds`` validation seeds."""
     chosen = seeds_of(VALIDATION, seeds)
-    score = {spec: float(np.log(play_seeds(config, spec, chosen).jct_s).mean()) for spec in specs}
+    score = {
+        spec: float(np.log([run_policy(config, spec, seed).summary.jct_s.mean for seed in chosen]).mean())
+        for spec in specs
+    }
     return sorted(score, key=lambda spec: score[spec] if np.isfinite(score[spec]) else np.inf)[:kept]
 
 

@@ -19,19 +19,19 @@ import argparse
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import torch
 
-from dagsim.agents.checkpoint import Checkpoint
 from dagsim.config.schema import Config, load_config
 from dagsim.experiment.carry_out import write_comparison
+from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.training.log import read_log
-from dagsim.experiment.training.reference import best_heuristic
-from dagsim.experiment.training.report import ReportLine, compare_agents
+from dagsim.experiment.training.report import Trials, best_heuristic
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.report.plots import comparison, save
 from dagsim.report.plots.curves import learning_curves
@@ -116,12 +116,10 @@ def judge(cell: str, root: Path, out: Path) -> list[PolicyResult]:
     folders = {run.name.removeprefix(f"{cell}-"): next((root / run.name).glob("*/best.pt")).parent for run in mine}
     config, settings = arguments(Run("", cell, (), 0))
     chosen: Config = load_config(ROOT / "configs" / f"{config}.yaml", settings)
-    best, _ = best_heuristic(chosen, seeds_of(VALIDATION, 100))
-    agents = {name: Checkpoint.load(folder / "best.pt") for name, folder in folders.items()}
+    best, _ = best_heuristic(Trials(root / "trials" / cell, chosen), seeds_of(VALIDATION, 100))
+    agents = {name: folder / "best.pt" for name, folder in folders.items()}
     heuristics = tuple(dict.fromkeys((best, "eft-wait", "sjf", "fifo")))
-    lines = compare_agents(
-        chosen, agents, heuristics, seeds_of(REPORT, 200), lambda name, *_: print(cell, name, flush=True)
-    )
+    lines = judged(root / "trials" / cell, chosen, agents, heuristics, seeds_of(REPORT, 200))
     ranked = standings(lines, reference=best)
     write_comparison(ranked, out / f"{cell}.csv")
     ppo = {name: read_log(folder) for name, folder in folders.items() if name.startswith("ppo")}
@@ -131,6 +129,15 @@ def judge(cell: str, root: Path, out: Path) -> list[PolicyResult]:
     if cell == ABLATED:
         save(comparison({each.policy: each.ratio for each in ranked}, best), out / "ablations.png")
     return ranked
+
+
+def judged(
+    folder: Path, config: Config, agents: dict[str, Path], heuristics: Sequence[str], seeds: Sequence[int]
+) -> list[CellRun]:
+    """Run heuristics, then the agents of checkpoint files, on the seeds, and keep the runs in ``folder``."""
+    policies = {name: name for name in heuristics}
+    policies |= {name: f'agent[checkpoint="{file}"]' for name, file in agents.items()}
+    return Trials(folder, config).run("report", policies, seeds)
 
 
 def table(cell: str, ranked: list[PolicyResult]) -> Iterator[str]:
@@ -170,21 +177,24 @@ def transfer(out: Path, trace: Path | None) -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- |"
     heuristics = ("eft-wait", "eft-wait[theta=0.85,order=work]", "sjf")
     for cell in ("independent-1.1", "dag-0.9"):
-        agents = {"ppo": Checkpoint.load(out / f"{cell}.pt")}
+        agents = {"ppo": out / f"{cell}.pt"}
         config, settings = arguments(Run("", cell, (), 0))
         for name, changes in TRANSFERS.items():
             chosen = load_config(ROOT / "configs" / f"{config}.yaml", [*settings, *changes])
-            yield table_row(cell, name, compare_agents(chosen, agents, heuristics, seeds_of(REPORT, 60)))
+            with TemporaryDirectory() as folder:
+                lines = judged(Path(folder), chosen, agents, heuristics, seeds_of(REPORT, 60))
+            yield table_row(cell, name, lines)
         if trace is not None:
-            lines: list[ReportLine] = []
+            lines = []
             for window in range(20):
                 options = f"{{start: {300 * window}, limit: 100, gpus_per_task: 1, load: 0.9}}"
                 chosen = load_config(None, [f"workload={{kind: trace, path: {trace}, options: {options}}}"])
-                lines += compare_agents(chosen, agents, heuristics, [window])
+                with TemporaryDirectory() as folder:
+                    lines += judged(Path(folder), chosen, agents, heuristics, [window])
             yield table_row(cell, trace.name, lines)
 
 
-def table_row(cell: str, name: str, lines: list[ReportLine]) -> str:
+def table_row(cell: str, name: str, lines: list[CellRun]) -> str:
     """One row of the table of transfers."""
     ranked = {each.policy: each.ratio for each in standings(lines, reference="eft-wait")}
     cells = [
