@@ -1,5 +1,5 @@
-"""A sequential rule for enough seeds: add some and look again, until the interval is as narrow as
-asked.
+"""A sequential rule for the number of seeds: add seeds and look again, until the interval is as
+narrow as requested.
 
 Starting at 20 seeds and looking at every tenth keeps the interval's coverage. Looking after every
 seed from the second on loses up to 9 points on generated workloads and 47 on a trace

@@ -22,7 +22,7 @@ def rgb(colour: str) -> tuple[int, int, int]:
 def job_colour(number: int) -> tuple[float, float, float]:
     """Return the colour of a job as red, green and blue from 0 to 1.
 
-    Jobs take each hue as it is, then lighter, then darker; consecutive jobs differ.
+    Jobs use each hue unchanged, then lighter, then darker; consecutive jobs differ.
     """
     hue, light, strength = colorsys.rgb_to_hls(*(part / 255 for part in rgb(COLOURS[number % len(COLOURS)])))
     factor = _SHADES[number // len(COLOURS) % len(_SHADES)]

@@ -1,5 +1,5 @@
-"""Pictures of a schedule at one moment: waiting jobs, the GPUs of every node, and queue and use so
-far.
+"""Pictures of a schedule at one moment: waiting jobs, the GPUs of every node, and the queue and use
+so far.
 """
 
 from __future__ import annotations

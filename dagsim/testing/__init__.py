@@ -49,7 +49,7 @@ _CLUSTER = Cluster(
 
 
 _LARGEST = 1e4
-"""Maximum size of a feature of a codec: networks do not learn from columns of much larger
+"""Maximum magnitude of a codec's feature, because networks do not learn from columns of much larger
 magnitude.
 """
 
@@ -60,12 +60,16 @@ def chain(*work: float) -> TaskGraph:
 
 
 def diamond(first: float = 1.0, left: float = 2.0, right: float = 5.0, last: float = 1.0) -> TaskGraph:
-    """Two tasks between two; its critical path is ``first + max(left, right) + last``."""
+    """A task, then two parallel tasks, then a last task; its critical path is ``first + max(left,
+    right) + last``.
+    """
     return _graph((first, left, right, last), [(0, 1), (0, 2), (1, 3), (2, 3)])
 
 
 def fork_join(width: int, work: float = 1.0) -> TaskGraph:
-    """``width`` equal tasks between two: on m GPUs it takes ``(2 + ceil(width / m)) * work``."""
+    """A task, then ``width`` parallel ones, then a last one, all equal: on m GPUs it takes ``(2 +
+    ceil(width / m)) * work``.
+    """
     inner = range(1, width + 1)
     edges = [(0, index) for index in inner] + [(index, width + 1) for index in inner]
     return _graph([work] * (width + 2), edges)
@@ -116,19 +120,25 @@ def heft_example() -> TaskGraph:
 
 
 def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads: int = 6) -> None:
-    """Raise unless the policy is sound on small adverse work: DAGs, gangs, shares of GPUs, CPU-only tasks, two GPU
-    types, crowds that arrive at once, admission, wrong estimates, and nodes that fail, leave for good or all at once.
+    """Raise unless the policy handles small, difficult workloads: DAGs, gangs, shares of GPUs,
+    CPU-only tasks, two GPU types, crowds that arrive at once, admission, wrong estimates, and
+    nodes that fail, leave for good or all go down at once.
 
-    It must finish every job that the nodes which stay can run, tasks of a day among seconds too; decide the same under
-    the same seed, and with other true durations behind equal estimates (unless its class says ``clairvoyant = True``);
-    change nothing but by decisions; and go on from a deep copy in a fork. The log must keep every promise
-    (``violations``). Give a factory (a class will do), or a policy
-    that can be deep-copied before its first decision. A case in a message can be played again:
-    ``dagsim.testing.random_case(3).play(policy)``.
+    The policy must:
+
+    - finish every job that the remaining nodes can run, also when tasks of a day compete with tasks of seconds;
+    - decide the same with the same seed, and with different true durations behind equal estimates
+      (unless its class sets ``clairvoyant = True``);
+    - change nothing except by decisions;
+    - continue from a deep copy in a fork.
+
+    The log must obey every rule of ``violations``. ``policy`` is a factory (such as a class), or a
+    policy that can be deep-copied before its first decision. A case that a message names can be
+    played again: ``dagsim.testing.random_case(3).play(policy)``.
 
     Raises:
-        AssertionError: A promise is broken; the message says which, and on which work.
-        IllegalDecision, Stalled: The policy decided what cannot be, or waits for nothing.
+        AssertionError: A rule is broken; the message names it and the workload.
+        IllegalDecision, Stalled: A decision is impossible, or the policy waits although nothing is pending.
     """
     make = (
         (lambda: copy.deepcopy(policy))
@@ -143,7 +153,7 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
 
 
 def _cases(workloads: int) -> Iterator[tuple[Case, str]]:
-    """Crowds on one GPU and on two, seeded work on all, then adverse random cases."""
+    """Crowds on one GPU and on two, seeded workloads on all, then difficult random cases."""
     yield crowd(1), "(a crowd on one GPU)"
     yield crowd(2), "(a crowd on two GPUs)"
     yield patience(), "(tasks of a second to a day)"
@@ -169,40 +179,43 @@ def _check_repetition(case: Case, make: Callable[[], ClusterPolicy], where: str)
         return
     fork, twin = original.fork(), copy.deepcopy(decider)
     finished = case.drive(fork, twin)
-    found = violations(fork.schedule, case.jobs, seconds=as_recorded, whole=finished)
-    assert not found, f"a deep copy of the policy does not go on in a fork: {found[0]} {where}"
+    faults = violations(fork.schedule, case.jobs, seconds=as_recorded, whole=finished)
+    assert not faults, f"a deep copy of the policy does not go on in a fork: {faults[0]} {where}"
 
 
 def check_codec(make: Callable[[], ClusterCodec], workloads: int = 4) -> None:
-    """Raise unless the codecs that ``make`` makes are sound under random choices. They are tried on the work of
-    ``check_policy``.
+    """Raise unless the codecs that ``make`` returns behave correctly under random choices, on the
+    workloads of ``check_policy``.
 
-    Arrays must have the columns that the codec names, in float32, finite and at most 1e4 in size; encoding twice must
-    give the same; every choice must decode to a decision that the kernel carries out, only the last to waiting; all
-    jobs must finish; the same choices must lead to the same log; and what tasks really take must not show: other true
-    durations behind equal estimates must give equal arrays until a task ends.
+    - Arrays have the columns that the codec names, in float32, finite and at most 1e4 in magnitude.
+    - Encoding twice gives equal arrays.
+    - Every choice decodes to a decision that the kernel carries out; only the last choice decodes to waiting.
+    - All jobs finish, and the same choices give the same log.
+    - True durations stay hidden: with different true durations behind equal estimates, the arrays
+      are equal until a task ends.
 
     Raises:
-        AssertionError: A promise is broken; the message says which, and on which workload.
-        IllegalDecision, Stalled: A choice stands for what cannot be, or for waiting for nothing.
+        AssertionError: A rule is broken; the message names it and the workload.
+        IllegalDecision, Stalled: A choice decodes to an impossible decision, or to waiting although nothing is pending.
     """
     _check_blind_codec(make)
     for seed in range(workloads):
         jobs, where = list(_jobs(seed)), f"(random workload {seed})"
         first, second = (_play(make(), ClusterScenario(_CLUSTER, jobs).kernel(0), seed, where) for _ in range(2))
-        found = violations(first, jobs, seconds=as_recorded)
-        assert not found, f"{found[0]} {where}"
+        faults = violations(first, jobs, seconds=as_recorded)
+        assert not faults, f"{faults[0]} {where}"
         assert first.log == second.log, f"the same choices lead to other schedules {where}"
 
 
 def check_network(network: Network, workloads: int = 4) -> None:
-    """Raise unless the network is sound on the work of ``check_policy``, whose edges carry gigabytes.
+    """Raise unless the network works on the workloads of ``check_policy``, with gigabytes on their
+    edges.
 
-    All jobs must finish; a second simulation with the same network must give the same log, and so must a fork that goes
-    on beside it.
+    All jobs must finish. A second simulation with the same network must give the same log, and so
+    must a fork that runs next to it.
 
     Raises:
-        AssertionError: A promise is broken; the message says which, and on which workload.
+        AssertionError: A rule is broken; the message names it and the workload.
     """
     for seed in range(workloads):
         jobs, where = list(_jobs(seed)), f"(random workload {seed})"
@@ -221,8 +234,8 @@ def check_network(network: Network, workloads: int = 4) -> None:
 
 
 def _check_blind_codec(make: Callable[[], ClusterCodec]) -> None:
-    """Check that the same random choices on equal jobs and estimates with other true durations show
-    equal arrays.
+    """Check that the arrays are equal for the same random choices on equal jobs and estimates with
+    different true durations.
     """
     where = "(the work of the blind check)"
     shown: list[list[np.ndarray]] = [[], []]
@@ -241,7 +254,7 @@ def _play(
     until_s: float = inf,
     shown: list[np.ndarray] | None = None,
 ) -> Schedule:
-    """Simulate with every choice drawn uniformly; arrays go into ``shown``."""
+    """Simulate with every choice drawn uniformly; append the arrays to ``shown``."""
     rng = stream(seed, "check_codec")
     conversation = simulation.decisions(until_s)
     with suppress(StopIteration):

@@ -1,4 +1,6 @@
-"""Adverse random cases: small clusters and jobs on which schedulers go wrong, and a kernel for each."""
+"""Difficult random cases: small clusters and jobs on which schedulers tend to fail, and a kernel
+for each.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ class Case:
         return True
 
     def faults(self, make: Callable[[], ClusterPolicy]) -> list[str]:
-        """The faults of the schedule under a policy, by its log alone.
+        """The faults of the schedule under a policy, found in its log alone.
 
         Raises:
             IllegalDecision, Stalled: As ``drive``.
@@ -87,8 +89,8 @@ class Case:
 
 
 class Admitting:
-    """Admits, rejects or delays applicants, and leaves all other decisions to a policy that does
-    not handle admission.
+    """A policy that admits, rejects or delays applicants, and leaves all other decisions to a
+    policy that does not handle admission.
     """
 
     def __init__(self, policy: ClusterPolicy, seed: int) -> None:
@@ -109,9 +111,9 @@ class Admitting:
 
 
 def crowd(gpus: int = 2, jobs: int = 9) -> Case:
-    """Jobs that all arrive at once, the longest first, and short ones while those run, with far too
-    few GPUs. A policy that starts tasks before it checks further ones wants to stop a run that
-    it has just started.
+    """Jobs that all arrive at once, the longest first, and short jobs that arrive while those run,
+    with far too few GPUs. They expose a policy that starts tasks before it checks later ones,
+    and then tries to stop a run that it has just started.
     """
     cluster = Cluster((Node("n", gpu_type("T4"), gpus, 16, 64),))
     tasks = [Task("t", float(jobs - number), gpus=1 + number % gpus) for number in range(jobs)]
@@ -121,9 +123,9 @@ def crowd(gpus: int = 2, jobs: int = 9) -> Case:
 
 
 def random_case(seed: int) -> Case:
-    """A random case from all features: DAGs, gangs, shares of GPUs, CPU-only tasks, CPUs and
-    memory, bursts and equal times, two GPU types, nodes that fail, leave for good or all at
-    once, networks, set-ups, wrong estimates, costly preemption and admission.
+    """A random case that may combine all features: DAGs, gangs, shares of GPUs, CPU-only tasks,
+    CPUs and memory, bursts and equal times, two GPU types, nodes that fail, leave for good or
+    all go down at once, networks, set-ups, wrong estimates, costly preemption and admission.
     """
     rng = stream(seed, "case")
     cluster = _cluster(rng)
@@ -197,17 +199,17 @@ def _task(rng: np.random.Generator, at: int, plain: bool) -> Task:
 
 
 def _disturbances(rng: np.random.Generator, nodes: int) -> tuple[FailureModel, ...]:
-    found: list[FailureModel] = []
+    models: list[FailureModel] = []
     if rng.random() < 0.35:
-        found.append(NodeFailures(float(rng.choice((30.0, 100.0))), float(rng.choice((0.5, 5.0)))))
+        models.append(NodeFailures(float(rng.choice((30.0, 100.0))), float(rng.choice((0.5, 5.0)))))
     if rng.random() < 0.2:  # all at once
         start_s = float(rng.choice((0.0, 1.0, 2.0)))
-        found.append(Maintenance(tuple(range(nodes)), start_s, start_s + float(rng.choice((1.0, 7.0)))))
+        models.append(Maintenance(tuple(range(nodes)), start_s, start_s + float(rng.choice((1.0, 7.0)))))
     if rng.random() < 0.3:
         windows = []
         for node in range(nodes):
             if rng.random() < 0.5:
                 start_s = float(rng.choice((0.0, 1.0, 4.0)))
                 windows.append((node, start_s, inf if rng.random() < 0.3 else start_s + float(rng.choice((1.0, 6.0)))))
-        found.append(Outages(tuple(windows)))
-    return tuple(found)
+        models.append(Outages(tuple(windows)))
+    return tuple(models)

@@ -1,5 +1,5 @@
-"""Checks of the information that a policy or codec uses and of the state it changes: other true
-durations with equal estimates, and writes into live state.
+"""Checks of the information that a policy or codec uses, by different true durations with equal
+estimates, and of its writes into live state.
 """
 
 from __future__ import annotations

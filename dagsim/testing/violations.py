@@ -1,4 +1,4 @@
-"""Violations of the promises of every schedule, found in its log alone, without the kernel."""
+"""Violations of the rules of every schedule, found in its log alone, without the kernel."""
 
 from __future__ import annotations
 
@@ -28,17 +28,23 @@ def violations(
     keeps_work: bool = False,
     whole: bool = True,
 ) -> list[str]:
-    """Everything in the log that cannot be, in words; empty if all is well.
+    """Describe every impossible event of the log; empty if there is none.
 
-    Time never runs back. Tasks start after their parents, their job's arrival and its admission, on nodes that are up
-    and of a type they allow; gangs start whole, on one type. No node holds more GPUs, cores or memory than it has, and
-    no GPU more than one whole task or shares of 1. What ends gives back what it took. A failed run had a node that went
-    down in that instant, and nothing runs on a node that is down. A job completes with its last task.
+    The rules are:
 
-    With ``seconds``, a run computes for as long as its task takes there (from scratch, if nothing of the task was
-    stopped before, to the last bit), and no task ends with less than its work done; with ``keeps_work`` (nothing is
-    lost, and runs compute from their start) not with more either. With ``whole``, every job must be completed or
-    rejected in the end.
+    - Time never goes backwards.
+    - Tasks start after their parents, and after the arrival and the admission of their job, on
+      nodes that are up and have an allowed type. Gangs start whole, on one type.
+    - No node has more GPUs, cores or memory in use than it has, and no GPU serves more than one
+      whole task or shares of 1. A run that ends gives back the resources that it took.
+    - A run fails only if one of its nodes went down at that instant. Nothing runs on a node that is
+      down.
+    - A job completes with its last task.
+
+    With ``seconds``, a run must compute for as long as its task takes there (to the last bit if no
+    run of the task was stopped before), and no task may end with work left. With ``keeps_work`` (no
+    work is lost, and runs compute from their start) no task may do more than its work, either. With
+    ``whole``, every job must be completed or rejected at the end.
     """
     reading = _Reading(schedule, jobs, seconds)
     for record in schedule.log:
@@ -48,7 +54,7 @@ def violations(
 
 
 def as_recorded(task: Task, gpu: GpuType | None) -> float:
-    """Seconds as recorded: the task's work over its own speed on the type, or 1."""
+    """Recorded seconds: the task's work divided by its own speed on the type, or by 1."""
     speeds = task.speeds if task.gpus else None
     return task.work / speeds.get(gpu.name, 1.0) if speeds and gpu is not None else task.work
 
@@ -67,7 +73,7 @@ def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
 
 @dataclass(slots=True)
 class _Running:
-    """The rows of one run so far, combined."""
+    """The combined rows of one run so far."""
 
     job: int
     task: int
@@ -98,7 +104,7 @@ class _Reading:
         self.running: Counter[tuple[int, int]] = Counter()
         self.finished: Counter[tuple[int, int]] = Counter()
         self.stopped: set[tuple[int, int]] = set()
-        """Tasks with instances that were stopped before."""
+        """Tasks of which some instances were stopped before."""
         self.done: defaultdict[tuple[int, int], float] = defaultdict(float)
         """Work done for each task, in instances."""
         self.down: set[int] = set()
@@ -333,14 +339,14 @@ class _Reading:
 
 
 def _allows(task: Task, node: Node) -> bool:
-    """True if the node is of a kind that may run the task."""
+    """True if the node has a type that may run the task."""
     if node.gpu is None:
         return not task.gpus and task.gpu_types is None
     return task.gpu_types is None or node.gpu.name in {canonical(name) for name in task.gpu_types}
 
 
 def _room(task: Task, node: Node) -> int:
-    """Instances that the empty node holds."""
+    """Number of instances that the empty node can hold."""
     counts = [1 << 40]
     if task.gpus >= 1:
         counts.append(int(node.gpus // task.gpus))

@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from itertools import chain
 from math import inf, nan
 from tempfile import TemporaryFile
-from typing import IO, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -41,6 +41,7 @@ __all__ = [
     "row_blocks",
     "rows_by_job",
     "single_rows",
+    "single_tasks",
     "with_others",
 ]
 
@@ -278,6 +279,34 @@ class Checks:
         self.drop(_mask(list(details), len(self.usable)), "that ask for what cannot be", details)
 
 
+def single_tasks(
+    checks: Checks,
+    arrival_s: np.ndarray,
+    work: np.ndarray,
+    instances: np.ndarray,
+    properties: Sequence[np.ndarray],
+    kind: Callable[..., TaskKind],
+    name: str = "job",
+    **columns: Any,
+) -> JobArrays:
+    """Make one job of one task per row, with the ids in column 0.
+
+    Rows that are not usable may hold anything. ``kind`` makes the kind of a task from a row's
+    values of ``properties``; ``columns`` are further fields of ``JobArrays``.
+    """
+    place, kinds = kinds_of_rows(checks.usable, properties, kind)
+    return JobArrays.of_single_tasks(
+        checks.table.texts(0),
+        arrival_s,
+        name,
+        work=work,
+        instances=np.where(checks.usable, instances, 1).astype(np.int64),
+        kind=place,
+        kinds=kinds,
+        **columns,
+    )
+
+
 def single_rows(checks: Checks, jobs: JobArrays, ids: np.ndarray, times: np.ndarray) -> JobBatch:
     """Make one job per row, in order of arrival; of the rows with one id, keep only the earliest.
 
@@ -306,7 +335,6 @@ def single_rows(checks: Checks, jobs: JobArrays, ids: np.ndarray, times: np.ndar
 
 def row_blocks(
     read: Callable[[ReadReport], Iterator[Table]],
-    id: int,
     times: Callable[[Table], np.ndarray],
     jobs: Callable[[Checks], JobArrays],
     report: ReadReport,
@@ -314,13 +342,13 @@ def row_blocks(
 ) -> Iterator[Block]:
     """Jobs of a table with one row per job, sorted by arrival.
 
-    ``read`` reads the table, and ``id`` is the column of the job ids. ``times`` returns the arrival
-    of each row, ``inf`` if it cannot be read. ``jobs`` makes one job per row and drops rows that
-    cannot be kept.
+    ``read`` reads the table; its column 0 holds the job ids. ``times`` returns the arrival of each
+    row, ``inf`` if it cannot be read. ``jobs`` makes one job per row and drops rows that cannot be
+    kept.
     """
 
     def keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
-        ids = table.texts(id)
+        ids = table.texts(0)
         if (unnamed := ids == "").any():
             ids = ids.copy()
             for row in np.flatnonzero(unnamed).tolist():
@@ -329,7 +357,7 @@ def row_blocks(
 
     def batch(table: Table) -> JobBatch:
         checks = Checks(table)
-        checks.drop(table.texts(id) == "", "without an id")
+        checks.drop(table.texts(0) == "", "without an id")
         arrays = jobs(checks)
         checks.impossible(arrays)
         return single_rows(checks, arrays, *keys(table))

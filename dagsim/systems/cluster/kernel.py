@@ -253,8 +253,8 @@ class ClusterKernel:
         return self._runtime.seconds(replace(task.task, work=claimed), self.machines.types)
 
     def lasting(self) -> list[bool]:
-        """For each node, True if it is up or will be brought back by every disturbance that has
-        taken it down.
+        """For each node, True if it is up, or if every disturbance that has taken it down will
+        bring it back.
         """
         due = Counter(node for disturbing in self._disturbing for node in disturbing.returning())
         return [due[node] == down for node, down in enumerate(self._down)]
@@ -734,9 +734,9 @@ class ClusterKernel:
     # Simulations that cannot go on: who waits, and why.
 
     def _is_hopeless(self) -> bool:
-        """True if no waiting task will ever have room: nodes have left for good, no job is to
-        arrive, and a policy that asks to be woken would continue forever. Checked only while
-        nothing runs.
+        """True if no waiting task will ever have room: nodes have left for good and no job is still
+        to arrive. A policy that asks to be woken would otherwise continue forever. Checked only
+        while nothing runs.
         """
         ready = self.frontier.ready
         if self._jobs_left or self.applicants or not ready:

@@ -62,8 +62,8 @@ RAMP_CODECS: Registry[Any] = Registry(
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """A row for each degree that can be placed now, after one that turns the job away (Parsonson et
-    al. 2023).
+    """A row that turns the job away, then a row for each degree that can be placed now (Parsonson
+    et al. 2023).
 
     With ``blocks`` the codec also chooses servers: a row per degree and block, at most ``blocks``
     per degree, namely those that leave the most room to later jobs. Without it, the scenario's
@@ -267,7 +267,7 @@ def _over_largest(values: Sequence[float]) -> NDArray[np.float64]:
 
 
 _PLAIN = ROW_FEATURES.index("left idle") + 1
-"""Number of features of a row before those of the room that it takes."""
+"""Number of features of a row that come before those of the room it takes."""
 
 
 class RampObservation(NamedTuple):

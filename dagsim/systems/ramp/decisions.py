@@ -57,8 +57,8 @@ class Rules:
     backward_memory: bool = True
     """Memory is held by both passes; ddls counts only the forward pass."""
     mask: Literal["placeable", "shape"] = "placeable"
-    """A degree is offered if it can be placed now, or (ddls) if an empty cluster with equally many
-    free servers could.
+    """A degree is offered if it can be placed now, or (ddls) if it could be placed on an empty
+    cluster with the same number of free servers.
     """
     tolerance: float = 1e-9
     """A job is late if it takes longer than acceptable by more than this fraction (ddls: 0)."""

@@ -74,7 +74,8 @@ class ComputationGraph:
     """Operations in the order of their file, and edges ``(parent, child)`` as indices.
 
     Raises:
-        GraphError: No operations, a duplicate id, or an edge that dangles, is doubled or closes a cycle.
+        GraphError: No operations, an id that occurs twice, or an edge that occurs twice, closes
+            a cycle or leads to a missing operation.
     """
 
     __slots__ = ("_costs", "_digest", "_step_s", "children", "edges", "model", "ops", "order", "parents")

@@ -1,8 +1,8 @@
-"""The kernel: jobs arrive one by one, and each is partitioned and started at once or turned away.
+"""The kernel: jobs arrive one by one, and each is partitioned and started at once, or turned away.
 
-There is no queue. Servers belong to one job from its start to its end, and a job that is not
-started on arrival is lost. Within an instant jobs end first; then the next one arrives and is
-decided.
+There is no queue. Servers belong to one job from its start to its end, and a job that does not
+start on arrival is lost. At each instant jobs end first; then the next job arrives and the policy
+decides on it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class JobOutcome(NamedTuple):
 
     job: RampJob
     degrees: tuple[int, ...] = ()
-    """Degrees that were offered; empty if the job was never decided."""
+    """Degrees that were offered; empty if no decision was made."""
     degree: int = 0
     """The decision."""
     reason: RejectReason | None = None
@@ -61,8 +61,8 @@ class Running(NamedTuple):
 class RampKernel:
     """One fabric and one sequence of jobs, in order of arrival. Kernels may share a planner.
 
-    At ``horizon_s`` everything stops: a job that arrives then is not decided, and running jobs stay
-    unfinished. ``examples`` are jobs of the kind to come, which a policy may know.
+    At ``horizon_s`` everything stops: no decision is made on a job that arrives then, and running
+    jobs stay unfinished. ``examples`` are jobs like those to come, which a policy may know.
 
     Raises:
         ModelError: A job arrives before the one listed before it.

@@ -72,7 +72,7 @@ class JobRow(NamedTuple):
     communication_s: float | None = None
     computation_s: float | None = None
     utilisation: float | None = None
-    """Fraction of the GPU time held in which it computed."""
+    """Fraction of the held GPU time in which it computed."""
     ops: int | None = None
     deps: int | None = None
     memory_bytes: float | None = None
@@ -132,8 +132,8 @@ def job_rows(kernel: RampKernel) -> Iterator[JobRow]:
 def kpis(kernel: RampKernel) -> dict[str, float]:
     """All figures of an episode: of the whole, and means over completed and over blocked jobs.
 
-    A job still running at the end counts as blocked, as in ddls, but what it has worked through counts. Where there is
-    nothing to average, the figure is left out.
+    A job still running at the end counts as blocked, as in ddls, but the work that it has done
+    counts. A mean over no jobs is left out.
     """
     rows = list(job_rows(kernel))
     end_s = kernel.schedule.ended_s
@@ -215,7 +215,7 @@ def _load(rows: list[JobRow]) -> dict[str, float]:
 
 
 def _over_time(rows: list[JobRow], end_s: float, servers: int) -> dict[str, float]:
-    """Bytes worked through until ``end_s``, and how much was in use."""
+    """Bytes processed until ``end_s``, and the use of servers and channels."""
     info = dict.fromkeys(_INFO, 0.0)
     running_s = held_s = busy_s = 0.0
     for row in rows:

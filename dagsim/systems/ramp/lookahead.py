@@ -90,7 +90,7 @@ class _Walk:
         self.place_in = [fabric.place_in(block) for block in self.blocks]
         self.type_of = fabric.type_of
         self.bits = [[1 << rank for rank in ranks] for ranks in schedule.ranks]
-        """Bit of the rank of each operation, for each GPU type."""
+        """For each GPU type, the bit of each operation's rank."""
         self.op_at = [_inverse(ranks) for ranks in schedule.ranks]
         self.first: list[int] = []
         self.op_of: list[int] = []
@@ -322,8 +322,8 @@ class Memo:
     """Step times by key: the graph's digest, the splits, the pattern of the blocks, fabric, rules
     and orders.
 
-    Two jobs of one key take equally long to the last bit, wherever they run, so the memo never
-    changes a result.
+    Two jobs with the same key take the same time to the last bit, wherever they run, so the memo
+    never changes a result.
     """
 
     def __init__(self, limit: int = 1_000_000) -> None:

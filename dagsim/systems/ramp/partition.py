@@ -101,8 +101,7 @@ def sip_ml(graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...
     """Split each operation into one piece, or an even number of pieces of about one quantum of the
     forward pass each.
 
-    The number is at most ``degree``. From Khani et al. 2021 (SiP-ML, SIGCOMM), as in ddls: an odd
-    ``degree`` above 1 is only reached where it binds.
+    The number is at most ``degree``. From Khani et al. 2021 (SiP-ML, SIGCOMM), as in ddls.
 
     Raises:
         ModelError: ``degree`` is below 1, or odd and above 1.

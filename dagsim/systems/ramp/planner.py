@@ -18,7 +18,9 @@ __all__ = ["Outlook", "Planner", "Traffic"]
 
 
 _KEPT = 100_000
-"""Placements kept before the cache is cleared: a long training meets ever new occupancies."""
+"""Number of placements kept before the cache is cleared, because a long training keeps meeting new
+occupancies.
+"""
 
 
 class Outlook(NamedTuple):
@@ -31,7 +33,7 @@ class Outlook(NamedTuple):
 
     @property
     def jct_s(self) -> float:
-        """Completion time of the job: all its training steps."""
+        """Completion time of the job, over all its training steps."""
         return self.steps * self.step.seconds
 
     @property

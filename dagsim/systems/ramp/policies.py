@@ -186,9 +186,11 @@ class RoomWeights:
     scarcity: NDArray[np.float64]  # (arrivals, sizes): of 1 / (1 + free blocks)
     blocks: NDArray[np.float64]  # (arrivals, sizes): of each free block
     degrees: dict[int, float]
-    """Worth of a degree by itself; 0 for others."""
+    """Additional value of a degree; 0 for degrees without an entry."""
     away: dict[str, float]
-    """Least worth at which a job of a model is accepted; other models are always accepted."""
+    """Minimum value at which a job of a model is accepted; jobs of models without an entry are
+    always accepted.
+    """
 
     @classmethod
     def even(cls) -> RoomWeights:
@@ -197,8 +199,8 @@ class RoomWeights:
 
 
 class Roomy:
-    """Choose the way in time after which the fewest sizes of blocks are scarce; turn the job away
-    if none is in time.
+    """Choose the way in time that leaves the fewest block sizes scarce; turn the job away if none
+    is in time.
 
     All degrees and free blocks are compared, at the next arrivals (``dagsim.systems.ramp.room``).
     Degrees below ``least`` are taken only if no other is in time. ``tuned`` names weights of

@@ -121,7 +121,7 @@ class Ramp:
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
         """Seconds of a reduce-scatter in up to four rounds with its additions, and of an all-gather
-        in equally many.
+        in the same number of rounds.
         """
         return _collective_s(
             cast("tuple[int, int, int]", group),

@@ -1,7 +1,7 @@
 """The six rewards of ddls as costs: of each decision, or of the time until the next one.
 
-A cost is the negative reward. Where ddls averages over the steps of its cluster, this averages over
-the intervals between events (a job ends or arrives); each counts the same, however long it is.
+A cost is the negative reward. ddls averages over the steps of its cluster; dagsim averages over the
+intervals between events (ends and arrivals of jobs), each with the same weight, however long it is.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class WorkRate:
     ``compute``, by the capacity of their channels).
 
     Raises:
-        ConfigError: It is to be normalised, and the kernel has no examples of jobs.
+        ConfigError: ``normalised`` is set, but the kernel has no examples of jobs.
     """
 
     def __init__(

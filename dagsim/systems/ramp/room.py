@@ -1,9 +1,9 @@
-"""Room for later jobs: the blocks of servers that are free at the next arrivals, and those that a
-placement leaves.
+"""Room for later jobs: the blocks of servers that are free at the next arrivals, now and after a
+placement.
 
 A fabric fragments in space (blocks of one size do not tile the holes of another) and in time (jobs
 that end together leave whole blocks, others leave holes). Both show in the number of free blocks of
-each size at the next arrivals, if no other job were accepted.
+each size at the next arrivals, assuming that no other job is accepted.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class _Blocks:
 
     def touched(self, servers: int) -> NDArray[np.uint64]:
         """Bits of the blocks that contain one of these servers, (words,)."""
-        known = self._touched.get(servers)
-        if known is None:
+        words = self._touched.get(servers)
+        if words is None:
             if len(self._touched) > _KEPT:
                 self._touched.clear()
             bits = [sum(1 << bit for bit, block in enumerate(blocks) if block & servers) for blocks in self.words]
-            known = self._touched[servers] = np.array(bits, np.uint64)
-        return known
+            words = self._touched[servers] = np.array(bits, np.uint64)
+        return words
 
     def count(self, bits: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Count the bits of words (..., words) by size, (..., sizes)."""
@@ -116,7 +116,9 @@ def ways_in_time(view: RampView) -> Iterator[Way]:
 
 
 def blocks_of(fabric: Fabric, size: int) -> tuple[int, ...]:
-    """Distinct blocks of ``size`` servers as bit masks; consecutive servers where any would do."""
+    """Distinct blocks of ``size`` servers as bit masks; consecutive servers if any servers form a
+    block.
+    """
     if size > fabric.servers:
         return ()
     return fabric.masks(size)[:_MOST_BLOCKS]

@@ -78,7 +78,7 @@ class RampScenario:
     gap_s: float = 1.0
     """Seconds between two arrivals."""
     poisson: bool = False
-    """Draw gaps from an exponential distribution of that mean."""
+    """Draw gaps from an exponential distribution with that mean."""
     beta: str = "A"
     """Distribution of the acceptable fraction of the time that one GPU would need: A to D (PAC-ML),
     or ``uniform[least=0.1,most=1]``, ``fixed[value=0.5]`` ...
@@ -210,8 +210,8 @@ class RampScenario:
     ) -> RampKernel:
         """Build a kernel; the same seed gives the same jobs.
 
-        ``jobs`` is a number, to play only the first jobs, or the jobs themselves. The kernel always
-        records.
+        ``jobs`` is a number, to play only the first jobs, or the jobs themselves. The log is always
+        recorded.
 
         Raises:
             InputError: The graphs cannot be read.

@@ -160,8 +160,8 @@ class _Pricing:
 
 @lru_cache(maxsize=65536)
 def _summed(terms: tuple[tuple[float, int], ...]) -> float:
-    """Sum of all terms, each ``count`` times, in a fixed order: ddls rounds sizes up after that
-    sum.
+    """Sum of all terms, each ``count`` times, in a fixed order. The order matters because ddls
+    rounds sizes up after this sum.
     """
     if all(count & (count - 1) == 0 for _, count in terms):
         return ordered_sum(size * count for size, count in terms)

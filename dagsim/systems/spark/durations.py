@@ -57,12 +57,13 @@ class PairedStreams:
 
 
 class SharedStream:
-    """All durations from one generator in launch order: those of spark-sched-sim, bit for bit.
+    """All durations from one generator in launch order, equal to those of spark-sched-sim, bit for
+    bit.
 
-    This keeps its choice between two numbers of executors, too: the closer to the upper one, the
-    likelier the lower one. The raw words of the generator are fetched in bulk and turned into
-    numbers as NumPy does it (PCG64; Lemire's method on half words for bounded integers), which
-    costs 20 % of a call of ``Generator.integers``.
+    Its choice between two profiled numbers of executors is the same, too: the closer the real
+    number is to the upper one, the likelier is the lower one. The raw words of the generator are
+    fetched in bulk and converted as in NumPy (PCG64; Lemire's method on half words for bounded
+    integers). This costs 20 % of a call of ``Generator.integers``.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:

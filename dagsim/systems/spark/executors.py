@@ -86,7 +86,7 @@ class ExecutorPools:
         self.selected: list[StageState] = []
         self.launches: list[Launch] | None = [] if record else None
         self.moved: set[StageState] | None = None
-        """Stages that changed since this was last emptied; kept only if someone reads it
+        """Stages that changed since this set was last emptied; kept only for a reader
         (``StageTable``).
         """
 
@@ -167,7 +167,7 @@ class ExecutorPools:
         self.move(executor, target)
 
     def move(self, executor: Executor, stage: StageState) -> None:
-        """Let ``executor`` serve ``stage`` soon, or another stage if it came too late."""
+        """Send ``executor`` to ``stage``, or to another stage if this one no longer needs it."""
         if not stage.remaining:
             self._fall_back(executor)
         elif executor.job is not stage.job:
@@ -263,8 +263,8 @@ class ExecutorPools:
         """First stage of ``jobs`` that wants executors; ``home`` may exceed the number of
         executors.
 
-        In parity, as in spark-sched-sim, an empty ``jobs`` means all jobs, and the job numbered 0
-        is nobody's home.
+        In parity, as in spark-sched-sim, an empty ``jobs`` means all jobs, and job 0 is never
+        treated as ``home``.
         """
         away: SparkJobState | None = home
         if self.parity:

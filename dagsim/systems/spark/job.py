@@ -17,7 +17,9 @@ __all__ = ["FRESH", "LEVELS", "NEW", "SAME", "Durations", "RecordedDurations", "
 
 
 LEVELS = (5, 10, 20, 40, 50, 60, 80, 100)
-"""Numbers of executors at which a profile is sampled; between two of them chance decides."""
+"""Numbers of executors at which a profile is sampled; a number between two of them uses either, by
+chance.
+"""
 
 FRESH, NEW, SAME = 0, 1, 2
 """State of an executor before a task: idle or moving, at another stage of the job, or at the same
@@ -158,7 +160,7 @@ class SparkJob:
     ) -> SparkJob:
         """Build a job from the durations of its stages and from edges (parent, child) by index."""
         tasks = tuple(
-            Task(str(place), each.rough_ms / 1000, instances=each.tasks) for place, each in enumerate(durations)
+            Task(str(place), stage.rough_ms / 1000, instances=stage.tasks) for place, stage in enumerate(durations)
         )
         graph = TaskGraph(tasks, tuple(Edge(parent, child) for parent, child in edges))
         return cls(id, graph, tuple(durations), arrival_ms)

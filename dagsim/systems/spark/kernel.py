@@ -7,9 +7,9 @@ launch takes the next one, which is a single swap at the top of a heap. Everythi
 
 There are two sets of rules. With ``parity`` they are those of spark-sched-sim, bit for bit, quirks
 included: executors in the common pool are offered only when a job arrives; executors sent ahead to
-a stage that is not ready are counted at its job and then lost track of; policies see the duration
-of a task when it is launched. Without it, idle executors are offered after every change, executors
-sent ahead wait for their stage, and durations are seen when tasks end.
+a stage that is not ready are counted at its job and then forgotten; policies see the duration of a
+task when it is launched. Without it, idle executors are offered after every change, executors sent
+ahead wait for their stage, and durations are seen when tasks end.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class SparkKernel:
 
     @property
     def schedule(self) -> Schedule:
-        """Log of everything so far, built when asked for: O(launches). Without ``record`` it holds
-        only arrivals and completions.
+        """Log of everything so far, built on request: O(launches). Without ``record`` it holds only
+        arrivals and completions.
         """
         self.episode.ended_ms = self.cluster.now_ms
         return schedule_of(self.episode)

@@ -1,6 +1,6 @@
 """Policies of the Spark system, by name, and the policies themselves.
 
-- ``fair``, ``fifo``: sharing by number of executors, as spark-sched-sim and decima-sim have it.
+- ``fair``, ``fifo``: sharing by number of executors, as in spark-sched-sim and decima-sim.
 - ``weighted-fair``: shares in proportion to a power of the jobs' work (Mao et al. 2019, section 7.1).
 - ``sjf-cp``, ``srpt-cp``: the shortest job first, its critical path first.
 - ``tetris``: packing (Grandl et al. 2014), with executors as the only resource.
@@ -158,8 +158,8 @@ class WeightedFair:
         return ()
 
     def _lacks(self, view: SparkView) -> dict[SparkJobState, float]:
-        """Executors that each job lacks to its share, not counting those that the source could give
-        away.
+        """Executors that each job lacks to reach its share, not counting those that the source
+        could give away.
         """
         weights = [max(self.work(job), 1.0) ** self.alpha for job in view.jobs]
         per_weight = view.executors / ordered_sum(weights)
@@ -216,9 +216,9 @@ def srpt_cp(cap: int | None = None) -> ShortestFirst:
 
 
 class SparkTetris:
-    """Pick the stage with the best score: the part ``a`` of the free executors that it fills, minus
-    its job's work left ``p`` times ``weight`` times mean(``a``) / mean(``p``) (Grandl et al.
-    2014, section 3.3.2, epsilon).
+    """Pick the stage with the best score: ``a`` - ``weight`` x ``p`` x mean(``a``) / mean(``p``),
+    where ``a`` is the share of the free executors that the stage fills and ``p`` is its job's
+    work left (Grandl et al. 2014, section 3.3.2, epsilon).
 
     ``cap`` limits the executors of a job, unless all jobs are at it.
     """
@@ -290,7 +290,7 @@ class Graphene:
 
 def planned_order(job: SparkJob, executors: int) -> list[int]:
     """Stages of ``job`` by priority: the order, over all splits, whose schedule ends first."""
-    lengths = [each.rough_ms * -(-each.tasks // executors) for each in job.durations]
+    lengths = [stage.rough_ms * -(-stage.tasks // executors) for stage in job.durations]
     longest = max(lengths)
     orders = [_order(job, [length >= share * longest for length in lengths]) for share in THRESHOLDS]
     return min(orders, key=lambda order: span_ms(job, executors, order))
@@ -334,8 +334,8 @@ def span_ms(job: SparkJob, executors: int, order: Sequence[int]) -> float:
 
 
 class RandomJob:
-    """A uniformly drawn job with a stage to choose, and a uniform number of executors, as in
-    spark-sched-sim.
+    """Choose uniformly among the jobs with a stage to choose, then choose a uniform number of
+    executors, as in spark-sched-sim.
     """
 
     def decide(self, view: SparkView) -> Iterable[Commit]:

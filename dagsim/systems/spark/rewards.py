@@ -48,7 +48,7 @@ class JobTime:
     cost = until
 
     def _span(self, from_s: float, to_s: float) -> float:
-        """Seconds of an interval, each weighted by its discount."""
+        """Discounted seconds of an interval."""
         if not self._beta:
             return to_s - from_s
         since = self._last_s

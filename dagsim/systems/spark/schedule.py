@@ -174,7 +174,9 @@ def _merged(launches: list[Launch]) -> Iterator[_Run]:
 
 
 def _facts(episode: SparkEpisode, on_gpus: bool) -> Iterator[JobFacts]:
-    """Facts of every job; the ideal time uses the durations that it met, on the fastest executors."""
+    """Facts of every job. The ideal time uses the durations that occurred, on the fastest
+    executors.
+    """
     fastest = max(kind.speed for kind in episode.executors)
     longest: dict[StageState, float] = {}
     total: dict[SparkJobState, float] = dict.fromkeys(episode.jobs, 0.0)

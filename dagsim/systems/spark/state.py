@@ -94,7 +94,7 @@ class StageState:
         """Parents that are not complete."""
         self.seen_ms = durations.rough_ms
         self.selected = False
-        """True if it was chosen in this round already."""
+        """True if it was already chosen in this round."""
         self.parents: list[StageState] = []
         self.children: list[StageState] = []
         self.pool = ExecutorPool(job, self)
@@ -143,7 +143,7 @@ class SparkJobState:
     def __init__(self, number: int, job: SparkJob) -> None:
         self.number = number
         self.job = job
-        self.stages = [StageState(self, index, each) for index, each in enumerate(job.durations)]
+        self.stages = [StageState(self, index, durations) for index, durations in enumerate(job.durations)]
         for stage, parents, children in zip(self.stages, job.graph.parents, job.graph.children, strict=True):
             stage.parents = [self.stages[index] for index in parents]
             stage.children = [self.stages[index] for index in children]

@@ -202,7 +202,7 @@ def synthetic_profiles(seed: int = 0, *, queries: int = QUERIES) -> list[SparkJo
     strata = [(rng.permutation(queries) + rng.random(queries)) / queries for _ in range(2)]
     jobs = []
     for query in range(queries):
-        shape = _Query(rng, *(each[query] for each in strata))
+        shape = _Query(rng, *(quantiles[query] for quantiles in strata))
         for size in SIZES:
             stages = [_waves(rng, *stage) for stage in shape.stages(float(size.removesuffix("g")))]
             jobs.append(SparkJob.of(f"synthetic-{query + 1}-{size}", stages, shape.edges))
@@ -311,8 +311,8 @@ def trace_jobs(
 
     A task of the trace becomes a stage; its instances become the stage's tasks, all of recorded
     length (at least a second, the resolution of most traces). Jobs of more than ``most_tasks``
-    tasks are left out. With ``sequence`` the list serves as a pool to draw from; simulated
-    directly, the jobs arrive when they did.
+    tasks are left out. ``sequence`` can draw from the list as a pool; simulated directly, the jobs
+    arrive as recorded.
 
     Raises:
         TraceError: The trace cannot be read, or no job of it remains.

@@ -6,24 +6,30 @@ without a header.
   needs_data_dir, total_steps, scale_factor, priority_weight, SLO, arrival``
 - 12 fields (Shockwave): ``mode`` after the scale factor, ``duration`` before the arrival
 
-Rows are sorted by arrival, externally beyond 262,144 rows (see ``gather``).
+Jobs are sorted by arrival.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
+from math import nan
 from typing import Any
 
-from dagsim.model import Job, Task
+import numpy as np
+
+from dagsim.model import Demand
 from dagsim.model.gpu import canonical
-from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.chunks import Table, csv_form, tables_of
+from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rowwise import RowReader
+from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Row, Source
 from dagsim.traces.workflow import read_json, value
+from dagsim.workload.arrays import JobArrays, TaskKind, combinations, optional
 
 __all__ = ["GavelTrace"]
 
@@ -33,12 +39,15 @@ _LAYOUTS: dict[int, tuple[int, int, int, int | None, int | None, int | None]] = 
     10: (5, 9, 6, 7, 8, None),
     12: (5, 11, 6, 8, 9, 10),
 }
+_COLUMNS = ("id", "arrival", "job_type", "total_steps", "scale_factor", "priority_weight", "SLO", "duration")
+_JOB, _ARRIVAL, _TYPE, _STEPS, _SCALE, _WEIGHT, _SLO, _DURATION = range(len(_COLUMNS))
+_FORM = csv_form(_COLUMNS, numbers=(_ARRIVAL, _STEPS, _SCALE, _WEIGHT, _SLO, _DURATION), texts=(_JOB, _TYPE))
 _TABLES = ("*throughputs.json", "*throughputs.json.gz")
 _BATCH = re.compile(r"(.*?) ?\(batch size (\d{1,9})\)")
 _GPUS = ("v100", "p100", "k80")
 """GPU types of Gavel's tables; the first is the reference."""
 
-_Speeds = Mapping[tuple[str, int], Mapping[str, float]]
+_Speeds = Mapping[tuple[str, float], Mapping[str, float]]
 """Steps per second by GPU type, for a job type at a scale factor."""
 
 
@@ -61,10 +70,9 @@ class GavelTrace(Reader):
         steps, arrival, scale, *_ = _LAYOUTS[len(fields)]
         return all(_is_number(fields[place]) for place in (steps, arrival, scale))
 
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        speeds = _speeds(source)
-        reader = RowReader(source, report, 0, 1, lambda row, where: _job(row, speeds, options, report, where))
-        return reader.jobs(_rows(source, report))
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        jobs, times = partial(_jobs, _speeds(source), options), partial(arrivals, column=_ARRIVAL)
+        return row_blocks(partial(_tables, source), times, jobs, report, most)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         tables = _beside(source)
@@ -75,8 +83,12 @@ class GavelTrace(Reader):
         return {"work": work, "gang": "the GPUs of a job start together, on any nodes"}
 
 
+def _tables(source: Source, report: ReadReport) -> Iterator[Table]:
+    return tables_of(source, _FORM, len(_COLUMNS), _rows(source, report))
+
+
 def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
-    """Line, arrival, job type, steps, scale factor, weight, SLO and duration of every line."""
+    """The fields of ``_COLUMNS`` of every line; a job's id is its line."""
     for place, line in source.lines():
         fields = line.rstrip("\r").split("\t")
         if not line.strip():
@@ -93,41 +105,45 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
         yield place, [id, fields[arrival], fields[0], fields[steps], fields[scale], *more]
 
 
-def _job(row: list[str], speeds: _Speeds, options: TraceOptions, report: ReadReport, where: str) -> Job:
-    """Job of a line.
-
-    Raises:
-        Dirty: The line is unusable.
-        ModelError: The job is invalid.
-    """
-    id, arrival, job_type, total_steps, scale_factor, weight, slo, duration = row
-    arrived, steps, gpus = (
-        finite_number(arrival, "arrival"),
-        finite_number(total_steps, "total_steps"),
-        count(scale_factor, "scale factor"),
-    )
-    if arrived < 0 or steps < 0:
-        raise Dirty("with a negative arrival or number of steps")
-    match = _BATCH.fullmatch(job_type)
-    model, batch = (match[1], int(match[2])) if match else (job_type, None)
-    rates = speeds.get((job_type, gpus), {})
-    reference = next((rates[gpu] for gpu in map(canonical, map(str.upper, _GPUS)) if rates.get(gpu)), None)
-    if reference:
-        seconds = steps / reference
-    else:
-        seconds = finite_number(duration, "duration") if duration else steps
-        if speeds:
-            report.note("of a model or scale factor that the table lacks", where)
-    relative = {gpu: rate / reference for gpu, rate in rates.items()} if reference else None
-    task = Task("job", max(seconds, options.floor_s), gpus, gpus > 1, model=model, batch=batch, speeds=relative)
-    limit = finite_number(slo, "SLO") if slo else -1.0
-    return Job.single(
-        id,
-        task,
+def _jobs(speeds: _Speeds, options: TraceOptions, checks: Checks) -> JobArrays:
+    """Jobs of all lines."""
+    table, types = checks.table, checks.table.words(_TYPE)
+    arrived, steps = checks.number(_ARRIVAL, "arrival"), checks.number(_STEPS, "total_steps")
+    gpus = checks.count(_SCALE, "scale factor")
+    checks.drop((arrived < 0) | (steps < 0), "with a negative arrival or number of steps")
+    pair, firsts = combinations((types.place, np.where(checks.usable, gpus, 0)))
+    pairs = zip(types.place[firsts].tolist(), gpus[firsts].tolist(), strict=True)
+    reference = np.array([_reference(speeds.get((types.words[place], width), {})) for place, width in pairs])[pair]
+    unlisted = np.isnan(reference)
+    claimed = checks.number(_DURATION, "duration", where=unlisted & ~table.blank(_DURATION))
+    seconds = np.where(unlisted, np.where(table.blank(_DURATION), steps, claimed), steps / reference)
+    if speeds:
+        checks.note(unlisted, "of a model or scale factor that the table lacks")
+    limit = checks.number(_SLO, "SLO", -1)
+    return single_tasks(
+        checks,
         arrived,
-        weight=finite_number(weight, "priority_weight") if weight else 1.0,
-        deadline_s=arrived + limit * seconds if limit > 0 else None,
+        np.where(seconds < options.floor_s, options.floor_s, seconds),
+        gpus,
+        (types.place, gpus),
+        lambda place, width: _kind(types.words[place], width, speeds),
+        weight=optional(checks.number(_WEIGHT, "priority_weight", 1), 1.0),
+        deadline_s=optional(np.where(limit > 0, arrived + limit * seconds, np.inf), np.inf),
     )
+
+
+def _kind(job_type: str, width: float, speeds: _Speeds) -> TaskKind:
+    """Kind of the tasks of a job type at a scale factor."""
+    match, rates = _BATCH.fullmatch(job_type), speeds.get((job_type, width), {})
+    model, batch = (match[1], int(match[2])) if match else (job_type, None)
+    reference = _reference(rates)
+    relative = tuple([(gpu, rate / reference) for gpu, rate in rates.items()]) if reference == reference else None
+    return TaskKind(Demand(), width > 1, model, batch, relative)
+
+
+def _reference(rates: Mapping[str, float]) -> float:
+    """Steps per second on the reference type, or on the next type that has a rate; NaN without rates."""
+    return next((rates[gpu] for gpu in map(canonical, map(str.upper, _GPUS)) if gpu in rates), nan)
 
 
 def _beside(source: Source) -> tuple[Source, ...]:
@@ -143,7 +159,7 @@ def _speeds(source: Source) -> _Speeds:
     """
     tables = _beside(source)
     document = read_json(tables[0]) if tables else {}
-    speeds: dict[tuple[str, int], dict[str, float]] = {}
+    speeds: dict[tuple[str, float], dict[str, float]] = {}
     for gpu in _GPUS:
         rows: Any = document.get(gpu) if isinstance(document, dict) else None
         for key, rates in rows.items() if isinstance(rows, dict) else ():

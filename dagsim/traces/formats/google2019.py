@@ -76,8 +76,8 @@ class Google2019(Reader):
     """One job per collection (or group of collections that start after each other), one task per
     instance.
 
-    A collection that starts after others waits for all their tasks; if both have many, through a
-    task without work. Alloc sets are left out; tasks inside them are ordinary tasks.
+    A collection that starts after others waits for all their tasks. If both have many tasks, a task
+    without work joins them. Alloc sets are left out; tasks inside them are ordinary tasks.
     """
 
     name = "google2019"
@@ -135,7 +135,7 @@ class _Workflows:
             self._up[self.job(collection)] = root
 
     def job(self, collection: str) -> str:
-        """Representative collection of the group of this one."""
+        """The collection that represents the group of this one."""
         root = collection
         while self._up.get(root, root) != root:
             root = self._up[root]

@@ -20,7 +20,7 @@ from dagsim.traces.fields import Dirty, count
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Checks, dates, kinds_of_rows, row_blocks
+from dagsim.traces.rows import Checks, dates, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind
 
@@ -55,7 +55,7 @@ class Helios(Reader):
         return set(_COLUMNS) <= {name.strip().lower() for name in source.head(1)[0].split(",")}
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
-        return row_blocks(partial(read_tables, source, _FORM), _JOB, _times, partial(_jobs, options), report, most)
+        return row_blocks(partial(read_tables, source, _FORM), _times, partial(_jobs, options), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """Nodes of 8 GPUs for every virtual cluster, as on the last day of the table."""
@@ -123,18 +123,12 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     pieces = np.where(gpus > 0, gpus, checks.count(_NODES, "node_num", blank=1, where=gpus == 0))
     with np.errstate(divide="ignore", invalid="ignore"):
         cpus = checks.number(_CPUS, "cpu_num") / pieces
-    kind, kinds = kinds_of_rows(
-        checks.usable,
+    return single_tasks(
+        checks,
+        submitted,
+        np.where(seconds < options.floor_s, options.floor_s, seconds),
+        pieces,
         (np.where(gpus > 0, 1.0, 0.0), cpus, pieces > 1),
         lambda gpus, cpus, gang: TaskKind(Demand(gpus, cpus), gang),
-    )
-    return JobArrays.of_single_tasks(
-        table.texts(_JOB),
-        submitted,
-        "job",
-        work=np.where(seconds < options.floor_s, options.floor_s, seconds),
-        instances=np.where(checks.usable, pieces, 1).astype(np.int64),
-        kind=kind,
-        kinds=kinds,
         tenant=table.words(_TENANT),
     )

@@ -1,25 +1,33 @@
 """Microsoft ITP 2021 (ElasticFlow, ASPLOS 2023): ``job_id, submission_time, duration, num_gpu``, in seconds.
 
 One CSV per cluster. The ``elasticflow-traces`` variant adds ``num_iteration, model_name, deadline, batch_size``, which
-its authors drew at random. Rows are sorted by submission, externally beyond 262,144 rows (see ``gather``).
+its authors drew at random. Jobs are sorted by submission.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
-from dagsim.model import Job, Task
-from dagsim.traces.fields import Dirty, count, finite_number
+import numpy as np
+
+from dagsim.model import Demand
+from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rowwise import RowReader
+from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
+from dagsim.workload.arrays import JobArrays, TaskKind, optional
 
 __all__ = ["Itp"]
 
 _COLUMNS = ("job_id", "submission_time", "duration", "num_gpu")
 _DRAWN = ("model_name", "deadline", "batch_size")
+_JOB, _SUBMITTED, _DURATION, _GPUS, _MODEL, _DEADLINE, _BATCH = range(7)
+_FORM = csv_form(
+    _COLUMNS, _DRAWN, numbers=(_SUBMITTED, _DURATION, _GPUS, _DEADLINE, _BATCH), texts=(_JOB, _MODEL), header=True
+)
 
 
 class Itp(Reader):
@@ -33,9 +41,9 @@ class Itp(Reader):
         header = source.head(1)[0].lower().split(",")
         return set(_COLUMNS) <= {name.strip() for name in header}
 
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        rows = source.rows(report, _COLUMNS, _DRAWN, header=True)
-        return RowReader(source, report, 0, 1, lambda row, where: _job(row, options, report, where)).jobs(rows)
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        read, times = partial(read_tables, source, _FORM), partial(arrivals, column=_SUBMITTED)
+        return row_blocks(read, times, partial(_jobs, options), report, most)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {
@@ -44,30 +52,23 @@ class Itp(Reader):
         }
 
 
-def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) -> Job:
-    """Job of a row.
-
-    Raises:
-        Dirty: The row is unusable.
-        ModelError: The job is invalid.
-    """
-    id, submission, duration, num_gpu, model, deadline, batch = row
-    submitted, seconds = finite_number(submission, "submission_time"), finite_number(duration, "duration")
-    if submitted < 0:
-        raise Dirty("with a negative submission_time")
-    if seconds < 0:
-        raise Dirty("with a negative duration")
-    gpus = count(num_gpu, "num_gpu")
-    until = finite_number(deadline, "deadline") if deadline else None
-    if until is not None and until < submitted:
-        report.note("whose deadline is before their submission (left out)", where)
-        until = None
-    task = Task(
-        "job",
-        max(seconds, options.floor_s),
+def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
+    """Jobs of all rows."""
+    table = checks.table
+    submitted, seconds = checks.number(_SUBMITTED, "submission_time"), checks.number(_DURATION, "duration")
+    checks.drop(submitted < 0, "with a negative submission_time")
+    checks.drop(seconds < 0, "with a negative duration")
+    gpus = checks.count(_GPUS, "num_gpu")
+    deadline = checks.number(_DEADLINE, "deadline", where=~table.blank(_DEADLINE))
+    checks.note(deadline < submitted, "whose deadline is before their submission (left out)")
+    batch = np.where(table.blank(_BATCH), 0, checks.count(_BATCH, "batch_size", where=~table.blank(_BATCH)))
+    models = table.words(_MODEL)
+    return single_tasks(
+        checks,
+        submitted,
+        np.where(seconds < options.floor_s, options.floor_s, seconds),
         gpus,
-        gpus > 1,
-        model=model or None,
-        batch=count(batch, "batch_size") if batch else None,
+        (gpus > 1, models.place, batch),
+        lambda gang, model, batch: TaskKind(Demand(), gang, models.words[model] or None, int(batch) or None),
+        deadline_s=optional(np.where(deadline >= submitted, deadline, np.inf), np.inf),
     )
-    return Job.single(id, task, submitted, deadline_s=until)

@@ -3,30 +3,42 @@
 Pods: ``name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, pod_phase, creation_time,
 deletion_time, scheduled_time``, in seconds; the ``multigpu`` lists end after ``gpu_milli``.
 ``gpu_milli`` is per GPU. ``gpu_spec`` ``V100M16|V100M32`` allows either type; an empty one allows
-any. Nodes: ``sn, cpu_milli, memory_mib, gpu, model``. Resampled lists are not in order of creation:
-rows are sorted by it, externally beyond 262,144 rows (see ``gather``).
+any. Nodes: ``sn, cpu_milli, memory_mib, gpu, model``. Jobs are sorted by creation, since resampled
+lists are not in this order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+
+import numpy as np
 
 from dagsim.errors import ModelError, TraceError
-from dagsim.model import GPU_TYPES, Cluster, GpuType, Job, Node, Task
+from dagsim.model import GPU_TYPES, Cluster, Demand, GpuType, Node
 from dagsim.model.gpu import canonical
+from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.fields import MOST_GPUS, Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rowwise import RowReader
+from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
+from dagsim.workload.arrays import JobArrays, TaskKind, optional
 from dagsim.workload.records import clipped, clipped_repr
 
 __all__ = ["Openb2023", "read_openb_nodes"]
 
 _COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 _TIMES = ("gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time")
+_NAME, _CPU, _MEMORY, _GPUS, _SHARE, _SPEC, _QOS, _, _CREATED, _DELETED, _SCHEDULED = range(11)
+_FORM = csv_form(
+    _COLUMNS,
+    _TIMES,
+    numbers=(_CPU, _MEMORY, _GPUS, _SHARE, _CREATED, _DELETED, _SCHEDULED),
+    texts=(_NAME, _SPEC, _QOS),
+)
 _PRIORITY = {"LS": 2.0, "Guaranteed": 1.0, "Burstable": 1.0, "BE": 0.0}
 _MIB_PER_GB = 1024
 _UNDISCLOSED = ("G1", "G2", "G3")
@@ -47,9 +59,9 @@ class Openb2023(Reader):
     def recognises(self, source: Source) -> bool:
         return source.head(1)[0].lower().startswith(",".join(_COLUMNS))
 
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        rows = source.rows(report, _COLUMNS, _TIMES)
-        return RowReader(source, report, 0, 8, lambda row, where: _job(row, options, report, where)).jobs(rows)
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        read, times = partial(read_tables, source, _FORM), partial(arrivals, column=_CREATED)
+        return row_blocks(read, times, partial(_jobs, options), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The nodes of the first ``openb_node_list*`` beside the pods; ``read_openb_nodes`` reads another."""
@@ -92,42 +104,45 @@ def read_openb_nodes(source: Source) -> Cluster:
         raise TraceError(f"{source}:1: {clipped(error)}") from None
 
 
-def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) -> Job:
-    """Job of a pod.
-
-    Raises:
-        Dirty: The row is unusable.
-        ModelError: Its demand is invalid.
-    """
-    name, cpu, memory, num_gpu, gpu_milli, gpu_spec, qos, _, creation, deletion, scheduled = row
-    whole, share = count(num_gpu, "num_gpu", 0), finite_number(gpu_milli, "gpu_milli") / 1000
-    if not (0 < share <= 1 if whole == 1 else share == min(whole, 1)):
-        raise Dirty("whose num_gpu and gpu_milli disagree")
-    gpus = whole * share
-    types = tuple(dict.fromkeys([canonical(text.strip()) for text in gpu_spec.split("|") if text.strip()]))
-    if types and not gpus:
-        raise Dirty("with a gpu_spec but no GPU")
-    if qos and qos not in _PRIORITY:
-        report.note("pods of an unknown qos (priority 0)", where)
-    created = finite_number(creation, "creation_time") if creation or deletion else 0.0
-    seconds = 0.0
-    if creation or deletion:
-        begun = finite_number(scheduled, "scheduled_time") if scheduled else created
-        seconds = finite_number(deletion, "deletion_time") - begun
-        if seconds < 0 or begun < created or created < 0:
-            raise Dirty("whose times are out of order")
-        if not scheduled:
-            report.note("pods that were never scheduled (work counted from creation)", where)
-    work = options.on_reference(seconds, types[0] if len(types) == 1 else None)
-    task = Task(
-        "pod",
-        max(work, options.floor_s),
-        gpus=gpus,
-        cpus=finite_number(cpu, "cpu_milli") / 1000,
-        memory_gb=finite_number(memory, "memory_mib") / _MIB_PER_GB,
-        gpu_types=types or None,
+def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
+    """Jobs of all pods."""
+    table = checks.table
+    whole, share = checks.count(_GPUS, "num_gpu", 0), checks.number(_SHARE, "gpu_milli") / 1000
+    fits = np.where(whole == 1, (share > 0) & (share <= 1), share == np.minimum(whole, 1))
+    checks.drop(~fits, "whose num_gpu and gpu_milli disagree")
+    gpus, specs, qos = whole * share, table.words(_SPEC), table.words(_QOS)
+    types = [
+        tuple(dict.fromkeys([canonical(text.strip()) for text in spec.split("|") if text.strip()]))
+        for spec in specs.words
+    ]
+    checks.drop(np.array(list(map(bool, types)))[specs.place] & (gpus == 0), "with a gpu_spec but no GPU")
+    checks.note(
+        np.array([bool(word) and word not in _PRIORITY for word in qos.words])[qos.place],
+        "pods of an unknown qos (priority 0)",
     )
-    return Job.single(name, task, created, priority=_PRIORITY.get(qos, 0.0))
+    timed = ~(table.blank(_CREATED) & table.blank(_DELETED))
+    created = np.where(timed, checks.number(_CREATED, "creation_time", where=timed), 0.0)
+    waited = table.blank(_SCHEDULED)
+    begun = np.where(waited, created, checks.number(_SCHEDULED, "scheduled_time", where=timed & ~waited))
+    seconds = np.where(timed, checks.number(_DELETED, "deletion_time", where=timed) - begun, 0.0)
+    checks.drop(timed & ((seconds < 0) | (begun < created) | (created < 0)), "whose times are out of order")
+    checks.note(timed & waited, "pods that were never scheduled (work counted from creation)")
+    measured_on = [kinds[0] if len(kinds) == 1 else None for kinds in types]
+    work = options.all_on_reference(seconds, measured_on, specs.place)
+    priority = np.array([_PRIORITY.get(word, 0.0) for word in qos.words])[qos.place]
+    return single_tasks(
+        checks,
+        created,
+        np.where(work < options.floor_s, options.floor_s, work),
+        np.ones(len(table)),
+        (
+            *(gpus, checks.number(_CPU, "cpu_milli") / 1000, checks.number(_MEMORY, "memory_mib") / _MIB_PER_GB),
+            specs.place,
+        ),
+        lambda gpus, cpus, memory_gb, place: TaskKind(Demand(gpus, cpus, memory_gb, types[place] or None)),
+        "pod",
+        priority=optional(priority, 0.0),
+    )
 
 
 def _gpu_type(model: str) -> GpuType:

@@ -492,7 +492,7 @@ class _Gathered:
 def _table(source: Source, table: str) -> Source | None:
     """The table beside ``source``, in the first form that exists."""
     stem = f"pai_{table}" if table == "machine_spec" else f"pai_{table}_table"
-    tables = source.beside(f"{stem}.csv", f"{stem}.csv.gz", f"{stem}.tar.gz")
+    tables = source.beside(f"{stem}.csv", f"{stem}.csv.gz", f"{stem}.tar.gz", f"{stem}.parquet")
     return tables.files[0] if tables.files else None
 
 

@@ -23,7 +23,7 @@ from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Checks, arrivals, kinds_of_rows, row_blocks
+from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind, optional
 
@@ -54,7 +54,7 @@ def pai_list_blocks(source: Source, options: TraceOptions, report: ReadReport, m
     else:
         form, time, jobs = _SIMULATOR_FORM, 2, _simulator_jobs
     read = partial(read_tables, source, form)
-    return row_blocks(read, 0, lambda table: arrivals(table, time), partial(jobs, options), report, most)
+    return row_blocks(read, lambda table: arrivals(table, time), partial(jobs, options), report, most)
 
 
 def assumptions(source: Source) -> dict[str, str]:
@@ -86,21 +86,15 @@ def _simulator_jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     measured = [*("" if kind == "CPU" else _GPU_TYPES.get(kind, kind) for kind in types.words), ""]
     measured_on = np.where(gpus != 0, types.place, len(types.words))
     work = options.all_on_reference(seconds, measured, measured_on)
-    kind, kinds = kinds_of_rows(
-        checks.usable,
+    return single_tasks(
+        checks,
+        submitted,
+        np.where(work < options.floor_s, options.floor_s, work),
+        instances,
         (gpus, cpus, instances > 1, measured_on),
         lambda gpus, cpus, gang, place: TaskKind(
             Demand(gpus, cpus, 0.0, (canonical(measured[place]),) if measured[place] else None), gang
         ),
-    )
-    return JobArrays.of_single_tasks(
-        table.texts(0),
-        submitted,
-        "job",
-        work=np.where(work < options.floor_s, options.floor_s, work),
-        instances=np.where(checks.usable, instances, 1).astype(np.int64),
-        kind=kind,
-        kinds=kinds,
         tenant=table.words(6),
     )
 
@@ -122,15 +116,13 @@ def _hydra_jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     if reference in types:
         measured_on = np.where(there[:, types.index(reference)], types.index(reference), measured_on)
     work = seconds[np.arange(len(table)), measured_on]
-    kind, kinds = kinds_of_rows(checks.usable, [work, *seconds.T], partial(_hydra_kind, types))
-    return JobArrays.of_single_tasks(
-        table.texts(0),
+    return single_tasks(
+        checks,
         submitted,
-        "job",
-        work=np.where(work < options.floor_s, options.floor_s, work),
-        instances=np.ones(len(table), np.int64),
-        kind=kind,
-        kinds=kinds,
+        np.where(work < options.floor_s, options.floor_s, work),
+        np.ones(len(table)),
+        [work, *seconds.T],
+        partial(_hydra_kind, types),
         deadline_s=optional(deadline, np.inf),
     )
 

@@ -52,10 +52,10 @@ from dagsim.traces.rows import (
     JobBatch,
     in_parts,
     job_blocks,
-    kinds_of_rows,
     repeated,
     row_blocks,
     rows_by_job,
+    single_tasks,
 )
 from dagsim.traces.slurm import duration_s, moment_s
 from dagsim.traces.source import Source
@@ -136,7 +136,7 @@ class Plain(Reader):
         columns, rows = _columns(source, options), _Rows(options)
         if not columns.has("task"):
             return row_blocks(
-                partial(columns.tables, _NEEDED, _ALLOWED, _NUMBERS), _ID, rows.arrivals, rows.jobs, report, most
+                partial(columns.tables, _NEEDED, _ALLOWED, _NUMBERS), rows.arrivals, rows.jobs, report, most
             )
         return _task_blocks(columns, rows, report, most)
 
@@ -210,8 +210,12 @@ class _Rows:
         types = [self._types(text) for text in names.words]
         measured_on = [kinds[0] if len(kinds) == 1 else None for kinds in types]
         seconds, estimate = (options.all_on_reference(each, measured_on, names.place) for each in (seconds, estimate))
-        kind, kinds = kinds_of_rows(
-            checks.usable,
+        task = table.words(_AT["task"]).mapped(lambda name: name or "task")
+        jobs = single_tasks(
+            checks,
+            np.zeros(len(table)),
+            np.where(seconds < options.floor_s, options.floor_s, seconds),
+            instances,
             (
                 *(gpus, cpus, memory, np.array(together, bool)[gang.place] & (instances > 1)),
                 *(names.place, model.place, batch),
@@ -222,16 +226,7 @@ class _Rows:
                 model.words[trained] or None,
                 int(batch) or None,
             ),
-        )
-        task = table.words(_AT["task"]).mapped(lambda name: name or "task")
-        jobs = JobArrays.of_single_tasks(
-            table.texts(_ID),
-            np.zeros(len(table)),
             "task",
-            work=np.where(seconds < options.floor_s, options.floor_s, seconds),
-            instances=np.where(checks.usable, instances, 1).astype(np.int64),
-            kind=kind,
-            kinds=kinds,
             estimate=optional(estimate),
         )
         return replace(jobs, name=task.place, names=objects(task.words))

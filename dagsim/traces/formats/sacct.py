@@ -275,8 +275,8 @@ class _Reading:
         return None
 
     def template(self, row: list[str]) -> tuple[Task, str | None] | None:
-        """The task of a job with only this row, as if it had run for 10 s, and the GPU type it was
-        measured on; ``None`` if there is anything to report about the row.
+        """The task of a job with only this row, as if it had run for 10 s, and the GPU type on
+        which it was measured; ``None`` if there is anything to report about the row.
         """
         scratch = replace(self, findings=Findings())
         example = {"JobID": "1", "Submit": "1", "Eligible": "1", "Start": "2", "End": "12", "ElapsedRaw": "10"}

@@ -3,7 +3,8 @@
 The header has lines with ``;`` (``; MaxProcs: 240``). Then follow rows of 18 fields between blanks:
 job, submit, wait, run, allocated processors, CPU time, memory, requested processors, requested
 time, requested memory, status, user, group, executable, queue, partition, preceding job, think
-time. -1 means unknown; numbers may be floats. Jobs are sorted by submit time.
+time. -1 means unknown; numbers may be floats. A Parquet table has the 18 fields as columns, in this
+order and under any names. Jobs are sorted by submit time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Checks, arrivals, kinds_of_rows, row_blocks
+from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind
 
@@ -57,9 +58,10 @@ class Swf(Reader):
     uses = frozenset({"protocol", "processors", "gpus_per_task", "floor_s"})
 
     def recognises(self, source: Source) -> bool:
-        for line in source.head(1000):
+        separator, header = (None, 0) if source.columns is None else (",", 1)
+        for line in source.head(1000)[header:]:
             if line.strip() and not line.lstrip().startswith(";"):
-                fields = line.split()
+                fields = line.split(separator)
                 return len(fields) == _FIELDS and all(_NUMBER.fullmatch(field) for field in fields)
         return False
 
@@ -67,9 +69,7 @@ class Swf(Reader):
         if options.protocol not in (None, *_PROTOCOLS):
             raise ConfigError(f"swf has no protocol {options.protocol!r}; choose from {', '.join(_PROTOCOLS)}")
         machine = options.processors or max_processors(source)
-        return row_blocks(
-            partial(read_tables, source, _FORM), _JOB, _times, partial(_jobs, options, machine), report, most
-        )
+        return row_blocks(partial(read_tables, source, _FORM), _times, partial(_jobs, options, machine), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """One machine of ``MaxProcs`` cores (``processors`` if given, else ``MaxNodes``, else no
@@ -141,15 +141,13 @@ def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArra
     checks.note(preceding > 0, "that name a preceding job (not heeded)")
     work = np.where(run < options.floor_s, options.floor_s, run)
     gpus, cpus, _ = options.cpu_demand(1.0, 0.0)
-    kind, kinds = kinds_of_rows(checks.usable, [processors > 1], lambda gang: TaskKind(Demand(gpus, cpus), gang))
-    return JobArrays.of_single_tasks(
-        checks.table.texts(_JOB),
+    return single_tasks(
+        checks,
         submit,
-        "job",
-        work=work,
-        instances=np.where(checks.usable, processors, 1).astype(np.int64),
-        kind=kind,
-        kinds=kinds,
+        work,
+        processors,
+        [processors > 1],
+        lambda gang: TaskKind(Demand(gpus, cpus), gang),
         estimate=np.where(limit > 0, limit, work),
         tenant=checks.table.words(_USER).mapped(lambda user: "" if user == "-1" else user),
     )

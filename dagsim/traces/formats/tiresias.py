@@ -2,26 +2,32 @@
 
 Tiresias, Chronus: ``job_id, num_gpu, submit_time, iterations, model_name, duration, interval`` in seconds. Muri adds
 ``batch_size`` and ``iteration_time`` and counts in milliseconds. Sia: ``name, time, application, num_replicas,
-batch_size``, without durations. Rows are sorted by submission, externally beyond 262,144 rows (see ``gather``).
+batch_size``, without durations. Jobs are sorted by submission.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
-from dagsim.model import Job, Task
-from dagsim.traces.fields import Dirty, count, finite_number
+import numpy as np
+
+from dagsim.model import Demand
+from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rowwise import RowReader
+from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 __all__ = ["Tiresias"]
 
 _LIST = ("job_id", "num_gpu", "submit_time", "duration", "model_name")
-_OF_SOME = ("batch_size", "user", "iteration_time")
+_OF_SOME = ("batch_size", "user")
 _SIA = ("name", "time", "application", "num_replicas", "batch_size")
+_LIST_FORM = csv_form(_LIST, _OF_SOME, numbers=(1, 2, 3, 5), texts=(0, 4, 6), header=True)
+_SIA_FORM = csv_form(_SIA, numbers=(1, 3, 4), texts=(0, 2), header=True)
 
 
 class Tiresias(Reader):
@@ -35,13 +41,12 @@ class Tiresias(Reader):
         header = _header(source)
         return (set(_LIST) <= header and "interval" in header) or set(_SIA) <= header
 
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         if set(_SIA) <= _header(source):
-            rows = source.rows(report, _SIA, header=True)
-            return RowReader(source, report, 0, 1, lambda row, where: _sia(row, options)).jobs(rows)
-        unit = 0.001 if _is_muri(source) else 1.0
-        rows = source.rows(report, _LIST, _OF_SOME, header=True)
-        return RowReader(source, report, 0, 2, lambda row, where: _job(row, unit, options)).jobs(rows)
+            form, submitted, jobs = _SIA_FORM, 1, partial(_sia_jobs, options)
+        else:
+            form, submitted, jobs = _LIST_FORM, 2, partial(_listed_jobs, options, 0.001 if _is_muri(source) else 1.0)
+        return row_blocks(partial(read_tables, source, form), partial(arrivals, column=submitted), jobs, report, most)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         answers = {"gang": "the GPUs of a job start together, on any nodes"}
@@ -61,35 +66,41 @@ def _is_muri(source: Source) -> bool:
     return "iteration_time" in _header(source)
 
 
-def _job(row: list[str], unit: float, options: TraceOptions) -> Job:
-    """Job of a row of Tiresias, Muri or Chronus.
-
-    Raises:
-        Dirty: The row is unusable.
-        ModelError: The job is invalid.
-    """
-    id, num_gpu, submit, duration, model, batch, user, _ = row
-    seconds = finite_number(duration, "duration") * unit
-    submitted = finite_number(submit, "submit_time") * unit
-    return _single(id, submitted, seconds, num_gpu, model, batch, user, options)
+def _listed_jobs(options: TraceOptions, unit: float, checks: Checks) -> JobArrays:
+    """Jobs of all rows of Tiresias, Muri or Chronus; their times are in ``unit`` seconds."""
+    seconds, submitted = checks.number(3, "duration") * unit, checks.number(2, "submit_time") * unit
+    return _jobs(options, checks, submitted, seconds, gpus=1, model=4, batch=5, tenant=checks.table.words(6))
 
 
-def _sia(row: list[str], options: TraceOptions) -> Job:
-    """Job of a row of Sia's lists."""
-    name, time, application, num_replicas, batch = row
-    return _single(name, finite_number(time, "time"), 0.0, num_replicas, application, batch, "", options)
+def _sia_jobs(options: TraceOptions, checks: Checks) -> JobArrays:
+    """Jobs of all rows of Sia's lists."""
+    submitted, seconds = checks.number(1, "time"), np.zeros(len(checks.table))
+    return _jobs(options, checks, submitted, seconds, gpus=3, model=2, batch=4)
 
 
-def _single(
-    id: str, submitted: float, seconds: float, gpus: str, model: str, batch: str, tenant: str, options: TraceOptions
-) -> Job:
-    if submitted < 0:
-        raise Dirty("with a negative submit_time")
-    if seconds < 0:
-        raise Dirty("with a negative duration")
-    pieces = count(gpus, "num_gpu")
-    size = count(batch, "batch_size") if batch else None
-    work = max(seconds, options.floor_s)
-    return Job.single(
-        id, Task("job", work, pieces, pieces > 1, model=model or None, batch=size), submitted, tenant=tenant
+def _jobs(
+    options: TraceOptions,
+    checks: Checks,
+    submitted: np.ndarray,
+    seconds: np.ndarray,
+    *,
+    gpus: int,
+    model: int,
+    batch: int,
+    tenant: Labels | None = None,
+) -> JobArrays:
+    """Jobs of these times; ``gpus``, ``model`` and ``batch`` are columns."""
+    checks.drop(submitted < 0, "with a negative submit_time")
+    checks.drop(seconds < 0, "with a negative duration")
+    pieces = checks.count(gpus, "num_gpu")
+    there, models = ~checks.table.blank(batch), checks.table.words(model)
+    sizes = np.where(there, checks.count(batch, "batch_size", where=there), 0)
+    return single_tasks(
+        checks,
+        submitted,
+        np.where(seconds < options.floor_s, options.floor_s, seconds),
+        pieces,
+        (pieces > 1, models.place, sizes),
+        lambda gang, place, size: TaskKind(Demand(), gang, models.words[place] or None, int(size) or None),
+        tenant=tenant,
     )

@@ -115,7 +115,7 @@ _OPTIONS: dict[str, tuple[Any, ...]] = {
 }
 """Values that a case may give the options that a format heeds."""
 
-_TABLES = ("alibaba2018", "helios", "pai2020", "plain", "sacct", "swf")
+_TABLES = ("alibaba2018", "gavel", "helios", "itp", "openb2023", "pai2020", "plain", "sacct", "swf", "tiresias")
 """Formats that can be read in several ways."""
 
 _MANY_JOBS = 100_000  # more than any damage to a sample can make

@@ -1,4 +1,4 @@
-"""Every pair of nodes at the same bandwidth and latency, without contention."""
+"""A network with the same bandwidth and latency between every pair of nodes, without contention."""
 
 from __future__ import annotations
 

@@ -393,8 +393,8 @@ def most_slowed_first(group: AlikeTasks, now: float) -> np.ndarray:
 
 
 def _amount(demand: DemandClass, head: DemandClass) -> int:
-    """Millionths of the resource in which ``head`` is counted (GPUs or cores) that one instance of
-    ``demand`` takes.
+    """Amount of the resource in which ``head`` is counted (GPUs or cores) that one instance of
+    ``demand`` takes, in millionths.
     """
     return round(demand.demand.gpus * MICRO) if head.demand.gpus else demand.cpus
 

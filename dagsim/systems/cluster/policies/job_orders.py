@@ -109,12 +109,12 @@ class JobQueue:
         ``fixed``.
         """
         number = job.number
-        known = self._keys.get(number)
+        old_key = self._keys.get(number)
         classes = self._classes.get(number)
-        if known is None or self._fixed or not classes:
+        if old_key is None or self._fixed or not classes:
             return False
         demands = [demand for demand in tuple(classes) if self._first(demand, number) is not None]
-        if demands and (key := self.job_key(job)) != known:
+        if demands and (key := self.job_key(job)) != old_key:
             self._keys[number] = key
             for demand in demands:
                 self._enter(demand, number)
@@ -146,13 +146,13 @@ class JobQueue:
         return None
 
     def classes(self, job: int | None = None) -> Iterable[DemandClass]:
-        """Demand classes in which the job (or, without a job, any job) waits, and perhaps some in
-        which it did.
+        """Demand classes in which the job waits, or in which any job waits if none is given. May
+        include classes in which it no longer waits.
         """
         return tuple(self._heaps) if job is None else tuple(self._classes.get(job, ()))
 
     def waiting(self) -> Set[int]:
-        """Jobs that wait, and perhaps some that did."""
+        """Jobs that wait; may include jobs that no longer wait."""
         return self._classes.keys()
 
     def _enter(self, demand: DemandClass, number: int) -> None:
@@ -251,8 +251,8 @@ class WorkLeft:
 
     def forget(self, job: JobState) -> None:
         """Forget a job that has left."""
-        for known in (self._terms, self._totals, self._moved):
-            known.pop(job.number, None)
+        for cache in (self._terms, self._totals, self._moved):
+            cache.pop(job.number, None)
 
 
 def _rank(task: TaskState) -> float:

@@ -166,15 +166,15 @@ class Planned:
                     insort(self._lanes[lane], (booking.start_s, self._count, key))
 
     def _seconds(self, machines: ClusterState, task: TaskState, site: Site, wide: int) -> float:
-        """Seconds of the whole task on the site; ``inf`` if it cannot run there, or if the site is
-        a type and a node would do.
+        """Seconds of the whole task on the site. ``inf`` if it cannot run there, or if the site is
+        a whole type although a single node could hold the task.
         """
         demand = task.demand
         if site.type not in demand.types:
             return inf
         if site.node >= 0:
             return task.seconds[site.type] * self._waves(wide, site) if _fits(machines, demand, site.node) else inf
-        nodes = [each.node for each in self._sites if each.type == site.type and each.node >= 0]
+        nodes = [other.node for other in self._sites if other.type == site.type and other.node >= 0]
         if any(_fits(machines, demand, node) for node in nodes):
             return inf
         return task.seconds[site.type] * self._waves(wide, site)
