@@ -181,7 +181,7 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
         checks.drop(~terminated, "of tasks that did not terminate")
     for column, optional in ((_START, False), (_END, False), (_CPU, True), (_MEMORY, True)):
         wrong = table.unreadable(column)
-        checks.drop(wrong & ~table.blank(column) if optional else wrong, "with something else than a number")
+        checks.drop(wrong & ~table.blank(column) if optional else wrong, "with a value that is not a number")
     instances = checks.count(_INSTANCES, "number of instances", blank=1)
     start, end = table.numbers(_START), table.numbers(_END)
     checks.drop(~((start >= 0) & (start < inf) & (end < inf)), "with an impossible time")

@@ -193,7 +193,7 @@ def _rows(
         elif event is None:
             report.drop("of an unknown event type", instances.where(place))
         elif not (time.isdecimal() and len(time) < 20):
-            report.drop("whose time is no number", instances.where(place))
+            report.drop("whose time is not a number", instances.where(place))
         elif int(time) >= AFTER_US:
             report.skip("after the end of the trace")
         else:
@@ -221,7 +221,7 @@ def _table(
             try:
                 yield place, blank | _JSON_DEFAULTS | _flat(json.loads(line))
             except (ValueError, RecursionError):
-                report.drop("that is no JSON object", source.where(place))
+                report.drop("that is not a JSON object", source.where(place))
         return
     aliases = [name.replace(".", "_") for name in optional if "." in name]
     for place, fields in source.rows(report, required, (*optional, *aliases), header=True):
@@ -425,7 +425,7 @@ def _job(group: Gathered, source: Source, options: TraceOptions, report: ReadRep
             tasks.append(Task(name, work, 1, False, *options.cpu_demand(instance.cpus, instance.memory)))
             kept += instance.rows
         except ModelError as error:
-            report.drop("that ask for what cannot be", source.where(first[name]), instance.rows, str(error))
+            report.drop("that describe an impossible job", source.where(first[name]), instance.rows, str(error))
     if not tasks:
         return None
     report.kept += kept

@@ -83,7 +83,7 @@ class Swf(Reader):
             "demand": options.cpu_demand_text("one core"),
             "gang": "the processors of a job start together",
             "estimate": "the requested time, or the run time where none was requested",
-            "order": "preceding job and think time are not heeded",
+            "order": "preceding job and think time are ignored",
         }
         if options.protocol:
             answers["protocol"] = f"rows are turned into jobs by the rules of {options.protocol}"
@@ -138,7 +138,7 @@ def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArra
     checks.drop(~(processors > 0), "without processors")
     checks.note(processors > (machine or np.inf), "that are wider than the machine")
     preceding = checks.number(_PRECEDING, "preceding job")
-    checks.note(preceding > 0, "that name a preceding job (not heeded)")
+    checks.note(preceding > 0, "that name a preceding job (ignored)")
     work = np.where(run < options.floor_s, options.floor_s, run)
     gpus, cpus, _ = options.cpu_demand(1.0, 0.0)
     return single_tasks(
