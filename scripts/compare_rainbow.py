@@ -16,7 +16,7 @@ import numpy as np
 
 from dagsim.config.schema import load_config
 from dagsim.experiment.store import Store
-from dagsim.experiment.training.report import Trials
+from dagsim.experiment.training.report import PolicyRuns
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.seeds import REPORT, seeds_of
 
@@ -54,7 +54,7 @@ def main() -> None:
             for name in ALGORITHMS:
                 file = trained(name, seed, options.iterations, Path(root))
                 policies[f"{name}, seed {seed}"] = f'agent[checkpoint="{file}"]'
-        lines = Trials(Path(root), load_config(None, COMMON)).run("report", policies, seeds_of(REPORT, JUDGED))
+        lines = PolicyRuns(Path(root), load_config(None, COMMON)).run("report", policies, seeds_of(REPORT, JUDGED))
     jct_s = {
         policy: np.mean([line.metrics["jct_s.mean"] for line in lines if line.policy == policy])
         for policy in dict.fromkeys(line.policy for line in lines)

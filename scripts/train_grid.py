@@ -31,7 +31,7 @@ from dagsim.config.schema import Config, load_config
 from dagsim.experiment.carry_out import write_comparison
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.training.log import read_log
-from dagsim.experiment.training.report import Trials, best_heuristic
+from dagsim.experiment.training.report import PolicyRuns, best_heuristic
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.report.plots import comparison, save
 from dagsim.report.plots.curves import learning_curves
@@ -116,7 +116,7 @@ def judge(cell: str, root: Path, out: Path) -> list[PolicyResult]:
     folders = {run.name.removeprefix(f"{cell}-"): next((root / run.name).glob("*/best.pt")).parent for run in mine}
     config, settings = arguments(Run("", cell, (), 0))
     chosen: Config = load_config(ROOT / "configs" / f"{config}.yaml", settings)
-    best, _ = best_heuristic(Trials(root / "trials" / cell, chosen), seeds_of(VALIDATION, 100))
+    best, _ = best_heuristic(PolicyRuns(root / "trials" / cell, chosen), seeds_of(VALIDATION, 100))
     agents = {name: folder / "best.pt" for name, folder in folders.items()}
     heuristics = tuple(dict.fromkeys((best, "eft-wait", "sjf", "fifo")))
     lines = judged(root / "trials" / cell, chosen, agents, heuristics, seeds_of(REPORT, 200))
@@ -137,7 +137,7 @@ def judged(
     """Run heuristics, then the agents of checkpoint files, on the seeds, and keep the runs in ``folder``."""
     policies = {name: name for name in heuristics}
     policies |= {name: f'agent[checkpoint="{file}"]' for name, file in agents.items()}
-    return Trials(folder, config).run("report", policies, seeds)
+    return PolicyRuns(folder, config).run("report", policies, seeds)
 
 
 def table(cell: str, ranked: list[PolicyResult]) -> Iterator[str]:

@@ -23,7 +23,7 @@ from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import CellRun, Store
 from dagsim.experiment.training import report, trainer
 from dagsim.experiment.training import session as finishing
-from dagsim.experiment.training.report import Trials, best_heuristic, completed_jct_s, contenders
+from dagsim.experiment.training.report import PolicyRuns, best_heuristic, completed_jct_s, contenders
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.experiment.tune import best_of, candidates, write_tuned
 from dagsim.metrics import jct, summarize
@@ -120,7 +120,7 @@ def test_no_seed_that_is_played_serves_two_purposes(
 
 
 class Judged:
-    """Trials of heuristics with these merits by seed, which note what is asked of them."""
+    """PolicyRuns of heuristics with these merits by seed, which note what is asked of them."""
 
     def __init__(self, **jct_s: Sequence[float]) -> None:
         self.config = load_config(None, [])
@@ -142,7 +142,7 @@ def test_the_reference_is_the_best_on_all_seeds_of_those_best_on_the_first_ten(m
     then = {"a": 9.0, "b": 9.0, "c": 2.0, "d": 8.0, "e": 8.0, "f": 8.0, "g": 0.0}
     trials = Judged(**{name: [first[name]] * 10 + [then[name]] * 10 for name in first}, h=[np.nan] * 20)
     monkeypatch.setattr(report, "contenders", lambda scenario: tuple("abcdefgh"))
-    best, runs = best_heuristic(cast(Trials, trials), range(20))
+    best, runs = best_heuristic(cast(PolicyRuns, trials), range(20))
     assert best == "c"
     assert [run.metrics["jct_s.mean"] for run in runs] == [4.0] * 10 + [2.0] * 10
     assert trials.asked[:8] == [(name, 10) for name in "abcdefgh"]
@@ -154,7 +154,7 @@ def test_the_runs_of_the_first_round_are_not_run_again_in_the_second(
 ) -> None:
     told: list[tuple[str, int, int]] = []
     played = Played(monkeypatch)
-    trials = Trials(tmp_path, load_config(None, [*CLUSTER]), tell=lambda *progress: told.append(progress))
+    trials = PolicyRuns(tmp_path, load_config(None, [*CLUSTER]), tell=lambda *progress: told.append(progress))
     monkeypatch.setattr(report, "contenders", lambda scenario: ("sjf", "fifo"))
     with played.during("search"):
         best, runs = best_heuristic(trials, VALIDATION[:12])
@@ -188,7 +188,7 @@ def test_on_ramp_the_contenders_split_jobs_into_powers_of_two() -> None:
 
 def test_a_heuristic_is_judged_by_the_completion_times_of_its_runs(tmp_path: Path) -> None:
     config = load_config(None, [*CLUSTER, "seed=3"])
-    runs = Trials(tmp_path, config).run("reference", {"first come": "fifo"}, VALIDATION[:2])
+    runs = PolicyRuns(tmp_path, config).run("reference", {"first come": "fifo"}, VALIDATION[:2])
     scenario = scenario_of(config)
     played = [scenario.kernel(seed).run(scenario.policies.create("fifo")) for seed in VALIDATION[:2]]
     assert [run.policy for run in runs] == ["first come"] * 2
@@ -245,7 +245,7 @@ def test_the_agent_that_is_kept_is_the_best_on_validation(tmp_path: Path, monkey
         return next(means)
 
     reference = CellRun("sjf", 0, metrics={"jct_s.mean": 100.0})
-    monkeypatch.setattr(trainer.Trials, "run", lambda *_: [reference])
+    monkeypatch.setattr(trainer.PolicyRuns, "run", lambda *_: [reference])
     monkeypatch.setattr(trainer, "evaluate_greedy", lambda *_: [SimpleNamespace(schedule=None)])
     monkeypatch.setattr(run, "_merit_of", merit)
     run.run()

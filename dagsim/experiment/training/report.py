@@ -28,7 +28,7 @@ from dagsim.metrics import summarize
 from dagsim.systems.cluster.policies.tunable import TUNABLE
 from dagsim.systems.seam import Scenario
 
-__all__ = ["Trials", "best_heuristic", "completed_jct_s", "contenders", "merit_in"]
+__all__ = ["PolicyRuns", "best_heuristic", "completed_jct_s", "contenders", "merit_in"]
 
 _FIRST = 10
 """Number of seeds in the first round, which all heuristics run on."""
@@ -46,7 +46,7 @@ Tell = Callable[[str, int, int], None]
 """Called with the name of a policy, the number of finished runs, and that of all runs."""
 
 
-class Trials:
+class PolicyRuns:
     """Runs policies on seeds, each pair once, and keeps the runs as a sweep below ``folder``."""
 
     def __init__(self, folder: Path, config: Config, workers: int = 1, tell: Tell | None = None) -> None:
@@ -103,7 +103,7 @@ def contenders(scenario: Scenario) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*names, *tuned)))
 
 
-def best_heuristic(trials: Trials, seeds: Sequence[int]) -> tuple[str, list[CellRun]]:
+def best_heuristic(trials: PolicyRuns, seeds: Sequence[int]) -> tuple[str, list[CellRun]]:
     """The heuristic with the lowest merit over ``seeds``, and its runs on them.
 
     All heuristics run on the first seeds, and the best of them on all.

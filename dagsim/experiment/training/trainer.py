@@ -46,7 +46,7 @@ from dagsim.experiment.scenario import sample_of, scenario_of
 from dagsim.experiment.simulate import measured
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import TrainingLog, has_rows
-from dagsim.experiment.training.report import Trials, best_heuristic, completed_jct_s, merit_in
+from dagsim.experiment.training.report import PolicyRuns, best_heuristic, completed_jct_s, merit_in
 from dagsim.metrics.standings import Sample
 from dagsim.model.log import Schedule
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
@@ -296,13 +296,13 @@ class TrainingRun:
             trials = self.trials("reference")
             self._measure(trials.run("reference", {self.reference: self.reference}, self.validation))
 
-    def trials(self, purpose: str) -> Trials:
+    def trials(self, purpose: str) -> PolicyRuns:
         """Runs of policies in the run folder; ``purpose`` begins the lines on their progress."""
 
         def tell(policy: str, done: int, of: int) -> None:
             self._tell(Progress(f"{purpose}: {policy}", done, of))
 
-        return Trials(self.folder.path, self.config, self.workers, tell)
+        return PolicyRuns(self.folder.path, self.config, self.workers, tell)
 
     def _measure(self, runs: Sequence[CellRun]) -> None:
         """Take the units of time and of merit from the runs of the reference. The unit of time is 1
