@@ -16,7 +16,8 @@ __all__ = ["report"]
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, of any system.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="(default: report.html in the first folder)")
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="File to write (default: report.html in the first folder)."),
     ] = None,
 ) -> None:
     """Write runs as one HTML file: verdict, Gantt chart, curves and tables. It opens from disk and loads nothing.

@@ -38,7 +38,7 @@ def train_agent(
         int | None, typer.Option(min=1, help="Number of iterations (default: as configured).")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Continue a training that was stopped, as it was configured.")
+        Path | None, typer.Option(metavar="RUN", help="Continue a stopped training with its own configuration.")
     ] = None,
     init: Annotated[
         Path | None, typer.Option(metavar="CHECKPOINT", help="Start from the weights of a trained agent.")

@@ -44,9 +44,7 @@ def tune(
     ] = None,
     param: Annotated[
         list[str] | None,
-        typer.Option(
-            "--param", "-p", metavar="NAME=VALUE,...", help="Values to try (default: those that come with it)."
-        ),
+        typer.Option("--param", "-p", metavar="NAME=VALUE,...", help="Values to try (default: the policy's own)."),
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric to choose by.")] = "jct_s.mean",
     seeds: Annotated[int, typer.Option(min=2, help="Validation seeds.")] = 30,

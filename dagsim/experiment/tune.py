@@ -34,7 +34,9 @@ def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, .
         name = Spec.parse(policy).name
         if name not in TUNABLE:
             tunable = ", ".join(TUNABLE)
-            raise ConfigError(f"tune: no values are kept for {name!r}; give --param NAME=VALUE,VALUE (kept: {tunable})")
+            raise ConfigError(
+                f"tune: {name!r} has no values to try; give --param NAME=VALUE,VALUE (policies with values: {tunable})"
+            )
         return dict(TUNABLE[name])
     grid: dict[str, tuple[object, ...]] = {}
     for text in texts:

@@ -19,6 +19,7 @@ import dagsim
 from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, read_plain, write_plain
 from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.learner import Learner, LearnerContext
+from dagsim.agents.rainbow import RainbowNetConfig
 from dagsim.agents.rollouts import InProcessRollouts, evaluate_greedy
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
@@ -30,6 +31,7 @@ from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import TrainingLog, read_log
 from dagsim.experiment.training.trainer import Progress, TrainingRun
 from dagsim.seeds import TRAIN, VALIDATION
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.testing import check_policy
 
 TINY = (
@@ -294,6 +296,13 @@ def test_the_agent_in_a_file_is_the_agent_that_was_judged(folder: Store, tmp_pat
     factory = EpisodeFactory(scenario_of(folder.config), agent.codec, RewardConfig({"job_seconds": 1.0}))
     (judged,) = evaluate_greedy(agent.network(), factory, session.validation[:1], agent.clipped)
     assert run_policy(folder.config, spec, session.validation[0]).schedule.log == judged.schedule.log
+
+
+def test_an_agent_of_rainbow_loads_without_the_name_of_its_net(tmp_path: Path) -> None:
+    codec, net = CandidatesConfig(), RainbowNetConfig(hidden=8)
+    agent = Checkpoint("rainbow", net, codec, net.build(codec).state_dict(), {}, None)
+    agent.save(tmp_path / "best.pt")
+    assert Checkpoint.load(tmp_path / "best.pt").net == net
 
 
 def test_what_is_no_agent_is_refused_with_the_reason(folder: Store, tmp_path: Path) -> None:

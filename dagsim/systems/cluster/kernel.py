@@ -48,7 +48,7 @@ from dagsim.systems.cluster.legality import Allotted, applicant, moved, resident
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess, Preemption, Setup, start_all
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
-from dagsim.systems.cluster.network.base import Flow, Network
+from dagsim.systems.cluster.network.base import Carrier, Flow, Network
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
@@ -130,7 +130,6 @@ class ClusterKernel:
         self._jobs_left = True
         self._runtime = runtime if runtime is not None else Recorded()
         self._setup = setup
-        self._network = network
         self.preemption = preemption if preemption is not None else Preemption()
         self._estimates = estimates if estimates is not None else Estimates()
         self._estimated = self._estimates.kind != "exact"
@@ -156,6 +155,7 @@ class ClusterKernel:
         self._changed = False
         self._observe(observers)
         self._start_clock(0.0)
+        self._carrier: Carrier | None = None if network is None else network.carrier(self.clock, cluster)
 
     @property
     def node_count(self) -> int:
@@ -446,7 +446,7 @@ class ClusterKernel:
     def _prepare(self, run: Run) -> None:
         """Let the run fetch its inputs and set itself up before it computes."""
         run.setup_s = run.task.restore_s + self._setup_s(run)
-        if self._network is not None:
+        if self._carrier is not None:
             run.flows = self._flows(run)
         if run.flows:
             run._ends_s = inf
@@ -495,7 +495,7 @@ class ClusterKernel:
     def _fetch(self, run: Run) -> Generator[Event, object, None]:
         """The SimPy process of a run that reads the outputs of its parents over the network."""
         try:
-            yield from self._network.fetch(self.clock, run.flows)  # type: ignore[union-attr]
+            yield from self._carrier.fetch(run.flows)  # type: ignore[union-attr]
         except Interrupt:
             return
         run.process = None
@@ -525,7 +525,7 @@ class ClusterKernel:
         run: Run = event  # type: ignore[assignment]
         self._release(run, _FINISHED)
         now, active, index = self.now, run.task.job, run.task.index
-        if self._network is not None:
+        if self._carrier is not None:
             places = active.places.setdefault(index, {})
             for machine, count, _, _ in run.held:
                 places[machine.index] = places.get(machine.index, 0) + count
@@ -697,6 +697,7 @@ class ClusterKernel:
         twin._disturbing = [] if known else [disturbing.copy() for disturbing in self._disturbing]
         twin._observe(())
         twin._start_clock(twin.now)
+        twin._carrier = None if self._carrier is None else self._carrier.fork(twin.clock)
         twin._changed = True
         if twin._wake_s < inf:
             wake_s, twin._wake_s = twin._wake_s, inf
