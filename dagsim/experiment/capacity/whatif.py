@@ -31,8 +31,8 @@ from dagsim.workload.load import Load, LoadMeter, seconds_of
 __all__ = [
     "TODAY",
     "Alternative",
-    "LogDemand",
     "Fit",
+    "LogDemand",
     "Trial",
     "Trials",
     "alternatives_of",
