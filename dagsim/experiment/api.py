@@ -179,5 +179,4 @@ def _on_trace(
     base = None if config is None else find_config(str(config))
     facts = {"workload": {"kind": "trace", "path": str(trace)}, "policy": policy, "seed": seed}
     first = [Setting(key, key, value) for key, value in facts.items() if value is not None]
-    changes = list(settings)
-    return on_its_cluster(lambda more: load_config(base, [*first, *changes, *more]), cluster)
+    return on_its_cluster(load_config(base, [*first, *settings]), cluster)

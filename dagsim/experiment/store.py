@@ -61,6 +61,7 @@ from dagsim.experiment.scenario import experiment_seeds, scenario_of, workload_l
 from dagsim.experiment.simulate import Outcome
 from dagsim.files import Lock, append, cut, file_hash, replaced
 from dagsim.metrics import to_csv
+from dagsim.metrics.standings import PolicyResult
 from dagsim.model.cluster import Cluster
 from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.own_code import allowed
@@ -107,6 +108,8 @@ class Store:
         self.path = path
         self.config = config
         self.manifest = manifest
+        self.ranked: Sequence[PolicyResult] = ()
+        """The comparison of several policies after ``carry_out``, as in ``comparison.csv``."""
         self._lock = Lock(path / "lock")
         self._ends: dict[str, int] | None = None
         """Length of each table after the last finished run; None if not yet read."""

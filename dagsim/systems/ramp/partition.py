@@ -120,7 +120,7 @@ def random_splits(graph: ComputationGraph, degree: int, rules: Rules, rng: np.ra
     """
     if degree < 1:
         raise ModelError(f"a degree must be 1 or more, got {degree!r}")
-    choices = [1 << power for power in range(degree.bit_length()) if 1 << power <= degree]
+    choices = [1 << power for power in range(degree.bit_length())]
     return tuple(int(pieces) for pieces in rng.choice(choices, len(graph)))
 
 

@@ -70,7 +70,7 @@ class SharedStream:
         bits = rng.bit_generator
         state = bits.state
         if state["bit_generator"] != "PCG64":
-            raise ValueError(f"OneStream reads PCG64 alone, got {state['bit_generator']}")
+            raise ValueError(f"SharedStream reads only PCG64, got {state['bit_generator']}")
         self._fetch = bits.random_raw
         self._words: list[int] = []
         self._half: int | None = state["uinteger"] if state["has_uint32"] else None
