@@ -320,6 +320,16 @@ class Config(Section):
                 )
         return self
 
+    def changed(self, source: str, parts: Mapping[str, Any]) -> Config:
+        """This configuration with other values of top keys. It is checked, but not read again.
+
+        Raises:
+            ConfigError: A value is wrong, or does not fit the rest; the message begins with ``source``.
+        """
+        return _validate(
+            yaml.Document({name: getattr(self, name) for name in self.model_fields_set} | dict(parts), source)
+        )
+
     def training(self) -> TrainSection:
         """The section ``train``, or the defaults of the system."""
         from dagsim.config.training import section_for
@@ -471,10 +481,11 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _validate(document: yaml.Document, *, own: bool) -> Config:
+def _validate(document: yaml.Document, *, own: bool = False) -> Config:
     value = {} if document.value is None else document.value
     gpus = value.get("gpu_types") if isinstance(value, dict) else None
-    names = [gpu.get("name") for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
+    types = gpus if isinstance(gpus, list | tuple) else ()
+    names = [gpu.get("name") if isinstance(gpu, dict) else getattr(gpu, "name", None) for gpu in types]
     context = {"gpu_types": [name for name in names if isinstance(name, str)], "own": own}
     try:
         return Config.model_validate(value, context=context)

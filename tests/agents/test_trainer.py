@@ -380,7 +380,7 @@ def test_python_trains_the_agent_that_the_command_trains(tmp_path: Path, monkeyp
     assert (result.folder.path / "best.pt").read_bytes() == (command / "best.pt").read_bytes()
     assert result.folder.state == "done"
     assert (result.folder.path / "report.csv").exists()
-    assert {"ppo", "sjf"} <= {line.policy for line in result.standings()}
+    assert {"ppo", "sjf"} <= {line.policy for line in result.standings}
 
 
 def test_settings_beside_a_configuration_object_are_refused() -> None:
