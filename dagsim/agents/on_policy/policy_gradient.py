@@ -1,6 +1,5 @@
 """The iteration of PPO and REINFORCE: play whole episodes, estimate advantages, learn from them
-once.
-"""
+once."""
 
 from __future__ import annotations
 
@@ -8,16 +7,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Generic, TypeVar
-
 import numpy as np
 import torch
-
 from dagsim.agents.advantages import ADVANTAGES
 from dagsim.agents.config import PpoConfig, ReinforceConfig
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.rollouts import EpisodeSteps
 
 __all__ = ["PolicyGradient", "normalized"]
+
 
 ConfigT = TypeVar("ConfigT", PpoConfig, ReinforceConfig)
 

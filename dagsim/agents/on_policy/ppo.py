@@ -1,16 +1,13 @@
 """Proximal policy optimisation (Schulman et al. 2017) on whole episodes, for every net and
-estimator of advantages.
-"""
+estimator of advantages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-
 import numpy as np
 import torch
 from torch import Tensor, nn
-
 from dagsim.agents.config import PpoConfig
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.policy_gradient import PolicyGradient, normalized

@@ -1,21 +1,19 @@
 """REINFORCE (Williams 1992) with input-dependent baselines, the training method of Decima (Mao et
-al., SIGCOMM 2019).
-"""
+al., SIGCOMM 2019)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-
 import numpy as np
 import torch
 from torch import Tensor, nn
-
 from dagsim.agents.config import ReinforceConfig
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.policy_gradient import PolicyGradient, normalized
 from dagsim.agents.rollouts import EpisodeSteps, choices_of
 
 __all__ = ["Reinforce", "policy_gradient_loss"]
+
 
 _PART = 4096
 """Number of choices whose gradient is summed at a time."""
