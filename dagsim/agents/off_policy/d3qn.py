@@ -1,4 +1,6 @@
-"""Deep Q-learning from replay: the iteration of D3QN and Rainbow, and D3QN, over ragged choices and in continuous time."""
+"""Deep Q-learning from replay over ragged choices and in continuous time: the iteration of D3QN and
+Rainbow, and D3QN.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Generic, TypeVar
+
 import numpy as np
 import torch
 from torch import Tensor, nn
+
 from dagsim.agents.advantages import discounts, return_rms
-from dagsim.agents.config import D3qnConfig, RainbowConfig
 from dagsim.agents.learner import LearnerContext
-from dagsim.agents.nets.actor import ScoreNet
-from dagsim.agents.replay import Drawn, ReplayBuffer
+from dagsim.agents.nets.actor import ObservationBatch, ScoreNet, sample, scoring, segment_sum
+from dagsim.agents.off_policy import D3qnConfig, RainbowConfig
+from dagsim.agents.off_policy.replay import Drawn, ReplayBuffer
 from dagsim.agents.rollouts import EpisodeSteps
-from collections.abc import Mapping
-from typing import Any
-from dagsim.agents.config import D3qnConfig
-from dagsim.agents.nets.actor import ObservationBatch, sample, scoring, segment_sum
-from dagsim.agents.replay import Drawn
 
 __all__ = ["D3qn", "Duelling", "QLearner", "follow", "q_loss"]
 

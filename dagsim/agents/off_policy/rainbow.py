@@ -7,15 +7,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
-from dagsim.agents.config import RainbowConfig
+
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.nets.actor import ObservationBatch, ScoreNet, sample, segment_mean
 from dagsim.agents.nets.rows import Sizes, mean_rows
+from dagsim.agents.off_policy import RainbowConfig
 from dagsim.agents.off_policy.d3qn import QLearner
-from dagsim.agents.replay import Drawn
+from dagsim.agents.off_policy.replay import Drawn
 from dagsim.systems.seam import CodecSettings
 
 __all__ = ["NoisyLinear", "Rainbow", "RainbowNet", "RainbowNetConfig", "projected", "rainbow_loss"]

@@ -7,9 +7,11 @@ from itertools import pairwise
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
+
 from dagsim.agents.checkpoint import read_plain, write_plain
 from dagsim.agents.nets.actor import ObservationBatch, Observations, ObservationStore, ScoreNet
 from dagsim.agents.rollouts import EpisodeSteps

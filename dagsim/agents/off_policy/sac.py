@@ -6,15 +6,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
+
 from dagsim.agents.advantages import discounts, return_rms
-from dagsim.agents.config import SacConfig
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.nets.actor import ObservationBatch, entropy, log_softmax, scoring, segment_sum
+from dagsim.agents.off_policy import SacConfig
 from dagsim.agents.off_policy.d3qn import Duelling, follow
-from dagsim.agents.replay import Drawn, ReplayBuffer
+from dagsim.agents.off_policy.replay import Drawn, ReplayBuffer
 
 __all__ = ["Sac", "actor_loss", "critic_loss", "temperature_loss"]
 

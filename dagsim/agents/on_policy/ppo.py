@@ -4,14 +4,15 @@ estimator of advantages."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor, nn
-from dagsim.agents.config import PpoConfig
+
 from dagsim.agents.learner import LearnerContext
-from dagsim.agents.policy_gradient import PolicyGradient, normalized
-from dagsim.agents.rollouts import EpisodeSteps, choices_of
+from dagsim.agents.on_policy import PpoConfig
+from dagsim.agents.on_policy.policy_gradient import Choices, PolicyGradient, shuffled
 
 __all__ = ["Ppo", "Update", "policy_loss"]
 
@@ -50,52 +51,27 @@ class Ppo(PolicyGradient[PpoConfig]):
         assert isinstance(context.config.algorithm, PpoConfig)
         super().__init__(context, context.config.algorithm)
 
-    def learn(
-        self,
-        episodes: Sequence[EpisodeSteps],
-        progress: float,
-        rng: np.random.Generator,
-        critic_rng: np.random.Generator,
-    ) -> dict[str, float]:
+    def _update(self, batch: Choices, entropy_weight: float, rng: np.random.Generator) -> dict[str, float]:
         config, net = self.config, self.net
-        store = net.store([observation for steps in episodes for observation in steps.observations])
-        time_s = self._context.time_constant_s(config.discount_jcts, progress)
-        raw, metrics = self.estimator.estimate(episodes, store, time_s, critic_rng)
-        choices = choices_of(episodes)
-        old_log_p = np.concatenate([steps.log_p for steps in episodes]).astype(np.float32)
-        free = np.flatnonzero(store.is_free)  # a single choice teaches nothing
-        advantages = normalized(raw, free)
-        for group in self.optimizer.param_groups:
-            group["lr"] = config.lr * (1 - progress) + config.min_lr
         updates: list[Update] = []
-        for minibatch in _minibatches(free, config.epochs, config.minibatch, rng):
-            log_p, entropy = net.evaluate(store.batch(minibatch), choices[minibatch])
-            update = policy_loss(
-                log_p,
-                entropy,
-                torch.from_numpy(old_log_p[minibatch]),
-                torch.from_numpy(advantages[minibatch]),
-                config.clip,
-                config.entropy * (1 - progress),
-            )
-            updates.append(update)
-            if update.kl > 1.5 * config.target_kl:
-                break
-            self.optimizer.zero_grad()
-            update.loss.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(net.parameters(), config.max_grad)
-            self.optimizer.step()
-        return metrics | {
-            "kl": updates[-1].kl,
-            "entropy": float(np.mean([update.entropy for update in updates])),
-            "clipped": float(np.mean([update.clipped for update in updates])),
-            "lr": self.optimizer.param_groups[0]["lr"],
-        }
+        for _ in range(config.epochs):
+            for rows in shuffled(batch.free, config.minibatch, rng):
+                log_p, entropy = net.evaluate(batch.observations.batch(rows), batch.choices[rows])
+                old_log_p, advantages = torch.from_numpy(batch.log_p[rows]), torch.from_numpy(batch.advantages[rows])
+                update = policy_loss(log_p, entropy, old_log_p, advantages, config.clip, entropy_weight)
+                updates.append(update)
+                if update.kl > 1.5 * config.target_kl:
+                    return _means(updates)
+                self.optimizer.zero_grad()
+                update.loss.backward()  # type: ignore[no-untyped-call]
+                nn.utils.clip_grad_norm_(net.parameters(), config.max_grad)
+                self.optimizer.step()
+        return _means(updates)
 
 
-def _minibatches(rows: np.ndarray, epochs: int, size: int, rng: np.random.Generator) -> Any:
-    """Yield all rows in a new random order for every epoch, ``size`` at a time."""
-    for _ in range(epochs):
-        order = rng.permutation(rows)
-        for begin in range(0, len(order), size):
-            yield order[begin : begin + size]
+def _means(updates: Sequence[Update]) -> dict[str, float]:
+    return {
+        "kl": updates[-1].kl,
+        "entropy": float(np.mean([update.entropy for update in updates])),
+        "clipped": float(np.mean([update.clipped for update in updates])),
+    }

@@ -3,14 +3,13 @@ al., SIGCOMM 2019)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 from torch import Tensor, nn
-from dagsim.agents.config import ReinforceConfig
+
 from dagsim.agents.learner import LearnerContext
-from dagsim.agents.policy_gradient import PolicyGradient, normalized
-from dagsim.agents.rollouts import EpisodeSteps, choices_of
+from dagsim.agents.on_policy import ReinforceConfig
+from dagsim.agents.on_policy.policy_gradient import Choices, PolicyGradient, shuffled
 
 __all__ = ["Reinforce", "policy_gradient_loss"]
 
@@ -33,41 +32,18 @@ class Reinforce(PolicyGradient[ReinforceConfig]):
         assert isinstance(context.config.algorithm, ReinforceConfig)
         super().__init__(context, context.config.algorithm)
 
-    def learn(
-        self,
-        episodes: Sequence[EpisodeSteps],
-        progress: float,
-        rng: np.random.Generator,
-        critic_rng: np.random.Generator,
-    ) -> dict[str, float]:
-        config, net = self.config, self.net
-        store = net.store([observation for steps in episodes for observation in steps.observations])
-        time_s = self._context.time_constant_s(config.discount_jcts, progress)
-        raw, metrics = self.estimator.estimate(episodes, store, time_s, critic_rng)
-        free = np.flatnonzero(store.is_free)
-        advantages, choices = normalized(raw, free), choices_of(episodes)
-        for group in self.optimizer.param_groups:
-            group["lr"] = config.lr * (1 - progress) + config.min_lr
+    def _update(self, batch: Choices, entropy_weight: float, rng: np.random.Generator) -> dict[str, float]:
+        config, net, free = self.config, self.net, batch.free
         entropies = []
-        for rows in self._minibatches(free, rng):
+        for rows in [free] if config.minibatch is None else shuffled(free, config.minibatch, rng):
             self.optimizer.zero_grad()
             for begin in range(0, len(rows), _PART):
                 part = rows[begin : begin + _PART]
-                log_p, entropy = net.evaluate(store.batch(part), choices[part])
-                weight = config.entropy * (1 - progress)
-                loss = policy_gradient_loss(log_p, entropy, torch.from_numpy(advantages[part]), weight)
+                log_p, entropy = net.evaluate(batch.observations.batch(part), batch.choices[part])
+                advantages = torch.from_numpy(batch.advantages[part])
+                loss = policy_gradient_loss(log_p, entropy, advantages, entropy_weight)
                 (loss / len(rows)).backward()  # type: ignore[no-untyped-call]
                 entropies.append(float(entropy.detach().sum()))
             nn.utils.clip_grad_norm_(net.parameters(), config.max_grad)
             self.optimizer.step()
-        return metrics | {"entropy": sum(entropies) / max(len(free), 1), "lr": self.optimizer.param_groups[0]["lr"]}
-
-    def _minibatches(self, rows: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Yield all rows at once, or in a new random order, ``minibatch`` at a time."""
-        size = self.config.minibatch
-        if size is None:
-            yield rows
-            return
-        order = rng.permutation(rows)
-        for begin in range(0, len(order), size):
-            yield order[begin : begin + size]
+        return {"entropy": sum(entropies) / max(len(free), 1)}
