@@ -22,7 +22,8 @@ The cells of a grid end in any order, so the folder of a sweep (`whatif` and `pl
     results/sweep-NAME/
     ├── sweep.yaml        the grid, with every value and its label; `dagsim sweep` on the folder continues it
     ├── cells/ID.json     a finished cell: its value on each axis, policy, seed, workload, every metric
-    ├── cells/ID.*        with `keep: jobs` also jobs.csv.gz; with `keep: log` also tasks.csv.gz and the schedule
+    ├── cells/ID.*        with `keep: jobs` also jobs.csv.gz; with `keep: log` also tasks.csv.gz and the schedule;
+    │                     with `keep: series` (`whatif`, `plan`) values of each job
     ├── progress.jsonl    a line for each event, to show progress; only this file and timing.jsonl have clock times
     ├── results.csv       at the end: a row for each cell, sorted by ID
     └── runs.jsonl, timing.jsonl, summary.json           at the end: the cells as the runs of a run folder
