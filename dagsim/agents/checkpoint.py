@@ -44,7 +44,7 @@ __all__ = [
 
 _FORMAT = "dagsim-agent-3"
 _CODECS: Mapping[str, Registry[Any]] = {"cluster": CODECS, "spark": SPARK_CODECS, "ramp": RAMP_CODECS}
-_NETS_OF_ALGORITHMS = ("dagsim.agents.rainbow:RainbowNetConfig",)
+_NETS_OF_ALGORITHMS = ("dagsim.agents.off_policy.rainbow:RainbowNetConfig",)
 """Nets that come with dagsim but cannot be chosen by name, because an algorithm makes them."""
 
 
