@@ -18,8 +18,6 @@ The jobs of a log that was begun on a running cluster are cut: its first 1 %.
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
 from collections.abc import Callable
 from dataclasses import fields, replace
 from math import exp, log, sqrt
@@ -29,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from command import read_rows
 
 from dagsim.config.bundled import FITTED
 from dagsim.files import write_text
@@ -75,8 +74,8 @@ def of_helios(name: str, data: Path) -> Sessions:
     full, minutes, summary, sizes = (data / path for path in SOURCES[name])
     if full.exists():
         return of_log(name, data)
-    total = next(row for row in _rows(summary) if row["id"] == "total")
-    capacity = next(row for row in _rows(sizes))
+    total = next(row for row in read_rows(summary) if row["id"] == "total")
+    capacity = next(row for row in read_rows(sizes))
     virtual = sorted((float(value) for key, value in capacity.items() if key not in ("date", "total")), reverse=True)
     there = [value for value in virtual if value > 0]
     starts = _upward(minutes)
@@ -137,7 +136,7 @@ def _upward(path: Path) -> list[float]:
     arrivals.
     """
     rises_s, before = [], None
-    for minute, row in enumerate(_rows(path)):
+    for minute, row in enumerate(read_rows(path)):
         now = int(row["total_gpujob_num"])
         if before is not None:
             rises_s += [60.0 * minute] * max(now - before, 0)
@@ -156,11 +155,6 @@ def of_pai(name: str, data: Path) -> Sessions:
     work = quantiles(np.array([job.tasks[0].work for job in open_trace(slice_).jobs()]))
     longest = max(other.kinds, key=lambda kind: kind.share)
     return replace(other, kinds=(SessionKind(1.0, work, longest.jobs),))
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
-        return list(csv.DictReader(file))
 
 
 def _exponent(sizes: list[float]) -> float:

@@ -15,7 +15,7 @@ import re
 import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
@@ -23,7 +23,7 @@ from statistics import fmean
 from typing import Any
 
 import command
-from command import Say
+from command import Say, markdown
 
 from dagsim.metrics.compare import Row, compared, verdict
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
@@ -64,15 +64,6 @@ def search(pattern: str, file: str) -> re.Match[str]:
     if match is None:
         raise ValueError(f"results/{file}: nothing matches {pattern!r}")
     return match
-
-
-def markdown(head: Iterable[str], rows: Iterable[Iterable[object]], numbers: Iterable[int] = ()) -> Iterator[str]:
-    """Format the lines of a Markdown table. The columns ``numbers`` are aligned right."""
-    head, right = list(head), set(numbers)
-    yield f"| {' | '.join(head)} |"
-    yield f"| {' | '.join('---:' if place in right else '---' for place in range(len(head)))} |"
-    for row in rows:
-        yield f"| {' | '.join(map(str, row))} |"
 
 
 def made_by(file: str) -> Iterator[str]:

@@ -23,7 +23,6 @@ DIR is a folder with ``sacct-aDX.txt`` (docs/reference/traces.md has the command
 
 from __future__ import annotations
 
-import csv
 import re
 import sys
 from argparse import Namespace
@@ -38,7 +37,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import command
-from command import Say
+from command import Say, read_rows
 from slurm_site import Site, read_site, table
 
 from dagsim.errors import TraceError
@@ -80,8 +79,7 @@ def accounting(folder: Path) -> dict[str, Any]:
 def priorities(folder: Path) -> dict[str, Any]:
     """Compute every priority that slurmctld logged by the policy's own code, from the times of jobs."""
     site = read_site(folder)
-    with (folder / "golden_priorities.csv").open(encoding="utf-8", newline="") as file:
-        rows = sorted(csv.DictReader(file), key=lambda row: float(row["epoch"]))
+    rows = sorted(read_rows(folder / "golden_priorities.csv"), key=lambda row: float(row["epoch"]))
     book = PriorityBook(site.settings, site.queues, site.capacity, _began_s(folder))
     events = _events(rows, site)
     weights, classic = book.settings.weights, book.settings.fair_share == "classic"
@@ -317,11 +315,10 @@ def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
     known: dict[str, float] = {}
     nice: dict[str, float] = {}
     if (folder / "golden_priorities.csv").exists():
-        with (folder / "golden_priorities.csv").open(encoding="utf-8", newline="") as file:
-            nice = {row["job"]: float(row["nice"]) for row in csv.DictReader(file)}
+        nice = {row["job"]: float(row["nice"]) for row in read_rows(folder / "golden_priorities.csv")}
     if (folder / "golden_starts.csv").exists():
-        with (folder / "golden_starts.csv").open(encoding="utf-8", newline="") as file:
-            known = {row["job"]: float(row["run_s"]) for row in csv.DictReader(file) if row.get("run_s")}
+        rows = read_rows(folder / "golden_starts.csv")
+        known = {row["job"]: float(row["run_s"]) for row in rows if row.get("run_s")}
     rows = [row for row in table(folder / "sacct-aDX.txt") if row["JobID"].replace("_", "").isdigit()]
     since = {id(row): _moment(row["Eligible"]) for row in rows}
     rows = [row for row in rows if since[id(row)] is not None]
