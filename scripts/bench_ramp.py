@@ -123,8 +123,8 @@ def stream(graphs: dict[str, ComputationGraph], path: Path | None) -> list[RampJ
 
 def measure(folder: Path, path: Path | None, repeats: int) -> dict[str, Any]:
     """Return all figures."""
-    known = sorted(one for one in folder.glob("*.txt") if one.stem not in ("README", "LICENSE"))
-    graphs = {one.stem: read_graph(one, "s") for one in known}
+    paths = sorted(path for path in folder.glob("*.txt") if path.stem not in ("README", "LICENSE"))
+    graphs = {path.stem: read_graph(path, "s") for path in paths}
     cold = cold_decisions(graphs, min(repeats, 3))
     return {
         "look_ahead": look_aheads({name: graphs[name] for name in MODELS}, repeats),

@@ -173,12 +173,12 @@ def _written(value: Any) -> Any:
     """
     match value:
         case tuple():
-            return [_written(each) for each in value]
+            return [_written(item) for item in value]
         case bool() | str() | None:
             return value
         case int() | float():
             return int(value) if float(value).is_integer() else float(value)
-    names = {each.name: each.default for each in fields(value)}
+    names = {field.name: field.default for field in fields(value)}
     kept = {name: own for name, default in names.items() if (own := getattr(value, name)) != default}
     kind = {"kind": value.kind} if "kind" in names else {}
     return kind | {name: _written(own) for name, own in kept.items()}

@@ -123,8 +123,8 @@ def decima(*files: str) -> Iterator[str]:
         numbers=(1, 3, 4),
     )
     for file in files:
-        if made := read_json(f"decima/{file}.json").get("made"):
-            yield from ("", f"*{file}: {made}*")
+        if origin := read_json(f"decima/{file}.json").get("made"):
+            yield from ("", f"*{file}: {origin}*")
 
 
 def _judged(file: str) -> Iterator[list[str]]:

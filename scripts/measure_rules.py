@@ -53,19 +53,24 @@ def power(population: Population, pair: tuple[str, str], draws: int, seed: int) 
     return {str(n): float(np.mean(two_sided_p(t_of_mean(logs[pick]), n - 1) < 0.05)) for n, pick in picks.items()}
 
 
-def tables(known: Sequence[Population], draws: int, seed: int) -> dict[str, dict[str, dict[str, float]]]:
+def tables(drawn: Sequence[Population], draws: int, seed: int) -> dict[str, dict[str, dict[str, float]]]:
     """For each method and population, the share of tables with an error, by n."""
     return {
         name: {
-            each.name: {str(n): table_errors(each, n, draws, seed, **way) for n in (5, 10, 20, 30)} for each in known
+            population.name: {str(n): table_errors(population, n, draws, seed, **way) for n in (5, 10, 20, 30)}
+            for population in drawn
         }
         for name, way in {"plain": {"adjusted": list}, "holm": {}}.items()
     }
 
 
-def precision(known: Sequence[Population], draws: int, seed: int) -> dict[str, Any]:
+def precision(drawn: Sequence[Population], draws: int, seed: int) -> dict[str, Any]:
     """Return the worst pair of all populations, its coverage, and the number of pairs."""
-    held = {f"{each.name}: {pair}": share for each in known for pair, share in sequential(each, draws, seed)[0].items()}
+    held = {
+        f"{population.name}: {pair}": share
+        for population in drawn
+        for pair, share in sequential(population, draws, seed)[0].items()
+    }
     worst = min(held, key=lambda pair: held[pair])
     return {"pairs": len(held), "worst_pair": worst, "worst": held[worst]}
 

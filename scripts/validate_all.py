@@ -169,11 +169,11 @@ def span(data: Path) -> Iterator[Figure]:
 
 def stg(data: Path) -> Iterator[Figure]:
     """Highest level first against the optima of the Standard Task Graph set."""
-    for tasks, known in STG.items():
+    for tasks, by_cores in STG.items():
         folder = data / "traces/stg"
         graphs = list(open_trace(folder / f"stg-{tasks}.tar.gz", "stg").jobs())
         rows = validate_stg.measured(graphs, folder / "optimal")
-        for cores, (ratio, hits) in known.items():
+        for cores, (ratio, hits) in by_cores.items():
             name = f"{tasks} tasks, {cores} cores"
             yield Figure("stg", f"{name}: mean ratio to the optimum", ratio, rows[cores]["mean_ratio"], 0.00005)
             yield Figure("stg", f"{name}: optima reached", hits, rows[cores]["hits"])
@@ -210,7 +210,8 @@ def wfcommons(data: Path) -> Iterator[Figure]:
 
 
 VALIDATIONS: dict[str, Callable[[Path], Iterator[Figure]]] = {
-    each.__name__: each for each in (readers, span, wfcommons, stg, swf, rlscheduler, fgd, decima, ramp, slurm)
+    validation.__name__: validation
+    for validation in (readers, span, wfcommons, stg, swf, rlscheduler, fgd, decima, ramp, slurm)
 }
 
 
