@@ -70,7 +70,7 @@ def train_agent(
     try:
         with training_progress(wanted=not (quiet or json_)) as watch:
             trained = train_in(folder, resume=resume is not None, workers=workers, report=report, watch=watch)
-            ranked = trained.standings()
+            ranked = trained.standings
             _draw(trained, ranked)
     except KeyboardInterrupt as stop:
         typer.echo(f"interrupted; go on with: dagsim train --resume {folder.path}", err=True)

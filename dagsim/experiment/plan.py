@@ -473,7 +473,7 @@ class Plan:
 
 
 def _check_cluster(config: Config) -> None:
-    """Raise an error if a trace would run on the default cluster, which nobody asked for."""
+    """Raise an error if a trace would run on the default cluster without a request for it."""
     described = {"cluster", "gpu_types"} & config.model_fields_set
     if config.system.kind == "cluster" and isinstance(config.workload, TraceFile) and not described:
         raise ConfigError(

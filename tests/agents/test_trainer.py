@@ -19,7 +19,7 @@ import dagsim
 from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, read_plain, write_plain
 from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.learner import Learner, LearnerContext
-from dagsim.agents.rainbow import RainbowNetConfig
+from dagsim.agents.off_policy.rainbow import RainbowNetConfig
 from dagsim.agents.rollouts import InProcessRollouts, evaluate_greedy
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
@@ -380,7 +380,7 @@ def test_python_trains_the_agent_that_the_command_trains(tmp_path: Path, monkeyp
     assert (result.folder.path / "best.pt").read_bytes() == (command / "best.pt").read_bytes()
     assert result.folder.state == "done"
     assert (result.folder.path / "report.csv").exists()
-    assert {"ppo", "sjf"} <= {line.policy for line in result.standings()}
+    assert {"ppo", "sjf"} <= {line.policy for line in result.standings}
 
 
 def test_settings_beside_a_configuration_object_are_refused() -> None:

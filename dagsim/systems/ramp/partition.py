@@ -29,7 +29,7 @@ PARTITIONERS: Registry[Partitioner] = Registry(
         Entry(
             "sip_ml",
             "dagsim.systems.ramp.partition:SipMlPartition",
-            "pieces of one quantum, an even number, at most the degree",
+            "an even number of pieces of about one quantum, at most the degree",
         ),
         Entry(
             "random",

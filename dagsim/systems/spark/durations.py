@@ -28,7 +28,7 @@ class DurationSource(Protocol):
 
 
 class PairedStreams:
-    """A random stream for each job, so that two policies on one seed meet the same luck.
+    """A random stream for each job, so that all policies on one seed get the same draws.
 
     The n-th task of a stage to be launched gets the same draw, no matter what was launched before.
     """
