@@ -25,6 +25,6 @@ def report(
     Example: dagsim report results/20261120T193000Z-eval-sjf-s0-3fa9c1 -o report.html
     """
     from dagsim.experiment.store import Store
-    from dagsim.report.page import write_page
+    from dagsim.report.page.document import write_page
 
     typer.echo(write_page([Store.open(run) for run in runs], out or runs[0] / "report.html"))

@@ -269,16 +269,6 @@ class Config(Section):
     Default: run ``seeds``.
     """
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_today(cls, document: Any) -> Any:
-        if isinstance(document, dict) and "decima" in document:
-            raise ConfigError(
-                "decima: this key of older versions is now system: {kind: spark, ...} and train: "
-                "(dagsim config show --config train/decima; docs/decima.md)"
-            )
-        return document
-
     @field_validator("train", mode="before")
     @classmethod
     def _trained_on_the_system(cls, train: Any, info: ValidationInfo) -> Any:

@@ -33,7 +33,7 @@ from dagsim.agents.config import TrainConfig, WarmStart, algorithm_name
 from dagsim.agents.learner import Learner, LearnerContext, update_ema
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.nets.config import LinearConfig
-from dagsim.agents.replay import ReplayArchive
+from dagsim.agents.off_policy.replay import ReplayArchive
 from dagsim.agents.rollouts import InProcessRollouts, ProcessRollouts, Rollouts, evaluate_greedy, one_thread, spared
 from dagsim.config.registered import kind_of
 from dagsim.config.schema import Config
