@@ -32,8 +32,8 @@ __all__ = [
     "jobs_from",
     "jobs_text",
     "packed_schedule",
+    "read_schedule",
     "run_of",
-    "unpacked_schedule",
 ]
 
 
@@ -176,6 +176,29 @@ def jobs_from(content: dict[str, Any]) -> list[JobFacts]:
     return [JobFacts._make((*fact[:-1], tuple(fact[-1]), of_job)) for fact, of_job in facts]
 
 
+def read_schedule(stem: Path, cluster: Cluster) -> Schedule:
+    """Read the files of a schedule, whose names begin with ``stem``.
+
+    Raises:
+        RunFolderError: One is missing, damaged, or of another version.
+    """
+    if (columns := stem.with_name(f"{stem.name}.npz")).exists():
+        return _unpacked_schedule(columns, cluster)
+    path = stem.with_name(f"{stem.name}.json.gz")
+    try:
+        facts = json.loads(gzip.decompress(path.read_bytes()))
+        if tuple(facts["fields"]) != FACTS:
+            raise RunFolderError(f"{path}: of another version (its fields are {', '.join(facts['fields'])})")
+        jobs = jobs_from(facts)
+        seed, ended_s = facts["seed"], facts["ended_s"]
+    except RunFolderError:
+        raise
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError) as error:
+        raise RunFolderError(f"{path}: not a readable list of jobs ({error})") from None
+    log = ScheduleLog.load(stem.with_name(f"{stem.name}.npy"))
+    return Schedule(cluster, jobs, log, seed, ended_s=ended_s)
+
+
 LARGE_ROWS = 500_000
 """Number of rows in a log from which a run counts as large."""
 
@@ -198,12 +221,8 @@ def packed_schedule(schedule: Schedule) -> bytes:
     return buffer.getvalue()
 
 
-def unpacked_schedule(path: Path, cluster: Cluster) -> Schedule:
-    """Read a schedule that ``packed_schedule`` packed.
-
-    Raises:
-        RunFolderError: ``path`` is missing, damaged, or of another version.
-    """
+def _unpacked_schedule(path: Path, cluster: Cluster) -> Schedule:
+    """Read a schedule that ``packed_schedule`` packed."""
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             rows = np.empty(len(file["kind"]), ROW)
