@@ -44,6 +44,8 @@ __all__ = [
 
 _FORMAT = "dagsim-agent-3"
 _CODECS: Mapping[str, Registry[Any]] = {"cluster": CODECS, "spark": SPARK_CODECS, "ramp": RAMP_CODECS}
+_NETS_OF_ALGORITHMS = ("dagsim.agents.off_policy.rainbow:RainbowNetConfig",)
+"""Nets that come with dagsim but cannot be chosen by name, because an algorithm makes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,12 @@ class AgentPolicy:
         self._net = checkpoint.network()
         self._codec = checkpoint.clipped(checkpoint.codec.build())
 
+    @property
+    def outside_training(self) -> float:
+        """Share of the values seen so far that lay outside the range of their feature in training."""
+        codec = self._codec
+        return codec.outside / codec.values if isinstance(codec, Clipped) and codec.values else 0.0
+
     def decide(self, view: View) -> Iterator[Any]:
         """Return the decisions of the net's choice."""
         observation = self._codec.encode(view)
@@ -240,7 +248,7 @@ def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: st
     """
     kind = settings["kind"]
     part = registry.kind
-    if registry.is_own(kind) and own is None:
+    if registry.is_own(kind) and own is None and kind not in _NETS_OF_ALGORITHMS:
         option = "--codec " if part == "codec" else f"the parameter {part}="
         raise CodeNotAllowed(
             f"its {part} {kind!r} is code outside dagsim, and a checkpoint is only data. If you know that code, name "
@@ -331,8 +339,21 @@ class BoundsRecorder(_Wrapped):
 
 
 class Clipped(_Wrapped):
-    """Clips everything that the codec shows to ``bounds``."""
+    """Clips everything that the codec shows to ``bounds``, and counts it."""
+
+    def __init__(self, codec: Codec, bounds: ObservationBounds) -> None:
+        super().__init__(codec, bounds)
+        self.values = 0
+        """Number of values that the codec has shown."""
+        self.outside = 0
+        """Number of these that lay outside the bounds."""
 
     def encode(self, view: Any) -> Observation | None:
         observation: Observation | None = self.codec.encode(view)
-        return None if observation is None else self.bounds.clip(observation)
+        if observation is None:
+            return None
+        clipped = self.bounds.clip(observation)
+        for seen, inside in zip(observation, clipped, strict=True):
+            self.values += seen.size
+            self.outside += int(np.count_nonzero(seen != inside))
+        return clipped

@@ -29,6 +29,7 @@ __all__ = [
     "external_command",
     "is_agent",
     "make_policy",
+    "measured",
     "run_policy",
     "shipped_agent",
 ]
@@ -48,6 +49,10 @@ class Outcome:
     """
     wall_s: float = 0.0
     """Wall-clock seconds of the simulation."""
+    decider: Mapping[str, Any] = field(default_factory=dict)
+    """Facts about the policy: ``clairvoyant`` if it declared that it reads true durations and, for an agent,
+    ``outside_training``: the share of the values it saw that lay outside the range of its training.
+    """
     engine: EngineUse | None = None
     """The engine of the GPU cluster that was used; other systems have only one."""
 
@@ -70,9 +75,19 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
     wall_s = perf_counter() - began
     schedule = kernel.schedule
     schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
-    measured = config.workload.measure if config.system.kind == "cluster" else None
-    summary = summarize(schedule, measured=measured)
-    return Outcome(schedule, summary, policy, seed, scenario.facts(kernel), wall_s, engine)
+    facts = scenario.facts(kernel)
+    return Outcome(schedule, measured(config, schedule), policy, seed, facts, wall_s, _facts_of(decider), engine)
+
+
+def _facts_of(decider: Policy[Any, Any]) -> dict[str, Any]:
+    facts = {"clairvoyant": True} if getattr(decider, "clairvoyant", False) else {}
+    outside = getattr(decider, "outside_training", None)
+    return facts if outside is None else facts | {"outside_training": float(outside)}
+
+
+def measured(config: Config, schedule: Schedule) -> Summary:
+    """Every metric of a schedule, over the jobs that the configuration measures."""
+    return summarize(schedule, measured=config.workload.measure if config.system.kind == "cluster" else None)
 
 
 def _engaged(
@@ -137,6 +152,7 @@ class Timed:
 
     def __init__(self, policy: Policy[Any, Any], name: str = "") -> None:
         self.policy = policy
+        self.clairvoyant = getattr(policy, "clairvoyant", False)
         self.name = name or type(policy).__name__
         """Name of the policy in messages."""
         self.decisions = 0
@@ -198,8 +214,8 @@ checkout.
 
 
 def is_agent(scenario: Scenario, spec: str) -> bool:
-    """True if ``spec`` names a trained agent: an algorithm that trains one, or ``decima``. If a
-    policy has the same name, the policy is meant.
+    """True if ``spec`` names a trained agent: an algorithm that trains one, ``decima``, or ``agent``
+    for one of any algorithm. If a policy has the same name, the policy is meant.
     """
     if external_command(spec) is not None:
         return False
@@ -212,7 +228,7 @@ def is_agent(scenario: Scenario, spec: str) -> bool:
 def _agents() -> tuple[str, ...]:
     from dagsim.agents.config import ALGORITHMS
 
-    return ("decima", *ALGORITHMS.names())
+    return ("agent", "decima", *ALGORITHMS.names())
 
 
 def agent_spec(

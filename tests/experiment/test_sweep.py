@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from math import inf
 from multiprocessing import active_children
 from pathlib import Path
@@ -137,6 +138,21 @@ def test_a_trace_counts_by_what_it_holds(tmp_path: Path) -> None:
     assert ids[0] == ids[1] != ids[2]
 
 
+def test_the_manifest_has_the_digest_of_every_trace_of_an_axis(tmp_path: Path) -> None:
+    for name, seconds in (("one.csv", 5), ("two.csv", 6)):
+        (tmp_path / name).write_text(f"id,arrival_s,gpus,duration_s\na,0,1,{seconds}\n", encoding="utf-8")
+    (tmp_path / "base.yaml").write_text(
+        f"workload: {{kind: trace, path: {tmp_path / 'one.csv'}}}\n"
+        "cluster: {groups: [{name: t4, gpu: T4, gpus: 8}]}\nseeds: 1\n"
+    )
+    over = f"workload.path: [{tmp_path / 'one.csv'}, {tmp_path / 'two.csv'}]"
+    plan = Plan.of_grid(described(tmp_path, f"base: base.yaml\nover: {{{over}}}\n"))
+    recorded = Store.begin(tmp_path, plan, argv=["dagsim"]).manifest["traces"]
+    assert {Path(name).name: fact["sha256"] for name, fact in recorded.items()} == {
+        name: sha256((tmp_path / name).read_bytes()).hexdigest() for name in ("one.csv", "two.csv")
+    }
+
+
 def test_a_trace_is_not_run_on_the_default_cluster(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("id,arrival_s,gpus,duration_s\na,0,1,5\n", encoding="utf-8")
     (tmp_path / "b.yaml").write_text(f"workload: {{kind: trace, path: {tmp_path / 'log.csv'}}}\n", encoding="utf-8")
@@ -264,10 +280,16 @@ def test_a_name_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
     folder.finish("interrupted")
 
 
-def test_seeds_can_be_given_by_the_first_and_their_number(tmp_path: Path) -> None:
-    sweep = described(tmp_path, SMALL.replace("seeds: 2", "seeds: {first: 3020000, count: 3}"))
+@pytest.mark.parametrize(
+    ("seeds", "numbers"),
+    [("{first: 3020000, count: 3}", [3020000, 3020001, 3020002]), ("[1234, 1, 2]", [1, 2, 1234])],
+)
+def test_seeds_can_be_given_one_by_one_or_by_the_first_and_their_number(
+    seeds: str, numbers: list[int], tmp_path: Path
+) -> None:
+    sweep = described(tmp_path, SMALL.replace("seeds: 2", f"seeds: {seeds}"))
     folder, result = swept(sweep, tmp_path, limit=1)
-    assert sorted({cell.seed for cell in cells_of(sweep)}) == [3020000, 3020001, 3020002]
+    assert sorted({cell.seed for cell in cells_of(sweep)}) == numbers
     assert ids_of(Store.open(folder.path).sweep) == ids_of(sweep)
     assert result.left == 11
 
@@ -283,6 +305,7 @@ def test_seeds_can_be_given_by_the_first_and_their_number(tmp_path: Path) -> Non
         (("seeds: 2", "seeds: 0"), "seeds: expected"),
         (("seeds: 2", "seeds: {first: 7}"), "{first: 100, count: 5}, got {'first': 7}"),
         (("seeds: 2", "seeds: {first: -1, count: 2}"), "seeds: expected"),
+        (("seeds: 2", "seeds: [1, 1]"), "seeds: expected"),
         (("seeds: 2", "seeds: {first: 0, count: 2000000}"), "cells; at most 1,000,000"),
         (("seeds: 2", "metrics: [jct.mean]"), "there is no metric 'jct.mean'"),
         (("workload.load", "workload.loud"), "loud"),

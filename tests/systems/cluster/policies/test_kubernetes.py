@@ -113,6 +113,13 @@ def test_within_a_queue_lower_priorities_go_and_no_more_than_needed() -> None:
     assert [row.job for row in schedule.log if row.kind == Kind.PREEMPTED] == [2]  # of the lowest, the youngest
 
 
+def test_within_its_own_queue_a_job_may_stop_others_and_still_borrow() -> None:
+    queues = (QueueNode("a", quota={"gpus": 2}, within="lower-priority"), QueueNode("b", quota={"gpus": 6}))
+    jobs = [job("low", "a", 0, 100, 8), job("high", "a", 2, 5, 8, 5)]  # both hold the 6 GPUs that b does not use
+    schedule = played(jobs, "kueue", GPUS, QueueNode("ab", children=queues))
+    assert starts(schedule)["high"] == [2]
+
+
 def test_a_target_that_turns_out_not_to_be_needed_is_spared() -> None:
     queue = QueueNode("q", quota={"gpus": 10}, within="lower-priority")
     jobs = [job("big", "q", 0, 100, 8, 1), job("small", "q", 1, 100, 2), job("urgent", "q", 2, 1, 8, 5)]
@@ -147,6 +154,9 @@ def test_the_scores_are_those_of_the_documentation() -> None:
     assert allocation_score(pods, LEAST) == 84  # (75 + 93) / 2
     assert allocation_score(pods, MOST) == 15  # (25 + 6) / 2
     assert allocation_score([(1, 0, 0)], MOST) == 0
+    ends = [[(1, used, 16)] for used in (0, 16)]  # from 0 to 100, as MinNodeScore and MaxNodeScore
+    assert [allocation_score(parts, LEAST) for parts in ends] == [100, 0]
+    assert [allocation_score(parts, MOST) for parts in ends] == [0, 100]
 
 
 def pods(count: int, **rest: float) -> list[Job]:

@@ -16,8 +16,10 @@ from dagsim.model.log import Schedule
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.shares import Weights
+from dagsim.systems.cluster.policies.slurm import SlurmSettings
 from dagsim.systems.cluster.policies.slurm_backfill import BackfillOutlook
 from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
+from dagsim.systems.cluster.policies.slurm_rules import Amounts, Holdings
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import check_policy
 
@@ -222,6 +224,66 @@ def test_calculations_come_at_their_phase() -> None:
     )
 
 
+def test_new_priorities_start_a_job_though_nothing_else_happens() -> None:
+    # a point for each second of age; wide has 100 from its submission on, and small 0 until all are computed at 300 s
+    spec = "slurm-multifactor[age=1000,max_age_s=1000,qos=100,fair_share=0,partition=0,job_size=0,backfill=false]"
+    qos = QueueTree(qos=(Qos("normal"), Qos("better", 1)))
+    jobs = [job("run", 0, 1000, 3), job("wide", 5, 10, 4, qos="better"), job("small", 10, 10)]
+    assert starts(played(jobs, spec, cluster(1), qos)) == {"run": 0, "wide": 1000, "small": 1010}
+    late = [jobs[0], job("small", 10, 10), job("wide", 290, 10, 4, qos="better")]
+    late.insert(1, job("first", 1, 295))  # small waits behind wide from 296 s on
+    assert starts(played(late, spec, cluster(1), qos)) == {"run": 0, "first": 1, "small": 300, "wide": 1000}
+
+
+def test_holdings_are_the_sums_of_the_runs() -> None:
+    rng, holders = random.Random(5), [("user", "a"), ("user", "b"), ("qos", "q"), ("qos", "free")]
+    holdings, runs = Holdings(), {}
+    caps = (Caps(gpus=6, jobs=3), Caps(cpus=9.5), Caps(gpus=8, memory_gb=20))
+    most = {holder: (cap.gpus, cap.cpus, cap.memory_gb, cap.jobs) for holder, cap in zip(holders, caps, strict=False)}
+    for holder, cap in zip(holders, caps, strict=False):
+        holdings.limit(holder, cap)
+    holdings.limit(("qos", "free"), Caps())
+    for number in range(300):
+        mine = rng.sample(holders, 2)
+        start = Amounts(rng.choice((0, 0.5, 1, 2)), rng.choice((0, 1.5, 3)), rng.choice((0, 4, 0.1)))
+        left = {}  # what each limit leaves, counted anew
+        for holder in most:
+            held = [sum(column) for column in zip(*[row for who, row in runs.values() if holder in who], strict=True)]
+            left[holder] = [
+                (name, limit, limit - has, amount)
+                for name, limit, has, amount in zip(Amounts._fields, most[holder], held or [0] * 4, start, strict=True)
+                if limit is not None and amount
+            ]
+        counts = [
+            (max(0, int(gap / amount + 1e-9)), holder)
+            for holder in mine
+            if holder in most
+            for _, _, gap, amount in left[holder]
+        ]
+        room, tightest = holdings.room(mine, start)
+        assert room == min([count for count, _ in counts], default=float("inf"))
+        assert tightest is None if not counts else (room, tightest) in counts
+        used_up = [
+            (holder, name, limit)
+            for holder in mine
+            if holder in most
+            for name, limit, gap, amount in left[holder]
+            if gap < amount - 1e-9
+        ]
+        assert list(holdings.used_up(mine, start)) == used_up
+        alone = [limit >= amount for holder in mine if holder in most for _, limit, _, amount in left[holder]]
+        assert holdings.ever(mine, start) == all(alone)
+        holdings.freed.clear()
+        if room >= 1:
+            holdings.take(number, mine, start)
+            holdings.take(number, mine, start)  # counts once
+            runs[number] = mine, start
+        elif runs:
+            gone = rng.choice(sorted(runs))
+            holdings.give(gone)
+            assert list(holdings.freed) == [holder for holder in runs.pop(gone)[0] if holder in most]
+
+
 def test_the_main_loop_rests() -> None:
     jobs = [job("a", 0, 3), job("b", 0.5, 3), job("c", 1, 3, 4), job("d", 9, 1)]
     got = starts(played(jobs, "slurm-multifactor[order=basic,backfill=false,sched_min_interval_s=2]", cluster(1)))
@@ -274,6 +336,18 @@ def test_priorities_in_columns_are_those_of_each_job_to_the_last_bit() -> None:
     assert len(set(found)) > 50
     tiers = [int(ranks._ints["tier"][slot]) for slot in slots]
     assert places == sorted(range(200), key=lambda at: (-tiers[at], -found[at], at))
+
+
+def test_defaults_are_those_of_the_manuals() -> None:
+    # The weights of the sample configuration of priority_multifactor; times and numbers as in slurm.conf(5)
+    got = SlurmSettings()
+    assert (got.fair_share, got.age, got.partition, got.job_size, got.qos) == (100_000, 1000, 10_000, 1000, 0)
+    assert (got.assoc, got.tres_gpus, got.tres_cpus, got.tres_memory) == (0, 0, 0, 0)
+    assert (got.half_life_s, got.max_age_s, got.calc_period_s) == (14 * 86400, 14 * 86400, 5 * 60)
+    assert (got.sched_interval_s, got.queue_depth, got.bf_interval_s, got.bf_resolution_s) == (60, 100, 30, 60)
+    assert (got.bf_window_s, got.bf_max_job_test, got.over_time_s, got.requeue_delay_s) == (1440 * 60, 100, 0, 121)
+    assert [got.favor_small, got.relative_size, got.max_tres, got.accrue_always] == [False] * 4
+    assert (got.backfill, got.damping, got.origin_s) == (True, 1.0, 0.0)
 
 
 def test_unknown_words_and_numbers_are_refused() -> None:
