@@ -34,7 +34,7 @@ __all__ = [
     "Table",
     "csv_form",
     "date_seconds",
-    "distinct",
+    "distinct_texts",
     "local_seconds",
     "read_tables",
     "tables_of",
@@ -191,7 +191,7 @@ class Table:
 
     def words(self, column: int) -> Labels:
         """Distinct texts of a column."""
-        place, words = distinct(self.words_of[column])
+        place, words = distinct_texts(self.words_of[column])
         return Labels(place, tuple(words.tolist()))
 
     def fields(self, row: int) -> list[str]:
@@ -270,7 +270,7 @@ class Table:
         return np.where(np.isnan(values), "", "0").astype(object)
 
 
-def distinct(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def distinct_texts(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(n,) int: number of each text's value, in order of first appearance; and the values, object."""
     if len(texts) < _ROWS:
         place, words = numbered(texts.tolist())

@@ -19,7 +19,7 @@ from typing import IO, Any, NamedTuple, Protocol
 import numpy as np
 
 from dagsim.model import Demand, Job
-from dagsim.traces.chunks import Table, date_seconds, distinct
+from dagsim.traces.chunks import Table, date_seconds, distinct_texts
 from dagsim.traces.fields import Dirty, are_counts, seconds_since_1970
 from dagsim.traces.reader import Block
 from dagsim.traces.report import ReadReport
@@ -445,7 +445,7 @@ class Grouped(NamedTuple):
 
 def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
     """Group rows by job, with jobs sorted by earliest time, then by first appearance."""
-    code, names = distinct(ids)
+    code, names = distinct_texts(ids)
     count = len(code)
     if len(names) == count:  # true of most logs: one row per job
         row = np.argsort(times, kind="stable")
