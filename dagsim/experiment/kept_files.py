@@ -64,6 +64,7 @@ class CellRun:
     """Its name in tables; for a cell of a grid that is not yet listed, the policy."""
     seed: int
     workload: dict[str, Any] = field(default_factory=dict)
+    """Facts about its jobs, and under ``decider`` about its policy (``Outcome.decider``), if there are any."""
     metrics: dict[str, Any] = field(default_factory=dict)
     at: Mapping[str, str] = field(default_factory=dict)
     """The label of its value on each axis of a grid."""
@@ -115,7 +116,8 @@ def run_of(outcome: Outcome, keep: Keep = "log") -> CellRun:
         tables = {name: _packed_table(who, make(shown)) for name, make in zip(TABLES, makers, strict=False)}
         if keep == "log":
             files = {"npz": packed_schedule(schedule)} if large else _small_files(schedule)
-    run = CellRun(outcome.policy, outcome.seed, dict(outcome.workload), metrics)
+    facts = dict(outcome.workload) | ({"decider": dict(outcome.decider)} if outcome.decider else {})
+    run = CellRun(outcome.policy, outcome.seed, facts, metrics)
     return replace(run, timing=timing, tables=tables, schedule=files)
 
 

@@ -154,7 +154,9 @@ class Store:
         created = datetime.now(UTC)
         specs = list(dict.fromkeys(cell.policy for cell in plan.cells))
         facts = manifest(plan.command, created, plan.config, plan.seeds, specs)
+        traces = {path: sha for cell in plan.cells for sha, path in filter(None, [cell.trace()])}
         facts |= {
+            "traces": {str(path): {"file": str(path), "sha256": sha} for path, sha in traces.items()},
             "policies": list(plan.policies),
             "plan": {"sweep": {"name": plan.grid.name, "cells": len(plan.cells)}},
         }

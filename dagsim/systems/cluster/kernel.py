@@ -238,10 +238,10 @@ class ClusterKernel:
         """The random stream with that name. Each name has its own stream, so draws from others do
         not affect it.
         """
-        known = self._streams.get(name)
-        if known is None:
-            known = self._streams[name] = stream(self.schedule.seed, name)
-        return known
+        generator = self._streams.get(name)
+        if generator is None:
+            generator = self._streams[name] = stream(self.schedule.seed, name)
+        return generator
 
     def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
         """Seconds of an instance by type, from the work that the user claims; ``None`` without a
@@ -310,7 +310,7 @@ class ClusterKernel:
         self._changed = True
         graph, schedule, types = job.graph, self.schedule, self.machines.types
         machines, runtime = self.machines, self._runtime.seconds
-        known, compile_ = machines.classes.get, machines.compile
+        class_of, compile_ = machines.classes.get, machines.compile
         active = JobState(job, number)
         if self._shows_truth:
             active.shows_truth = True
@@ -319,7 +319,9 @@ class ClusterKernel:
         parents = graph.parents
         for index, task in enumerate(graph.tasks):
             instances = task.instances
-            demand = (None if task.gang else known(task.demand)) or compile_(task.demand, instances if task.gang else 0)
+            demand = (None if task.gang else class_of(task.demand)) or compile_(
+                task.demand, instances if task.gang else 0
+            )
             seconds = runtime(task, types)
             if inf in seconds:
                 demand = machines.narrowed(demand, seconds)

@@ -214,10 +214,10 @@ class ClusterState:
     def compile(self, demand: Demand, gang: int) -> DemandClass:
         """The class of ``demand``; ``gang`` instances that start together, or 0."""
         key = (demand, gang) if gang else demand
-        known = self.classes.get(key)
-        if known is None:
-            known = self.classes[key] = self._compile(demand, gang, self._allowed(demand), key)
-        return known
+        class_ = self.classes.get(key)
+        if class_ is None:
+            class_ = self.classes[key] = self._compile(demand, gang, self._allowed(demand), key)
+        return class_
 
     def narrowed(self, demand: DemandClass, seconds: Sequence[float]) -> DemandClass:
         """The class without the types on which an instance takes forever (``seconds`` by type);
@@ -227,10 +227,10 @@ class ClusterState:
         if types == demand.types:
             return demand
         key = (demand.demand, demand.gang, types)
-        known = self.classes.get(key)
-        if known is None:
-            known = self.classes[key] = self._compile(demand.demand, demand.gang, types, key)
-        return known
+        class_ = self.classes.get(key)
+        if class_ is None:
+            class_ = self.classes[key] = self._compile(demand.demand, demand.gang, types, key)
+        return class_
 
     def fits(self, demand: DemandClass) -> bool:
         """True if one instance (or the whole gang) could start now. A negative answer is cached
@@ -419,9 +419,9 @@ class ClusterState:
         twin.by_cpus = None if self.by_cpus is None else [levels.copy() for levels in self.by_cpus]
         twin.released, twin.recent = 0, []
         twin.classes = {}
-        for key, known in self.classes.items():
-            again = twin.classes[key] = DemandClass(known.demand, known.gang, known.types, known.number, key)
-            again.rejected = known.rejected
+        for key, class_ in self.classes.items():
+            again = twin.classes[key] = DemandClass(class_.demand, class_.gang, class_.types, class_.number, key)
+            again.rejected = class_.rejected
         return twin
 
     def _release(self, machine: NodeState) -> None:
@@ -442,17 +442,17 @@ class ClusterState:
         return tuple(types)
 
     def _compile(self, demand: Demand, gang: int, types: tuple[int, ...], key: object) -> DemandClass:
-        known = DemandClass(demand, gang, types, len(self.classes), key)
+        class_ = DemandClass(demand, gang, types, len(self.classes), key)
         if not types:
-            known.rejected = RejectReason.NO_SUCH_GPU
-        elif not any(self.capacity(known, index) >= max(gang, 1) for index in types):
-            known.rejected = RejectReason.TOO_LARGE
+            class_.rejected = RejectReason.NO_SUCH_GPU
+        elif not any(self.capacity(class_, index) >= max(gang, 1) for index in types):
+            class_.rejected = RejectReason.TOO_LARGE
         else:
-            if known.cpus:
-                self._enough_cpus.ask(known.cpus, ((machine.bit, machine.cpus) for machine in self.list))
-            if known.memory:
-                self._enough_memory.ask(known.memory, ((machine.bit, machine.memory) for machine in self.list))
-        return known
+            if class_.cpus:
+                self._enough_cpus.ask(class_.cpus, ((machine.bit, machine.cpus) for machine in self.list))
+            if class_.memory:
+                self._enough_memory.ask(class_.memory, ((machine.bit, machine.memory) for machine in self.list))
+        return class_
 
     def capacity(self, demand: DemandClass, type_: int) -> int:
         """Number of instances that all machines of ``type_`` together could hold if empty."""
