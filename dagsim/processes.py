@@ -23,7 +23,7 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def end_with_parent() -> None:
-    """In a worker: exit as soon as the parent is gone, however it ended."""
+    """Make a worker exit as soon as its parent is gone, however the parent ended."""
     threading.Thread(target=_wait_for_parent, daemon=True).start()
 
 

@@ -32,8 +32,8 @@ Factory = TypeVar("Factory", bound=Callable[..., object])
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a registry. ``target`` makes the object, or is the ``"module:attr"`` of what
-    does.
+    """One entry of a registry. ``target`` is a function or class that makes the object, or the
+    ``"module:attr"`` of one.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Registry(Generic[T]):
     registry, and ``home`` the package that targets such as ``".orders:sjf"`` are relative to.
     ``method`` identifies objects of this kind: a user's own ``module:attr`` is accepted only if it
     has that method, or if it is a function whose return annotation has it. Without ``method``,
-    names of the user's own are refused.
+    users' own names are refused.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class Registry(Generic[T]):
             raise self._broken(name, "", error) from error
 
     def _broken(self, name: str, origin: str, error: Exception) -> PluginError:
-        """The error for code of others that cannot be imported."""
+        """The error for a user's or another package's code that cannot be imported."""
         text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         return PluginError(f"{self.kind} {name!r}{f' ({origin})' if origin else ''} cannot be imported: {text}")
 

@@ -1,9 +1,9 @@
-"""Pools of seeds by purpose, so that nothing is judged on the seeds that it was chosen by.
+"""Pools of seeds by purpose, so that no result is reported on the seeds by which it was chosen.
 
 Training draws from ``TRAIN``. Every choice (a parameter, a checkpoint, the best heuristic) is made
 on ``VALIDATION``. ``REPORT`` is used once, for the final table: each published table and each
-training has a part of its own (``dagsim.experiment.ledger``). An experiment of ``dagsim eval`` has other seeds
-(``replicate_seeds``).
+training has a separate part of it (``dagsim.experiment.ledger``). An experiment of ``dagsim eval``
+has other seeds (``replicate_seeds``).
 """
 
 from __future__ import annotations

@@ -1,30 +1,36 @@
 """Put faults into dagsim, one at a time, and list those that no test notices.
 
-    python scripts/mutate.py [--mutants 300] [--seed 0] [--groups ramp,spark] [--files 8]
+    python scripts/mutate.py [--mutants 300] [--seed 0] [--groups ramp,spark] [--reach FOLDER] [--seconds 60]
 
 Mutants are drawn at random, with a fixed seed, evenly over every place of the package that an operator fits
-(``OPERATORS``). A *group* is a folder of the package (``GROUPS``). Each mutant is judged, in a process of its own, by
-the ``--files`` test files that are closest to its file (``Related``): few imports away, in the folder of the same name.
-The quick tests that run its statement come first, and the first failure ends it. A mutant is *caught* if a test fails,
-if the module cannot be imported, or if a test takes four times its usual processor time plus ten seconds.
+(``OPERATORS``). A *group* is a folder of the package (``GROUPS``). Each mutant is judged in a process of its own by the
+tests that run its statement, the quick ones first, then by the other tests of their files (a test may use what an
+earlier one has cached), until ``--seconds`` of their usual processor time are spent or a test fails. A mutant outside
+of functions is judged by the tests that run lines with the name that its statement binds, then by those that run any
+line of its file. A mutant is *caught* if a test fails, if the module cannot be imported, or if a test takes four times
+its usual processor time plus ten seconds.
 
-The tests of a group first run without a mutant, under coverage, which tells which tests run which lines; a test that
-fails there is left out. A mutant inside a function is shown to the tests that run its statement, then to the other
-tests of their files (a test may use what an earlier one has cached). A mutant outside of functions is shown to all.
-Judge survivors again with more files before you count them: ``--survivors LOG --files 1000 --log OTHER``.
+Every test first runs once without a mutant, with a probe in each block of statements, which shows the blocks that it
+runs; a test that fails there is left out, and so is one that takes more than ``LONGEST_S``. (Coverage would show the
+same at twice the time.) The folder ``--reach`` keeps the result. Later only changed test files run again, and the
+blocks of changed modules are found by comparing the texts. A map that is a little old does no harm: it only chooses
+tests. All tests run with ``NUMBA_DISABLE_JIT=1``: the lane can be changed only if numba does not compile it.
 
 mutmut and cosmic-ray start a process, import everything and collect the tests for each mutant: some five seconds of
-processor time. Here one process collects the tests of a group and forks for each mutant, which gets the code of one
-function changed in place; only mutants outside of functions are imported again. Files are never changed. Survivors are
-listed with the reason why they live where ``--reasons`` has one: a line ``ID :: reason`` each, the ID as in the table.
-A run that was stopped continues from its ``--log``.
+processor time. Here one process collects all tests and forks for each mutant, which gets the code of one function
+changed in place; only mutants outside of functions are imported again. Files are never changed. Survivors are listed
+with the reason why they live where ``--reasons`` has one: a line ``ID :: reason`` each, the ID as in the table.
+A run that was stopped continues from its ``--log``. Judge survivors longer with ``--survivors LOG --seconds 600``.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import builtins
+import difflib
 import gc
+import hashlib
 import importlib
 import importlib.machinery
 import inspect
@@ -35,26 +41,31 @@ import re
 import resource
 import signal
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache, partial
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import pytest
 
-__all__ = ["GROUPS", "Group", "Mutant", "Related", "drawn", "files_of", "mutated", "sites"]
+__all__ = ["GROUPS", "Group", "Mutant", "Reach", "drawn", "files_of", "mutated", "sites"]
 
 ROOT = Path(__file__).parents[1]
 _PRELOADED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
+UNLIMITED_S = 100_000
+LONGEST_S = 2.0
+"""Processor time of the longest test that judges mutants."""
+FILES_AFRESH = 12
+"""Test files at most that are collected for a mutant outside of functions."""
 SPARE_S = 10.0
 """Extra time of a test in seconds, since an earlier test may have done part of its work."""
-OPTIONS = ("-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-W", _PRELOADED)
+OPTIONS = ("-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-W", _PRELOADED, "-o", "timeout=120")
 REASONS = ROOT / "results" / "validation" / "mutant_reasons.txt"
 
 
@@ -65,13 +76,11 @@ class Group:
     folder: str
     strings: bool = False
     """True to change strings as well: the names of fields."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment of its tests. The lane can be changed only if numba does not compile it."""
 
 
 GROUPS: dict[str, Group] = {
     "kernel": Group("dagsim/systems"),
-    "lane": Group("dagsim/systems/cluster/lane", environment={"NUMBA_DISABLE_JIT": "1"}),
+    "lane": Group("dagsim/systems/cluster/lane"),
     "policies": Group("dagsim/systems/cluster/policies"),
     "spark": Group("dagsim/systems/spark"),
     "ramp": Group("dagsim/systems/ramp"),
@@ -104,90 +113,6 @@ def _package() -> tuple[str, ...]:
 def _group_of(file: str) -> str:
     inside = [name for name, group in GROUPS.items() if file.startswith(f"{group.folder}/")]
     return max(inside, key=lambda name: len(GROUPS[name].folder))
-
-
-class Related:
-    """The test files that are closest to a file of the package, by imports.
-
-    A test file that imports a module, itself or from the package that re-exports it, is one import away. A module that
-    a registry names as a string counts as imported.
-    """
-
-    def __init__(self, folder: Path = ROOT) -> None:
-        sources = {
-            str(path.relative_to(folder)): path.read_text(encoding="utf-8")
-            for top in ("dagsim", "tests")
-            for path in (folder / top).rglob("*.py")
-        }
-        self._texts = {file: text for file, text in sources.items() if _is_test(file)}
-        modules = {_dotted(file): file for file in sources}
-        trees = {file: ast.parse(text) for file, text in sources.items()}
-        names = {module: _re_exported(trees[file]) for module, file in modules.items() if file.endswith("__init__.py")}
-        self._importers: dict[str, set[str]] = {}
-        for file, tree in trees.items():
-            for module in _imported(file, tree, modules, names):
-                self._importers.setdefault(modules[module], set()).add(file)
-
-    def nearest(self, file: str, count: int) -> list[str]:
-        """Return the ``count`` closest test files, the closest first.
-
-        The distance is the number of imports between the two, minus 0.5 for each common folder of
-        their paths, and minus 1 if the test file names the module.
-        """
-        away = self._imports_away(file)
-        word = re.compile(rf"\b{Path(file).stem.replace('_', '[-_ ]')}\b")
-        folders = set(Path(file).parts[1:-1])
-
-        def distance(test: str) -> tuple[float, str]:
-            shared = len(folders & set(Path(test).parts[1:-1]))
-            return away.get(test, 9) - shared / 2 - bool(word.search(self._texts[test])), test
-
-        return sorted(self._texts, key=distance)[:count]
-
-    def _imports_away(self, file: str) -> dict[str, int]:
-        away, edge = {file: 0}, [file]
-        while edge:
-            found = {importer for each in edge for importer in self._importers.get(each, ())} - set(away)
-            away |= dict.fromkeys(found, away[edge[0]] + 1)
-            edge = sorted(found)
-        return away
-
-
-def _is_test(file: str) -> bool:
-    return Path(file).name.startswith("test_")
-
-
-def _dotted(file: str) -> str:
-    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".").removeprefix("tests.")
-
-
-def _re_exported(tree: ast.Module) -> dict[str, str]:
-    """Names that a package imports, and their modules."""
-    froms = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module)
-    return {alias.asname or alias.name: str(node.module) for node in froms for alias in node.names}
-
-
-def _imported(
-    file: str, tree: ast.Module, modules: Mapping[str, str], names: Mapping[str, Mapping[str, str]]
-) -> Iterator[str]:
-    """Modules that a file imports, or names as a string."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=aliases):
-                wanted = [alias.name for alias in aliases]
-            case ast.ImportFrom(module=str(package), names=aliases):
-                wanted = [f"{package}.{alias.name}" for alias in aliases]
-                wanted = [
-                    name if name in modules else names.get(package, {}).get(name.rpartition(".")[2], package)
-                    for name in wanted
-                ]
-            case ast.Constant(value=str(text)) if text.startswith("dagsim."):
-                wanted = [text.partition(":")[0]]
-            case ast.Constant(value=str(text)) if re.match(r"(\.\w+)+:\w+$", text):
-                wanted = [_dotted(str(Path(file).parent)) + text.partition(":")[0]]
-            case _:
-                continue
-        yield from (name for name in wanted if name in modules)
 
 
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -354,40 +279,223 @@ class Outcome(NamedTuple):
     """Test that failed."""
 
 
-@dataclass(slots=True)
 class Reach:
-    """Time of each test and lines that it runs, without a mutant."""
+    """Time of each test and the tests that run each block, by its file and first line, without a mutant."""
 
-    cpu_s: dict[str, float] = field(default_factory=dict)
-    lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
-    """Tests that run a line, by file and line."""
+    def __init__(self, cpu_s: Mapping[str, float], lines: Mapping[str, Mapping[int, Collection[str]]]) -> None:
+        self.cpu_s = dict(cpu_s)
+        self.lines = {file: {line: set(tests) for line, tests in of.items()} for file, of in lines.items()}
 
-    def ranked(self, tests: Sequence[str], mutant: Mutant, *, inside: bool) -> list[str]:
-        """Return the tests for a mutant: first those that run it, the quick ones first, then others
-        worth a try.
-        """
-        of_file = self.lines.get(mutant.file, {})
-        span = _statement((ROOT / mutant.file).read_text(), mutant.line) if inside else set(of_file)
-        running = {test for line in span for test in of_file.get(line, ())}
-        beside = {test.partition("::")[0] for test in running}
-        wanted = [test for test in tests if not inside or test.partition("::")[0] in beside]
-        return sorted(wanted, key=lambda test: (test not in running, self.cpu_s.get(test, 0.0)))
+    def chosen(self, mutant: Mutant, seconds: float, *, inside: bool) -> list[str]:
+        """Return the tests that judge a mutant, in order, for ``seconds`` of their processor time."""
+        first = self.running(mutant.file, [mutant.line]) if inside else self._using(mutant)
+        beside = {test.partition("::")[0] for test in first}
+        others = {test for test in self.cpu_s if test.partition("::")[0] in beside}
+        others |= set() if inside else self.running(mutant.file, blocks_of(mutant.file))
+        ranked = sorted(first | others, key=lambda test: (test not in first, self.cpu_s[test], test))
+        ends_s = accumulate(self.cpu_s[test] for test in ranked)
+        return [test for test, end_s in zip(ranked, ends_s, strict=True) if end_s <= seconds]
+
+    def running(self, file: str, lines: Collection[int]) -> set[str]:
+        """Tests that run the block of one of these lines and passed."""
+        of_file, blocks = self.lines.get(file, {}), blocks_of(file)
+        return {test for line in lines for test in of_file.get(blocks.get(line, 0), ()) if test in self.cpu_s}
+
+    def _using(self, mutant: Mutant) -> set[str]:
+        """Tests that run a line with a name that the mutant's statement binds: in its file, else anywhere."""
+        names = _bound((ROOT / mutant.file).read_text(), mutant.line)
+        if not names:
+            return set()
+        word = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b")
+        for files in ((mutant.file,), _package()):
+            tests = {test for file in files for test in self.running(file, _lines_with(word, file))}
+            if tests:
+                return tests
+        return set()
 
     def limit_s(self, test: str) -> float:
         """Processor time left to a test. Many loops never end with a fault in them."""
         return 4 * self.cpu_s.get(test, 10.0) + SPARE_S
 
+    @classmethod
+    def kept(cls, folder: Path, tests: Sequence[str], processes: int) -> Reach:
+        """Read the map of each test file from a folder, after measuring those that it lacks."""
+        todo = [file for file in tests if _record(folder, file) is None]
+        shards = [todo[at::processes] for at in range(processes)]
+        forks = [Fork(partial(_run_pytest, shard, Measure(folder)), UNLIMITED_S) for shard in shards if shard]
+        for fork in forks:
+            os.waitpid(fork.pid, 0)
+        reach = cls({}, {})
+        for file in tests:
+            if record := _record(folder, file):
+                reach.add(record, folder)
+        return reach
 
-def _statement(source: str, line: int) -> set[int]:
-    """Lines of the innermost statement at a line; for a compound statement, those of its head."""
-    spans = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.stmt | ast.match_case | ast.ExceptHandler):
-            body = getattr(node, "body", None)
-            first = node.pattern.lineno if isinstance(node, ast.match_case) else node.lineno
-            last = max(first, body[0].lineno - 1) if body else node.end_lineno or first
-            spans += [range(first, last + 1)] if first <= line <= last else []
-    return set(min(spans, key=len)) if spans else {line}
+    def add(self, record: Mapping[str, Any], folder: Path) -> None:
+        """Add the map of a test file."""
+        names = record["tests"]
+        self.cpu_s |= record["cpu_s"]
+        for file, (version, lines) in record["lines"].items():
+            moves = _moves(folder / version, file) if (ROOT / file).exists() else {}
+            of_file = self.lines.setdefault(file, {})
+            for line, tests in lines.items():
+                if moves.get(int(line)):
+                    of_file.setdefault(moves[int(line)], set()).update(names[test] for test in tests)
+
+
+@cache
+def _lines_with(word: re.Pattern[str], file: str) -> tuple[int, ...]:
+    lines = (ROOT / file).read_text().splitlines()
+    return tuple(number for number, line in enumerate(lines, 1) if word.search(line))
+
+
+@cache
+def _moves(old: Path, file: str) -> dict[int, int]:
+    """New number of each line of an old text that is still in the file."""
+    one, other = old.read_text().splitlines(), (ROOT / file).read_text().splitlines()
+    blocks = difflib.SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
+    return {block.a + step + 1: block.b + step + 1 for block in blocks for step in range(block.size)}
+
+
+def _record_path(folder: Path, test_file: str) -> Path:
+    return folder / f"{test_file.removesuffix('.py').replace('/', '-')}-{_version(test_file)}.json"
+
+
+def _record(folder: Path, test_file: str) -> dict[str, Any] | None:
+    path = _record_path(folder, test_file)
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+@cache
+def _version(file: str) -> str:
+    return hashlib.sha256((ROOT / file).read_bytes()).hexdigest()[:16]
+
+
+def _run_pytest(files: Sequence[str], plugin: Any) -> tuple[int, str]:
+    return int(pytest.main([*OPTIONS, *files], plugins=[plugin])), ""
+
+
+class Measure:
+    """A pytest plugin that writes, for each test file, the time of its tests and the blocks that they run."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True, parents=True)
+        self._folder = folder
+        self._failed: set[str] = set()
+        self._blocks: list[tuple[str, int]] = []
+        """File and first line of each block; a probe reports its place in this list."""
+        self._hits: set[int] = set()
+        builtins.__hit__ = self._hits.add  # type: ignore[attr-defined]
+        _replace_code(self._probed)
+
+    def _probed(self, path: str) -> CodeType | None:
+        file = path.removeprefix(f"{ROOT}/")
+        if not file.startswith("dagsim/"):
+            return None
+        tree = ast.parse((ROOT / file).read_text())
+        for suite in list(_suites(tree)):
+            for start in reversed(_starts(suite)):
+                line = suite[start].lineno
+                probe = ast.parse(f"__hit__({len(self._blocks)})").body[0]
+                suite.insert(start, ast.copy_location(probe, suite[start]))
+                self._blocks.append((file, line))
+        return compile(ast.fix_missing_locations(tree), path, "exec")
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self._failed.add(report.nodeid)
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        signal.signal(signal.SIGPROF, _end_test)
+        cpu_s: dict[str, float] = {}
+        running: dict[int, list[str]] = {}
+        for item, following in zip_longest(session.items, session.items[1:]):
+            self._hits.clear()
+            began = sum(os.times()[:4])  # with its processes
+            signal.setitimer(signal.ITIMER_PROF, LONGEST_S)
+            with suppress(TimeoutError):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            if item.nodeid not in self._failed:
+                cpu_s[item.nodeid] = sum(os.times()[:4]) - began
+                for block in self._hits:
+                    running.setdefault(block, []).append(item.nodeid)
+            file = item.nodeid.partition("::")[0]
+            if following is None or not following.nodeid.startswith(f"{file}::"):
+                self._write(file, cpu_s, running)
+                cpu_s, running = {}, {}
+        return True
+
+    def _write(self, test_file: str, cpu_s: Mapping[str, float], running: Mapping[int, Sequence[str]]) -> None:
+        number = {test: place for place, test in enumerate(cpu_s)}
+        lines: dict[str, tuple[str, dict[int, list[int]]]] = {}
+        for block, tests in running.items():
+            file, line = self._blocks[block]
+            if file not in lines:
+                lines[file] = _version(file), {}
+                (self._folder / _version(file)).write_bytes((ROOT / file).read_bytes())
+            lines[file][1][line] = [number[test] for test in tests]
+        record = {"tests": list(cpu_s), "cpu_s": cpu_s, "lines": lines}
+        _record_path(self._folder, test_file).write_text(json.dumps(record))
+
+
+def _replace_code(code_of: Callable[[str], CodeType | None]) -> None:
+    """Let modules be imported with the code that the function returns for their paths, if any."""
+    before = importlib.machinery.SourceFileLoader.get_code
+
+    def get_code(self: Any, fullname: str) -> Any:
+        code = code_of(self.path)
+        return before(self, fullname) if code is None else code
+
+    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+
+
+def _suites(node: ast.AST, inside: bool = False) -> Iterator[list[ast.stmt]]:
+    """Every list of statements inside of functions."""
+    inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or inside
+    for name in ("body", "orelse", "finalbody"):
+        suite = getattr(node, name, None)
+        if inside and isinstance(suite, list) and suite:
+            yield suite
+    for child in ast.iter_child_nodes(node):
+        yield from _suites(child, inside and not isinstance(child, ast.ClassDef))
+
+
+def _starts(suite: Sequence[ast.stmt]) -> list[int]:
+    """Places in a list of statements where a block starts: the first, and after each that has a body."""
+    first = isinstance(suite[0], ast.Expr) and isinstance(suite[0].value, ast.Constant)  # a docstring
+    return [
+        place for place in range(len(suite)) if place == first or (place > first and hasattr(suite[place - 1], "body"))
+    ]
+
+
+@cache
+def blocks_of(file: str) -> dict[int, int]:
+    """First line of the block of every line inside of functions; a body's lines belong to the body."""
+    blocks: dict[int, int] = {}
+    for suite in _suites(ast.parse((ROOT / file).read_text())):  # bodies come after the statements that hold them
+        starts = _starts(suite)
+        for place, statement in enumerate(suite):
+            start = max((each for each in starts if each <= place), default=0)
+            span = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+            blocks |= dict.fromkeys(span, suite[start].lineno)
+    return blocks
+
+
+def _end_test(*_: object) -> None:
+    raise TimeoutError(f"a test that takes more than {LONGEST_S} s is too long to judge mutants")
+
+
+def _bound(source: str, line: int) -> set[str]:
+    """Names that the statement at a line binds: a constant, a field, a function with its default values."""
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt)]
+    around = [node for node in nodes if node.lineno <= line <= (node.end_lineno or line)]
+    match around[-1] if around else None:  # walking is breadth-first, so the innermost comes last
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+            return {name}
+        case ast.Assign(targets=targets):
+            return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+    return set()
 
 
 class Fork:
@@ -401,6 +509,7 @@ class Fork:
         if self.pid == 0:
             code, failed = 3, ""
             try:
+                os.setpgid(0, 0)
                 resource.setrlimit(resource.RLIMIT_CPU, (limit_s, resource.RLIM_INFINITY))
                 signal.signal(signal.SIGXCPU, signal.SIG_DFL)
                 silence = os.open(os.devnull, os.O_WRONLY)
@@ -415,7 +524,9 @@ class Fork:
         os.close(writing)
 
     def outcome(self, status: int, usage: resource.struct_rusage) -> Outcome:
-        """Result of the process. Call it only after the process has ended."""
+        """Result of the process. Call it only after the process has ended; it ends those that it left."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
         with os.fdopen(self._pipe) as pipe:
             failed = pipe.read()
         cpu_s = usage.ru_utime + usage.ru_stime
@@ -436,23 +547,20 @@ class InPlace:
     """A pytest plugin that runs the tests once for each mutant, in forks.
 
     Args:
-        mutants: All inside a function.
-        related: The test files of each mutant.
-        report: Called with each mutant and its outcome, and first with ``None`` and that of the run without a mutant.
-        reach: Where the reach of the tests is written.
-        at_once: Forks at a time.
+        mutants: All inside a function, with their tests in order.
+        reach: The time of each test.
+        report: Called with each mutant and its outcome.
+        processes: Forks at a time.
     """
 
     def __init__(
         self,
-        mutants: Sequence[Mutant],
-        related: Mapping[str, Sequence[str]],
-        report: Callable[[Mutant | None, Outcome], None],
-        reach: Path,
-        at_once: int = 1,
+        mutants: Mapping[Mutant, Sequence[str]],
+        reach: Reach,
+        report: Callable[[Mutant, Outcome], None],
+        processes: int = 1,
     ) -> None:
-        self._mutants, self._related, self._report, self._reach = mutants, related, report, reach
-        self._at_once = at_once
+        self._mutants, self._reach, self._report, self._processes = mutants, reach, report, processes
         self._failed: list[str] = []
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -460,18 +568,15 @@ class InPlace:
             self._failed.append(report.nodeid)
 
     def pytest_runtestloop(self, session: Any) -> bool:
-        base = run(lambda: self._measure(session.items), 4000)
-        self._report(None, base)
-        waiting = list(self._mutants) if base.end == "survived" else []
-        reach = read_reach(self._reach)
-        items = {item.nodeid: item for item in session.items if item.nodeid in reach.cpu_s}
+        items = {item.nodeid: item for item in session.items}
+        waiting = list(self._mutants.items())
         running: dict[int, tuple[Mutant, Fork]] = {}
+        gc.freeze()  # forks share the objects of this process as long as nothing collects them
         while waiting or running:
-            while waiting and len(running) < self._at_once:
-                mutant = waiting.pop(0)
-                tests = _in_files(items, self._related[mutant.file])
-                chosen = [items[test] for test in reach.ranked(tests, mutant, inside=True)]
-                fork = Fork(partial(self._run, chosen, mutant, reach), 4000)
+            while waiting and len(running) < self._processes:
+                mutant, tests = waiting.pop(0)
+                chosen = [items[test] for test in tests if test in items]
+                fork = Fork(partial(self._run, chosen, mutant), UNLIMITED_S)
                 running[fork.pid] = mutant, fork
             pid, status, usage = os.wait4(-1, 0)
             if pid in running:
@@ -479,34 +584,12 @@ class InPlace:
                 self._report(mutant, fork.outcome(status, usage))
         return True
 
-    def _measure(self, items: Sequence[Any]) -> tuple[int, str]:
-        """Run all tests without a mutant, and write their reach to the file. Tests that fail are
-        left out.
-        """
-        import coverage
-
-        traced = coverage.Coverage(data_file=None, config_file=False, include=[str(ROOT / "dagsim" / "*")])
-        traced.start()
-        reach = Reach()
-        for item in items:
-            traced.switch_context(item.nodeid)
-            began = time.process_time()
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-            reach.cpu_s[item.nodeid] = time.process_time() - began
-        traced.stop()
-        for test in self._failed:
-            reach.cpu_s.pop(test, None)
-        lines = traced.get_data()
-        for file in lines.measured_files():
-            reach.lines[str(Path(file).relative_to(ROOT))] = lines.contexts_by_lineno(file)
-        self._reach.write_text(json.dumps({"cpu_s": reach.cpu_s, "lines": reach.lines}))
-        return 0, f"without {', '.join(self._failed)}" if self._failed else ""
-
-    def _run(self, items: Sequence[Any], mutant: Mutant, reach: Reach) -> tuple[int, str]:
+    def _run(self, items: Sequence[Any], mutant: Mutant) -> tuple[int, str]:
         """Run the tests in this process, up to the first that fails."""
+        gc.unfreeze()
         _put_in_place(mutant)
         for item, following in zip_longest(items, items[1:]):
-            _leave(reach.limit_s(item.nodeid))
+            _leave(self._reach.limit_s(item.nodeid))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failed:
                 return 1, self._failed[0]
@@ -514,15 +597,15 @@ class InPlace:
 
 
 class Afresh:
-    """A pytest plugin that orders the tests for one mutant outside of functions."""
+    """A pytest plugin that puts the tests for one mutant outside of functions in order."""
 
-    def __init__(self, mutant: Mutant, reach: Reach) -> None:
-        self._mutant, self._reach = mutant, reach
+    def __init__(self, tests: Sequence[str], reach: Reach) -> None:
+        self._tests, self._reach = tests, reach
         self.failed = ""
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        by_name = {item.nodeid: item for item in items if item.nodeid in self._reach.cpu_s}
-        items[:] = [by_name[test] for test in self._reach.ranked(list(by_name), self._mutant, inside=False)]
+        by_name = {item.nodeid: item for item in items}
+        items[:] = [by_name[test] for test in self._tests if test in by_name]
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         _leave(self._reach.limit_s(nodeid))
@@ -530,19 +613,6 @@ class Afresh:
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
             self.failed = self.failed or report.nodeid
-
-
-def _in_files(tests: Iterable[str], files: Sequence[str]) -> list[str]:
-    wanted = set(files)
-    return [test for test in tests if test.partition("::")[0] in wanted]
-
-
-def read_reach(path: Path) -> Reach:
-    """Return the reach that the run without a mutant wrote; empty if that run failed."""
-    text = path.read_text()
-    kept = json.loads(text) if text else {"cpu_s": {}, "lines": {}}
-    lines = {file: {int(line): tests for line, tests in of.items()} for file, of in kept["lines"].items()}
-    return Reach(kept["cpu_s"], lines)
 
 
 def _leave(limit_s: float) -> None:
@@ -597,14 +667,10 @@ def _changed(old: CodeType, new: CodeType) -> list[CodeType] | None:
 def _afresh(mutant: Mutant, tests: Sequence[str], reach: Reach) -> tuple[int, str]:
     """Import everything with the mutant instead of its module, and run the tests."""
     path, code = str(ROOT / mutant.file), _codes(mutant)[1]
-    before = importlib.machinery.SourceFileLoader.get_code
-
-    def get_code(self: Any, fullname: str) -> Any:
-        return code if self.path == path else before(self, fullname)
-
-    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
-    notes = Afresh(mutant, reach)
-    ended = pytest.main([*OPTIONS, "-x", *tests], plugins=[notes])
+    _replace_code(lambda other: code if other == path else None)
+    files = list(dict.fromkeys(test.partition("::")[0] for test in tests))[:FILES_AFRESH]
+    notes = Afresh(tests, reach)
+    ended = pytest.main([*OPTIONS, "-x", *files], plugins=[notes]) if files else 0
     return int(ended), notes.failed
 
 
@@ -647,7 +713,8 @@ def main() -> int:
     parser.add_argument("--mutants", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--groups", default=",".join(GROUPS), help="which groups, separated by commas")
-    parser.add_argument("--files", type=int, default=8, help="test files that judge a mutant, the closest ones")
+    parser.add_argument("--reach", type=Path, default=Path("reach"), help="folder of the maps of tests and lines")
+    parser.add_argument("--seconds", type=float, default=60.0, help="processor time of the tests that judge a mutant")
     parser.add_argument("--only", help="the mutants whose names hold this")
     parser.add_argument("--survivors", type=Path, metavar="JSONL", help="run the survivors of that log again")
     parser.add_argument("--log", type=Path, default=Path("mutants.jsonl"), help="a line per mutant; continued if there")
@@ -657,6 +724,7 @@ def main() -> int:
     parser.add_argument("--reasons", type=Path, default=REASONS)
     options = parser.parse_args()
     os.chdir(ROOT)
+    os.environ["NUMBA_DISABLE_JIT"] = "1"
     os.environ.pop("DAGSIM_DATA", None)  # faults must be caught by tests that everybody can run
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     _preload()
@@ -669,22 +737,16 @@ def main() -> int:
     todo = [mutant for mutant in mutants if mutant.name not in done]
     count = 0
 
-    def report(mutant: Mutant | None, outcome: Outcome) -> None:
+    def report(mutant: Mutant, outcome: Outcome) -> None:
         nonlocal count
-        if mutant is None:
-            print(f"without a mutant: {outcome.end} {outcome.test} ({outcome.cpu_s:.1f} s)", flush=True)
-            return
         count += 1
         done[mutant.name] = outcome
         with options.log.open("a") as log:
             log.write(json.dumps({"name": mutant.name, **outcome._asdict()}) + "\n")
         print(f"{count}/{len(todo)} {outcome.end}: {mutant.name} ({outcome.cpu_s:.1f} s) {outcome.test}", flush=True)
 
-    related = Related()
-    for name in () if options.table else groups:
-        chosen = [mutant for mutant in todo if mutant.group == name]
-        tests = {mutant.file: related.nearest(mutant.file, options.files) for mutant in chosen}
-        run_group(GROUPS[name], chosen, tests, report, options.processes)
+    if todo and not options.table:
+        judge(todo, options.reach, options.seconds, report, options.processes)
     outcomes = {mutant: done[mutant.name] for mutant in mutants if mutant.name in done}
     text = table(outcomes, _reasons(options.reasons), options.seed, len(mutants))
     print(text)
@@ -693,65 +755,50 @@ def main() -> int:
     return 0 if len(outcomes) == len(mutants) else 1
 
 
-def run_group(
-    group: Group,
+def judge(
     mutants: Sequence[Mutant],
-    related: Mapping[str, Sequence[str]],
-    report: Callable[[Mutant | None, Outcome], None],
-    at_once: int = 1,
+    folder: Path,
+    seconds: float,
+    report: Callable[[Mutant, Outcome], None],
+    processes: int = 1,
 ) -> None:
-    """Run the mutants of one group in processes of its own, so that no group sees the imports of
-    another.
-    """
-    if not mutants:
-        return
+    """Run the mutants, each in a process of its own."""
+    tests = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py"))
+    reach = Reach.kept(folder, tests, processes)
     inside = [mutant for mutant in mutants if _changed(*_codes(mutant)) is not None]
-    tests = sorted({file for mutant in mutants for file in related[mutant.file]})
-    passed = False
-
-    def note(mutant: Mutant | None, outcome: Outcome) -> None:
-        nonlocal passed
-        passed |= mutant is None and outcome.end == "survived"
-        report(mutant, outcome)
-
-    with tempfile.NamedTemporaryFile() as kept, pytest.MonkeyPatch.context() as patch:
-        for key, value in group.environment.items():
-            patch.setenv(key, value)
-        _forked(tests, inside, related, note, Path(kept.name), at_once)
-        reach = read_reach(Path(kept.name))
-        for mutant in mutants if passed else ():
-            if mutant not in inside:
-                report(mutant, run(partial(_afresh, mutant, related[mutant.file], reach), 4000))
+    if inside:
+        chosen = {mutant: reach.chosen(mutant, seconds, inside=True) for mutant in inside}
+        _forked(chosen, reach, report, processes)
+    for mutant in mutants:
+        if mutant not in inside:
+            tests = reach.chosen(mutant, seconds, inside=False)
+            report(mutant, run(partial(_afresh, mutant, tests, reach), UNLIMITED_S))
 
 
 def _forked(
-    tests: Sequence[str],
-    mutants: Sequence[Mutant],
-    related: Mapping[str, Sequence[str]],
-    report: Callable[[Mutant | None, Outcome], None],
-    reach: Path,
-    at_once: int,
+    mutants: Mapping[Mutant, Sequence[str]], reach: Reach, report: Callable[[Mutant, Outcome], None], processes: int
 ) -> None:
     """Collect the tests in a fork, and report the outcomes that it sends."""
     reading, writing = os.pipe()
+    order = list(mutants)
     pid = os.fork()
     if pid == 0:
         os.close(reading)
         with os.fdopen(writing, "w") as pipe:
 
-            def send(mutant: Mutant | None, outcome: Outcome) -> None:
-                number = None if mutant is None else mutants.index(mutant)
-                print(json.dumps([number, *outcome]), file=pipe, flush=True)
+            def send(mutant: Mutant, outcome: Outcome) -> None:
+                print(json.dumps([order.index(mutant), *outcome]), file=pipe, flush=True)
 
             silence = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silence, 1)
-            pytest.main([*OPTIONS, *tests], plugins=[InPlace(mutants, related, send, reach, at_once)])
+            files = sorted({test.partition("::")[0] for tests in mutants.values() for test in tests})
+            pytest.main([*OPTIONS, *files], plugins=[InPlace(mutants, reach, send, processes)])
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
         for line in pipe:
             number, *outcome = json.loads(line)
-            report(None if number is None else mutants[number], Outcome(*outcome))
+            report(order[number], Outcome(*outcome))
     os.waitpid(pid, 0)
 
 

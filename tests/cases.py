@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from dagsim.model import Cluster, Edge, Job, Kind, Node, Task, TaskGraph, gpu_type
 from dagsim.model.log import Schedule
+from dagsim.network import Island
 from dagsim.systems.cluster import ClusterKernel, Estimates, MovingDelay, NodeFailures, Preemption, UniformNetwork
+from dagsim.systems.cluster.network import SharedNetwork
 
 seconds = st.sampled_from((0.0, 0.5, 1.0, 1.0, 2.0, 3.5, 10.0))
 
@@ -61,7 +63,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
 def models(draw: st.DrawFn) -> dict[str, object]:
     return {
         "setup": draw(st.sampled_from((None, None, MovingDelay(2.0)))),
-        "network": draw(st.sampled_from((None, None, UniformNetwork(1.0, 0.1)))),
+        "network": draw(st.sampled_from((None, None, UniformNetwork(1.0, 0.1), SharedNetwork(Island(2, 0.5, 0.1))))),
         "preemption": draw(
             st.sampled_from((Preemption(), Preemption("restart", restart_s=1.0, checkpoint_s_per_gb=0.1)))
         ),

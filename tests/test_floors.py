@@ -22,7 +22,7 @@ FLOORS = (
     {"files", "processes", "registry"},
     {"model"},
     {"seeds"},
-    {"metrics", "workload"},
+    {"metrics", "network", "workload"},
     {"pictures"},
     {"traces"},
     {"systems"},

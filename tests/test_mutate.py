@@ -9,6 +9,7 @@ import mutate
 import pytest
 
 ROOT = Path(__file__).parent.parent
+FILE = "dagsim/module.py"
 SOURCE = '''
 """A module."""
 LIMIT: int = 3
@@ -68,27 +69,6 @@ def test_the_same_seed_draws_the_same_mutants() -> None:
     assert mutants == mutate.drawn(60, 0, groups) != mutate.drawn(60, 1, groups)
 
 
-def test_the_closest_test_files_judge_a_module(tmp_path: Path) -> None:
-    files = {
-        "dagsim/orders/__init__.py": 'from dagsim.orders.queue import Queue\nTABLE = {"las": ".least:Las"}\n',
-        "dagsim/orders/queue.py": "",
-        "dagsim/orders/least.py": "from dagsim.orders.queue import Queue\n",
-        "tests/test_names_it.py": "from dagsim.orders import Queue\n",
-        "tests/test_one_more.py": "from dagsim.orders.least import Las\n",
-        "tests/test_by_registry.py": "import dagsim.orders\n",
-        "tests/test_unrelated.py": "import json\n",
-        "tests/orders/test_same_folder.py": "import json\n",
-    }
-    for file, text in files.items():
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text(text)
-    related = mutate.Related(tmp_path)
-    assert related.nearest("dagsim/orders/queue.py", 2) == ["tests/test_names_it.py", "tests/test_by_registry.py"]
-    assert related.nearest("dagsim/orders/least.py", 3) == [
-        *("tests/test_one_more.py", "tests/test_by_registry.py", "tests/orders/test_same_folder.py")
-    ]
-
-
 def test_a_fork_tells_what_became_of_the_tests() -> None:
     def endless() -> tuple[int, str]:
         while True:
@@ -100,11 +80,10 @@ def test_a_fork_tells_what_became_of_the_tests() -> None:
     assert mutate.run(endless, 1).end == "ran too long"
 
 
-def test_a_mutant_that_no_test_runs_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_that_no_test_runs_survives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutate, "_put_in_place", lambda mutant: None)
-    plugin = mutate.InPlace([], {}, print, tmp_path / "reach.json")
-    mutant = mutate.Mutant("rest", "dagsim/seeds.py", 0, 1, 0, "")
-    assert plugin._run([], mutant, mutate.Reach()) == (0, "")
+    plugin = mutate.InPlace({}, mutate.Reach({}, {}), print)
+    assert plugin._run([], mutate.Mutant("rest", "dagsim/seeds.py", 0, 1, 0, "")) == (0, "")
 
 
 def test_code_is_changed_in_place_where_one_function_differs() -> None:
@@ -115,15 +94,49 @@ def test_code_is_changed_in_place_where_one_function_differs() -> None:
     assert mutate._changed(whole, compile(mutate.mutated(SOURCE, 1), "m.py", "exec")) is None
 
 
-def test_a_mutant_is_shown_to_the_tests_that_run_its_statement_the_quick_ones_first() -> None:
-    assert mutate._statement(SOURCE, 8) == {8}
-    assert mutate._statement(SOURCE.replace("a < b and", "a < b\\\n and"), 8) == {7, 8}  # the head of the ``if``
-    file = "dagsim/seeds.py"
-    body = next(node for node in ast.parse((ROOT / file).read_text()).body if isinstance(node, ast.FunctionDef)).body
-    line = body[-1].lineno
+def test_a_mutant_is_shown_to_the_tests_that_run_its_block_the_quick_ones_first(tmp_path: Path, monkeypatch) -> None:
+    write(tmp_path, monkeypatch, SOURCE)
     seconds = {"a::slow": 9.0, "a::quick": 1.0, "a::beside": 0.1, "b::elsewhere": 0.1}
-    reach = mutate.Reach(seconds, {file: {line: ["a::slow", "a::quick"]}})
-    mutant = mutate.Mutant("rest", file, 0, line, 0, "")
-    assert reach.ranked(list(seconds), mutant, inside=True) == ["a::quick", "a::slow", "a::beside"]
-    assert reach.ranked(list(seconds), mutant, inside=False)[:2] == ["a::quick", "a::slow"]
+    reach = mutate.Reach(seconds, {FILE: {8: ["a::slow", "a::quick"], 9: ["b::elsewhere", "b::fails"]}})
+    mutant = mutate.Mutant("rest", FILE, 0, 8, 0, "")
+    assert reach.chosen(mutant, 100, inside=True) == ["a::quick", "a::slow", "a::beside"]
+    assert reach.chosen(mutant, 5, inside=True) == ["a::quick"]
+    assert reach.chosen(mutant._replace(line=9), 100, inside=True) == ["b::elsewhere"]
     assert reach.limit_s("a::slow") > 36 > reach.limit_s("a::quick")
+    # A constant is judged by the tests that run a line with its name, then by those that run any line of its file.
+    monkeypatch.setattr(mutate, "_package", lambda: (FILE,))
+    constant = mutant._replace(line=3)
+    assert reach.chosen(constant, 100, inside=False) == ["b::elsewhere", "a::quick", "a::slow"]
+    write(tmp_path, monkeypatch, SOURCE.replace("+ 1\n", "+ LIMIT\n"))
+    assert reach.chosen(constant, 100, inside=False) == ["a::quick", "a::slow", "a::beside", "b::elsewhere"]
+
+
+def test_a_probe_is_in_each_block_and_a_block_starts_after_each_statement_that_may_not_go_on(
+    tmp_path: Path, monkeypatch
+) -> None:
+    write(tmp_path, monkeypatch, SOURCE)
+    assert mutate.blocks_of(FILE) == {6: 6, 7: 7, 8: 8, 9: 9}
+    suites = list(mutate._suites(ast.parse(SOURCE)))
+    assert [[suite[start].lineno for start in mutate._starts(suite)] for suite in suites] == [[7, 9], [8]]
+
+
+def test_blocks_are_found_again_after_an_edit(tmp_path: Path, monkeypatch) -> None:
+    write(tmp_path, monkeypatch, SOURCE)
+    old = tmp_path / "old"
+    old.write_text(SOURCE)
+    record = {"tests": ["t::one"], "cpu_s": {"t::one": 1.0}, "lines": {FILE: ["old", {"7": [0], "8": [0]}]}}
+    write(tmp_path, monkeypatch, SOURCE.replace("LIMIT: int = 3", "LIMIT: int = 3\nMORE = 4"))
+    reach = mutate.Reach({}, {})
+    reach.add(record, tmp_path)
+    assert reach.lines == {FILE: {8: {"t::one"}, 9: {"t::one"}}}
+    assert reach.running(FILE, [9]) == {"t::one"}
+
+
+def write(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    """Make a package of one module, and let the tool work there."""
+    monkeypatch.setattr(mutate, "ROOT", folder)
+    (folder / FILE).parent.mkdir(exist_ok=True)
+    (folder / FILE).write_text(source)
+    mutate.blocks_of.cache_clear()
+    mutate._lines_with.cache_clear()
+    mutate._moves.cache_clear()

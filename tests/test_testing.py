@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import pytest
 from simpy.events import Event
@@ -12,12 +12,13 @@ from dagsim.envs.config import Level
 from dagsim.envs.observations import Levelled
 from dagsim.errors import IllegalDecision, Stalled
 from dagsim.model import Cluster, Decision, GpuType, Job, Node, Preempt, Share, Start, TaskGraph, gpu_type
+from dagsim.network import FatTree, Island, Torus
 from dagsim.registry import Entry
 from dagsim.systems.cluster import ClusterKernel, UniformNetwork
 from dagsim.systems.cluster.clock import Clock
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
-from dagsim.systems.cluster.network import Flow
+from dagsim.systems.cluster.network import Carrier, Flow, Network, SharedNetwork
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
@@ -313,13 +314,35 @@ class Tiring:
     def __init__(self) -> None:
         self.carried = 0
 
-    def fetch(self, clock: Clock, flows: Sequence[Flow]) -> Generator[Event, object, None]:
-        self.carried += len(flows)
-        yield from UniformNetwork(bandwidth_gb_s=1 / self.carried).fetch(clock, flows)
+    def carrier(self, clock: Clock, cluster: Cluster) -> Carrier:
+        return TiringCarrier(self, clock, cluster)
 
 
-@pytest.mark.parametrize("network", [UniformNetwork(), UniformNetwork(bandwidth_gb_s=0.5, latency_s=1.0)])
-def test_our_network_is_sound(network: UniformNetwork) -> None:
+class TiringCarrier(NamedTuple):
+    network: Tiring
+    clock: Clock
+    cluster: Cluster
+
+    def fetch(self, flows: Sequence[Flow]) -> Generator[Event, object, None]:
+        self.network.carried += len(flows)
+        slow = UniformNetwork(bandwidth_gb_s=1 / self.network.carried)
+        yield from slow.carrier(self.clock, self.cluster).fetch(flows)
+
+    def fork(self, clock: Clock) -> Carrier:
+        return TiringCarrier(self.network, clock, self.cluster)
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        UniformNetwork(),
+        UniformNetwork(bandwidth_gb_s=0.5, latency_s=1.0),
+        SharedNetwork(Island(1, 0.5, 1.0)),
+        SharedNetwork(Torus((4,), 0.5)),
+        SharedNetwork(FatTree((2, 2), (1, 1), (1, 1), 0.5, 0.1)),
+    ],
+)
+def test_our_networks_are_sound(network: Network) -> None:
     check_network(network)
 
 

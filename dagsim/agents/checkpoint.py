@@ -1,10 +1,10 @@
 """A trained agent as a file, and as a policy, for any system.
 
-Features are clipped to the bounds seen in training, because a network extrapolates badly. A task of
-100,000 instances, where training had ten at most, gets a meaningless score, so a value outside the
-bounds is replaced by the nearest one inside. On Alibaba's trace, on which they were not trained,
-agents need 0.7 to 0.9 times the time of EFT-wait with clipping, and almost five times without
-(``results/agents/transfer.md``).
+Features are clipped to the bounds seen in training, because a network extrapolates badly. If
+training had tasks of at most ten instances, a task of 100,000 gets a meaningless score, so a value
+outside the bounds is replaced by the nearest one inside. On Alibaba's trace, on which they were not
+trained, agents need 0.7 to 0.9 times the time of EFT-wait with clipping, and almost five times
+without (``results/agents/transfer.md``).
 """
 
 from __future__ import annotations

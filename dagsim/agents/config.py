@@ -300,8 +300,8 @@ class TrainConfig:
     training continues the count.
     """
     time_constant_s: tuple[float, float] | None = None
-    """Time constant of the discount at the start and at the end, instead of the algorithm's
-    ``discount_jcts``.
+    """Time constant of the discount at the start and at the end of the training, instead of the
+    algorithm's ``discount_jcts``.
     """
     first_jobs: int | None = None
     """Curriculum: episodes begin with this number of jobs and grow to all of them over the first

@@ -26,7 +26,9 @@ class LearnerContext:
     jct_s: float
     """Mean completion time of the reference heuristic: the unit of time constants."""
     seeds: Sequence[int]
-    """Seeds of the job sequences to learn on. Each is used once; after the last, the first follows."""
+    """Seeds of the job sequences to learn on. Each is used once; after the last seed, the first is
+    used again.
+    """
     jobs: int | None = None
     """Jobs of a whole episode, if episodes grow up to it (``TrainConfig.first_jobs``)."""
 

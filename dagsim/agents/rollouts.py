@@ -234,7 +234,7 @@ def _begin(factory: EpisodeFactory) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing; submitting it starts a worker."""
+    """Do nothing; submitting this function starts a worker."""
 
 
 def _play(
@@ -261,7 +261,7 @@ def one_thread() -> None:
 @contextmanager
 def spared() -> Iterator[None]:
     """Exclude all existing objects from full passes of the garbage collector. torch alone has
-    300,000 of them; to scan them takes about 17 % of the sampling time between two passes.
+    300,000 of them, and scanning them takes about 17 % of the sampling time between two passes.
     """
     gc.collect()
     gc.freeze()

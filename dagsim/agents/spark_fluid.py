@@ -6,11 +6,11 @@ So each iteration fits a linear model of that backlog, and of its cost as a flui
 The rest is credited to the decisions shortly before it (GAE, Schulman et al. 2016, by elapsed
 time).
 
-The fluid cost is the best guess in hindsight at the value of a state. A baseline may use
+The fluid cost is the best estimate, in hindsight, of the value of a state. A baseline may use
 information that no policy has: the jobs that are still to come, and the mean duration of tasks. If
 work could be divided and moved at will, serving the job with the least work left first would be
-optimal (Schrage 1968), and its cost takes microseconds to compute. Waste shows in this cost at
-once, as remaining work, long before it shows as late jobs.
+optimal (Schrage 1968), and its cost takes microseconds to compute. Waste appears in this cost at
+once, as remaining work, long before it appears as late jobs.
 """
 
 from __future__ import annotations

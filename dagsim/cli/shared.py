@@ -42,7 +42,7 @@ def trust(*files: Path) -> None:
     """Allow this command to import the code that its user names, on the command line and in
     ``files`` (YAML).
 
-    From a run folder, only code whose SHA-256 is still the recorded one is allowed.
+    From a run folder, only code with the recorded SHA-256 is allowed.
     """
     from dagsim.config.yaml import read_yaml
     from dagsim.own_code import allowed

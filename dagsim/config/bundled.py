@@ -1,4 +1,6 @@
-"""Configurations and workloads by name: files of the current folder, files that come with dagsim, and presets."""
+"""Configurations and workloads by name: files of the current folder, files that ship with dagsim,
+and presets.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def shipped(kind: Kind) -> dict[str, Path]:
 
 
 def shipped_folder(kind: Kind, name: str) -> Path:
-    """Find a folder below ``configs/`` or ``workloads/`` that comes with dagsim.
+    """Find a folder below ``configs/`` or ``workloads/`` that ships with dagsim.
 
     Raises:
         UnknownName: There is no folder of that name.

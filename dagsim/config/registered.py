@@ -22,8 +22,8 @@ __all__ = ["Foreign", "Later", "Registered", "kind_of"]
 
 @dataclass(frozen=True)
 class Foreign:
-    """A part of a configuration whose class is code outside dagsim, and was read without importing
-    it.
+    """A part of a configuration whose class is code outside dagsim, read without importing that
+    class.
     """
 
     kind: str

@@ -76,9 +76,9 @@ def section_for(system: str) -> TrainSection:
 
 
 def for_system(section: Any, system: str, codecs: Registry[Any] | None = None) -> Any:
-    """Fill in the system's defaults where the section says nothing.
+    """Fill in the system's defaults where the section has no value.
 
-    ``codecs`` are the codecs of the system, whose names may be in no other registry.
+    ``codecs`` are the codecs of the system; their names must not occur in any other registry.
     """
     if isinstance(section, TrainConfig):
         return {part.name: getattr(section, part.name) for part in fields(section)}

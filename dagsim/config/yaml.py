@@ -30,7 +30,9 @@ Key: TypeAlias = tuple[str | int, ...]
 
 _MOST_BYTES = 10_000_000
 _MOST_VALUES = 100_000
-"""Each use of an alias counts with all its values: nine lines of aliases can stand for billions."""
+"""Each use of an alias counts with all its values, because nine lines of aliases can stand for
+billions of values.
+"""
 _TEXT = "tag:yaml.org,2002:str"
 
 

@@ -151,7 +151,7 @@ class RewardConfig:
 
 class Reward:
     """The reward of one simulation, step by step. The rewards add up to minus the total cost,
-    however the steps divide it.
+    however time is divided into steps.
     """
 
     def __init__(self, config: RewardConfig, kernel: Kernel[Any, Any], registry: Registry[RewardTerm]) -> None:

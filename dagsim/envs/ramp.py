@@ -36,7 +36,7 @@ __all__ = ["PartitionEnv"]
 _MOST = 1e6
 """Larger than any feature: nearly all lie between 0 and 4, except a raw beta, which is not scaled."""
 _SEEDS = 1_000_000
-"""First seed, and number of seeds, that episodes without a seed of their own draw from."""
+"""First seed and number of seeds for episodes that get no seed."""
 
 
 class PartitionEnv(gymnasium.Env[Any, np.int64]):

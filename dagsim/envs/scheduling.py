@@ -21,8 +21,8 @@ from dagsim.systems.seam import Scenario
 __all__ = ["SchedulingEnv"]
 
 _SEEDS = 1_000_000
-"""First seed, and number of seeds, that episodes without a seed of their own draw from. Validation
-and report never use them.
+"""First seed and number of seeds for episodes that get no seed. Validation and report never use
+them.
 """
 
 

@@ -69,10 +69,10 @@ def carry_out(
     """Run the cells that ``store`` lacks, at most ``limit`` of them, and save each as soon as it is
     finished.
 
-    Neither the executor nor an interruption changes the final contents of the store, apart from
-    times. In a grid, a cell that fails is noted and the others go on. With several policies, one
-    that fails is skipped from then on. In both cases the state of the store is ``failed``. With a
-    single policy, its error is raised.
+    Apart from times, the final contents of the store do not depend on the executor or on
+    interruptions. In a grid, a failed cell is recorded and the others continue. With several
+    policies, a policy that fails is skipped from then on. In both cases the state of the store is
+    ``failed``. With a single policy, its error is raised.
 
     ``advise`` is called at most once, with a sentence, if the compiled engine could have run a long
     run.

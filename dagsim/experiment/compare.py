@@ -60,7 +60,7 @@ class Pairing(NamedTuple):
     differences: list[str]
     """Keys of the configuration, besides the policy, in which the folders differ."""
     missing: list[str]
-    """Remarks on folders that hold fewer runs than they were finished with."""
+    """Remarks on folders that hold fewer runs than when they were finished."""
 
 
 def paired_lines(folders: Sequence[Store]) -> Pairing:
@@ -259,7 +259,7 @@ def _jcts(folder: Store, policy: str) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Precise:
-    """The runs on all seeds so far, and the last look at each comparison."""
+    """The runs on all seeds so far, and the latest result of each comparison."""
 
     lines: list[CellRun]
     looks: Mapping[str, Look]

@@ -29,15 +29,15 @@ from dagsim.traces.trace_file import TraceFile
 __all__ = ["EXECUTORS", "CellExecutor", "CellWork", "Heard", "Local", "Wanted", "cores", "executor_for", "in_order"]
 
 Heard: TypeAlias = Callable[[int, int, int], None]
-"""Called with the index of an item in progress, the number of finished items, and a count of the
-item's own (its jobs).
+"""Called with the index of an item in progress, the number of finished items, and a count from the
+item itself (its jobs).
 """
 Wanted: TypeAlias = Callable[[Cell], bool]
-"""Returns false for a cell that need not be run any more."""
+"""Returns false for a cell that is no longer needed."""
 
 _KILLS = 3
-"""Number of workers killed in a row, without a finished cell between, after which the run is given
-up.
+"""Number of workers killed in a row, without a finished cell in between, after which the run is
+given up.
 """
 
 
@@ -49,7 +49,12 @@ class CellWork:
 
     keep: Keep = "log"
     raises: bool = False
-    """True if a failing policy raises its error, false if it returns a failed run."""
+    """Simulate ``cell``; call ``tell`` from time to time with the number of jobs that have arrived.
+
+    Raises:
+        RunFolderError: The code here differs from that of the calling process.
+        InputError: As ``run_policy``.
+    """
     named: bool = False
     """True if runs carry the ids of their cells."""
     code: str | None = None
@@ -174,9 +179,9 @@ def in_order(
 ) -> Iterator[Result]:
     """Yield the results of all items that are still ``wanted`` at their turn, in order.
 
-    This process starts the work itself, and starts workers once they clearly pay. They end with the
-    iterator, and with this process, however it ends. If a worker is killed, new ones continue with
-    the remaining items.
+    This process starts the work itself, and starts workers once they clearly save time. Workers end
+    with the iterator, and with this process, however it ends. If a worker is killed, new ones
+    continue with the remaining items.
 
     Raises:
         Exception: An error of ``work``, at the turn of its item.
@@ -234,7 +239,7 @@ class _Pool(Generic[Item, Result]):
         return any(future.done() for future in self._first)
 
     def wait(self) -> None:
-        """Wait until a worker has started up, or failed to."""
+        """Wait until a worker has started up, or failed to do so."""
         wait(self._first, return_when=FIRST_COMPLETED)
 
     def run(

@@ -90,8 +90,8 @@ class CellRun:
 
 
 def run_of(outcome: Outcome, keep: Keep = "log") -> CellRun:
-    """Convert an outcome to a run with the files that ``keep`` selects. Equal outcomes give equal
-    bytes, times aside.
+    """Convert an outcome to a run with the files that ``keep`` selects. Apart from times, equal
+    outcomes give equal bytes.
     """
     schedule, who = outcome.schedule, {"policy": outcome.policy, "seed": outcome.seed}
     metrics = outcome.summary.to_dict()

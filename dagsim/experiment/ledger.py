@@ -1,5 +1,5 @@
-"""The ledger of report seeds: each published table and each training has a pool of its own, and
-uses a seed once.
+"""The ledger of report seeds: each published table and each training has its own pool, and uses
+each seed only once.
 
 A ledger is the file ``seeds.yaml`` in the folder that holds the run folders. ``results/seeds.yaml``
 is the ledger of this project.
@@ -9,10 +9,10 @@ Each training reports on a block of seeds that no other training in the same fol
 their reports would be choosing on the test set. A training claims its block at its first report,
 records it in its run folder, and keeps it when it is resumed.
 
-A script that makes a table asks for seeds (``Ledger.spend``) before its first run and closes the
+A script that makes a table requests seeds (``Ledger.spend``) before its first run, and closes the
 entry (``Ledger.close``) when the table is written. A second request for the same table is refused,
-unless it takes unused seeds (``fresh``) or agrees that the table states how often its seeds were
-used (``again``). A script that was stopped gets its open entry back.
+unless the script takes unused seeds (``fresh``) or the table states how often its seeds were used
+(``again``). A script that was stopped gets its open entry back.
 """
 
 from __future__ import annotations

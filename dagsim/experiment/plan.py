@@ -351,8 +351,8 @@ class Cell:
 
 
 def _cell(config: bytes, policy: str, seed: int, label: str, at: Mapping[str, str], id_: str | None) -> Cell:
-    """Rebuild a cell that was sent. In each process, cells of one configuration share the object
-    and its caches.
+    """Rebuild a cell that was received. In each process, cells of one configuration share the
+    object and its caches.
     """
     cell = Cell(_unpickled(config), policy, seed, label, at)
     if id_ is not None:
@@ -402,7 +402,7 @@ def _content(config: Config, policy: str) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cells that a command runs, in order, and the facts that its folder must keep."""
+    """The cells that a command runs, in order, and the facts to be stored in its folder."""
 
     command: str
     config: Config

@@ -53,7 +53,8 @@ class Outcome:
 
 
 def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None) -> Outcome:
-    """Run ``policy`` once; now and then, call ``tell`` with the number of jobs that have arrived.
+    """Run ``policy`` once; call ``tell`` from time to time with the number of jobs that have
+    arrived.
 
     Raises:
         InputError: The cluster, the workload or the policy cannot be built.
@@ -126,12 +127,12 @@ def _blame(policy: str, error: Exception) -> PolicyFailed:
 
 
 class Timed:
-    """A policy with a stopwatch: measures the CPU time of its decisions without the kernel's work
-    between them.
+    """A policy with a stopwatch, which measures the CPU time of its decisions without the kernel's
+    work between them.
 
-    Reading that clock takes longer than many decisions. In long runs, therefore, only every 17th
-    call is timed, and represents the others. (The number is odd because calls that decide and calls
-    that say "no more" alternate.)
+    Reading that clock takes longer than many decisions. Long runs therefore time only every 17th
+    call, which represents the others. (The number is odd because calls that decide alternate with
+    calls that decide nothing more.)
     """
 
     def __init__(self, policy: Policy[Any, Any], name: str = "") -> None:
@@ -191,7 +192,9 @@ _SHIPPED = {
     ("spark", "decima"): ("decima.pt", "results/decima/w2.pt"),
     ("ramp", "ppo"): ("pac_ml.pt", "results/ramp/agents/plain-A-1.pt"),
 }
-"""The agents that come with dagsim, by system and name: the file in the package, and in a checkout."""
+"""The agents that ship with dagsim, by system and name: the file in the package, and the file in a
+checkout.
+"""
 
 
 def is_agent(scenario: Scenario, spec: str) -> bool:
@@ -223,7 +226,7 @@ def agent_spec(
     are given.
 
     The name of an algorithm stands for the agent of the newest training for ``system`` below
-    ``root``, or else for the agent that comes with dagsim. Any other name is already a policy.
+    ``root``, or else for the agent that ships with dagsim. Any other name is already a policy.
 
     Raises:
         UnknownName: The agent does not exist, or a checkpoint or codec is given for a policy that is not trained.
@@ -297,10 +300,10 @@ def _external(scenario: Scenario, spec: str, command: str, params: dict[str, obj
 
 
 def shipped_agent(name: str, system: str) -> Path:
-    """Return the checkpoint of an agent that comes with dagsim.
+    """Return the checkpoint of an agent that ships with dagsim.
 
     Raises:
-        UnknownName: No agent of that name comes with dagsim for that system.
+        UnknownName: No agent of that name ships with dagsim for that system.
     """
     if (system, name) not in _SHIPPED:
         shipped = ", ".join(f"{agent} for {of!r}" for of, agent in _SHIPPED)

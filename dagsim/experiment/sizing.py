@@ -42,7 +42,9 @@ class _Asked:
 
 
 class TotalDemand:
-    """The total demand of jobs, and the largest demand of a task. Demands are in seconds times GPUs, cores and GB."""
+    """The total demand of jobs, and the largest demand of a task. Demands are seconds times GPUs,
+    cores or GB.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -58,8 +60,8 @@ class TotalDemand:
         self.cores_at_once = self.gb_at_once = 0.0
         """Cores and GB that all jobs hold if none waits."""
         self.gpus: defaultdict[str, float] = defaultdict(float)
-        """GPUs of each type that the widest gang needs. A gang runs on one type: the last that its
-        tasks may use.
+        """GPUs of each type that the widest gang needs. A gang runs on a single type; it is counted
+        for the last type that its tasks may use.
         """
         self.core_s = self.gb_s = 0.0
         self.instance_gpus, self.instance_cpus, self.instance_gb = 0.0, 0.0, 0.0
@@ -163,8 +165,8 @@ class TotalDemand:
 def cluster_settings(
     config: Config, cluster: str | None = None, watch: Callable[[Iterable[Job]], Iterable[Job]] = iter
 ) -> list[Setting]:
-    """Settings for the cluster that was asked for, for use by ``scenario.on_its_cluster``; empty if
-    the configuration already has it.
+    """Settings for the requested cluster, for use by ``scenario.on_its_cluster``; empty if the
+    configuration already has it.
     """
     if cluster not in (None, "trace", "sized"):
         other = load_config(find_config(cluster), own=False)

@@ -1,4 +1,4 @@
-"""The store: one folder that holds what a plan is, which of its cells are finished, and what came of them.
+"""The store: a folder that holds a plan, its finished cells, and their results.
 
     results/20261120T193000Z-eval-sjf-s0-3fa9c1/
     ├── config.yaml       the whole configuration; `dagsim eval --config` of it writes the same tables, byte for byte
@@ -8,29 +8,29 @@
     ├── lock              held by the process that writes
     ├── runs.jsonl        one line per policy and seed: every metric, and where its rows in the tables end
     ├── timing.jsonl      the same lines with everything that depends on a clock
-    ├── summary.json      per policy the mean of every metric over the seeds
-    ├── comparison.csv    of several policies: ratios to the first, intervals, verdicts
-    ├── failures.jsonl    of several policies: those that failed, and why
+    ├── summary.json      for each policy, the mean of every metric over the seeds
+    ├── comparison.csv    with several policies: ratios to the first, intervals, verdicts
+    ├── failures.jsonl    with several policies: the failed ones, with their errors
     ├── jobs.csv.gz       one row per policy, seed and job
     ├── tasks.csv.gz      one row per policy, seed and run of a task
     ├── schedules/        the schedule of each policy and seed: NNN.npy (its log), NNN.json.gz (its jobs);
-    │                     of a large run NNN.npz (both, in columns), and it has no rows in the two tables
+    │                     for a large run NNN.npz (both, in columns), without rows in the two tables
     └── plots/
 
 The cells of a grid end in any order, so the folder of a sweep (`whatif` and `plan` make sweeps, too) differs:
 
     results/sweep-NAME/
-    ├── sweep.yaml        the grid, with every value and its label; `dagsim sweep` of the folder goes on with it
-    ├── cells/ID.json     a finished cell: its place on each axis, policy, seed, workload, every metric
+    ├── sweep.yaml        the grid, with every value and its label; `dagsim sweep` on the folder continues it
+    ├── cells/ID.json     a finished cell: its value on each axis, policy, seed, workload, every metric
     ├── cells/ID.*        with `keep: jobs` also jobs.csv.gz; with `keep: log` also tasks.csv.gz and the schedule
-    ├── progress.jsonl    a line for each event, for whoever watches; only here and in timing.jsonl are times of a clock
-    ├── results.csv       once it ended: a row for each cell, sorted by ID
-    └── runs.jsonl, timing.jsonl, summary.json           once it ended: the cells as the runs of a run folder
+    ├── progress.jsonl    a line for each event, to show progress; only this file and timing.jsonl have clock times
+    ├── results.csv       at the end: a row for each cell, sorted by ID
+    └── runs.jsonl, timing.jsonl, summary.json           at the end: the cells as the runs of a run folder
 
-Only one process writes. A cell is there whole or not at all: the line in ``runs.jsonl``, or ``cells/ID.json``, is
-written last. ``runs.jsonl`` says how long each table is with the rows of the run (``ends``), so a later writer can cut
-off whatever a killed process left behind. A plan that was stopped in any way therefore ends with the same bytes as one
-that was not, apart from the times of a clock.
+Only one process writes. A cell is stored completely or not at all: the line in ``runs.jsonl``, or ``cells/ID.json``, is
+written last. ``runs.jsonl`` states the length of each table with the rows of the run (``ends``), so a later writer can
+cut off the remains of a killed process. A plan that was stopped in any way therefore ends with the same bytes as one
+that was not, apart from clock times.
 """
 
 from __future__ import annotations
@@ -659,7 +659,7 @@ class Store:
         return [run for run in self.lines() if run.policy not in failed]
 
     def missing(self) -> str | None:
-        """A sentence if the folder holds fewer runs than it was finished with, such as ``3 of 8
+        """A sentence if the folder holds fewer runs than when it was finished, such as ``3 of 8
         runs are there``.
 
         Raises:

@@ -15,6 +15,7 @@ from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.compare import ENOUGH_SEEDS, Paired, Row, Verdict, compared, paired, verdict, words
 from dagsim.metrics.intervals import largest_job, ratio_of_means, standard_deviation, t_quantile
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
 
 __all__ = [
@@ -311,7 +312,7 @@ def _mean(values: Floats) -> Mean:
 
 def _plain_mean(lines: Iterable[RunMetrics], metric: str) -> float:
     values = [_number(line.metrics.get(metric)) for line in lines]
-    return sum(values) / len(values)
+    return ordered_sum(values) / len(values)
 
 
 def _but_clock(line: RunMetrics) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
 
 __all__ = ["Blocker", "GpuHolder", "Overtaker", "WaitReasons", "find_job", "wait_reasons"]
@@ -136,7 +137,7 @@ def wait_reasons(source: Source, job: int) -> WaitReasons:
         types=wide,
         arrival_s=float(jobs.arrival_s[job]),
         start_s=float(runs.start_s[mine].min()) if len(mine) else None,
-        wait_s=float(sum(end - start for start, end in periods)),
+        wait_s=ordered_sum(end - start for start, end in periods),
         periods=periods,
         stopped=len(set(runs.run[mine[_stopped(cols, mine)]].tolist())),
         blocked_s=_blocked(cols, job, mine, periods, nodes),

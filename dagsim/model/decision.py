@@ -55,13 +55,13 @@ class Migrate(NamedTuple):
 
 
 class Admit(NamedTuple):
-    """Admit an arrived job (only in simulations that ask for admission)."""
+    """Admit an arrived job (only in simulations with admission control)."""
 
     job: int
 
 
 class Reject(NamedTuple):
-    """Reject an arrived job (only in simulations that ask for admission)."""
+    """Reject an arrived job (only in simulations with admission control)."""
 
     job: int
 

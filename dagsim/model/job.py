@@ -120,8 +120,8 @@ class Links(NamedTuple):
     parents: tuple[tuple[int, ...], ...]
     children: tuple[tuple[int, ...], ...]
     order: tuple[int, ...]
-    """Topological order: parents first; among free things, the first listed first (Kahn's
-    algorithm).
+    """Topological order: parents first; among things that become free together, the first listed
+    first (Kahn's algorithm).
     """
 
 

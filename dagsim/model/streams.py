@@ -1,8 +1,7 @@
-"""Named streams of random numbers from one root seed, which do not disturb each other.
+"""Named streams of random numbers from one root seed, which are independent of each other.
 
-Each concern (arrivals, shapes, failures) draws from the stream of its own name, so that a new
-stream changes no other. Pass the number of an episode or worker as ``index``, never as ``root +
-index``.
+Each purpose (arrivals, shapes, failures) draws from the stream with its name, so that a new stream
+changes no other. Pass the number of an episode or worker as ``index``, never as ``root + index``.
 """
 
 from __future__ import annotations

@@ -78,9 +78,9 @@ class Kernel(Protocol[ShownT, TakenT]):
         ...
 
     def decisions(self, until_s: float = inf) -> Generator[ShownT, Iterable[TakenT] | None, None]:
-        """Yield a view whenever there is something to decide, receive decisions for it (``None``:
-        no decision), carry them out one by one, and continue until every job has left (or until
-        ``until_s``).
+        """Yield a view whenever there is something to decide, and receive decisions for it
+        (``None``: no decision). Carry the decisions out one by one, and continue until every job
+        has left (or until ``until_s``).
 
         Raises:
             IllegalDecision: A decision cannot be carried out.
@@ -124,8 +124,8 @@ class Codec(Protocol):
         ...
 
     def decode(self, view: Any, choice: Any) -> Iterable[Any]:
-        """The decisions that ``choice`` of the last observation stands for. No decision means to
-        wait for a change.
+        """The decisions that ``choice`` of the last observation stands for. An empty result means
+        to wait for a change.
         """
         ...
 
@@ -181,7 +181,7 @@ class Scenario(Protocol):
 
     @property
     def merit(self) -> str:
-        """The metric of a summary by which policies are ranked and agents are judged; less is
+        """The metric of a summary by which policies are ranked and agents are judged; lower is
         better.
         """
         ...

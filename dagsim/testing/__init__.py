@@ -179,8 +179,8 @@ def _check_repetition(case: Case, make: Callable[[], ClusterPolicy], where: str)
         return
     fork, twin = original.fork(), copy.deepcopy(decider)
     finished = case.drive(fork, twin)
-    found = violations(fork.schedule, case.jobs, seconds=as_recorded, whole=finished)
-    assert not found, f"a deep copy of the policy does not go on in a fork: {found[0]} {where}"
+    faults = violations(fork.schedule, case.jobs, seconds=as_recorded, whole=finished)
+    assert not faults, f"a deep copy of the policy does not go on in a fork: {faults[0]} {where}"
 
 
 def check_codec(make: Callable[[], ClusterCodec], workloads: int = 4) -> None:
@@ -202,8 +202,8 @@ def check_codec(make: Callable[[], ClusterCodec], workloads: int = 4) -> None:
     for seed in range(workloads):
         jobs, where = list(_jobs(seed)), f"(random workload {seed})"
         first, second = (_play(make(), ClusterScenario(_CLUSTER, jobs).kernel(0), seed, where) for _ in range(2))
-        found = violations(first, jobs, seconds=as_recorded)
-        assert not found, f"{found[0]} {where}"
+        faults = violations(first, jobs, seconds=as_recorded)
+        assert not faults, f"{faults[0]} {where}"
         assert first.log == second.log, f"the same choices lead to other schedules {where}"
 
 

@@ -199,17 +199,17 @@ def _task(rng: np.random.Generator, at: int, plain: bool) -> Task:
 
 
 def _disturbances(rng: np.random.Generator, nodes: int) -> tuple[FailureModel, ...]:
-    found: list[FailureModel] = []
+    models: list[FailureModel] = []
     if rng.random() < 0.35:
-        found.append(NodeFailures(float(rng.choice((30.0, 100.0))), float(rng.choice((0.5, 5.0)))))
+        models.append(NodeFailures(float(rng.choice((30.0, 100.0))), float(rng.choice((0.5, 5.0)))))
     if rng.random() < 0.2:  # all at once
         start_s = float(rng.choice((0.0, 1.0, 2.0)))
-        found.append(Maintenance(tuple(range(nodes)), start_s, start_s + float(rng.choice((1.0, 7.0)))))
+        models.append(Maintenance(tuple(range(nodes)), start_s, start_s + float(rng.choice((1.0, 7.0)))))
     if rng.random() < 0.3:
         windows = []
         for node in range(nodes):
             if rng.random() < 0.5:
                 start_s = float(rng.choice((0.0, 1.0, 4.0)))
                 windows.append((node, start_s, inf if rng.random() < 0.3 else start_s + float(rng.choice((1.0, 6.0)))))
-        found.append(Outages(tuple(windows)))
-    return tuple(found)
+        models.append(Outages(tuple(windows)))
+    return tuple(models)

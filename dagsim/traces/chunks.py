@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.errors import TraceError
+from dagsim.traces.arrow import ArrowFile
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import LINE_BITS, Row, Source
 from dagsim.workload.arrays import Labels, objects
@@ -122,7 +123,7 @@ class Table:
     line: np.ndarray  # (n,) int64, as ``Source.where`` takes it
     values: dict[int, np.ndarray]  # (n,) float64 by column: NaN where the text is not a number
     words_of: dict[int, np.ndarray]  # (n,) object by column; of number columns only where a text is not a number
-    raw: np.ndarray  # (n,) object: the line, or its fields
+    raw: np.ndarray  # (n,) object: the line, or its fields; ``None`` for rows of Parquet and Arrow files
     layouts: dict[int, FileLayout]  # by the index of the file in the source
 
     def __len__(self) -> int:
@@ -167,8 +168,10 @@ class Table:
     def fields(self, row: int) -> list[str]:
         """All columns of one row as texts."""
         raw = self.raw[row]
+        if raw is None:
+            return [self._text(column, row) for column in range(len(self._places(row)))]
         fields = self.form.split(raw) if isinstance(raw, str) else raw
-        return _picked(fields, self.layouts[int(self.line[row]) >> LINE_BITS].places, self.form.strips)
+        return _picked(fields, self._places(row), self.form.strips)
 
     def where(self, row: int) -> str:
         """``file:line`` of a row."""
@@ -205,11 +208,23 @@ class Table:
             {place: layout for table in tables for place, layout in table.layouts.items()},
         )
 
+    def _places(self, row: int) -> Sequence[int | None]:
+        """Field index of each column in the file of a row."""
+        return self.layouts[int(self.line[row]) >> LINE_BITS].places
+
+    def _text(self, column: int, row: int) -> str:
+        """A field of a row whose text was not read; numbers as Python writes them."""
+        if column in self.words_of:
+            return str(self.words_of[column][row])
+        number = float(self.values[column][row]) if column in self.values else nan
+        return "" if number != number else repr(number)
+
     def _all_texts(self, column: int) -> np.ndarray:
         """Texts of a column; for a numeric column, only whether each is empty."""
         if column in self.words_of:
             return self.words_of[column]
-        return np.where(np.isnan(self.values[column]), "", "0").astype(object)
+        values = self.values.get(column, np.full(len(self), nan))
+        return np.where(np.isnan(values), "", "0").astype(object)
 
 
 def read_tables(source: Source, form: Form, report: ReadReport) -> Iterator[Table]:
@@ -242,6 +257,9 @@ class _File:
         self._layout: FileLayout | None = None
 
     def tables(self) -> Iterator[Table]:
+        if self._file.columns is not None:
+            yield from self._stored(self._file.columns)
+            return
         form, small = self._form, self._file.size_bytes() < _SMALL_BYTES
         blocks = _blocks(self._file)
         for first, data in blocks:
@@ -254,6 +272,24 @@ class _File:
                 yield from self._split(self._records(chain([(line, data)], blocks)))
             else:
                 yield from self._split(self._records([(line, data)]))
+
+    def _stored(self, columns: ArrowFile) -> Iterator[Table]:
+        """Rows of a Parquet or Arrow file, whose columns have types of their own."""
+        form, names = self._form, list(columns.names)
+        self._layout = layout = form.layout(names, self._where(1))
+        if layout.width != len(names):
+            there = clipped(", ".join(names))
+            raise TraceError(f"{self._where(1)}: {len(names)} columns instead of {layout.width}; it has {there}")
+        wanted = sorted({place for place in layout.places if place is not None})
+        numbers = {place for column in form.numbers if (place := layout.places[column]) is not None}
+        for line, arrays in columns.batches(wanted):
+            fields: dict[int, np.ndarray] = {}
+            for place, array in zip(wanted, arrays, strict=True):
+                values = columns.numbers(array) if place in numbers else None
+                fields[place] = columns.texts(array, place) if values is None else values
+            rows = len(arrays[0])
+            self._report.rows += rows
+            yield self._table(line + np.arange(rows), fields, np.empty(rows, object))
 
     def _begun(self, line: int, data: bytes) -> tuple[int, bytes]:
         """Strip the lines before the first row from the block, and find the layout if that needs no
@@ -368,7 +404,8 @@ def _typed(
     """Build a table from ``fields`` by index; each is a sequence of texts or float64."""
     values: dict[int, np.ndarray] = {}
     words: dict[int, np.ndarray] = {}
-    for column in (*form.numbers, *form.texts):
+    unread = [column for column, place in enumerate(places) if place in fields and len(raw) and raw[0] is None]
+    for column in dict.fromkeys((*form.numbers, *form.texts, *unread)):
         place = places[column]
         listed: Any = None if place is None else fields[place]
         if getattr(listed, "dtype", None) == np.float64:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from dagsim.errors import ConfigError, WorkloadError
 from dagsim.files import replaced
 from dagsim.model import Job
 from dagsim.traces import ReadReport, open_trace
+from dagsim.traces.arrow import import_pyarrow
 from dagsim.workload.jsonl import write_jobs
 
 __all__ = ["ENDINGS", "convert", "write_parquet"]
@@ -70,7 +70,7 @@ def write_parquet(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any]) -> N
         ConfigError: pyarrow is not installed.
         WorkloadError: The file cannot be written, or Parquet cannot hold a number of the jobs.
     """
-    arrow, parquet = _pyarrow()
+    arrow, parquet = (import_pyarrow("writing Parquet", module) for module in ("pyarrow", "pyarrow.parquet"))
     schema = _schema(arrow)
     try:
         with replaced(path) as partial, parquet.ParquetWriter(partial, schema, compression="zstd") as file:
@@ -134,11 +134,3 @@ def _schema(arrow: Any) -> Any:
             ("parent_bytes", arrow.list_(number)),
         ]
     )
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    """Import pyarrow and its Parquet module."""
-    try:
-        return import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        raise ConfigError("writing Parquet needs pyarrow: pip install -e '.[parquet]' in the checkout") from None

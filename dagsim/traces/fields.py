@@ -30,9 +30,9 @@ def finite_number(text: str, field: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise Dirty(f"without {field}" if not text.strip() else f"whose {field} is no number") from None
+        raise Dirty(f"without {field}" if not text.strip() else f"whose {field} is not a number") from None
     if not -inf < value < inf:
-        raise Dirty(f"whose {field} is no number")
+        raise Dirty(f"whose {field} is not a number")
     return value
 
 
@@ -66,9 +66,9 @@ def seconds_since_1970(text: str, field: str) -> float:
     try:
         moment = datetime.fromisoformat(text.strip()).replace(tzinfo=None)
     except ValueError:
-        raise Dirty(f"without {field}" if text.strip() in ("", "None") else f"whose {field} is no date") from None
+        raise Dirty(f"without {field}" if text.strip() in ("", "None") else f"whose {field} is not a date") from None
     if moment < _EPOCH:
-        raise Dirty(f"whose {field} is no date")
+        raise Dirty(f"whose {field} is not a date")
     return (moment - _EPOCH).total_seconds()
 
 
@@ -85,5 +85,5 @@ def pbs_memory_gb(text: str) -> float:
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise Dirty("whose memory is no size")
+        raise Dirty("whose memory is not a size")
     return int(match[1]) * _UNITS_GB[(match[2] or "b").lower()]

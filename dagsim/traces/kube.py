@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any, NamedTuple
 
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty
 from dagsim.traces.slurm import moment_s
@@ -55,7 +56,7 @@ def quantity(text: Any) -> float:
     cleaned = str(text).strip() if isinstance(text, int | float | str) and not isinstance(text, bool) else ""
     match = _QUANTITY.fullmatch(cleaned[:80])
     if match is None or (match[3] is not None and match[3] not in _UNITS):
-        raise Dirty("whose resources are no quantities")
+        raise Dirty("whose resources are not quantities")
     value = float(match[1]) * (10.0 ** int(match[2]) if match[2] else _UNITS[match[3] or ""])
     if not 0 <= value < inf:
         raise Dirty("whose resources are impossible")
@@ -85,7 +86,7 @@ def pod_demand(spec: Any) -> PodDemand:
     return PodDemand(
         sum(whole(taken.get(name, 0.0)) for name in _WHOLE_GPUS),
         taken.get(_MILLI, 0.0) / 1000
-        + sum(share * whole(taken[name]) for name in sorted(taken) if (share := _slice(name))),
+        + ordered_sum(share * whole(taken[name]) for name in sorted(taken) if (share := _slice(name))),
         whole(taken.get(_SHARED, 0.0)),
         round(taken.get("cpu", 0.0), 9),
         taken.get("memory", 0.0) / 2**30,

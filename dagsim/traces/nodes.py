@@ -485,7 +485,7 @@ def _kind(site_name: str, node: FoundNode, named: Mapping[str, str], imported: I
 
 def _named(site_name: str, features: Iterable[str], named: Mapping[str, str]) -> str:
     """Resolve the type by name, unless the node's features state a more precise type of the same
-    family: for example, ``a100`` with the feature ``a100_80gb``.
+    family, such as ``a100_80gb`` for ``a100``.
     """
     kind = site_gpu(site_name, named)
     if site_name.lower() in named:

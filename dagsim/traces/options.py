@@ -121,7 +121,7 @@ class TraceOptions:
         """Time zone of the option ``timezone``.
 
         Raises:
-            ConfigError: There is no time zone of that name.
+            ConfigError: There is not a time zone of that name.
         """
         if self.timezone is None:
             return None

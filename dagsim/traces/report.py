@@ -19,9 +19,9 @@ class ReadReport:
     """Counts that are updated while a trace is read. At the end of the trace, every row is kept,
     dropped or skipped.
 
-    - A *dropped* row is dirty.
-    - A *noted* row is kept although something about it had to be tolerated.
-    - A *skipped* row is in order but was not requested (outside the window, another kind of record).
+    - A *dropped* row is faulty.
+    - A *noted* row is kept, but something about it had to be tolerated.
+    - A *skipped* row is valid but was not requested (outside the window, another kind of record).
     """
 
     strict: bool = False
@@ -37,7 +37,7 @@ class ReadReport:
     """``file:line: reason``, in order of occurrence."""
 
     def drop(self, reason: str, where: str, rows: int = 1, detail: str = "") -> None:
-        """Count ``rows`` dirty rows under ``reason``, a phrase that follows a number (``cyclic``,
+        """Count ``rows`` faulty rows under ``reason``, a phrase that follows a number (``cyclic``,
         ``without end``).
 
         ``where`` is the ``file:line`` of the first of them; ``detail`` adds information about this
@@ -58,7 +58,7 @@ class ReadReport:
         self._detail(f"{where}: {reason}")
 
     def skip(self, reason: str, rows: int = 1) -> None:
-        """Count rows that are in order but were not requested."""
+        """Count rows that are valid but were not requested."""
         self.skipped[reason] += rows
 
     @property

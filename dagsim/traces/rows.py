@@ -241,7 +241,7 @@ class Checks:
                 texts = self.table.words_of[column]
                 empty = _mask([row for row in np.flatnonzero(faulty).tolist() if not texts[row].strip()], len(faulty))
             self.drop(faulty & empty, f"without {field}")
-            self.drop(faulty & ~empty, f"whose {field} is no number")
+            self.drop(faulty & ~empty, f"whose {field} is not a number")
         return values
 
     def count(
@@ -276,7 +276,7 @@ class Checks:
     def impossible(self, jobs: JobArrays) -> None:
         """Drop rows with impossible jobs, one per row."""
         details = {row: str(error) for row, error in jobs.faults(self.usable)}
-        self.drop(_mask(list(details), len(self.usable)), "that ask for what cannot be", details)
+        self.drop(_mask(list(details), len(self.usable)), "that describe an impossible job", details)
 
 
 def single_tasks(

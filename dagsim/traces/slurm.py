@@ -181,11 +181,11 @@ def duration_s(text: str, field: str) -> float | None:
         return None
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise Dirty(f"whose {field} is no duration")
+        raise Dirty(f"whose {field} is not a duration")
     days, first, second, seconds = match.groups()
     hours, minutes = (first, second) if second is not None else (None, first)
     if days is not None and second is None:  # 2-03:04 would be hours and minutes; sacct does not print it
-        raise Dirty(f"whose {field} is no duration")
+        raise Dirty(f"whose {field} is not a duration")
     return int(days or 0) * 86400.0 + int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0 + float(seconds)
 
 
@@ -228,7 +228,7 @@ def moment_s(text: str, field: str, zone: ZoneInfo | None) -> float | None:
             moment = moment.replace(tzinfo=zone or ZoneInfo("UTC"))
         return _positive((moment - _EPOCH) / timedelta(seconds=1), field)
     except (ValueError, OverflowError):
-        raise Dirty(f"whose {field} is no time") from None
+        raise Dirty(f"whose {field} is not a time") from None
 
 
 def state(text: str) -> str:
@@ -267,10 +267,10 @@ def array_tasks(job: str) -> int | None:
         first, _, rest = part.partition("-")
         last, _, step = rest.partition(":")
         if not all(each.isascii() and each.isdecimal() and len(each) < 9 for each in (first, last or "0", step or "1")):
-            raise Dirty("whose array is no list of tasks")
+            raise Dirty("whose array is not a list of tasks")
         tasks += max(0, int(last or first) - int(first)) // max(1, int(step or 1)) + 1
     if tasks > _MOST_TASKS:
-        raise Dirty("whose array is no list of tasks")
+        raise Dirty("whose array is not a list of tasks")
     return tasks
 
 
@@ -306,7 +306,7 @@ def _slice_share(kind: str) -> float | None:
 
 def _positive(seconds: float, field: str) -> float:
     if not 0 <= seconds < inf:
-        raise Dirty(f"whose {field} is no time")
+        raise Dirty(f"whose {field} is not a time")
     return seconds
 
 

@@ -20,6 +20,7 @@ from typing import BinaryIO, cast
 
 from dagsim.errors import TraceError
 from dagsim.files import is_there
+from dagsim.traces.arrow import MAGIC, ArrowFile
 from dagsim.traces.report import ReadReport
 from dagsim.workload.records import clipped
 
@@ -31,7 +32,18 @@ Row = tuple[int, Sequence[str]]
 _HEAD_BYTES = 1 << 16
 LINE_BITS = 40  # a row's number is its file's place among the shards, then its line: one int, cheap to carry
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
-_NO_DATA = ("*.md", "LICENSE*", "README*", "SHA256SUM*", "*.sha256", "*.html", ".*")
+_NO_DATA = (
+    "*.md",
+    "LICENSE*",
+    "README*",
+    "SHA256SUM*",
+    "*.sha256",
+    "*.html",
+    ".*",
+    "_SUCCESS",
+    "_metadata",
+    "_common_metadata",
+)
 _MOST_MEMBERS = 2_000
 """Maximum number of files in an archive; finding more of them one by one takes minutes."""
 _FREE_BYTES, _RATIO = 1 << 26, 250
@@ -46,7 +58,8 @@ class Source:
 
     ``path`` is a file (plain or gzip, recognised by its first bytes), a directory of shards, an
     archive (``.tar``, ``.tar.gz``, ``.tgz``: its members are the shards), or
-    ``archive.tar.gz:member``. Documents beside the data (``README*``, ``*.md``) are not shards.
+    ``archive.tar.gz:member``. Documents beside the data (``README*``, ``*.md``) are not shards. A
+    Parquet or Arrow file reads as the CSV text of its table, with a header.
 
     All methods raise ``TraceError``, each with a specific message, for a missing or empty file, a
     Git LFS pointer, an HTML page, damaged or truncated gzip data, other binary data, and text that
@@ -113,6 +126,22 @@ class Source:
         bytes are replaced.
         """
         return self._head[:lines]
+
+    @cached_property
+    def columns(self) -> ArrowFile | None:
+        """The columns of the first shard, if it is a Parquet or Arrow file.
+
+        Raises:
+            TraceError: As above, or pyarrow is not installed.
+        """
+        file = self.files[0]
+        if file is not self:
+            return file.columns
+        if self.member is not None:
+            return None
+        with self._raw() as raw:
+            is_arrow = raw.peek(8).startswith(MAGIC)
+        return ArrowFile(self.path) if is_arrow else None
 
     def size_bytes(self) -> int:
         """Size on disk in bytes, summed over a directory or archive; 0 if the file does not exist."""
@@ -264,7 +293,10 @@ class Source:
                 start = cast(BufferedReader, stream).peek(1024)[:1024]
             except _DAMAGED as error:
                 raise TraceError(f"{self}:1: the compressed data is damaged or cut off ({error})") from None
-            _check(start, f"{self}:1")
+            if start.startswith(MAGIC) and self.columns is not None:
+                stream = cast(BinaryIO, self.columns.as_csv())
+            else:
+                _check(start, f"{self}:1")
             yield stream
 
     @contextmanager
@@ -391,5 +423,7 @@ def _check(start: bytes, where: str) -> None:
         raise TraceError(f"{where}: a Git LFS pointer instead of the file itself; fetch it with 'git lfs pull'")
     if text.startswith((b"<!doctype html", b"<html")):
         raise TraceError(f"{where}: an HTML page, not a trace; the download probably ended at an error or login page")
+    if start.startswith(MAGIC):
+        raise TraceError(f"{where}: a Parquet or Arrow file within an archive or gzip file; unpack it first")
     if b"\0" in start or sum(byte < 9 or 13 < byte < 32 for byte in start) > len(start) // 20:
-        raise TraceError(f"{where}: binary data, not text (plain text, gzip and tar are read)")
+        raise TraceError(f"{where}: binary data, not text (dagsim reads text, gzip, tar, Parquet and Arrow IPC files)")

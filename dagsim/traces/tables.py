@@ -43,10 +43,14 @@ class NamedColumns:
     def __init__(self, source: Source, mapping: Mapping[str, str], delimiter: str | None = None) -> None:
         self._source = source
         self._mapping = mapping
-        head = source.head(1)[0]
+        head, stored = source.head(1)[0], source.columns
         self._json = head.lstrip().startswith("{")
         self._delimiter = delimiter or max(_DELIMITERS, key=head.count)
-        self.names = _keys(source) if self._json else _split(head, self._delimiter)
+        self.names = (
+            [name.strip().lower() for name in stored.names]
+            if stored is not None
+            else (_keys(source) if self._json else _split(head, self._delimiter))
+        )
         """Column names in lower case; for JSON Lines, the fields of the first record."""
 
     def name(self, ours: str) -> str:

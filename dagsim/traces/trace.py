@@ -20,8 +20,8 @@ __all__ = ["Trace"]
 
 
 _COLUMNS_FROM_B = 1 << 18
-"""Minimum file size for the compiled engine, in bytes; smaller files, even compressed, hold too few
-tasks to pay for it.
+"""Minimum file size for the compiled engine, in bytes. Smaller files, even compressed, hold too few
+tasks to make it worthwhile.
 """
 _COLUMNS_TO_B = 1 << 31
 """Maximum size of a file that is held in memory, in bytes; rows of larger files are streamed."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from dagsim.errors import GraphError, TraceError
 from dagsim.model import Edge, Job, Task, TaskGraph
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.fields import finite_number
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
@@ -54,7 +55,7 @@ def shared_bytes(
 ) -> float:
     """Total bytes of the files that ``parent`` writes and ``child`` reads."""
     inputs = read.get(child, {})
-    return sum(size for name, size in written.get(parent, {}).items() if name in inputs)
+    return ordered_sum(size for name, size in written.get(parent, {}).items() if name in inputs)
 
 
 def workflow(
@@ -84,7 +85,7 @@ def workflow(
     try:
         graph = TaskGraph(tuple(tasks), tuple([Edge(parent, child, size) for (parent, child), size in sizes.items()]))
     except GraphError as error:
-        report.drop("of jobs that are no DAG", where, rows, str(error))
+        report.drop("of jobs that are not a DAG", where, rows, str(error))
         return None
     report.kept += rows
     return Job(id, graph)

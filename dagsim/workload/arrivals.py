@@ -16,6 +16,7 @@ from typing import Annotated, Literal, TypeAlias
 import numpy as np
 
 from dagsim.errors import WorkloadError
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.workload.distributions import TaggedUnion, exp
 from dagsim.workload.sizes import Draws
 
@@ -191,7 +192,7 @@ class Rates:
             raise WorkloadError(f"rates: per_hour must be above 0, got {self.per_hour!r}")
         for name, wanted in (("day", 24), ("week", 7)):
             factors = getattr(self, name)
-            if factors and (len(factors) != wanted or not min(factors) >= 0 or not 0 < sum(factors) < inf):
+            if factors and (len(factors) != wanted or not min(factors) >= 0 or not 0 < ordered_sum(factors) < inf):
                 raise WorkloadError(f"rates: {name} must be {wanted} factors of 0 or more, got {factors!r}")
 
     def weeks(self, rng: Draws) -> Iterator[np.ndarray]:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from dagsim.errors import WorkloadError
+from dagsim.model.arithmetic import ordered_sum
 
 __all__ = [
     "Choice",
@@ -349,5 +350,5 @@ def _clip(kind: str, low: float, high: float | None) -> None:
 
 
 def _weights(kind: str, weights: tuple[float, ...], count: int) -> None:
-    if len(weights) != count or not all(0 <= weight < inf for weight in weights) or not sum(weights) > 0:
+    if len(weights) != count or not all(0 <= weight < inf for weight in weights) or not ordered_sum(weights) > 0:
         raise WorkloadError(f"{kind}: weights must be {count} numbers of 0 or more, not all 0, got {weights!r}")

@@ -80,8 +80,8 @@ def columns_of(jobs: Iterable[Job]) -> TraceColumns:
 
 
 def fit_sessions(trace: TraceColumns, shape: Shape | None = None, skip: float = 0.01) -> Sessions:
-    """Fit the workload to the jobs without the first fraction ``skip``, which were there when the
-    log began.
+    """Fit the workload to the jobs without the first fraction ``skip``, which had arrived before
+    the log began.
     """
     since = round(skip * len(trace.arrival_s))
     times = trace.arrival_s[since:] - trace.arrival_s[since]
@@ -230,7 +230,7 @@ def _ranks(work: np.ndarray, kinds: Sequence[tuple[float, ...]]) -> np.ndarray:
 
 
 def _alike(members: Sequence[list[int]], ranks: np.ndarray) -> float:
-    """Share of alike jobs. Two jobs are alike if both belong to that share, so it is the square
+    """Share of similar jobs. Two jobs are similar if both belong to that share, so it is the square
     root of their rank correlation.
     """
     before = [place for own in members for place in own[:-1]]

@@ -115,7 +115,7 @@ def _object(line: str) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _line(record: dict[str, Any], what: str) -> str:

@@ -26,6 +26,7 @@ from typing import Protocol
 import numpy as np
 
 from dagsim.model import Cluster, GpuType, Job, Task
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.workload.arrays import JobArrays
 
 __all__ = ["Load", "LoadMeter", "TypeLoad", "WorkRuntime", "offered_load", "seconds_of"]
@@ -139,7 +140,7 @@ class _Resource:
     def add_all(self, amount: np.ndarray, seconds: np.ndarray) -> None:
         """``add`` all tasks at once, by the same operations in the same order."""
         speed, types = np.zeros(len(amount)), np.zeros(len(amount), np.int64)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             for place, units in enumerate(self.capacity):
                 speed += units / seconds[:, place]
                 types |= np.where((units > 0) & (seconds[:, place] < inf), 1 << place, 0)
@@ -152,12 +153,12 @@ class _Resource:
 
     def units(self, types: int) -> float:
         """GPUs or cores of a set of types."""
-        return sum(units for place, units in enumerate(self.capacity) if types >> place & 1)
+        return ordered_sum(units for place, units in enumerate(self.capacity) if types >> place & 1)
 
     def confined(self, types: int) -> float:
         """Seconds for which the tasks that may use no types outside a set keep all of it busy."""
         total = self.units(types)
-        return sum(
+        return ordered_sum(
             busy_s if of == types else busy_s * (self.units(of) / total)
             for of, busy_s in self.busy_s.items()
             if not of & ~types
@@ -268,7 +269,7 @@ def seconds_of(jobs: JobArrays, runtime: WorkRuntime, types: tuple[GpuType | Non
         rows = [runtime.seconds(task, types) for job in jobs.jobs() for task in job.tasks]
         return np.array(rows, float).reshape(-1, len(types))
     per_second = np.array([rates(task, types) for task in jobs.samples()], float).reshape(-1, len(types))[jobs.kind]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         seconds: np.ndarray = np.where(per_second, jobs.work[:, None] / per_second, inf)
     return seconds
 

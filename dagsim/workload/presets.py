@@ -1,9 +1,9 @@
 """Synthetic workloads by name (``dagsim list workloads``): starting points for your own
 configurations.
 
-Short ones measure a burst: the cluster starts and ends empty. This is a meaningful quantity in
-itself, but not a steady state. The ``steady`` ones measure a steady state: arrivals at a constant
-rate go on to the end, and neither end is counted.
+Short workloads measure a burst: the cluster starts and ends empty. This is a meaningful quantity in
+itself, but not a steady state. The ``steady`` workloads measure a steady state: arrivals continue
+at a constant rate to the end, and neither end is counted.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ __all__ = ["SessionKind", "Sessions"]
 _MOST = 10_000_000
 """Maximum number of jobs; a larger number is most likely a typing error."""
 _NEAR = 0.05
-"""Maximum distance, as a quantile, of alike jobs from their session's own quantile."""
+"""Maximum distance, as a quantile, of similar jobs from their session's own quantile."""
 _CHUNK = 256  # shapes drawn at once
 _GRID = 4_000
 """Number of quantiles of a kind over which its expected load is summed."""

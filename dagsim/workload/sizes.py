@@ -33,7 +33,7 @@ MEASURED_MODELS = ("bert", "cifar10", "deepspeech2", "imagenet", "yolov3")
 """Models with measured throughput on A100, V100 and T4 (``dagsim.systems.cluster.models.runtime``)."""
 
 GANGS = Choice((1, 2, 4, 8), (0.65, 0.17, 0.14, 0.04))
-"""Instances of a task: most have one, few have eight."""
+"""Number of instances of a task: most tasks have one, few have eight."""
 
 _SECONDS = LogNormal(600.0, 1.3, 20.0, 20000.0)
 _SHORT_AND_LONG = Mixture((Part(0.85, Uniform(100.0, 800.0)), Part(0.15, LogUniform(800.0, 10000.0))))

@@ -128,7 +128,7 @@ TASK = '{"name": "t", "work": 1}'
             r"tasks\[0\]\.work: should be a finite number, got 'l",
         ),
         ('{"id": "j", "tasks": [{"name": "t", "work": true}]}', r"tasks\[0\]\.work: should be a finite number"),
-        ('{"id": "j", "tasks": [{"name": "t", "work": NaN}]}', "NaN is no number"),
+        ('{"id": "j", "tasks": [{"name": "t", "work": NaN}]}', "NaN is not a JSON number"),
         ('{"id": "j", "tasks": [{"name": "t", "work": -1}]}', "task 't': work must be 0 or more"),
         ('{"id": "j", "tasks": [{"name": "t", "work": 1, "gpus": 1' + "0" * 400 + "}]}", r"tasks\[0\]\.gpus"),
         ('{"id": "j", "tasks": [{"name": "t", "work": 1, "gpus": 1.5}]}', "gpus must be"),

@@ -75,8 +75,8 @@ class ComputationBatch(NamedTuple):
 
 
 class ComputationStore:
-    """A sequence of observations, from which batches are taken. Observations that share one graph
-    object keep and embed it once.
+    """A sequence of observations, from which batches are taken. A graph object that several
+    observations share is kept and embedded once.
     """
 
     def __init__(self, observations: Sequence[RampObservation]) -> None:

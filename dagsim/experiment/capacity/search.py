@@ -45,12 +45,12 @@ class Target:
 
     metric: str
     above: bool
-    """True if the metric must be above the bound, false if below."""
+    """True if the metric must be above the bound, false if it must be below."""
     bound: float
 
     @classmethod
     def read(cls, text: str) -> Target:
-        """Read ``wait_s.p95<600``, or a bound with ``>`` for metrics where more is better.
+        """Read ``wait_s.p95<600``, or a bound with ``>`` for metrics that should be high.
 
         Raises:
             ConfigError: The text has another form, the metric does not exist, or more machines would make it worse.
@@ -107,7 +107,7 @@ class Size:
     """A cluster that was tried."""
 
     nodes: tuple[int, ...]
-    """Number of nodes of each type that was asked for, or of the whole cluster."""
+    """Number of nodes of each requested type, or of the whole cluster."""
     cluster: ClusterSection
     gpus: int
     cost: float

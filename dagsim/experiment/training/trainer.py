@@ -1,12 +1,14 @@
 """A training in a run folder: learn, validate, keep the best, and report once.
 
-results/20261120T193000Z-train-ppo-s1-3fa9c1/ ├── config.yaml, manifest.json, status.json,
-command.txt    as in every run folder ├── progress.csv      one row per iteration ├── checkpoint.pt
-the state for `dagsim train --resume`, from before the first iteration on ├── replay/           the
-replay of d3qn, rainbow and sac, until the last iteration ├── best.pt           the best agent on
-validation: `dagsim eval --algo ppo --checkpoint best.pt` ├── report_seeds.yaml the seeds of the
-report, which no other training in the same folder uses ├── report.csv        the agent and
-heuristics on these seeds └── plots/
+results/20261120T193000Z-train-ppo-s1-3fa9c1/
+├── config.yaml, manifest.json, status.json, command.txt    as in every run folder
+├── progress.csv      one row per iteration
+├── checkpoint.pt     the state for `dagsim train --resume`, from before the first iteration on
+├── replay/           the replay of d3qn, rainbow and sac, until the last iteration
+├── best.pt           the best agent on validation: `dagsim eval --algo ppo --checkpoint best.pt`
+├── report_seeds.yaml the seeds of the report, which no other training in the same folder uses
+├── report.csv        the agent and heuristics on these seeds
+└── plots/
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The choice of engine for a run: whether the compiled engine can play it, whether it pays, and if
-not, why.
+"""The choice of engine for a run: whether the compiled engine can play it, whether that saves time,
+and if not, why.
 
 The SimPy kernel defines the rules and serves policies that decide live. The compiled engine
 (``lane``) knows its policy from the start, needs no decisions during the run, and writes the same
@@ -65,7 +65,7 @@ PAYS = 50_000
 """
 
 PAYS_IN_ROUNDS = 1_000
-"""The same, for policies that may stop each task hundreds of times."""
+"""The same number for policies that may stop each task hundreds of times."""
 
 _IN_ROUNDS = ("las", "2d-las")
 _MOST = 9e9
@@ -73,11 +73,11 @@ _MOST = 9e9
 into 64 bits.
 """
 _MOST_JOBS = 1 << 21
-"""Maximum number of jobs under EASY: the kernel keeps their order as a float, which cannot tell
-more of them apart.
+"""Maximum number of jobs under EASY: the kernel stores their order as a float, which cannot
+distinguish more of them.
 """
 _MOST_LEAVES = 1 << 27
-"""Maximum number of leaves of all trees: 1 GB."""
+"""Maximum number of leaves of all trees; they take 1 GB."""
 LONG_S = 30.0
 """Length of a run in seconds from which the user is told of a faster engine."""
 

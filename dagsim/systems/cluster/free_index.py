@@ -166,7 +166,7 @@ class EnoughIndex:
             self._sets.insert(place, sum(bit for bit, there in free if there >= amount))
 
     def having(self, amount: int) -> int:
-        """The machines that have ``amount``, and perhaps some that have less."""
+        """The machines that have ``amount``. May include some that have less."""
         place = bisect_right(self._amounts, amount)
         return self._sets[place - 1] if place else ALL
 

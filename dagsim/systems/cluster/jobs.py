@@ -79,8 +79,8 @@ class JobStream:
         return Outages(self._trace.downtimes())
 
     def may_have(self, tasks: int) -> bool:
-        """True if there are at least this many tasks, or if the jobs are a large trace that was not
-        read yet. Makes only as many jobs as necessary.
+        """True if there are at least this many tasks, or if the jobs are a large trace that has not
+        been read yet. Makes no more jobs than necessary.
         """
         if isinstance(self._jobs, StoredJobs):
             return self._jobs.arrays.tasks >= tasks

@@ -48,7 +48,7 @@ from dagsim.systems.cluster.legality import Allotted, applicant, moved, resident
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess, Preemption, Setup, start_all
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
-from dagsim.systems.cluster.network.base import Flow, Network
+from dagsim.systems.cluster.network.base import Carrier, Flow, Network
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
@@ -130,7 +130,6 @@ class ClusterKernel:
         self._jobs_left = True
         self._runtime = runtime if runtime is not None else Recorded()
         self._setup = setup
-        self._network = network
         self.preemption = preemption if preemption is not None else Preemption()
         self._estimates = estimates if estimates is not None else Estimates()
         self._estimated = self._estimates.kind != "exact"
@@ -156,6 +155,7 @@ class ClusterKernel:
         self._changed = False
         self._observe(observers)
         self._start_clock(0.0)
+        self._carrier: Carrier | None = None if network is None else network.carrier(self.clock, cluster)
 
     @property
     def node_count(self) -> int:
@@ -253,8 +253,8 @@ class ClusterKernel:
         return self._runtime.seconds(replace(task.task, work=claimed), self.machines.types)
 
     def lasting(self) -> list[bool]:
-        """For each node, True if it is up or will be brought back by every disturbance that has
-        taken it down.
+        """For each node, True if it is up, or if every disturbance that has taken it down will
+        bring it back.
         """
         due = Counter(node for disturbing in self._disturbing for node in disturbing.returning())
         return [due[node] == down for node, down in enumerate(self._down)]
@@ -456,7 +456,7 @@ class ClusterKernel:
     def _prepare(self, run: Run) -> None:
         """Let the run fetch its inputs and set itself up before it computes."""
         run.setup_s = run.task.restore_s + self._setup_s(run)
-        if self._network is not None:
+        if self._carrier is not None:
             run.flows = self._flows(run)
         if run.flows:
             run._ends_s = inf
@@ -505,7 +505,7 @@ class ClusterKernel:
     def _fetch(self, run: Run) -> Generator[Event, object, None]:
         """The SimPy process of a run that reads the outputs of its parents over the network."""
         try:
-            yield from self._network.fetch(self.clock, run.flows)  # type: ignore[union-attr]
+            yield from self._carrier.fetch(run.flows)  # type: ignore[union-attr]
         except Interrupt:
             return
         run.process = None
@@ -535,7 +535,7 @@ class ClusterKernel:
         run: Run = event  # type: ignore[assignment]
         self._release(run, _FINISHED)
         now, active, index = self.now, run.task.job, run.task.index
-        if self._network is not None:
+        if self._carrier is not None:
             places = active.places.setdefault(index, {})
             for machine, count, _, _ in run.held:
                 places[machine.index] = places.get(machine.index, 0) + count
@@ -712,6 +712,7 @@ class ClusterKernel:
         twin._disturbing = [] if known else [disturbing.copy() for disturbing in self._disturbing]
         twin._observe(())
         twin._start_clock(twin.now)
+        twin._carrier = None if self._carrier is None else self._carrier.fork(twin.clock)
         twin._changed = True
         if twin._wake_s < inf:
             wake_s, twin._wake_s = twin._wake_s, inf
@@ -749,9 +750,9 @@ class ClusterKernel:
     # Simulations that cannot go on: who waits, and why.
 
     def _is_hopeless(self) -> bool:
-        """True if no waiting task will ever have room: nodes have left for good, no job is to
-        arrive, and a policy that asks to be woken would continue forever. Checked only while
-        nothing runs.
+        """True if no waiting task will ever have room: nodes have left for good and no job is still
+        to arrive. A policy that asks to be woken would otherwise continue forever. Checked only
+        while nothing runs.
         """
         ready = self.frontier.ready
         if self._jobs_left or self.applicants or not ready:

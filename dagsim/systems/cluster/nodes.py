@@ -26,8 +26,8 @@ mask).
 _MOST = 1e15
 """Cap on cores and GB, so that an infinite amount can be counted in millionths."""
 _LOOK_BACK = 8
-"""Maximum number of releases that a demand class which did not fit checks before it searches all
-machines again.
+"""Number of releases up to which a demand class that did not fit checks only the released machines.
+After more releases it searches all machines again.
 """
 
 
@@ -73,7 +73,7 @@ class DemandClass:
         self.cpus = _millionths(demand.cpus)
         self.memory = _millionths(demand.memory_gb)
         self.plain = bool(self.whole) and not (self.cpus or self.memory or gang)
-        """True if it needs whole GPUs and nothing else, so that room depends on idle GPUs alone."""
+        """True if it needs only whole GPUs, so that room depends on idle GPUs alone."""
         self.rejected: RejectReason | None = None
         self.blocked_at = -1
 
@@ -456,8 +456,8 @@ class ClusterState:
         return sum(machine.room(demand) for machine in empty)
 
     def _enough(self, demand: DemandClass) -> int:
-        """The bit set of machines with enough CPUs and memory for one instance, and perhaps further
-        machines.
+        """The bit set of machines with enough CPUs and memory for one instance. It may contain
+        further machines.
         """
         enough = self._enough_cpus.having(demand.cpus) if demand.cpus else ALL
         return enough & self._enough_memory.having(demand.memory) if demand.memory else enough
@@ -639,7 +639,7 @@ class ClusterState:
 
 
 def _cores(cpus: int) -> int:
-    """The level of a machine with ``cpus`` free: its whole cores. A level is a bit, so all above
-    4,095 share the last.
+    """The level of a machine with ``cpus`` free: its whole cores. Each level is a bit, so all
+    amounts above 4,095 share the last level.
     """
     return min(cpus // MICRO, 4095)

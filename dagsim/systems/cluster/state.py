@@ -165,7 +165,7 @@ class TaskState:
         self.piece = 0
         """0 for the instances that became ready with the task."""
         self.failures = 0
-        """Number of consecutive failures that lost all work done since the one before."""
+        """Number of consecutive failures, each of which lost all work done since the previous one."""
 
     @property
     def name(self) -> str:

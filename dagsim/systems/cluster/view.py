@@ -143,7 +143,9 @@ class ClusterView:
 
     @property
     def applicants(self) -> Mapping[int, JobState]:
-        """Jobs that wait to be admitted or rejected, by number. Empty unless the simulation asks for admission."""
+        """Jobs that wait to be admitted or rejected, by number. Empty unless the simulation uses
+        admission control.
+        """
         return self._simulation.applicants
 
     @property
@@ -361,7 +363,9 @@ class ExpectedFree:
         return (shadow_s, -missing) if missing <= 0 else (inf, 0.0)
 
     def oldest_s(self, type_: int, count: int) -> list[float]:
-        """Seconds until the ends of the ``count`` runs of the type that started first; padded with 0."""
+        """Seconds until the ends of the ``count`` runs on the type that started first; padded with
+        0.
+        """
         now = self._view.now
         first = sorted([(id_, end_s) for end_s, id_, _ in self._ends[type_]])[:count]
         return [max(end_s - now, 0.0) for _, end_s in first] + [0.0] * (count - len(first))

@@ -49,7 +49,7 @@ class CauseKind(StrEnum):
     CPUS = "cpus"
     MEMORY = "memory"
     WHOLE_NODES = "whole_nodes"
-    """Nodes with room were not to be shared."""
+    """Nodes had room, but could not be shared."""
     DOWN = "down"
     """Nodes that were down would have had room."""
     ELSEWHERE = "elsewhere"
@@ -150,7 +150,7 @@ class NodeStanding(IntEnum):
 
     OPEN = 0
     CLOSED = 1
-    """The users of the node, or the task, need the node for themselves."""
+    """The users of the node, or the task, require the node for themselves."""
     DOWN = 2
     OUTSIDE = 3
     """The rules do not allow the task on the node."""

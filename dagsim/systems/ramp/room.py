@@ -46,13 +46,13 @@ class _Blocks:
 
     def touched(self, servers: int) -> NDArray[np.uint64]:
         """Bits of the blocks that contain one of these servers, (words,)."""
-        known = self._touched.get(servers)
-        if known is None:
+        words = self._touched.get(servers)
+        if words is None:
             if len(self._touched) > _KEPT:
                 self._touched.clear()
             bits = [sum(1 << bit for bit, block in enumerate(blocks) if block & servers) for blocks in self.words]
-            known = self._touched[servers] = np.array(bits, np.uint64)
-        return known
+            words = self._touched[servers] = np.array(bits, np.uint64)
+        return words
 
     def count(self, bits: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Count the bits of words (..., words) by size, (..., sizes)."""

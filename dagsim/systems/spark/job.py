@@ -160,7 +160,7 @@ class SparkJob:
     ) -> SparkJob:
         """Build a job from the durations of its stages and from edges (parent, child) by index."""
         tasks = tuple(
-            Task(str(place), each.rough_ms / 1000, instances=each.tasks) for place, each in enumerate(durations)
+            Task(str(place), stage.rough_ms / 1000, instances=stage.tasks) for place, stage in enumerate(durations)
         )
         graph = TaskGraph(tasks, tuple(Edge(parent, child) for parent, child in edges))
         return cls(id, graph, tuple(durations), arrival_ms)

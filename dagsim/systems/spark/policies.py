@@ -290,7 +290,7 @@ class Graphene:
 
 def planned_order(job: SparkJob, executors: int) -> list[int]:
     """Stages of ``job`` by priority: the order, over all splits, whose schedule ends first."""
-    lengths = [each.rough_ms * -(-each.tasks // executors) for each in job.durations]
+    lengths = [stage.rough_ms * -(-stage.tasks // executors) for stage in job.durations]
     longest = max(lengths)
     orders = [_order(job, [length >= share * longest for length in lengths]) for share in THRESHOLDS]
     return min(orders, key=lambda order: span_ms(job, executors, order))

@@ -143,7 +143,7 @@ class SparkJobState:
     def __init__(self, number: int, job: SparkJob) -> None:
         self.number = number
         self.job = job
-        self.stages = [StageState(self, index, each) for index, each in enumerate(job.durations)]
+        self.stages = [StageState(self, index, durations) for index, durations in enumerate(job.durations)]
         for stage, parents, children in zip(self.stages, job.graph.parents, job.graph.children, strict=True):
             stage.parents = [self.stages[index] for index in parents]
             stage.children = [self.stages[index] for index in children]

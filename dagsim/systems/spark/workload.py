@@ -202,7 +202,7 @@ def synthetic_profiles(seed: int = 0, *, queries: int = QUERIES) -> list[SparkJo
     strata = [(rng.permutation(queries) + rng.random(queries)) / queries for _ in range(2)]
     jobs = []
     for query in range(queries):
-        shape = _Query(rng, *(each[query] for each in strata))
+        shape = _Query(rng, *(quantiles[query] for quantiles in strata))
         for size in SIZES:
             stages = [_waves(rng, *stage) for stage in shape.stages(float(size.removesuffix("g")))]
             jobs.append(SparkJob.of(f"synthetic-{query + 1}-{size}", stages, shape.edges))

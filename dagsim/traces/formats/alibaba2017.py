@@ -106,7 +106,7 @@ def _job(group: Gathered, source: Source, options: TraceOptions, report: ReadRep
             report.drop(str(reason), source.where(place))
         except ModelError as error:
             whole = False
-            report.drop("that ask for what cannot be", source.where(place), detail=str(error))
+            report.drop("that describe an impossible job", source.where(place), detail=str(error))
     if tasks and not (whole or options.keep_partial):
         report.drop("of jobs that did not finish as a whole", source.where(first), len(tasks))
     elif tasks:

@@ -61,7 +61,7 @@ _NUMBERS, _TEXTS = (_INSTANCES, _START, _END, _CPU, _MEMORY), (_NAME, _JOB, _STA
 _FORM = Form(
     _NUMBERS,
     _TEXTS,
-    layout=lambda first, where: FileLayout(range(len(_OFFICIAL)), len(_OFFICIAL), False),
+    layout=lambda first, where: _official_layout(first),
     quoted=False,
     heading="task_name",
 )
@@ -86,7 +86,9 @@ class Alibaba2018(Reader):
 
     def recognises(self, source: Source) -> bool:
         rows = [line.split(",") for line in _tasks(source).head()]
-        return _is_joined(source) or any(len(row) == 9 and row[4] in _STATUSES and not row[0].isdigit() for row in rows)
+        if _is_joined(source) or _is_named(rows[0]):
+            return True
+        return any(len(row) == 9 and row[4] in _STATUSES and not row[0].isdigit() for row in rows)
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         source = _tasks(source)
@@ -128,6 +130,19 @@ def _is_joined(source: Source) -> bool:
     return not source.path.is_dir() and set(_JOINED) <= set(source.head(1)[0].split(","))
 
 
+def _is_named(header: list[str]) -> bool:
+    """True if the columns have the publisher's names, as in a Parquet file."""
+    return set(_OFFICIAL) <= {name.strip().lower() for name in header}
+
+
+def _official_layout(first: list[str]) -> FileLayout:
+    """Columns by name if they have names, else in the publisher's order."""
+    names = [name.strip().lower() for name in first]
+    if _is_named(first):
+        return FileLayout([names.index(name) for name in _OFFICIAL], len(names), True)
+    return FileLayout(range(len(_OFFICIAL)), len(_OFFICIAL), False)
+
+
 def _joined_layout(first: list[str], where: str) -> FileLayout:
     names = [name.strip().lower() for name in first]
     return FileLayout([names.index(name) if name in _JOINED else None for name in _OFFICIAL], len(names), True)
@@ -166,7 +181,7 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
         checks.drop(~terminated, "of tasks that did not terminate")
     for column, optional in ((_START, False), (_END, False), (_CPU, True), (_MEMORY, True)):
         wrong = table.unreadable(column)
-        checks.drop(wrong & ~table.blank(column) if optional else wrong, "with something else than a number")
+        checks.drop(wrong & ~table.blank(column) if optional else wrong, "with a value that is not a number")
     instances = checks.count(_INSTANCES, "number of instances", blank=1)
     start, end = table.numbers(_START), table.numbers(_END)
     checks.drop(~((start >= 0) & (start < inf) & (end < inf)), "with an impossible time")

@@ -96,7 +96,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
         except Dirty as reason:
             report.drop(str(reason), f"{file}:{line}")
         except ModelError as error:
-            report.drop("that ask for what cannot be", f"{file}:{line}", detail=str(error))
+            report.drop("that describe an impossible job", f"{file}:{line}", detail=str(error))
     where = f"{file}:{document.jobs[0][0]}"
     if len(tasks) < len(document.jobs):
         if tasks:

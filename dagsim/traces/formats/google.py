@@ -242,7 +242,7 @@ class _Lives:
             except Dirty as reason:
                 report.drop(str(reason), at, life.rows)
             except ModelError as error:
-                report.drop("of tasks that ask for what cannot be", at, life.rows, str(error))
+                report.drop("of impossible tasks", at, life.rows, str(error))
         if not tasks:
             return None
         at = where(next(iter(self.first.values())))

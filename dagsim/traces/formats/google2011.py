@@ -90,7 +90,7 @@ def _rows(source: Source, tasks: Source, happened: Happened, report: ReadReport)
             if event not in _EVENTS:
                 raise Dirty("of an unknown event type")
             if not (time.isdecimal() and len(time) < 20):
-                raise Dirty("whose time is no number")
+                raise Dirty("whose time is not a number")
             if not job:
                 raise Dirty("without job id")
         except Dirty as reason:

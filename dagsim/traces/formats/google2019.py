@@ -76,8 +76,8 @@ class Google2019(Reader):
     """One job per collection (or group of collections that start after each other), one task per
     instance.
 
-    A collection that starts after others waits for all their tasks; if both have many, through a
-    task without work. Alloc sets are left out; tasks inside them are ordinary tasks.
+    A collection that starts after others waits for all their tasks. If both have many tasks, a task
+    without work joins them. Alloc sets are left out; tasks inside them are ordinary tasks.
     """
 
     name = "google2019"
@@ -135,7 +135,7 @@ class _Workflows:
             self._up[self.job(collection)] = root
 
     def job(self, collection: str) -> str:
-        """Representative collection of the group of this one."""
+        """The collection that represents the group of this one."""
         root = collection
         while self._up.get(root, root) != root:
             root = self._up[root]
@@ -193,7 +193,7 @@ def _rows(
         elif event is None:
             report.drop("of an unknown event type", instances.where(place))
         elif not (time.isdecimal() and len(time) < 20):
-            report.drop("whose time is no number", instances.where(place))
+            report.drop("whose time is not a number", instances.where(place))
         elif int(time) >= AFTER_US:
             report.skip("after the end of the trace")
         else:
@@ -221,7 +221,7 @@ def _table(
             try:
                 yield place, blank | _JSON_DEFAULTS | _flat(json.loads(line))
             except (ValueError, RecursionError):
-                report.drop("that is no JSON object", source.where(place))
+                report.drop("that is not a JSON object", source.where(place))
         return
     aliases = [name.replace(".", "_") for name in optional if "." in name]
     for place, fields in source.rows(report, required, (*optional, *aliases), header=True):
@@ -425,7 +425,7 @@ def _job(group: Gathered, source: Source, options: TraceOptions, report: ReadRep
             tasks.append(Task(name, work, 1, False, *options.cpu_demand(instance.cpus, instance.memory)))
             kept += instance.rows
         except ModelError as error:
-            report.drop("that ask for what cannot be", source.where(first[name]), instance.rows, str(error))
+            report.drop("that describe an impossible job", source.where(first[name]), instance.rows, str(error))
     if not tasks:
         return None
     report.kept += kept

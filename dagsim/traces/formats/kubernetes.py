@@ -16,6 +16,7 @@ from typing import Any
 
 from dagsim.errors import ModelError
 from dagsim.model import Job, Task, TaskGraph
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
 from dagsim.traces.gather import Gathered, gather, pack, unpack
@@ -143,7 +144,7 @@ class _Reading:
         except Dirty as reason:
             self._drop(str(reason), pieces)
         except ModelError as error:
-            self._drop("that ask for what cannot be", pieces, str(error))
+            self._drop("that describe an impossible job", pieces, str(error))
         else:
             self.report.kept += len(pieces)
             return job
@@ -201,7 +202,7 @@ class _Reading:
     def _task(self, name: str, pieces: Sequence[PodSet], gang: bool) -> Task:
         instances = sum(piece.count for piece in pieces)
         ran = [self._ran_s(piece) for piece in pieces]
-        seconds = max(ran) if gang else sum(ran) / len(ran)
+        seconds = max(ran) if gang else ordered_sum(ran) / len(ran)
         first = pieces[0]
         kinds = tuple(dict.fromkeys([site_gpu(each, self.named) for each in first.wanted]))
         measured_on = site_gpu(first.given, self.named) if first.given else kinds[0] if len(kinds) == 1 else None

@@ -410,7 +410,7 @@ class _Gathered:
                 self.findings.one(place, str(reason), True)
             except ModelError as error:
                 whole = False
-                self.findings.one(place, "that ask for what cannot be", True, detail=str(error))
+                self.findings.one(place, "that describe an impossible job", True, detail=str(error))
         if tasks_by_name and (whole or options.keep_partial):
             tasks = tuple([task for _, task in tasks_by_name.values()])
             return Job(self.id, TaskGraph(tasks), self.time, tenant=user)
@@ -492,7 +492,7 @@ class _Gathered:
 def _table(source: Source, table: str) -> Source | None:
     """The table beside ``source``, in the first form that exists."""
     stem = f"pai_{table}" if table == "machine_spec" else f"pai_{table}_table"
-    tables = source.beside(f"{stem}.csv", f"{stem}.csv.gz", f"{stem}.tar.gz")
+    tables = source.beside(f"{stem}.csv", f"{stem}.csv.gz", f"{stem}.tar.gz", f"{stem}.parquet")
     return tables.files[0] if tables.files else None
 
 

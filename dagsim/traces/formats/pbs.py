@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.model import Job, Task, TaskGraph
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.fields import Dirty, count, finite_number, pbs_memory_gb
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
@@ -107,7 +108,7 @@ class _Reading:
             if len(line) > _LONGEST:
                 raise TraceError(f"{self.source.where(place)}: a line of {len(line):,} characters")
             if not _LINE.match(line):
-                self.report.drop("that are no records", self.source.where(place))
+                self.report.drop("that are not records", self.source.where(place))
                 continue
             _, kind, id, message = line.rstrip("\r").split(";", 3)
             if kind not in ("E", "R"):
@@ -148,7 +149,7 @@ class _Reading:
         except Dirty as reason:
             self._drop(str(reason), attempts)
         except ModelError as error:
-            self._drop("that ask for what cannot be", attempts, str(error))
+            self._drop("that describe an impossible job", attempts, str(error))
         else:
             self.report.kept += len(attempts)
             return job
@@ -175,7 +176,7 @@ class _Reading:
 
     def _made(self, group: Gathered, attempts: Sequence[_Attempt]) -> Job:
         every = self.options.protocol == "all-attempts"
-        seconds = sum(each.ran_s for each in attempts) if every else attempts[-1].ran_s
+        seconds = ordered_sum(attempt.ran_s for attempt in attempts) if every else attempts[-1].ran_s
         shown = attempts[0 if every else -1]
         fields = shown.fields
         chunks = _chunks(fields)

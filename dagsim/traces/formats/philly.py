@@ -96,7 +96,7 @@ def _logged(source: Source, options: TraceOptions, report: ReadReport) -> Iterat
         except Dirty as reason:
             report.drop(str(reason), where)
         except ModelError as error:
-            report.drop("that ask for what cannot be", where, detail=str(error))
+            report.drop("that describe an impossible job", where, detail=str(error))
         else:
             report.kept += 1
             yield job
@@ -108,7 +108,7 @@ def _entries(source: Source, report: ReadReport) -> Iterator[tuple[str, float, s
         where = f"{source.files[0]}:{line}"
         try:
             if not isinstance(entry, dict):
-                raise Dirty("that are no object")
+                raise Dirty("that are not objects")
             id = entry.get("jobid")
             if not isinstance(id, str) or not id:
                 raise Dirty("without a jobid")
@@ -130,7 +130,7 @@ def _job(entry: dict[str, Any], options: TraceOptions, report: ReadReport, where
     if not isinstance(attempts, list) or not attempts:
         raise Dirty("without attempts")
     if not all(isinstance(attempt, dict) for attempt in attempts):
-        raise Dirty("whose attempts are no objects")
+        raise Dirty("whose attempts are not objects")
     gpus = _gpus(attempts[0])
     if not gpus:
         raise Dirty("without GPUs")

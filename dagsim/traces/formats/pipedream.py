@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Job, Task
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
@@ -104,7 +105,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
     try:
         tasks = _tasks(list(ops.values()), options)
     except ModelError as error:
-        report.drop("of models that cannot be", where, len(ops), str(error))
+        report.drop("of impossible models", where, len(ops), str(error))
         return None
     return workflow(stem(file), tasks, _edges(ops, edges), report, where, rows=len(ops))  # a row is a node: two tasks
 
@@ -112,7 +113,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
 def _op(node: re.Match[str]) -> _Op:
     forward, backward = finite_number(node[3], "forward_compute_time"), finite_number(node[4], "backward_compute_time")
     sizes = [finite_number(size, "activation_size") for size in node[5].strip("[]").split(";")]
-    op = _Op(int(node[1]), forward, backward, sum(sizes), finite_number(node[6], "parameter_size"))
+    op = _Op(int(node[1]), forward, backward, ordered_sum(sizes), finite_number(node[6], "parameter_size"))
     if min(op) < 0:
         raise Dirty("with a negative time or size")
     return op

@@ -273,7 +273,7 @@ class _Rows:
                         seconds[row] = duration_s(texts[row], name) or 0.0
                     except Dirty:
                         wrong[row] = True
-            checks.drop(wrong & where, f"whose {name} is no duration")
+            checks.drop(wrong & where, f"whose {name} is not a duration")
         return checks.finite(seconds, column, name, where=where)
 
     def _moments(self, table: Table, name: str) -> np.ndarray:
@@ -353,7 +353,7 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
     whole = kept == np.diff(groups.first)
     drop("of jobs that lost another row", np.flatnonzero(~whole & (kept > 0)), {})
     waits, parent, circular = _parents(table, tasks, groups, whole)
-    drop("of jobs that are no DAG", np.array(list(circular), np.int64), circular)
+    drop("of jobs that are not a DAG", np.array(list(circular), np.int64), circular)
     whole[list(circular)] = False
     leading = Checks(table.chosen(lead))
     every = replace(
@@ -375,7 +375,7 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
     leading.usable &= whole
     leading.impossible(every)
     reasons = {job: text for job, text in leading.findings.reasons().items() if whole[job]}
-    drop("of jobs that cannot be", np.array(list(reasons), np.int64), reasons)
+    drop("of impossible jobs", np.array(list(reasons), np.int64), reasons)
     whole[list(reasons)] = False
     return JobBatch(table, every, whole, kept, group, checks.findings)
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Job, Task, TaskGraph
-from dagsim.model.arithmetic import numbered
+from dagsim.model.arithmetic import numbered, ordered_sum
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
@@ -179,7 +179,7 @@ class _Reading:
             submit = self._moments(table, "Submit")
             fine = (submit >= 0) & np.array(list(map(bool, ids)))
             for row in np.flatnonzero(~fine & ~steps).tolist():
-                reason = "whose Submit is no time" if submit[row] == -inf else "without Submit"
+                reason = "whose Submit is not a time" if submit[row] == -inf else "without Submit"
                 report.drop(reason if ids[row] else "without an id", table.where(row))
             yield table.chosen(np.flatnonzero(fine & ~steps))
 
@@ -271,12 +271,12 @@ class _Reading:
         except Dirty as reason:
             self._drop(str(reason), attempts)
         except ModelError as error:
-            self._drop("that ask for what cannot be", attempts, str(error))
+            self._drop("that describe an impossible job", attempts, str(error))
         return None
 
     def template(self, row: list[str]) -> tuple[Task, str | None] | None:
-        """The task of a job with only this row, as if it had run for 10 s, and the GPU type it was
-        measured on; ``None`` if there is anything to report about the row.
+        """The task of a job with only this row, as if it had run for 10 s, and the GPU type on
+        which it was measured; ``None`` if there is anything to report about the row.
         """
         scratch = replace(self, findings=Findings())
         example = {"JobID": "1", "Submit": "1", "Eligible": "1", "Start": "2", "End": "12", "ElapsedRaw": "10"}
@@ -463,7 +463,7 @@ class _Reading:
     def _task(self, attempts: list[_Attempt], name: str) -> Task:
         last = attempts[-1]
         every = self.options.protocol == "all-attempts"
-        seconds = sum(each.ran_s for each in attempts) if every else last.ran_s
+        seconds = ordered_sum(attempt.ran_s for attempt in attempts) if every else last.ran_s
         taken = last.asked if self.options.demand == "requested" and last.asked.given else last.given
         instances, gpus = self._shape(taken, last)
         measured_on = self._measured_on(last)

@@ -1,9 +1,9 @@
 """Standard Task Graph set (Kasahara Laboratory; Tobita and Kasahara 2002): one graph per file or
 tar member.
 
-The first number n does not count two dummies, tasks 0 and n + 1 of time 0. It is followed by n + 2
-rows ``id, time, count, parents...`` and by lines of ``#``. A graph is read whole, one file after
-another.
+The first number n does not count the two dummy tasks 0 and n + 1, which take no time. It is
+followed by n + 2 rows ``id, time, count, parents...`` and by lines of ``#``. A graph is read whole,
+one file after another.
 """
 
 from __future__ import annotations

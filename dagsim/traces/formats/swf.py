@@ -3,7 +3,8 @@
 The header has lines with ``;`` (``; MaxProcs: 240``). Then follow rows of 18 fields between blanks:
 job, submit, wait, run, allocated processors, CPU time, memory, requested processors, requested
 time, requested memory, status, user, group, executable, queue, partition, preceding job, think
-time. -1 means unknown; numbers may be floats. Jobs are sorted by submit time.
+time. -1 means unknown; numbers may be floats. A Parquet table has the 18 fields as columns, in this
+order and under any names. Jobs are sorted by submit time.
 """
 
 from __future__ import annotations
@@ -57,9 +58,10 @@ class Swf(Reader):
     uses = frozenset({"protocol", "processors", "gpus_per_task", "floor_s"})
 
     def recognises(self, source: Source) -> bool:
-        for line in source.head(1000):
+        separator, header = (None, 0) if source.columns is None else (",", 1)
+        for line in source.head(1000)[header:]:
             if line.strip() and not line.lstrip().startswith(";"):
-                fields = line.split()
+                fields = line.split(separator)
                 return len(fields) == _FIELDS and all(_NUMBER.fullmatch(field) for field in fields)
         return False
 
@@ -81,7 +83,7 @@ class Swf(Reader):
             "demand": options.cpu_demand_text("one core"),
             "gang": "the processors of a job start together",
             "estimate": "the requested time, or the run time where none was requested",
-            "order": "preceding job and think time are not heeded",
+            "order": "preceding job and think time are ignored",
         }
         if options.protocol:
             answers["protocol"] = f"rows are turned into jobs by the rules of {options.protocol}"
@@ -136,7 +138,7 @@ def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArra
     checks.drop(~(processors > 0), "without processors")
     checks.note(processors > (machine or np.inf), "that are wider than the machine")
     preceding = checks.number(_PRECEDING, "preceding job")
-    checks.note(preceding > 0, "that name a preceding job (not heeded)")
+    checks.note(preceding > 0, "that name a preceding job (ignored)")
     work = np.where(run < options.floor_s, options.floor_s, run)
     gpus, cpus, _ = options.cpu_demand(1.0, 0.0)
     return single_tasks(

@@ -56,7 +56,7 @@ def _job(entry: Any, options: TraceOptions, report: ReadReport, where: str) -> J
     stages = entry.get("stages") if isinstance(entry, dict) else None
     if not isinstance(stages, list) or not stages:
         report.rows += 1
-        report.drop("that are no query with stages", where)
+        report.drop("that are not queries with stages", where)
         return None
     id = f"tpch-{entry.get('query')}-{entry.get('size')}"
     tasks: dict[str, Task] = {}
@@ -70,7 +70,7 @@ def _job(entry: Any, options: TraceOptions, report: ReadReport, where: str) -> J
         except Dirty as reason:
             report.drop(str(reason), where, detail=id)
         except ModelError as error:
-            report.drop("that ask for what cannot be", where, detail=f"{id}: {error}")
+            report.drop("that describe an impossible job", where, detail=f"{id}: {error}")
     if len(tasks) < len(stages):
         if tasks:
             report.drop("of queries that lost another stage", where, len(tasks), id)
@@ -83,7 +83,7 @@ def _job(entry: Any, options: TraceOptions, report: ReadReport, where: str) -> J
 
 def _task(stage: Any, options: TraceOptions) -> Task:
     if not isinstance(stage, dict):
-        raise Dirty("that are no object")
+        raise Dirty("that are not objects")
     seconds = value(stage.get("mean_ms"), "mean_ms") / 1000
     if seconds < 0:
         raise Dirty("with a negative mean_ms")

@@ -96,7 +96,7 @@ def _tasks(
         report.rows += 1
         try:
             if not isinstance(each, dict):
-                raise Dirty("that are no object")
+                raise Dirty("that are not objects")
             name = str(each.get("id") or each.get("name") or "")
             if not name or name in tasks:
                 raise Dirty("whose id another task has" if name else "without an id")
@@ -105,7 +105,7 @@ def _tasks(
             report.drop(str(reason), where, detail=str(each)[:80])
             continue
         except ModelError as error:
-            report.drop("that ask for what cannot be", where, detail=str(error))
+            report.drop("that describe an impossible job", where, detail=str(error))
             continue
         edges.update(dict.fromkeys((str(parent), name) for parent in _list(each.get("parents"))))
         edges.update(dict.fromkeys((name, str(child)) for child in _list(each.get("children"))))
@@ -143,7 +143,7 @@ def _bytes(size: Any) -> float:
 def _section(document: Any, name: str, where: str) -> dict[str, Any]:
     section = document.get(name) if isinstance(document, dict) else None
     if not isinstance(section, dict):
-        raise TraceError(f"{where}: no WfFormat workflow (there is no object {name!r})")
+        raise TraceError(f"{where}: not a WfFormat workflow (there is no object {name!r})")
     return section
 
 

@@ -45,7 +45,7 @@ def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:
         "of an unknown status": 1,
         "without modify_timestamp": 1,
         "whose instance_num is impossible": 1,
-        "whose instance_num is no number": 1,
+        "whose instance_num is not a number": 1,
         "with a negative demand": 1,
         "with a wrong number of fields": 1,
         "given twice": 1,
@@ -78,4 +78,4 @@ def test_a_demand_too_large_for_a_number_is_dropped(read: Reading, tmp_path: Pat
     (tmp_path / "a.csv").write_text("0,9,1,1,1,Terminated,100,1e308\n0,9,2,1,1,Terminated,100,0.5\n")
     got = read(tmp_path / "a.csv", "alibaba2017")  # memory is given as a share of 100 GB
     assert [job.id for job in got.jobs] == ["2"]
-    assert got.dropped == {"that ask for what cannot be": 1}
+    assert got.dropped == {"that describe an impossible job": 1}

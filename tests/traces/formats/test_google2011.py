@@ -62,9 +62,9 @@ def test_every_event_has_a_fate(sample: Any) -> None:
         "of jobs that outlive the trace": 4,
         "of tasks that never ran": 2,
         "of tasks that began before the trace": 1,
-        "of tasks that ask for what cannot be": 3,
+        "of impossible tasks": 3,
         "of an unknown event type": 1,
-        "whose time is no number": 1,
+        "whose time is not a number": 1,
         "with a wrong number of fields": 1,
     }
     assert sample.trace.report.skipped == {"joined from the job events": 5, "after the end of the trace": 1}

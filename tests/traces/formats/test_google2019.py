@@ -64,7 +64,7 @@ def test_every_event_has_a_fate(sample: Any) -> None:
     assert sample.dropped == {
         "of jobs that outlive the trace": 2,
         "of an unknown event type": 1,
-        "whose time is no number": 1,
+        "whose time is not a number": 1,
         "without collection_id": 1,
         "with a wrong number of fields": 1,
     }
@@ -92,7 +92,7 @@ def test_json_lines_leave_defaults_out_and_write_numbers_as_strings(read: Readin
     assert [(job.id, job.arrival_s, job.tasks[0].name, job.tasks[0].work) for job in got.jobs] == [
         ("201", 0, "0", 40), ("202", 50, "3", 3),
     ]  # fmt: skip
-    assert got.dropped == {"that is no JSON object": 2}
+    assert got.dropped == {"that is not a JSON object": 2}
 
 
 def test_the_kaggle_sample_counts_usage_windows(read: Reading, samples: Path) -> None:
@@ -136,7 +136,7 @@ def test_requests_have_no_end_and_shapes_are_machines(read: Reading, samples: Pa
         ("401", 0, ["1", "0"]), ("402", 80, ["0"]),
     ]  # fmt: skip
     assert got.job("401").tasks[0].work == 10
-    assert got.dropped == {"whose instance another row has": 1, "that ask for what cannot be": 1}
+    assert got.dropped == {"whose instance another row has": 1, "that describe an impossible job": 1}
     cluster = got.trace.cluster()
     assert [(node.cpus, node.memory_gb) for node in cluster.nodes] == [(1, 0.5)] * 3 + [(0.5, 0.25)] * 2
 

@@ -36,7 +36,7 @@ def test_fields_of_json_lines_are_those_of_the_map(read: Reading, samples: Path)
         "run-1", 1800, ("H100",), 300,
     )  # fmt: skip
     assert (second.arrival_s, second.tasks[0].work, second.observed_start_s) == (600, 60, 600)
-    assert got.dropped == {"whose arrival_s is no number": 1, "without gpus": 1}
+    assert got.dropped == {"whose arrival_s is not a number": 1, "without gpus": 1}
 
 
 def test_a_map_that_names_what_is_not_there_is_refused(samples: Path) -> None:

@@ -136,7 +136,7 @@ def test_the_list_of_the_simulator(read: Reading, samples: Path) -> None:
     assert (old.gpus, old.gpu_types) == (2, ("K80",))
     assert got.dropped == {
         "with a negative duration": 1,
-        "whose num_gpu is no number": 1,
+        "whose num_gpu is not a number": 1,
         "whose id another row has": 1,
     }
 
@@ -147,7 +147,7 @@ def test_the_lists_of_hydra_have_a_speed_per_type(read: Reading, samples: Path) 
     assert (first.tasks[0].work, first.deadline_s) == (100, None)
     assert first.tasks[0].speeds == {"A100-40": 1, "V100-16": 100 / 160, "RTX-2080Ti": 100 / 250}
     assert (second.deadline_s, second.tasks[0].gpu_types) == (900, ("A100-40", "V100-16"))
-    assert got.dropped == {"without a positive duration": 1, "that ask for what cannot be": 1}
+    assert got.dropped == {"without a positive duration": 1, "that describe an impossible job": 1}
     on_v100 = read(samples / "pai2020" / "hydra_sample.csv", reference_gpu="V100")
     assert on_v100.jobs[0].tasks[0].work == 160
     assert on_v100.jobs[0].tasks[0].speeds["A100-40"] == 1.6

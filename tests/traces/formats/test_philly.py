@@ -59,7 +59,7 @@ def test_equal_rows_of_a_list_are_kept_and_noted(read: Reading, samples: Path) -
     ]  # fmt: skip
     assert got.noted == {"rows that equal another (kept)": 1}
     assert got.dropped == {
-        "whose timestamp is no date": 1,
+        "whose timestamp is not a date": 1,
         "with a negative duration": 1,
         "whose num_gpus is impossible": 1,
     }

@@ -31,7 +31,7 @@ def test_the_backward_pass_mirrors_the_forward_pass(read: Reading, samples: Path
 def test_a_cycle_drops_every_node_once(samples: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text((samples / "pipedream" / "tiny.txt").read_text().rstrip() + "\n\tnode3 -- node1\n")
     trace = open_trace(tmp_path / "a.txt", "pipedream")
-    with pytest.raises(TraceError, match="read 3 rows: kept 0; dropped 3 of jobs that are no DAG"):
+    with pytest.raises(TraceError, match="read 3 rows: kept 0; dropped 3 of jobs that are not a DAG"):
         list(trace.jobs())
 
 

@@ -47,16 +47,16 @@ def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:
     assert sample.dropped == {
         "without arrival_s": 1,
         "with a negative duration_s": 1,
-        "that ask for what cannot be": 2,
+        "that describe an impossible job": 2,
         "whose id another row has": 1,
         "given twice": 1,
         "with a negative arrival_s": 1,
-        "whose gpus is no number": 1,
+        "whose gpus is not a number": 1,
         "whose instances is impossible": 1,
         "whose gang is neither yes nor no": 1,
         "with a wrong number of fields": 1,
         "without an id": 1,
-        "whose duration_s is no number": 1,
+        "whose duration_s is not a number": 1,
     }
 
 
@@ -68,7 +68,7 @@ def test_rows_of_tasks_make_a_dag(read: Reading, samples: Path) -> None:
     assert join.graph.parents == ((), (), (1, 0))
     assert join.graph.critical_path([task.work for task in join.tasks]) == 50
     assert got.dropped == {
-        "of jobs that are no DAG": 3,
+        "of jobs that are not a DAG": 3,
         "without duration_s": 1,
         "of jobs that lost another row": 2,
         "whose task another row has": 1,

@@ -351,7 +351,7 @@ def test_at_the_change_to_summer_time_elapsed_is_trusted(read: Reading, log: Log
 
 
 def test_relative_dates_are_no_times(read: Reading, log: Log) -> None:
-    assert read(log({}, {"JobID": "8", "Submit": "02:53:32"})).dropped == {"whose Submit is no time": 1}
+    assert read(log({}, {"JobID": "8", "Submit": "02:53:32"})).dropped == {"whose Submit is not a time": 1}
 
 
 def test_rows_with_a_last_empty_column_are_read(read: Reading, log: Log) -> None:

@@ -49,12 +49,12 @@ def test_every_dirty_row_is_dropped_or_noted_for_its_reason(sample: Any) -> None
         "whose id another row has": 1,
         "with a negative submit time": 1,
         "with a wrong number of fields": 1,
-        "whose run time is no number": 1,
+        "whose run time is not a number": 1,
     }
     assert sample.noted == {
         "that got other processors than requested": 1,
         "that ran longer than requested": 1,
-        "that name a preceding job (not heeded)": 1,
+        "that name a preceding job (ignored)": 1,
         "that are wider than the machine": 1,
     }
 

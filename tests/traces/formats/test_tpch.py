@@ -23,7 +23,7 @@ def test_a_stage_is_a_task_of_its_spark_tasks(read: Reading, samples: Path) -> N
     assert got.dropped == {
         "whose num_tasks is impossible": 1,
         "of queries that lost another stage": 1,
-        "of jobs that are no DAG": 2,
+        "of jobs that are not a DAG": 2,
     }
 
 

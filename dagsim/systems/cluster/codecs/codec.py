@@ -74,7 +74,7 @@ class CandidatesConfig:
 
     ``select`` is one of:
 
-    - ``heads``: the first tasks of each group of tasks that are alike;
+    - ``heads``: the first tasks of each group of similar tasks;
     - ``oldest``: the ``window`` tasks that have been ready longest;
     - ``mixed``: half of the window for the oldest tasks, so that every task is seen at some time, and
       half for the shortest.

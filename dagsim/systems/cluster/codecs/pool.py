@@ -141,7 +141,7 @@ class Group:
         heappush(self._last, (task.rank_s, task.order, task.piece, ready))
 
     def heads(self) -> tuple[ReadyTask, ...]:
-        """The shortest task, and the one nearest to the end of its job if that is another."""
+        """The shortest task, and the task nearest to the end of its job if it is a different one."""
         short, last = self.short, self._last
         while short and not short[0][3].task.waiting:
             heappop(short)

@@ -42,8 +42,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Record = TypeVar("Record", bound=type)
 
 _INLINED_B = 500
-"""Functions with fewer bytes of byte code are inlined. Inlining all takes 25 % more time to compile
-and makes nothing faster; inlining none makes a task take 50 % longer.
+"""Functions with fewer bytes of byte code are inlined. Inlining all functions takes 25 % more
+compile time and makes nothing faster; inlining none makes a task take 50 % longer.
 """
 
 _COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}

@@ -424,8 +424,8 @@ def _begin_round(s: State, p: Las) -> None:
 
 @inner
 def _compete(s: State, log: np.recarray, p: Las) -> bool:
-    """Stop a doomed run, or else start its task, or else make room for the next. False when all
-    tasks have had their turn.
+    """Stop a doomed run, or else start its task, or else make room for the next task. False when
+    all tasks have had their turn.
     """
     if p.r.count.doomed:
         run = next_doomed(p.r)

@@ -1,9 +1,9 @@
 """List scheduling: keys of all tasks at once, queues, and the loop.
 
 The twin of ``policies.orders.Ordered`` and ``TypedOrdered``. A policy is a column of keys: one per
-task, or one per task and GPU type. Smaller comes first, equal keys go first come, first served,
-then by type. Tasks of one demand class fit or do not fit together, so each class has a heap, and
-only the first task of each is looked at.
+task, or one per task and GPU type. Smaller keys come first; ties go first come, first served, then
+by type. Tasks of one demand class fit or do not fit together, so each class has a heap, and only
+the first task of each heap is examined.
 """
 
 from __future__ import annotations

@@ -320,8 +320,8 @@ def _smallest_that_holds(s: State, tree: int, type_: int, needed: int) -> int:
 
 @inner
 def _nodes_needed(s: State, task: int, type_: int) -> int:
-    """Number of nodes that a start over several would take: take nodes out of the tree, then put
-    them back.
+    """Number of nodes that a start over several nodes would take. Takes nodes out of the tree, then
+    puts them back.
     """
     kind = int64(s.tasks[task].kind)
     tree = tree_of(s, kind, type_)

@@ -45,9 +45,9 @@ class Estimates:
             raise ModelError(f"estimates: sigma must be 0 or more, got {self.sigma!r}")
 
     def apply(self, active: JobState, seed: int, seconds: Seconds) -> None:
-        """Replace the true durations on the job's tasks by those that policies may know. The result
-        depends only on job, number and seed; ``seconds`` returns the seconds of a task on each
-        type.
+        """Replace the true durations on the job's tasks by the ones that policies may know. The
+        result depends only on job, number and seed; ``seconds`` returns the seconds of a task on
+        each type.
         """
         if self.kind == "exact":
             return

@@ -1,4 +1,4 @@
-"""Disturbances, set-up delays and the price of preemption."""
+"""Disturbances, set-up delays and the cost of preemption."""
 
 from __future__ import annotations
 
@@ -195,7 +195,9 @@ class _Calendar:
     windows: tuple[tuple[int, float, float], ...]
     done: int = 0
     changes: list[tuple[float, bool, int]] = field(init=False)
-    """``(time_s, goes down, node)``, sorted: in one instant nodes return before others leave, each by number."""
+    """``(time_s, goes down, node)``, sorted: at one instant nodes return before others leave, each
+    in order of number.
+    """
 
     def __post_init__(self) -> None:
         ends = [(end_s, False, node) for node, _, end_s in self.windows if end_s < inf]
@@ -228,8 +230,8 @@ class _Calendar:
 
 
 def start_all(models: Iterable[FailureModel], nodes: int, seed: int) -> list[FailureProcess]:
-    """The state of all disturbances at time 0. All windows go into one calendar, so that the order of changes in one
-    instant does not depend on which model comes first.
+    """The state of all disturbances at time 0. All windows go into one calendar, so that the order
+    of changes at one instant does not depend on the order of the models.
 
     Raises:
         ModelError: A node that the cluster does not have.
@@ -254,7 +256,8 @@ class Setup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MovingDelay:
-    """``delay_s`` whenever a GPU changes jobs (its first job included if ``first``): loading images, weights and data.
+    """A delay of ``delay_s`` whenever a GPU changes jobs, for loading images, weights and data. The
+    first job of a GPU pays it only if ``first`` is set.
 
     Spark executors that move between jobs pay about 2 s (Mao et al., SIGCOMM 2019).
     """
@@ -279,12 +282,14 @@ class MovingDelay:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """``on_resume="resume"`` keeps the work done (checkpoint on preemption), ``"restart"`` loses it.
+    """``on_resume="resume"`` keeps the work done (checkpoint on preemption), ``"restart"`` loses
+    it.
 
-    A run that comes back pays ``restart_s`` plus, if it resumes, ``checkpoint_s_per_gb`` for each GB of its task's
-    memory (saving and loading together), as set-up before it computes. ``on_failure`` says the same for runs killed by
-    a node's failure, where nothing could be saved in time; the default is to start over. Measured restart costs are 25
-    to 250 s per model (Sia, SOSP 2023, artifact).
+    A run that returns pays ``restart_s`` as set-up before it computes. If it resumes, it also pays
+    ``checkpoint_s_per_gb`` for each GB of its task's memory (saving and loading together).
+    ``on_failure`` is the same option for runs killed by a node's failure, where nothing could be
+    saved in time; by default they start over. Measured restart costs are 25 to 250 s per model
+    (Sia, SOSP 2023, artifact).
 
     Raises:
         ModelError: An unknown mode or a negative cost.
@@ -306,5 +311,5 @@ class Preemption:
                 raise ModelError(f"preemption: {name} must be 0 or more, got {getattr(self, name)!r}")
 
     def cost_s(self, memory_gb: float, kept: bool) -> float:
-        """Set-up seconds that one instance owes when it comes back."""
+        """Set-up seconds that one instance pays when it returns."""
         return self.restart_s + (self.checkpoint_s_per_gb * memory_gb if kept else 0.0)

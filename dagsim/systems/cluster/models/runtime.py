@@ -1,23 +1,27 @@
 """Runtime models: how long one instance of a task takes on each type of GPU.
 
-``Task.work`` is what each GPU of an instance has to do (its GPUs work side by side), in the unit of the model. A task
-that takes a share of a GPU runs as fast as its work was measured: sharing slows nobody down here.
+``Task.work`` is the work of each GPU of an instance (its GPUs work side by side), in the unit of
+the model. A task on a share of a GPU runs as fast as its work was measured: sharing does not slow
+it down.
 
-One speed per GPU type is a simplification. Measured against a T4, a V100 and an A100 train BERT 1 : 2.6 : 5.2 times as
-fast but DeepSpeech2 1 : 2.3 : 1.5 (Sia, SOSP 2023, largest batch that all three ran). ``Flops`` and ``Recorded`` have
-one speed per type, ``Throughput`` one per model and type. A task's own ``speeds`` override every model on the types
-they name.
+One speed per GPU type is a simplification. Measured against a T4, a V100 and an A100 train BERT 1 :
+2.6 : 5.2 times as fast but DeepSpeech2 1 : 2.3 : 1.5 (Sia, SOSP 2023, largest batch that all three
+ran). ``Flops`` and ``Recorded`` have one speed per type, ``Throughput`` one per model and type. A
+task's own ``speeds`` override every model on the types they name.
 
 Measured training throughputs: samples per second by model, GPU type and batch.
 
-The shipped table (``throughputs.csv``, one GPU, a source per row) joins two published sets of measurements:
+The shipped table (``throughputs.csv``, one GPU, a source per row) joins two published sets of
+measurements:
 
 - Sia (Jayaram Subramanya et al., SOSP 2023; siasosp23/artifacts), ``placements-*.csv``: T4 (EC2 g4dn.12xlarge), V100
-  with 32 GB (Azure ND40rs_v2), A100 with 40 GB (DGX-A100), RTX 2080 Ti. Per model the largest batch that T4, V100 and
-  A100 all ran, and each type's own best. NCF's V100 rows are left out: bound by input, 9 times slower than a T4.
+  with 32 GB (Azure ND40rs_v2), A100 with 40 GB (DGX-A100), RTX 2080 Ti. For each model, the largest batch that T4,
+  V100 and A100 all ran, and each type's own best. NCF's V100 rows are left out, because they were bound by input and
+  9 times slower than a T4.
 - Gavel (Narayanan et al., OSDI 2020), ``simulation_throughputs.json``: V100, P100, K80; steps per second times batch.
 
-The two sets come from different software: compare speeds within one model name only."""
+The two sets come from different software: compare speeds only within one model name.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +64,9 @@ class Runtime(Protocol):
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """Seconds that one instance of ``task`` takes on each of ``gpus``.
 
-        ``inf`` where it cannot run: a GPU task on a CPU machine, any task on a type that its ``gpu_types`` leave out.
-        Pass the same tuple object each time: rates are cached by it.
+        ``inf`` where it cannot run: a GPU task on a CPU machine, or any task on a type that its
+        ``gpu_types`` leave out. Pass the same tuple object each time, because rates are cached by
+        it.
         """
         ...
 
@@ -80,8 +85,8 @@ class HasRates(Runtime, Protocol):
 
 
 class _ByType(ABC):
-    """Work over rate, with the rates of every kind of task cached: the hot path that the models
-    share.
+    """Work over rate, with the rates of every kind of task cached. This is the hot path that the
+    models share.
 
     ``_known`` finds the types by identity, since hashing a GPU type costs more than everything
     else. It is not a field of the models, so that they stay plain values, and starts empty in a
@@ -143,11 +148,12 @@ class _ByType(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Flops(_ByType):
-    """Work in TFLOP at ``efficiency`` times the GPU's peak rate. The rate is that of ``precision``, or of its next
-    slower mode.
+    """Work in TFLOP at ``efficiency`` times the GPU's peak rate. The rate is that of ``precision``,
+    or of the next slower precision that the GPU supports.
 
-    A CPU-only task runs at ``efficiency`` times ``cpu_tflops_per_core`` on each core it asks for (at least one). The
-    default is an AVX2 core: 2 fused multiply-adds of 8 FP32 lanes per cycle (32 FLOP) at 2.5 GHz.
+    A CPU-only task runs at ``efficiency`` times ``cpu_tflops_per_core`` on each core that it
+    requests (at least one). The default is an AVX2 core: 2 fused multiply-adds of 8 FP32 lanes per
+    cycle (32 FLOP) at 2.5 GHz.
 
     Raises:
         ModelError: An unknown precision, an efficiency outside (0, 1], or a CPU rate that is not positive.
@@ -179,10 +185,12 @@ class Flops(_ByType):
 
 @dataclass(frozen=True, slots=True)
 class Recorded(_ByType):
-    """Work in seconds measured on the GPU type ``reference``; other types scale them by the ratio of their peak rates.
+    """Work in seconds measured on the GPU type ``reference``; other types scale them by the ratio
+    of their peak rates.
 
-    ``scale`` is the precision whose rates are compared, ``none`` for the same seconds everywhere. Without a reference
-    nobody knows what the seconds were measured on: every type runs at speed 1. CPU-only tasks take theirs anywhere.
+    ``scale`` is the precision whose rates are compared; with ``none`` the seconds are the same
+    everywhere. Without a reference it is unknown which type the seconds were measured on, so every
+    type runs at speed 1. CPU-only tasks take their seconds on any machine.
 
     Raises:
         ModelError: An unknown reference type or scale.
@@ -215,16 +223,19 @@ class Recorded(_ByType):
 
 @dataclass(frozen=True, slots=True)
 class Throughput(_ByType):
-    """Work in seconds on the GPU type ``reference``; other types scale them by the measured throughputs of the model.
+    """Work in seconds on the GPU type ``reference``; other types scale them by the measured
+    throughputs of the model.
 
-    A task that names its ``batch`` is scaled at that batch. For others, ``batch="common"`` compares two types at the
-    largest batch measured on both, ``batch="best"`` each at its own fastest (a larger memory then counts as speed).
-    ``table`` is a CSV file of your own instead of the shipped one. What the table does not hold, and a task without a
-    model, is an error, or with ``missing="flops"`` scaled by peak FP32 rates. CPU-only tasks take their work anywhere.
+    A task with a ``batch`` is scaled at that batch. For other tasks, ``batch="common"`` compares
+    two types at the largest batch measured on both, and ``batch="best"`` at the fastest batch of
+    each (so a larger memory counts as speed). ``table`` is a CSV file of your own instead of the
+    shipped one. A model or type that the table lacks, or a task without a model, is an error; with
+    ``missing="flops"`` it is scaled by peak FP32 rates. CPU-only tasks take their seconds on any
+    machine.
 
     Raises:
-        ModelError: An unknown reference or option; when asked, a model or type that the table lacks.
-        ConfigError: When first asked, a table that cannot be read.
+        ModelError: An unknown reference or option; on use, a model or type that the table lacks.
+        ConfigError: On first use, a table that cannot be read.
     """
 
     reference: str = "V100-16"
@@ -316,10 +327,11 @@ class ThroughputTable:
 
     @classmethod
     def read(cls, path: Path) -> ThroughputTable:
-        """The table in a CSV file. Its columns are model, gpu, batch, samples_per_s and, if you like, source.
+        """The table in a CSV file. Its columns are model, gpu, batch, samples_per_s and optionally
+        source.
 
         Raises:
-            ConfigError: The file cannot be read, lacks a column, or a row holds no such numbers; names ``file:line``.
+            ConfigError: The file cannot be read, lacks a column, or has an invalid number; names ``file:line``.
         """
         try:
             with path.open(newline="", encoding="utf-8") as file:
@@ -343,8 +355,7 @@ class ThroughputTable:
         return {}
 
     def ratio(self, model: str, gpu: GpuType, reference: GpuType, batch: int | None = None) -> float | None:
-        """The factor by which ``model`` trains faster on ``gpu`` than on ``reference`` at
-        ``batch``.
+        """The speed of training ``model`` on ``gpu`` relative to ``reference`` at ``batch``.
 
         Without a batch, the largest batch measured on both is used. ``None`` if there is none.
         """
@@ -364,7 +375,7 @@ class ThroughputTable:
 
 @cache
 def shipped_throughputs() -> ThroughputTable:
-    """The table that comes with dagsim."""
+    """The table that ships with dagsim."""
     return ThroughputTable.read(_SHIPPED)
 
 

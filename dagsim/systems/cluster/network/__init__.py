@@ -3,17 +3,21 @@
 from typing import Any
 
 from dagsim.registry import Entry, Registry
-from dagsim.systems.cluster.network.base import Flow, Network
+from dagsim.systems.cluster.network.base import Carrier, Flow, Network
+from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.network.uniform import UniformNetwork
 
-__all__ = ["NETWORKS", "Flow", "Network", "UniformNetwork"]
+__all__ = ["NETWORKS", "Carrier", "Flow", "Network", "SharedNetwork", "UniformNetwork"]
 
 NETWORKS: Registry[Any] = Registry(
     "network",
-    [Entry("uniform", ".uniform:UniformNetwork", "latency and bandwidth between nodes, without contention")],
+    [
+        Entry("uniform", ".uniform:UniformNetwork", "latency and bandwidth between nodes, without contention"),
+        Entry("shared", ".shared:SharedNetwork", "links of a topology, which flows share max-min"),
+    ],
     group="dagsim.networks",
     listing="dagsim list networks",
     home="dagsim.systems.cluster.network",
-    method="fetch",
+    method="carrier",
 )
 """Every network by name."""

@@ -105,7 +105,7 @@ class QueueLevels:
     """
 
     def __init__(self, thresholds: tuple[float, ...], promote: float = inf) -> None:
-        if list(thresholds) != sorted(thresholds) or not all(each > 0 for each in thresholds):
+        if list(thresholds) != sorted(thresholds) or not all(threshold > 0 for threshold in thresholds):
             raise ConfigError(f"tiresias: thresholds must be positive and rise, got {thresholds!r}")
         if not promote > 0:
             raise ConfigError(f"tiresias: promote must be positive, got {promote!r}")
@@ -125,7 +125,7 @@ class QueueLevels:
 
     def keys(self, service: ServiceColumns) -> np.ndarray:
         if self.promote < inf:
-            for job, *served in zip(*[each.tolist() for each in service[2:5]], strict=True):
+            for job, *served in zip(*[column.tolist() for column in service[2:5]], strict=True):
                 self._had[job] = Served(*served)
         return np.searchsorted(self.thresholds, self._counted(service), side="right").astype(float)
 
@@ -209,9 +209,9 @@ class Gittins:
     def keys(self, service: ServiceColumns) -> np.ndarray:
         served = np.flatnonzero(service.gpu_s)
         had, keys = service.gpu_s[served], np.zeros(len(service.gpu_s))
-        keys[served] = found = self._unserved - gittins_indices(self._sizes, had)
+        keys[served] = new_keys = self._unserved - gittins_indices(self._sizes, had)
         self._served.update(service.job[served].tolist())
-        self._known.update(zip(had.tolist(), found.tolist(), strict=True))
+        self._known.update(zip(had.tolist(), new_keys.tolist(), strict=True))
         return keys
 
     def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
@@ -278,12 +278,12 @@ def gittins_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
     """(jobs,) float64: the Gittins indices of jobs that have received ``had``, bit for bit equal to
     ``gittins_index``.
     """
-    found = np.zeros(len(had))
+    indices = np.zeros(len(had))
     rows = np.flatnonzero(had < sizes[-1]) if len(sizes) else np.empty(0, int)
     for start in range(0, len(rows), _AT_ONCE):
         some = rows[start : start + _AT_ONCE]
-        found[some] = _some_indices(sizes, had[some])
-    return found
+        indices[some] = _some_indices(sizes, had[some])
+    return indices
 
 
 def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:

@@ -70,9 +70,9 @@ class External:
             self._send(view, _begin(view))
         tasks = {_key(task): task for task in view.ready}
         answer = self._asked(view, _question(view, tasks))
-        for each in self._decisions(view, answer):
-            if (made := self._decision(view, tasks, each)) is not None:
-                yield made
+        for item in self._decisions(view, answer):
+            if (decision := self._decision(view, tasks, item)) is not None:
+                yield decision
 
     def _started(self) -> subprocess.Popen[bytes]:
         try:
@@ -124,42 +124,42 @@ class External:
             self._nonsense(view, line, "that is not JSON; a scheduler writes nothing but answers to standard output")
 
     def _decisions(self, view: ClusterView, answer: Any) -> list[Any]:
-        known = isinstance(answer, dict) and set(answer) <= {"decisions"}
-        decisions = answer.get("decisions", []) if known else None
+        has_known_keys = isinstance(answer, dict) and set(answer) <= {"decisions"}
+        decisions = answer.get("decisions", []) if has_known_keys else None
         if not isinstance(decisions, list):
             self._nonsense(view, answer, 'expected {"decisions": [...]}')
         return decisions
 
-    def _decision(self, view: ClusterView, tasks: Mapping[str, TaskState], given: Any) -> Decision | None:
+    def _decision(self, view: ClusterView, tasks: Mapping[str, TaskState], item: Any) -> Decision | None:
         """Return a decision; ``None`` for a start without a placement of a task that does not fit
         now.
         """
-        match given:
+        match item:
             case {"start": str(key), **rest} if set(rest) <= {"nodes", "type"}:
                 task = tasks.get(key)
                 if task is None:
-                    self._nonsense(view, given, f"there is no ready task {key!r}")
-                return self._start(view, task, given)
+                    self._nonsense(view, item, f"there is no ready task {key!r}")
+                return self._start(view, task, item)
             case {"preempt": int(run), **rest} if not rest and not isinstance(run, bool):
                 return Preempt(run)
             case {"wait": int() | float() as until_s, **rest} if not rest and isfinite(until_s):
                 return Wait(float(until_s))
-        self._nonsense(view, given, 'expected {"start": task}, {"preempt": run} or {"wait": until}')
+        self._nonsense(view, item, 'expected {"start": task}, {"preempt": run} or {"wait": until}')
 
-    def _start(self, view: ClusterView, task: TaskState, given: Mapping[str, Any]) -> Start | None:
-        if "nodes" not in given:
-            type_ = given.get("type")
+    def _start(self, view: ClusterView, task: TaskState, item: Mapping[str, Any]) -> Start | None:
+        if "nodes" not in item:
+            type_ = item.get("type")
             if type_ is not None and (type(type_) is not int or not 0 <= type_ < len(view.gpu_types)):
-                self._nonsense(view, given, f"type must be a place in gpu_types, 0 to {len(view.gpu_types) - 1}")
+                self._nonsense(view, item, f"type must be a place in gpu_types, 0 to {len(view.gpu_types) - 1}")
             if not task.waiting or (type_ is not None and not isfinite(task.seconds[type_])):
                 return None
             placement = view.fit(task, type_)
             return None if placement is None else Start(task, placement)
-        nodes = given["nodes"]
+        nodes = item["nodes"]
         if not isinstance(nodes, list) or not all(
             isinstance(share, list) and len(share) == 2 and all(type(part) is int for part in share) for share in nodes
         ):
-            self._nonsense(view, given, "nodes must be a list of [node, instances]")
+            self._nonsense(view, item, "nodes must be a list of [node, instances]")
         return Start(task, tuple(Share(node, instances) for node, instances in nodes))
 
     def _gone(self) -> str:

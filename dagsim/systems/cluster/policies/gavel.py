@@ -125,7 +125,7 @@ class Gavel:
             self._forget(view)
         if not ready:
             return
-        if competing or any(map(view.machines.fits, {each.demand: None for each in ready})):
+        if competing or any(map(view.machines.fits, {waiting.demand: None for waiting in ready})):
             chosen = self._chosen(view, ready) if competing else self._chosen(view, ready, waiting)
             if competing:
                 yield from self._make_way(view, chosen)
@@ -331,7 +331,7 @@ def shares(
 
 def _used_shares(kinds: Sequence[_Kind], capacity: Sequence[float], price: Sequence[float] | None) -> list[_Shared]:
     """Like ``shares``, but with only the types that each task should use."""
-    share = {kind: _used(found) for kind, found in _by_kind(kinds, capacity, price).items()}
+    share = {kind: _used(by_type) for kind, by_type in _by_kind(kinds, capacity, price).items()}
     return [share[kind] for kind in kinds]
 
 
@@ -346,8 +346,8 @@ def _by_kind(
     count = Counter(kinds)
     rows = sorted(count)
     dear = None if price is None else tuple(price)
-    found = _solved(tuple(rows), tuple([count[kind] for kind in rows]), tuple(capacity), dear)
-    return dict(zip(rows, found, strict=True))
+    kind_shares = _solved(tuple(rows), tuple([count[kind] for kind in rows]), tuple(capacity), dear)
+    return dict(zip(rows, kind_shares, strict=True))
 
 
 @lru_cache(maxsize=4096)
@@ -379,10 +379,10 @@ def _solved(
         # The lowest level first; the remaining capacity goes to tasks that can use it, so that nothing idles.
         total = times * progress
         goal = np.append(-1e-4 * total.ravel() / max(total.sum(), 1e-9), -1.0)
-    found = milp(goal, constraints=(upper, -inf, bound), bounds=(0.0, most))
-    if found.x is None:
+    solution = milp(goal, constraints=(upper, -inf, bound), bounds=(0.0, most))
+    if solution.x is None:
         return ((0.0,) * types,) * rows
-    flat: list[float] = found.x.tolist()
+    flat: list[float] = solution.x.tolist()
     return tuple(tuple(flat[row * types : (row + 1) * types]) for row in range(rows))
 
 

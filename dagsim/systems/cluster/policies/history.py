@@ -52,8 +52,8 @@ class AsObserved:
                 self._nodes.setdefault(node.name.partition(":")[0], []).append(index)
         machines = [view.machines.list[index] for name in names for index in self._nodes.get(name, ())]
         for type_ in dict.fromkeys([machine.type for machine in machines if machine.type in task.demand.types]):
-            room = [(each.index, each.room(task.demand)) for each in machines if each.type == type_]
-            room = [each for each in room if each[1]]
+            room = [(node.index, node.room(task.demand)) for node in machines if node.type == type_]
+            room = [(node, instances) for node, instances in room if instances]
             if sum(count for _, count in room) >= (task.waiting if task.demand.gang else 1):
                 return _spread(room, task.waiting)
         return None
@@ -87,8 +87,8 @@ def _spread(room: list[tuple[int, int]], waiting: int) -> Placement:
     """Distribute the waiting instances over the nodes: evenly if that fits, as a batch system does,
     else filling one node after the other.
     """
-    each, rest = divmod(waiting, len(room))
-    even = [each + (place < rest) for place in range(len(room))]
+    per_node, rest = divmod(waiting, len(room))
+    even = [per_node + (place < rest) for place in range(len(room))]
     if all(count <= free for count, (_, free) in zip(even, room, strict=True)):
         return tuple([Share(index, count) for count, (index, _) in zip(even, room, strict=True) if count])
     shares = []
@@ -147,8 +147,8 @@ class Qssf:
         return seconds * width(task)
 
     def _learn(self, kind: Hashable, seconds: float) -> None:
-        known = self._known.get(kind)
-        self._known[kind] = seconds if known is None else self.memory * known + (1 - self.memory) * seconds
+        mean_s = self._known.get(kind)
+        self._known[kind] = seconds if mean_s is None else self.memory * mean_s + (1 - self.memory) * seconds
 
 
 def _kind(task: TaskState) -> Hashable:

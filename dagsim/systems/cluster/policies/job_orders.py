@@ -110,12 +110,12 @@ class JobQueue:
         ``fixed``.
         """
         number = job.number
-        known = self._keys.get(number)
+        old_key = self._keys.get(number)
         classes = self._classes.get(number)
-        if known is None or self._fixed or not classes:
+        if old_key is None or self._fixed or not classes:
             return False
         demands = [demand for demand in tuple(classes) if self._first(demand, number) is not None]
-        if demands and (key := self.job_key(job)) != known:
+        if demands and (key := self.job_key(job)) != old_key:
             self._keys[number] = key
             for demand in demands:
                 self._enter(demand, number)
@@ -252,8 +252,8 @@ class WorkLeft:
 
     def forget(self, job: JobState) -> None:
         """Forget a job that has left."""
-        for known in (self._terms, self._totals, self._moved):
-            known.pop(job.number, None)
+        for cache in (self._terms, self._totals, self._moved):
+            cache.pop(job.number, None)
 
 
 def _rank(task: TaskState) -> float:

@@ -175,7 +175,7 @@ class NodeScorer:
                 scores[node] = self._score(machines.list[node], task, taken[node] + 1, unasked)
             node = max(scores, key=lambda index: (scores[index], -index))
             taken[node] = taken.get(node, 0) + 1
-        return *first, tuple([Share(*each) for each in sorted(taken.items())])
+        return *first, tuple([Share(*pair) for pair in sorted(taken.items())])
 
     def _score(self, machine: NodeState, task: TaskState, pods: int, unasked: _Unasked) -> int:
         node, (gpus, cpus, memory_gb, _) = machine.node, task.demand.demand

@@ -92,9 +92,9 @@ class Kueue:
                 stops = self._preempted(view, queue, first)
                 if stops:
                     yield from map(Preempt, stops)
-                    found = self._flavor(view, queue.name, first)
-                    if found is not None:
-                        yield from start_of(self._scorer.place, view, first, found[0])
+                    flavor = self._flavor(view, queue.name, first)
+                    if flavor is not None:
+                        yield from start_of(self._scorer.place, view, first, flavor[0])
                     return
 
     def _set_up(self, view: ClusterView) -> None:
@@ -103,7 +103,7 @@ class Kueue:
         for node in self._leaves.values():
             if not node.quota:
                 raise ConfigError(f"kueue: the queue {node.name!r} has no quota; queues.tree gives each one in quota")
-        self._types = [None if each is None else each.name for each in view.gpu_types]
+        self._types = [None if gpu is None else gpu.name for gpu in view.gpu_types]
         self._quotas = QuotaTree(tuple([_canonical(node) for node in tree]))
         self._flavors = {name: {_key(key) for key in node.quota} for name, node in self._leaves.items()}
         self._named: dict[tuple[str, str, str], str] = {}
@@ -112,11 +112,11 @@ class Kueue:
 
     def _queue_of(self, job: Job) -> str:
         names = (job.partition, job.account, job.tenant)
-        known = self._named.get(names)
-        if known is None:
-            known = next((name for name in names if name in self._leaves), next(iter(self._leaves)))
-            self._named[names] = known
-        return known
+        queue = self._named.get(names)
+        if queue is None:
+            queue = next((name for name in names if name in self._leaves), next(iter(self._leaves)))
+            self._named[names] = queue
+        return queue
 
     def _amounts(self, queue: str, task: TaskState, type_: int, instances: int | None = None) -> dict[str, float]:
         """The quota that a start of the task uses, for the resources that its queue defines."""
@@ -131,7 +131,7 @@ class Kueue:
         """True if an idle cluster has the quota for a start."""
         queue = self._queue_of(task.job.job)
         return all(
-            each <= self._quotas.most(queue, key) + 1e-9 for key, each in self._amounts(queue, task, type_).items()
+            amount <= self._quotas.most(queue, key) + 1e-9 for key, amount in self._amounts(queue, task, type_).items()
         )
 
     def _next(self, view: ClusterView, pending: _Pending) -> Start | None:
@@ -145,13 +145,13 @@ class Kueue:
         ]
         chosen: tuple[TaskState, int] | None = None
         for entry, queue_name in sorted(heads):
-            found = self._flavor(view, queue_name, entry[3])
-            if found is None:
+            flavor = self._flavor(view, queue_name, entry[3])
+            if flavor is None:
                 continue
-            if self._quotas.within_nominal(queue_name, found[1]):
-                chosen = entry[3], found[0]
+            if self._quotas.within_nominal(queue_name, flavor[1]):
+                chosen = entry[3], flavor[0]
                 break
-            chosen = chosen or (entry[3], found[0])  # the first workload that would borrow
+            chosen = chosen or (entry[3], flavor[0])  # the first workload that would borrow
         if chosen is None:
             return None
         placement = self._scorer.place(view, *chosen)
@@ -196,8 +196,8 @@ class Kueue:
         """Return the runs that may be stopped: runs of borrowing queues first, then lowest
         priority, then youngest.
         """
-        priority, top, found = task.job.job.priority, self._quotas.top(queue.name), []
-        nominal = all(each <= self._quotas.nominal(queue.name, key) + 1e-9 for key, each in amounts.items())
+        priority, top, victims = task.job.job.priority, self._quotas.top(queue.name), []
+        nominal = all(amount <= self._quotas.nominal(queue.name, key) + 1e-9 for key, amount in amounts.items())
         for run, admitted in self._admitted.items():
             if admitted.started_s >= view.now or not set(amounts) & set(admitted.amounts):
                 continue
@@ -215,13 +215,13 @@ class Kueue:
                     and (queue.reclaim == "any" or admitted.priority < priority)
                 )
             if allowed:
-                found.append(run)
+                victims.append(run)
 
         def rank(run: int) -> tuple[bool, float, float, int]:
             admitted = self._admitted[run]
             return admitted.queue == queue.name, admitted.priority, -admitted.started_s, -run
 
-        return sorted(found, key=rank)
+        return sorted(victims, key=rank)
 
     def _targets(self, queue: QueueNode, amounts: dict[str, float], candidates: list[int]) -> list[int] | None:
         """Return a small set of candidates that frees the quota. They are chosen greedily; then
@@ -242,18 +242,18 @@ class Kueue:
                 if self._admitted[run].queue == queue.name or self._quotas.borrows(self._admitted[run].queue, amounts):
                     self._give(run)
                     gone.append(run)
-            found = list(gone) if enough() else None
+            targets = list(gone) if enough() else None
             for run in reversed(gone):
                 self._take(run)
-                if found is not None:
+                if targets is not None:
                     if enough():
-                        found.remove(run)
+                        targets.remove(run)
                     else:
                         self._give(run)
-            for run in found or ():
+            for run in targets or ():
                 self._take(run)
-            if found is not None:
-                return found
+            if targets is not None:
+                return targets
         return None
 
     def _with_room(self, view: ClusterView, task: TaskState, targets: list[int], candidates: list[int]) -> list[int]:
@@ -322,7 +322,7 @@ def _key(name: str) -> str:
 
 def _canonical(node: QueueNode) -> QueueNode:
     quota, borrow, lend = (
-        {_key(key): each for key, each in part.items()} for part in (node.quota, node.borrow, node.lend)
+        {_key(key): limit for key, limit in part.items()} for part in (node.quota, node.borrow, node.lend)
     )
     children = tuple([_canonical(child) for child in node.children])
     return QueueNode(node.name, quota=quota, borrow=borrow, lend=lend, children=children)
@@ -385,7 +385,9 @@ class QuotaTree:
 
     def within_nominal(self, queue: str, amounts: Mapping[str, float]) -> bool:
         """True if the queue has this amount of its own quota unused."""
-        return all(self.used(queue, key) + each <= self.nominal(queue, key) + _SLACK for key, each in amounts.items())
+        return all(
+            self.used(queue, key) + amount <= self.nominal(queue, key) + _SLACK for key, amount in amounts.items()
+        )
 
     def borrows(self, queue: str, keys: Mapping[str, float]) -> bool:
         """True if the queue uses more than its quota of one of these resources."""

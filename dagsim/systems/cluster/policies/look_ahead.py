@@ -75,20 +75,20 @@ class EftWait:
             yield Start(task, placement)
 
     def worth_waiting(
-        self, view: ClusterView, task: TaskState, type_: int, known: dict[_Place, float] | None = None
+        self, view: ClusterView, task: TaskState, type_: int, etas: dict[_Place, float] | None = None
     ) -> bool:
         """True if the task would finish sooner by waiting for its fastest type than on ``type_``
-        now. ``known`` caches the etas of this instant.
+        now. ``etas`` caches the expected waits of this instant.
         """
         best_s, threshold = task.best_s, self.theta * task.seconds[type_]
         if best_s >= threshold or best_s >= task.seconds[type_]:
             return False
         place = task.demand, task.seconds.index(best_s)
-        eta_s = None if known is None else known.get(place)
+        eta_s = None if etas is None else etas.get(place)
         if eta_s is None:
             eta_s = self.eta_s(view, *place)
-            if known is not None:
-                known[place] = eta_s
+            if etas is not None:
+                etas[place] = eta_s
         return eta_s + best_s < threshold
 
     def eta_s(self, view: ClusterView, demand: DemandClass, type_: int) -> float:
@@ -204,9 +204,11 @@ class PlanAhead:
 
     def _now(self, view: ClusterView, tasks: list[TaskState]) -> Iterator[tuple[TaskState, int]]:
         times = free_times(view)
-        ends = sorted({time - view.now for each in times for time in each})
+        ends = sorted({time - view.now for type_times in times for time in type_times})
         starts = np.array(ends[: self.slots] if ends and ends[0] == 0 else [0.0, *ends[: self.slots - 1]])
-        free = np.array([[sum(time - view.now <= at for time in each) for at in starts] for each in times], float)
+        free = np.array(
+            [[sum(time - view.now <= at for time in type_times) for at in starts] for type_times in times], float
+        )
         seconds = np.array([task.seconds for task in tasks])
         gpus = np.array([width(task) if task.demand.demand.gpus else 0.0 for task in tasks])
         for task, type_, slot in plan_slots(seconds, gpus, starts, free):
@@ -251,16 +253,16 @@ def plan_slots(
     most = np.concatenate([np.ones(len(seconds)), free.ravel()])
     matrix = csr_array((values, (rows, columns)), shape=(len(most), len(choices)))
     with _silence():
-        found = milp(
+        solution = milp(
             ends - late,
             constraints=LinearConstraint(matrix, ub=most),
             integrality=np.ones(len(choices)),
             bounds=Bounds(0, 1),
             options={"mip_rel_gap": 1e-3, "node_limit": 200},
         )
-    if found.x is None:
+    if solution.x is None:
         return []
-    chosen = [column for column, value in enumerate(found.x) if value > 0.5]
+    chosen = [column for column, value in enumerate(solution.x) if value > 0.5]
     return [choices[column] for column in sorted(chosen, key=lambda column: (ends[column], column))]
 
 
@@ -323,12 +325,12 @@ class Rollout:
             for type_ in task.demand.types
             if view.machines.fits_on(task.demand, type_)
         ]
-        found = []
+        candidates = []
         for _, task, type_ in sorted(pairs, key=lambda pair: (pair[0], pair[1].order, pair[2]))[: self.width]:
             placement = self._place(view, task, type_)
             if placement is not None:
-                found.append((task, placement))
-        return found
+                candidates.append((task, placement))
+        return candidates
 
     def _cost(self, view: ClusterView, start: tuple[TaskState, Placement] | None) -> float:
         """Return the sum of completion times of the present jobs if this candidate is carried out
@@ -367,7 +369,7 @@ def _play(fork: Simulation, base: ClusterPolicy, start: tuple[TaskState, Placeme
 def _same(view: ClusterView, task: TaskState) -> TaskState:
     """Return the counterpart of ``task`` among the ready tasks of a fork."""
     place = task.order, task.piece
-    return next(each for each in view.ready if (each.order, each.piece) == place)
+    return next(other for other in view.ready if (other.order, other.piece) == place)
 
 
 def _policies() -> Registry[ClusterPolicy]:

@@ -453,7 +453,7 @@ class _Columns:
         self._gone += 1
         if 2 * self._gone > len(self._tasks):
             kept = np.flatnonzero(self._rates[: len(self._tasks)] >= 0)
-            self._tasks = [self._tasks[each] for each in kept]
+            self._tasks = [self._tasks[place] for place in kept]
             self._since[: len(kept)], self._rates[: len(kept)] = self._since[kept], self._rates[kept]
             self._order[: len(kept)] = self._order[kept]
             self._change(slice(None))

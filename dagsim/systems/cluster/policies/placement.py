@@ -57,9 +57,9 @@ class BestFit:
 PLACEMENT_RULES: Registry[PlacementRule] = Registry(
     "placement",
     [
-        Entry("best-fit", ".placement:BestFit", "fastest type, then the fullest node that takes it"),
-        Entry("fastest", ".placement:BestFit", "another name of best-fit"),
-        Entry("first-fit", ".placement:FirstFit", "the first node of all that takes it"),
+        Entry("best-fit", ".placement:BestFit", "fastest type, then the fullest node with room"),
+        Entry("fastest", ".placement:BestFit", "another name for best-fit"),
+        Entry("first-fit", ".placement:FirstFit", "first node with room"),
         Entry("worst-fit", ".placement:WorstFit", "fastest type, then the emptiest node"),
         Entry("random", ".placement:RandomNode", "any type and node with room"),
         Entry("consolidate", ".placement:Consolidate", "as few nodes as possible"),
@@ -67,11 +67,11 @@ PLACEMENT_RULES: Registry[PlacementRule] = Registry(
         Entry(
             "comparative-advantage",
             ".placement:ComparativeAdvantage",
-            "the type where it loses less than others do",
+            "type on which it loses less than other tasks do",
         ),
-        Entry("dot-product", ".placement:DotProduct", "the node most aligned with the demand"),
-        Entry("gpu-packing", ".placement:GpuPacking", "GPUs, then nodes in use first"),
-        Entry("gpu-clustering", ".placement:GpuClustering", "beside tasks with the same demand"),
+        Entry("dot-product", ".placement:DotProduct", "node best aligned with the demand"),
+        Entry("gpu-packing", ".placement:GpuPacking", "partly used GPUs first, then nodes in use"),
+        Entry("gpu-clustering", ".placement:GpuClustering", "next to tasks with the same demand"),
         Entry("fgd", ".placement:Fgd", "where fragmentation grows least"),
     ],
     group="dagsim.placements",
@@ -108,8 +108,8 @@ class ComparativeAdvantage:
         if type_ is not None:
             return view.fit(task, type_)
         mean = view.index(ComparativeAdvantage, lambda: _Losses(len(view.gpu_types))).mean
-        for each in sorted(by_speed(task, None), key=lambda each: loss(task, each) - mean(each)):
-            placement = view.fit(task, each)
+        for candidate in sorted(by_speed(task, None), key=lambda candidate: loss(task, candidate) - mean(candidate)):
+            placement = view.fit(task, candidate)
             if placement is not None:
                 return placement
         return None
@@ -150,8 +150,8 @@ class WorstFit:
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         machines = view.machines
-        for each in by_speed(task, type_):
-            placement = fill(task, machines.with_room(task.demand, each, True))
+        for candidate in by_speed(task, type_):
+            placement = fill(task, machines.with_room(task.demand, candidate, True))
             if placement is not None:
                 return placement
         return None
@@ -164,7 +164,7 @@ class RandomNode:
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         machines, rng = view.machines, view.stream("placement")
-        types = [each for each in by_speed(task, type_) if machines.fits_on(task.demand, each)]
+        types = [candidate for candidate in by_speed(task, type_) if machines.fits_on(task.demand, candidate)]
         if not types:
             return None
         nodes = list(with_room(view, task.demand, types[int(rng.integers(len(types)))]))
@@ -280,8 +280,8 @@ def _least(
     """
     demand = task.demand
     best, where = None, None
-    for place, each in enumerate(by_speed(task, type_)):
-        ranked = [(rank(machine), place, machine.index, machine) for machine in with_room(view, demand, each)]
+    for place, candidate in enumerate(by_speed(task, type_)):
+        ranked = [(rank(machine), place, machine.index, machine) for machine in with_room(view, demand, candidate)]
         if demand.gang:
             ranked.sort(key=lambda entry: entry[:3])
         elif ranked:
@@ -301,8 +301,8 @@ class Consolidate:
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         demand, best = task.demand, None
         needed = demand.gang or task.waiting
-        for each in by_speed(task, type_):
-            rooms = sorted((-machine.room(demand), machine.index) for machine in with_room(view, demand, each))
+        for candidate in by_speed(task, type_):
+            rooms = sorted((-machine.room(demand), machine.index) for machine in with_room(view, demand, candidate))
             enough = [room for room in rooms if -room[0] >= needed]
             placement = _pour(enough[-1:] or rooms, needed, whole=bool(demand.gang))
             if placement is not None and (best is None or _fewer(placement, best)):
@@ -318,8 +318,8 @@ class SpreadGang:
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         demand = task.demand
         needed = demand.gang or task.waiting
-        for each in by_speed(task, type_):
-            emptiest = sorted(with_room(view, demand, each), key=lambda machine: (-machine.idle, machine.index))
+        for candidate in by_speed(task, type_):
+            emptiest = sorted(with_room(view, demand, candidate), key=lambda machine: (-machine.idle, machine.index))
             room = {machine.index: machine.room(demand) for machine in emptiest}
             if room and (not demand.gang or sum(room.values()) >= needed):
                 return _deal(room, needed)
@@ -328,7 +328,7 @@ class SpreadGang:
 
 def _fewer(one: Placement, other: Placement) -> bool:
     """True if ``one`` starts more instances, or equally many on fewer nodes."""
-    started, before = (sum(share.instances for share in each) for each in (one, other))
+    started, before = (sum(share.instances for share in way) for way in (one, other))
     return (-started, len(one)) < (-before, len(other))
 
 
@@ -397,10 +397,10 @@ class Fgd:
             self._learn(demand.demand)
         typical = self._typical(view)
         least, where = (inf, inf, 0, 0), None
-        for each in by_speed(task, type_):
-            for machine in with_room(view, demand, each):
+        for candidate in by_speed(task, type_):
+            for machine in with_room(view, demand, candidate):
                 growth, gpu = self._growth(machine, demand, typical)
-                rank = (round(growth, 9), task.seconds[each], _free(machine), machine.index)
+                rank = (round(growth, 9), task.seconds[candidate], _free(machine), machine.index)
                 if rank < least:
                     least, where = rank, (machine, gpu)
         if where is None:
@@ -413,9 +413,9 @@ class Fgd:
         on which it is smallest.
         """
         state = (machine.free, machine.cpus, machine.memory, tuple(machine.shares.items()))
-        known = self._growths.get((machine.index, demand.demand))
-        if known is not None and known[0] == state:
-            return known[1:]
+        cached = self._growths.get((machine.index, demand.demand))
+        if cached is not None and cached[0] == state:
+            return cached[1:]
         least, where = inf, None
         before = fragmentation(machine, typical)
         for gpu, after in _ways(machine, demand):
@@ -434,9 +434,9 @@ class Fgd:
             self._growths.clear()
 
     def _typical(self, view: ClusterView) -> _Typical:
-        asking = [(each, weight) for each, weight in self._weights.items() if each.gpus > 0]
+        asking = [(demand, weight) for demand, weight in self._weights.items() if demand.gpus > 0]
         total = sum(weight for _, weight in asking)
-        return [(view.machines.compile(each, 0), weight / total) for each, weight in asking]
+        return [(view.machines.compile(demand, 0), weight / total) for demand, weight in asking]
 
 
 def fragmentation(machine: NodeState, typical: _Typical) -> float:
@@ -452,7 +452,7 @@ def fragmentation(machine: NodeState, typical: _Typical) -> float:
             expected += probability * free
         else:
             least = demand.share or MICRO
-            expected += probability * sum([each for each in shares if each < least])
+            expected += probability * sum([share for share in shares if share < least])
     return expected / MICRO
 
 

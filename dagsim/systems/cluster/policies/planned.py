@@ -174,7 +174,7 @@ class Planned:
             return inf
         if site.node >= 0:
             return task.seconds[site.type] * self._waves(wide, site) if _fits(machines, demand, site.node) else inf
-        nodes = [each.node for each in self._sites if each.type == site.type and each.node >= 0]
+        nodes = [other.node for other in self._sites if other.type == site.type and other.node >= 0]
         if any(_fits(machines, demand, node) for node in nodes):
             return inf
         return task.seconds[site.type] * self._waves(wide, site)

@@ -76,8 +76,8 @@ class Problem:
 
     def mean_s(self, task: int) -> float:
         """The task's mean seconds over the sites that may run it."""
-        known = [seconds for seconds in self.seconds[task] if seconds < inf]
-        return ordered_sum(known) / len(known)
+        finite_s = [seconds for seconds in self.seconds[task] if seconds < inf]
+        return ordered_sum(finite_s) / len(finite_s)
 
     def best(self, task: int, done: dict[int, Booking], sites: Sequence[int] | None = None) -> Booking:
         """Return the booking with the earliest finish time, in a gap or after all bookings, given
@@ -310,10 +310,10 @@ class _DynamicLevels:
         highest = self._highest
         rises = np.flatnonzero(highest[1:] > np.maximum.accumulate(highest)[:-1]) + 1
         best, task, site = -inf, 0, 0
-        for each in (0, *rises.tolist()):
-            for place, level in enumerate(self._seems[:, each].tolist()):
+        for row in (0, *rises.tolist()):
+            for place, level in enumerate(self._seems[:, row].tolist()):
                 if level > best + _SAME:
-                    best, task, site = level, each, place
+                    best, task, site = level, row, place
         return task, site
 
 
@@ -332,13 +332,13 @@ def _by_readiness(problem: Problem, priority: Sequence[float]) -> list[int]:
     missing = [len(parents) for parents in problem.parents]
     ready = [(-round(priority[task], 6), task) for task in problem.order if not missing[task]]
     heapify(ready)
-    given = []
+    released = []
     while ready:
         _, task = heappop(ready)
-        given.append(task)
+        released.append(task)
         for child in _freed(problem, task, missing):
             heappush(ready, (-round(priority[child], 6), child))
-    return given
+    return released
 
 
 def _freed(problem: Problem, task: int, missing: list[int]) -> list[int]:
@@ -456,9 +456,9 @@ class Calendar:
         if start <= ready_s:
             return True
         ends = [self._from(lane, ready_s) for lane in lanes]
-        if sum(bisect_left(each, start, key=itemgetter(1)) for each in ends) < GAPS:
+        if sum(bisect_left(bookings, start, key=itemgetter(1)) for bookings in ends) < GAPS:
             return True
-        return start in nsmallest(GAPS, {end for each in ends for _, end in each})
+        return start in nsmallest(GAPS, {end for bookings in ends for _, end in bookings})
 
     def _fill(self, lane: int, start: float, end: float) -> None:
         """Cut a booking out of the gap that contains it, or add the gap before it."""

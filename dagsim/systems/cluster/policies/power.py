@@ -20,7 +20,7 @@ __all__ = ["EnergySaver", "PowerCap", "busy_watts"]
 def busy_watts(view: ClusterView) -> list[float]:
     """Difference between the busy and idle watts of a GPU of each type. 0 for CPU machines."""
     watts = [None if gpu is None else DEFAULT_POWER.of(gpu) for gpu in view.gpu_types]
-    return [0.0 if each is None else each.busy - each.idle for each in watts]
+    return [0.0 if gpu_watts is None else gpu_watts.busy - gpu_watts.idle for gpu_watts in watts]
 
 
 class EnergySaver:
@@ -122,7 +122,7 @@ class _Shortest:
                 heappop(heap)
             if not heap or heap[0][:3] >= best[:3]:
                 continue
-            type_ = next((each for each in allowed if machines.fits_on(demand, each)), None)
+            type_ = next((candidate for candidate in allowed if machines.fits_on(demand, candidate)), None)
             if type_ is not None:
                 best, on = heap[0], type_
         return None if on < 0 else (best[3], on)

@@ -78,11 +78,11 @@ class LeastRemaining:
         least = self.weight(task) * task.best_s
         while True:
             most, weight = least, -1.0
-            for each, heap in self._victims.items():
+            for heap_weight, heap in self._victims.items():
                 while heap and heap[0][1] not in running:
                     heappop(heap)
-                if heap and each * (-heap[0][0] - now) > most:
-                    most, weight = each * (-heap[0][0] - now), each
+                if heap and heap_weight * (-heap[0][0] - now) > most:
+                    most, weight = heap_weight * (-heap[0][0] - now), heap_weight
             if weight < 0:
                 return
             entry = heappop(self._victims[weight])
@@ -114,7 +114,7 @@ def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> lis
         if not demand.gang:
             enough = [node for node in nodes if freed.room(node, demand)]
             if enough:
-                return [each.id for each in chosen if min(enough) in each.nodes]
+                return [victim.id for victim in chosen if min(enough) in victim.nodes]
             continue
         if type_ not in in_type:
             in_type[type_] = _room(view.machines, demand, type_)
@@ -124,7 +124,7 @@ def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> lis
             in_type[type_] += now - (view.machines.list[node].room(demand) if was is None else was)
             room[node] = now
         if in_type[type_] >= demand.gang:
-            return [each.id for each in chosen if each.type == type_]
+            return [victim.id for victim in chosen if victim.type == type_]
     return []
 
 

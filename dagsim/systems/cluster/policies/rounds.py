@@ -269,11 +269,11 @@ class _Contest:
         """Seconds until one of the first 1, 2, ... runs may have come to rank after a task with
         that key.
         """
-        known = self._soonest.get(key)
-        if known is None:
+        bounds_s = self._soonest.get(key)
+        if bounds_s is None:
             left_s = self._rank.exceeds_s(key / self._yields, self._service)
-            known = self._soonest[key] = np.minimum.accumulate(np.maximum(left_s[self._order], 0.0)).tolist()
-        return known
+            bounds_s = self._soonest[key] = np.minimum.accumulate(np.maximum(left_s[self._order], 0.0)).tolist()
+        return bounds_s
 
 
 class RoundRobin:
@@ -341,10 +341,10 @@ class RoundRobin:
         """Record the runs whose slice is over, and renew the slices that ended while no task
         waited.
         """
-        quantum_s, slices, known = self.quantum_s, self._slices, self._known
-        while slices and (slices[0][0] <= now or slices[0][1] not in known):
+        quantum_s, slices, running = self.quantum_s, self._slices, self._known
+        while slices and (slices[0][0] <= now or slices[0][1] not in running):
             end_s, id_ = heappop(slices)
-            if id_ not in known:
+            if id_ not in running:
                 continue
             end_s += quantum_s * ceil((now - end_s) / quantum_s)
             if end_s > now:
@@ -453,7 +453,7 @@ class Service:
         ran_s = self.now - started_s
         gpu_s, seconds, runs = had_gpu_s + gpus * ran_s, had_s + ran_s, np.ones(len(run))
         for several in self._several:
-            rows = [self._row[each] for each in self._runs[several]]
+            rows = [self._row[id_] for id_ in self._runs[several]]
             gpu_s[rows], seconds[rows] = self.of(several)
             gpus[rows], runs[rows] = gpus[rows].sum(), len(rows)
         return ServiceColumns(run, order, job, gpu_s, seconds, gpus, runs)

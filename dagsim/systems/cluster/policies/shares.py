@@ -166,8 +166,8 @@ class _Turns:
         if task is not None:
             share = self._shares.share(holder, self._held.get(holder, _NOTHING), self._total)
             entry = (share, task.order, task.piece, holder)
-            known = self._latest.get((demand, holder))
-            if known != entry:
+            latest = self._latest.get((demand, holder))
+            if latest != entry:
                 self._latest[demand, holder] = entry
                 heappush(self._heaps.setdefault(demand, []), entry)
         else:
@@ -201,7 +201,11 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
         raise ConfigError(f"weighted-fair: alpha must lie between -4 and 4, got {alpha!r}")
 
     def due(task: TaskState) -> float:
-        work = ordered_sum([width(each) * each.unfinished * each.best_s for each in task.job.tasks]) if alpha else 1.0
+        work = (
+            ordered_sum([width(sibling) * sibling.unfinished * sibling.best_s for sibling in task.job.tasks])
+            if alpha
+            else 1.0
+        )
         return float(task.job.job.weight * max(work, 1e-9) ** alpha) or 1e-9
 
     return FairShares(by, due, False, placement)
@@ -312,19 +316,20 @@ class ShareTree:
     """Accounts and users with their shares and their decayed usage."""
 
     def __init__(self, accounts: Sequence[Account], decay: float) -> None:
-        self.accounts = {each.name: each for each in accounts}
+        self.accounts = {account.name: account for account in accounts}
         self.usage = dict.fromkeys(self.accounts, 0.0)
         self._decay = decay
         self._below: dict[str | None, list[str]] = {}
-        for each in accounts:
-            if each.parent is not None and each.parent not in self.accounts:
-                raise ConfigError(f"account {each.name!r}: there is no account {each.parent!r} above it")
-            self._below.setdefault(each.parent, []).append(each.name)
+        for account in accounts:
+            if account.parent is not None and account.parent not in self.accounts:
+                raise ConfigError(f"account {account.name!r}: there is no account {account.parent!r} above it")
+            self._below.setdefault(account.parent, []).append(account.name)
         if self._below.get(None) != [ROOT]:
             raise ConfigError(f"one account, {ROOT!r}, must stand above all others")
-        self.users = [each.name for each in accounts if each.is_user]
+        self.users = [account.name for account in accounts if account.is_user]
         self._whole = {
-            above: ordered_sum(self.accounts[each].shares for each in below) for above, below in self._below.items()
+            above: ordered_sum(self.accounts[account].shares for account in below)
+            for above, below in self._below.items()
         }
         """Sum of the shares of all children of each account."""
 

@@ -359,7 +359,7 @@ class SlurmMultifactor:
             times_s.append(self._tick_s(now))
         if view.running and self._set.order != "basic" and pending.any_fits(view.machines):
             times_s.append(self._book.calculated_s + self._set.calc_period_s)
-        return min([each for each in times_s if each > now], default=inf)
+        return min([time_s for time_s in times_s if time_s > now], default=inf)
 
     # Starting.
 
@@ -476,9 +476,9 @@ class SlurmMultifactor:
         for type_ in task.demand.types:
             limit_s = rules.limit_s(task, type_)
             nodes = rules.nodes[part.name] & rules.of_type[type_]
-            found = plan.earliest(task.demand, nodes, limit_s, alone=part.exclusive, distinct=self._set.distinct)
-            if found is not None and (best is None or found[0] < best[0]):
-                best = found[0], found[0] + limit_s, found[1]
+            earliest = plan.earliest(task.demand, nodes, limit_s, alone=part.exclusive, distinct=self._set.distinct)
+            if earliest is not None and (best is None or earliest[0] < best[0]):
+                best = earliest[0], earliest[0] + limit_s, earliest[1]
         if best is not None:
             plan.reserve(*best)
 

@@ -88,12 +88,12 @@ class NodePlan:
         ``demand`` for ``limit_s``, and the first such nodes in their order. ``alone`` requires
         nodes without other users, ``distinct`` one node per instance.
         """
-        known = self._known.setdefault((demand, alone, nodes), [])
-        least_s = max([begin_s for limit, begin_s in known if limit <= limit_s], default=self.now)
+        tried = self._known.setdefault((demand, alone, nodes), [])
+        least_s = max([begin_s for limit, begin_s in tried if limit <= limit_s], default=self.now)
         if least_s > self._until_s:
             return None
         steps = [step for step in self._steps(demand, alone) if nodes >> step[1] & 1]
-        times = {least_s, *(step[0] for step in steps), *(each.end_s for each in self.reserved)}
+        times = {least_s, *(step[0] for step in steps), *(reservation.end_s for reservation in self.reserved)}
         room: dict[int, int] = {}
         with_room, at = 0, 0
         for begin_s in sorted([time_s for time_s in times if least_s <= time_s <= self._until_s]):
@@ -105,31 +105,31 @@ class NodePlan:
             free = with_room and with_room & ~self.kept(begin_s, begin_s + limit_s, closed=False, of=with_room)
             chosen = _chosen(free, room, demand.gang or 1, distinct) if free else 0
             if chosen:
-                known.append((limit_s, begin_s))
+                tried.append((limit_s, begin_s))
                 return begin_s, chosen
-        known.append((limit_s, inf))
+        tried.append((limit_s, inf))
         return None
 
     def _steps(self, demand: DemandClass, alone: bool) -> list[tuple[float, int, int]]:
         """Return time, node and the number of instances it has room for from then on, sorted by
         time.
         """
-        known = self._rooms.get((demand, alone))
-        if known is None:
-            known = []
+        steps = self._rooms.get((demand, alone))
+        if steps is None:
+            steps = []
             for machine in self._view.machines.list:
                 if machine.up and machine.type in demand.types:
-                    known += self._steps_of(machine, demand, alone)
-            known.sort()
-            self._rooms[demand, alone] = known
-        return known
+                    steps += self._steps_of(machine, demand, alone)
+            steps.sort()
+            self._rooms[demand, alone] = steps
+        return steps
 
     def _steps_of(self, machine: NodeState, demand: DemandClass, alone: bool) -> list[tuple[float, int, int]]:
         of = self._of.setdefault(machine.index, {})
-        known = of.get((demand, alone))
-        if known is None:
-            known = of[demand, alone] = list(self._freed(machine, demand, alone))
-        return known
+        steps = of.get((demand, alone))
+        if steps is None:
+            steps = of[demand, alone] = list(self._freed(machine, demand, alone))
+        return steps
 
     def _freed(self, machine: NodeState, demand: DemandClass, alone: bool) -> Iterator[tuple[float, int, int]]:
         runs = sorted(self._runs.get(machine.index, ()), key=lambda run: (self._end_s(run), run.id))

@@ -111,8 +111,8 @@ class PriorityBook:
     ) -> None:
         self.settings = settings
         self.capacity = capacity
-        self.partitions = {each.name: each for each in queues.partitions} or {"": NodePartition("")}
-        self.qos = {each.name: each for each in queues.qos} or {"": Qos("")}
+        self.partitions = {part.name: part for part in queues.partitions} or {"": NodePartition("")}
+        self.qos = {qos.name: qos for qos in queues.qos} or {"": Qos("")}
         self.shares = ShareTree(list(_accounts(queues)), decay_per_second(settings.half_life_s))
         self.association = {node.name: node.priority for node, _ in queues.walk()}
         for node, _ in queues.walk():
@@ -133,8 +133,8 @@ class PriorityBook:
         """The user, billing and start of each run."""
         self._fresh: dict[int, None] = {}
         """Runs that started since the last calculation."""
-        self._most_partition = max([each.priority for each in self.partitions.values()]) or 1.0
-        self._most_qos = max([each.priority for each in self.qos.values()]) or 1.0
+        self._most_partition = max([part.priority for part in self.partitions.values()]) or 1.0
+        self._most_qos = max([qos.priority for qos in self.qos.values()]) or 1.0
         self._most_association = max([*self.association.values(), 0.0]) or 1.0
 
     def user(self, account: str, user: str) -> str:
@@ -255,8 +255,8 @@ class PriorityBook:
         """
         waited = np.minimum(1.0, np.maximum(0.0, now - since_s) / self.settings.max_age_s)
         weights = self.settings.weights
-        found: Floats = np.maximum(0.0, np.trunc(fixed + weights.age * waited + weights.fair_share * shares))
-        return found
+        priorities: Floats = np.maximum(0.0, np.trunc(fixed + weights.age * waited + weights.fair_share * shares))
+        return priorities
 
     def since_s(self, asked: Asked) -> float | None:
         """The time from which a job's age counts."""
@@ -366,8 +366,8 @@ class RankColumns:
 
     def latest(self, slot: int) -> float:
         """The priority when last computed."""
-        known: float = self._floats["latest"].item(slot)
-        return known
+        priority: float = self._floats["latest"].item(slot)
+        return priority
 
     def note(self, slot: int, priority: float) -> None:
         """Store a priority that was computed individually."""

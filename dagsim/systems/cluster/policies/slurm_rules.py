@@ -19,8 +19,8 @@ class SlurmRules:
 
     def __init__(self, view: ClusterView, *, kill: str, distinct: bool) -> None:
         queues = view.queues or QueueTree()
-        self.partitions = {each.name: each for each in queues.partitions} or {"": NodePartition("")}
-        self.qos = {each.name: each for each in queues.qos} or {"": Qos("")}
+        self.partitions = {part.name: part for part in queues.partitions} or {"": NodePartition("")}
+        self.qos = {qos.name: qos for qos in queues.qos} or {"": Qos("")}
         self.holdings = Holdings()
         self.nodes = {part.name: _members(part, view) for part in self.partitions.values()}
         """The nodes of each partition, as a bit set."""
@@ -55,16 +55,16 @@ class SlurmRules:
         """All holders of limits that a job counts against."""
         part, qos = self.partition(job).name, self.quality(job).name
         account, user = account_of(job), user_of(job)
-        known = self._holders.get((account, user, part, qos))
-        if known is None:
-            found: list[Holder] = [("partition", part), ("qos", qos)]
+        limited = self._holders.get((account, user, part, qos))
+        if limited is None:
+            holders: list[Holder] = [("partition", part), ("qos", qos)]
             for name in self._above.get(account, (account,)):
-                found += [("account", name), ("user", name, user)]
-            found += [("qos user", qos, user), ("qos account", qos, account)]
+                holders += [("account", name), ("user", name, user)]
+            holders += [("qos user", qos, user), ("qos account", qos, account)]
             self._limit_users(account, user, qos)
-            known = tuple([holder for holder in found if holder in self.holdings.most])
-            self._holders[account, user, part, qos] = known
-        return known
+            limited = tuple([holder for holder in holders if holder in self.holdings.most])
+            self._holders[account, user, part, qos] = limited
+        return limited
 
     def learn(self, view: ClusterView, job: JobState) -> bool:
         """Record the time limits of a job's tasks; True if the job is new."""
@@ -119,7 +119,7 @@ class SlurmRules:
             for type_ in demand.types:
                 listed = [view.machines.list[node] for node in bits(nodes & self.of_type[type_])]
                 rooms = [NodeState(machine.index, machine.node, type_).room(demand) for machine in listed]
-                room = sum([min(each, 1) for each in rooms] if distinct else rooms)
+                room = sum([min(count, 1) for count in rooms] if distinct else rooms)
                 self._possible[key] = self._possible[key] or room >= (demand.gang or 1)
         return self._possible[key]
 
@@ -164,15 +164,15 @@ def _members(part: NodePartition, view: ClusterView) -> int:
     by_name: dict[str, int] = {}
     for machine in view.machines.list:
         name = machine.node.name.partition(":")[0]
-        for each in {name, machine.node.name, name.rpartition("-")[0]}:
-            by_name[each] = by_name.get(each, 0) | machine.bit
+        for alias in {name, machine.node.name, name.rpartition("-")[0]}:
+            by_name[alias] = by_name.get(alias, 0) | machine.bit
     for name in part.nodes:
         if name not in by_name:
             raise ConfigError(f"partition {part.name!r}: the cluster has no node and no group of nodes {name!r}")
-    found = 0
+    members = 0
     for name in part.nodes:
-        found |= by_name[name]
-    return found
+        members |= by_name[name]
+    return members
 
 
 _SLACK = 1e-9
@@ -190,7 +190,7 @@ class Amounts(NamedTuple):
 
     def times(self, count: float) -> Amounts:
         """Return the amounts multiplied by ``count``."""
-        return Amounts(*[each * count for each in self])
+        return Amounts(*[amount * count for amount in self])
 
 
 class Holdings:
@@ -210,9 +210,9 @@ class Holdings:
         """Set the limits of a holder; a holder without limits is not stored."""
         if caps:
             most = (caps.gpus, caps.cpus, caps.memory_gb, caps.jobs)
-            self.most[holder] = tuple([inf if each is None else float(each) for each in most])
+            self.most[holder] = tuple([inf if value is None else float(value) for value in most])
 
-    def room(self, holders: Iterable[Holder], each: Amounts) -> tuple[float, Holder | None]:
+    def room(self, holders: Iterable[Holder], start: Amounts) -> tuple[float, Holder | None]:
         """Return the number of such starts that all holders still allow, and the holder that allows
         the fewest.
         """
@@ -222,23 +222,23 @@ class Holdings:
             if most is None:
                 continue
             held = self._held.get(holder, (0.0, 0.0, 0.0, 0.0))
-            for limit, has, amount in zip(most, held, each, strict=True):
+            for limit, has, amount in zip(most, held, start, strict=True):
                 if amount and limit < inf and (count := floor((limit - has) / amount + _SLACK)) < room:
                     room, tightest = max(count, 0), holder
         return room, tightest
 
-    def used_up(self, holders: Iterable[Holder], each: Amounts) -> Iterator[tuple[Holder, str, float]]:
+    def used_up(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float]]:
         """Yield the limits that leave no room for one such start: holder, resource and limit."""
         for holder in holders:
             held = self._held.get(holder, (0.0, 0.0, 0.0, 0.0))
-            for name, limit, has, amount in zip(Amounts._fields, self.most.get(holder, ()), held, each, strict=False):
+            for name, limit, has, amount in zip(Amounts._fields, self.most.get(holder, ()), held, start, strict=False):
                 if amount and has + amount > limit + _SLACK * amount:
                     yield holder, name, limit
 
-    def ever(self, holders: Iterable[Holder], each: Amounts) -> bool:
+    def ever(self, holders: Iterable[Holder], start: Amounts) -> bool:
         """True if one such start stays within all limits when nothing else is held."""
         limits = [self.most[holder] for holder in holders if holder in self.most]
-        return all(amount <= limit + _SLACK for most in limits for limit, amount in zip(most, each, strict=True))
+        return all(amount <= limit + _SLACK for most in limits for limit, amount in zip(most, start, strict=True))
 
     def take(self, run: int, holders: Sequence[Holder], amounts: Amounts) -> None:
         """Add a run; a run that is known already counts once."""

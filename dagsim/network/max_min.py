@@ -1,0 +1,259 @@
+"""Links that flows share max-min: no flow could have more without another that has less giving up
+some of its own.
+
+The rates of a set of flows are found by progressive filling (Bertsekas and Gallager, *Data
+Networks*, section 6.5.2): the link with the smallest fair share fixes the rates of its flows, and
+the rest is shared among the others. Rates are max-min fair if and only if every flow has a
+*bottleneck*: a full link on which no flow is faster. A change therefore needs new rates only as far
+as it takes a bottleneck away, and ``SharedLinks`` looks no further than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+from math import inf
+from operator import attrgetter
+
+from dagsim.model.arithmetic import ordered_sum
+
+__all__ = ["LinkFlow", "SharedLinks"]
+
+_ROUNDING = 1e-12
+"""Relative difference below which two rates count as equal."""
+_TINY = 1e-300
+_CAP = -1
+"""The bottleneck of a flow that its own cap limits."""
+
+
+class LinkFlow:
+    """Bytes on their way over links. Plain data, except while ``SharedLinks`` holds it."""
+
+    __slots__ = ("bottleneck", "bytes_left", "cap", "ends_s", "next_rate", "number", "rate", "route", "since_s")
+
+    def __init__(self, route: Iterable[int], size: float, cap: float = inf) -> None:
+        """Args:
+        route: Numbers of the links, none twice.
+        size: Bytes.
+        cap: Upper limit of the rate, in bytes per second.
+        """
+        self.route = tuple(route)
+        self.bytes_left = max(size, _TINY)
+        """Bytes that were left at ``since_s``; 0 once the flow has arrived."""
+        self.cap = cap
+        self.rate = 0.0
+        """Bytes per second since ``since_s``."""
+        self.next_rate = 0.0
+        """The rate that is being computed; between updates, ``rate``."""
+        self.since_s = -1.0
+        """Time of the last change of the rate; before that, the time of the start, -1 if unknown."""
+        self.ends_s = inf
+        """End in seconds if the rate stays as it is."""
+        self.number = -1
+        """Position in the order in which flows started; -1 before."""
+        self.bottleneck = _CAP
+
+    @property
+    def arrived(self) -> bool:
+        """True once all bytes have arrived."""
+        return self.number >= 0 and not self.bytes_left
+
+    def copy(self) -> LinkFlow:
+        twin = LinkFlow.__new__(LinkFlow)
+        for name in LinkFlow.__slots__:
+            setattr(twin, name, getattr(self, name))
+        return twin
+
+
+class SharedLinks:
+    """The flows under way on links of the given ``bandwidths`` (bytes per second)."""
+
+    def __init__(self, bandwidths: Sequence[float]) -> None:
+        self._bandwidths = list(bandwidths)
+        self._on: list[dict[LinkFlow, None]] = [{} for _ in bandwidths]
+        self._changed: dict[int, None] = {}
+        """Links with other flows or another bandwidth than at the last update."""
+        self._alone: list[LinkFlow] = []
+        """New flows that cross no link."""
+        self._ends: list[tuple[float, int, int, LinkFlow]] = []
+        """Expected ends; an entry is out of date if its flow has another end by now."""
+        self._expected = 0
+        self._started = 0
+
+    def start(self, flow: LinkFlow, now: float) -> None:
+        """Let ``flow`` share its links from ``now`` on. The next ``update`` sets its rate."""
+        flow.number = self._started
+        self._started += 1
+        flow.since_s = now
+        for link in flow.route:
+            self._on[link][flow] = None
+            self._changed[link] = None
+        if not flow.route:
+            self._alone.append(flow)
+
+    def adopt(self, flow: LinkFlow) -> None:
+        """Hold a copy of a flow that is under way, as it is. Sums depend on the order of their
+        terms, so flows stay in the order of their starts.
+        """
+        self._started = max(self._started, flow.number + 1)
+        for link in flow.route:
+            flows = self._on[link]
+            flows[flow] = None
+            self._on[link] = dict.fromkeys(sorted(flows, key=_number))
+        self._expect(flow)
+
+    def without_flows(self) -> SharedLinks:
+        """Return equal links, with the changes that await an update, for copies of the flows."""
+        twin = SharedLinks(self._bandwidths)
+        twin._changed = dict(self._changed)
+        return twin
+
+    def stop(self, flow: LinkFlow) -> None:
+        """Take ``flow`` from its links, finished or not."""
+        flow.ends_s = inf
+        for link in flow.route:
+            del self._on[link][flow]
+            self._changed[link] = None
+
+    def set_bandwidth(self, link: int, bandwidth: float) -> None:
+        """Change the bandwidth of a link under running flows."""
+        self._bandwidths[link] = bandwidth
+        self._changed[link] = None
+
+    def update(self, now: float) -> None:
+        """Set the rates and ends of all flows that the changes since the last call concern."""
+        for flow in self._alone:
+            flow.next_rate = flow.cap
+            self._set(flow, flow.cap, now)
+        self._alone.clear()
+        if not self._changed:
+            return
+        for flow in self._affected():
+            if flow.next_rate != flow.rate:
+                self._set(flow, flow.next_rate, now)
+        self._changed.clear()
+
+    def next_end_s(self) -> float:
+        """Time at which the next flow ends, ``inf`` if none does."""
+        ends = self._ends
+        while ends and ends[0][0] != ends[0][3].ends_s:
+            heappop(ends)
+        return ends[0][0] if ends else inf
+
+    def ended(self, now: float) -> list[LinkFlow]:
+        """Stop the flows that have ended by ``now`` and return them in the order of their ends."""
+        flows = []
+        while self.next_end_s() <= now:
+            flow = heappop(self._ends)[3]
+            self.stop(flow)
+            flow.bytes_left = 0.0
+            flows.append(flow)
+        return flows
+
+    def load(self, link: int) -> float:
+        """Bytes per second that flow over a link."""
+        return ordered_sum(flow.rate for flow in self._on[link])
+
+    def _set(self, flow: LinkFlow, rate: float, now: float) -> None:
+        if flow.rate:
+            # Never 0 here: only ``ended`` says that a flow has arrived.
+            flow.bytes_left = max(flow.bytes_left - flow.rate * (now - flow.since_s), _TINY)
+        flow.rate, flow.since_s = rate, now
+        flow.ends_s = now + flow.bytes_left / rate if rate else inf
+        self._expect(flow)
+
+    def _expect(self, flow: LinkFlow) -> None:
+        if flow.ends_s < inf:
+            self._expected += 1
+            heappush(self._ends, (flow.ends_s, flow.number, self._expected, flow))
+
+    def _affected(self) -> dict[LinkFlow, None]:
+        """Set ``next_rate`` of the flows on changed links, and of as many others as these need."""
+        affected = {flow: None for link in self._changed for flow in self._on[link]}
+        while True:
+            more = self._unsettled(self._fill(affected))
+            if not more:
+                return affected
+            affected.update(more)
+
+    def _fill(self, affected: dict[LinkFlow, None]) -> dict[int, list[LinkFlow]]:
+        """Set max-min rates of the ``affected`` flows on what all others leave them; return these
+        flows by link.
+        """
+        links: dict[int, list[LinkFlow]] = {}
+        capped = []
+        for flow in sorted(affected, key=_number):
+            flow.next_rate = -1.0
+            if flow.cap < inf:
+                capped.append((flow.cap, flow.number, flow))
+            for link in flow.route:
+                if link in links:
+                    links[link].append(flow)
+                else:
+                    links[link] = [flow]
+        capped.sort(reverse=True)
+        free: dict[int, float] = {}
+        heap: list[tuple[float, int]] = []
+        for link, flows in links.items():
+            left = self._bandwidths[link]
+            if len(flows) < len(self._on[link]):
+                for other in self._on[link]:
+                    if other not in affected:
+                        left -= other.rate
+            free[link] = left = left if left > 0 else 0.0
+            heap.append((left / len(flows), link))
+        heapify(heap)
+        counts = {link: len(flows) for link, flows in links.items()}
+        remaining = len(affected)
+        while remaining:
+            rate, bottleneck = heap[0]
+            if capped and capped[-1][0] <= rate:
+                rate, _, flow = capped.pop()
+                fixed, bottleneck = [flow] if flow.next_rate < 0 else [], _CAP
+            else:
+                count = counts[bottleneck]
+                if not count:
+                    heappop(heap)
+                    continue
+                share = free[bottleneck] / count
+                if share != rate:
+                    heapreplace(heap, (share, bottleneck))
+                    continue
+                fixed = [flow for flow in links[bottleneck] if flow.next_rate < 0]
+            remaining -= len(fixed)
+            for flow in fixed:
+                flow.next_rate, flow.bottleneck = rate, bottleneck
+                for link in flow.route:
+                    counts[link] -= 1
+                    left = free[link] - rate
+                    free[link] = left if left > 0 else 0.0
+        return links
+
+    def _unsettled(self, links: dict[int, list[LinkFlow]]) -> dict[LinkFlow, None]:
+        """Other flows that lost their bottleneck by the last ``_fill``, or are faster than a flow
+        that has its bottleneck on a common link.
+        """
+        more: dict[LinkFlow, None] = {}
+        for link, filled in links.items():
+            flows = self._on[link]
+            if len(filled) == len(flows):
+                continue
+            high = min([flow.next_rate for flow in filled if flow.bottleneck == link], default=inf) * (1 + _ROUNDING)
+            low = max([flow.next_rate for flow in filled]) * (1 - _ROUNDING)
+            full = None
+            for flow in flows:
+                rate = flow.next_rate
+                if rate > high:
+                    more[flow] = None
+                elif flow.bottleneck == link:
+                    if full is None:
+                        used = ordered_sum([flow.next_rate for flow in flows])
+                        full = used >= self._bandwidths[link] * (1 - _ROUNDING)
+                    if not full or rate < low:
+                        more[flow] = None
+            for flow in filled:
+                more.pop(flow, None)
+        return more
+
+
+_number = attrgetter("number")

@@ -1,0 +1,84 @@
+"""Links, and the way from each host to each other one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol, TypeAlias
+
+from dagsim.errors import ModelError
+
+__all__ = ["Link", "NetworkTopology", "Path", "Routing", "check_counts", "check_link"]
+
+Path: TypeAlias = tuple[int, ...]
+"""Numbers of the links on the way, in order; empty within a host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One direction of a cable, or several parallel cables as one. ``bandwidth`` is in bytes per
+    second.
+    """
+
+    name: str
+    bandwidth: float
+    latency_s: float = 0.0
+
+
+class Routing:
+    """The links of ``hosts`` hosts. ``paths(source, destination)`` gives the ways between two
+    different hosts; traffic splits evenly over them.
+    """
+
+    def __init__(
+        self, hosts: int, links: Sequence[Link], paths: Callable[[int, int], tuple[Path, ...]], owner: str = ""
+    ) -> None:
+        self.hosts = hosts
+        self.links = tuple(links)
+        self.owner = owner
+        self._paths = cache(paths)
+
+    def paths(self, source: int, destination: int) -> tuple[Path, ...]:
+        """Return the ways from one host to another; one empty way within a host."""
+        return ((),) if source == destination else self._paths(source, destination)
+
+    def latency_s(self, path: Path) -> float:
+        """Seconds until the first byte has crossed ``path``."""
+        links, total = self.links, 0.0
+        for link in path:
+            total += links[link].latency_s
+        return total
+
+
+class NetworkTopology(Protocol):
+    """A description that builds the links and routes of a cluster."""
+
+    def routing(self, names: Sequence[str]) -> Routing:
+        """Build the links between the hosts with these ``names``, in the order of the nodes.
+
+        Raises:
+            ModelError: The topology does not fit these hosts.
+        """
+        ...
+
+
+def check_link(kind: str, bandwidth_gb_s: float, latency_s: float) -> None:
+    """Raise ``ModelError`` for a bandwidth that is not positive, or a negative latency."""
+    if not 0 < bandwidth_gb_s < float("inf"):
+        raise ModelError(f"{kind}: bandwidth_gb_s must be positive, got {bandwidth_gb_s!r}")
+    if not 0 <= latency_s < float("inf"):
+        raise ModelError(f"{kind}: latency_s must be 0 or more, got {latency_s!r}")
+
+
+def check_counts(kind: str, **counts: int) -> None:
+    """Raise ``ModelError`` unless every count is at least 1."""
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ModelError(f"{kind}: {name} must be a whole number of at least 1, got {count!r}")
+
+
+def check_hosts(kind: str, places: int, names: Sequence[str]) -> None:
+    """Raise ``ModelError`` unless the topology has exactly one place for each host."""
+    if places != len(names):
+        raise ModelError(f"{kind}: the topology has {places:,} hosts, the cluster has {len(names):,} nodes")

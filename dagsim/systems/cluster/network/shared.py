@@ -1,0 +1,135 @@
+"""Flows that share the links of a topology max-min."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from operator import attrgetter
+from typing import Annotated, Literal
+
+from simpy.events import Event
+
+from dagsim.model import Cluster
+from dagsim.network import Dragonfly, Explicit, FatTree, Island, LinkFlow, Routing, SharedLinks, Torus, Tree
+from dagsim.systems.cluster.clock import COMPLETIONS, Clock, Timer
+from dagsim.systems.cluster.network.base import Flow
+from dagsim.workload.distributions import TaggedUnion
+
+__all__ = ["SharedCarrier", "SharedNetwork"]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedNetwork:
+    """A flow pays the latencies of its route, then takes its max-min fair share of every link on it.
+    Rates change whenever a flow starts or ends. Nothing is sent within a node.
+    """
+
+    topology: Annotated[Island | FatTree | Torus | Dragonfly | Tree | Explicit, TaggedUnion("island")] = field(
+        default_factory=Island
+    )
+    kind: Literal["shared"] = "shared"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def carrier(self, clock: Clock, cluster: Cluster) -> SharedCarrier:
+        return SharedCarrier(clock, self.topology.routing([node.name for node in cluster.nodes]))
+
+
+class SharedCarrier:
+    """The links in one simulation.
+
+    All changes of one instant are made before rates are computed: the events that cause them are on
+    the clock before the one that computes.
+    """
+
+    def __init__(self, clock: Clock, routing: Routing) -> None:
+        self.routing = routing
+        self._clock = clock
+        self._links = SharedLinks([link.bandwidth for link in routing.links])
+        self._waiting: dict[LinkFlow, Event] = {}
+        """The event that succeeds when a part has arrived."""
+        self._updates = False
+        """True if an update is on the clock for this instant."""
+        self._due_s = inf
+        """The earliest time at which an event on the clock looks for ended parts."""
+
+    def fetch(self, flows: Sequence[Flow]) -> Generator[Event, object, None]:
+        for flow in flows:
+            if flow.parts is None:
+                paths = self.routing.paths(flow.source, flow.destination)
+                flow.parts = [LinkFlow(path, flow.size / len(paths)) for path in paths]
+        yield from self.carry([part for flow in flows for part in flow.parts or () if not part.arrived])
+
+    def carry(self, parts: Sequence[LinkFlow]) -> Generator[Event, object, None]:
+        """Send ``parts`` over their routes and wait until all have arrived. Parts that are under
+        way continue.
+        """
+        clock, links = self._clock, self._links
+        mine: dict[LinkFlow, Event] = {}
+        try:
+            for part in parts:
+                if part.number >= 0:
+                    links.adopt(part)
+                    mine[part] = self._waiting[part] = Event(clock)
+                elif part.since_s < 0:
+                    part.since_s = clock.now + self.routing.latency_s(part.route)
+            self._look_at(links.next_end_s())
+            for part in sorted([part for part in parts if part not in mine], key=attrgetter("since_s")):
+                if part.since_s > clock.now:
+                    yield Timer(clock, part.since_s)
+                links.start(part, clock.now)
+                mine[part] = self._waiting[part] = Event(clock)
+                self._update_soon()
+            for part, arrival in mine.items():
+                if not part.arrived:
+                    yield arrival
+        finally:
+            for part in mine:
+                if self._waiting.pop(part, None) is not None:
+                    links.stop(part)
+                    self._update_soon()
+
+    def set_bandwidth(self, link: int, bandwidth: float) -> None:
+        """Change the bandwidth (bytes per second) of a link now."""
+        self._links.set_bandwidth(link, bandwidth)
+        self._update_soon()
+
+    def fork(self, clock: Clock) -> SharedCarrier:
+        twin = SharedCarrier(clock, self.routing)
+        twin._links = self._links.without_flows()
+        if self._updates:
+            twin._update_soon()
+        return twin
+
+    def _update_soon(self) -> None:
+        if not self._updates:
+            self._updates = True
+            Timer(self._clock, self._clock.now, COMPLETIONS).callbacks.append(self._update)
+
+    def _update(self, _: Event) -> None:
+        self._updates = False
+        now = self._clock.now
+        self._arrive(now)
+        self._links.update(now)
+        self._look_at(self._links.next_end_s())
+
+    def _look_at(self, time_s: float) -> None:
+        if time_s < self._due_s:
+            self._due_s = time_s
+            Timer(self._clock, time_s, COMPLETIONS).callbacks.append(self._look)
+
+    def _look(self, event: Event) -> None:
+        now = self._clock.now
+        if now < self._due_s:
+            return  # an earlier event took over
+        self._due_s = inf
+        if self._links.next_end_s() <= now:
+            self._arrive(now)
+            self._update_soon()
+        else:
+            self._look_at(self._links.next_end_s())
+
+    def _arrive(self, now: float) -> None:
+        for part in self._links.ended(now):
+            self._waiting.pop(part).succeed()

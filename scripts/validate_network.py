@@ -1,0 +1,102 @@
+"""When flows that share links arrive: ``python scripts/validate_network.py --scenario FILE [--json]``.
+
+``FILE`` is JSON. ``links``: id, bandwidth (bytes/s), latency_s, and perhaps profile, a list of [time_s, bandwidth].
+``flows``: id, bytes, route (ids of links), start_s, and perhaps after (ids of flows that must have arrived) and
+rate_cap (bytes/s). Where a flow has ``expected_finish_s``, the largest relative difference is printed too, and the exit
+status is 1 if it is above 1e-9. The flows are SimPy processes on the carrier that the simulator uses.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Generator, Mapping
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import command
+from command import Say
+from simpy.events import AllOf, Event
+
+from dagsim.errors import ConfigError
+from dagsim.network import Link, LinkFlow, Routing
+from dagsim.systems.cluster.clock import Clock, Timer
+from dagsim.systems.cluster.network.shared import SharedCarrier
+
+__all__ = ["finishes", "worst"]
+
+
+def finishes(scenario: Mapping[str, Any]) -> dict[str, float]:
+    """Seconds at which each flow has arrived, by id."""
+    clock = Clock()
+    number = {link["id"]: place for place, link in enumerate(scenario["links"])}
+    links = [Link(link["id"], link["bandwidth"], link.get("latency_s", 0.0)) for link in scenario["links"]]
+    carrier = SharedCarrier(clock, Routing(0, links, lambda source, destination: ()))
+    arrived: dict[str, Event] = {flow["id"]: Event(clock) for flow in scenario["flows"]}
+    finish_s: dict[str, float] = {}
+
+    def send(flow: Mapping[str, Any]) -> Generator[Event, object, None]:
+        if flow.get("after"):
+            yield AllOf(clock, [arrived[name] for name in flow["after"]])
+        if flow.get("start_s", 0.0) > clock.now:
+            yield Timer(clock, flow["start_s"])
+        part = LinkFlow([number[link] for link in flow["route"]], flow["bytes"], flow.get("rate_cap") or inf)
+        yield from carrier.carry([part])
+        finish_s[flow["id"]] = clock.now
+        arrived[flow["id"]].succeed()
+
+    def change(link: Mapping[str, Any]) -> Generator[Event, object, None]:
+        for time_s, bandwidth in link.get("profile") or ():
+            yield Timer(clock, time_s)
+            carrier.set_bandwidth(number[link["id"]], bandwidth)
+
+    for flow in scenario["flows"]:
+        for name, known in (
+            *((link, number) for link in flow["route"]),
+            *((id_, arrived) for id_ in flow.get("after", ())),
+        ):
+            if name not in known:
+                raise ConfigError(f"flow {flow['id']!r} names {name!r}, which does not exist")
+    for link in scenario["links"]:
+        clock.process(change(link))
+    for flow in scenario["flows"]:
+        clock.process(send(flow))
+    while clock.next_s() < inf:
+        clock.settle()
+    if len(finish_s) < len(arrived):
+        raise ConfigError(f"these flows never arrive: {', '.join(name for name in arrived if name not in finish_s)}")
+    return finish_s
+
+
+def worst(scenario: Mapping[str, Any], finish_s: Mapping[str, float]) -> float | None:
+    """Largest relative difference from the expected times; None if there are none."""
+    expected = {flow["id"]: flow["expected_finish_s"] for flow in scenario["flows"] if "expected_finish_s" in flow}
+    return max([abs(finish_s.get(name, inf) - time_s) / time_s for name, time_s in expected.items()], default=None)
+
+
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    try:
+        scenario = json.loads(options.scenario.read_text(encoding="utf-8"))
+        finish_s = finishes(scenario)
+    except ValueError as error:
+        raise ConfigError(f"{options.scenario}: not JSON: {error}") from None
+    except KeyError as error:
+        raise ConfigError(f"{options.scenario}: a link or flow has no {error}") from None
+    difference = worst(scenario, finish_s)
+    for name, time_s in finish_s.items():
+        say(f"{name:12} {time_s:.12g} s")
+    if difference is not None:
+        say(f"largest relative difference from the expected times: {difference:.2g}")
+    return {"flows": finish_s, "worst": difference}
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--scenario", type=Path, required=True, help="links, routes and flows as JSON")
+    return command.run(parser, _work, lambda value: value["worst"] is None or value["worst"] <= 1e-9)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
