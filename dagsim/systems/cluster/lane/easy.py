@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.systems.cluster.lane import state
-from dagsim.systems.cluster.lane.formulas import slowed
 from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, alive, drop_over, expected_end_s, move_on, start, steps
@@ -35,6 +34,7 @@ from dagsim.systems.cluster.lane.state import (
     records,
 )
 from dagsim.systems.cluster.policies.backfilling import most_slowed_first, shortest_first
+from dagsim.systems.cluster.policies.formulas import slowed
 from dagsim.systems.cluster.policies.task_groups import by_order, slowness
 
 __all__ = [

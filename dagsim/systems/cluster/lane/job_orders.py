@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.systems.cluster.lane.formulas import gpu_seconds
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, start, steps
 from dagsim.systems.cluster.lane.orders import upward_rank
@@ -25,6 +24,7 @@ from dagsim.systems.cluster.lane.state import (
     record_type,
     records,
 )
+from dagsim.systems.cluster.policies.formulas import gpu_seconds
 from dagsim.systems.cluster.policies.job_orders import PathLeft, WorkLeft, total_work
 
 __all__ = ["JOB_KEYS", "JobOrder", "advance_jobs", "new_job_order"]

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.systems.cluster.lane.formulas import served_after
 from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, SETTLE, move_on, origin_of, start, steps
@@ -39,6 +38,7 @@ from dagsim.systems.cluster.lane.state import (
     one_record,
     record_type,
 )
+from dagsim.systems.cluster.policies.formulas import served_after
 
 __all__ = [
     "Las",

@@ -23,8 +23,8 @@ from dagsim.systems.cluster.api import (
     Run,
     TaskState,
 )
-from dagsim.systems.cluster.lane.formulas import slowed
 from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, free, held, size
+from dagsim.systems.cluster.policies.formulas import slowed
 from dagsim.systems.cluster.policies.look_ahead import Profile
 from dagsim.systems.cluster.policies.orders import by_arrival, by_rank, width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing

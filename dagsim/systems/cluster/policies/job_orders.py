@@ -12,7 +12,7 @@ import numpy as np
 from dagsim.model import Decision, Placement, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, Key, NodeState, Run, TaskState
-from dagsim.systems.cluster.lane.formulas import gpu_seconds
+from dagsim.systems.cluster.policies.formulas import gpu_seconds
 from dagsim.systems.cluster.policies.orders import by_rank
 from dagsim.systems.cluster.policies.placement import PlacementRule, alignment, fill, placing
 

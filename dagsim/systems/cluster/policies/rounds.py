@@ -15,7 +15,7 @@ import numpy as np
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Preempt, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, Run, TaskState
-from dagsim.systems.cluster.lane.formulas import served_after
+from dagsim.systems.cluster.policies.formulas import served_after
 from dagsim.systems.cluster.policies.job_orders import JobQueue
 from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing

@@ -2,7 +2,7 @@
 
 The policies call them as they are, and the loops of the lane compile them (``jit.inner``), so each
 is written once. The order of the operations is part of the result: both engines must compute the
-same bits. This file does not load numba.
+same bits. Nothing here may be an array, except for ``slowed``.
 """
 
 from __future__ import annotations
