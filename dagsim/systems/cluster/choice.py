@@ -152,16 +152,16 @@ def plan_for(policy: str, preemption: Preemption) -> LanePlan:
     if name not in POLICIES and ":" not in name:
         raise ConfigError(f"the compiled engine does not know the policy {name!r}")
     try:
-        found = plan_of(POLICIES.create(policy), keeps=preemption.on_resume == "resume")
+        plan = plan_of(POLICIES.create(policy), keeps=preemption.on_resume == "resume")
     except ConfigError as error:
         placement = params.get("placement")
         what = f"the placement {placement!r}" if "its placement" in str(error) else f"the policy {name!r}"
         raise ConfigError(f"the compiled engine does not know {what}: {error}") from error
-    if found.loop in ("advance_srtf", "advance_las") and (preemption.restart_s or preemption.checkpoint_s_per_gb):
+    if plan.loop in ("advance_srtf", "advance_las") and (preemption.restart_s or preemption.checkpoint_s_per_gb):
         raise ConfigError("the compiled engine does not know preemptions that take time")
-    if found.loop == "advance_las" and not found.keeps:
+    if plan.loop == "advance_las" and not plan.keeps:
         raise ConfigError("the compiled engine does not know rounds whose preempted runs lose their work")
-    return found
+    return plan
 
 
 def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:

@@ -87,10 +87,10 @@ class FreeIndex:
 
     def having(self, least: int) -> int:
         """The machines with at least ``least`` free, as a bit set."""
-        found = 0
+        machines = 0
         for level in self.levels(least):
-            found |= self.sets[level]
-        return found
+            machines |= self.sets[level]
+        return machines
 
     def copy(self) -> FreeIndex:
         twin = FreeIndex()

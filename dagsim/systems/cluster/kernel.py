@@ -238,10 +238,10 @@ class ClusterKernel:
         """The random stream with that name. Each name has its own stream, so draws from others do
         not affect it.
         """
-        known = self._streams.get(name)
-        if known is None:
-            known = self._streams[name] = stream(self.schedule.seed, name)
-        return known
+        rng = self._streams.get(name)
+        if rng is None:
+            rng = self._streams[name] = stream(self.schedule.seed, name)
+        return rng
 
     def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
         """Seconds of an instance by type, from the work that the user claims; ``None`` without a
@@ -313,7 +313,7 @@ class ClusterKernel:
         self._arrived += 1
         self._changed = True
         graph, schedule, machines, runtime = job.graph, self.schedule, self.machines, self._runtime.seconds
-        types, known = machines.types, machines.classes.get
+        types, class_of = machines.types, machines.classes.get
         active = JobState(job, number)
         if self._shows_truth:
             active.shows_truth = True
@@ -322,7 +322,7 @@ class ClusterKernel:
         parents = graph.parents
         for index, task in enumerate(graph.tasks):
             instances = task.instances
-            demand = None if task.gang else known(task.demand)
+            demand = None if task.gang else class_of(task.demand)
             if demand is None:
                 demand = machines.compile(task.demand, instances if task.gang else 0)
             seconds = runtime(task, types)

@@ -215,10 +215,10 @@ class ClusterState:
     def compile(self, demand: Demand, gang: int) -> DemandClass:
         """The class of ``demand``; ``gang`` instances that start together, or 0."""
         key = (demand, gang) if gang else demand
-        known = self.classes.get(key)
-        if known is None:
-            known = self.classes[key] = self._compile(demand, gang, self._allowed(demand), key)
-        return known
+        compiled = self.classes.get(key)
+        if compiled is None:
+            compiled = self.classes[key] = self._compile(demand, gang, self._allowed(demand), key)
+        return compiled
 
     def narrowed(self, demand: DemandClass, seconds: Sequence[float]) -> DemandClass:
         """The class without the types on which an instance takes forever (``seconds`` by type);
@@ -228,10 +228,10 @@ class ClusterState:
         if types == demand.types:
             return demand
         key = (demand.demand, demand.gang, types)
-        known = self.classes.get(key)
-        if known is None:
-            known = self.classes[key] = self._compile(demand.demand, demand.gang, types, key)
-        return known
+        compiled = self.classes.get(key)
+        if compiled is None:
+            compiled = self.classes[key] = self._compile(demand.demand, demand.gang, types, key)
+        return compiled
 
     def fits(self, demand: DemandClass) -> bool:
         """True if one instance (or the whole gang) could start now. A negative answer is cached
@@ -422,9 +422,9 @@ class ClusterState:
         twin.by_cpus = None if self.by_cpus is None else [levels.copy() for levels in self.by_cpus]
         twin.released, twin.recent = 0, deque(maxlen=_LOOK_BACK)
         twin.classes = {}
-        for key, known in self.classes.items():
-            again = twin.classes[key] = DemandClass(known.demand, known.gang, known.types, known.number, key)
-            again.rejected = known.rejected
+        for key, demand in self.classes.items():
+            again = twin.classes[key] = DemandClass(demand.demand, demand.gang, demand.types, demand.number, key)
+            again.rejected = demand.rejected
         return twin
 
     def _allowed(self, demand: Demand) -> tuple[int, ...]:
@@ -438,17 +438,17 @@ class ClusterState:
         return tuple(types)
 
     def _compile(self, demand: Demand, gang: int, types: tuple[int, ...], key: object) -> DemandClass:
-        known = DemandClass(demand, gang, types, len(self.classes), key)
+        compiled = DemandClass(demand, gang, types, len(self.classes), key)
         if not types:
-            known.rejected = RejectReason.NO_SUCH_GPU
-        elif not any(self.capacity(known, index) >= max(gang, 1) for index in types):
-            known.rejected = RejectReason.TOO_LARGE
+            compiled.rejected = RejectReason.NO_SUCH_GPU
+        elif not any(self.capacity(compiled, index) >= max(gang, 1) for index in types):
+            compiled.rejected = RejectReason.TOO_LARGE
         else:
-            if known.cpus:
-                self._enough_cpus.ask(known.cpus, ((machine.bit, machine.cpus) for machine in self.list))
-            if known.memory:
-                self._enough_memory.ask(known.memory, ((machine.bit, machine.memory) for machine in self.list))
-        return known
+            if compiled.cpus:
+                self._enough_cpus.ask(compiled.cpus, ((machine.bit, machine.cpus) for machine in self.list))
+            if compiled.memory:
+                self._enough_memory.ask(compiled.memory, ((machine.bit, machine.memory) for machine in self.list))
+        return compiled
 
     def capacity(self, demand: DemandClass, type_: int) -> int:
         """Number of instances that all machines of ``type_`` together could hold if empty."""

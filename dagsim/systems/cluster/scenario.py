@@ -138,11 +138,11 @@ class ClusterScenario:
         """
         why, jobs = why_not(self, policy, bool(observers)), self.jobs(seed)
         if not why:
-            made = compiled(self, jobs, policy, seed, heard)
-            if isinstance(made, CompiledKernel):
+            kernel = compiled(self, jobs, policy, seed, heard)
+            if isinstance(kernel, CompiledKernel):
                 reason = "asked for" if self.engine == "compiled" else f"{pays(policy):,} tasks or more"
-                return Engaged(made, EngineUse(self.engine, "compiled", reason))
-            why = made
+                return Engaged(kernel, EngineUse(self.engine, "compiled", reason))
+            why = kernel
         if self.engine == "compiled":
             raise refuse(why)
         return Engaged(self._live(jobs, seed, heard, observers), EngineUse(self.engine, "simpy", why))

@@ -158,9 +158,9 @@ class ClusterView:
         """Times at which GPUs are expected to be free: an index that is made on first use and
         shared. Read it again at each decision.
         """
-        known = self.index(ExpectedFree, lambda: ExpectedFree(self))
-        known.refresh()
-        return known
+        ends = self.index(ExpectedFree, lambda: ExpectedFree(self))
+        ends.refresh()
+        return ends
 
     @property
     def preemption(self) -> Preemption:
@@ -169,17 +169,17 @@ class ClusterView:
 
     def queue(self, key: Key) -> Queue:
         """Ready tasks indexed by ``key``, kept up to date by the kernel; pass the same function each time."""
-        known = self._frontier.indexes.get(key)
-        if known is None:
-            known = self._build(Queue(key, self._machines), key)
-        return known
+        index = self._frontier.indexes.get(key)
+        if index is None:
+            index = self._build(Queue(key, self._machines), key)
+        return index
 
     def typed_queue(self, key: TypedKey) -> TypedQueue:
         """Pairs of ready task and GPU type indexed by ``key``; pass the same function each time."""
-        known = self._frontier.indexes.get(key)
-        if known is None:
-            known = self._build(TypedQueue(key, self._machines), key)
-        return known
+        index = self._frontier.indexes.get(key)
+        if index is None:
+            index = self._build(TypedQueue(key, self._machines), key)
+        return index
 
     def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
         """A policy's own index, made once and kept up to date. The kernel calls whichever of three
@@ -187,10 +187,10 @@ class ClusterView:
         and ``ended(run, now)`` for every run that starts or ends. It first calls them for all
         ready tasks and all runs. A fork makes its own index.
         """
-        known = self._frontier.indexes.get(key)
-        if known is None:
-            known = self._build(make(), key)
-        return known
+        index = self._frontier.indexes.get(key)
+        if index is None:
+            index = self._build(make(), key)
+        return index
 
     def follow(self, listener: object) -> None:
         """Send events to ``listener`` as to an ``index``, unless it already receives them: for

@@ -120,10 +120,10 @@ class WaitRules(Protocol):
 
 def causes_by_time(stretches: Iterable[Stretch]) -> list[tuple[Causes, float]]:
     """Seconds of each set of causes, the longest first."""
-    found: dict[Causes, float] = {}
-    for each in stretches:
-        found[each.causes] = found.get(each.causes, 0.0) + each.until_s - each.from_s
-    return sorted(found.items(), key=lambda pair: -pair[1])
+    seconds: dict[Causes, float] = {}
+    for stretch in stretches:
+        seconds[stretch.causes] = seconds.get(stretch.causes, 0.0) + stretch.until_s - stretch.from_s
+    return sorted(seconds.items(), key=lambda pair: -pair[1])
 
 
 Resources: TypeAlias = tuple[str, ...]
@@ -185,7 +185,7 @@ class RoomTally:
         """The smallest set of resources lacking on nodes of these standings; ``None`` if even the
         empty nodes would not be enough.
         """
-        return next((each for at, each in enumerate(_SETS, 1) if self._fits(at, places)), None)
+        return next((resources for at, resources in enumerate(_SETS, 1) if self._fits(at, places)), None)
 
     def free_gpus(self, *places: NodeStanding) -> tuple[bool, bool]:
         """Two booleans: enough GPUs of a type are idle, and enough parts of GPUs are free, on
@@ -200,7 +200,9 @@ class RoomTally:
 
     def _sum_reaches(self, at: int, wanted: int, places: tuple[NodeStanding, ...]) -> bool:
         types = self.task.demand.types
-        sums = [sum(self._sums[place, each][at] for place in places if (place, each) in self._sums) for each in types]
+        sums = [
+            sum(self._sums[place, type_][at] for place in places if (place, type_) in self._sums) for type_ in types
+        ]
         return max(sums, default=0) >= wanted
 
     def _rooms(self, machine: NodeState) -> list[int]:
@@ -211,12 +213,12 @@ class RoomTally:
         now.up = True
         empty = NodeState(machine.index, machine.node, machine.type)
         rooms = [now.room(demand)]
-        for each in _SETS:
+        for resources in _SETS:
             twin = now.copy()
-            if "gpus" in each:
+            if "gpus" in resources:
                 twin.idle, twin.free, twin.shares = empty.idle, empty.free, {}
-            twin.cpus = empty.cpus if "cpus" in each else now.cpus
-            twin.memory = empty.memory if "memory" in each else now.memory
+            twin.cpus = empty.cpus if "cpus" in resources else now.cpus
+            twin.memory = empty.memory if "memory" in resources else now.memory
             rooms.append(twin.room(demand))
         if self._distinct:
             rooms = [min(room, 1) for room in rooms]
@@ -277,12 +279,12 @@ def _stretches(
 def _joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
     """Join adjacent stretches with the same causes."""
     last: Stretch | None = None
-    for each in stretches:
-        if last is not None and last.until_s == each.from_s and last.causes == each.causes:
-            each = Stretch(last.from_s, each.until_s, last.causes)
+    for stretch in stretches:
+        if last is not None and last.until_s == stretch.from_s and last.causes == stretch.causes:
+            stretch = Stretch(last.from_s, stretch.until_s, last.causes)
         elif last is not None:
             yield last
-        last = each
+        last = stretch
     if last is not None:
         yield last
 
@@ -351,10 +353,10 @@ class _Past:
         for node in self._touched:
             tally.put(self._machines.list[node], self._place(self._machines.list[node], task))
         self._touched.clear()
-        found = tuple([Cause(CauseKind.LIMIT, what) for what in rules.limits(task)])
+        limits = tuple([Cause(CauseKind.LIMIT, what) for what in rules.limits(task)])
         if not tally.fits(NodeStanding.OPEN):
-            return (*found, *_lacking(tally, rules.elsewhere))
-        return found or (Cause(CauseKind.ORDER, f"it would have fitted: the order of {self._policy} kept it waiting"),)
+            return (*limits, *_lacking(tally, rules.elsewhere))
+        return limits or (Cause(CauseKind.ORDER, f"it would have fitted: the order of {self._policy} kept it waiting"),)
 
     def _place(self, machine: NodeState, task: TaskState) -> NodeStanding:
         if not self._allowed >> machine.index & 1:
@@ -396,11 +398,11 @@ class _Past:
         if job is None or job.id != self._facts[number].id:
             there = "no more jobs" if job is None else f"the job {job.id!r}"
             raise InputError(f"job {self._facts[number].id!r} of the log is not in the workload, which has {there} now")
-        made, nothing = JobState(job, number), (0.0,) * len(self._machines.types)
+        active, nothing = JobState(job, number), (0.0,) * len(self._machines.types)
         for index, task in enumerate(job.graph.tasks):
             demand = self._machines.compile(task.demand, task.instances if task.gang else 0)
-            made.tasks.append(TaskState(made, index, task, demand, nothing, 0))
-        return made
+            active.tasks.append(TaskState(active, index, task, demand, nothing, 0))
+        return active
 
 
 class _NoRules:

@@ -118,8 +118,8 @@ class _ByType(ABC):
             return self._rates(task, gpus, task.speeds)
         held = self._known.get(id(gpus)) or self._adopt(gpus)
         key = task.demand if task.model is None else (task.demand, task.model, task.batch)
-        known = held[1].get(key)
-        return known if known is not None else held[1].setdefault(key, self._rates(task, gpus, {}))
+        rates = held[1].get(key)
+        return rates if rates is not None else held[1].setdefault(key, self._rates(task, gpus, {}))
 
     def _adopt(self, gpus: Gpus) -> tuple[Gpus, dict[Hashable, _Rates]]:
         if len(self._known) >= 64:  # a caller that makes a new tuple for every call
@@ -320,10 +320,10 @@ class ThroughputTable:
     _found: dict[str, dict[str, dict[int, float]]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        found: dict[str, dict[str, dict[int, float]]] = {}
+        by_model: dict[str, dict[str, dict[int, float]]] = {}
         for row in self.rows:
-            found.setdefault(row.model, {}).setdefault(canonical(row.gpu), {})[row.batch] = row.samples_per_s
-        object.__setattr__(self, "_found", found)
+            by_model.setdefault(row.model, {}).setdefault(canonical(row.gpu), {})[row.batch] = row.samples_per_s
+        object.__setattr__(self, "_found", by_model)
 
     @classmethod
     def read(cls, path: Path) -> ThroughputTable:
