@@ -24,8 +24,9 @@ import numpy as np
 import torch
 from command import Say
 
-from dagsim.agents.config import PpoConfig, TrainConfig
+from dagsim.agents.config import TrainConfig
 from dagsim.agents.learner import LearnerContext
+from dagsim.agents.on_policy import PpoConfig
 from dagsim.agents.rollouts import InProcessRollouts, play, spared
 from dagsim.config.schema import Config, load_config
 from dagsim.envs.episode import Episode, EpisodeFactory, Reward, RewardConfig

@@ -1,7 +1,8 @@
-"""Run a sweep on a Ray cluster of two nodes, lose one on the way, compare: ``python scripts/check_ray.py [--json]``.
+"""Run plans on a Ray cluster of two nodes, lose parts of it, compare: ``python scripts/check_ray.py [--json]``.
 
-Both nodes are processes of this machine (``ray.cluster_utils.Cluster``). The finished folders must be equal, byte for
-byte, to that of ``--on local``. Ends with 1 if they are not. Needs ``pip install -e '.[ray]'``.
+Both nodes are processes of this machine (``ray.cluster_utils.Cluster``). A sweep is run whole, with a worker killed on
+the way, and with a node lost; an evaluation of two policies (``baseline``) whole. Each finished folder must be equal,
+byte for byte, to that of ``--on local``. Ends with 1 if one is not. Needs ``pip install -e '.[ray]'``.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from dagsim.config.schema import load_config
 from dagsim.experiment.carry_out import carry_out
 from dagsim.experiment.executors import executor_for
 from dagsim.experiment.plan import Plan, read_grid
@@ -42,7 +46,12 @@ def grid(folder: Path) -> Plan:
     return Plan.of_grid(read_grid(folder / "grid.yaml"))
 
 
-def swept(plan: Plan, on: str, root: Path) -> tuple[str, float]:
+def baseline() -> Plan:
+    """Two policies on seeds, whose cells are kept in order, with tables and schedules."""
+    return Plan.of("baseline", load_config(None, ["workload.count=100", "seeds=8"]), ("fifo", "sjf"))
+
+
+def carried(plan: Plan, on: str, root: Path) -> tuple[str, float]:
     """Return the digest of the finished folder, and the elapsed seconds."""
     began = time.monotonic()
     folder = Store.begin(root, plan, argv=["check_ray"])
@@ -52,6 +61,43 @@ def swept(plan: Plan, on: str, root: Path) -> tuple[str, float]:
         if file.is_file() and file.name not in OF_THE_CLOCK:
             total.update(file.relative_to(folder.path).as_posix().encode() + b"\0" + file.read_bytes())
     return total.hexdigest(), round(time.monotonic() - began, 1)
+
+
+def after_cells(root: Path, count: int, act: Callable[[], None]) -> None:
+    """Call ``act`` once ``count`` cells below ``root`` are finished, from a thread."""
+
+    def wait() -> None:
+        while len(list(root.glob("*/cells/*.json"))) < count:
+            time.sleep(0.01)
+        act()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def kill_a_worker() -> None:
+    """Kill a descendant of this process that runs a cell now; Ray names it after its task."""
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):  # it ended meanwhile
+            continue
+
+    def is_ours(pid: int) -> bool:
+        while pid in parents and pid != os.getpid():
+            pid = parents[pid]
+        return pid == os.getpid()
+
+    while True:
+        for pid in filter(is_ours, parents):
+            try:
+                title = Path(f"/proc/{pid}/cmdline").read_bytes()
+            except OSError:
+                continue
+            if title.startswith(b"ray::_run_remotely"):
+                os.kill(pid, signal.SIGKILL)
+                return
+        time.sleep(0.001)
 
 
 def main() -> int:
@@ -64,28 +110,27 @@ def main() -> int:
 
     with TemporaryDirectory() as name:
         root = Path(name)
-        sweep = grid(root)
-        found = {"local": swept(sweep, "local:1", root / "local")}
+        sweep, pair = grid(root), baseline()
+        runs = {"sweep": {"local": carried(sweep, "local:1", root / "local")}}
+        runs["baseline"] = {"local": carried(pair, "local:1", root / "local")}
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         second = cluster.add_node(num_cpus=1)
         ray.init(address=cluster.address, log_to_driver=False)
-        found["two nodes"] = swept(sweep, "ray", root / "ray")
-
-        def lose() -> None:
-            while len(list((root / "lost").glob("*/cells/*.json"))) < 10:
-                time.sleep(0.01)
-            cluster.remove_node(second, allow_graceful=False)
-
-        threading.Thread(target=lose, daemon=True).start()
-        found["a node lost"] = swept(sweep, "ray", root / "lost")
+        runs["baseline"]["two nodes"] = carried(pair, "ray", root / "ray")
+        runs["sweep"]["two nodes"] = carried(sweep, "ray", root / "ray")
+        after_cells(root / "killed", 5, kill_a_worker)
+        runs["sweep"]["a worker killed"] = carried(sweep, "ray", root / "killed")
+        after_cells(root / "lost", 10, lambda: cluster.remove_node(second, allow_graceful=False))
+        runs["sweep"]["a node lost"] = carried(sweep, "ray", root / "lost")
         ray.shutdown()
         cluster.shutdown()
-    equal = len({digest for digest, _ in found.values()}) == 1
+    equal = all(len({digest for digest, _ in places.values()}) == 1 for places in runs.values())
     if options.json:
-        print(json.dumps({"equal": equal, "ray": ray.__version__, "runs": found}))
+        print(json.dumps({"equal": equal, "ray": ray.__version__, "runs": runs}))
     else:
-        for what, (digest, seconds) in found.items():
-            print(f"{what}: {digest[:16]}, {seconds} s")
+        for plan, places in runs.items():
+            for place, (digest, seconds) in places.items():
+                print(f"{plan}, {place}: {digest[:16]}, {seconds} s")
         print("equal" if equal else "NOT EQUAL")
     return 0 if equal else 1
 

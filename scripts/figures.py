@@ -168,15 +168,29 @@ def _training(log: Path) -> tuple[str, ...] | None:
 
 def heuristics() -> Iterator[str]:
     """Mean completion times of the Spark heuristics, by workload and set of rules."""
-    means = {"parity": read_json("decima/heuristics.json"), "default": read_json("decima/heuristics-default.json")}
-    columns = list(product(means, ("W1", "W2")))
+    columns = ("W1 parity", "W2 parity", "W1 default", "W2 default")
+    means = {(line["policy"], line["system"]): line["mean_s"] for line in read_json("decima/heuristics.json")["lines"]}
     yield from markdown(
-        ("policy", *(f"{workload} {rules}" for rules, workload in columns)),
+        ("policy", *columns),
         (
-            (f"`{policy}`", *(f"{means[rules][workload][policy]['mean_s']:.1f}" for rules, workload in columns))
-            for policy in means["parity"]["W1"]
+            (f"`{policy}`", *(f"{means[policy, column]:.1f}" for column in columns))
+            for policy in dict.fromkeys(policy for policy, _ in means)
         ),
     )
+
+
+def ramp() -> Iterator[str]:
+    """Blocking, completion times and speed-ups on RAMP by ddls' rules."""
+    results = read_json("ramp/ddls.json")
+    chosen = {"first_fit": ("max", "acceptable_jct", "constant[degree=4]")}
+    chosen["best_fit"] = tuple(f"on_time[least={least}]" for least in (2, 4, 8))
+    names = [f"{policy}, {placer}" for placer, policies in chosen.items() for policy in policies]
+
+    def cell(row: dict[str, float]) -> str:
+        return f"{row['mean_blocking']:.4f} / {row['jct_s']:,.0f} / {row['speedup']:.1f}"
+
+    head = ("policy, placer", *(f"beta {beta}" for beta in "ABCD"))
+    yield from markdown(head, ((f"`{name}`", *(cell(results[beta][name]) for beta in "ABCD")) for name in names))
 
 
 _SPEEDS = {
@@ -543,7 +557,7 @@ def _learned() -> Iterator[tuple[str, str, str]]:
         "itp": "the agent for Microsoft's ITP trace, on disjoint windows of jobs that also decided which agent ships",
     }.items():
         if result := "; ".join(_agent(row) for row in agents() if row["cell"].startswith(cell) and _is_headline(row)):
-            yield text, result, "`python scripts/judge_agents.py report`"
+            yield text, result, "`python scripts/tables.py agents/cells agents/itp`"
     pairs = (decima_rows(f"learned-{name}")[f"decima[checkpoint=results/decima/{name}.pt]"][1].pair for name in _W)
     ratios = (
         f"{name.upper()}: {it.ratio:.3f} ({interval(it.low, it.high)})" for name, it in zip(_W, pairs, strict=True)
@@ -597,6 +611,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "heuristics": heuristics,
     "speed": spark_speed,
     "coverage": coverage,
+    "ramp": ramp,
     "rules": rules,
     "readers": readers,
     "files": files,

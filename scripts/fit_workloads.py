@@ -54,11 +54,11 @@ SOURCES = {
 """Files below ``DIR``. The first ones of Helios and PAI, the full logs, are optional."""
 
 SUMMARIES = {
-    "like-philly": "20,000 jobs as in Microsoft's Philly (2017): long sessions of alike jobs, 15 virtual clusters",
+    "like-philly": "20,000 jobs as in Microsoft's Philly (2017): long sessions of similar jobs, 15 virtual clusters",
     "like-itp": "20,000 jobs as in Microsoft's ITP clusters (2021): bursts, gangs of up to 32 and more GPUs",
     "like-openb": "20,000 pods as in Alibaba's openb GPU cluster (2023): shares of GPUs, CPUs, priorities",
     "like-alibaba": "20,000 CPU-only DAG jobs as in Alibaba's batch cluster (2018)",
-    "like-helios": "20,000 jobs after the published summary of SenseTime's Helios (2020)",
+    "like-helios": "20,000 jobs drawn from the published summary of SenseTime's Helios (2020)",
     "like-pai": "20,000 one-GPU jobs with durations as in Alibaba's PAI (2020), arrivals as in openb",
 }
 _SHORT = {"count": 20_000, "measure": (1000, -1000)}

@@ -1,14 +1,17 @@
-"""Make the sample log in ``workloads/site/``: ``python scripts/make_sample_log.py``.
+"""Make the sample log in ``workloads/site/``: ``python scripts/make_sample_log.py``. A larger one,
+for tests of speed: ``--jobs 200000 --to FOLDER``.
 
 The log has 500 synthetic jobs of fictional users on 64 GPUs of three types, in the format of
 ``sacct -P`` and ``scontrol show nodes``. The jobs are those of the preset ``diurnal``, run under
 EASY backfilling with the time limits that users ask for. So the observed waits come from a
-scheduler that knew only these limits.
+scheduler that knew only these limits. Above 20,000 jobs, the cluster grows with their number.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +31,8 @@ from dagsim.workload import PRESETS
 FOLDER = Path(__file__).parents[1] / "workloads" / "site"
 SEED = 2026
 JOBS = 500
+JOBS_A_CLUSTER = 20_000
+"""Number of jobs above which every kind of node is there twice, three times and so on."""
 LOAD = 0.9
 LONGER, MOST_WORK = 8.0, 100_000.0
 """Factor that lengthens jobs, and limit of their work: hours instead of minutes, and no job of
@@ -45,21 +50,24 @@ FIELDS = (
 )
 
 
-def cluster() -> Cluster:
-    nodes = [
-        Node(f"{name}{number:02d}", gpu_type(ours), 8, 64, 512)
-        for name, (_, ours, count) in NODES.items()
-        for number in range(1, count + 1)
-    ]
+def node_names(times: int) -> Iterator[tuple[str, str, str]]:
+    """Yield name, site's type and our type of each node of a cluster ``times`` as large."""
+    for name, (site, ours, count) in NODES.items():
+        for number in range(1, times * count + 1):
+            yield f"{name}{number:02d}", site, ours
+
+
+def cluster(times: int = 1) -> Cluster:
+    nodes = [Node(name, gpu_type(ours), 8, 64, 512) for name, _, ours in node_names(times)]
     return Cluster(tuple(nodes), "site")
 
 
-def jobs(machines: Cluster, rng: np.random.Generator) -> Iterator[Job]:
+def jobs(machines: Cluster, rng: np.random.Generator, count: int = JOBS) -> Iterator[Job]:
     """Return the preset's jobs, longer, each on one node and with an owner. 25 % ask for a GPU
     type.
     """
     runtime = Throughput()
-    drawn = replace(PRESETS["diurnal"].workload, count=JOBS, load=LOAD).jobs(machines, runtime, SEED)
+    drawn = replace(PRESETS["diurnal"].workload, count=count, load=LOAD).jobs(machines, runtime, SEED)
     types = machines.gpu_types
     for job in drawn:
         (short,) = job.tasks
@@ -75,17 +83,19 @@ def jobs(machines: Cluster, rng: np.random.Generator) -> Iterator[Job]:
         yield replace(job, graph=TaskGraph((made,)), arrival_s=arrival_s, tenant=f"{user}:{limit_s // 60}")
 
 
-def rows() -> Iterator[str]:
+def rows(count: int = JOBS, times: int = 1) -> Iterator[str]:
     """Return the lines of the log, one for each job."""
-    machines, rng = cluster(), np.random.default_rng(SEED)
-    work = list(jobs(machines, rng))
+    machines, rng = cluster(times), np.random.default_rng(SEED)
+    work = list(jobs(machines, rng, count))
     scenario = ClusterScenario(machines, work, Throughput(), estimates=Estimates("predicted"))
-    made = columns(drive(scenario.kernel(SEED), POLICIES.create("easy")))
+    made = columns(drive(scenario.engaged("easy", SEED).kernel, POLICIES.create("easy")))
+    first, last = (np.searchsorted(np.sort(made.runs.job), np.arange(count), side) for side in ("left", "right"))
+    by_job = np.argsort(made.runs.job, kind="stable")
     site = {ours: name for name, ours, _ in NODES.values()}
     yield FIELDS
     for number, job in enumerate(work):
         (task,) = job.tasks
-        mine = np.flatnonzero(made.runs.job == number)
+        mine = by_job[first[number] : last[number]]
         names = [machines.nodes[node].name for node in made.runs.node[mine]]
         gpu = machines.nodes[int(made.runs.node[mine[0]])].gpu
         assert gpu is not None
@@ -112,26 +122,32 @@ def rows() -> Iterator[str]:
         )
 
 
-def nodes() -> Iterator[str]:
+def nodes(times: int = 1) -> Iterator[str]:
     """Format the nodes like ``scontrol show nodes``."""
-    for name, (site, _, count) in NODES.items():
-        for number in range(1, count + 1):
-            yield (
-                f"NodeName={name}{number:02d} Arch=x86_64 CoresPerSocket=32\n"
-                f"   CPUAlloc=0 CPUEfctv=64 CPUTot=64 CPULoad=0.10\n"
-                f"   Gres=gpu:{site}:8\n   NodeAddr={name}{number:02d} NodeHostName={name}{number:02d}\n"
-                f"   RealMemory=524288 AllocMem=0 Sockets=2 Boards=1\n"
-                f"   State=IDLE ThreadsPerCore=1 Partitions=gpu\n"
-                f"   CfgTRES=cpu=64,mem=512G,billing=64,gres/gpu=8,gres/gpu:{site}=8\n"
-            )
+    for name, site, _ in node_names(times):
+        yield (
+            f"NodeName={name} Arch=x86_64 CoresPerSocket=32\n"
+            f"   CPUAlloc=0 CPUEfctv=64 CPUTot=64 CPULoad=0.10\n"
+            f"   Gres=gpu:{site}:8\n   NodeAddr={name} NodeHostName={name}\n"
+            f"   RealMemory=524288 AllocMem=0 Sockets=2 Boards=1\n"
+            f"   State=IDLE ThreadsPerCore=1 Partitions=gpu\n"
+            f"   CfgTRES=cpu=64,mem=512G,billing=64,gres/gpu=8,gres/gpu:{site}=8\n"
+        )
 
 
-def main() -> None:
-    FOLDER.mkdir(exist_ok=True)
-    text = "\n".join(rows()) + "\n"
-    (FOLDER / "sacct.txt.gz").write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
-    (FOLDER / "nodes.txt").write_text("\n".join(nodes()), encoding="utf-8")
+def main(*arguments: str) -> None:
+    parser = argparse.ArgumentParser(description="Make the sample log, or a larger one.")
+    parser.add_argument("--jobs", type=int, default=JOBS, help="number of jobs")
+    parser.add_argument("--to", type=Path, help="folder (default: workloads/site, for the default number only)")
+    options = parser.parse_args(arguments)
+    if options.jobs < 1 or (options.to is None and options.jobs != JOBS):
+        parser.error("--jobs: give a positive number, and --to FOLDER for another than the sample's")
+    folder, times = options.to or FOLDER, max(1, round(options.jobs / JOBS_A_CLUSTER))
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "\n".join(rows(options.jobs, times)) + "\n"
+    (folder / "sacct.txt.gz").write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
+    (folder / "nodes.txt").write_text("\n".join(nodes(times)), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

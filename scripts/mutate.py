@@ -4,11 +4,11 @@
 
 Mutants are drawn at random, with a fixed seed, evenly over every place of the package that an operator fits
 (``OPERATORS``). A *group* is a folder of the package (``GROUPS``). Each mutant is judged in a process of its own by the
-tests that run its statement, the quick ones first, then by the other tests of their files (a test may use what an
-earlier one has cached), until ``--seconds`` of their usual processor time are spent or a test fails. A mutant outside
-of functions is judged by the tests that run lines with the name that its statement binds, then by those that run any
-line of its file. A mutant is *caught* if a test fails, if the module cannot be imported, or if a test takes four times
-its usual processor time plus ten seconds.
+tests that run its block of statements, those of the closest folder first and the quick ones among them, then by the
+other tests of their files (a test may use what an earlier one has cached), until ``--seconds`` of their usual processor
+time are spent or a test fails. A mutant outside of functions is judged by the tests that run lines with the name that
+its statement binds, then by those that run any line of its file. A mutant is *caught* if a test fails, if the module
+cannot be imported, or if a test takes four times its usual processor time plus ten seconds.
 
 Every test first runs once without a mutant, with a probe in each block of statements, which shows the blocks that it
 runs; a test that fails there is left out, and so is one that takes more than ``LONGEST_S``. (Coverage would show the
@@ -292,7 +292,8 @@ class Reach:
         beside = {test.partition("::")[0] for test in first}
         others = {test for test in self.cpu_s if test.partition("::")[0] in beside}
         others |= set() if inside else self.running(mutant.file, blocks_of(mutant.file))
-        ranked = sorted(first | others, key=lambda test: (test not in first, self.cpu_s[test], test))
+        near = partial(_nearness, mutant.file)
+        ranked = sorted(first | others, key=lambda test: (test not in first, -near(test), self.cpu_s[test], test))
         ends_s = accumulate(self.cpu_s[test] for test in ranked)
         return [test for test, end_s in zip(ranked, ends_s, strict=True) if end_s <= seconds]
 
@@ -341,6 +342,12 @@ class Reach:
             for line, tests in lines.items():
                 if moves.get(int(line)):
                     of_file.setdefault(moves[int(line)], set()).update(names[test] for test in tests)
+
+
+def _nearness(file: str, test: str) -> int:
+    """Number of folders that a module and a test have in common, and 3 if the test file is named like the module."""
+    folders, module, tests = set(Path(file).parts[1:-1]), Path(file).stem, Path(test.partition("::")[0])
+    return len(folders & set(tests.parts[1:-1])) + 3 * tests.stem.startswith(f"test_{module}")
 
 
 @cache

@@ -1,17 +1,18 @@
-"""Make published tables from their sweep files, on report seeds of their own.
+"""Make published tables from their sweep files.
 
     python scripts/tables.py baselines/grid decima/synthetic [--fresh | --again] [--on local:2]
     python scripts/tables.py baselines/grid --draw
 
-A table is called as its pool of report seeds (``results/seeds.yaml``); its grid stands in ``scripts/tables/NAME.yaml``,
-which ``dagsim sweep`` runs as well. The ledger gives the seeds of a table once. Cells are kept in ``results/table-*``
-as they end, so that the same command continues a table that was stopped. ``--draw`` makes the files from the cells
-that are there. Decima's tables need ``DAGSIM_DATA``, but for ``decima/synthetic``.
+The grid of a table stands in ``scripts/tables/NAME.yaml``, which ``dagsim sweep`` runs as well; those of ``agents/``,
+``workloads/judged`` and ``ramp/SETTING-BETA`` are put together by ``table_*.py``. Most tables have report seeds of
+their own, which the ledger (``results/seeds.yaml``) gives once, in the pool of their name. Cells are kept in
+``results/table-*`` as they end, so that the same command continues a table that was stopped. ``--draw`` makes the files
+from the cells that are there. Tables of real traces need ``DAGSIM_DATA``.
 
 ``baselines/grid`` writes ``grid.csv`` (per cell and policy the mean completion time, its ratio to SJF with interval and
 verdict, and n), ``grid.md`` (how it was made) and ``grid.png`` (the ratios). Policies that take seconds a run have a
-second file, ``grid-slow.yaml``, and run on the first seeds only. ``decima/NAME`` writes ``held-out-NAME.json``: mean
-completion times by seed, the reference first.
+second file, ``grid-slow.yaml``, and run on the first seeds only. ``decima/NAME`` writes mean completion times by seed,
+the reference first: ``held-out-NAME.json``, or ``NAME.json`` where the sequences were looked at before.
 """
 
 from __future__ import annotations
@@ -20,66 +21,38 @@ import json
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import command
 import numpy as np
+import table_agents
+import table_ramp
+import table_workloads
 from command import Say
+from sweeps import FILES, RESULTS, ROOT, finished, made, spend, sweep_of
 
-from dagsim.experiment.carry_out import carry_out, raise_failures
-from dagsim.experiment.executors import executor_for
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Ledger, Spending
-from dagsim.experiment.plan import Plan, SweepGrid, read_grid
-from dagsim.experiment.store import Store
 from dagsim.files import write_text
 from dagsim.metrics import to_csv
 from dagsim.metrics.standings import METHOD, standings
-from dagsim.report.terminal import progress
+from dagsim.seeds import REPORT
 
-__all__ = ["FILES", "finished", "grid_rows", "sweep_of", "tables"]
+__all__ = ["TABLES", "grid_rows", "sweep_files", "write_decima", "write_grid"]
 
-ROOT = Path(__file__).parent.parent
-FILES = Path(__file__).parent / "tables"
 CELL = ("cluster", "shape", "load", "estimates")
 """The columns of the grid's axes, in the order of the file, after the policy."""
 COLUMNS = ("policy", "mean", "ratio", "ratio_low", "ratio_high", "wins", "verdict", "jct_s.p99", "energy_kwh")
 REFERENCE = "sjf"
 
 
-def tables() -> list[str]:
+def sweep_files() -> list[str]:
     """Tables that have a sweep file."""
     names = (path.relative_to(FILES).with_suffix("").as_posix() for path in sorted(FILES.rglob("*.yaml")))
     return [name for name in names if not name.endswith("-slow")]
-
-
-def sweep_of(name: str, seeds: range | None = None) -> SweepGrid:
-    """Return the sweep of a table's file, on as many of the ``seeds`` as the file has."""
-    sweep = read_grid(FILES / f"{name}.yaml", name.replace("/", "-"))
-    assert isinstance(sweep.seeds, range)
-    return sweep if seeds is None else replace(sweep, seeds=seeds[: len(sweep.seeds)])
-
-
-def finished(sweep: SweepGrid, on: str, out: Path, draw: bool = False) -> list[CellRun]:
-    """Return the cells of the sweep in the order of the grid. With ``draw``, only those that are
-    finished.
-
-    Raises:
-        SimulationError: A cell failed.
-    """
-    plan = Plan.of_grid(sweep, "table")
-    folder = Store.begin(out, plan, argv=sys.argv)
-    if draw:
-        runs = folder.done(plan.cells)
-    else:
-        with progress(wanted=True) as watch:
-            runs = carry_out(folder, plan, executor_for(on), watch)
-        raise_failures(runs)
-    return [runs[cell] for cell in plan.cells if cell in runs]
 
 
 def grid_rows(lines: Sequence[CellRun]) -> list[dict[str, Any]]:
@@ -102,7 +75,7 @@ def grid_rows(lines: Sequence[CellRun]) -> list[dict[str, Any]]:
 def write_grid(spending: Spending, options: Namespace, say: Say) -> None:
     """Write ``grid.csv``, ``grid.md`` and ``grid.png``."""
     fast, slow = (
-        grid_rows(finished(sweep_of(name, spending.seeds), options.on, options.folder, options.draw))
+        grid_rows(finished(sweep_of(name, spending.seeds), options))
         for name in ("baselines/grid", "baselines/grid-slow")
     )
     rows = [
@@ -115,9 +88,9 @@ def write_grid(spending: Spending, options: Namespace, say: Say) -> None:
     write_text(folder / "grid.csv", to_csv({name: [row[name] for row in rows] for name in rows[0]}))
     draw(rows, folder / "grid.png")
     names = ", ".join(f"`{name}`" for name in dict.fromkeys(row["policy"] for row in slow) if name != REFERENCE)
-    made = f"{spending.sentence(METHOD, n=fast[0]['n'])} {names} ran on the first {slow[0]['n']} of these only."
-    write_text(folder / "grid.md", f"# The grid of baselines (`grid.csv`)\n\n{made}\n")
-    say(made)
+    sentence = f"{made(spending, METHOD, n=fast[0]['n'])} {names} ran on the first {slow[0]['n']} of these only."
+    write_text(folder / "grid.md", f"# The grid of baselines (`grid.csv`)\n\n{sentence}\n")
+    say(sentence)
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
@@ -153,38 +126,52 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def write_decima(spending: Spending, options: Namespace, say: Say) -> None:
-    """Write ``held-out-NAME.json``."""
+    """Write the mean completion times of each policy by seed and, if the sweep has several, by
+    system.
+    """
     sweep = sweep_of(spending.table, spending.seeds)
-    lines = finished(sweep, options.on, options.folder, options.draw)
-    by_policy: dict[str, list[float]] = {}
-    for line in lines:
-        by_policy.setdefault(line.policy.replace('"', ""), []).append(line.metrics["jct_s.mean"])
+    by_point: dict[tuple[tuple[str, str], ...], list[float]] = {}
+    for line in finished(sweep, options):
+        at = {key: label.replace('"', "") for key, label in line.at.items()}
+        by_point.setdefault(tuple(at.items()), []).append(line.metrics["jct_s.mean"])
     system = {key.removeprefix("system."): value for key, value in sweep.settings.items() if key != "system.kind"}
-    made = spending.sentence(METHOD)
-    rows = [{"policy": name, "mean_s": fmean(by_seed), "by_seed_s": by_seed} for name, by_seed in by_policy.items()]
-    content = {"made": made, "system": system, "seeds": list(spending.seeds), "lines": rows}
+    sentence = made(spending, METHOD)
+    rows = [{**dict(at), "mean_s": fmean(by_seed), "by_seed_s": by_seed} for at, by_seed in by_point.items()]
+    content = {"made": sentence, "system": system, "seeds": list(spending.seeds), "lines": rows}
     name = spending.table.removeprefix("decima/")
-    write_text(options.folder / "decima" / f"held-out-{name}.json", json.dumps(content, indent=1) + "\n")
-    say(made)
+    file = f"held-out-{name}.json" if spending.seeds[0] in REPORT else f"{name}.json"
+    write_text(options.folder / "decima" / file, json.dumps(content, indent=1) + "\n")
+    say(sentence)
+
+
+Writer = Callable[[Spending, Namespace, Say], None]
+WRITERS: dict[str, Writer] = {"baselines": write_grid, "decima": write_decima, "ramp": table_ramp.write_compared}
+TABLES: dict[str, tuple[Sequence[int], Writer]] = {
+    **{name: (sweep_of(name).seeds or (), WRITERS[name.partition("/")[0]]) for name in sweep_files()},  # type: ignore[dict-item]
+    **dict.fromkeys(table_ramp.JUDGED, (table_ramp.SEEDS, table_ramp.write_judged)),
+    "agents/cells": (table_agents.SEEDS, table_agents.write),
+    "agents/itp": (table_agents.WINDOWS, table_agents.write),
+    "workloads/judged": (table_workloads.SEEDS, table_workloads.write),
+}
+"""Seeds and writer of each table."""
 
 
 def _work(options: Namespace, say: Say) -> None:
     os.chdir(ROOT)
-    ledger = Ledger(ROOT / "results" / "seeds.yaml")
     for name in options.table:
-        count = len(sweep_of(name).seeds)
-        text = f"python scripts/tables.py {name}"
-        spending = ledger.spend(name, count, text, fresh=options.fresh, again=options.again)
-        (write_grid if name == "baselines/grid" else write_decima)(spending, options, say)
-        if not options.draw:
-            ledger.close(spending)
+        seeds, write = TABLES[name]
+        windows_of = table_agents.WINDOWS_OF if name == "agents/itp" else None
+        spending = spend(name, seeds, options, windows_of)
+        write(spending, options, say)
+        if not options.draw and seeds[0] in REPORT:
+            Ledger(RESULTS / "seeds.yaml").close(spending)
 
 
 def main() -> int:
     parser = command.arguments(__doc__)
-    parser.add_argument("table", nargs="+", choices=tables())
+    parser.add_argument("table", nargs="+", choices=TABLES, metavar="TABLE", help=", ".join(TABLES))
     parser.add_argument("--on", default="local", help="where cells run, as `dagsim sweep --on` (default: local)")
-    parser.add_argument("--folder", type=Path, default=ROOT / "results", help="instead of results/")
+    parser.add_argument("--folder", type=Path, default=RESULTS, help="instead of results/")
     parser.add_argument("--draw", action="store_true", help="run nothing: only write the files")
     parser.add_argument("--fresh", action="store_true", help="report seeds of the pool that were not spent yet")
     parser.add_argument("--again", action="store_true", help="the same report seeds again; the table says so")

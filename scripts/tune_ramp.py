@@ -1,43 +1,45 @@
 """Tune the weights of ``roomy``: the cross-entropy method on a simulation of blocks alone.
 
-    python scripts/tune_ramp.py --graphs DIR [--setting ddls] [--beta A] [--generations 120] [--seed 0] [--out FILE]
+    python scripts/tune_ramp.py [--setting ddls] [--beta A] [--generations 120] [--seed 0] [--out FILE]
 
-Settings are those of ``compare_ramp.py``. What a job takes on each block comes from the planner, once; an episode is
-then arrivals, ends and bit masks, which numba plays in some milliseconds (a test compares one with the kernel's). The
-81 numbers are the worth of 35 scarcities, of 35 kinds of blocks, of 6 degrees, and of turning a job of each of the five
-models away. In the first half of the generations no job is turned away that could run. FILE (JSON, by default the
-policy's own) gets the weights under the name SETTING-BETA.
+Settings are the sweep files ``tables/ramp/SETTING.yaml``, with the profiles below ``$DAGSIM_DATA``. The planner gives
+the time of each model on each block, once. An episode is then arrivals, ends and bit masks, which numba plays in some
+milliseconds (a test compares one with the kernel's). The 81 numbers are the worth of 35 scarcities, of 35 kinds of
+blocks, of 6 degrees, and of turning a job of each of the five models away. In the first half of the generations no job
+is turned away that could run. The weights are added to FILE (JSON, by default the policy's own) as SETTING-BETA.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import command
 import numpy as np
-from compare_ramp import made
+from command import Say
 from numba import njit
 from numpy.typing import NDArray
+from sweeps import sweep_of
 
-from dagsim.errors import DagsimError
-from dagsim.files import write_text
-from dagsim.systems.ramp import RampScenario, read_graphs
+from dagsim.experiment.scenario import scenario_of
+from dagsim.systems.ramp import RampScenario
 from dagsim.systems.ramp import policies as roomy
 from dagsim.systems.ramp.room import ARRIVALS, SIZES
 
 __all__ = ["Blocking", "Tables", "tables", "tune", "weights_of"]
 
-MODELS = ("alexnet", "gnmt", "resnet18", "squeezenet1_0", "vgg16")
 DEGREES = (1, 2, 4, 6, 8, 16)
 SEEDS = range(1000, 1060)
 """Seeds for tuning weights. None of them is a report seed."""
 _OUT = Path(roomy.__file__).with_suffix(".json")
+_MODELS = 5
 _KINDS = len(ARRIVALS) * len(SIZES)
-_PLACES = np.cumsum([0, _KINDS, _KINDS, len(DEGREES), len(MODELS)])
+_PLACES = np.cumsum([0, _KINDS, _KINDS, len(DEGREES), _MODELS])
 
 
 class Tables(NamedTuple):
@@ -166,12 +168,12 @@ class Blocking:
         self._jobs: dict[int, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
 
     def __call__(self, numbers: NDArray[np.float64], seeds: Iterable[int]) -> float:
-        said = weights_of(numbers, self.counts)
+        weights = weights_of(numbers, self.counts)
         ahead = np.array(ARRIVALS, float)
         rates = []
         for seed in seeds:
             model, acceptable_s = self._drawn(seed)
-            rates.append(_blocked(model, acceptable_s, *self.tables, ahead, *said) / len(model))
+            rates.append(_blocked(model, acceptable_s, *self.tables, ahead, *weights) / len(model))
         return float(np.mean(rates))
 
     @property
@@ -195,7 +197,7 @@ def weights_of(numbers: NDArray[np.float64], counts: NDArray[np.float64]) -> tup
     return np.exp(scarcity).reshape(shape) * 0.1, np.exp(blocks).reshape(shape) * 0.05 / counts, degrees, away
 
 
-def tune(rate: Blocking, generations: int, seed: int) -> NDArray[np.float64]:
+def tune(rate: Blocking, generations: int, seed: int, say: Say) -> NDArray[np.float64]:
     """Return the best numbers of the cross-entropy method."""
     rng = np.random.default_rng(seed)
     mean, spread = np.zeros(_PLACES[-1]), np.full(_PLACES[-1], 1.2)
@@ -214,39 +216,39 @@ def tune(rate: Blocking, generations: int, seed: int) -> NDArray[np.float64]:
         mean = 0.6 * mean + 0.4 * chosen.mean(axis=0)
         spread = np.maximum(0.75 * spread + 0.25 * chosen.std(axis=0), 0.05 * (spread > 0))
         if generation % 10 == 9 or generation + 1 == generations:
-            found = rate(mean, SEEDS)
-            print(f"generation {generation + 1}: {found:.4f} of the jobs turned away", flush=True)
-            if found < least:
-                best, least = mean.copy(), found
+            share = rate(mean, SEEDS)
+            say(f"generation {generation + 1}: {share:.4f} of the jobs turned away")
+            if share < least:
+                best, least = mean.copy(), share
     return best
 
 
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    sweep = sweep_of(f"ramp/{options.setting}")
+    own = {"system.beta": options.beta, "system.placer": "packed"}
+    world = scenario_of(replace(sweep, settings={**sweep.settings, **own}).config())
+    assert isinstance(world, RampScenario)
+    rate = Blocking(world)
+    weights = weights_of(tune(rate, options.generations, options.seed, say), rate.counts)
+    tuned = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
+    scarcity, blocks, degrees, away = ([round(float(weight), 5) for weight in part.ravel()] for part in weights)
+    tuned[f"{options.setting}-{options.beta}"] = {
+        "scarcity": scarcity,
+        "blocks": blocks,
+        "degrees": dict(zip(map(str, DEGREES), degrees, strict=True)),
+        "away": dict(zip([graph.model for graph in world.pool], away, strict=True)),
+    }
+    return dict(sorted(tuned.items()))
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--graphs", type=Path, required=True, help="the folder with PipeDream's profiles")
+    parser = command.arguments(__doc__)
     parser.add_argument("--setting", choices=("ddls", "plain", "mixed"), default="ddls")
     parser.add_argument("--beta", default="A", help="a letter of the paper")
     parser.add_argument("--generations", type=int, default=120)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=_OUT, help="a JSON file of weights, which is added to")
-    args = parser.parse_args()
-    try:
-        graphs = read_graphs(args.graphs, MODELS, "s" if args.setting == "ddls" else "ms")
-        rate = Blocking(made(args.setting, graphs, args.beta, "packed"))
-        found = weights_of(tune(rate, args.generations, args.seed), rate.counts)
-        known = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}
-        scarcity, blocks, degrees, away = ([round(float(each), 5) for each in part.ravel()] for part in found)
-        known[f"{args.setting}-{args.beta}"] = {
-            "scarcity": scarcity,
-            "blocks": blocks,
-            "degrees": dict(zip(map(str, DEGREES), degrees, strict=True)),
-            "away": dict(zip(MODELS, away, strict=True)),
-        }
-        write_text(args.out, json.dumps(dict(sorted(known.items())), indent=1) + "\n")
-    except (DagsimError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    parser.add_argument("--out", type=Path, default=_OUT, help="a JSON file of weights")
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":

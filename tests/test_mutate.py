@@ -103,6 +103,11 @@ def test_a_mutant_is_shown_to_the_tests_that_run_its_block_the_quick_ones_first(
     assert reach.chosen(mutant, 5, inside=True) == ["a::quick"]
     assert reach.chosen(mutant._replace(line=9), 100, inside=True) == ["b::elsewhere"]
     assert reach.limit_s("a::slow") > 36 > reach.limit_s("a::quick")
+    # tests beside the module come before quicker ones elsewhere
+    near = {"tests/test_a.py::quick": 0.1, "tests/test_module.py::slow": 1.0}
+    assert (
+        mutate.Reach(near, {FILE: {8: list(near)}}).chosen(mutant, 100, inside=True)[0] == "tests/test_module.py::slow"
+    )
     # A constant is judged by the tests that run a line with its name, then by those that run any line of its file.
     monkeypatch.setattr(mutate, "_package", lambda: (FILE,))
     constant = mutant._replace(line=3)

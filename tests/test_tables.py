@@ -9,11 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sweeps
+import table_agents
+import table_ramp
 import tables
 
 from dagsim.config import yaml
 from dagsim.experiment.ledger import Spending
 from dagsim.experiment.plan import Axis, SweepGrid
+from dagsim.seeds import REPORT
 from dagsim.systems.cluster.policies import POLICIES
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -32,12 +36,19 @@ def _narrowed(axis: Axis, labels: list[str] | None) -> Axis:
     return replace(axis, values=tuple(axis.values[place] for place in places), labels=tuple(labels))
 
 
-@pytest.mark.parametrize("name", tables.tables())
-def test_the_file_has_the_seeds_that_the_ledger_gave(name: str) -> None:
-    pool = yaml.read_yaml(RESULTS / "seeds.yaml").value[name]
-    seeds = tables.sweep_of(name).seeds
-    assert isinstance(seeds, range)
-    assert [seeds.start, seeds.stop] == pool["spent"][-1]["seeds"]
+def options_for(folder: Path) -> Namespace:
+    return Namespace(on="local:1", folder=folder, draw=False)
+
+
+@pytest.mark.parametrize("name", [name for name, (seeds, _) in tables.TABLES.items() if seeds[0] in REPORT])
+def test_a_table_has_as_many_seeds_as_the_ledger_gave(name: str) -> None:
+    pool = yaml.read_yaml(RESULTS / "seeds.yaml").value.get(name)
+    seeds = tables.TABLES[name][0]
+    if name in tables.sweep_files() or name.startswith("agents/"):
+        assert [seeds[0], seeds[-1] + 1] == pool["spent"][-1]["seeds"]
+    elif pool is not None:  # the agents of ddls' rules were judged before there was a ledger
+        first, end = pool["spent"][-1]["seeds"]
+        assert len(seeds) == end - first
 
 
 def test_every_policy_is_in_the_grid() -> None:
@@ -62,8 +73,7 @@ def test_the_grids_files_come_out_to_the_last_digit(tmp_path: Path, monkeypatch:
     sweep_of = tables.sweep_of
     monkeypatch.setattr(tables, "sweep_of", small)
     spending = Spending("baselines/grid", range(3_020_000, 3_020_030), "a command", "c" * 40, "2026-11-22", 1)
-    options = Namespace(on="local:1", folder=tmp_path, draw=False)
-    tables.write_grid(spending, options, lambda line: None)
+    tables.write_grid(spending, options_for(tmp_path), lambda line: None)
     rows = csv.DictReader((tmp_path / "baselines" / "grid.csv").read_text().splitlines())
     published = [_figures(row) for row in GRID]
     assert all(_figures(row) in published for row in rows)
@@ -75,6 +85,45 @@ def test_the_grids_files_come_out_to_the_last_digit(tmp_path: Path, monkeypatch:
 def test_decimas_table_comes_out_to_the_last_digit(tmp_path: Path) -> None:
     published = json.loads((RESULTS / "decima" / "held-out-synthetic.json").read_text())
     sweep = narrowed(tables.sweep_of("decima/synthetic", range(3_025_000, 3_025_001)), policy=["srpt-cp"])
-    (line,) = tables.finished(sweep, "local:1", tmp_path)
+    (line,) = tables.finished(sweep, options_for(tmp_path))
     (row,) = (row for row in published["lines"] if row["policy"] == "srpt-cp")
     assert line.metrics["jct_s.mean"] == row["by_seed_s"][0]
+
+
+def test_an_agents_table_has_its_references_first_and_the_agent_of_its_cell(tmp_path: Path) -> None:
+    grid = table_agents.grid_of("dag-1.1", "noisy", range(3_011_000, 3_011_001), rollout=True)
+    reference, rollout, agent = grid.axes[0].labels
+    assert reference == "best cheap non-preemptive heuristic (eft-wait[theta=0.75,order=path])"
+    assert rollout.startswith("roll-out (rollout[base=")
+    assert agent == "agent (dag-1.1.pt)"
+    config = grid.config()
+    assert (config.estimates.kind, config.preemption.restart_s) == ("noisy", 100)
+    published = [json.loads(line) for line in (RESULTS / "agents" / "cells.jsonl").read_text().splitlines()]
+    exact = table_agents.grid_of("independent-0.9", "exact", range(3_011_000, 3_011_001), rollout=False)
+    for run in sweeps.finished(narrowed(exact, policy=["sjf", "fifo"]), options_for(tmp_path)):
+        (row,) = (
+            row
+            for row in published
+            if (row["cell"], row["policy"], row["seed"]) == ("independent-0.9 exact", run.policy, run.seed)
+        )
+        assert run.metrics["jct_s.mean"] == row["metrics"]["jct_s.mean"]
+
+
+@pytest.mark.data
+def test_ramps_table_comes_out_to_the_last_digit(data: Path) -> None:
+    published = json.loads((RESULTS / "ramp" / "ddls.json").read_text())["D"]["max, first_fit"]
+    sweep = narrowed(sweeps.sweep_of("ramp/ddls"), policy=["max"], system_placer=["first_fit"], system_beta=["D"])
+    assert table_ramp.rows_of(table_ramp.played(sweep)["D"])["max, first_fit"] == published
+
+
+def test_an_agent_of_ramp_stands_beside_the_best_constant_and_the_best_smallest_degree() -> None:
+    names = [
+        f"{policy}, {grid.axes[0].labels[0]}"
+        for grid in table_ramp.grids_of("ramp/mixed-B", (1, 2))
+        for policy in grid.axes[1].labels
+    ]
+    published = json.loads((RESULTS / "ramp" / "judged" / "mixed-B.json").read_text())["policies"]
+    assert {name for name in names if not name.startswith("agent")} == {
+        name for name in published if not name.startswith("agent")
+    }
+    assert "agent 1, same_type" in names

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from dagsim.agents.config import AlgorithmSettings, TrainConfig
+from dagsim.agents.config import TrainConfig
 from dagsim.agents.learner import Learner, LearnerContext
 from dagsim.agents.nets.config import NetSettings, ScorerConfig
 from dagsim.agents.rollouts import InProcessRollouts
+from dagsim.agents.settings import AlgorithmSettings
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster import ClusterKernel

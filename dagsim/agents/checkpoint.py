@@ -44,6 +44,8 @@ __all__ = [
 
 _FORMAT = "dagsim-agent-3"
 _CODECS: Mapping[str, Registry[Any]] = {"cluster": CODECS, "spark": SPARK_CODECS, "ramp": RAMP_CODECS}
+_NETS_OF_ALGORITHMS = ("dagsim.agents.off_policy.rainbow:RainbowNetConfig",)
+"""Nets that come with dagsim but cannot be chosen by name, because an algorithm makes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +242,7 @@ def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: st
     """
     kind = settings["kind"]
     part = registry.kind
-    if registry.is_own(kind) and own is None:
+    if registry.is_own(kind) and own is None and kind not in _NETS_OF_ALGORITHMS:
         option = "--codec " if part == "codec" else f"the parameter {part}="
         raise CodeNotAllowed(
             f"its {part} {kind!r} is code outside dagsim, and a checkpoint is only data. If you know that code, name "

@@ -19,6 +19,8 @@ from dagsim.report.grid import TableFormat
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
     from dagsim.experiment.capacity.search import Size, SizePlan
+    from dagsim.experiment.capacity.whatif import Fit
+    from dagsim.workload.load import Load
 
 __all__ = ["plan_capacity", "whatif"]
 
@@ -57,16 +59,25 @@ def whatif(
     config: ConfigFile = None,
     set_: Settings = None,
 ) -> None:
-    """Estimate from a log the effect of other machines or another scheduler: paired windows, intervals, cost.
+    """Estimate from a log the effect of other machines or another scheduler: waits, intervals, cost.
+
+    Every alternative is one continuous simulation of the whole log.
 
     Example: dagsim whatif --trace sacct.txt --cluster cluster.yaml --add 16xH200 --policy fifo-fit,easy
     """
     from dagsim.errors import InputError
     from dagsim.experiment.capacity.machines import Prices, read_gpus, resized
-    from dagsim.experiment.capacity.whatif import TODAY, alternatives_of, log_name, whatif_grid
-    from dagsim.experiment.carry_out import raise_failures
+    from dagsim.experiment.capacity.whatif import (
+        TODAY,
+        Fit,
+        alternatives_of,
+        on_whole_log,
+        question,
+        trials_of,
+        whatif_grid,
+    )
     from dagsim.experiment.plan import Plan
-    from dagsim.experiment.scenario import sample_of, workload_label
+    from dagsim.experiment.scenario import workload_label
     from dagsim.report.comparison import whatif_table
     from dagsim.report.terminal import show_grid
 
@@ -83,16 +94,20 @@ def whatif(
     elif len(policies) < 2:
         raise InputError("whatif: nothing to compare; give --add 16xH200, --remove 8xT4, or several --policy")
     prices = Prices.read(price or [], chosen.prices).of(clusters.values())
-    asked = Plan.of_grid(whatif_grid(chosen, clusters, policies, shown.name or log_name(trace)), "whatif")
-    folder, runs = swept(asked, shown)
-    raise_failures(runs)
-    choices = alternatives_of(chosen, clusters, runs, prices, metric)
+    chosen, demand = on_whole_log(chosen)
+    name = shown.name or question(trace, chosen, list(clusters), policies)
+    folder, runs = swept(Plan.of_grid(whatif_grid(chosen, clusters, policies, name), "whatif"), shown)
+    trials = trials_of(folder, runs, chosen)
+    choices = alternatives_of(trials, clusters, prices, metric)
+    fit, load = Fit.of(trials[0], metric), demand.on(chosen.cluster)
     if shown.json_:
-        facts = {"run": str(folder.path), "metric": metric, "prices": prices.to_dict()}
+        facts = {"run": str(folder.path), "metric": metric, "prices": prices.to_dict(), **_log_facts(load, fit)}
         typer.echo(json.dumps(facts | {"choices": [choice.to_dict() for choice in choices]}))
     elif not shown.quiet:
-        label, sample = workload_label(chosen), sample_of(chosen)
-        grid = whatif_table(choices, metric, workload=label, sample=sample, prices=prices, wide=shown.wide)
+        if fit is not None and fit.is_far:
+            typer.echo(fit.sentence())
+        label = workload_label(chosen)
+        grid = whatif_table(choices, metric, workload=label, demand=load, fit=fit, prices=prices, wide=shown.wide)
         show_grid(grid, shown.table, wide=shown.wide)
         typer.echo(f"run folder: {folder.path}")
 
@@ -127,20 +142,19 @@ def plan_capacity(
     Example: dagsim plan --trace sacct.txt --cluster cluster.yaml --target "wait_s.p95<600" --types H200
     """
     from dagsim.experiment.capacity.search import Target, plan_size
-    from dagsim.experiment.capacity.whatif import log_name
     from dagsim.report.terminal import progress
 
     Target.read(target)  # before the trace is read, which may take long
     chosen = _configured(reading, trace, config, set_, [policy] if policy else [], quiet=not shown.watched)
     file = None if plot is None else _drawable(plot)
-    with progress(wanted=shown.watched) as watch:
+    with progress(wanted=shown.watched, each=True) as watch:
         planned = plan_size(
             chosen,
             target,
             (types or "").split(","),
             most,
             price or (),
-            name=shown.name or log_name(trace),
+            name=shown.name,
             out=shown.out,
             on=shown.on,
             watch=watch,
@@ -166,19 +180,17 @@ def _configured(
     *,
     quiet: bool,
 ) -> Config:
-    """Return the configuration with its log cut into windows, its cluster, and the first of the
-    policies.
+    """Return the configuration with its log, its cluster, and the first of the policies.
 
     Raises:
         InputError: An option is wrong, or the log or the cluster cannot be read.
     """
     from dagsim.config.schema import Setting
-    from dagsim.experiment.capacity.whatif import on_windows
 
     described = {"kind": "trace", "path": str(trace), "format": reading.format_}
     jobs = [Setting(f"--trace {trace}", "workload", described)]
     what = Experiment(config=config, set_=set_)
-    return on_windows(experiment(what, reading, policies[0] if policies else None, more=jobs, quiet=quiet))
+    return experiment(what, reading, policies[0] if policies else None, more=jobs, quiet=quiet)
 
 
 def _names(texts: list[str] | None) -> list[str]:
@@ -201,9 +213,15 @@ def _drawn(planned: SizePlan, path: Path) -> Path:
     from dagsim.report.plots.results import sizes
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    title = f"{workload_label(planned.config)}, {planned.config.policy}, n = {planned.config.seeds}"
+    title = f"{workload_label(planned.config)}, {planned.config.policy}"
     priced = bool(planned.prices)
     return save(sizes(planned.search, planned.today, planned.target, title, priced=priced), path)
+
+
+def _log_facts(load: Load, fit: Fit | None) -> dict[str, Any]:
+    """The demand of the log, and how well today's simulation reproduces it, for JSON."""
+    parts = [{"types": part.types, "demand": part.demand, "capacity": part.capacity} for part in load.by_types]
+    return {"load": load.offered, "demand": parts, "fit": None if fit is None else fit.to_dict()}
 
 
 def _facts(planned: SizePlan) -> dict[str, Any]:
@@ -213,9 +231,10 @@ def _facts(planned: SizePlan) -> dict[str, Any]:
     def size(tried: Size | None) -> dict[str, Any] | None:
         if tried is None:
             return None
-        value, low, high = (number if number == number else None for number in tried.met.value)
+        value, low, high = (number if number == number else None for number in tried.met.value[:3])
         nodes = dict(zip(search.types or ("nodes",), tried.nodes, strict=True)) if tried is not today else {}
         facts = {"value": value, "low": low, "high": high, "lost": tried.met.lost, "meets": tried.met.meets}
+        facts |= {"load": tried.met.load, "keeps_up": tried.met.keeps_up}
         return {"nodes": nodes, "gpus": tried.gpus, "cost": tried.cost, **facts}
 
     return {
@@ -227,6 +246,7 @@ def _facts(planned: SizePlan) -> dict[str, Any]:
         "tried": [size(tried) for tried in sorted(search.tried.values(), key=lambda each: (each.cost, each.nodes))],
         "exhausted": search.exhausted,
         "prices": planned.prices.to_dict(),
+        **_log_facts(planned.demand, planned.fit),
     }
 
 
@@ -237,7 +257,15 @@ def _print_plan(planned: SizePlan, *, look: TableFormat, wide: bool) -> None:
 
     config = planned.config
     label = f"{workload_label(config)}, {config.policy}"
+    if planned.fit is not None and planned.fit.is_far:
+        typer.echo(planned.fit.sentence())
     grid = plan_table(
-        planned.search, planned.today, planned.target, workload=label, prices=planned.prices, n=config.seeds
+        planned.search,
+        planned.today,
+        planned.target,
+        workload=label,
+        prices=planned.prices,
+        demand=planned.demand,
+        fit=planned.fit,
     )
     show_grid(grid, look, wide=wide)

@@ -28,7 +28,7 @@ def compare_runs(
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the ratios with their intervals.")] = None,
     precision: Annotated[
         float | None,
-        typer.Option(metavar="2%", parser=fraction, help="Print how many seeds intervals this narrow need."),
+        typer.Option(metavar="2%", parser=fraction, help="Print the number of seeds that intervals this narrow need."),
     ] = None,
     json_: Json = False,
     wide: Wide = False,

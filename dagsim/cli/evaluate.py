@@ -32,7 +32,7 @@ def evaluate(
     ] = None,
     codec: Annotated[
         str | None,
-        typer.Option(metavar="MODULE:CLASS", help="The agent's codec, if it does not come with dagsim."),
+        typer.Option(metavar="MODULE:CLASS", help="The agent's codec, if it does not ship with dagsim."),
     ] = None,
 ) -> None:
     """Run one scheduler on several seeds; print a table and write a run folder.

@@ -110,13 +110,13 @@ Plots = Annotated[
 Json = Annotated[bool, _output("--json", help="Print one JSON object instead of a table.")]
 Quiet = Annotated[bool, _output("--quiet", "-q", help="Print nothing but errors.")]
 Workers = Annotated[
-    int | None, _output(min=1, help="Number of processes (default: the cores); the results are always the same.")
+    int | None, _output(min=1, help="Number of processes (default: one per core). It does not change results.")
 ]
 Name = Annotated[str | None, _output(metavar="NAME", help="Name of the run, in tables and in its folder.")]
 On = Annotated[
     str, _output(metavar="WHERE", help="local, local:N processes, ray or ray://HOST:PORT (dagsim list executors).")
 ]
-Resume = Annotated[Path | None, _output(metavar="RUN", help="Continue a run that was stopped, as it was configured.")]
+Resume = Annotated[Path | None, _output(metavar="RUN", help="Continue a stopped run with its own configuration.")]
 Wide = Annotated[bool, _output("--wide", help="Print every column, even if they need more than 80 characters.")]
 TableLook = Annotated[TableFormat, _output("--table", help="Print tables as text, Markdown or LaTeX.")]
 
@@ -220,7 +220,8 @@ class TraceFlags(NamedTuple):
     """Options for reading a trace, and for its cluster."""
 
     format_: Annotated[
-        str | None, _of_trace("--format", metavar="NAME", help="Its format (default: recognised; dagsim list readers).")
+        str | None,
+        _of_trace("--format", metavar="NAME", help="Format of the trace (default: detected; dagsim list readers)."),
     ] = None
     cluster: Annotated[
         str | None,
@@ -239,7 +240,8 @@ class TraceFlags(NamedTuple):
     read: Annotated[
         list[str] | None,
         _of_trace(
-            metavar="KEY=VALUE", help=f"How to read it; repeatable: {', '.join(READ_KEYS)} (docs/reference/traces.md)."
+            metavar="KEY=VALUE",
+            help=f"Option of the reader; repeatable: {', '.join(READ_KEYS)} (docs/reference/traces.md).",
         ),
     ] = None
     windows: Annotated[

@@ -45,7 +45,7 @@ def replay_trace(
         typer.Option(min=2, max=100, help="Give the ratio an interval over time, from this many blocks of jobs."),
     ] = None,
 ) -> None:
-    """Replay a real trace through a scheduler; its format is recognised.
+    """Replay a real trace through a scheduler. The format is detected.
 
     One trace is one sample: no interval and no verdict, unless it is cut into windows (--windows) or blocks (--blocks).
 

@@ -110,15 +110,20 @@ def experiment(
         reading.append(Setting(f"--windows {trace.windows}", "seeds", trace.windows))
     options = {"window": "--window-jobs", "windows": "--windows"}
     reading += [Setting(options[key], f"workload.{key}", value) for key, value in trace.windowing().items()]
-    _refuse_without_trace(what, trace, reading, settings)
+    from dagsim.errors import ConfigError
     from dagsim.experiment.scenario import on_its_cluster
     from dagsim.report.terminal import counted
 
-    return on_its_cluster(
-        lambda more: configured(what.config, what.set_, [*settings, *reading, *more], what.workload),
-        trace.cluster,
-        counted("sizing a cluster to the trace", wanted=not quiet),
-    )
+    asked = [setting.source.partition(" ")[0] for setting in reading]
+    if trace.cluster in ("trace", "sized"):
+        asked.append("--cluster")
+    try:
+        config = configured(what.config, what.set_, [*settings, *reading], what.workload)
+    except ConfigError:  # perhaps because of an option that fits no other workload than a trace
+        _refuse_without_trace(configured(what.config, what.set_, settings, what.workload), asked)
+        raise
+    _refuse_without_trace(config, asked)
+    return on_its_cluster(config, trace.cluster, counted("sizing a cluster to the trace", wanted=not quiet))
 
 
 def given(**options: Any) -> list[Setting]:
@@ -134,22 +139,14 @@ def _option(key: str) -> str:
     return f"--{key.rpartition('.')[2].replace('_', '-')}"
 
 
-def _refuse_without_trace(
-    what: Experiment, trace: TraceFlags, reading: Sequence[Setting], settings: Sequence[Setting]
-) -> None:
-    """Raise an error if an option for traces is given but the workload is not a trace: it would be
-    ignored.
+def _refuse_without_trace(config: Config, asked: Sequence[str]) -> None:
+    """Raise an error if options for traces were given but the workload is not a trace: they would
+    be ignored.
     """
-    asked = [setting.source.partition(" ")[0] for setting in reading]
-    if trace.cluster in ("trace", "sized"):
-        asked.append("--cluster")
-    if not asked:
-        return
     from dagsim.errors import InputError
     from dagsim.traces.trace_file import TraceFile
 
-    plain = configured(what.config, what.set_, settings, what.workload)
-    if plain.system.kind != "cluster" or not isinstance(plain.workload, TraceFile):
+    if asked and not (config.system.kind == "cluster" and isinstance(config.workload, TraceFile)):
         raise InputError(f"{', '.join(asked)}: goes with a workload that is a trace (--workload FILE)")
 
 
@@ -294,7 +291,7 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
 
     advice: list[str] = []
     try:
-        with progress(wanted=watched) as watch:
+        with progress(wanted=watched, each=plan.command == "whatif") as watch:
             runs = carry_out(store, plan, executor_for(where), watch, limit, advice.append)
         if advice and watched:
             typer.echo(advice[0], err=True)
@@ -319,7 +316,7 @@ def _tell(kept: Kept, output: Output) -> None:
     if over is not None:
         first, last = folder.manifest["policies"][0], folder.manifest["policies"][-1]
         notes.append(f"{last} / {first}, {len(over.pieces)} blocks of {over.jobs:,} jobs: {over}")
-    ranked = _standings(kept)
+    ranked = folder.ranked
     if output.json_:
         typer.echo(json.dumps(folder.to_dict() | _comparison(kept, ranked, over)))
     elif not output.quiet:
@@ -342,16 +339,6 @@ def _over_time(folder: Store) -> OverTime | None:
     from dagsim.experiment.compare import block_ratios
 
     return block_ratios(folder, folder.manifest["policies"][-1], folder.manifest["policies"][0], blocks)
-
-
-def _standings(kept: Kept) -> list[PolicyResult]:
-    """The standings if there are several policies; empty for one."""
-    from dagsim.experiment.scenario import metric_of, sample_of
-    from dagsim.metrics.standings import standings
-
-    if len(kept.folder.manifest["policies"]) < 2:
-        return []
-    return standings(kept.lines, metric_of(kept.folder.config), sample=sample_of(kept.folder.config))
 
 
 def _comparison(kept: Kept, ranked: Sequence[PolicyResult], over: OverTime | None) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def trace_sample(
 @trace_app.command("info")
 def show_trace(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The trace, as its publisher ships it.")],
-    format_: Annotated[str | None, typer.Option("--format", help="Its format (default: recognised).")] = None,
+    format_: Annotated[str | None, typer.Option("--format", help="Format of the trace (default: detected).")] = None,
     start: Annotated[int, typer.Option(min=0, help="Number of jobs to skip at the beginning.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of jobs to keep (default: all).")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plot.")] = Path("results"),
@@ -114,7 +114,7 @@ def anonymise_traces(
 def convert_trace(
     path: Annotated[Path, typer.Argument(metavar="IN", help="The trace, as its publisher ships it.")],
     to: Annotated[Path, typer.Argument(metavar="OUT", help="A file called .jsonl, .jsonl.gz or .parquet.")],
-    format_: Annotated[str | None, typer.Option("--format", help="Its format (default: recognised).")] = None,
+    format_: Annotated[str | None, typer.Option("--format", help="Format of the trace (default: detected).")] = None,
 ) -> None:
     """Rewrite a trace as JSON Lines, which dagsim reads, or as a Parquet table for analysis.
 

@@ -38,7 +38,7 @@ def train_agent(
         int | None, typer.Option(min=1, help="Number of iterations (default: as configured).")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Continue a training that was stopped, as it was configured.")
+        Path | None, typer.Option(metavar="RUN", help="Continue a stopped training with its own configuration.")
     ] = None,
     init: Annotated[
         Path | None, typer.Option(metavar="CHECKPOINT", help="Start from the weights of a trained agent.")
@@ -70,7 +70,7 @@ def train_agent(
     try:
         with training_progress(wanted=not (quiet or json_)) as watch:
             trained = train_in(folder, resume=resume is not None, workers=workers, report=report, watch=watch)
-            ranked = trained.standings()
+            ranked = trained.standings
             _draw(trained, ranked)
     except KeyboardInterrupt as stop:
         typer.echo(f"interrupted; go on with: dagsim train --resume {folder.path}", err=True)

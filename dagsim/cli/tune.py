@@ -44,9 +44,7 @@ def tune(
     ] = None,
     param: Annotated[
         list[str] | None,
-        typer.Option(
-            "--param", "-p", metavar="NAME=VALUE,...", help="Values to try (default: those that come with it)."
-        ),
+        typer.Option("--param", "-p", metavar="NAME=VALUE,...", help="Values to try (default: the policy's own)."),
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric to choose by.")] = "jct_s.mean",
     seeds: Annotated[int, typer.Option(min=2, help="Validation seeds.")] = 30,
@@ -69,7 +67,7 @@ def tune(
 
     Example: dagsim tune --algo eft-wait --param theta=0.7,0.8,0.9,1
     """
-    from dagsim.experiment.scenario import sample_of
+    from dagsim.experiment.scenario import metric_of, sample_of
     from dagsim.experiment.tune import best_of, candidates, grid_of, write_tuned
     from dagsim.metrics.standings import standings
     from dagsim.report.comparison import comparison_table
@@ -98,10 +96,11 @@ def tune(
         )
     metric, keep = folder.manifest["plan"]["metric"], _path(folder.manifest["plan"]["keep"])
     chosen, on_seeds = folder.config, folder.manifest["seeds"]
-    best = best_of(lines, metric)
+    ranked = folder.ranked if metric == metric_of(chosen) else ()
+    ranked = ranked or standings(lines, metric, sample=sample_of(chosen))
+    best = best_of(ranked, metric)
     for path in (folder.path / "tuned.yaml", *([keep] if keep else [])):
         write_tuned(path, chosen, best, metric, on_seeds)
-    ranked = standings(lines, metric, sample=sample_of(chosen))
     if json_:
         rows = [result.to_dict() for result in ranked]
         typer.echo(json.dumps({"run": str(folder.path), "best": best.policy, "metric": metric, "standings": rows}))

@@ -29,7 +29,7 @@ def why(
     number: Annotated[
         int | None, typer.Option("--run", min=0, help="Number of the run, from 0 (default: the first).")
     ] = None,
-    show: Annotated[int, typer.Option(min=1, help="Maximum number of holders and overtakers to list.")] = 10,
+    show: Annotated[int, typer.Option(min=1, help="Maximum number of jobs in each list.")] = 10,
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:

@@ -265,16 +265,6 @@ class Config(Section):
     Default: run ``seeds``.
     """
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_today(cls, document: Any) -> Any:
-        if isinstance(document, dict) and "decima" in document:
-            raise ConfigError(
-                "decima: this key of older versions is now system: {kind: spark, ...} and train: "
-                "(dagsim config show --config train/decima; docs/decima.md)"
-            )
-        return document
-
     @field_validator("train", mode="before")
     @classmethod
     def _trained_on_the_system(cls, train: Any, info: ValidationInfo) -> Any:
@@ -319,6 +309,16 @@ class Config(Section):
                     "keys of system"
                 )
         return self
+
+    def changed(self, source: str, parts: Mapping[str, Any]) -> Config:
+        """This configuration with other values of top keys. It is checked, but not read again.
+
+        Raises:
+            ConfigError: A value is wrong, or does not fit the rest; the message begins with ``source``.
+        """
+        return _validate(
+            yaml.Document({name: getattr(self, name) for name in self.model_fields_set} | dict(parts), source)
+        )
 
     def training(self) -> TrainSection:
         """The section ``train``, or the defaults of the system."""
@@ -471,10 +471,11 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _validate(document: yaml.Document, *, own: bool) -> Config:
+def _validate(document: yaml.Document, *, own: bool = False) -> Config:
     value = {} if document.value is None else document.value
     gpus = value.get("gpu_types") if isinstance(value, dict) else None
-    names = [gpu.get("name") for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
+    types = gpus if isinstance(gpus, list | tuple) else ()
+    names = [gpu.get("name") if isinstance(gpu, dict) else getattr(gpu, "name", None) for gpu in types]
     context = {"gpu_types": [name for name in names if isinstance(name, str)], "own": own}
     try:
         return Config.model_validate(value, context=context)

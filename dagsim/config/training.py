@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import TypeAdapter
 
-from dagsim.agents.config import ALGORITHMS, PpoConfig, TrainConfig
+from dagsim.agents.config import ALGORITHMS, TrainConfig
 from dagsim.agents.nets import NETS
 from dagsim.agents.nets.config import ScorerConfig
+from dagsim.agents.on_policy import PpoConfig
 from dagsim.config.registered import Registered
 from dagsim.envs.episode import RewardConfig
 from dagsim.errors import ConfigError, UnknownName

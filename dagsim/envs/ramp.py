@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from dagsim.envs.episode import Episode, Reward, RewardConfig
-from dagsim.envs.screen import FRAMES_PER_S, RENDER_MODES, Screen, check_render_mode, picture_of
+from dagsim.envs.base import EpisodeEnv, picture_of
+from dagsim.envs.episode import Episode, RewardConfig
 from dagsim.errors import ConfigError, IllegalDecision
 from dagsim.systems.ramp.codecs import (
     CONTEXT,
@@ -35,11 +34,9 @@ __all__ = ["PartitionEnv"]
 
 _MOST = 1e6
 """Larger than any feature: nearly all lie between 0 and 4, except a raw beta, which is not scaled."""
-_SEEDS = 1_000_000
-"""First seed and number of seeds for episodes that get no seed."""
 
 
-class PartitionEnv(gymnasium.Env[Any, np.int64]):
+class PartitionEnv(EpisodeEnv):
     """Each action is the number of ways to split the waiting job (0 blocks it), on servers that the
     placer chooses.
 
@@ -64,10 +61,10 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
     ``cause`` for which the job of the last step was blocked (``None``: it was admitted). At the end
     it has the ``blocking_rate``.
 
+    ``reset(options={"jobs": [...]})`` plays these ``RampJob``s, in order of arrival.
+
     Render modes: ``ansi`` (a line), ``rgb_array`` and ``human`` (the servers, one colour per job).
     """
-
-    metadata = {"render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}
 
     def __init__(
         self,
@@ -80,107 +77,61 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
         most_deps: int | None = None,
         render_mode: str | None = None,
     ) -> None:
-        self.scenario = scenario or RampScenario()
+        rewards = RewardConfig(reward or {"job_acceptance": 1.0})
+        super().__init__(scenario or RampScenario(), rewards, RampCodec(outlooks=outlooks), render_mode)
         self.outlooks, self.invalid_is_zero = outlooks, invalid_is_zero
-        self.render_mode = check_render_mode(render_mode)
-        self._screen = Screen()
-        self._rewards = RewardConfig(reward or {"job_acceptance": 1.0})
-        self._rewards.check(self.scenario.terms)
         graphs = [job.graph for job in self.scenario.examples]
         self.most_ops = most_ops or max(2 * len(graph) for graph in graphs)
         self.most_deps = most_deps or max(2 * len(graph.edges) + 1 for graph in graphs)
         self._degrees = self.scenario.max_degree + 1
         self.action_space = spaces.Discrete(self._degrees)
         self.observation_space = self._space(len(self.scenario.planner.fabric.types))
-        self.simulation: RampKernel | None = None
-        self._codec = RampCodec(outlooks=outlooks)
-        self._episode: Episode | None = None
-        self._illegal = 0
         self._cause: str | None = None
 
-    @property
-    def view(self) -> RampView | None:
-        """The view that a heuristic would see now; ``None`` when the episode is over."""
-        return None if self._episode is None else self._episode.view
+    def _begin(self, seed: int, **options: Any) -> None:
+        self.codec, self._cause = RampCodec(outlooks=self.outlooks), None
+        super()._begin(seed, jobs=options.get("jobs"))
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Begin an episode. Its jobs follow from ``seed`` or, without one, from the previous
-        episode.
-
-        ``options={"jobs": [...]}`` plays these ``RampJob``s instead, in order of arrival.
-        """
-        super().reset(seed=seed)
-        number = _SEEDS + int(self.np_random.integers(_SEEDS)) if seed is None else seed
-        self.simulation = self.scenario.kernel(number, jobs=(options or {}).get("jobs"))
-        self._codec = RampCodec(outlooks=self.outlooks)
-        reward = Reward(self._rewards, self.simulation, self.scenario.terms)
-        self._episode = Episode(self.simulation, self._codec, reward)
-        self._illegal, self._cause = 0, None
-        return self._observation(), self._info()
-
-    def step(self, action: np.int64 | int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
-        """Split the waiting job into ``action`` parts.
-
-        Raises:
-            IllegalDecision: The mask forbids it.
-            ResetNeeded: The episode is over.
-        """
-        episode, kernel = self._episode, self.simulation
-        if episode is None or kernel is None or episode.observation is None:
-            raise gymnasium.error.ResetNeeded("the episode is over: call reset() first")
-        row = self._codec.row_of(int(action))
+    def _choose(self, episode: Episode, action: np.int64 | int) -> None:
+        row = self.codec.row_of(int(action))
         if row is None:
             if not self.invalid_is_zero:
-                offered = ", ".join(str(way.degree) for way in self._codec.ways)
+                offered = ", ".join(str(way.degree) for way in self.codec.ways)
                 raise IllegalDecision(f"at {episode.now:g} s: action {action} is masked; allowed: {offered}")
             self._illegal += 1
             row = 0
-        number = kernel.queued_number
+        number = self.simulation.queued_number
         episode.step(row)
-        outcome = kernel.outcomes[number]
+        outcome = self.simulation.outcomes[number]
         self._cause = None if outcome.reason is None else cause(outcome)
-        reward, over = episode.reward(), episode.observation is None
-        all_left = over and all(outcome.degrees and cause(outcome) != "unfinished" for outcome in kernel.outcomes)
-        done = all_left and len(kernel.outcomes) == len(kernel.jobs)
-        if self.render_mode == "human":
-            self.render()
-        return self._observation(), reward, done, over and not done, self._info()
+
+    def _ended(self, episode: Episode) -> tuple[bool, bool]:
+        outcomes, over = self.simulation.outcomes, episode.observation is None
+        all_left = over and all(outcome.degrees and cause(outcome) != "unfinished" for outcome in outcomes)
+        done = all_left and len(outcomes) == len(self.simulation.jobs)
+        return done, over and not done
+
+    def _seen(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return self._observation(), self._info()
 
     def action_masks(self) -> np.ndarray:
         """(max_degree + 1,) bool: True for the degrees that may be chosen now."""
         mask = np.zeros(self._degrees, bool)
-        mask[[way.degree for way in self._codec.ways]] = True
+        mask[[way.degree for way in self.codec.ways]] = True
         return mask
 
     def action_of(self, decision: Any) -> int | None:
         """The action that stands for a heuristic's ``Partition`` (``None``: to block the job)."""
-        row = self._codec.choice_of(() if decision is None else (decision,))
-        return None if row is None else self._codec.ways[row].degree
-
-    def render(self) -> Any:
-        """Draw the present according to the render mode: a line, (540, 960, 3) uint8, or a window.
-
-        Raises:
-            ResetNeeded: The episode has not begun.
-        """
-        return self._screen.render(self.render_mode, self._line, self._picture)
-
-    def close(self) -> None:
-        """Close the window, if there is one."""
-        self._screen.close()
+        row = self.codec.choice_of(() if decision is None else (decision,))
+        return None if row is None else self.codec.ways[row].degree
 
     def _picture(self) -> np.ndarray:
         return picture_of(self.simulation, "RAMP")
 
-    def _line(self) -> str:
-        """Describe the present in one line."""
-        if self.simulation is None or self.view is None:
-            return "over" if self.simulation is not None else "not begun"
-        job, view = self.view.job, self.view
+    def _line(self, view: RampView) -> str:
+        job, fabric = view.job, view.fabric
         return (
-            f"{view.now:.6g} s: {view.running} jobs on {view.fabric.servers - view.free} of {view.fabric.servers} "
+            f"{view.now:.6g} s: {view.running} jobs on {fabric.servers - view.free} of {fabric.servers} "
             f"servers; {job.graph.model} waits, acceptable in {job.acceptable_s:.4g} s"
         )
 
@@ -199,14 +150,13 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
         parts["sources"][:deps], parts["targets"][:deps] = observation.sources, observation.targets
         parts["counts"][:] = ops, deps
         parts["context"][:], parts["gpus"][:] = observation.context, observation.gpus
-        for way, row in zip(self._codec.ways, observation.tokens, strict=True):
+        for way, row in zip(self.codec.ways, observation.tokens, strict=True):
             parts["degrees"][way.degree] = row
         parts["action_mask"][:] = self.action_masks()
         return parts
 
     def _info(self) -> dict[str, Any]:
-        kernel = self.simulation
-        assert kernel is not None
+        kernel: RampKernel = self.simulation
         over = self.view is None
         blocked = sum(outcome.reason is not None for outcome in kernel.outcomes)
         info: dict[str, Any] = {

@@ -7,26 +7,20 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from dagsim.envs.base import EpisodeEnv, picture_of
 from dagsim.envs.config import EnvConfig
-from dagsim.envs.episode import Episode, Reward, RewardConfig
+from dagsim.envs.episode import Episode, RewardConfig
 from dagsim.envs.observations import Levelled, Presets
-from dagsim.envs.screen import FRAMES_PER_S, RENDER_MODES, Screen, check_render_mode, picture_of
 from dagsim.model import Decision, Kind
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
-from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.seam import Scenario
 
 __all__ = ["SchedulingEnv"]
 
-_SEEDS = 1_000_000
-"""First seed and number of seeds for episodes that get no seed. Validation and report never use
-them.
-"""
 
-
-class SchedulingEnv(gymnasium.Env[Any, np.int64]):
+class SchedulingEnv(EpisodeEnv):
     """Every step is one choice: a task and where it starts, or to wait for a change (the last
     action, which is legal while anything is still to happen). Legal actions are unmasked in
     ``action_masks()``, in ``info["action_mask"]`` and in the observation (except ``flat``). A
@@ -40,58 +34,28 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
     job).
     """
 
-    metadata = {"render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}
-
     def __init__(self, scenario: Scenario, config: EnvConfig | None = None, render_mode: str | None = None) -> None:
         self.config = config or EnvConfig()
-        self.render_mode = check_render_mode(render_mode)
-        self._screen = Screen()
-        self._scenario = scenario
-        self._rewards = RewardConfig(self.config.reward, self.config.reward_scale)
-        self._rewards.check(scenario.terms)
-        self._presets = Presets(self.config, len(self._kernel(0).machines.types))
+        rewards = RewardConfig(self.config.reward, self.config.reward_scale)
+        super().__init__(scenario, rewards, self._new_codec(), render_mode)
+        self._presets = Presets(self.config, len(scenario.kernel(0).machines.types))  # type: ignore[attr-defined]
         self.observation_space = self._presets.space
         self.action_space = gymnasium.spaces.Discrete(self.config.slots)
-        self.simulation: ClusterKernel | None = None
-        self.codec = self._codec()
-        self._episode: Episode | None = None
-        self._reward: Reward | None = None
         self._legal = self._presets.legal(None)
-        self._steps = self._illegal = 0
-        self._parts = {name: f"reward_{name}" for name in self._rewards.terms}
+        self._parts = {name: f"reward_{name}" for name in rewards.terms}
         """The key in ``info`` of each reward term."""
 
-    @property
-    def view(self) -> ClusterView | None:
-        """The view that a heuristic would see now; ``None`` when the episode is over."""
-        return None if self._episode is None else self._episode.view
+    def _begin(self, seed: int, **options: Any) -> None:
+        self.codec = self._new_codec()
+        super()._begin(seed)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode on the job sequence with ``seed``, or on a random one."""
-        super().reset(seed=seed)
-        number = _SEEDS + int(self.np_random.integers(_SEEDS)) if seed is None else seed
-        self.simulation = self._kernel(number)
-        self.codec = self._codec()
-        self._reward = Reward(self._rewards, self.simulation, self._scenario.terms)
-        self._episode = Episode(self.simulation, self.codec, self._reward)
-        self._steps = self._illegal = 0
-        return self._seen()
-
-    def step(self, action: np.int64 | int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Carry out the choice and advance to the next one."""
-        episode = self._episode
-        if episode is None or episode.observation is None:
-            raise gymnasium.error.ResetNeeded("the episode is over: call reset() first")
-        self._steps += 1
+    def _choose(self, episode: Episode, action: np.int64 | int) -> None:
         episode.step(self._row(int(action)))
-        reward = episode.reward()
+
+    def _ended(self, episode: Episode) -> tuple[bool, bool]:
         terminated = episode.observation is None
         over = self.config.max_steps is not None and self._steps >= self.config.max_steps
-        truncated = not terminated and (over or episode.now >= self.config.horizon_s)
-        if self.render_mode == "human":
-            self.render()
-        observation, info = self._seen()
-        return observation, reward, terminated, truncated, info
+        return terminated, not terminated and (over or episode.now >= self.config.horizon_s)
 
     def action_masks(self) -> np.ndarray:
         """(slots,) bool: True for the actions that are legal now."""
@@ -109,32 +73,15 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
             return last
         return row if row < last else None
 
-    def render(self) -> Any:
-        """Draw the present according to the render mode: a line, (540, 960, 3) uint8, or a window.
-
-        Raises:
-            ResetNeeded: The episode has not begun.
-        """
-        return self._screen.render(self.render_mode, self._line, self._picture)
-
-    def close(self) -> None:
-        """Close the window, if there is one."""
-        self._screen.close()
-
     def _picture(self) -> np.ndarray:
         return picture_of(self.simulation, f"{self._steps:,} choices")
 
-    def _line(self) -> str:
-        """Describe the present in one line."""
-        if self.simulation is None or self.view is None:
-            return "over" if self.simulation is not None else "not begun"
-        machines = self.view.machines
+    def _line(self, view: ClusterView) -> str:
+        machines = view.machines
         idle = ", ".join(
             f"{machines.idle_gpus(type_)} {gpu.name if gpu else 'CPU'}" for type_, gpu in enumerate(machines.types)
         )
-        return (
-            f"{self.simulation.now:.0f} s: {len(self.view.ready)} ready, {len(self.view.running)} running, idle: {idle}"
-        )
+        return f"{view.now:.0f} s: {len(view.ready)} ready, {len(view.running)} running, idle: {idle}"
 
     def _row(self, action: int) -> int:
         """The row that an action stands for; if the action is illegal, the first legal row."""
@@ -146,12 +93,7 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         self._illegal += 1
         return 0
 
-    def _kernel(self, seed: int) -> ClusterKernel:
-        kernel = self._scenario.kernel(seed)
-        assert isinstance(kernel, ClusterKernel)
-        return kernel
-
-    def _codec(self) -> Any:
+    def _new_codec(self) -> Any:
         codec = self.config.codec
         return Levelled(codec, self.config.level) if isinstance(codec, CandidatesConfig) else codec.build()
 
@@ -170,7 +112,6 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         return shown, self._info(mask)
 
     def _info(self, mask: np.ndarray) -> dict[str, Any]:
-        assert self.simulation is not None
         assert self._reward is not None
         info: dict[str, Any] = {
             "action_mask": mask,

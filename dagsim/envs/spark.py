@@ -17,15 +17,15 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.error import ResetNeeded
 
-from dagsim.envs.episode import Episode, Reward, RewardConfig
-from dagsim.envs.screen import FRAMES_PER_S, RENDER_MODES, Screen, check_render_mode
-from dagsim.errors import ConfigError, IllegalDecision, ModelError, Stalled
+from dagsim.envs.base import EpisodeEnv
+from dagsim.envs.episode import Episode, RewardConfig
+from dagsim.errors import ConfigError, ModelError, Stalled
 from dagsim.model.streams import stream
-from dagsim.systems.spark import Action, Commit, Executor, ExecutorType, SparkJob, SparkKernel, SparkView
+from dagsim.systems.spark import Action, Commit, Executor, ExecutorType, SparkJob, SparkKernel
 from dagsim.systems.spark.codecs import Observation, PaddedStages
 from dagsim.systems.spark.executors import ExecutorMove, Launch, executor_types
 from dagsim.systems.spark.scenario import SparkScenario
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Bar", "DecimaEnv", "bars", "colour", "describe", "draw_bars", "picture"]
 
 
-class DecimaEnv(gymnasium.Env[Any, Any]):
+class DecimaEnv(EpisodeEnv):
     """Episodes of ``jobs`` Spark jobs on ``executors`` executors, of one or several types.
 
     The observation shows all jobs and stages in the system, sorted by arrival of the job, but at
@@ -66,11 +66,13 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
     terminated when all jobs are complete. It is truncated when everything is left idle, or at a
     time drawn for each episode from an exponential distribution with mean ``mean_time_limit_s``.
 
+    ``reset(options={"jobs": [...]})`` plays these ``SparkJob``s, in order of arrival.
+
     Render modes: ``ansi`` (a table of the jobs), ``rgb_array`` and ``human`` (executors over time,
     coloured by job).
     """
 
-    metadata = {"render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}
+    random_seeds = range(2**31)
 
     def __init__(
         self,
@@ -103,100 +105,62 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
             raise ConfigError(f"action must be one of {get_args(Action)}, got {action!r}")
         if parity and not isinstance(executors, int):
             raise ConfigError(f"parity=True needs a number of executors, not several types; got {executors!r}")
-        self.scenario = scenario or SparkScenario(executors, jobs, mean_gap_s=mean_gap_s, batch=batch, parity=parity)
+        scenario = scenario or SparkScenario(executors, jobs, mean_gap_s=mean_gap_s, batch=batch, parity=parity)
         if pool is not None:
-            self.scenario = self.scenario.drawing_from(pool)
+            scenario = scenario.drawing_from(pool)
+        count = sum(type_.count for type_ in executor_types(scenario.executors))
+        rewards = RewardConfig(reward or {f"job_seconds[beta={beta}]": 1.0})
+        super().__init__(scenario, rewards, PaddedStages(count, most_stages, most_edges, action), render_mode)
         self.mean_time_limit_s, self.most_stages = mean_time_limit_s, most_stages
-        self.render_mode = check_render_mode(render_mode)
-        self._rewards = RewardConfig(reward or {f"job_seconds[beta={beta}]": 1.0})
-        self._rewards.check(self.scenario.terms)
-        count = sum(type_.count for type_ in executor_types(self.scenario.executors))
-        self._codec = PaddedStages(count, most_stages, most_edges, action)
         self.action_space = spaces.MultiDiscrete([most_stages + 1, count])
         self.observation_space = _space(count, most_stages, most_edges)
-        self.simulation: SparkKernel | None = None
-        self._episode: Episode | None = None
-        self._screen = Screen()
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode. Its jobs follow from ``seed`` or, without one, from the previous
-        episode.
-
-        ``options={"jobs": [...]}`` plays these ``SparkJob``s instead, in order of arrival.
-        """
-        super().reset(seed=seed)
-        number = int(self.np_random.integers(2**31)) if seed is None else seed
-        limit_s = inf
+    def _begin(self, seed: int, **options: Any) -> None:
+        limit_s, jobs = inf, options.get("jobs")
         if self.mean_time_limit_s is not None:
-            limit_s = float(stream(number, "time-limit").exponential(self.mean_time_limit_s))
-        jobs = (options or {}).get("jobs")
-        self.simulation = self.scenario.kernel(number, record=self.render_mode is not None, jobs=jobs)
+            limit_s = float(stream(seed, "time-limit").exponential(self.mean_time_limit_s))
         self._count = self.scenario.jobs if jobs is None else len(jobs)
-        reward = Reward(self._rewards, self.simulation, self.scenario.terms)
-        self._episode = Episode(self.simulation, self._codec, reward, until_s=limit_s)
-        return self._observation(), self._info()
+        self._play(self.scenario.kernel(seed, record=self.render_mode is not None, jobs=jobs), limit_s)
 
-    def step(self, action: np.ndarray) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Give executors to a stage.
-
-        Raises:
-            IllegalDecision: The episode is over, or the masks forbid the action.
-        """
-        episode = self._episode
-        if episode is None or episode.observation is None:
-            raise IllegalDecision("the episode is over (or none has begun): call reset()")
+    def _choose(self, episode: Episode, action: np.ndarray) -> None:
         with suppress(Stalled):  # everything is left idle
             episode.step(action)
-        reward, over = episode.reward(), episode.observation is None
-        assert self.simulation is not None
-        jobs = self.simulation.episode.jobs
-        done = len(jobs) == self._count and all(job.completed_ms is not None for job in jobs)
-        if self.render_mode == "human":
-            self.render()
-        return self._observation(), reward, over and done, over and not done, self._info()
 
-    @property
-    def view(self) -> SparkView | None:
-        """The view that a heuristic would see now; ``None`` when the episode is over."""
-        return None if self._episode is None else self._episode.view
+    def _ended(self, episode: Episode) -> tuple[bool, bool]:
+        jobs, over = self.simulation.episode.jobs, episode.observation is None
+        done = len(jobs) == self._count and all(job.completed_ms is not None for job in jobs)
+        return over and done, over and not done
 
     def action_of(self, decision: Commit | None) -> np.ndarray:
         """(2,) int64: the action that stands for a heuristic's decision. O(stages)."""
-        return self._codec.choice_of(() if decision is None else (decision,))
+        choice: np.ndarray = self.codec.choice_of(() if decision is None else (decision,))
+        return choice
 
     def action_masks(self) -> np.ndarray:
         """(most_stages + 1 + executors,) bool: both masks, concatenated for maskable agents."""
-        return np.concatenate(list(self._codec.masks.values())).astype(bool)
+        return np.concatenate(list(self.codec.masks.values())).astype(bool)
 
-    def render(self) -> Any:
-        """Draw the present according to the render mode."""
-        assert self.simulation is not None, "call reset() first"
-        simulation = self.simulation
-        return self._screen.render(self.render_mode, lambda: describe(simulation), lambda: picture(simulation))
+    def _text(self) -> str:
+        return describe(self._begun())
 
-    def close(self) -> None:
-        """Close the window, if there is one."""
-        self._screen.close()
+    def _picture(self) -> np.ndarray:
+        return picture(self._begun())
 
-    def _observation(self) -> Observation:
-        observation = None if self._episode is None else self._episode.observation
-        return self._codec.blank() if observation is None else observation
+    def _begun(self) -> SparkKernel:
+        if self.simulation is None:
+            raise ResetNeeded("nothing to draw yet: call reset() first")
+        kernel: SparkKernel = self.simulation
+        return kernel
 
-    def _info(self) -> dict[str, Any]:
-        assert self.simulation is not None
+    def _seen(self) -> tuple[Observation, dict[str, Any]]:
+        present = None if self._episode is None else self._episode.observation
         episode = self.simulation.episode
-        info: dict[str, Any] = {
-            **self._codec.masks,
-            "completed_jobs": len(episode.jct_s),
-            "decisions": episode.decisions,
-        }
+        info = {**self.codec.masks, "completed_jobs": len(episode.jct_s), "decisions": episode.decisions}
         if self.view is not None:
-            info["kept"] = self._codec.kept
-        if self.view is None and len(episode.jct_s):
+            info["kept"] = self.codec.kept
+        elif len(episode.jct_s):
             info["mean_jct_s"] = episode.mean_jct_s
-        return info
+        return self.codec.blank() if present is None else present, info
 
 
 def _space(executors: int, stages: int, edges: int) -> spaces.Dict:

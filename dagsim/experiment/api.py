@@ -10,7 +10,6 @@ from dagsim.config.bundled import WORKLOADS, find_config
 from dagsim.config.schema import Config, Setting, load_config
 from dagsim.errors import ConfigError, RunFolderError, UnknownName
 from dagsim.experiment.capacity.search import SizePlan, plan_size
-from dagsim.experiment.capacity.whatif import log_name, on_windows
 from dagsim.experiment.compare import paired_lines
 from dagsim.experiment.scenario import metric_of, on_its_cluster, sample_of
 from dagsim.experiment.simulate import Outcome, run_policy
@@ -163,8 +162,7 @@ def plan(
         InputError: The trace cannot be read, or an argument is wrong.
         SimulationError: The policy failed.
     """
-    chosen = on_windows(_on_trace(trace, policy, cluster, config, settings, None))
-    name = name or log_name(Path(trace))
+    chosen = _on_trace(trace, policy, cluster, config, settings, None)
     return plan_size(chosen, target, types, most_gpus, prices, name=name, out=Path(out), on=on)
 
 
@@ -179,5 +177,4 @@ def _on_trace(
     base = None if config is None else find_config(str(config))
     facts = {"workload": {"kind": "trace", "path": str(trace)}, "policy": policy, "seed": seed}
     first = [Setting(key, key, value) for key, value in facts.items() if value is not None]
-    changes = list(settings)
-    return on_its_cluster(lambda more: load_config(base, [*first, *changes, *more]), cluster)
+    return on_its_cluster(load_config(base, [*first, *settings]), cluster)

@@ -92,9 +92,10 @@ def carry_out(
         what = "policy" if plan.grid is None else "cell"
         if failed and not done:
             raise SimulationError(f"every {what} failed; the first with {next(iter(failed.values())).error}")
-        if plan.grid is None and len({run.policy for run in done.values()}) > 1:
-            ranked = standings(done.values(), metric_of(plan.config), sample=sample_of(plan.config))
-            write_comparison(ranked, store.path / "comparison.csv")
+        if plan.grid is None and len(plan.policies) > 1:
+            store.ranked = standings(done.values(), metric_of(plan.config), sample=sample_of(plan.config))
+        if len(store.ranked) > 1:
+            write_comparison(store.ranked, store.path / "comparison.csv")
         if failed and plan.grid is None:
             names = ", ".join(dict.fromkeys(cell.label for cell in failed))
             store.finish("failed", f"{len(failed)} of the policies failed: {names}", plan)

@@ -17,6 +17,7 @@ import numpy as np
 from dagsim.errors import RunFolderError
 from dagsim.experiment.simulate import Outcome
 from dagsim.metrics import jobs_table, runs_table, to_csv
+from dagsim.metrics.series import JobSeries
 from dagsim.model import Cluster, JobFacts
 from dagsim.model.arithmetic import numbered
 from dagsim.model.facts import NUMBERS, FactColumns
@@ -42,9 +43,9 @@ CLOCKED = "scheduler_us"
 others.
 """
 
-Keep: TypeAlias = Literal["summary", "jobs", "log"]
-"""Files kept of each run besides its metrics: ``summary`` none, ``jobs`` its table of jobs, ``log``
-both tables and its schedule.
+Keep: TypeAlias = Literal["summary", "series", "jobs", "log"]
+"""Files kept of each run besides its metrics: ``summary`` none, ``series`` values of each job for
+intervals (``metrics.series``), ``jobs`` its table of jobs, ``log`` both tables and its schedule.
 """
 
 TABLES = ("jobs.csv.gz", "tasks.csv.gz")
@@ -104,8 +105,11 @@ def run_of(outcome: Outcome, keep: Keep = "log") -> CellRun:
         **({} if outcome.engine is None else {"engine": outcome.engine._asdict()}),
         CLOCKED: metrics.pop(CLOCKED),
     }
-    tables, files = {}, {}
-    if keep != "summary":
+    tables: dict[str, tuple[bytes, bytes]] = {}
+    files: dict[str, bytes] = {}
+    if keep == "series":
+        files = {"npz": JobSeries.of(schedule).to_bytes()}
+    elif keep != "summary":
         large = len(schedule.log) >= LARGE_ROWS
         shown = Schedule(schedule.cluster) if large else schedule
         makers = (jobs_table, runs_table) if keep == "log" else (jobs_table,)

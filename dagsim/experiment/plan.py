@@ -141,7 +141,7 @@ class SweepGrid:
     axes: tuple[Axis, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Keys that are the same in all cells, besides the base."""
-    seeds: int | range | None = None
+    seeds: int | Sequence[int] | None = None
     """Number of replicates of each point, or their seeds; ``None`` uses those of the configuration."""
     keep: Keep = "summary"
     metrics: tuple[str, ...] = _METRICS
@@ -182,7 +182,7 @@ class SweepGrid:
             policy = at.get("policy", config.policy)
             others = ",".join(f"{name}={at[key]}" for key, name in names.items())
             label = f"{policy} @ {others}" if others else policy
-            for seed in self.seeds if isinstance(self.seeds, range) else experiment_seeds(config):
+            for seed in self.seeds if isinstance(self.seeds, Sequence) else experiment_seeds(config):
                 yield Cell(config, config.policy, seed, label, at)
 
     def count(self) -> int:
@@ -202,7 +202,7 @@ class SweepGrid:
         }
 
     def _common(self) -> list[Setting]:
-        count = len(self.seeds) if isinstance(self.seeds, range) else self.seeds
+        count = len(self.seeds) if isinstance(self.seeds, Sequence) else self.seeds
         settings = dict(self.settings) | ({} if count is None else {"seeds": count})
         return [Setting(f"set.{key}", key, value) for key, value in settings.items()]
 
@@ -235,7 +235,7 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
         _metrics(content.get("metrics", list(_METRICS)), document.place(("metrics",))),
     )
     seeds = grid.seeds or 1
-    cells = grid.count() * (len(seeds) if isinstance(seeds, range) else seeds)
+    cells = grid.count() * (len(seeds) if isinstance(seeds, Sequence) else seeds)
     if cells > _MOST_CELLS:
         raise ConfigError(f"{document.place(('over',))}: {cells:,} cells; at most {_MOST_CELLS:,} are allowed")
     return grid
@@ -259,8 +259,8 @@ def _mapping(value: Any, place: str) -> Mapping[str, Any]:
     return value
 
 
-def _seeds(value: Any, place: str) -> int | range | None:
-    """The number of seeds, or with ``{first, count}`` the seeds themselves."""
+def _seeds(value: Any, place: str) -> int | Sequence[int] | None:
+    """The number of seeds, or with ``{first, count}`` or a list the seeds themselves."""
     match value:
         case None:
             return None
@@ -270,14 +270,21 @@ def _seeds(value: Any, place: str) -> int | range | None:
             rest or isinstance(first, bool) or isinstance(count, bool) or first < 0 or count < 1
         ):
             return range(first, first + count)
+        case [_, *_] if all(type(seed) is int and seed >= 0 for seed in value) and len(set(value)) == len(value):
+            return tuple(value)
     raise ConfigError(
-        f"{place}: seeds: expected a whole number of 1 or more, or the first seed and their number as "
-        f"{{first: 100, count: 5}}, got {value!r}"
+        f"{place}: seeds: expected a whole number of 1 or more, a list of different seeds, or the first seed and their "
+        f"number as {{first: 100, count: 5}}, got {value!r}"
     )
 
 
-def _seeds_as_read(seeds: int | range) -> int | dict[str, int]:
-    return {"first": seeds.start, "count": len(seeds)} if isinstance(seeds, range) else seeds
+def _seeds_as_read(seeds: int | Sequence[int]) -> int | list[int] | dict[str, int]:
+    match seeds:
+        case range():
+            return {"first": seeds.start, "count": len(seeds)}
+        case Sequence():
+            return list(seeds)
+    return seeds
 
 
 def _keep(value: Any, place: str) -> Keep:
@@ -466,7 +473,7 @@ class Plan:
 
 
 def _check_cluster(config: Config) -> None:
-    """Raise an error if a trace would run on the default cluster, which nobody asked for."""
+    """Raise an error if a trace would run on the default cluster without a request for it."""
     described = {"cluster", "gpu_types"} & config.model_fields_set
     if config.system.kind == "cluster" and isinstance(config.workload, TraceFile) and not described:
         raise ConfigError(

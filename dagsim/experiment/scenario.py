@@ -4,13 +4,13 @@ in words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dagsim.config.bundled import WORKLOADS
-from dagsim.config.schema import Config, Setting
+from dagsim.config.schema import Config
 from dagsim.metrics.standings import Sample
 from dagsim.model import Job
 from dagsim.model.streams import stream
@@ -67,12 +67,9 @@ def cluster_scenario_of(config: Config) -> ClusterScenario:
 
 
 def on_its_cluster(
-    configured: Callable[[Sequence[Setting]], Config],
-    cluster: str | None = None,
-    watch: Callable[[Iterable[Job]], Iterable[Job]] = iter,
+    config: Config, cluster: str | None = None, watch: Callable[[Iterable[Job]], Iterable[Job]] = iter
 ) -> Config:
-    """Return the configuration that ``configured`` builds with further settings, including the
-    cluster of its trace.
+    """Return ``config`` with the cluster of its trace.
 
     A workload that is a trace gets the first of these clusters that exists: ``cluster`` (``trace``,
     ``sized`` or a configuration), that of the configuration, the machines that the trace lists, one
@@ -80,14 +77,13 @@ def on_its_cluster(
     further runs would be identical. ``watch`` passes on the jobs that are read to size a cluster.
 
     Raises:
-        InputError: A configuration is wrong, or the trace cannot be read.
+        InputError: The cluster is wrong, or the trace cannot be read.
     """
-    config = configured(())
     if cluster is not None or isinstance(config.workload, TraceFile):
-        from dagsim.experiment.sizing import cluster_settings
+        from dagsim.experiment.sizing import trace_cluster
 
-        if settings := cluster_settings(config, cluster, watch):
-            config = configured(settings)
+        source, parts = trace_cluster(config, cluster, watch)
+        config = config.changed(source, parts) if parts else config
     if sample_of(config) is not Sample.TRACE or "seeds" in config.model_fields_set:
         return config
     return config.model_copy(update={"seeds": 1})

@@ -29,6 +29,7 @@ __all__ = [
     "external_command",
     "is_agent",
     "make_policy",
+    "measured",
     "run_policy",
     "shipped_agent",
 ]
@@ -70,9 +71,12 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
     wall_s = perf_counter() - began
     schedule = kernel.schedule
     schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
-    measured = config.workload.measure if config.system.kind == "cluster" else None
-    summary = summarize(schedule, measured=measured)
-    return Outcome(schedule, summary, policy, seed, scenario.facts(kernel), wall_s, engine)
+    return Outcome(schedule, measured(config, schedule), policy, seed, scenario.facts(kernel), wall_s, engine)
+
+
+def measured(config: Config, schedule: Schedule) -> Summary:
+    """Every metric of a schedule, over the jobs that the configuration measures."""
+    return summarize(schedule, measured=config.workload.measure if config.system.kind == "cluster" else None)
 
 
 def _engaged(
@@ -198,8 +202,8 @@ checkout.
 
 
 def is_agent(scenario: Scenario, spec: str) -> bool:
-    """True if ``spec`` names a trained agent: an algorithm that trains one, or ``decima``. If a
-    policy has the same name, the policy is meant.
+    """True if ``spec`` names a trained agent: an algorithm that trains one, ``decima``, or ``agent``
+    for one of any algorithm. If a policy has the same name, the policy is meant.
     """
     if external_command(spec) is not None:
         return False
@@ -212,7 +216,7 @@ def is_agent(scenario: Scenario, spec: str) -> bool:
 def _agents() -> tuple[str, ...]:
     from dagsim.agents.config import ALGORITHMS
 
-    return ("decima", *ALGORITHMS.names())
+    return ("agent", "decima", *ALGORITHMS.names())
 
 
 def agent_spec(

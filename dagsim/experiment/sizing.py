@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.config.bundled import find_config
-from dagsim.config.schema import ClusterSection, Config, NodeGroup, Setting, load_config, plain
+from dagsim.config.schema import ClusterSection, Config, NodeGroup, load_config
 from dagsim.errors import ConfigError
 from dagsim.model import GPU_TYPES, Job, Task
 from dagsim.model.gpu import canonical
@@ -19,7 +19,7 @@ from dagsim.systems.cluster.models.runtime import HasRates, Runtime
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["LOAD", "TotalDemand", "cluster_for", "cluster_settings", "sized", "sized_to"]
+__all__ = ["LOAD", "TotalDemand", "cluster_for", "sized", "sized_to", "trace_cluster"]
 
 LOAD = 0.9
 """The offered load for which a cluster is sized."""
@@ -162,29 +162,29 @@ class TotalDemand:
         return self._rows[key]
 
 
-def cluster_settings(
+def trace_cluster(
     config: Config, cluster: str | None = None, watch: Callable[[Iterable[Job]], Iterable[Job]] = iter
-) -> list[Setting]:
-    """Settings for the requested cluster, for use by ``scenario.on_its_cluster``; empty if the
-    configuration already has it.
+) -> tuple[str, Mapping[str, Any]]:
+    """The option that chooses the cluster, and its keys of the configuration, for
+    ``scenario.on_its_cluster``; no keys if the configuration already has it.
     """
     if cluster not in (None, "trace", "sized"):
         other = load_config(find_config(cluster), own=False)
-        return [Setting(f"--cluster {cluster}", key, plain(getattr(other, key))) for key in ("cluster", "gpu_types")]
+        return f"--cluster {cluster}", {"cluster": other.cluster, "gpu_types": other.gpu_types}
     described = bool({"cluster", "gpu_types"} & config.model_fields_set)
     if config.system.kind != "cluster" or not isinstance(config.workload, TraceFile) or (cluster is None and described):
-        return []
+        return "", {}
     trace = config.workload
-    if cluster is None and trace.saved_with("cluster") is not None:
-        return [Setting("--cluster (as saved with the workload)", "cluster", trace.saved_with("cluster"))]
+    if cluster is None and (saved := trace.saved_with("cluster")) is not None:
+        return "--cluster (as saved with the workload)", {"cluster": saved}
     if cluster is None:
         cluster = "trace" if trace.lists_machines() else "sized"
     if cluster == "trace":
-        return [Setting("--cluster trace", "cluster", {"name": "trace", "from_trace": True})]
+        return "--cluster trace", {"cluster": {"name": "trace", "from_trace": True}}
     recorded = trace.as_recorded()
     if isinstance(config.runtime, HasRates) and (arrays := recorded.arrays_if_large()) is not None:
-        return [Setting("--cluster sized", "cluster", plain(sized_to(arrays, config.runtime)))]
-    return [Setting("--cluster sized", "cluster", plain(sized(watch(recorded.jobs()), config.runtime)))]
+        return "--cluster sized", {"cluster": sized_to(arrays, config.runtime)}
+    return "--cluster sized", {"cluster": sized(watch(recorded.jobs()), config.runtime)}
 
 
 def sized(jobs: Iterable[Job], runtime: Runtime, load: float = LOAD) -> ClusterSection:

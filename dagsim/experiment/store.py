@@ -22,7 +22,8 @@ The cells of a grid end in any order, so the folder of a sweep (`whatif` and `pl
     results/sweep-NAME/
     ├── sweep.yaml        the grid, with every value and its label; `dagsim sweep` on the folder continues it
     ├── cells/ID.json     a finished cell: its value on each axis, policy, seed, workload, every metric
-    ├── cells/ID.*        with `keep: jobs` also jobs.csv.gz; with `keep: log` also tasks.csv.gz and the schedule
+    ├── cells/ID.*        with `keep: jobs` also jobs.csv.gz; with `keep: log` also tasks.csv.gz and the schedule;
+    │                     with `keep: series` (`whatif`, `plan`) values of each job
     ├── progress.jsonl    a line for each event, to show progress; only this file and timing.jsonl have clock times
     ├── results.csv       at the end: a row for each cell, sorted by ID
     └── runs.jsonl, timing.jsonl, summary.json           at the end: the cells as the runs of a run folder
@@ -61,6 +62,7 @@ from dagsim.experiment.scenario import experiment_seeds, scenario_of, workload_l
 from dagsim.experiment.simulate import Outcome
 from dagsim.files import Lock, append, cut, file_hash, replaced
 from dagsim.metrics import to_csv
+from dagsim.metrics.standings import PolicyResult
 from dagsim.model.cluster import Cluster
 from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.own_code import allowed
@@ -107,6 +109,8 @@ class Store:
         self.path = path
         self.config = config
         self.manifest = manifest
+        self.ranked: Sequence[PolicyResult] = ()
+        """The comparison of several policies after ``carry_out``, as in ``comparison.csv``."""
         self._lock = Lock(path / "lock")
         self._ends: dict[str, int] | None = None
         """Length of each table after the last finished run; None if not yet read."""

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from dagsim.config.schema import Config, dump_config
 from dagsim.errors import ConfigError, InputError
-from dagsim.experiment.kept_files import CellRun
 from dagsim.files import write_text
-from dagsim.metrics.standings import PolicyResult, standings
+from dagsim.metrics.standings import PolicyResult
 from dagsim.registry import Spec, scalar
 from dagsim.systems.cluster.policies.tunable import TUNABLE
 
@@ -34,7 +33,9 @@ def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, .
         name = Spec.parse(policy).name
         if name not in TUNABLE:
             tunable = ", ".join(TUNABLE)
-            raise ConfigError(f"tune: no values are kept for {name!r}; give --param NAME=VALUE,VALUE (kept: {tunable})")
+            raise ConfigError(
+                f"tune: {name!r} has no values to try; give --param NAME=VALUE,VALUE (policies with values: {tunable})"
+            )
         return dict(TUNABLE[name])
     grid: dict[str, tuple[object, ...]] = {}
     for text in texts:
@@ -61,16 +62,15 @@ def candidates(policy: str, grid: Mapping[str, Sequence[object]]) -> tuple[str, 
     return tuple(specs)
 
 
-def best_of(lines: Sequence[CellRun], metric: str) -> PolicyResult:
-    """Return the standing of the best candidate; the reference is the first.
+def best_of(ranked: Sequence[PolicyResult], metric: str) -> PolicyResult:
+    """Return the best candidate.
 
     Raises:
         InputError: No candidate finished all jobs.
     """
-    best = standings(lines, metric)[0]
-    if isnan(best.mean.value):
+    if isnan(ranked[0].mean.value):
         raise InputError(f"tune: no candidate has a {metric} on every seed, because jobs were left unfinished")
-    return best
+    return ranked[0]
 
 
 def write_tuned(path: Path, config: Config, best: PolicyResult, metric: str, seeds: Sequence[int]) -> None:

@@ -18,7 +18,8 @@ from dagsim.report.grid import Grid, factor, interval, number, short
 if TYPE_CHECKING:
     from dagsim.experiment.capacity.machines import Prices
     from dagsim.experiment.capacity.search import Size, SizeSearch, Target
-    from dagsim.experiment.capacity.whatif import Alternative
+    from dagsim.experiment.capacity.whatif import Alternative, Fit
+    from dagsim.workload.load import Load
 
 __all__ = [
     "ResultCells",
@@ -272,91 +273,122 @@ def whatif_table(
     metric: str,
     *,
     workload: str,
-    sample: Sample,
+    demand: Load,
+    fit: Fit | None = None,
     prices: Prices | None = None,
     wide: bool = False,
 ) -> Grid:
     """List every cluster under every policy: waits, energy, monthly cost, and the ratio to the
-    first row.
+    first row. The waits of the log stand above them.
     """
     priced = choices[0].cost is not None
-    n = max((choice.result.pair.n for choice in choices if choice.result.pair is not None), default=0)
+    any_lost = any(choice.trial.lost for choice in choices)
     heads = ["cluster", "policy", "wait (s)\nmean", "\np95", "energy\n(kWh)", *(["cost a\nmonth"] if priced else [])]
-    heads += [f"{metric_name(metric)}\nratio", *(["95 %\ninterval"] if wide else []), "verdict"]
-    rows = []
+    heads += [*(["jobs\nlost"] if any_lost else []), f"{metric_name(metric)}\nratio"]
+    heads += [*(["95 %\ninterval"] if wide else []), "verdict"]
+    rows: list[tuple[str, ...]] = []
+    if fit is not None:
+        blank = ["-"] * (len(heads) - 5)
+        rows.append(("the log", "as it was", short(fit.mean_s), short(fit.p95_s), "-", *blank))
     for choice in choices:
-        cost = [f"{choice.cost:,.0f}" if choice.cost is not None else "-"] if priced else []
-        values = (short(choice.wait_s), short(choice.wait_p95_s), short(choice.energy_kwh), *cost)
-        cells = result_cells(choice.result)
-        if wide:
-            ratio: tuple[str, ...] = (cells.ratio, cells.interval)
-        else:
-            ratio = (cells.ratio if cells.interval == "-" else f"{cells.ratio}\n{cells.interval}",)
-        rows.append((choice.cluster, choice.policy, *values, *ratio, cells.verdict))
-    notes = (*_whatif_notes([choice.result for choice in choices], sample, n), *([prices.sentence()] if prices else []))
-    title = f"what if: {workload}{f', {_counted(n, sample)}' if n else ''}"
-    return Grid(title, tuple(heads), rows, notes, (0, 1, len(heads) - 1))
+        trial, change = choice.trial, choice.change
+        values = [short(trial.value(name)) for name in ("wait_s.mean", "wait_s.p95", "energy_kwh")]
+        values += [f"{choice.cost:,.0f}" if choice.cost is not None else "-"] if priced else []
+        values += [f"{trial.lost:,}"] if any_lost else []
+        ratio = "1" if choice is choices[0] else factor(change.ratio)
+        bounds = interval(change.low, change.high, factor) if choice is not choices[0] and isfinite(change.low) else "-"
+        shown = [ratio, bounds] if wide else [ratio if bounds == "-" else f"{ratio}\n{bounds}"]
+        rows.append((choice.cluster, choice.policy, *values, *shown, choice.verdict))
+    notes = [*_demand_notes(demand), *_whatif_notes(choices), *([prices.sentence()] if prices else [])]
+    return Grid(f"what if: {workload}", tuple(heads), rows, tuple(notes), (0, 1, len(heads) - 1))
 
 
-def _whatif_notes(results: Sequence[PolicyResult], sample: Sample, n: int) -> Iterator[str]:
-    if sample is Sample.TRACE:
-        yield "Too short a log for windows: one run each, no interval and no verdict."
-        return
+def _whatif_notes(choices: Sequence[Alternative]) -> Iterator[str]:
     yield (
-        "wait, energy: means over the windows, each of which begins on an empty cluster. ratio: to the first row, "
-        "geometric mean over the same windows, with its 95 % interval, Student's t on the logs; verdict: p < 0.05 by "
-        "Holm."
+        "Every row is one continuous run of all jobs, from an empty cluster. wait, energy: of all jobs. ratio: to the "
+        "first row, with its 95 % interval from blocks of the run; verdict: p < 0.05 by Holm."
     )
-    yield from _caveats(results, sample, n)
-    most = max(result.not_done for result in results)
-    if most > min(result.not_done for result in results):
-        yield f"Not every cluster can run all jobs: up to {most:,} were turned away (ask `dagsim replay`)."
-    elif most:
+    if (longer := max(choice.change.longer for choice in choices)) > 1:
+        yield f"log too short: an interval needs a log {number(longer)} times as long."
+    if any(not choice.trial.keeps_up for choice in choices):
+        yield "cannot keep up: the jobs demand more GPUs or cores than the cluster has, so its queue grows without end."
+    lost = [choice.trial.lost for choice in choices]
+    if any(lost) and min(lost) == max(lost):
         yield (
-            f"{most:,} jobs were turned away on each cluster: its GPU types may have other names than the log's "
+            f"{lost[0]:,} jobs were turned away on each cluster: its GPU types may have other names than the log's "
             "(--read gpu_names=SITE=TYPE)"
         )
+    elif any(lost):
+        yield "jobs lost: turned away or not finished; the figures of a row leave them out."
 
 
-def plan_table(planned: SizeSearch, today: Size, target: Target, *, workload: str, prices: Prices, n: int) -> Grid:
-    """List every cluster that was tried, the smallest or cheapest first."""
+def _demand_notes(demand: Load) -> Iterator[str]:
+    """The demand of the jobs beside today's capacity, by type."""
+    parts = "; ".join(map(str, demand.by_types))
+    yield f"Mean demand and capacity today: {parts}." if parts else "The jobs demand no GPUs."
+
+
+def plan_table(
+    planned: SizeSearch,
+    today: Size,
+    target: Target,
+    *,
+    workload: str,
+    prices: Prices,
+    demand: Load,
+    fit: Fit | None = None,
+) -> Grid:
+    """List every cluster that was tried, the smallest or cheapest first, then today's and the log."""
     priced = bool(prices)
     best = planned.best
     types = planned.types or ("nodes",)
-    heads = [
-        *types,
-        "GPUs",
-        *(["cost a\nmonth"] if priced else []),
-        f"{target.metric}\n(mean)",
-        "95 %\ninterval",
-        "meets it",
-    ]
+    heads = [*types, "GPUs", *(["cost a\nmonth"] if priced else []), f"{target.metric}\n", "95 %\ninterval"]
+    heads += ["jobs\nlost", "meets it"]
     ordered = sorted(planned.tried.values(), key=lambda size: (size.cost, size.gpus, size.nodes))
-    rows = [_size_row(size, target, priced=priced, best=size is best) for size in ordered]
-    now = _size_row(today, target, priced=priced, best=False)
+    rows = [_size_row(size, priced=priced, best=size is best) for size in ordered]
+    now = _size_row(today, priced=priced, best=False)
     rows.append(("today", *["" for _ in types[1:]], *now[len(today.nodes) :]))
-    notes = []
-    if best is None:
-        notes.append(f"No size up to the cap meets {target}.")
-    elif not target.is_sure(best.met):
-        notes.append("Its interval reaches over the bound: on other windows it may miss it. Plan for a tighter bound.")
-    if planned.exhausted:
-        notes.append(f"The search ended after {len(planned.tried)} clusters; there may be a cheaper mix.")
-    notes.append(
-        f"{', '.join(types) + ': nodes. ' if planned.types else ''}Mean over {n} windows, each of which begins on an "
-        "empty cluster; interval: of the mean, Student's t on its logarithm. lost: jobs turned away."
-    )
+    if fit is not None and fit.metric == target.metric:
+        rows.append(
+            ("the log", *["" for _ in types[1:]], *now[len(today.nodes) : -4], number(fit.observed), "-", "-", "-")
+        )
+    notes = [*_demand_notes(demand), *_plan_notes(planned, today, target)]
     if priced:
         notes.append(prices.sentence())
-    texts = (len(heads) - 1,)
-    return Grid(f"plan: {target} on {workload}", tuple(heads), rows, tuple(notes), texts)
+    return Grid(f"plan: {target} on {workload}", tuple(heads), rows, tuple(notes), (len(heads) - 1,))
 
 
-def _size_row(size: Size, target: Target, *, priced: bool, best: bool) -> tuple[str, ...]:
+def _plan_notes(planned: SizeSearch, today: Size, target: Target) -> Iterator[str]:
+    best, sizes = planned.best, [*planned.tried.values(), today]
+    largest = max(sizes, key=lambda size: size.gpus)
+    if best is None and not largest.met.keeps_up:
+        yield f"Even the largest cluster tried, {largest.gpus:,} GPUs, cannot keep up with the demand (--most)."
+    elif best is None:
+        yield f"No size up to the cap meets {target}."
+    elif not isfinite(best.met.value.high):
+        longer = best.met.value.longer
+        yield (
+            f"No interval: the log is too short ({number(longer)} times as long would do)."
+            if longer > 1
+            else ("No interval: the metric is not a mean or a percentile of jobs, or is 0.")
+        )
+    elif not target.is_sure(best.met):
+        yield "Its interval reaches over the bound: in the next period it may miss it. Plan for a tighter bound."
+    if planned.exhausted:
+        yield f"The search ended after {len(planned.tried)} clusters; there may be a cheaper mix."
+    if any(not size.met.keeps_up for size in sizes):
+        yield "cannot keep up: the jobs demand more than the cluster has; such a cluster never meets a target."
+    yield (
+        f"{', '.join(planned.types) + ': nodes. ' if planned.types else ''}Every row is a replay of the whole log, "
+        "from an empty cluster; interval: for the next period as long as the log, at the same demand, from blocks of "
+        "the run."
+    )
+
+
+def _size_row(size: Size, *, priced: bool, best: bool) -> tuple[str, ...]:
     cost = [f"{size.cost:,.0f}"] if priced else []
-    value, low, high = size.met.value
+    value, low, high = size.met.value[:3]
     bounds = interval(low, high) if isfinite(low) else "-"
-    lost = f", {size.met.lost:,} lost" if size.met.lost else ""
-    mark = "best" if best else "yes" if size.met.meets else "no"
+    mark = "best" if best else "yes" if size.met.meets else "no" if size.met.keeps_up else "cannot keep up"
     nodes = tuple(f"{count:,}" for count in size.nodes)
-    return (*nodes, f"{size.gpus:,}", *cost, number(value), bounds, f"{mark}{lost}")
+    return (*nodes, f"{size.gpus:,}", *cost, number(value), bounds, f"{size.met.lost:,}", mark)

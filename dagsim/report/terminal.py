@@ -70,10 +70,17 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> 
 
 
 @contextmanager
-def progress(wanted: bool) -> Iterator[Watch | None]:
-    """Show a progress bar for ``evaluate_policies``, if wanted and standard error is a terminal."""
-    if not (wanted and sys.stderr.isatty()):
+def progress(
+    wanted: bool, *, each: bool = False, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Watch | None]:
+    """Show the progress of a plan on standard error, if wanted: a bar on a terminal, otherwise
+    occasional lines, with ``each`` also one when a run begins.
+    """
+    if not wanted:
         yield None
+        return
+    if not sys.stderr.isatty():
+        yield _plan_lines(clock, each=each)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -85,6 +92,20 @@ def progress(wanted: bool) -> Iterator[Watch | None]:
             bar.update(task, description=text, completed=step.done, total=step.runs)
 
         yield watch
+
+
+def _plan_lines(clock: Callable[[], float], *, each: bool) -> Watch:
+    """Print a line of progress every 30 s, and with ``each`` when a run begins."""
+    last_s, last = clock(), ""
+
+    def watch(step: RunProgress) -> None:
+        nonlocal last_s, last
+        now_s, run = clock(), f"{step.policy}, seed {step.seed}"
+        if now_s - last_s >= _LINE_S or (each and run != last):
+            print(f"{step.done} of {step.runs} runs done; {run}: {step.jobs:,} jobs", file=sys.stderr, flush=True)
+            last_s, last = now_s, run
+
+    return watch
 
 
 def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> Callable[[Iterable[T]], Iterator[T]]:

@@ -62,11 +62,19 @@ class TraceFile:
             TraceError: The trace cannot be read.
             WorkloadError: A load is requested, but the jobs offer none or all arrive at once.
         """
-        name, options = self._chosen()
-        if options.load is not None:
-            scale = options.time_scale * self._offered(cluster, runtime) / options.load
-            options = replace(options, load=None, time_scale=scale)
+        name, options = self.at_load(cluster, runtime)._chosen()
         return open_trace(self.path, name, options)
+
+    def at_load(self, cluster: Cluster, runtime: WorkRuntime) -> TraceFile:
+        """The trace with the time scale at which it offers the requested load to a cluster.
+
+        Raises:
+            TraceError, WorkloadError: As ``open``.
+        """
+        if self.options.load is None:
+            return self
+        scale = self.options.time_scale * self._offered(cluster, runtime) / self.options.load
+        return replace(self, options=replace(self.options, load=None, time_scale=scale))
 
     def window_of(self, seed: int, cluster: Cluster, runtime: WorkRuntime) -> JobArrays:
         """The jobs of the window of ``seed``, starting at 0 s, with arrivals scaled to the

@@ -158,14 +158,11 @@ class Swing:
     def factors(self, rng: np.random.Generator, hours: int, last: float | None) -> tuple[np.ndarray, float]:
         """Factors of the hours that follow one at ``last``, and the final state of the process."""
         kept = exponential(-1 / self.hours)
-        fresh = rng.standard_normal(hours)
-        path = np.empty(hours)
-        state = fresh[0] if last is None else kept * last + sqrt(1 - kept * kept) * fresh[0]
-        for hour in range(hours):
-            if hour:
-                state = kept * state + sqrt(1 - kept * kept) * fresh[hour]
-            path[hour] = state
-        return exp(self.sigma * path - self.sigma**2 / 2), float(state)
+        path = []
+        for shock in rng.standard_normal(hours).tolist():
+            last = shock if last is None else kept * last + sqrt(1 - kept * kept) * shock
+            path.append(last)
+        return exp(self.sigma * np.array(path) - self.sigma**2 / 2), path[-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,13 +272,13 @@ def _swings(flat: np.ndarray, mean: float) -> tuple[Swing, ...]:
     covariance = np.array([float((off[lag:] * off[:-lag]).mean()) for lag in _LAGS])
     target = np.log(1 + np.maximum(covariance, -0.9))
     lags = np.array(_LAGS, float)
-    best, swings = np.inf, ((0.0, 1.0), (0.0, 24.0))
+    fits = []
     for few, many in product(_FEW_HOURS, _MANY_HOURS):
         basis = np.stack([np.exp(-lags / few), np.exp(-lags / many)])
         variances = _nonnegative(basis, target)
         error = float(((variances @ basis - target) ** 2).sum())
-        if error < best:
-            best, swings = error, ((float(variances[0]), few), (float(variances[1]), many))
+        fits.append((error, ((float(variances[0]), few), (float(variances[1]), many))))
+    _, swings = min(fits, key=lambda fit: fit[0])
     return tuple(Swing(_rounded(variance**0.5), float(hours)) for variance, hours in swings if variance > 1e-4)
 
 

@@ -46,28 +46,30 @@ PRESETS: Mapping[str, Preset] = {
         "a burst of 100 training jobs, gangs of 1 to 8, five measured models, load 0.9", Synthetic()
     ),
     "heterogeneous-dag": Preset(
-        "the same as DAGs: 15 % single tasks, else 3 to 8 tasks of 1 or 2 parents each",
+        "the same as DAGs: 15 % single tasks, otherwise 3 to 8 tasks with 1 or 2 parents each",
         Synthetic(shape=RandomDag()),
     ),
     "steady": Preset(
         "20,000 training jobs that arrive as a Poisson process; 1,000 at each end are not counted", _STEADY
     ),
-    "steady-dag": Preset("the same as DAGs of 3 to 8 tasks, 15 % of one", replace(_STEADY, shape=RandomDag())),
+    "steady-dag": Preset(
+        "the same as DAGs of 3 to 8 tasks; 15 % are single tasks", replace(_STEADY, shape=RandomDag())
+    ),
     "steady-heavy-tailed": Preset(
-        "the same with Pareto-tailed work for a fifth of the jobs, load 0.8",
+        "the same with Pareto-tailed work for 20 % of the jobs, load 0.8",
         replace(_STEADY, load=0.8, sizes=Independent(work=_MOSTLY_SHORT)),
     ),
     "diurnal": Preset(
-        "2,000 training jobs over some days; afternoons are three times as busy as nights",
+        "2,000 training jobs over several days; afternoons are three times as busy as nights",
         Synthetic(2000, 0.7, arrivals=Diurnal()),
     ),
-    "batch": Preset("100 training jobs, all there at the start", Synthetic(arrivals=Batch())),
+    "batch": Preset("100 training jobs that all arrive at the start", Synthetic(arrivals=Batch())),
     "heavy-tailed": Preset(
-        "1,000 jobs, a fifth of them with Pareto-tailed work (alpha 1.2, up to a week)",
+        "1,000 jobs, 20 % of them with Pareto-tailed work (alpha 1.2, up to a week)",
         Synthetic(1000, 0.8, arrivals=Poisson(), sizes=Independent(work=_MOSTLY_SHORT)),
     ),
     "correlated": Preset(
-        "a burst of 400 jobs: the longer, the more GPUs and the lower the priority", Synthetic(400, sizes=Correlated())
+        "a burst of 400 jobs; longer jobs take more GPUs and have lower priority", Synthetic(400, sizes=Correlated())
     ),
     "deadlines": Preset(
         "300 training jobs of three tenants and three priorities, due after 1.5 to 5 times their ideal time",
@@ -81,10 +83,10 @@ PRESETS: Mapping[str, Preset] = {
         ),
     ),
     "shared-gpus": Preset(
-        "500 jobs of which most ask for a quarter or half of a GPU", Synthetic(500, arrivals=Poisson(), sizes=_SHARED)
+        "500 jobs, most of which ask for a quarter or half of a GPU", Synthetic(500, arrivals=Poisson(), sizes=_SHARED)
     ),
     "map-reduce": Preset(
-        "200 jobs of one or two rounds of maps and reduces, with independent instances and outputs to move",
+        "200 jobs with one or two rounds of maps and reduces, independent instances, and outputs to transfer",
         Synthetic(
             200,
             0.8,
@@ -95,7 +97,7 @@ PRESETS: Mapping[str, Preset] = {
         ),
     ),
     "alibaba": Preset(
-        "1,000 CPU-only DAG jobs with the published tasks, levels, instances and durations of Alibaba 2018",
+        "1,000 CPU-only DAG jobs with the published sizes, depths, instances and durations of Alibaba 2018",
         Synthetic(1000, 0.7, arrivals=Poisson(), shape=Alibaba(), sizes=_ALIBABA),
     ),
 }

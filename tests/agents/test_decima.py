@@ -10,10 +10,11 @@ import torch
 
 from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, load_agent, write_plain
 from dagsim.agents.cloning import clone, imitation
-from dagsim.agents.config import PpoConfig, ReinforceConfig, TrainConfig, WarmStart
+from dagsim.agents.config import TrainConfig, WarmStart
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.nets.config import DecimaNetConfig
 from dagsim.agents.nets.decima import DecimaNet, StageBatch, collate, options
+from dagsim.agents.on_policy import PpoConfig, ReinforceConfig
 from dagsim.agents.rollouts import EpisodeSteps, InProcessRollouts, play
 from dagsim.agents.spark_fluid import FluidWitness, differential, fluid_advantages
 from dagsim.envs.episode import Episode, EpisodeFactory, Reward, RewardConfig

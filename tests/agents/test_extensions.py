@@ -21,7 +21,7 @@ MODULE = '''
 
 from dataclasses import dataclass
 
-from dagsim.agents.config import PpoConfig
+from dagsim.agents.on_policy import PpoConfig
 from dagsim.agents.nets.actor import ScoreNet
 from dagsim.agents.nets.rows import Sizes, indifferent
 from dagsim.systems.cluster.codecs.candidates import Candidates

@@ -13,19 +13,14 @@ import torch
 from two_jobs import begun, best_jct_s, two_jobs
 
 from dagsim.agents.cloning import clone, imitation
-from dagsim.agents.config import (
-    AlgorithmSettings,
-    D3qnConfig,
-    PpoConfig,
-    RainbowConfig,
-    ReinforceConfig,
-    SacConfig,
-    WarmStart,
-)
+from dagsim.agents.config import WarmStart
 from dagsim.agents.nets import NETS
 from dagsim.agents.nets.actor import ActorNet
-from dagsim.agents.replay import ReplayArchive, ReplayBuffer
+from dagsim.agents.off_policy import D3qnConfig, RainbowConfig, SacConfig
+from dagsim.agents.off_policy.replay import ReplayArchive, ReplayBuffer
+from dagsim.agents.on_policy import PpoConfig, ReinforceConfig
 from dagsim.agents.rollouts import evaluate_greedy
+from dagsim.agents.settings import AlgorithmSettings
 from dagsim.envs.episode import EpisodeFactory
 from dagsim.errors import RunFolderError
 from dagsim.metrics import summarize

@@ -7,15 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dagsim.agents.d3qn import Duelling, q_loss
 from dagsim.agents.nets.actor import ObservationBatch, entropy, log_softmax, stack
 from dagsim.agents.nets.rows import Sizes
-from dagsim.agents.ppo import policy_loss
-from dagsim.agents.q_learning import follow
-from dagsim.agents.rainbow import NoisyLinear, RainbowNet, RainbowNetConfig, projected, rainbow_loss
-from dagsim.agents.reinforce import policy_gradient_loss
-from dagsim.agents.replay import Drawn
-from dagsim.agents.sac import actor_loss, critic_loss, temperature_loss
+from dagsim.agents.off_policy.d3qn import Duelling, follow, q_loss
+from dagsim.agents.off_policy.rainbow import NoisyLinear, RainbowNet, RainbowNetConfig, projected, rainbow_loss
+from dagsim.agents.off_policy.replay import Drawn
+from dagsim.agents.off_policy.sac import actor_loss, critic_loss, temperature_loss
+from dagsim.agents.on_policy.ppo import policy_loss
+from dagsim.agents.on_policy.reinforce import policy_gradient_loss
 from dagsim.systems.cluster.codecs.codec import Observation
 
 

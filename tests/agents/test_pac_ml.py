@@ -12,7 +12,7 @@ import torch
 from dagsim.agents.checkpoint import Checkpoint
 from dagsim.agents.nets.config import PacMlConfig, ScorerConfig
 from dagsim.agents.nets.pac_ml import PacMl, Round
-from dagsim.agents.replay import ReplayBuffer
+from dagsim.agents.off_policy.replay import ReplayBuffer
 from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, RunFolderError

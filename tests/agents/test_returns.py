@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dagsim.agents.advantages import discounts, gae, replica_advantages, return_rms, returns
-from dagsim.agents.replay import ReplayBuffer
+from dagsim.agents.off_policy.replay import ReplayBuffer
 from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.systems.cluster.codecs.codec import Observation
 

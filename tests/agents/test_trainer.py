@@ -19,6 +19,7 @@ import dagsim
 from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, read_plain, write_plain
 from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.learner import Learner, LearnerContext
+from dagsim.agents.off_policy.rainbow import RainbowNetConfig
 from dagsim.agents.rollouts import InProcessRollouts, evaluate_greedy
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
@@ -30,6 +31,7 @@ from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import TrainingLog, read_log
 from dagsim.experiment.training.trainer import Progress, TrainingRun
 from dagsim.seeds import TRAIN, VALIDATION
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.testing import check_policy
 
 TINY = (
@@ -296,6 +298,13 @@ def test_the_agent_in_a_file_is_the_agent_that_was_judged(folder: Store, tmp_pat
     assert run_policy(folder.config, spec, session.validation[0]).schedule.log == judged.schedule.log
 
 
+def test_an_agent_of_rainbow_loads_without_the_name_of_its_net(tmp_path: Path) -> None:
+    codec, net = CandidatesConfig(), RainbowNetConfig(hidden=8)
+    agent = Checkpoint("rainbow", net, codec, net.build(codec).state_dict(), {}, None)
+    agent.save(tmp_path / "best.pt")
+    assert Checkpoint.load(tmp_path / "best.pt").net == net
+
+
 def test_what_is_no_agent_is_refused_with_the_reason(folder: Store, tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="no such checkpoint"):
         Checkpoint.load(tmp_path / "none.pt")
@@ -371,7 +380,7 @@ def test_python_trains_the_agent_that_the_command_trains(tmp_path: Path, monkeyp
     assert (result.folder.path / "best.pt").read_bytes() == (command / "best.pt").read_bytes()
     assert result.folder.state == "done"
     assert (result.folder.path / "report.csv").exists()
-    assert {"ppo", "sjf"} <= {line.policy for line in result.standings()}
+    assert {"ppo", "sjf"} <= {line.policy for line in result.standings}
 
 
 def test_settings_beside_a_configuration_object_are_refused() -> None:

@@ -19,12 +19,14 @@ from two_jobs import begun
 
 from dagsim.agents.advantages import discounts, replica_advantages, return_rms, returns
 from dagsim.agents.cloning import WarmStart, clone, imitation
-from dagsim.agents.config import D3qnConfig, PpoConfig, RainbowConfig, ReinforceConfig, SacConfig, TrainConfig
+from dagsim.agents.config import TrainConfig
 from dagsim.agents.learner import Learner, LearnerContext, update_ema
 from dagsim.agents.nets.actor import ActorNet, ObservationBatch, stack
 from dagsim.agents.nets.config import DecimaNetConfig
 from dagsim.agents.nets.decima import DecimaNet, collate, options
-from dagsim.agents.replay import Drawn
+from dagsim.agents.off_policy import D3qnConfig, RainbowConfig, SacConfig
+from dagsim.agents.off_policy.replay import Drawn
+from dagsim.agents.on_policy import PpoConfig, ReinforceConfig
 from dagsim.agents.rollouts import EpisodeSteps, InProcessRollouts
 from dagsim.agents.spark_fluid import differential, fluid_advantages
 from dagsim.envs.episode import EpisodeFactory, RewardConfig

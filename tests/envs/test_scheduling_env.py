@@ -256,7 +256,7 @@ def test_pictures_show_the_gpus_that_are_held_now() -> None:
 
 
 def test_a_window_shows_every_step_and_closes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dagsim.envs.screen import Screen
+    from dagsim.envs.base import Screen
 
     shown = []
     monkeypatch.setattr(Screen, "show", lambda self, image: shown.append(image.shape))

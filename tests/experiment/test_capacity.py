@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -23,11 +24,13 @@ from dagsim.experiment.capacity.machines import (
     with_nodes,
 )
 from dagsim.experiment.capacity.search import Size, SizeSearch, Target, gpus_of, least_size
-from dagsim.experiment.capacity.whatif import on_windows
+from dagsim.experiment.capacity.whatif import Trial
 from dagsim.experiment.store import CellRun
+from dagsim.metrics.series import JobSeries
 from dagsim.model import GPU_TYPES
 from dagsim.model.gpu import LIST_PRICES
 from dagsim.report.comparison import plan_table
+from dagsim.workload.load import Load
 
 CLUSTER = ClusterSection(
     name="c",
@@ -158,12 +161,19 @@ class World:
         self.tried: list[str] = []
         self.needs = needs
 
-    def run(self, label: str, cluster: ClusterSection) -> Sequence[CellRun]:
+    def run(self, label: str, cluster: ClusterSection) -> Trial:
         self.tried.append(label)
         total = sum(self.strength[str(group.gpu)] * group.count for group in cluster.groups)
         lost = int(self.needs is not None and self.needs not in {group.gpu for group in cluster.groups})
         metrics: dict[str, Any] = {"wait_s.mean": 1000 / total, "jobs_arrived": 10, "jobs_completed": 10 - lost}
-        return [CellRun("p", seed, {}, metrics) for seed in range(5)]
+        return trial(metrics)
+
+
+NOTHING = Load(0.0, 0.0, 1.0, 10)
+
+
+def trial(metrics: dict[str, Any]) -> Trial:
+    return Trial(CellRun("p", 0, {}, metrics), JobSeries({"wait_s": np.zeros(0)}, np.zeros(0, np.int64), ()))
 
 
 def planned(
@@ -171,7 +181,13 @@ def planned(
 ) -> tuple[World, Size, SizeSearch]:
     made = World(**world)
     found = least_size(
-        CLUSTER, types, most, Prices.read([prices or "none"]), made.run, Target("wait_s.mean", False, bound)
+        CLUSTER,
+        types,
+        most,
+        Prices.read([prices or "none"]),
+        made.run,
+        Target("wait_s.mean", False, bound),
+        lambda _: NOTHING,
     )
     return made, *found
 
@@ -199,7 +215,7 @@ def test_no_size_up_to_the_cap_is_said_so() -> None:
     _, today, found = planned(["T4"], 1.0, most=100)
     assert found.best is None
     assert max(size.gpus for size in found.tried.values()) == 100  # the cap itself is tried
-    grid = plan_table(found, today, Target("wait_s.mean", False, 1.0), workload="w", prices=Prices(), n=5)
+    grid = plan_table(found, today, Target("wait_s.mean", False, 1.0), workload="w", prices=Prices(), demand=NOTHING)
     assert any("No size up to the cap" in note for note in grid.notes)
     with pytest.raises(ConfigError, match="no node of these types"):
         planned(["T4"], 1.0, most=3)
@@ -208,7 +224,7 @@ def test_no_size_up_to_the_cap_is_said_so() -> None:
 def test_todays_row_has_its_figures_below_their_heads_with_several_types() -> None:
     _, today, found = planned(["H200", "T4"], 41.0)
     target = Target("wait_s.mean", False, 41.0)
-    grid = plan_table(found, today, target, workload="w", prices=Prices(), n=5)
+    grid = plan_table(found, today, target, workload="w", prices=Prices(), demand=NOTHING)
     row = dict(zip(grid.heads, grid.rows[-1], strict=True))
     assert (row["H200"], row["T4"], row["GPUs"]) == ("today", "", "28")
 
@@ -246,27 +262,17 @@ def test_a_cluster_that_turns_jobs_away_meets_nothing() -> None:
 
 
 def log(path: Path, jobs: int) -> Path:
-    rows = [f"j{n},{20 * n},{1 + n % 3},{60 + 7 * (n % 11)}" for n in range(jobs)]
+    """Jobs of 2 GPUs and 95 s on average, one every 30 s: a load of .8 on 8 GPUs."""
+    arrival_s = np.cumsum(np.random.default_rng(7).exponential(30.0, jobs))
+    rows = [f"j{n},{at_s:.3f},{1 + n % 3},{60 + 7 * (n % 11)}" for n, at_s in enumerate(arrival_s.tolist())]
     path.write_text("\n".join(["id,arrival_s,gpus,duration_s", *rows]) + "\n", encoding="utf-8")
     return path
-
-
-@pytest.mark.parametrize(
-    ("jobs", "window", "windows"), [(499, None, None), (500, 100, 5), (1000, 100, 10), (4000, 200, 20)]
-)
-def test_windows_are_as_many_and_as_long_as_the_log_has_room_for(
-    jobs: int, window: int | None, windows: int | None, tmp_path: Path
-) -> None:
-    path = log(tmp_path / "log.csv", jobs)
-    config = on_windows(load_config(None, [f"workload={{kind: trace, path: {path}}}"]))
-    assert (config.trace().window, config.trace().windows) == (window, windows)
-    assert config.seeds == (windows or 1)
 
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    log(tmp_path / "log.csv", 120)
+    log(tmp_path / "log.csv", 400)
     (tmp_path / "c.yaml").write_text("cluster: {groups: [{name: t, gpu: T4, gpus: 4, count: 2}]}\n", encoding="utf-8")
     return tmp_path
 
@@ -279,34 +285,32 @@ def told(*arguments: str, code: int = 0) -> dict[str, Any]:
     return found
 
 
-def test_whatif_pairs_clusters_and_policies_on_the_same_windows(site: Path) -> None:
-    windows = ("--windows", "6", "--window-jobs", "20")
-    answer = told("whatif", "--add", "8xT4", "--policy", "fifo,sjf", "--price", "T4=0.5", *windows)
+def test_whatif_runs_clusters_and_policies_on_the_same_jobs(site: Path) -> None:
+    answer = told("whatif", "--add", "8xT4", "--policy", "fifo,sjf", "--price", "T4=0.5")
     rows = {(each["cluster"], each["policy"]): each for each in answer["choices"]}
     assert list(rows) == [("today", "fifo"), ("today", "sjf"), ("+8xT4", "fifo"), ("+8xT4", "sjf")]
     assert rows["today", "fifo"]["verdict"] == "reference"
     more = rows["+8xT4", "fifo"]
-    assert more["n"] == 6
+    assert more["n"] >= 4
     assert more["ratio"] < 1
     assert more["ratio_low"] < more["ratio"] < more["ratio_high"]
     assert more["wait_s"] < rows["today", "fifo"]["wait_s"]
     assert (rows["today", "fifo"]["cost_a_month"], more["cost_a_month"]) == (730 * 4.0, 730 * 8.0)
     events = [json.loads(line)["event"] for line in Path(answer["run"], "progress.jsonl").read_text().splitlines()]
-    again = told("whatif", "--add", "8xT4", "--policy", "fifo,sjf", "--price", "T4=0.5", *windows)
+    again = told("whatif", "--add", "8xT4", "--policy", "fifo,sjf", "--price", "T4=0.5")
     assert again["choices"] == answer["choices"]
     more_events = Path(answer["run"], "progress.jsonl").read_text().splitlines()
     assert len(more_events) == len(events) + 2  # started, ended: nothing was run again
 
 
 def test_plan_finds_a_size_draws_it_and_says_when_there_is_none(site: Path) -> None:
-    windows = ("--windows", "5", "--window-jobs", "20")
-    answer = told("plan", "--target", "wait_s.mean<30", "--plot", "curve.pdf", *windows)
+    answer = told("plan", "--target", "wait_s.mean<30", "--plot", "curve.pdf")
     best, tried = answer["best"], {each["gpus"]: each for each in answer["tried"]}
     assert best["meets"]
     assert best["value"] < 30
     assert not tried[best["gpus"] - 4]["meets"]
     assert (site / "curve.pdf").read_bytes().startswith(b"%PDF")
-    none = told("plan", "--target", "wait_s.mean<1e-9", "--most", "8", "--name", "none", *windows, code=1)
+    none = told("plan", "--target", "wait_s.mean<1e-9", "--most", "8", "--name", "none", code=1)
     assert none["best"] is None
     assert (Path(none["run"]) / "plots" / "plan.svg").exists()
 
@@ -320,4 +324,4 @@ def test_whatif_without_a_question_is_refused(site: Path) -> None:
     )
     assert result.exit_code == 2
     with pytest.raises(InputError, match="no metric"):
-        Target("x", False, 1.0).of([CellRun("p", 0, {}, {"jobs_arrived": 1, "jobs_completed": 1})])
+        Target("x", False, 1.0).of(trial({"jobs_arrived": 1, "jobs_completed": 1}))

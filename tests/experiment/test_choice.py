@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,15 +19,15 @@ from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.ledger import claim_report_seeds
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import CellRun, Store
-from dagsim.experiment.training import reference, trainer
+from dagsim.experiment.training import report, trainer
 from dagsim.experiment.training import session as finishing
-from dagsim.experiment.training.reference import Runs, best_heuristic, contenders, merit_of, play_seeds
+from dagsim.experiment.training.report import PolicyRuns, best_heuristic, completed_jct_s, contenders
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.experiment.tune import best_of, candidates, write_tuned
-from dagsim.metrics import jct
-from dagsim.model import Cluster
-from dagsim.model.log import Schedule
+from dagsim.metrics import jct, summarize
+from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, part_of, seeds_of
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.ramp.policies import RAMP_POLICIES
@@ -89,11 +89,10 @@ def test_no_seed_that_is_played_serves_two_purposes(
     played.is_for("training", trainer, "imitation")
     played.is_for("validation", trainer, "best_heuristic")
     played.is_for("validation", TrainingRun, "_validate")
-    played.is_for("report", finishing, "compare_agents")
     if system == "cluster":
         played.is_for("training", TrainingRun, "linear")
     two = ("sjf", "fifo") if system == "cluster" else ("fair", "fifo")
-    monkeypatch.setattr(reference, "contenders", lambda scenario: two)
+    monkeypatch.setattr(report, "contenders", lambda scenario: two)
     warm = f"train.warm_start={{policy: {two[0]}, episodes: 2, epochs: 1}}"
     settings = CLUSTER if system == "cluster" else SPARK
     config = load_config(
@@ -102,7 +101,8 @@ def test_no_seed_that_is_played_serves_two_purposes(
     store = Store.create(tmp_path, "train", config, argv=[])
     run = TrainingRun(store)
     run.run()
-    finishing.finish(run)
+    with played.during("report"):
+        finishing.finish(run)
     assert set(played.seeds) == {"training", "validation", "report"}
     if system == "cluster":
         more = [part for setting in CLUSTER for part in ("--set", setting)]
@@ -119,32 +119,53 @@ def test_no_seed_that_is_played_serves_two_purposes(
     assert not played.seeds["report"] & (played.seeds["validation"] | played.seeds["tuning"])
 
 
-def judged(monkeypatch: pytest.MonkeyPatch, **jct_s: Sequence[float]) -> list[tuple[str, int]]:
-    """Let heuristics have these merits on the first seeds; returns the list of what is asked."""
-    asked: list[tuple[str, int]] = []
+class Judged:
+    """PolicyRuns of heuristics with these merits by seed, which note what is asked of them."""
 
-    def play_seeds(config: object, policy: str, seeds: Sequence[int]) -> Runs:
-        asked.append((policy, len(seeds)))
-        return Runs(np.array(jct_s[policy][: len(seeds)]), np.zeros(len(seeds)))
+    def __init__(self, **jct_s: Sequence[float]) -> None:
+        self.config = load_config(None, [])
+        self.jct_s = jct_s
+        self.asked: list[tuple[str, int]] = []
 
-    monkeypatch.setattr(reference, "contenders", lambda scenario: tuple(jct_s))
-    monkeypatch.setattr(reference, "play_seeds", play_seeds)
-    return asked
+    def run(self, name: str, policies: Mapping[str, str], seeds: Sequence[int]) -> list[CellRun]:
+        self.asked += [(policy, len(seeds)) for policy in policies]
+        return [
+            CellRun(policy, seed, metrics={"jct_s.mean": None if np.isnan(jct_s) else jct_s})
+            for policy in policies
+            for seed, jct_s in zip(seeds, self.jct_s[policy], strict=False)
+        ]
 
 
 def test_the_reference_is_the_best_on_all_seeds_of_those_best_on_the_first_ten(monkeypatch: pytest.MonkeyPatch) -> None:
     # g is the best of all but for its first ten seeds, where six others are ahead; f wins these and loses the rest.
     first = {"a": 6.0, "b": 5.0, "c": 4.0, "d": 3.0, "e": 2.0, "f": 1.0, "g": 7.0}
     then = {"a": 9.0, "b": 9.0, "c": 2.0, "d": 8.0, "e": 8.0, "f": 8.0, "g": 0.0}
-    asked = judged(monkeypatch, **{name: [first[name]] * 10 + [then[name]] * 10 for name in first}, h=[np.nan] * 20)
-    told: list[tuple[str, int, int]] = []
-    best, runs = best_heuristic(load_config(None, []), range(20), lambda *progress: told.append(progress))
+    trials = Judged(**{name: [first[name]] * 10 + [then[name]] * 10 for name in first}, h=[np.nan] * 20)
+    monkeypatch.setattr(report, "contenders", lambda scenario: tuple("abcdefgh"))
+    best, runs = best_heuristic(cast(PolicyRuns, trials), range(20))
     assert best == "c"
-    assert runs.merit.tolist() == [4.0] * 10 + [2.0] * 10
-    assert asked[:8] == [(name, 10) for name in "abcdefgh"]
-    assert sorted(asked[8:]) == [(name, 20) for name in "abcdef"]
-    assert told[0] == ("a", 0, 8)
-    assert told[-1] == ("h", 7, 8)
+    assert [run.metrics["jct_s.mean"] for run in runs] == [4.0] * 10 + [2.0] * 10
+    assert trials.asked[:8] == [(name, 10) for name in "abcdefgh"]
+    assert sorted(trials.asked[8:]) == [(name, 20) for name in "abcdef"]
+
+
+def test_the_runs_of_the_first_round_are_not_run_again_in_the_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, int, int]] = []
+    played = Played(monkeypatch)
+    trials = PolicyRuns(tmp_path, load_config(None, [*CLUSTER]), tell=lambda *progress: told.append(progress))
+    monkeypatch.setattr(report, "contenders", lambda scenario: ("sjf", "fifo"))
+    with played.during("search"):
+        best, runs = best_heuristic(trials, VALIDATION[:12])
+    assert (best, len(runs)) in {("sjf", 12), ("fifo", 12)}
+    assert {run.policy for run in runs} == {best}
+    starts = [event for event in Store.read(tmp_path / "sweep-reference").progress() if event["event"] == "started"]
+    assert [start["to_run"] for start in starts] == [20, 4]
+    assert (told[0][2], told[-1][2]) == (20, 24)
+    with played.during("again"):
+        assert best_heuristic(trials, VALIDATION[:12]) == (best, runs)
+    assert not played.seeds["again"]
 
 
 def test_contenders_are_cheap_do_not_preempt_and_are_tuned() -> None:
@@ -165,15 +186,52 @@ def test_on_ramp_the_contenders_split_jobs_into_powers_of_two() -> None:
     assert {"constant", "on_time", "roomy"} <= set(names)
 
 
-def test_a_heuristic_is_judged_by_the_completion_times_of_its_runs() -> None:
+def test_a_heuristic_is_judged_by_the_completion_times_of_its_runs(tmp_path: Path) -> None:
     config = load_config(None, [*CLUSTER, "seed=3"])
-    runs = play_seeds(config, "fifo", VALIDATION[:2])
-    assert runs.merit.shape == (2,)
-    assert runs.merit.tolist() == runs.jct_s.tolist()  # all jobs complete
+    runs = PolicyRuns(tmp_path, config).run("reference", {"first come": "fifo"}, VALIDATION[:2])
     scenario = scenario_of(config)
     played = [scenario.kernel(seed).run(scenario.policies.create("fifo")) for seed in VALIDATION[:2]]
-    assert runs.merit == pytest.approx([float(np.mean(jct(each))) for each in played], rel=1e-12)
-    assert np.isnan(merit_of(scenario, Schedule(Cluster.of({"T4": 1}))))
+    assert [run.policy for run in runs] == ["first come"] * 2
+    assert [completed_jct_s(config, run) for run in runs] == pytest.approx(
+        [float(np.mean(jct(schedule))) for schedule in played], rel=1e-12
+    )
+
+
+def test_the_unit_of_time_is_that_of_the_jobs_that_completed(tmp_path: Path) -> None:
+    config = load_config(None, ["system={kind: ramp, jobs: 6, horizon_s: 4000.0}"])
+    run = CellRun("constant", 1, metrics={"jct_s.mean": None})
+    schedule = run_policy(config, "constant", 1).schedule
+    assert completed_jct_s(config, run) == summarize(schedule, unfinished="drop").jct_s.mean
+
+
+def test_the_agent_is_judged_on_the_same_jobs_as_the_reference(tmp_path: Path) -> None:
+    config = load_config(
+        None, [*CLUSTER, "workload.count=30", "workload.measure=[20, 30]", *SHORT, "train.reference=sjf"]
+    )
+    run = TrainingRun(Store.create(tmp_path, "train", config, argv=[]))
+    outcome = run_policy(config, "sjf", VALIDATION[0])
+    schedule = outcome.schedule
+    assert run._merit_of(schedule) == outcome.summary.jct_s.mean
+    assert run._merit_of(schedule) != summarize(schedule).jct_s.mean
+
+
+def test_an_interrupted_report_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    settings = [*CLUSTER, *SHORT, LEARNING, "train.reference=sjf", "train.rivals=[fifo]", "train.validation_seeds=2"]
+    store = Store.create(tmp_path, "train", load_config(None, [*settings, "train.linear_iterations=0"]), argv=[])
+
+    def stop(progress: trainer.Progress) -> None:
+        if progress.what == "report: reinforce" and progress.done == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        finishing.train_in(store, watch=stop)
+    assert store.state == "interrupted"
+    trained = finishing.train_in(store, resume=True)
+    starts = [event for event in Store.read(store.path / "sweep-report").progress() if event["event"] == "started"]
+    assert [start["to_run"] for start in starts] == [9, 2]
+    assert [(line.policy, line.seed) for line in trained.lines] == [
+        (policy, seed) for policy in ("sjf", "fifo", "reinforce") for seed in claim_report_seeds(store.path, 3)
+    ]
 
 
 def test_the_agent_that_is_kept_is_the_best_on_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,9 +244,10 @@ def test_the_agent_that_is_kept_is_the_best_on_validation(tmp_path: Path, monkey
         seen.append({name: value.clone() for name, value in run._judged.state_dict().items()})  # type: ignore[union-attr]
         return next(means)
 
-    monkeypatch.setattr(trainer, "play_seeds", lambda *_: Runs(np.array([100.0]), np.array([7.0])))
+    reference = CellRun("sjf", 0, metrics={"jct_s.mean": 100.0})
+    monkeypatch.setattr(trainer.PolicyRuns, "run", lambda *_: [reference])
     monkeypatch.setattr(trainer, "evaluate_greedy", lambda *_: [SimpleNamespace(schedule=None)])
-    monkeypatch.setattr(trainer, "merit_of", merit)
+    monkeypatch.setattr(run, "_merit_of", merit)
     run.run()
     assert run.best == 0.5
     kept = trainer.Checkpoint.load(run.folder.path / "best.pt")
@@ -197,16 +256,18 @@ def test_the_agent_that_is_kept_is_the_best_on_validation(tmp_path: Path, monkey
     assert any(bool((value != seen[4][name]).any()) for name, value in kept.weights.items())
 
 
-def lines(**jct_s: Sequence[float]) -> list[CellRun]:
-    return [
-        CellRun(policy, seed, {}, {"jct_s.mean": value})
-        for policy, values in jct_s.items()
-        for seed, value in enumerate(values)
-    ]
+def ranked(**jct_s: Sequence[float]) -> list[PolicyResult]:
+    return standings(
+        [
+            CellRun(policy, seed, {}, {"jct_s.mean": value})
+            for policy, values in jct_s.items()
+            for seed, value in enumerate(values)
+        ]
+    )
 
 
 def test_tuning_takes_the_lowest_mean_and_says_by_how_much(tmp_path: Path) -> None:
-    best = best_of(lines(a=[2.0, 4.0, 4.0, 4.0, 6.0], b=[1.0, 2.0, 2.0, 2.0, 3.0], c=[9.0] * 5), "jct_s.mean")
+    best = best_of(ranked(a=[2.0, 4.0, 4.0, 4.0, 6.0], b=[1.0, 2.0, 2.0, 2.0, 3.0], c=[9.0] * 5), "jct_s.mean")
     assert best.policy == "b"
     config = load_config(None, ["policy=sjf"])
     write_tuned(tmp_path / "tuned.yaml", config, best, "jct_s.mean", range(7, 12))
@@ -215,10 +276,10 @@ def test_tuning_takes_the_lowest_mean_and_says_by_how_much(tmp_path: Path) -> No
     assert text[1].startswith("# 0.5000 [")
     assert text[1].endswith("] times sjf, 5 seeds")
     assert "policy: b" in text
-    write_tuned(tmp_path / "first.yaml", config, best_of(lines(a=[1.0] * 5), "jct_s.mean"), "jct_s.mean", range(5))
+    write_tuned(tmp_path / "first.yaml", config, best_of(ranked(a=[1.0] * 5), "jct_s.mean"), "jct_s.mean", range(5))
     assert not (tmp_path / "first.yaml").read_text().splitlines()[1].startswith("#")
     with pytest.raises(InputError, match="no candidate has a jct_s"):
-        best_of(lines(a=[np.nan, 1.0], b=[1.0, np.nan]), "jct_s.mean")
+        best_of(ranked(a=[np.nan, 1.0], b=[1.0, np.nan]), "jct_s.mean")
 
 
 def test_values_are_written_as_they_are_read() -> None:

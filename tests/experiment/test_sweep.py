@@ -264,10 +264,16 @@ def test_a_name_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
     folder.finish("interrupted")
 
 
-def test_seeds_can_be_given_by_the_first_and_their_number(tmp_path: Path) -> None:
-    sweep = described(tmp_path, SMALL.replace("seeds: 2", "seeds: {first: 3020000, count: 3}"))
+@pytest.mark.parametrize(
+    ("seeds", "numbers"),
+    [("{first: 3020000, count: 3}", [3020000, 3020001, 3020002]), ("[1234, 1, 2]", [1, 2, 1234])],
+)
+def test_seeds_can_be_given_one_by_one_or_by_the_first_and_their_number(
+    seeds: str, numbers: list[int], tmp_path: Path
+) -> None:
+    sweep = described(tmp_path, SMALL.replace("seeds: 2", f"seeds: {seeds}"))
     folder, result = swept(sweep, tmp_path, limit=1)
-    assert sorted({cell.seed for cell in cells_of(sweep)}) == [3020000, 3020001, 3020002]
+    assert sorted({cell.seed for cell in cells_of(sweep)}) == numbers
     assert ids_of(Store.open(folder.path).sweep) == ids_of(sweep)
     assert result.left == 11
 
@@ -283,6 +289,7 @@ def test_seeds_can_be_given_by_the_first_and_their_number(tmp_path: Path) -> Non
         (("seeds: 2", "seeds: 0"), "seeds: expected"),
         (("seeds: 2", "seeds: {first: 7}"), "{first: 100, count: 5}, got {'first': 7}"),
         (("seeds: 2", "seeds: {first: -1, count: 2}"), "seeds: expected"),
+        (("seeds: 2", "seeds: [1, 1]"), "seeds: expected"),
         (("seeds: 2", "seeds: {first: 0, count: 2000000}"), "cells; at most 1,000,000"),
         (("seeds: 2", "metrics: [jct.mean]"), "there is no metric 'jct.mean'"),
         (("workload.load", "workload.loud"), "loud"),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagsim.errors import WorkloadError
-from dagsim.workload.arrivals import Batch, Bursty, Diurnal, Poisson
+from dagsim.workload.arrivals import Batch, Bursty, Diurnal, Poisson, Swing
 
 DAY_S = 86400.0
 
@@ -71,3 +71,19 @@ def test_batch_is_all_at_once():
 def test_impossible_patterns_are_refused(build, named):
     with pytest.raises(WorkloadError, match=named):
         build()
+
+
+def test_a_swing_goes_on_from_week_to_week_with_its_spread_and_correlation():
+    swing = Swing(0.5, 5.0)
+    whole, end = swing.factors(np.random.default_rng(0), 20_000, None)
+    rng, parts, last = np.random.default_rng(0), [], None
+    for hours in (1, 168, 19_831):
+        part, last = swing.factors(rng, hours, last)
+        parts.append(part)
+    assert (np.concatenate(parts) == whole).all()
+    assert last == end
+    path = np.log(whole)
+    assert path.std() == pytest.approx(0.5, rel=0.05)
+    assert path.mean() == pytest.approx(-0.125, abs=0.05)  # so that the factors have mean 1
+    assert np.corrcoef(path[1:], path[:-1])[0, 1] == pytest.approx(np.exp(-1 / 5), abs=0.02)
+    assert end == pytest.approx((path[-1] + 0.125) / 0.5)

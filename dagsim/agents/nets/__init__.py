@@ -11,7 +11,7 @@ NETS: Registry[NetSettings] = Registry(
     "net",
     [
         Entry("scorer", ".config:ScorerConfig", "a score per row, from the row and the mean of all rows"),
-        Entry("attention", ".config:AttentionConfig", "rows that attend to the GPU types"),
+        Entry("attention", ".config:AttentionConfig", "scorer whose rows also attend to the GPU types"),
         Entry("graph", ".config:GraphConfig", "messages between rows and GPU types"),
         Entry("mlp", ".config:MlpConfig", "one flat network over the first rows"),
         Entry("linear", ".config:LinearConfig", "a weight per feature"),

@@ -1,5 +1,5 @@
 """Find the smallest cluster, or the cheapest mix of GPU types, that meets a target such as
-``wait_s.p95<600``, by bisection on the same windows.
+``wait_s.p95<600``, by bisection on the same jobs.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from typing import NamedTuple
 from dagsim.config.schema import ClusterSection, Config
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.capacity.machines import GpuCount, Prices, proportional, with_added, with_nodes
-from dagsim.experiment.capacity.whatif import Trials
+from dagsim.experiment.capacity.whatif import TODAY, Fit, Trial, Trials, on_whole_log, question
 from dagsim.experiment.carry_out import Watch
 from dagsim.experiment.executors import executor_for
 from dagsim.metrics import glossary
-from dagsim.metrics.standings import Mean, RunMetrics, lower_is_better, mean, not_done
+from dagsim.metrics.series import Period
+from dagsim.metrics.standings import lower_is_better
 from dagsim.model.gpu import canonical, gpu_type
 from dagsim.registry import nearest
+from dagsim.workload.load import Load
 
 __all__ = ["Met", "Size", "SizePlan", "SizeSearch", "Target", "gpus_of", "least_size", "plan_size"]
 
@@ -32,16 +34,23 @@ _FORM = re.compile(r"\s*([A-Za-z_][\w.\[\]-]*)\s*(<=?|>=?)\s*([0-9.eE+-]+)\s*")
 class Met:
     """The value of the target's metric on one cluster."""
 
-    value: Mean
-    """The mean over the windows, with its interval."""
+    value: Period
+    """Its value over all jobs of the log, with the interval of the next period as long as the log."""
     lost: int
-    """Number of jobs in all windows that were turned away or not finished."""
+    """Number of jobs that were turned away or not finished."""
     meets: bool
+    load: float = 0.0
+    """Offered load of the jobs. Above 1 the cluster cannot keep up and is not simulated."""
+
+    @property
+    def keeps_up(self) -> bool:
+        """False if the jobs demand more than the cluster has."""
+        return self.load <= 1 + 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A bound on the mean of a metric over the windows."""
+    """A bound on a metric of all jobs of the log."""
 
     metric: str
     above: bool
@@ -73,19 +82,20 @@ class Target:
     def __str__(self) -> str:
         return f"{self.metric} {'>' if self.above else '<'} {self.bound:g}"
 
-    def of(self, lines: Sequence[RunMetrics], lost_today: int = 0) -> Met:
-        """Return the value for these runs and whether it meets the target: never if more than
-        ``lost_today`` jobs are lost.
+    def of(self, trial: Trial, lost_today: int = 0) -> Met:
+        """Return the value for this run and whether it meets the target: never if the cluster cannot
+        keep up, or if more than ``lost_today`` jobs are lost.
 
         Raises:
-            InputError: The runs have no such metric.
+            InputError: The run has no such metric.
         """
-        if not any(self.metric in line.metrics for line in lines):
-            raise InputError(f"--target {self}: the runs have no metric {self.metric!r}")
-        value = mean(lines, self.metric)
-        lost = sum(map(not_done, lines))
+        try:
+            value = trial.period(self.metric)
+        except InputError as error:
+            raise InputError(f"--target {self}: {error}") from None
         within = value.value > self.bound if self.above else value.value < self.bound
-        return Met(value, lost, within and lost <= lost_today)
+        meets = within and trial.keeps_up and trial.lost <= lost_today
+        return Met(value, trial.lost, meets, trial.load)
 
     def is_sure(self, met: Met) -> bool:
         """True if the whole interval lies on the right side of the bound."""
@@ -98,8 +108,10 @@ _MOST_TRIED = 100
 _FLAT = 4
 """Number of nodes from which the search ends if doubling them changes nothing."""
 
-_Trial = Callable[[str, ClusterSection], Met]
-"""Simulates a cluster under a label, and measures it against the target."""
+Run = Callable[[str, ClusterSection], Trial]
+"""Simulates all jobs on a cluster, under a label."""
+LoadOn = Callable[[ClusterSection], Load]
+"""The load of the jobs on a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +152,17 @@ class SizePlan(NamedTuple):
     """The smallest cluster that meets a target on a log, with all trials."""
 
     config: Config
-    """The configuration: the log cut into windows, its cluster and the policy."""
+    """The configuration: the log, its cluster and the policy."""
     target: Target
     prices: Prices
     today: Size
     search: SizeSearch
     path: Path
     """The run folder of all trials."""
+    demand: Load
+    """Load of the jobs on today's cluster."""
+    fit: Fit | None
+    """Today's waits beside those of the log; None if the log has no starts."""
 
 
 def plan_size(
@@ -156,32 +172,36 @@ def plan_size(
     most_gpus: int | None = None,
     prices: Sequence[str] = (),
     *,
-    name: str,
+    name: str | None = None,
     out: Path = Path("results"),
     on: str = "local",
     watch: Watch | None = None,
     argv: Sequence[str] = (),
 ) -> SizePlan:
-    """Find the smallest cluster, or the cheapest mix of ``types``, that meets ``target`` on the
-    windows of ``config``.
+    """Find the smallest cluster, or the cheapest mix of ``types``, that meets ``target`` on the log
+    of ``config``. Every trial replays the whole log.
 
     Arguments are those of ``dagsim plan``. Trials are kept in the folder ``plan-NAME`` below
-    ``out``.
+    ``out``, by default one for each question.
 
     Raises:
         InputError: One of the arguments is wrong.
         SimulationError: A policy failed.
     """
     bound = Target.read(target)
+    config, demand = on_whole_log(config)
     names = _known_types(config, types)
     wider = config.cluster
     for type_ in names:  # prices are needed for every type that is asked about
         wider = with_added(wider, GpuCount(8, type_))
     priced = Prices.read(prices, config.prices).of([config.cluster, wider])
-    trials = Trials(config, name, out, executor_for(on), watch, argv=argv)
-    today, search = least_size(config.cluster, names, most_gpus, priced, trials.run, bound)
+    load = demand.on(config.cluster)
+    name = name or question(Path(config.trace().path), config, str(bound), names, most_gpus)
+    trials = Trials(config, name, out, executor_for(on), watch, load.jobs, argv=argv)
+    today, search = least_size(config.cluster, names, most_gpus, priced, trials.run, bound, demand.on)
     assert trials.path is not None
-    return SizePlan(config, bound, priced, today, search, trials.path)
+    first = trials.run(TODAY, config.cluster)
+    return SizePlan(config, bound, priced, today, search, trials.path, load, Fit.of(first, bound.metric))
 
 
 def _known_types(config: Config, types: Sequence[str]) -> list[str]:
@@ -210,32 +230,40 @@ def least_size(
     types: Sequence[str],
     most_gpus: int | None,
     prices: Prices,
-    run: Callable[[str, ClusterSection], Sequence[RunMetrics]],
+    run: Run,
     target: Target,
+    load_on: LoadOn,
 ) -> tuple[Size, SizeSearch]:
     """Try today's cluster, then search for the fewest nodes in today's proportions, or for the
     cheapest numbers of nodes of ``types`` with all other nodes as today.
 
     Clusters of more than ``most_gpus`` GPUs (default: four times today's number) are not tried.
-    ``run`` simulates a cluster on the same windows. The search assumes that more machines do no
-    harm, and that there are enough once doubling them changes nothing. With several types it walks
-    through the numbers of all but the last, and skips combinations that cannot be cheaper.
+    ``run`` simulates all jobs on a cluster, if ``load_on`` says that it can keep up. The search
+    assumes that more machines do no harm, and that there are enough once doubling them changes
+    nothing. With several types it walks through the numbers of all but the last, and skips
+    combinations that cannot be cheaper.
 
     Raises:
         ConfigError: Not even one node fits below ``most_gpus``.
         InputError: The metric does not exist.
     """
-    lines = run("today", cluster)
-    lost = sum(map(not_done, lines))
+    first = run(TODAY, cluster)
     now = Size(
         (sum(group.count for group in cluster.groups),),
         cluster,
         gpus_of(cluster),
         _price(cluster, prices),
-        target.of(lines, lost),
+        target.of(first, first.lost),
     )
     most = 4 * max(now.gpus, 1) if most_gpus is None else most_gpus
-    search = _Search(cluster, tuple(types), most, prices, lambda label, resized: target.of(run(label, resized), lost))
+
+    def tried(label: str, other: ClusterSection) -> Met:
+        load = load_on(other).offered
+        if load > 1 + 1e-9:  # its queue would grow without end, and take as long to simulate
+            return Met(Period(nan, nan, nan, 0, 1.0), 0, False, load)
+        return target.of(run(label, other), first.lost)
+
+    search = _Search(cluster, tuple(types), most, prices, tried)
     if not types:
         search.least((), now.nodes[0])
     else:
@@ -253,7 +281,12 @@ def _price(cluster: ClusterSection, prices: Prices) -> float:
 
 class _Search:
     def __init__(
-        self, cluster: ClusterSection, types: tuple[str, ...], most_gpus: int, prices: Prices, trial: _Trial
+        self,
+        cluster: ClusterSection,
+        types: tuple[str, ...],
+        most_gpus: int,
+        prices: Prices,
+        trial: Callable[[str, ClusterSection], Met],
     ) -> None:
         self.cluster, self.types, self.most_gpus, self.prices, self.trial = cluster, types, most_gpus, prices, trial
         self.progress = SizeSearch(types)
@@ -315,7 +348,7 @@ class _Search:
         while not self._allowed(at(high)):
             high = high // 2
         while not self._meets(at(high)):
-            if low >= _FLAT and self._value(at(low)) == self._value(at(high)):
+            if low >= _FLAT and self._value(at(low)) == self._value(at(high)) is not None:
                 return
             low, wider = high, 2 * high
             while wider > high and not self._allowed(at(wider)):
@@ -337,7 +370,7 @@ class _Search:
     def _value(self, nodes: tuple[int, ...]) -> tuple[float, int] | None:
         """The metric, and the number of jobs turned away."""
         size = self.progress.tried.get(nodes)
-        return None if size is None else (size.met.value.value, size.met.lost)
+        return None if size is None or not size.met.keeps_up else (size.met.value.value, size.met.lost)
 
     def _meets(self, nodes: tuple[int, ...]) -> bool:
         if nodes not in self.progress.tried:

@@ -1,30 +1,205 @@
-"""Other clusters and other policies on a log: paired runs of the same windows, in one folder that
-grows.
+"""Other clusters and other policies on a log: each one continuous run of all its jobs, in one folder
+that grows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dagsim.config.schema import ClusterSection, Config, plain
+from dagsim.errors import InputError, RunFolderError, SimulationError
 from dagsim.experiment.capacity.machines import Prices
 from dagsim.experiment.carry_out import Watch, carry_out, raise_failures
 from dagsim.experiment.executors import CellExecutor
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
-from dagsim.experiment.scenario import sample_of
 from dagsim.experiment.store import Store
-from dagsim.metrics.standings import PolicyResult, standings
+from dagsim.metrics.compare import holm
+from dagsim.metrics.series import Change, JobSeries, Period, change_of, next_period
+from dagsim.metrics.standings import lower_is_better, not_done
+from dagsim.model import Cluster
+from dagsim.registry import nearest
+from dagsim.workload.load import Load, LoadMeter, seconds_of
 
-__all__ = ["TODAY", "Alternative", "Trials", "alternatives_of", "log_name", "on_windows", "whatif_grid"]
+__all__ = [
+    "TODAY",
+    "Alternative",
+    "Fit",
+    "LogDemand",
+    "Trial",
+    "Trials",
+    "alternatives_of",
+    "on_whole_log",
+    "question",
+    "trials_of",
+    "whatif_grid",
+]
 
 
 TODAY = "today"
 """Label of the unchanged cluster."""
 METRICS = ("jct_s.mean", "wait_s.mean", "wait_s.p95", "energy_kwh")
+_FAR = 0.1
+"""Relative difference from the log above which an answer begins with it."""
+_OBSERVED = {"wait_s.mean": "mean", "wait_s.p50": "median", "wait_s.p95": "p95"}
+
+
+def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
+    """Return the configuration with the whole log as one run, and the demand of its jobs. A
+    requested load is that of today's cluster; the other clusters get the same arrivals.
+
+    Raises:
+        ConfigError: The workload is not a trace, or windows are asked for.
+        TraceError: The trace cannot be read.
+        InputError: The log has fewer than two jobs, or no time passes in it.
+    """
+    trace = config.trace()
+    if trace.window is not None:
+        raise InputError("--windows, --window-jobs: whatif and plan simulate the whole log; leave them out")
+    trace = trace.at_load(config.build_cluster(), config.runtime)
+    config = config.model_copy(update={"workload": trace, "seeds": 1})
+    demand = LogDemand(config)
+    load = demand.on(config.cluster)
+    if load.jobs < 2 or not load.span_s > 0:
+        raise InputError(f"{trace.path}: {load.jobs} jobs over {load.span_s:g} s are no log to plan with")
+    if (long_s := demand.long_s()) > load.span_s:
+        raise InputError(
+            f"{trace.path}: its jobs arrive within {load.span_s:,.0f} s, and 5 % of their tasks run for {long_s:,.0f} "
+            "s or longer: the log is shorter than one busy period; give a longer one"
+        )
+    return config, demand
+
+
+class LogDemand:
+    """The jobs of the log, and the load that they offer to any cluster."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        trace = config.trace().open(config.build_cluster(), config.runtime)
+        arrays = trace.arrays_if_large()
+        self._jobs = trace.arrays() if arrays is None else arrays
+
+    def on(self, section: ClusterSection) -> Load:
+        """Load that the jobs offer to a cluster."""
+        jobs, cluster = self._jobs, self._built(section)
+        meter = LoadMeter(cluster, self.config.runtime)
+        meter.add_arrays(jobs, seconds_of(jobs, self.config.runtime, cluster.gpu_types))
+        return meter.over(float(jobs.arrival_s[-1] - jobs.arrival_s[0]), len(jobs))
+
+    def long_s(self) -> float:
+        """95th percentile of the seconds that tasks take on the fastest GPUs of today's cluster."""
+        cluster = self._built(self.config.cluster)
+        seconds = seconds_of(self._jobs, self.config.runtime, cluster.gpu_types).min(axis=1)
+        run = seconds[np.isfinite(seconds)]
+        return float(np.quantile(run, 0.95)) if len(run) else 0.0
+
+    def _built(self, section: ClusterSection) -> Cluster:
+        return self.config.model_copy(update={"cluster": section}).build_cluster()
+
+
+def question(log: Path, config: Config, *asked: Any) -> str:
+    """Name of the folder of a question: the name of the log up to its first dot, and a hash of all
+    that was asked, so that another question gets another folder.
+    """
+    text = repr((sorted(plain(config).items()), asked))
+    return f"{log.name.partition('.')[0] or 'log'}-{sha256(text.encode()).hexdigest()[:6]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run of all jobs on a cluster under a policy."""
+
+    run: CellRun
+    series: JobSeries
+
+    def value(self, metric: str) -> float:
+        """The metric over all jobs; NaN if it is not known.
+
+        Raises:
+            InputError: There is no such metric.
+        """
+        if metric not in self.run.metrics:
+            raise InputError(f"there is no metric {metric!r}{nearest(metric, self.run.metrics)}")
+        value = self.run.metrics[metric]
+        return nan if value is None else float(value)
+
+    def period(self, metric: str) -> Period:
+        """The metric, with the interval of the next period as long as the log."""
+        return next_period(self.series, metric, self.value(metric))
+
+    @property
+    def lost(self) -> int:
+        """Number of jobs that were turned away or not finished."""
+        return not_done(self.run)
+
+    @property
+    def load(self) -> float:
+        """Offered load of the jobs on this cluster."""
+        return max(self.run.workload.get("gpu_load") or 0.0, self.run.workload.get("cpu_load") or 0.0)
+
+    @property
+    def keeps_up(self) -> bool:
+        """False if the jobs demand more than the cluster has."""
+        return self.load <= 1 + 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The simulation of today's cluster beside the log."""
+
+    metric: str
+    observed: float
+    simulated: float
+    """Of the same jobs, from the time when each could start."""
+    mean_s: float
+    p95_s: float
+    """Waits of the log."""
+    jobs: int
+
+    @classmethod
+    def of(cls, today: Trial, metric: str) -> Fit | None:
+        """Compare the waits of today's run with those of the log: ``metric`` if it is one of waits
+        that the log has, else their mean or their p95, whichever differs more. None if the log has
+        no starts of jobs.
+        """
+        observed = today.run.workload.get("observed")
+        if observed is None:
+            return None
+        total = observed["total"]
+        waits, simulated = total["observed_s"], total["simulated_s"]
+        fits = [
+            cls(name, waits[part], simulated[part], waits["mean"], waits["p95"], total["jobs"])
+            for name, part in _OBSERVED.items()
+            if name == metric or (metric not in _OBSERVED and name != "wait_s.p50")
+        ]
+        return max(fits, key=lambda fit: abs(fit.simulated - fit.observed) / max(fit.observed, 1e-9))
+
+    @property
+    def is_far(self) -> bool:
+        """True if the simulation differs by more than 10 %."""
+        return abs(self.simulated - self.observed) > _FAR * max(self.observed, 1e-9)
+
+    def __str__(self) -> str:
+        change = f" ({self.simulated / self.observed - 1:+.0%})" if self.observed > 0 else ""
+        return (
+            f"{self.metric} of today's cluster is {self.simulated:,.0f} s in the simulation and {self.observed:,.0f} s "
+            f"in the log{change}"
+        )
+
+    def sentence(self) -> str:
+        """The first line of an answer that does not reproduce the log."""
+        return f"The simulation does not reproduce the log: {self}. Do not trust smaller differences than that."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, safe for JSON."""
+        return asdict(self) | {"is_far": self.is_far}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,73 +208,110 @@ class Alternative:
 
     cluster: str
     policy: str
-    result: PolicyResult
-    wait_s: float
-    """Mean wait: the mean over the windows of each window's mean."""
-    wait_p95_s: float
-    """Mean over the windows of each window's 95th percentile."""
-    energy_kwh: float
-    """Mean over the windows."""
+    trial: Trial
     cost: float | None
     """Price per month in US dollars, or in the currency of the user's prices; None without prices."""
+    value: Period
+    change: Change
+    verdict: str
 
     def to_dict(self) -> dict[str, Any]:
         """Flat and safe for JSON."""
-        result = {key: value for key, value in self.result.to_dict().items() if key != "policy"}
-        beside = {"wait_s": self.wait_s, "wait_p95_s": self.wait_p95_s, "energy_kwh": self.energy_kwh}
-        finite = {key: value if value == value else None for key, value in beside.items()}
-        return {"cluster": self.cluster, "policy": self.policy, **finite, "cost_a_month": self.cost, **result}
+        change, value, of = self.change, self.value, self.trial.value
+        numbers = {"wait_s": of("wait_s.mean"), "wait_p95_s": of("wait_s.p95"), "energy_kwh": of("energy_kwh")}
+        numbers |= {"mean": value.value, "mean_low": value.low, "mean_high": value.high}
+        numbers |= {"ratio": change.ratio, "ratio_low": change.low, "ratio_high": change.high, "p": change.p}
+        return {
+            "cluster": self.cluster,
+            "policy": self.policy,
+            "cost_a_month": self.cost,
+            **{name: number if number == number else None for name, number in numbers.items()},
+            "n": change.blocks,
+            "verdict": self.verdict,
+            "jobs_not_done": self.trial.lost,
+            "load": self.trial.load,
+        }
 
 
 def whatif_grid(
     config: Config, clusters: Mapping[str, ClusterSection], policies: Sequence[str], name: str
 ) -> SweepGrid:
-    """The grid of clusters and policies on the windows of ``config``."""
+    """The grid of clusters and policies on the log of ``config``."""
     sections = tuple(plain(section) for section in clusters.values())
     axes = (Axis("cluster", tuple(clusters), sections), Axis("policy", tuple(policies), tuple(policies)))
     settings = {key: value for key, value in plain(config).items() if key not in ("policy", "cluster", "prices")}
-    return SweepGrid(name, None, axes, {**settings, "cluster": sections[0]}, metrics=METRICS)
+    return SweepGrid(name, None, axes, {**settings, "cluster": sections[0]}, keep="series", metrics=METRICS)
 
 
 def alternatives_of(
-    config: Config,
-    clusters: Mapping[str, ClusterSection],
-    runs: Mapping[Cell, CellRun],
-    prices: Prices,
-    metric: str = "jct_s.mean",
+    trials: Sequence[Trial], clusters: Mapping[str, ClusterSection], prices: Prices, metric: str = "jct_s.mean"
 ) -> list[Alternative]:
-    """Compare all choices by ``metric`` on the same windows, in the order of the grid.
+    """Compare all trials with the first by ``metric``, job by job.
 
     Raises:
         InputError: The metric does not exist.
     """
-    by_label: dict[str, list[CellRun]] = {}
+    today = trials[0]
+    values = [trial.value(metric) for trial in trials]
+    changes = [
+        change_of(trial.series, value, today.series, values[0], metric)
+        for trial, value in zip(trials, values, strict=True)
+    ]
+    p = [nan, *holm([change.p for change in changes[1:]])]
+    return [
+        Alternative(
+            trial.run.at["cluster"],
+            trial.run.at["policy"],
+            trial,
+            prices.a_month(clusters[trial.run.at["cluster"]]) if prices else None,
+            trial.period(metric),
+            change,
+            "reference" if trial is today else _verdict(trial, today, change, adjusted, metric),
+        )
+        for trial, change, adjusted in zip(trials, changes, p, strict=True)
+    ]
+
+
+def _verdict(trial: Trial, today: Trial, change: Change, p: float, metric: str) -> str:
+    """The verdict in words. Never better if the cluster cannot keep up or turns more jobs away."""
+    if not trial.keeps_up:
+        return "cannot keep up"
+    if trial.lost > today.lost:
+        return f"loses {trial.lost - today.lost:,} jobs more"
+    if isnan(change.ratio):
+        return "no ratio"
+    if change.ratio == 1 and isnan(change.p):
+        return "identical"
+    if isnan(change.low):
+        return "log too short" if change.longer > 1 else "no interval"
+    if not p < 0.05:
+        return "not told apart"
+    return "better" if (change.ratio < 1) == lower_is_better(metric) else "worse"
+
+
+def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config) -> list[Trial]:
+    """The runs of a folder with the series of their jobs, in the order of the cells.
+
+    Raises:
+        RunFolderError: A series is missing or damaged.
+        SimulationError: A cell failed.
+    """
+    raise_failures(runs)
+    trials = []
     for cell, run in runs.items():
-        by_label.setdefault(cell.label, []).append(replace(run, policy=cell.label))
-    flat = [run for of_label in by_label.values() for run in of_label]
-    ranked = {result.policy: result for result in standings(flat, metric, flat[0].policy, sample_of(config))}
-    return [_choice(ranked[label], of_label, clusters, prices) for label, of_label in by_label.items()]
-
-
-def _choice(
-    result: PolicyResult, lines: Sequence[CellRun], clusters: Mapping[str, ClusterSection], prices: Prices
-) -> Alternative:
-    at = lines[0].at
-    cost = prices.a_month(clusters[at["cluster"]]) if prices else None
-    wait_s, p95_s, kwh = (_mean_over(lines, name) for name in ("wait_s.mean", "wait_s.p95", "energy_kwh"))
-    return Alternative(at["cluster"], at["policy"], result, wait_s, p95_s, kwh, cost)
-
-
-def _mean_over(lines: Sequence[CellRun], metric: str) -> float:
-    """The mean over windows; NaN if a window has no value."""
-    values = [line.metrics.get(metric) for line in lines]
-    numbers = [float(value) for value in values if value is not None]
-    return sum(numbers) / len(numbers) if len(numbers) == len(values) else float("nan")
+        path = store.path / "cells" / f"{cell.id}.npz"
+        try:
+            series = JobSeries.read(path.read_bytes())
+        except (OSError, ValueError, KeyError) as error:
+            raise RunFolderError(f"{path}: not readable as values of jobs ({error}); delete the folder") from None
+        measure = config.trace().measure
+        trials.append(Trial(run, series if measure is None else series.between(*measure)))
+    return trials
 
 
 class Trials:
-    """Runs clusters under one policy on the same windows. Cells that are already in the folder are
-    not run again.
+    """Runs clusters under one policy on the same jobs. Cells that are already in the folder are not
+    run again.
     """
 
     def __init__(
@@ -109,69 +321,43 @@ class Trials:
         root: Path,
         executor: CellExecutor,
         watch: Watch | None,
+        jobs: int,
         *,
         argv: Sequence[str],
-        command: str = "plan",
     ) -> None:
-        self.config, self.name, self.root, self.executor, self.watch = config, name, root, executor, watch
-        self.argv, self.command = argv, command
+        self.config, self.name, self.root, self.executor = config, name, root, executor
+        self.watch, self.jobs, self.argv = watch, jobs, argv
         self.path: Path | None = None
         """The folder of the trials; None before the first."""
         self._clusters: dict[str, ClusterSection] = {}
         self._cells: list[Cell] = []
 
-    def run(self, label: str, cluster: ClusterSection) -> list[CellRun]:
-        """Return the runs of one cluster, one for each window.
+    def run(self, label: str, cluster: ClusterSection) -> Trial:
+        """Return the run of one cluster.
 
         Raises:
             KeyboardInterrupt: The user stopped it; finished cells are kept.
-            DagsimError: As ``carry_out``, or a cell failed.
+            SimulationError: A cell failed, or did not replay the whole log.
+            DagsimError: As ``carry_out``.
         """
         label = next((earlier for earlier, other in self._clusters.items() if other == cluster), label)
         if label not in self._clusters:
             self._clusters[label] = cluster
             self._cells += self._grid({label: cluster}).cells()
         grid = self._grid(self._clusters)
-        plan = Plan(self.command, grid.config(), tuple(self._cells), grid)
+        plan = Plan("plan", grid.config(), tuple(self._cells), grid)
         store = Store.begin(self.root, plan, argv=self.argv)
         self.path = store.path
         runs = carry_out(store, plan, self.executor, self.watch)
-        raise_failures(runs)
-        return [run for cell, run in runs.items() if cell.at["cluster"] == label]
+        mine = {cell: run for cell, run in runs.items() if cell.at["cluster"] == label}
+        (trial,) = trials_of(store, mine, self.config)
+        replayed = trial.run.metrics["jobs_arrived"]
+        if self.config.trace().measure is None and replayed != self.jobs:
+            raise SimulationError(f"{label}: {replayed:,} jobs were simulated, but the log has {self.jobs:,}")
+        return trial
 
     def _grid(self, clusters: Mapping[str, ClusterSection]) -> SweepGrid:
         sections = tuple(plain(section) for section in clusters.values())
         settings = {key: value for key, value in plain(self.config).items() if key != "prices"}
         settings["cluster"] = sections[0]
-        return SweepGrid(self.name, None, (Axis("cluster", tuple(clusters), sections),), settings)
-
-
-_WINDOWS, _JOBS, _FEWEST_JOBS, _FEWEST = 20, 1000, 100, 5
-
-
-def log_name(trace: Path) -> str:
-    """The name of a plan for a log: the name of the log's file up to the first dot."""
-    return trace.name.partition(".")[0] or "log"
-
-
-def on_windows(config: Config) -> Config:
-    """Return the configuration with its trace cut into windows, if it does not ask for windows
-    itself.
-
-    The default is 20 windows of 100 to 1,000 jobs each. Traces too short for that have fewer
-    windows of 100 jobs. If there is no room for five windows, the whole trace is one run.
-
-    Raises:
-        ConfigError: The workload is not a trace.
-        TraceError: The trace cannot be read.
-    """
-    trace = config.trace()
-    if trace.window is not None:
-        windows = trace.windows or min(config.seeds, trace.most_windows())
-        return config.model_copy(update={"workload": replace(trace, windows=windows), "seeds": windows})
-    jobs = 2 * replace(trace, window=2).most_windows()
-    length = min(_JOBS, max(_FEWEST_JOBS, jobs // _WINDOWS))
-    windows = min(_WINDOWS, jobs // length)
-    if windows < _FEWEST:
-        return config.model_copy(update={"seeds": 1})
-    return config.model_copy(update={"workload": replace(trace, window=length, windows=windows), "seeds": windows})
+        return SweepGrid(self.name, None, (Axis("cluster", tuple(clusters), sections),), settings, keep="series")

@@ -1,52 +1,137 @@
-"""The report of a training: the agent and heuristics, on seeds that no other training uses."""
+"""The runs that a training compares its agent with: the search for the heuristic to beat, and the
+report.
+
+Both are plans of cells, kept as sweeps in the training's run folder (``sweep-reference`` and
+``sweep-report``), so that an interrupted training runs only the cells that are missing.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from dagsim.agents.checkpoint import Checkpoint
-from dagsim.agents.rollouts import evaluate_greedy
+import numpy as np
+
 from dagsim.config.schema import Config
-from dagsim.envs.episode import EpisodeFactory, RewardConfig
-from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.carry_out import RunProgress, carry_out, raise_failures
+from dagsim.experiment.executors import executor_for
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
+from dagsim.experiment.scenario import metric_of, scenario_of
 from dagsim.experiment.simulate import run_policy
+from dagsim.experiment.store import Store
+from dagsim.experiment.tune import candidates
 from dagsim.metrics import summarize
+from dagsim.systems.cluster.policies.tunable import TUNABLE
+from dagsim.systems.seam import Scenario
 
-__all__ = ["ReportLine", "compare_agents"]
+__all__ = ["PolicyRuns", "best_heuristic", "completed_jct_s", "contenders", "merit_in"]
+
+_FIRST = 10
+"""Number of seeds in the first round, which all heuristics run on."""
+_FINAL = 6
+"""Number of heuristics in the second round, which uses all seeds."""
+_COSTLY = "costly"
+_TUNED_FOR_SPARK = ("srpt-cp[cap=5]", "srpt-cp[cap=16]", "weighted-fair[alpha=0.25,order=shortest]")
+_TUNED_FOR_RAMP = (
+    *(f"constant[degree={degree}]" for degree in (2, 8, 16)),
+    *(f"on_time[least={degree}]" for degree in (2, 4, 8)),
+    *(f"roomy[least={degree}]" for degree in (2, 4, 8)),
+)
+
+Tell = Callable[[str, int, int], None]
+"""Called with the name of a policy, the number of finished runs, and that of all runs."""
 
 
-class ReportLine(NamedTuple):
-    """The result of one policy on one report seed."""
+class PolicyRuns:
+    """Runs policies on seeds, each pair once, and keeps the runs as a sweep below ``folder``."""
 
-    policy: str
-    seed: int
-    metrics: Mapping[str, Any]
+    def __init__(self, folder: Path, config: Config, workers: int = 1, tell: Tell | None = None) -> None:
+        self.config = config
+        self._folder = folder
+        self._workers = workers
+        self._tell = tell
 
+    def run(self, name: str, policies: Mapping[str, str], seeds: Sequence[int]) -> list[CellRun]:
+        """Return the runs of all policies, given by label, on consecutive seeds; policy by policy.
 
-def compare_agents(
-    config: Config,
-    agents: Mapping[str, Checkpoint],
-    heuristics: Sequence[str],
-    seeds: Sequence[int],
-    tell: Callable[[str, int, int], None] | None = None,
-) -> list[ReportLine]:
-    """Run every agent (greedy) and heuristic on every seed. The first heuristic comes first,
-    because it is the reference.
-    """
-    lines: list[ReportLine] = []
-    for done, policy in enumerate(heuristics):
-        if tell is not None:
-            tell(policy, done, len(heuristics) + len(agents))
-        lines += [ReportLine(policy, seed, run_policy(config, policy, seed).summary.to_dict()) for seed in seeds]
-    scenario, reward = scenario_of(config), config.training().reward
-    for done, (name, agent) in enumerate(agents.items(), len(heuristics)):
-        if tell is not None:
-            tell(name, done, len(heuristics) + len(agents))
-        factory = EpisodeFactory(scenario, agent.codec, RewardConfig(reward), record=True)
-        ran = evaluate_greedy(agent.network(), factory, seeds, agent.clipped)
-        lines += [
-            ReportLine(name, seed, summarize(simulation.schedule).to_dict())
-            for seed, simulation in zip(seeds, ran, strict=True)
+        Raises:
+            InputError: A policy cannot be built.
+            SimulationError: A run failed.
+        """
+        plan = self._plan(name, policies, range(seeds[0], seeds[-1] + 1))
+        store = Store.begin(self._folder, plan, argv=["dagsim", *sys.argv[1:]])
+        done = carry_out(store, plan, executor_for(f"local:{self._workers}"), self._tell and self._watch)
+        raise_failures(done)
+        return [replace(done[cell], policy=cell.label) for cell in plan.cells]
+
+    def _plan(self, name: str, policies: Mapping[str, str], seeds: range) -> Plan:
+        axis = Axis("policy", tuple(policies), tuple(policies.values()))
+        grid = SweepGrid(name, None, (axis,), seeds=seeds, metrics=(metric_of(self.config),))
+        configs = {label: self.config.model_copy(update={"policy": spec}) for label, spec in policies.items()}
+        cells = [
+            Cell(config, config.policy, seed, label, {"policy": label})
+            for label, config in configs.items()
+            for seed in seeds
         ]
-    return lines
+        return Plan("sweep", self.config, tuple(cells), grid)
+
+    def _watch(self, progress: RunProgress) -> None:
+        assert self._tell is not None
+        self._tell(progress.policy, progress.done, progress.runs)
+
+
+def contenders(scenario: Scenario) -> tuple[str, ...]:
+    """All cheap heuristics of the system, with all their tuned variants.
+
+    Preemptive ones are left out, because agents may not preempt.
+    """
+    described = scenario.policies.describe()
+    names = [entry.name for entry in described if not {_COSTLY, "preemptive"} & set(entry.tags)]
+    match scenario.system:
+        case "cluster":
+            tuned = [spec for name in TUNABLE if name in names for spec in candidates(name, TUNABLE[name])]
+        case "spark":
+            tuned = list(_TUNED_FOR_SPARK)
+        case "ramp":
+            tuned = list(_TUNED_FOR_RAMP)
+        case _:
+            tuned = []
+    return tuple(dict.fromkeys((*names, *tuned)))
+
+
+def best_heuristic(trials: PolicyRuns, seeds: Sequence[int]) -> tuple[str, list[CellRun]]:
+    """The heuristic with the lowest merit over ``seeds``, and its runs on them.
+
+    All heuristics run on the first seeds, and the best of them on all.
+    """
+    specs: Sequence[str] = contenders(scenario_of(trials.config))
+    for most, chosen in ((_FINAL, seeds[:_FIRST]), (1, seeds)):
+        runs = trials.run("reference", {spec: spec for spec in specs}, chosen)
+        merits = {spec: _mean_merit(trials.config, [run for run in runs if run.policy == spec]) for spec in specs}
+        specs = sorted(specs, key=lambda spec: merits[spec])[:most]
+    return specs[0], [run for run in runs if run.policy == specs[0]]
+
+
+def _mean_merit(config: Config, runs: Sequence[CellRun]) -> float:
+    mean = float(np.mean([merit_in(run.metrics, metric_of(config)) for run in runs]))
+    return mean if np.isfinite(mean) else np.inf
+
+
+def merit_in(metrics: Mapping[str, Any], name: str) -> float:
+    """The metric ``name`` of a run; NaN if the run has none."""
+    value = metrics[name]
+    return float("nan") if value is None else float(value)
+
+
+def completed_jct_s(config: Config, run: CellRun) -> float:
+    """The mean completion time of the jobs that completed in a run. If others did not, ``run`` does
+    not have it, and the simulation is repeated.
+    """
+    mean_s = run.metrics["jct_s.mean"]
+    if mean_s is None:
+        mean_s = summarize(run_policy(config, run.policy, run.seed).schedule, unfinished="drop").jct_s.mean
+    return float(mean_s)

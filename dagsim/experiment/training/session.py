@@ -15,9 +15,9 @@ from dagsim.config.registered import kind_of
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError
 from dagsim.experiment.carry_out import write_comparison
+from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.scenario import metric_of
 from dagsim.experiment.store import Store
-from dagsim.experiment.training.report import ReportLine, compare_agents
 from dagsim.experiment.training.trainer import Progress, TrainingRun
 from dagsim.files import file_hash
 from dagsim.metrics.standings import PolicyResult, standings
@@ -38,17 +38,16 @@ class Trained(NamedTuple):
     """Merit of the agent divided by that of the reference, on the validation seeds. Below 1, the
     agent is better.
     """
-    lines: Sequence[ReportLine]
+    lines: Sequence[CellRun]
     """Results of every policy on every report seed; empty without a report."""
+
+    standings: Sequence[PolicyResult]
+    """Comparison of the agent and its rivals with the reference, on the report seeds."""
 
     @property
     def metric(self) -> str:
         """The metric that ranks policies."""
         return metric_of(self.folder.config)
-
-    def standings(self) -> Sequence[PolicyResult]:
-        """Compare the agent and its rivals with the reference, on the report seeds."""
-        return standings(self.lines, self.metric, self.reference)
 
 
 def train(
@@ -126,29 +125,35 @@ def train_in(
     with folder.writing():
         run = TrainingRun(folder, workers, watch)
         run.run(resume=resume, init=_initial_agent(folder))
-        trained = Trained(folder, run.reference, run.best, finish(run, watch) if report else [])
-        if trained.lines:
-            write_comparison(trained.standings(), folder.path / "report.csv")
+        lines = finish(run) if report else []
+        ranked = standings(lines, metric_of(folder.config), run.reference) if lines else []
+        if ranked:
+            write_comparison(ranked, folder.path / "report.csv")
         folder.mark("done")
-    return trained
+    return Trained(folder, run.reference, run.best, lines, ranked)
 
 
-def finish(run: TrainingRun, watch: Watch | None = None) -> list[ReportLine]:
+def finish(run: TrainingRun) -> list[CellRun]:
     """Run the agent and its rivals on the report seeds: a linear policy, the reference and other
     heuristics.
     """
-    kind = algorithm_name(run.train.algorithm)
-    agents: dict[str, Checkpoint] = {kind: _agent_in(run.folder.path / "best.pt", run.config)}
-    linear = run.linear()
-    if linear is not None:
-        agents[f"linear {kind}"] = linear
-    heuristics = tuple(dict.fromkeys((run.reference, *run.train.rivals)))
+    path, kind = run.folder.path.resolve(), algorithm_name(run.train.algorithm)
+    linear = path / "linear.pt"
+    if not linear.exists() and (agent := run.linear()) is not None:
+        agent.save(linear)
+    policies = {heuristic: heuristic for heuristic in (run.reference, *run.train.rivals)}
+    policies[kind] = _policy_of(path / "best.pt", codec=kind_of(run.train.codec), net=kind_of(run.train.net))
+    if linear.exists():
+        policies[f"linear {kind}"] = _policy_of(linear, codec=kind_of(run.train.codec))
+    return run.trials("report").run("report", policies, run.report_seeds)
 
-    def show(policy: str, done: int, of: int) -> None:
-        if watch is not None:
-            watch(Progress(f"report: {policy}", done, of))
 
-    return compare_agents(run.config, agents, heuristics, run.report_seeds, show)
+def _policy_of(checkpoint: Path, **own: str | None) -> str:
+    """The policy that plays the agent of a file. ``own`` names its codec and net if they are code
+    outside dagsim.
+    """
+    parts = [f'{part}="{value}"' for part, value in {"checkpoint": checkpoint, **own}.items() if value is not None]
+    return f"agent[{','.join(parts)}]"
 
 
 def _agent_in(path: Path, config: Config) -> Checkpoint:

@@ -2,18 +2,21 @@
 
 results/20261120T193000Z-train-ppo-s1-3fa9c1/
 ├── config.yaml, manifest.json, status.json, command.txt    as in every run folder
+├── sweep-reference/  the runs of heuristics on the validation seeds, as a sweep keeps them
 ├── progress.csv      one row per iteration
 ├── checkpoint.pt     the state for `dagsim train --resume`, from before the first iteration on
 ├── replay/           the replay of d3qn, rainbow and sac, until the last iteration
 ├── best.pt           the best agent on validation: `dagsim eval --algo ppo --checkpoint best.pt`
+├── linear.pt         a linear policy on the same features
 ├── report_seeds.yaml the seeds of the report, which no other training in the same folder uses
-├── report.csv        the agent and heuristics on these seeds
+├── sweep-report/     the runs of the agents and heuristics on these seeds
+├── report.csv        their comparison
 └── plots/
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
@@ -30,19 +33,22 @@ from dagsim.agents.config import TrainConfig, WarmStart, algorithm_name
 from dagsim.agents.learner import Learner, LearnerContext, update_ema
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.nets.config import LinearConfig
-from dagsim.agents.replay import ReplayArchive
+from dagsim.agents.off_policy.replay import ReplayArchive
 from dagsim.agents.rollouts import InProcessRollouts, ProcessRollouts, Rollouts, evaluate_greedy, one_thread, spared
 from dagsim.config.registered import kind_of
 from dagsim.config.schema import Config
 from dagsim.config.training import check_training
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.errors import RunFolderError
+from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import claim_report_seeds
 from dagsim.experiment.scenario import sample_of, scenario_of
+from dagsim.experiment.simulate import measured
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import TrainingLog, has_rows
-from dagsim.experiment.training.reference import Runs, best_heuristic, merit_of, play_seeds
+from dagsim.experiment.training.report import PolicyRuns, best_heuristic, completed_jct_s, merit_in
 from dagsim.metrics.standings import Sample
+from dagsim.model.log import Schedule
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
 
 __all__ = ["Progress", "TrainingRun"]
@@ -209,13 +215,17 @@ class TrainingRun:
         bounds = ObservationBounds() if bounded else None
         wrap = None if bounds is None else partial(BoundsRecorder, bounds=bounds)
         kernels = evaluate_greedy(self._judged, self._factory, self.validation, wrap)
-        merit = float(np.mean([merit_of(self.scenario, kernel.schedule) for kernel in kernels]))
+        merit = float(np.mean([self._merit_of(kernel.schedule) for kernel in kernels]))
         ratio = merit / self._reference_merit if np.isfinite(merit) else float("inf")
         if self._best is None or ratio < self._best:
             self._best, self._best_bounds = ratio, bounds
             self._best_weights = {name: value.clone() for name, value in self._judged.state_dict().items()}
             self._agent(ratio).save(self.folder.path / "best.pt")
         return ratio
+
+    def _merit_of(self, schedule: Schedule) -> float:
+        """The metric by which the system ranks policies; NaN if the schedule has none."""
+        return merit_in(measured(self.config, schedule).to_dict(), self.scenario.merit)
 
     def _agent(self, ratio: float) -> Checkpoint:
         assert self._judged is not None
@@ -280,21 +290,26 @@ class TrainingRun:
             self.reference, self._reference_jct_s = state["reference"], state["reference_jct_s"]
             self._reference_merit = state.get("reference_merit", self._reference_jct_s)
         elif self.reference == "best":
-
-            def tell(spec: str, done: int, of: int) -> None:
-                self._tell(Progress(f"best heuristic: {spec}", done, of))
-
-            self.reference, runs = best_heuristic(self.config, self.validation, tell)
+            self.reference, runs = best_heuristic(self.trials("best heuristic"), self.validation)
             self._measure(runs)
         else:
-            self._tell(Progress(f"reference: {self.reference}", 0, self.train.iterations))
-            self._measure(play_seeds(self.config, self.reference, self.validation))
+            trials = self.trials("reference")
+            self._measure(trials.run("reference", {self.reference: self.reference}, self.validation))
 
-    def _measure(self, runs: Runs) -> None:
-        """Take the units of time and of merit from the reference. The unit of time is 1 if the
-        reference completed no job, and the unit of merit is 1 if its merit is 0.
+    def trials(self, purpose: str) -> PolicyRuns:
+        """Runs of policies in the run folder; ``purpose`` begins the lines on their progress."""
+
+        def tell(policy: str, done: int, of: int) -> None:
+            self._tell(Progress(f"{purpose}: {policy}", done, of))
+
+        return PolicyRuns(self.folder.path, self.config, self.workers, tell)
+
+    def _measure(self, runs: Sequence[CellRun]) -> None:
+        """Take the units of time and of merit from the runs of the reference. The unit of time is 1
+        if the reference completed no job, and the unit of merit is 1 if its merit is 0.
         """
-        jct_s, merit = float(np.nanmean(runs.jct_s)), float(runs.merit.mean())
+        jct_s = float(np.nanmean([completed_jct_s(self.config, run) for run in runs]))
+        merit = float(np.mean([merit_in(run.metrics, self.scenario.merit) for run in runs]))
         self._reference_jct_s = jct_s if jct_s > 0 else 1.0
         self._reference_merit = merit if merit > 0 or np.isnan(merit) else 1.0
 

@@ -194,7 +194,7 @@ def _x(size: Size, priced: bool) -> float:
 
 
 def _point(axes: object, size: Size, colour: str, *, priced: bool) -> None:
-    value, low, high = size.met.value
+    value, low, high = size.met.value[:3]
     x = _x(size, priced)
     if isfinite(low):
         axes.plot([x, x], [low, high], color=colour, linewidth=1.2, alpha=0.6)  # type: ignore[attr-defined]

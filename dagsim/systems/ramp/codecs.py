@@ -49,7 +49,7 @@ RAMP_CODECS: Registry[Any] = Registry(
         Entry(
             "partition",
             ".codecs:PartitionConfig",
-            "a degree, and where wanted a block of servers (PAC-ML)",
+            "a degree, and optionally a block of servers (PAC-ML)",
         )
     ],
     group="dagsim.codecs",

@@ -29,7 +29,7 @@ PARTITIONERS: Registry[Partitioner] = Registry(
         Entry(
             "sip_ml",
             "dagsim.systems.ramp.partition:SipMlPartition",
-            "pieces of one quantum, an even number, at most the degree",
+            "an even number of pieces of about one quantum, at most the degree",
         ),
         Entry(
             "random",
@@ -120,7 +120,7 @@ def random_splits(graph: ComputationGraph, degree: int, rules: Rules, rng: np.ra
     """
     if degree < 1:
         raise ModelError(f"a degree must be 1 or more, got {degree!r}")
-    choices = [1 << power for power in range(degree.bit_length()) if 1 << power <= degree]
+    choices = [1 << power for power in range(degree.bit_length())]
     return tuple(int(pieces) for pieces in rng.choice(choices, len(graph)))
 
 

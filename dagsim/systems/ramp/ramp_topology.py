@@ -75,7 +75,7 @@ class Ramp:
 
     @property
     def name(self) -> str:
-        """Shape, bandwidth, latency and the way collectives cost."""
+        """Shape, bandwidth, latency and the cost rule of collectives."""
         costs = f"{self.channel_bytes_per_s!r} B/s, {self.latency_s!r} s" + (", as in ddls" if self.ddls else "")
         return f"RAMP{self.shape} ({costs})"
 

@@ -235,12 +235,20 @@ def demand_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 
 RAMP_TERMS: Registry[RewardTerm] = Registry(
     "reward term",
     [
-        Entry("job_acceptance", ".rewards:JobAcceptance", "1 for a job that is let in, -1 for one that is blocked"),
+        Entry("job_acceptance", ".rewards:JobAcceptance", "1 for an accepted job, -1 for a blocked one"),
         Entry("lookahead_job_completion_time", ".rewards:LookaheadJct", "minus the completion time by the look-ahead"),
         Entry("multi_objective_jct_blocking", ".rewards:MultiObjective", "minus relative completion time, or blocking"),
-        Entry("mean_compute_throughput", ".rewards:compute_throughput", "memory of pieces worked through, bytes/s"),
-        Entry("mean_cluster_throughput", ".rewards:cluster_throughput", "that and what is sent, bytes/s"),
-        Entry("mean_demand_total_throughput", ".rewards:demand_throughput", "of the graphs as they came, bytes/s"),
+        Entry("mean_compute_throughput", ".rewards:compute_throughput", "memory of the processed pieces, bytes/s"),
+        Entry(
+            "mean_cluster_throughput",
+            ".rewards:cluster_throughput",
+            "memory of the processed pieces and traffic, bytes/s",
+        ),
+        Entry(
+            "mean_demand_total_throughput",
+            ".rewards:demand_throughput",
+            "memory and traffic of the unsplit graphs, bytes/s",
+        ),
     ],
     group="dagsim.ramp_rewards",
     listing="dagsim list rewards",

@@ -28,7 +28,7 @@ class DurationSource(Protocol):
 
 
 class PairedStreams:
-    """A random stream for each job, so that two policies on one seed meet the same luck.
+    """A random stream for each job, so that all policies on one seed get the same draws.
 
     The n-th task of a stage to be launched gets the same draw, no matter what was launched before.
     """
@@ -70,7 +70,7 @@ class SharedStream:
         bits = rng.bit_generator
         state = bits.state
         if state["bit_generator"] != "PCG64":
-            raise ValueError(f"OneStream reads PCG64 alone, got {state['bit_generator']}")
+            raise ValueError(f"SharedStream reads only PCG64, got {state['bit_generator']}")
         self._fetch = bits.random_raw
         self._words: list[int] = []
         self._half: int | None = state["uinteger"] if state["has_uint32"] else None

@@ -33,8 +33,9 @@ def test_a_degree_is_one_or_even(degree: int) -> None:
 
 
 def test_random_pieces_are_powers_of_two() -> None:
-    found = {pieces for seed in range(20) for pieces in random_splits(graph(), 6, DDLS, np.random.default_rng(seed))}
-    assert found == {1, 2, 4}
+    rng = np.random.default_rng
+    for degree, powers in ((1, {1}), (6, {1, 2, 4}), (8, {1, 2, 4, 8})):
+        assert {pieces for seed in range(40) for pieces in random_splits(graph(), degree, DDLS, rng(seed))} == powers
 
 
 def test_edges_by_ddls_carry_the_memory_of_the_end_split_first() -> None:

@@ -38,6 +38,8 @@ def degrees(policy: str, *betas: float) -> list[int]:
         ("sip_ml[degree=7]", [4, 4, 0]),
         ("constant[degree=4]", [4, 4, 0]),
         ("acceptable_jct", [1, 2, 4]),
+        ("on_time", [1, 2, 4]),
+        ("on_time[least=2]", [2, 2, 4]),
     ],
 )
 def test_each_policy_decides_by_its_rule(policy: str, decided: list[int]) -> None:
@@ -50,6 +52,13 @@ def test_min_takes_what_is_left() -> None:
 
 def test_acceptable_jct_takes_the_largest_where_none_is_enough() -> None:
     assert degrees("acceptable_jct", 0.01) == [8]
+
+
+def test_on_time_turns_away_what_would_be_late() -> None:
+    assert degrees("on_time", 0.01, 0.5, 0.124, 0.125) == [0, 2, 0, 0]  # 8 servers in 1/8 s; two are taken
+    assert degrees("on_time", 0.125) == [8]  # just in time
+    with pytest.raises(ConfigError, match="least must be at least 1, got 0"):
+        RAMP_POLICIES.create("on_time[least=0]")
 
 
 def test_constant_turns_away_rather_than_take_another_degree() -> None:

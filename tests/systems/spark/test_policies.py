@@ -56,6 +56,17 @@ def test_fair_gives_equal_shares_at_the_start() -> None:
     assert [each.completed_ms for each in episode.jobs] == [200, 200]
 
 
+@pytest.mark.parametrize(("counts", "second"), [("active", 2), ("wanting", 3)])
+def test_shares_count_the_active_jobs_or_those_that_want_more(counts: str, second: int) -> None:
+    # 4 executors, 2 jobs: 2 for a, which has one task and takes one. Then a wants no more: b may have 2, or all 4.
+    conversation = SparkKernel(4, [job("a", 1, 100), job("b", 8, 100)], moving_delay_ms=0).decisions()
+    policy = SPARK_POLICIES.create(f"fair[counts={counts}]")
+    (first,) = policy.decide(next(conversation))
+    assert (first.stage.job.job.id, first.executors) == ("a", 2)
+    (then,) = policy.decide(conversation.send((first,)))
+    assert (then.stage.job.job.id, then.executors) == ("b", second)
+
+
 def test_weighted_fair_gives_in_proportion_to_work() -> None:
     # 4 executors, work 300 : 100, so 3 and 1 of them, and both end after one wave.
     jobs = [job("a", 3, 100), job("b", 1, 100)]

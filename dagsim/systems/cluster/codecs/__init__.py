@@ -12,7 +12,7 @@ __all__ = ["CODECS"]
 
 CODECS: Registry[Any] = Registry(
     "codec",
-    [Entry("candidates", ".codec:CandidatesConfig", "pairs of a ready task and a GPU type with room, or to wait")],
+    [Entry("candidates", ".codec:CandidatesConfig", "pairs of a ready task and a GPU type with room, and waiting")],
     group="dagsim.codecs",
     listing="dagsim list codecs",
     home="dagsim.systems.cluster.codecs",

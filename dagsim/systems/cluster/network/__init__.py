@@ -13,7 +13,7 @@ NETWORKS: Registry[Any] = Registry(
     "network",
     [
         Entry("uniform", ".uniform:UniformNetwork", "latency and bandwidth between nodes, without contention"),
-        Entry("shared", ".shared:SharedNetwork", "links of a topology, which flows share max-min"),
+        Entry("shared", ".shared:SharedNetwork", "links of a topology, shared max-min between flows"),
     ],
     group="dagsim.networks",
     listing="dagsim list networks",

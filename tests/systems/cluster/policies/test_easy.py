@@ -38,6 +38,22 @@ def test_candidates_go_by_their_rank(run, rows):
     assert starts(run("easy-lxf", rows(*jobs), 2)) == [0, 9, 0, 4]  # all slowdowns are 1 at 0
 
 
+def test_a_head_without_gpus_is_reserved_cores():
+    # a (3 of 5 cores) and b (1) end at 10, when the head needs 4 cores: one is left over for long
+    def cores(name, cores, seconds, at_s=0.0):
+        return Job.single(name, Task("t", seconds, gpus=0, cpus=cores), at_s)
+
+    cluster = Cluster((Node("n", None, 0, 5),))
+    jobs = [cores("a", 3, 10), cores("b", 1, 10), cores("head", 4, 5), cores("long", 1, 20)]
+    assert starts(ClusterKernel(cluster, jobs).run(POLICIES.create("easy"))) == [0, 0, 10, 0]
+    jobs[1] = cores("b", 1, 11)  # ends after the reservation: long would take a core of the head
+    assert starts(ClusterKernel(cluster, jobs).run(POLICIES.create("easy"))) == [0, 0, 10, 11]
+    jobs[2] = cores("head", 5, 5)  # needs all cores at 11
+    assert starts(ClusterKernel(cluster, jobs).run(POLICIES.create("easy"))) == [0, 0, 11, 16]
+    jobs[3] = cores("short", 1, 11)  # ends in time
+    assert starts(ClusterKernel(cluster, jobs).run(POLICIES.create("easy"))) == [0, 0, 11, 0]
+
+
 def test_a_candidate_that_ends_in_the_instant_of_the_reservation_goes_ahead(run, rows):
     # Job 1 ends at .6. Job 3 would, too: .5 + .1 is .6 to the last bit, although .6 - .5 is less than .1.
     jobs = ((0, 0.6, 1), (0.5, 1, 2), (0.5, 0.1, 1))

@@ -40,3 +40,10 @@ def test_srpt_work_counts_every_gpu_and_instance(run):
 def test_a_job_overtakes_once_little_of_it_is_left(run, dag):
     # One GPU. Job 0 has 3 + 3 = 6 s, job 1 5 s in parts of 1 and 4 s. Job 1 first: its 4 s, then its 1 s, then job 0.
     assert started(run("srpt-work", [dag((3, 3)), dag((1, 4))])) == [(1, 2), (1, 1), (0, 1), (0, 2)]
+
+
+def test_what_is_left_of_a_wide_job_shrinks_as_its_tasks_end(run, dag):
+    # One GPU. Job 0 has 300 tasks of 1 s; 10 are done when job 1 comes with 295 s: 290 s are left, and job 0 goes on.
+    late = Job.single("1", Task("t", 295), 10.0)
+    ends = {row[2]: row[1] for row in run("srpt-work", [dag([1] * 300), late]).log.since(0) if row[0] == Kind.COMPLETED}
+    assert ends == {0: 300, 1: 595}

@@ -113,6 +113,13 @@ def test_within_a_queue_lower_priorities_go_and_no_more_than_needed() -> None:
     assert [row.job for row in schedule.log if row.kind == Kind.PREEMPTED] == [2]  # of the lowest, the youngest
 
 
+def test_within_its_own_queue_a_job_may_stop_others_and_still_borrow() -> None:
+    queues = (QueueNode("a", quota={"gpus": 2}, within="lower-priority"), QueueNode("b", quota={"gpus": 6}))
+    jobs = [job("low", "a", 0, 100, 8), job("high", "a", 2, 5, 8, 5)]  # both hold the 6 GPUs that b does not use
+    schedule = played(jobs, "kueue", GPUS, QueueNode("ab", children=queues))
+    assert starts(schedule)["high"] == [2]
+
+
 def test_a_target_that_turns_out_not_to_be_needed_is_spared() -> None:
     queue = QueueNode("q", quota={"gpus": 10}, within="lower-priority")
     jobs = [job("big", "q", 0, 100, 8, 1), job("small", "q", 1, 100, 2), job("urgent", "q", 2, 1, 8, 5)]

@@ -18,6 +18,7 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.shares import Weights
 from dagsim.systems.cluster.policies.slurm_backfill import BackfillOutlook
 from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
+from dagsim.systems.cluster.policies.slurm_rules import Amounts, Holdings
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import check_policy
 
@@ -220,6 +221,66 @@ def test_calculations_come_at_their_phase() -> None:
         played(jobs, spec.format(",calc_phase_s=300"), cluster(1), qos).log
         == played(jobs, spec.format(""), cluster(1), qos).log
     )
+
+
+def test_new_priorities_start_a_job_though_nothing_else_happens() -> None:
+    # a point for each second of age; wide has 100 from its submission on, and small 0 until all are computed at 300 s
+    spec = "slurm-multifactor[age=1000,max_age_s=1000,qos=100,fair_share=0,partition=0,job_size=0,backfill=false]"
+    qos = QueueTree(qos=(Qos("normal"), Qos("better", 1)))
+    jobs = [job("run", 0, 1000, 3), job("wide", 5, 10, 4, qos="better"), job("small", 10, 10)]
+    assert starts(played(jobs, spec, cluster(1), qos)) == {"run": 0, "wide": 1000, "small": 1010}
+    late = [jobs[0], job("small", 10, 10), job("wide", 290, 10, 4, qos="better")]
+    late.insert(1, job("first", 1, 295))  # small waits behind wide from 296 s on
+    assert starts(played(late, spec, cluster(1), qos)) == {"run": 0, "first": 1, "small": 300, "wide": 1000}
+
+
+def test_holdings_are_the_sums_of_the_runs() -> None:
+    rng, holders = random.Random(5), [("user", "a"), ("user", "b"), ("qos", "q"), ("qos", "free")]
+    holdings, runs = Holdings(), {}
+    caps = (Caps(gpus=6, jobs=3), Caps(cpus=9.5), Caps(gpus=8, memory_gb=20))
+    most = {holder: (cap.gpus, cap.cpus, cap.memory_gb, cap.jobs) for holder, cap in zip(holders, caps, strict=False)}
+    for holder, cap in zip(holders, caps, strict=False):
+        holdings.limit(holder, cap)
+    holdings.limit(("qos", "free"), Caps())
+    for number in range(300):
+        mine = rng.sample(holders, 2)
+        start = Amounts(rng.choice((0, 0.5, 1, 2)), rng.choice((0, 1.5, 3)), rng.choice((0, 4, 0.1)))
+        left = {}  # what each limit leaves, counted anew
+        for holder in most:
+            held = [sum(column) for column in zip(*[row for who, row in runs.values() if holder in who], strict=True)]
+            left[holder] = [
+                (name, limit, limit - has, amount)
+                for name, limit, has, amount in zip(Amounts._fields, most[holder], held or [0] * 4, start, strict=True)
+                if limit is not None and amount
+            ]
+        counts = [
+            (max(0, int(gap / amount + 1e-9)), holder)
+            for holder in mine
+            if holder in most
+            for _, _, gap, amount in left[holder]
+        ]
+        room, tightest = holdings.room(mine, start)
+        assert room == min([count for count, _ in counts], default=float("inf"))
+        assert tightest is None if not counts else (room, tightest) in counts
+        used_up = [
+            (holder, name, limit)
+            for holder in mine
+            if holder in most
+            for name, limit, gap, amount in left[holder]
+            if gap < amount - 1e-9
+        ]
+        assert list(holdings.used_up(mine, start)) == used_up
+        alone = [limit >= amount for holder in mine if holder in most for _, limit, _, amount in left[holder]]
+        assert holdings.ever(mine, start) == all(alone)
+        holdings.freed.clear()
+        if room >= 1:
+            holdings.take(number, mine, start)
+            holdings.take(number, mine, start)  # counts once
+            runs[number] = mine, start
+        elif runs:
+            gone = rng.choice(sorted(runs))
+            holdings.give(gone)
+            assert list(holdings.freed) == [holder for holder in runs.pop(gone)[0] if holder in most]
 
 
 def test_the_main_loop_rests() -> None:

@@ -1,6 +1,5 @@
 """Discrete soft actor-critic (Christodoulou 2019) with masks, over ragged choices and in continuous
-time.
-"""
+time."""
 
 from __future__ import annotations
 
@@ -13,12 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from dagsim.agents.advantages import discounts, return_rms
-from dagsim.agents.config import SacConfig
-from dagsim.agents.d3qn import Duelling
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.nets.actor import ObservationBatch, entropy, log_softmax, scoring, segment_sum
-from dagsim.agents.q_learning import follow
-from dagsim.agents.replay import Drawn, ReplayBuffer
+from dagsim.agents.off_policy import SacConfig
+from dagsim.agents.off_policy.d3qn import Duelling, follow
+from dagsim.agents.off_policy.replay import Drawn, ReplayBuffer
 
 __all__ = ["Sac", "actor_loss", "critic_loss", "temperature_loss"]
 

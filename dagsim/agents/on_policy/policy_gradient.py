@@ -1,23 +1,24 @@
 """The iteration of PPO and REINFORCE: play whole episodes, estimate advantages, learn from them
-once.
-"""
+once."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
 from dagsim.agents.advantages import ADVANTAGES
-from dagsim.agents.config import PpoConfig, ReinforceConfig
 from dagsim.agents.learner import LearnerContext
-from dagsim.agents.rollouts import EpisodeSteps
+from dagsim.agents.nets.actor import Observations
+from dagsim.agents.on_policy import PpoConfig, ReinforceConfig
+from dagsim.agents.rollouts import EpisodeSteps, choices_of
 
-__all__ = ["PolicyGradient", "normalized"]
+__all__ = ["Choices", "PolicyGradient", "normalized", "shuffled"]
+
 
 ConfigT = TypeVar("ConfigT", PpoConfig, ReinforceConfig)
 
@@ -29,6 +30,25 @@ def normalized(advantages: np.ndarray, free: np.ndarray) -> np.ndarray:
     deviation = advantages[free].std() + 1e-8
     scaled: np.ndarray = ((advantages - advantages[free].mean()) / deviation).astype(np.float32)
     return scaled
+
+
+class Choices(NamedTuple):
+    """All choices of some episodes."""
+
+    observations: Observations
+    choices: np.ndarray
+    log_p: np.ndarray
+    """(T,) log-probability of each choice when it was made."""
+    advantages: np.ndarray
+    free: np.ndarray
+    """The numbers of the choices that had an alternative."""
+
+
+def shuffled(rows: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield all rows in a new random order, ``size`` at a time."""
+    order = rng.permutation(rows)
+    for begin in range(0, len(order), size):
+        yield order[begin : begin + size]
 
 
 class PolicyGradient(ABC, Generic[ConfigT]):
@@ -59,7 +79,6 @@ class PolicyGradient(ABC, Generic[ConfigT]):
         }
         return metrics | self.learn(episodes, progress, context.rng(iteration, 1), context.rng(iteration, 2))
 
-    @abstractmethod
     def learn(
         self,
         episodes: Sequence[EpisodeSteps],
@@ -68,6 +87,21 @@ class PolicyGradient(ABC, Generic[ConfigT]):
         critic_rng: np.random.Generator,
     ) -> dict[str, float]:
         """Learn from episodes. The replicas of one job sequence are adjacent."""
+        config = self.config
+        store = self.net.store([observation for steps in episodes for observation in steps.observations])
+        time_s = self._context.time_constant_s(config.discount_jcts, progress)
+        raw, metrics = self.estimator.estimate(episodes, store, time_s, critic_rng)
+        free = np.flatnonzero(store.is_free)  # a single choice teaches nothing
+        log_p = np.concatenate([steps.log_p for steps in episodes]).astype(np.float32)
+        lr = config.lr * (1 - progress) + config.min_lr
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        batch = Choices(store, choices_of(episodes), log_p, normalized(raw, free), free)
+        return metrics | self._update(batch, config.entropy * (1 - progress), rng) | {"lr": lr}
+
+    @abstractmethod
+    def _update(self, batch: Choices, entropy_weight: float, rng: np.random.Generator) -> dict[str, float]:
+        """Make the gradient steps of an iteration."""
 
     def state(self) -> dict[str, Any]:
         return {"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict(), **self.estimator.state()}

@@ -1,10 +1,10 @@
-"""``scripts/judge_workloads.py``: the figures that presets are judged by."""
+"""``scripts/table_workloads.py``: the figures that presets are judged by."""
 
 from __future__ import annotations
 
-import judge_workloads as judge
 import numpy as np
 import pytest
+import table_workloads as judge
 
 from dagsim.config.bundled import WORKLOADS
 from dagsim.model import Job, Task

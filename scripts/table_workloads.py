@@ -1,36 +1,37 @@
-"""Judge the fitted presets on what they were not fitted to, and on how they rank ten policies.
+"""The table ``workloads/judged``: fitted presets on what they were not fitted to, and on how they rank ten policies.
 
-    python scripts/judge_workloads.py --data DIR [--windows 12] [--only NAME ...] [--draw] [--fresh | --again]
-
-``DIR`` holds the publishers' files (``scripts/fit_workloads.py``). Beside the trace and its preset stands ``plain``:
-the same sizes, one job after the other as a Poisson process, as most studies draw them.
+Beside the trace and its preset stands ``plain``: the same sizes, one job after the other as a Poisson process, as most
+studies draw them. Traces are the publishers' files below ``$DAGSIM_DATA/traces`` (``scripts/fit_workloads.py``).
 
 Statistics come from all jobs of the trace but its first 1 %, and from as many drawn ones (up to 20,000), in the real
 cluster's own time. For the ranking, disjoint windows of the trace, spread over all of it, and as many drawn sequences
 of as many jobs run at load 0.9 on the V100s of ``TRIALS``; Kendall's tau compares the orders by geometric mean of the
 mean job completion times. ``ceiling`` is tau between the odd and the even windows of the trace: no model can be
-expected to do better. Drawn sequences have report seeds of their own (``results/seeds.yaml``). ``--draw`` runs nothing:
-it takes the windows and sequences on which every policy has run by now, and the page says where that are fewer.
+expected to do better. ``--draw`` takes the windows and sequences on which every policy has run by now; the page says
+where these are fewer.
 
 Writes ``statistics.csv``, ``ranking.csv``, ``judged.md`` and ``judged.png`` below ``results/workloads``.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
+import os
+from argparse import Namespace
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kept import KeptRun, KeptRuns
+from command import Say
+from sweeps import finished, made
 
 from dagsim.config.bundled import WORKLOADS
-from dagsim.config.schema import Config, load_config
-from dagsim.errors import ConfigError
-from dagsim.experiment.ledger import Ledger, Spending
+from dagsim.config.schema import Setting, load_config, plain
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.ledger import Spending
+from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.files import write_text
 from dagsim.metrics import to_csv
 from dagsim.model import Job
@@ -41,8 +42,7 @@ from dagsim.workload.arrivals import Rates
 from dagsim.workload.distributions import Quantiles
 from dagsim.workload.sessions import Sessions
 
-ROOT = Path(__file__).parent.parent
-OUT = ROOT / "results" / "workloads"
+SEEDS = range(3_010_000, 3_010_012)
 TRACES = {
     "like-philly": "philly/philly_pollux.csv.gz",
     "like-itp": "microsoft-itp-2021/raw-traces.tar.gz",
@@ -51,7 +51,7 @@ TRACES = {
 }
 """Presets that can be judged. There are no logs of Helios and PAI here."""
 POLICIES = ("fifo", "fifo-fit", "easy", "sjf", "srtf", "srsf", "ljf", "saf", "hrrn", "wfp3")
-NODES = "[{{name: node, count: {}, gpu: V100-16, gpus: 8, cpus: 96, memory_gb: 768}}]"
+NODE = {"name": "node", "gpu": "V100-16", "gpus": 8, "cpus": 96, "memory_gb": 768}
 TRIALS = {"like-philly": (8, 300), "like-itp": (8, 300), "like-openb": (1, 120), "like-alibaba": (1, 60)}
 """Nodes of 8 GPUs and 96 cores, and jobs of a window.
 
@@ -123,38 +123,44 @@ def dispersion(time_s: np.ndarray, gaps: float) -> float:
 
 def drawn(workload: Sessions, jobs: int, seed: int) -> list[Job]:
     """Draw jobs in the real cluster's own time, so the load is the natural one."""
-    config = load_config(None, [f"cluster.groups={NODES.format(8)}"])
+    config = load_config(None, [Setting("nodes", "cluster.groups", [NODE | {"count": 8}])])
     cluster = config.build_cluster()
     natural = workload.natural_load(cluster, Recorded())
     return list(replace(workload, count=jobs, measure=None, load=natural).jobs(cluster, Recorded(), seed))
 
 
-def configs(name: str, data: Path, windows: int) -> dict[str, Config]:
+def grids(name: str, data: Path, seeds: Sequence[int]) -> dict[str, SweepGrid]:
     """Return the experiments of a preset: windows of its trace, the preset, and its plain variant."""
-    jobs = TRIALS[name][1]
-    common = [f"cluster.groups={NODES.format(TRIALS[name][0])}", "runtime={kind: recorded}"]
-    trace = {"kind": "trace", "path": str(data / TRACES[name]), "window": jobs, "windows": windows}
-    real = load_config(None, [*common, f"workload={trace | {'options': {'load': 0.9}}}"])
-    made = load_config(None, [*common, f"workload={{preset: {name}, count: {jobs}, load_is: exact, measure: null}}"])
-    fitted = made.workload
-    assert isinstance(fitted, Sessions)
-    return {"trace": real, name: made, "plain": made.model_copy(update={"workload": plainly(fitted)})}
+    nodes, jobs = TRIALS[name]
+    common = {"cluster.groups": [NODE | {"count": nodes}], "runtime": {"kind": "recorded"}}
+    trace = {"kind": "trace", "path": str(data / TRACES[name]), "window": jobs, "windows": len(seeds)}
+    preset = {"preset": name, "count": jobs, "load_is": "exact", "measure": None}
+    config = load_config(None, [Setting("preset", "workload", preset)])
+    assert isinstance(config.workload, Sessions)
+    poisson = plain(config.model_copy(update={"workload": plainly(config.workload)}))["workload"]
+    workloads = {"trace": trace | {"options": {"load": 0.9}}, name: preset, "plain": poisson}
+    axis = Axis("policy", POLICIES, POLICIES)
+    return {
+        source: SweepGrid(
+            f"workloads-{name}-{source}",
+            None,
+            (axis,),
+            common | {"workload": workload},
+            seeds_of(WINDOWS, len(seeds)) if source == "trace" else seeds,
+        )
+        for source, workload in workloads.items()
+    }
 
 
-def rank(name: str, data: Path, spending: Spending, kept: KeptRuns, run: bool) -> dict[str, dict[str, np.ndarray]]:
-    """For each source and policy, the mean completion time of every window or sequence.
-
-    Unless ``run``, nothing runs and only kept results are used.
+def rank(name: str, data: Path, seeds: Sequence[int], options: Namespace) -> dict[str, dict[str, np.ndarray]]:
+    """For each source and policy, the mean completion time of every window or sequence that all
+    policies have run on.
     """
-    windows = len(spending.seeds)
     means_s = {}
-    for source, config in configs(name, data, windows).items():
-        seeds = seeds_of(WINDOWS, windows) if source == "trace" else tuple(spending.seeds)
-        cell = f"{name} {source}, {TRIALS[name][1]} jobs"
-        if run:
-            kept.run(cell, config, {policy: policy for policy in POLICIES}, seeds)
-        whole = [seed for seed in seeds if len(kept.of(cell, POLICIES, [seed])) == len(POLICIES)]
-        lines = kept.of(cell, POLICIES, whole)
+    for source, grid in grids(name, data, seeds).items():
+        runs = finished(grid, options)
+        counts = Counter(run.seed for run in runs)
+        lines = [run for run in runs if counts[run.seed] == len(POLICIES)]
         means_s[source] = {policy: _column(lines, policy, "jct_s.mean") for policy in POLICIES}
         means_s[source]["wait of fifo-fit"] = _column(lines, "fifo-fit", "wait_s.mean")
     return means_s
@@ -168,7 +174,7 @@ def tau(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float
     return float(signs.mean())
 
 
-def judge(name: str, data: Path, spending: Spending, kept: KeptRuns, run: bool = True) -> dict[str, Any]:
+def judge(name: str, data: Path, seeds: Sequence[int], options: Namespace) -> dict[str, Any]:
     """Judge one preset."""
     every = list(open_trace(data / TRACES[name]).jobs())
     real = every[round(0.01 * len(every)) :]
@@ -177,15 +183,15 @@ def judge(name: str, data: Path, spending: Spending, kept: KeptRuns, run: bool =
     count = min(len(real), MOST)
     sources = {
         "trace": [real],
-        name: [drawn(fitted, count, seed) for seed in spending.seeds[:5]],
-        "plain": [drawn(plainly(fitted), count, seed) for seed in spending.seeds[:5]],
+        name: [drawn(fitted, count, seed) for seed in seeds[:5]],
+        "plain": [drawn(plainly(fitted), count, seed) for seed in seeds[:5]],
     }
     stats = {source: _median([statistics(jobs) for jobs in several]) for source, several in sources.items()}
     curves = {
         source: np.median([[dispersion(_times(jobs), scale) for scale in SCALES] for jobs in several], axis=0)
         for source, several in sources.items()
     }
-    ranked = rank(name, data, spending, kept, run)
+    ranked = rank(name, data, seeds, options)
     odd, even = ({policy: values[part::2] for policy, values in ranked["trace"].items()} for part in (0, 1))
     return {
         "statistics": stats,
@@ -206,7 +212,7 @@ def page(found: Mapping[str, dict[str, Any]], spending: Spending) -> Iterator[st
         "geometric mean of mean JCTs"
     )
     yield "# Fitted presets beside their traces\n"
-    yield spending.sentence(method, "drawn sequences, and as many disjoint windows of each trace") + "\n"
+    yield made(spending, method, "drawn sequences, and as many disjoint windows of each trace") + "\n"
     yield "`plain` has the same sizes without sessions, cycles and swings, as a Poisson process. None of these"
     yield "figures was fitted. `ceiling`: tau between the odd and the even windows of the trace itself. There are no"
     yield "logs here to judge `like-helios` and `like-pai` by.\n"
@@ -291,7 +297,7 @@ def _relative(by: Mapping[str, np.ndarray], policy: str) -> float:
     return float(np.exp(np.log(by[policy] / by["fifo"]).mean()))
 
 
-def _column(lines: Sequence[KeptRun], policy: str, metric: str) -> np.ndarray:
+def _column(lines: Sequence[CellRun], policy: str, metric: str) -> np.ndarray:
     return np.array([line.metrics[metric] for line in lines if line.policy == policy], float)
 
 
@@ -323,37 +329,15 @@ def _cell(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--windows", type=int, default=12)
-    parser.add_argument("--only", nargs="*", choices=list(TRACES), default=list(TRACES))
-    parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--draw", action="store_true", help="run nothing; take what is kept")
-    parser.add_argument("--fresh", action="store_true", help="report seeds of the pool that were not spent yet")
-    parser.add_argument("--again", action="store_true", help="the same report seeds again; the table says so")
-    options = parser.parse_args()
-    ledger = Ledger(ROOT / "results" / "seeds.yaml")
-    command = "python scripts/judge_workloads.py --data DIR"
-    try:
-        spending = ledger.spend("workloads/judged", options.windows, command, fresh=options.fresh, again=options.again)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
-    kept = KeptRuns(options.out / "judged.jsonl")
-    judged = {}
-    for name in options.only:
-        judged[name] = judge(name, options.data, spending, kept, run=not options.draw)
-        print(name, judged[name]["tau"], flush=True)
+def write(spending: Spending, options: Namespace, say: Say) -> None:
+    """Write statistics, rankings, the page and the picture."""
+    data, judged = Path(os.environ.get("DAGSIM_DATA", ".")) / "traces", {}
+    for name in TRACES:
+        judged[name] = judge(name, data, spending.seeds, options)
+        say(f"{name} {judged[name]['tau']}")
     stats, ranks = tables(judged)
-    write_text(options.out / "statistics.csv", to_csv(stats))
-    write_text(options.out / "ranking.csv", to_csv(ranks))
-    write_text(options.out / "judged.md", "\n".join(page(judged, spending)) + "\n")
-    draw(judged, options.out / "judged.png")
-    if set(options.only) == set(TRACES) and not list(fewer(judged, options.windows)):
-        ledger.close(spending)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    folder = options.folder / "workloads"
+    write_text(folder / "statistics.csv", to_csv(stats))
+    write_text(folder / "ranking.csv", to_csv(ranks))
+    write_text(folder / "judged.md", "\n".join(page(judged, spending)) + "\n")
+    draw(judged, folder / "judged.png")

@@ -1,7 +1,6 @@
 """Rainbow (Hessel et al. 2018) over ragged choices and in continuous time. It is double, duelling,
 n-step, prioritised, distributional (C51, Bellemare et al. 2017) and noisy (Fortunato et al.
-2018) Q-learning.
-"""
+2018) Q-learning."""
 
 from __future__ import annotations
 
@@ -13,15 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dagsim.agents.config import RainbowConfig
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.nets.actor import ObservationBatch, ScoreNet, sample, segment_mean
 from dagsim.agents.nets.rows import Sizes, mean_rows
-from dagsim.agents.q_learning import QLearner
-from dagsim.agents.replay import Drawn
+from dagsim.agents.off_policy import RainbowConfig
+from dagsim.agents.off_policy.d3qn import QLearner
+from dagsim.agents.off_policy.replay import Drawn
 from dagsim.systems.seam import CodecSettings
 
 __all__ = ["NoisyLinear", "Rainbow", "RainbowNet", "RainbowNetConfig", "projected", "rainbow_loss"]
+
 
 _SIGMA = 0.5
 

@@ -1,0 +1,72 @@
+"""What the settings of all algorithms have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from dagsim.errors import ConfigError
+from dagsim.own_code import attribute
+
+if TYPE_CHECKING:
+    from dagsim.agents.learner import Learner, LearnerContext
+
+__all__ = ["Algorithm", "AlgorithmSettings", "CheckedSettings"]
+
+
+class AlgorithmSettings(Protocol):
+    """An algorithm as a configuration names it: a dataclass of its settings."""
+
+    @property
+    def kind(self) -> str:
+        """Its name."""
+        ...
+
+    def build(self, context: LearnerContext) -> Learner:
+        """Build the algorithm, ready to begin."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSettings:
+    """Settings that check their values. Messages name their ``kind``, or else their ``section``."""
+
+    section: ClassVar[str] = ""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def _positive(self, *names: str) -> None:
+        for name in names:
+            if not getattr(self, name) > 0:
+                raise self._wrong(f"{name} must be positive", name)
+
+    def _fraction(self, *names: str) -> None:
+        for name in names:
+            if not 0 <= getattr(self, name) <= 1:
+                raise self._wrong(f"{name} must lie in 0..1", name)
+
+    def _at_least(self, least: float, name: str) -> None:
+        if not getattr(self, name) >= least:
+            raise self._wrong(f"{name} must be {least} or more", name)
+
+    def _time_constants(self, name: str) -> None:
+        if not min(getattr(self, name)) > 0:
+            raise self._wrong(f"{name} must be positive", name)
+
+    def _wrong(self, rule: str, name: str) -> ConfigError:
+        return ConfigError(f"{getattr(self, 'kind', self.section)}: {rule}, got {getattr(self, name)!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm(CheckedSettings):
+    """Settings of one of dagsim's algorithms. They name its learner, because torch is loaded only
+    when one is built.
+    """
+
+    learner: ClassVar[str]
+
+    def build(self, context: LearnerContext) -> Learner:
+        """Build the learner, ready to begin."""
+        learner_class: Any = attribute(self.learner)
+        learner: Learner = learner_class(context)
+        return learner

@@ -1,0 +1,226 @@
+"""Intervals from one long run: values of its jobs by arrival, and blocks of them that are as long as
+their autocorrelation demands.
+
+A metric of jobs (``wait_s.p95``) is written as the mean of a series with one entry per job, its
+*influences*: for a mean, the values themselves; for a quantile q of order p, q + (1{x > q} - (1 -
+p)) / f, where f is the density at q (Bahadur 1966). The variance of that mean follows from the means
+of blocks of consecutive jobs. A block is at least two integrated autocorrelation times long (Sokal
+1997, "Monte Carlo methods in statistical mechanics", section 3), because shorter blocks are not
+independent.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass, replace
+from math import exp, isfinite, log, nan, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.metrics.columns import Floats, Ints, Source, columns
+from dagsim.metrics.intervals import t_quantile, two_sided_p
+from dagsim.metrics.jct import bounded_slowdown, bounded_slowdown_hpc, jct, slowdown, wait
+
+__all__ = ["Change", "JobSeries", "Period", "change_of", "next_period"]
+
+_VALUES = {
+    "jct_s": jct,
+    "wait_s": wait,
+    "slowdown": slowdown,
+    "bounded_slowdown": bounded_slowdown,
+    "bounded_slowdown_hpc": bounded_slowdown_hpc,
+}
+_ORDERS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+_NAME = re.compile(rf"(?:tenant\[(?P<tenant>.*)\]\.)?(?P<values>{'|'.join(_VALUES)})\.(?P<part>mean|p50|p95|p99)")
+
+_PIECES = 400
+"""Number of pieces of the run in which autocorrelation is measured."""
+_TIMES = 2
+"""Length of a block in integrated autocorrelation times. Neighbouring blocks are still correlated,
+which makes the variance of their mean too small by about 1 / (2 x _TIMES); ``_half`` corrects that.
+"""
+_SOKAL = 4
+"""Autocorrelations count up to this number of integrated autocorrelation times."""
+_FEWEST, _MOST = 4, 50
+"""Limits of the number of blocks. With fewer there is no interval; more would narrow it by less
+than 2 %.
+"""
+
+
+class Period(NamedTuple):
+    """The value of a metric, and the interval for its value in the next period as long as the run,
+    at the same demand.
+    """
+
+    value: float
+    low: float
+    high: float
+    """NaN without an interval."""
+    blocks: int
+    """Number of independent blocks of the run; 0 if the metric has no series."""
+    longer: float
+    """How many times as long the run would have to be for an interval; 1 if it is long enough."""
+
+
+class Change(NamedTuple):
+    """The ratio of a metric to its value in another run of the same jobs."""
+
+    ratio: float
+    low: float
+    high: float
+    p: float
+    """Two-sided p of a ratio of 1; NaN without an interval."""
+    blocks: int
+    longer: float
+    """As in ``Period``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobSeries:
+    """Values of each job of a run, by arrival."""
+
+    values: dict[str, Floats]
+    """NaN for jobs that did not complete."""
+    tenant: Ints
+    tenants: tuple[str, ...]
+
+    @classmethod
+    def of(cls, source: Source) -> JobSeries:
+        """Take the values of all jobs of a schedule."""
+        cols = columns(source)
+        tenants, tenant = np.unique(np.array(cols.jobs.tenant, dtype=str), return_inverse=True)
+        values = {name: np.where(cols.jobs.finished, of(cols), np.nan) for name, of in _VALUES.items()}
+        return cls(values, tenant.astype(np.int64), tuple(tenants.tolist()))
+
+    @classmethod
+    def read(cls, content: bytes) -> JobSeries:
+        """Read what ``to_bytes`` wrote.
+
+        Raises:
+            ValueError, KeyError, OSError: The content is damaged.
+        """
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            return cls({name: file[name] for name in _VALUES}, file["tenant"], tuple(file["tenants"].tolist()))
+
+    def to_bytes(self) -> bytes:
+        """Pack the values; equal values give equal bytes."""
+        buffer = io.BytesIO()
+        content: dict[str, Any] = {"tenant": self.tenant, "tenants": np.array(self.tenants, dtype=str), **self.values}
+        np.savez_compressed(buffer, **content)
+        return buffer.getvalue()
+
+    def between(self, first: int, last: int | None) -> JobSeries:
+        """The jobs of a range by arrival."""
+        values = {name: column[first:last] for name, column in self.values.items()}
+        return replace(self, values=values, tenant=self.tenant[first:last])
+
+    def influences(self, metric: str) -> Floats | None:
+        """(jobs,) float64 whose mean is the metric; for jobs that it does not count, the metric
+        itself. None if the metric is not a mean or a percentile of jobs.
+        """
+        match = _NAME.fullmatch(metric)
+        if match is None:
+            return None
+        values = self.values[match["values"]]
+        counted = np.isfinite(values)
+        if match["tenant"] is not None:
+            counted &= self.tenant == (self.tenants.index(match["tenant"]) if match["tenant"] in self.tenants else -1)
+        if not counted.any():
+            return None
+        mine = values[counted]
+        if match["part"] != "mean":
+            mine = _of_quantile(mine, _ORDERS[match["part"]])
+        centre = mine.mean()
+        # Scaled up where jobs are missing, so that the mean over all jobs varies as that of the counted ones does.
+        influences = np.full(len(values), centre)
+        influences[counted] = centre + (mine - centre) * (len(values) / len(mine))
+        return influences
+
+
+def next_period(series: JobSeries, metric: str, value: float) -> Period:
+    """The interval of ``metric``, whose value in this run is ``value``, in the next period.
+
+    Its variance is that of this run's value and that of the next one, which are equal.
+    """
+    influences = series.influences(metric)
+    if influences is None or not isfinite(value):
+        return Period(value, nan, nan, 0, 1.0)
+    if value <= 0:
+        return Period(value, nan, nan, 0, 1.0)
+    half, blocks, longer = _half(influences / value, series.influences(_mean_of(metric)))
+    if not isfinite(half):
+        return Period(value, nan, nan, blocks, longer)
+    factor = exp(sqrt(2) * half * t_quantile(0.95, blocks - 1))
+    return Period(value, value / factor, value * factor, blocks, 1.0)
+
+
+def change_of(series: JobSeries, value: float, before: JobSeries, value_before: float, metric: str) -> Change:
+    """The ratio of ``value`` to ``value_before``, the values of ``metric`` in two runs of the same
+    jobs.
+    """
+    ours, theirs = series.influences(metric), before.influences(metric)
+    if not (value > 0 and value_before > 0):
+        return Change(nan, nan, nan, nan, 0, 1.0)
+    ratio = value / value_before
+    if ours is None or theirs is None:
+        return Change(ratio, nan, nan, nan, 0, 1.0)
+    means = [each.influences(_mean_of(metric)) for each in (series, before)]
+    half, blocks, longer = _half(ours / value - theirs / value_before, *means)
+    if not isfinite(half):
+        return Change(ratio, nan, nan, nan, blocks, longer)
+    factor = exp(half * t_quantile(0.95, blocks - 1))
+    p = float(two_sided_p(log(ratio) / half, blocks - 1)) if half > 0 else 0.0 if ratio != 1 else nan
+    return Change(ratio, ratio / factor, ratio * factor, p, blocks, 1.0)
+
+
+def _mean_of(metric: str) -> str:
+    """The mean of the same values as a metric. A percentile changes as slowly as the queue does,
+    although the jobs beyond it are few.
+    """
+    return f"{metric.rpartition('.')[0]}.mean"
+
+
+def _of_quantile(values: Floats, order: float) -> Floats:
+    """Influences on a quantile. Its density is the slope of the empirical quantiles beside it."""
+    near = min(0.02, (1 - order) / 2)
+    low, quantile, high = np.quantile(values, [order - near, order, order + near])
+    influences: Floats = quantile + ((values > quantile) - (1 - order)) * ((high - low) / (2 * near))
+    return influences
+
+
+def _half(influences: Floats, *others: Floats | None) -> tuple[float, int, float]:
+    """Standard error of the mean of a stationary series from its blocks, their number, and how many
+    times as long the series would have to be for enough of them. NaN if there are too few.
+
+    Blocks are long enough for the slowest of all series.
+    """
+    parts = min(_PIECES, len(influences))
+    pieces = _means(influences, parts)
+    if not np.ptp(pieces) > 1e-12 * np.abs(pieces).max():
+        return 0.0, _FEWEST, 1.0
+    slow = [pieces, *(_means(other, parts) for other in others if other is not None)]
+    needed = _TIMES * max(map(_autocorrelation_time, slow))
+    blocks = min(int(len(pieces) / needed), _MOST)
+    if blocks < _FEWEST:
+        return nan, blocks, _FEWEST * needed / len(pieces)
+    means = _means(pieces, blocks)
+    return float(means.std(ddof=1)) / sqrt(blocks) / sqrt(1 - 1 / (2 * _TIMES)), blocks, 1.0
+
+
+def _autocorrelation_time(values: Floats) -> float:
+    """1 + 2 x the sum of the autocorrelations, up to ``_SOKAL`` such times; at least 1."""
+    centred, n = values - values.mean(), len(values)
+    if not np.ptp(values) > 0:
+        return 1.0
+    spectrum = np.fft.rfft(centred, 2 * n)
+    covariances = np.fft.irfft(spectrum * np.conj(spectrum))[:n]
+    times = 1 + 2 * np.cumsum(covariances[1:] / covariances[0])
+    enough = np.flatnonzero(np.arange(1, n) >= _SOKAL * times)
+    return max(float(times[enough[0]]), 1.0) if len(enough) else float(n)
+
+
+def _means(values: Floats, parts: int) -> Floats:
+    """Means of consecutive parts of almost equal length."""
+    return np.array([part.mean() for part in np.array_split(values, parts)])

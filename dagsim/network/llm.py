@@ -1,0 +1,113 @@
+"""Step time of training a transformer with sharded data parallelism (FSDP) on a number of nodes.
+
+A step computes ``accumulation`` micro-batches. The compute time of each has three parts: matrix
+products (6 FLOP per parameter and token), attention (12 FLOP per layer, width and pair of tokens),
+and element-wise operations, which are limited by memory. Per micro-batch, full sharding gathers the
+parameters twice and reduces the gradients once, in 2-byte numbers; with ``grad_op`` the parameters
+are gathered once per step. NCCL builds one ring per NIC, so the slower of NVLink and all NICs of a
+node together bounds a collective. No overlap of communication with compute is assumed.
+
+The seven constants of ``FITTED`` are a least-squares fit to 144 measured runs of MPT models on 8 to
+512 A100 and H100 GPUs (mosaicml/llm-foundry, ``scripts/train/benchmarking``, commit 8c8dd48):
+``python scripts/validate_llm.py --rows FILE --fit``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from dagsim.errors import ModelError
+from dagsim.model.gpu import GpuType
+
+__all__ = ["FITTED", "LlmFit", "LlmTraining", "step_s"]
+
+
+@dataclass(frozen=True, slots=True)
+class LlmFit:
+    """The fitted constants."""
+
+    a100: float
+    """Share of the peak rate in matrix products."""
+    h100: float
+    h100_fp8: float
+    a100_attention: float
+    """Share of the peak rate in attention; on H100 the kernels of these runs were older than the
+    GPU.
+    """
+    h100_attention: float
+    elementwise_bytes: float
+    """Bytes of memory traffic per layer, width and token."""
+    exposed: float
+    """Measured seconds of communication per second by the bandwidths."""
+
+
+FITTED: Final = LlmFit(0.945, 0.81, 0.799, 0.571, 0.313, 538.0, 1.4)
+
+_NVLINK_GB_S: Final = {"A100": 235.0, "H100": 370.0}
+"""Bandwidth per GPU and direction that collectives reach (docs/networks.md)."""
+_NIC_GB_S: Final = {"A100": 24.0, "H100": 46.0}
+"""Bandwidth per NIC that is reached: HDR 200 and NDR 400, one NIC per GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class LlmTraining:
+    """A model and how it is trained."""
+
+    params: float
+    """Number of parameters."""
+    layers: int
+    width: int
+    """Size of the hidden state."""
+    sequence: int
+    """Tokens per sequence."""
+    micro_batch: int
+    """Sequences per GPU and micro-batch."""
+    accumulation: int = 1
+    """Micro-batches per step."""
+    precision: Literal["bf16", "fp8"] = "bf16"
+    sharding: Literal["full", "grad_op"] = "full"
+    """``grad_op`` keeps the parameters on every GPU within a step."""
+    checkpointing: bool = False
+    """Recomputes activations: one more forward pass."""
+
+    def __post_init__(self) -> None:
+        for name in ("params", "layers", "width", "sequence", "micro_batch", "accumulation"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ModelError(f"llm: {name} must be positive, got {getattr(self, name)!r}")
+
+    def tokens(self, gpus: int) -> int:
+        """Tokens per step on ``gpus`` GPUs."""
+        return self.sequence * self.micro_batch * self.accumulation * gpus
+
+
+def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fit: LlmFit = FITTED) -> float:
+    """Seconds per step on ``gpus`` GPUs, ``per_node`` on each node with as many NICs.
+
+    Raises:
+        ModelError: The GPU type is not an A100 or H100, the only ones with measured runs, or it has no FP8.
+    """
+    family = gpu.name.split("-")[0]
+    if family not in _NVLINK_GB_S:
+        raise ModelError(f"llm: no measured runs on {gpu.name}; allowed: A100 and H100")
+    hopper, fp8 = family == "H100", training.precision == "fp8"
+    if fp8 and not hopper:
+        raise ModelError(f"llm: {gpu.name} has no FP8")
+    peak = gpu.tflops("fp16") * 1e12
+    products = peak * (2 * fit.h100_fp8 if fp8 else fit.h100 if hopper else fit.a100)
+    attention = peak * (fit.h100_attention if hopper else fit.a100_attention)
+    units = training.layers * training.width
+    passes = 4 / 3 if training.checkpointing else 1.0
+    token_s = passes * (
+        6 * training.params / products
+        + 12 * units * training.sequence / attention
+        + fit.elementwise_bytes * units / (gpu.bandwidth_gb_s * 1e9)
+    )
+    compute_s = training.accumulation * training.micro_batch * training.sequence * token_s
+    bandwidth_gb_s = _NVLINK_GB_S[family]
+    if gpus > per_node:
+        bandwidth_gb_s = min(bandwidth_gb_s, per_node * _NIC_GB_S[family])
+    collective_s = 2 * training.params * (gpus - 1) / gpus / (bandwidth_gb_s * 1e9)
+    repeats = training.accumulation
+    collectives = 3 * repeats if training.sharding == "full" else 1 + repeats
+    return compute_s + fit.exposed * collectives * collective_s

@@ -1,0 +1,144 @@
+"""Tokens per second of measured training runs: ``python scripts/validate_llm.py --rows CSV [--fit] [--json]``.
+
+``CSV`` has the columns of ``golden/llm/mpt.csv``; ``tokens_per_s`` may be absent. Where it is there, the errors are
+printed beside those of one constant share of the peak rate per GPU type and precision, fitted to the same rows.
+``--fit`` fits the constants of ``dagsim.network.llm`` to the rows by least squares of the logarithm, prints them, and
+the errors of rows that a fit to two thirds of the others did not see (three folds).
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+from math import exp, log
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import command
+from command import Say
+
+from dagsim.errors import ConfigError
+from dagsim.model import gpu_type
+from dagsim.network.llm import FITTED, LlmFit, LlmTraining, step_s
+
+__all__ = ["constant_share", "errors", "fitted", "read_rows", "tokens_per_s"]
+
+SHAPES = {
+    "125m": (12, 768), "350m": (24, 1024), "760m": (24, 1536), "1b": (24, 2048), "3b": (32, 2560), "7b": (32, 4096),
+    "13b": (40, 5120), "30b": (48, 7168), "70b": (80, 8192),
+}  # fmt: skip
+"""Layers and width of the MPT models."""
+GPUS = {"a100_40gb": "A100-40", "a100_80gb": "A100-80", "h100_80gb": "H100"}
+Row = Mapping[str, str]
+
+
+def read_rows(file: Path) -> list[dict[str, str]]:
+    """Read the rows.
+
+    Raises:
+        ConfigError: A model, GPU type or column is unknown.
+    """
+    with file.open(newline="", encoding="utf-8") as text:
+        rows = list(csv.DictReader(text))
+    for line, row in enumerate(rows, 2):
+        for column, known in (("model", SHAPES), ("gpu", GPUS)):
+            if row.get(column) not in known:
+                raise ConfigError(f"{file}:{line}: {column} {row.get(column)!r}; allowed: {', '.join(known)}")
+    return rows
+
+
+def tokens_per_s(row: Row, fit: LlmFit = FITTED) -> float:
+    """Predicted tokens per second of the whole job."""
+    layers, width = SHAPES[row["model"]]
+    training = LlmTraining(
+        float(row["params"]),
+        layers,
+        width,
+        int(row["seq_len"]),
+        int(row["micro_batch"]),
+        int(row["grad_accum"]),
+        precision="fp8" if row["precision"].endswith("fp8") else "bf16",
+        sharding="full" if row["sharding"] == "FULL_SHARD" else "grad_op",
+        checkpointing=row["activation_checkpointing"] == "True",
+    )
+    gpus = int(row["gpus"])
+    return training.tokens(gpus) / step_s(training, gpu_type(GPUS[row["gpu"]]), gpus, fit=fit)
+
+
+def constant_share(rows: Sequence[Row], train: Sequence[Row]) -> list[float]:
+    """Tokens per second by the median share of the peak rate (MFU) of ``train`` per GPU type and precision."""
+
+    def kind(row: Row) -> tuple[str, bool]:
+        return row["gpu"], row["precision"].endswith("fp8")
+
+    def rate(row: Row) -> float:
+        layers, width = SHAPES[row["model"]]
+        return int(row["gpus"]) / (6 * float(row["params"]) + 12 * layers * width * int(row["seq_len"]))
+
+    shares = {
+        kind(row): median(float(one["tokens_per_s"]) / rate(one) for one in train if kind(one) == kind(row))
+        for row in train
+    }
+    return [shares[kind(row)] * rate(row) for row in rows]
+
+
+def fitted(rows: Sequence[Row]) -> LlmFit:
+    """Fit the constants to the rows, with little weight for outliers."""
+    from scipy.optimize import least_squares
+
+    def residuals(logs: Sequence[float]) -> list[float]:
+        fit = LlmFit(*map(exp, logs))
+        return [log(tokens_per_s(row, fit) / float(row["tokens_per_s"])) for row in rows]
+
+    found = least_squares(residuals, [log(value) for value in astuple(FITTED)], loss="soft_l1", f_scale=0.05)
+    return LlmFit(*(float(f"{exp(value):.3g}") for value in found.x))
+
+
+def errors(predicted: Sequence[float], rows: Sequence[Row]) -> dict[str, float]:
+    """Median and ninth decile of the relative error."""
+    off = [abs(ours / float(row["tokens_per_s"]) - 1) for ours, row in zip(predicted, rows, strict=True)]
+    return {"median": median(off), "p90": quantiles(off, n=10)[-1]}
+
+
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    rows = read_rows(options.rows)
+    result: dict[str, Any] = {"tokens_per_s": [tokens_per_s(row) for row in rows]}
+    for row, ours in zip(rows, result["tokens_per_s"], strict=True):
+        say(f"{row['model']:5} {row['gpu']:9} x {row['gpus']:>3} {row['seq_len']:>6} tokens  {ours:12,.0f} tokens/s")
+    if rows and all(row.get("tokens_per_s") for row in rows):
+        result["errors"] = errors(result["tokens_per_s"], rows)
+        result["constant_share"] = errors(constant_share(rows, rows), rows)
+        say(f"errors {result['errors']}, of one share per GPU type and precision {result['constant_share']}")
+        if options.fit:
+            result["fit"] = fitted(rows)
+            unseen: dict[int, tuple[float, float]] = {}
+            for fold in range(3):
+                train = [row for place, row in enumerate(rows) if place % 3 != fold]
+                judged = rows[fold::3]
+                fit = fitted(train)
+                ours = [tokens_per_s(row, fit) for row in judged]
+                unseen |= dict(
+                    zip(range(fold, len(rows), 3), zip(ours, constant_share(judged, train), strict=True), strict=True)
+                )
+            result["unseen"], result["unseen_constant_share"] = (
+                errors([unseen[place][way] for place in range(len(rows))], rows) for way in (0, 1)
+            )
+            say(f"{result['fit']}\nrows not fitted: {result['unseen']}, one share: {result['unseen_constant_share']}")
+    return result
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--rows", type=Path, required=True, help="measured runs, as golden/llm/mpt.csv")
+    parser.add_argument("--fit", action="store_true", help="fit the constants to the rows, and judge fits on others")
+    return command.run(
+        parser, _work, convert=lambda result: {**result, **({"fit": astuple(result["fit"])} if "fit" in result else {})}
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Answers of ``plan`` and ``whatif`` on logs of M/M/c queues, whose truth is known."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.metrics.series import JobSeries, change_of, next_period
+
+Columns = tuple[np.ndarray, np.ndarray]
+
+
+def queue(servers: int, load: float, jobs: int, seed: int, service_s: float = 3600.0) -> Columns:
+    """Arrivals and durations of an M/M/c queue."""
+    rng = np.random.default_rng(seed)
+    return np.cumsum(rng.exponential(service_s / (servers * load), jobs)), rng.exponential(service_s, jobs)
+
+
+def fifo(arrival_s: np.ndarray, duration_s: np.ndarray, servers: int) -> np.ndarray:
+    """Waits under first come, first served."""
+    free_s, waits = [0.0] * servers, []
+    for at_s, run_s in zip(arrival_s.tolist(), duration_s.tolist(), strict=True):
+        start_s = max(heapq.heappop(free_s), at_s)
+        heapq.heappush(free_s, start_s + run_s)
+        waits.append(start_s - at_s)
+    return np.array(waits)
+
+
+def erlang_p95(servers: int, load: float, service_s: float = 3600.0) -> float:
+    """95th percentile of the wait in an M/M/c queue (Erlang 1917): P(W > t) = C exp(-c (1 - load) t / s)."""
+    blocking = 1.0
+    for number in range(1, servers + 1):
+        blocking = servers * load * blocking / (number + servers * load * blocking)
+    waits = blocking / (1 - load * (1 - blocking))
+    return log(waits / 0.05) * service_s / (servers * (1 - load))
+
+
+def site(folder: Path, columns: Columns, nodes: int, gpus: int) -> list[str]:
+    jobs = zip(columns[0].tolist(), columns[1].tolist(), strict=True)
+    rows = [f"{n},{at_s!r},1,{run_s!r}" for n, (at_s, run_s) in enumerate(jobs)]
+    (folder / "log.csv").write_text("\n".join(["id,arrival_s,gpus,duration_s", *rows]) + "\n", encoding="utf-8")
+    groups = f"[{{name: n, gpu: T4, gpus: {gpus}, count: {nodes}}}]"
+    (folder / "c.yaml").write_text(f"cluster: {{groups: {groups}}}\n", encoding="utf-8")
+    return ["--trace", "log.csv", "--cluster", "c.yaml", "--policy", "fifo", "--price", "none", "--on", "local:1"]
+
+
+def answer(*arguments: str, code: int = 0) -> dict[str, Any]:
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert result.exit_code == code, result.output
+    facts: dict[str, Any] = json.loads(result.stdout)
+    return facts
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("load", "seed"), [(0.95, 1), (0.8, 2)])
+def test_plan_finds_the_size_that_an_independent_simulation_finds(load: float, seed: int, here: Path) -> None:
+    columns, bound = queue(16, load, 4000, seed), 1200
+    facts = answer("plan", *site(here, columns, 16, 1), "--target", f"wait_s.p95<{bound}")
+    assert facts["today"]["value"] == pytest.approx(np.percentile(fifo(*columns, 16), 95), rel=1e-6)
+    least = next(size for size in range(1, 60) if np.percentile(fifo(*columns, size), 95) < bound)
+    assert facts["best"]["gpus"] == least
+    assert facts["today"]["low"] < erlang_p95(16, load) < facts["today"]["high"]
+    assert facts["demand"][-1]["demand"] == pytest.approx(columns[1].sum() / (columns[0][-1] - columns[0][0]), rel=1e-6)
+
+
+def test_a_size_below_the_demand_cannot_keep_up_and_never_meets(here: Path) -> None:
+    common = site(here, queue(16, 0.95, 2000, 3), 16, 1)
+    facts = answer("plan", *common, "--target", "wait_s.p95<1e9")
+    assert facts["best"]["gpus"] > facts["demand"][-1]["demand"]
+    assert all(size["value"] is None and not size["meets"] for size in facts["tried"] if not size["keeps_up"])
+    none = answer("plan", *common, "--target", "wait_s.p95<100", "--most", "12", code=1)
+    assert none["best"] is None
+    result = CliRunner().invoke(app, ["plan", *common, "--target", "wait_s.p95<100", "--most", "12"])
+    assert "Even the largest cluster" not in result.output  # today's 16 GPUs can
+    assert "cannot keep up" in result.output.replace("\n", " ")
+
+
+def test_other_questions_get_other_folders_and_windows_are_refused(here: Path) -> None:
+    common = site(here, queue(4, 0.5, 60, 4, 60.0), 4, 1)
+    runs = [answer("whatif", *common, "--add", f"{gpus}xT4")["run"] for gpus in (2, 4, 2)]
+    assert runs[0] != runs[1]
+    assert runs[0] == runs[2]
+    result = CliRunner().invoke(app, ["whatif", *common, "--add", "2xT4", "--windows", "4", "--window-jobs", "10"])
+    assert result.exit_code == 2
+    assert "simulate the whole log" in result.output.replace("\n", " ")
+
+
+def test_a_log_shorter_than_its_jobs_is_refused(here: Path) -> None:
+    common = site(here, (np.array([0.0, 10.0, 20.0]), np.array([500.0, 900.0, 700.0])), 4, 1)
+    result = CliRunner().invoke(app, ["plan", *common, "--target", "wait_s.p95<1"])
+    assert result.exit_code == 2
+    assert "shorter than one busy period" in result.output.replace("\n", " ")
+
+
+def series(waits: np.ndarray) -> JobSeries:
+    return JobSeries({"wait_s": waits}, np.zeros(len(waits), np.int64), ("",))
+
+
+@pytest.mark.parametrize("metric", ["wait_s.mean", "wait_s.p95"])
+def test_intervals_of_independent_values_hold_the_next_period(metric: str) -> None:
+    rng = np.random.default_rng(11)
+    hits = 0
+    for _ in range(200):
+        now, later = rng.exponential(1.0, (2, 2000))
+        of = np.mean if metric == "wait_s.mean" else lambda values: np.percentile(values, 95)
+        period = next_period(series(now), metric, float(of(now)))
+        hits += period.low < of(later) < period.high
+    assert 182 <= hits <= 199  # 95 % of 200, with 2.6 standard deviations
+
+
+def test_a_correlated_run_has_fewer_blocks_and_one_trend_has_none() -> None:
+    rng = np.random.default_rng(12)
+    independent = rng.exponential(1.0, 4000)
+    slow = np.repeat(rng.exponential(1.0, 40), 100)
+    assert next_period(series(independent), "wait_s.mean", independent.mean()).blocks > 2 * (
+        next_period(series(slow), "wait_s.mean", slow.mean()).blocks
+    )
+    trend = np.linspace(1.0, 2.0, 4000)
+    period = next_period(series(trend), "wait_s.mean", 1.5)
+    assert period.longer > 1
+    assert not np.isfinite(period.low)
+
+
+def test_the_ratio_of_two_runs_of_the_same_jobs_is_sharper_than_either() -> None:
+    rng = np.random.default_rng(13)
+    before = rng.exponential(1.0, 4000)
+    after = 0.8 * before * rng.uniform(0.95, 1.05, 4000)
+    change = change_of(series(after), after.mean(), series(before), before.mean(), "wait_s.mean")
+    assert change.low < 0.8 < change.high
+    assert change.high / change.low < 1.01
+    assert change.p < 1e-6

@@ -1,0 +1,72 @@
+"""The step time of language models: parts by hand, and measured runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from dagsim.errors import ModelError
+from dagsim.model import gpu_type
+from dagsim.network.llm import LlmFit, LlmTraining, step_s
+
+UNIT = LlmFit(1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 1.0)
+"""Every operation at the peak rate, and nothing element-wise."""
+SMALL = LlmTraining(1e9, 10, 1000, 2000, 4)
+A100, H100 = gpu_type("A100-40"), gpu_type("H100")
+
+
+def test_one_gpu_computes_matrix_products_and_attention_at_its_peak_rate() -> None:
+    # 8,000 tokens of 6e9 FLOP, and of 12 * 10 * 1,000 * 2,000 for attention, at 311.9 TFLOPS.
+    assert step_s(SMALL, A100, 1, fit=UNIT) == pytest.approx(8000 * (6e9 + 2.4e8) / 311.9e12)
+
+
+def test_checkpointing_adds_a_third_and_accumulation_repeats_the_step() -> None:
+    plain = step_s(SMALL, A100, 1, fit=UNIT)
+    assert step_s(replace(SMALL, checkpointing=True), A100, 1, fit=UNIT) == pytest.approx(plain * 4 / 3)
+    assert step_s(replace(SMALL, accumulation=5), A100, 1, fit=UNIT) == pytest.approx(plain * 5)
+
+
+def test_element_wise_operations_take_their_bytes_at_the_memory_bandwidth() -> None:
+    slower = step_s(SMALL, A100, 1, fit=replace(UNIT, elementwise_bytes=100.0)) - step_s(SMALL, A100, 1, fit=UNIT)
+    assert slower == pytest.approx(8000 * 100 * 10 * 1000 / 1555e9)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "sharding", "collectives", "gb_s"),
+    [(8, "full", 6, 235.0), (8, "grad_op", 3, 235.0), (16, "full", 6, 192.0), (16, "grad_op", 3, 192.0)],
+)
+def test_full_sharding_gathers_twice_and_reduces_once_per_micro_batch(
+    gpus: int, sharding: str, collectives: int, gb_s: float
+) -> None:
+    # Two micro-batches. Within a node NVLink bounds a collective (235 GB/s), between nodes eight NICs of 24 GB/s.
+    training = replace(SMALL, accumulation=2, sharding=sharding)
+    communication_s = step_s(training, A100, gpus, fit=UNIT) - step_s(training, A100, 1, fit=UNIT)
+    assert communication_s == pytest.approx(collectives * 2e9 * (gpus - 1) / gpus / (gb_s * 1e9))
+
+
+def test_fp8_doubles_the_peak_rate_of_matrix_products_alone() -> None:
+    fast = step_s(replace(SMALL, precision="fp8"), H100, 1, fit=UNIT)
+    assert fast == pytest.approx(8000 * (6e9 / 1978e12 + 2.4e8 / 989e12))
+
+
+def test_gpu_types_without_measured_runs_and_impossible_models_are_refused() -> None:
+    with pytest.raises(ModelError, match="no measured runs on T4; allowed: A100 and H100"):
+        step_s(SMALL, gpu_type("T4"), 1)
+    with pytest.raises(ModelError, match="A100-40 has no FP8"):
+        step_s(replace(SMALL, precision="fp8"), A100, 1)
+    with pytest.raises(ModelError, match="llm: layers must be positive, got 0"):
+        replace(SMALL, layers=0)
+
+
+@pytest.mark.data
+def test_measured_runs_are_met_better_than_by_one_share_of_the_peak_rate(data: Path) -> None:
+    script = import_module("validate_llm")
+    rows = script.read_rows(data / "golden" / "llm" / "mpt.csv")
+    ours = script.errors([script.tokens_per_s(row) for row in rows], rows)
+    constant = script.errors(script.constant_share(rows, rows), rows)
+    assert len(rows) == 144
+    assert ours["median"] < min(0.045, 0.75 * constant["median"])
+    assert ours["p90"] < 0.12

@@ -1,0 +1,75 @@
+"""What each sample file is recognised as, and the questions that its reader answers by an assumption."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagsim.errors import TraceError
+from dagsim.traces import open_trace
+from dagsim.traces.fields import Dirty
+from dagsim.traces.slurm import array_tasks
+
+PAI = "gang gpu types work"
+PODS = "start survivors tenant work"
+CELL = "alloc sets demand priority work"
+SAMPLES = {
+    **{"alibaba2017/batch_task.csv": "demand graph work", "alibaba2018/batch_task.csv": "demand work"},
+    **{"dax/sample.xml": "arrival demand", "google2011/task_events": "constraints demand priority work"},
+    **{f"gavel/{name}.trace": "gang work" for name in ("msr", "physical", "shockwave")},
+    **{f"google2019/{name}": CELL for name in ("2019_x_user_requests.csv", "csv", "json", "kaggle_sample.csv")},
+    **{"helios/cluster_log.csv": "cluster gang gpu type", "jsonl/jobs.jsonl": "work"},
+    **{"itp/cluster01.csv": "gang work", "itp/elastic.csv": "gang work"},
+    **{"kubernetes/cluster": PODS, "kubernetes/pods.json": PODS, "kubernetes/workloads.json": PODS},
+    **{"openb2023/openb_pod_list_sample.csv": "gpu types priority work"},
+    **{"openb2023/openb_pod_list_untimed.csv": "gpu types priority times work"},
+    **{f"pai2020/pai_{table}_table.csv": PAI for table in ("group_tag", "instance", "job", "task")},
+    **{"pai2020/hydra_sample.csv": "deadline work", "pai2020/pai_job_duration_sample.csv": "gpu types work"},
+    **{"pbs/20260105": "arrival demand tenant work", "pipedream/tiny.txt": "arrival demand work"},
+    **{"philly/cluster_job_log": "clock gpus work", "philly/philly_list.csv": "clock gpus work"},
+    **{"plain/jobs.csv": "work", "plain/tasks.csv": "work", "stg/rand0.stg": "arrival demand work"},
+    **{"sacct/jobs.json": "demand not listed tenant work", "sacct/jobs.txt": "dates demand not listed tenant work"},
+    **{"swf/sample.swf": "demand estimate gang order", "tiresias/muri.csv": "gang unit work"},
+    **{"tiresias/sia.csv": "gang work", "tiresias/tiresias.csv": "gang unit work"},
+    **{"tpch/tpch_dags.json": "arrival demand work"},
+    **{"wfcommons/v13.json": "arrival demand work", "wfcommons/v15.json": "arrival demand work"},
+}
+"""Files below ``workloads/samples``; a folder of that name is the format."""
+
+NOT_JOBS = (
+    *("alibaba2018/machine_meta.csv", "gavel/sample_throughputs.json", "google2011/job_events"),
+    *("google2011/machine_events", "google2019/2019_x_host_resource.csv", "helios/cluster_gpu_number.csv"),
+    *("nodes/kubectl.json", "nodes/pbsnodes.txt", "nodes/scontrol.json", "nodes/scontrol.txt", "nodes/sinfo.txt"),
+    *("openb2023/openb_node_list_sample.csv", "pai2020/pai_machine_spec.csv", "plain/foreign.csv"),
+)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_sample_is_of_the_format_of_its_folder_and_its_assumptions_are_named(samples: Path, name: str) -> None:
+    trace = open_trace(samples / name)
+    assert trace.format == name.partition("/")[0]
+    assert " ".join(sorted(trace.assumptions)) == SAMPLES[name]
+
+
+@pytest.mark.parametrize("name", NOT_JOBS)
+def test_a_file_of_machines_is_no_trace(samples: Path, name: str) -> None:
+    with pytest.raises(TraceError, match="not recognised"):
+        open_trace(samples / name)
+
+
+@pytest.mark.parametrize(
+    ("job", "tasks"),
+    {
+        **{"9": None, "9_4": None, "9_[3]": 1, "9_[3-90,95,97-99%8]": 92, "9_[0-9:2]": 5, "9_[1-10:3,20]": 5},
+        **{"9_[5-3]": 1, "9_[0-99:0]": 100, "9_[1,2,30...]": 2},  # the last number may have been cut off
+    }.items(),
+)
+def test_an_array_of_slurm_jobs_is_counted(job: str, tasks: int | None) -> None:
+    assert array_tasks(job) == tasks
+
+
+@pytest.mark.parametrize("listed", ["a", "1-b", "1-9:c", "", "1,,2", "123456789", "-3", "0-99999999,0-99999999"])
+def test_an_array_that_is_no_list_of_tasks_is_refused(listed: str) -> None:
+    with pytest.raises(Dirty, match="whose array is no list of tasks"):
+        array_tasks(f"9_[{listed}]")
