@@ -24,7 +24,7 @@ from dagsim.systems.cluster.lane.state import (
     record_type,
     records,
 )
-from dagsim.systems.cluster.policies.formulas import gpu_seconds
+from dagsim.systems.cluster.policies.formulas import instance_work
 from dagsim.systems.cluster.policies.job_orders import PathLeft, WorkLeft, total_work
 
 __all__ = ["JOB_KEYS", "JobOrder", "advance_jobs", "new_job_order"]
@@ -33,7 +33,7 @@ WORK_LEFT, PATH_LEFT, TOTAL_WORK = range(3)
 JOB_KEYS: Mapping[Any, int] = {WorkLeft: WORK_LEFT, PathLeft: PATH_LEFT, total_work: TOTAL_WORK}
 """The compiled keys of jobs (``_job_key``), by their functions in ``policies.job_orders``."""
 
-_gpu_seconds = inner(gpu_seconds)
+_instance_work = inner(instance_work)
 
 JOB_RULE = record_type(i8="key")
 """``key`` is one of JOB_KEYS."""
@@ -137,7 +137,7 @@ def _job_key(s: State, o: JobOrder, job: int) -> float:
             longest = max(longest, o.rank_s[task])
         count = unfinished if o.rule.key == WORK_LEFT else o.instances[task]
         # From left to right, as ordered_sum.
-        total += _gpu_seconds(o.best_s[task], count, s.classes[s.tasks[task].kind].gpus)
+        total += _instance_work(o.best_s[task], count, s.classes[s.tasks[task].kind].gpus)
     return longest if o.rule.key == PATH_LEFT else total
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["gpu_seconds", "served_after", "slowed"]
+__all__ = ["instance_work", "served_after", "slowed"]
 
 
-def gpu_seconds(best_s: float, instances: int, gpus: float) -> float:
+def instance_work(best_s: float, instances: int, gpus: float) -> float:
     """Work of some instances of a task on its fastest type; without GPUs it counts as one GPU."""
     return best_s * instances * (gpus or 1.0)
 
