@@ -400,9 +400,12 @@ def _coverage_rows(populations: dict[str, dict[str, Any]]) -> Iterator[list[str]
         for method, figure in () if name.startswith("equal") else METHODS.items():
             shares = (row.get(method) for row in by_n.values())
             yield [name, figure, *(f"{s['coverage']:.3f} [{s['worst']:.3f}]" if s else "none" for s in shares)]
-        plain = (row.get("plain") for row in by_n.values())
-        yield [name, "ratio, not marked approximate", *(f"{share:.3f}" if share else "none" for share in plain)]
+        plain = ((row.get("plain"), row.get("plain_worst")) for row in by_n.values())
+        shares = (f"{mean:.3f} [{worst:.3f}]" if mean and worst else "none" for mean, worst in plain)
+        yield [name, "ratio, not marked approximate", *shares]
         yield [name, "marked approximate", *(f"{100 * row['approximate']:.1f} %" for row in by_n.values())]
+        own = (f"{row['own']:.3f}{'~' if row['own_approximate'] else ''}" for row in by_n.values())
+        yield [name, "a policy's own mean", *own]
         false = (f"{100 * row['false_verdicts']:.1f} %" for row in by_n.values())
         yield [name, "equal policies with p < 0.05", *false]
 

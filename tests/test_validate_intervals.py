@@ -41,13 +41,13 @@ def test_students_t_covers_95_percent_of_normal_logs(normal: Path) -> None:
         assert row["coverage"] == pytest.approx(0.95, abs=0.012), n  # three pairs of 2,000: se .003
         assert row["worst"] <= row["coverage"]
         assert row["false_verdicts"] == pytest.approx(0.05, abs=0.012), n
-    assert list(found["made"]) == ["3", "5", "10", "20", "30", "100", "200"]
-    assert [row["false_verdicts"] for row in found["same"].values()] == pytest.approx([0.05] * 7, abs=0.02)
+    assert list(found["made"]) == ["3", "5", "10", "20", "30", "100", "200", "300"]
+    assert [row["false_verdicts"] for row in found["same"].values()] == pytest.approx([0.05] * 8, abs=0.02)
 
 
 def test_windows_are_judged_by_the_median_where_it_has_an_interval(normal: Path) -> None:
     found = validated(normal, 2000)["places"]
-    assert [row["method"] for row in found.values()] == ["t_log"] + ["median"] * 6
+    assert [row["method"] for row in found.values()] == ["t_log"] + ["median"] * 7
     # Exact: 1 - 2 / 2^5 = .9375 with five windows, 1 - 22 / 1024 = .9785 with ten.
     assert found["5"]["coverage"] == pytest.approx(0.9375, abs=0.012)
     assert found["10"]["coverage"] == pytest.approx(0.9785, abs=0.008)
@@ -59,10 +59,14 @@ def test_marked_intervals_are_told_from_those_that_must_hold(normal: Path) -> No
     found = validated(normal, 500)
     assert found["tails"]["20"]["approximate"] == 1.0
     assert "plain" not in found["tails"]["20"]
-    assert found["tails"]["200"]["approximate"] < 0.1
+    assert found["tails"]["300"]["approximate"] == 0.0
+    assert found["tails"]["300"]["own_approximate"]  # no number of seeds is enough
+    assert [found["made"][n]["own_approximate"] for n in ("5", "20", "30")] == [True, True, False]
+    assert found["made"]["30"]["own"] == pytest.approx(0.95, abs=0.02)
+    assert found["made"]["5"]["approximate"] == 1.0  # fewer than ten seeds
     assert found["made"]["20"]["approximate"] < 0.1
     assert found["made"]["20"]["plain"] == pytest.approx(0.95, abs=0.02)
-    assert found["places"]["30"]["approximate"] == 1.0  # windows, fewer than 100
+    assert found["places"]["30"]["approximate"] == 1.0  # windows, fewer than 300
 
 
 def test_a_simulated_population_has_the_share_of_the_largest_job(tmp_path: Path) -> None:

@@ -147,6 +147,12 @@ class AgentPolicy:
         self._net = checkpoint.network()
         self._codec = checkpoint.clipped(checkpoint.codec.build())
 
+    @property
+    def outside_training(self) -> float:
+        """Share of the values seen so far that lay outside the range of their feature in training."""
+        codec = self._codec
+        return codec.outside / codec.values if isinstance(codec, Clipped) and codec.values else 0.0
+
     def decide(self, view: View) -> Iterator[Any]:
         """Return the decisions of the net's choice."""
         observation = self._codec.encode(view)
@@ -333,8 +339,21 @@ class BoundsRecorder(_Wrapped):
 
 
 class Clipped(_Wrapped):
-    """Clips everything that the codec shows to ``bounds``."""
+    """Clips everything that the codec shows to ``bounds``, and counts it."""
+
+    def __init__(self, codec: Codec, bounds: ObservationBounds) -> None:
+        super().__init__(codec, bounds)
+        self.values = 0
+        """Number of values that the codec has shown."""
+        self.outside = 0
+        """Number of these that lay outside the bounds."""
 
     def encode(self, view: Any) -> Observation | None:
         observation: Observation | None = self.codec.encode(view)
-        return None if observation is None else self.bounds.clip(observation)
+        if observation is None:
+            return None
+        clipped = self.bounds.clip(observation)
+        for seen, inside in zip(observation, clipped, strict=True):
+            self.values += seen.size
+            self.outside += int(np.count_nonzero(seen != inside))
+        return clipped

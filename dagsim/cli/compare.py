@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -46,6 +46,7 @@ def compare_runs(
     from dagsim.metrics.standings import METHOD, standings
     from dagsim.report.comparison import comparison_table
     from dagsim.report.drawing import draw_comparison
+    from dagsim.report.tables import run_notes
     from dagsim.report.terminal import show_grid
 
     folders = [Store.open(run) for run in runs]
@@ -60,13 +61,16 @@ def compare_runs(
     if plot is not None:
         draw_comparison(ranked, plot, metric, workload=workload)
     if json_:
-        facts = {"metric": metric, "reference": reference or lines[0].policy, "method": METHOD, "workload": workload}
+        shown: dict[str, Any] = {"metric": metric, "reference": reference or lines[0].policy, "method": METHOD}
         plain = [standing.to_dict() for standing in ranked]
-        typer.echo(json.dumps({**facts, "standings": plain, "differences": differences, "missing": missing}))
+        shown |= {"workload": workload, "standings": plain, "differences": differences, "missing": missing}
+        typer.echo(json.dumps(shown | {"notes": run_notes(lines)}))
         return
     show_grid(comparison_table(ranked, metric, workload=workload, wide=wide), table, wide=wide)
     if precision is not None:
-        for name, look in looks_at(lines, Precision(precision), metric, reference).items():
+        for name, look in looks_at(lines, Precision(precision, unit=sample), metric, reference).items():
             typer.echo(f"precision of {name}: {look}")
+    for note in run_notes(lines):
+        typer.echo(note)
     for difference in differences:
         typer.echo(f"differs: {difference}")

@@ -118,6 +118,7 @@ def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], sh
     from dagsim.experiment.scenario import sample_of, workload_label
     from dagsim.metrics.standings import METHOD
     from dagsim.report.comparison import sweep_table
+    from dagsim.report.tables import run_notes
     from dagsim.report.terminal import show_grid
 
     sweep, sample = folder.sweep, sample_of(folder.config)
@@ -127,6 +128,7 @@ def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], sh
         facts: dict[str, Any] = {"run": str(folder.path), "state": folder.state, "cells": len(cells)}
         facts |= {"done": len(done), "metric": shown.metric, "method": METHOD}
         facts |= {"compared": compared_axis(sweep.axes).key, "groups": [group.to_dict() for group in groups]}
+        facts["notes"] = run_notes(lines)
         typer.echo(json.dumps(facts))
         return
     if shown.output.quiet:
@@ -137,4 +139,6 @@ def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], sh
         groups, sweep.axes, metrics, name=sweep.name, workload=label, sample=sample, wide=shown.output.wide
     )
     show_grid(grid, shown.output.table, wide=shown.output.wide)
+    for note in run_notes(lines):
+        typer.echo(note)
     typer.echo(f"run folder: {folder.path}")

@@ -4,7 +4,7 @@ narrow enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import nan
@@ -23,7 +23,7 @@ from dagsim.metrics import OverTime, columns, jct, over_time
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.compare import holm
 from dagsim.metrics.precision import Ending, Look, Precision
-from dagsim.metrics.standings import PolicyResult, RunMetrics, Sample, standings
+from dagsim.metrics.standings import PolicyResult, RunMetrics, Sample, largest_share, standings
 from dagsim.model.log import Schedule
 from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.traces.trace_file import TraceFile
@@ -285,6 +285,7 @@ class Precise:
                 "n": look.n,
                 "half_width": look.half_width if np.isfinite(look.half_width) else None,
                 "needs": look.needs if np.isfinite(look.needs) else None,
+                "approximate": look.approximate,
             }
             for name, look in self.looks.items()
         }
@@ -306,7 +307,7 @@ def rule_for(config: Config) -> Precision:
         raise InputError("precision: all of a trace is one sample; --window-jobs N makes windows of it")
     if workload.windows is not None:
         raise InputError("precision: --precision finds the number of windows itself; leave --windows out")
-    return Precision(config.precision, cap=min(500, workload.most_windows()))
+    return Precision(config.precision, cap=min(500, workload.most_windows()), unit=Sample.WINDOW)
 
 
 def seeds_for(config: Config, count: int) -> tuple[int, ...]:
@@ -350,23 +351,23 @@ def looks_at(
     """Compare every policy with the reference, by default the first; policies without a ratio are
     left out.
     """
-    values: dict[str, dict[int, float]] = {}
+    runs: dict[str, dict[int, RunMetrics]] = {}
     for line in lines:
-        value = line.metrics.get(metric)
-        values.setdefault(line.policy, {})[line.seed] = np.nan if value is None else float(value)
-    logs = {policy: _logs(list(by_seed.values())) for policy, by_seed in values.items()}
+        runs.setdefault(line.policy, {})[line.seed] = line
+    logs = {policy: _logs([line.metrics.get(metric) for line in mine.values()]) for policy, mine in runs.items()}
+    largest = {policy: largest_share(mine.values(), metric) for policy, mine in runs.items()}
     first = reference or next(iter(logs))
     if len(logs) == 1:
-        return {first: rule.look(logs[first])} if np.isfinite(logs[first]).all() else {}
+        return {first: rule.look(logs[first], largest[first])} if np.isfinite(logs[first]).all() else {}
     return {
-        policy: rule.look(mine - logs[first])
+        policy: rule.look(mine - logs[first], max(largest[policy], largest[first]))
         for policy, mine in logs.items()
         if policy != first and np.isfinite(mine - logs[first]).all()
     }
 
 
-def _logs(values: Sequence[float]) -> Floats:
-    numbers = np.asarray(values, float)
+def _logs(values: Iterable[float | None]) -> Floats:
+    numbers = np.array([np.nan if value is None else float(value) for value in values])
     return np.log(np.where(numbers > 0, numbers, np.nan))
 
 

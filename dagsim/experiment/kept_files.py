@@ -33,8 +33,8 @@ __all__ = [
     "jobs_from",
     "jobs_text",
     "packed_schedule",
+    "read_schedule",
     "run_of",
-    "unpacked_schedule",
 ]
 
 
@@ -65,6 +65,7 @@ class CellRun:
     """Its name in tables; for a cell of a grid that is not yet listed, the policy."""
     seed: int
     workload: dict[str, Any] = field(default_factory=dict)
+    """Facts about its jobs, and under ``decider`` about its policy (``Outcome.decider``), if there are any."""
     metrics: dict[str, Any] = field(default_factory=dict)
     at: Mapping[str, str] = field(default_factory=dict)
     """The label of its value on each axis of a grid."""
@@ -116,7 +117,8 @@ def run_of(outcome: Outcome, keep: Keep = "log") -> CellRun:
         tables = {name: _packed_table(who, make(shown)) for name, make in zip(TABLES, makers, strict=False)}
         if keep == "log":
             files = {"npz": packed_schedule(schedule)} if large else _small_files(schedule)
-    run = CellRun(outcome.policy, outcome.seed, dict(outcome.workload), metrics)
+    facts = dict(outcome.workload) | ({"decider": dict(outcome.decider)} if outcome.decider else {})
+    run = CellRun(outcome.policy, outcome.seed, facts, metrics)
     return replace(run, timing=timing, tables=tables, schedule=files)
 
 
@@ -175,6 +177,29 @@ def jobs_from(content: dict[str, Any]) -> list[JobFacts]:
     return [JobFacts._make((*fact[:-1], tuple(fact[-1]), of_job)) for fact, of_job in facts]
 
 
+def read_schedule(stem: Path, cluster: Cluster) -> Schedule:
+    """Read the files of a schedule, whose names begin with ``stem``.
+
+    Raises:
+        RunFolderError: One is missing, damaged, or of another version.
+    """
+    if (columns := stem.with_name(f"{stem.name}.npz")).exists():
+        return _unpacked_schedule(columns, cluster)
+    path = stem.with_name(f"{stem.name}.json.gz")
+    try:
+        facts = json.loads(gzip.decompress(path.read_bytes()))
+        if tuple(facts["fields"]) != FACTS:
+            raise RunFolderError(f"{path}: of another version (its fields are {', '.join(facts['fields'])})")
+        jobs = jobs_from(facts)
+        seed, ended_s = facts["seed"], facts["ended_s"]
+    except RunFolderError:
+        raise
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError) as error:
+        raise RunFolderError(f"{path}: not a readable list of jobs ({error})") from None
+    log = ScheduleLog.load(stem.with_name(f"{stem.name}.npy"))
+    return Schedule(cluster, jobs, log, seed, ended_s=ended_s)
+
+
 LARGE_ROWS = 500_000
 """Number of rows in a log from which a run counts as large."""
 
@@ -197,12 +222,8 @@ def packed_schedule(schedule: Schedule) -> bytes:
     return buffer.getvalue()
 
 
-def unpacked_schedule(path: Path, cluster: Cluster) -> Schedule:
-    """Read a schedule that ``packed_schedule`` packed.
-
-    Raises:
-        RunFolderError: ``path`` is missing, damaged, or of another version.
-    """
+def _unpacked_schedule(path: Path, cluster: Cluster) -> Schedule:
+    """Read a schedule that ``packed_schedule`` packed."""
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             rows = np.empty(len(file["kind"]), ROW)

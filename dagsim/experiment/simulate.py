@@ -49,6 +49,10 @@ class Outcome:
     """
     wall_s: float = 0.0
     """Wall-clock seconds of the simulation."""
+    decider: Mapping[str, Any] = field(default_factory=dict)
+    """Facts about the policy: ``clairvoyant`` if it declared that it reads true durations and, for an agent,
+    ``outside_training``: the share of the values it saw that lay outside the range of its training.
+    """
     engine: EngineUse | None = None
     """The engine of the GPU cluster that was used; other systems have only one."""
 
@@ -71,7 +75,14 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
     wall_s = perf_counter() - began
     schedule = kernel.schedule
     schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
-    return Outcome(schedule, measured(config, schedule), policy, seed, scenario.facts(kernel), wall_s, engine)
+    facts = scenario.facts(kernel)
+    return Outcome(schedule, measured(config, schedule), policy, seed, facts, wall_s, _facts_of(decider), engine)
+
+
+def _facts_of(decider: Policy[Any, Any]) -> dict[str, Any]:
+    facts = {"clairvoyant": True} if getattr(decider, "clairvoyant", False) else {}
+    outside = getattr(decider, "outside_training", None)
+    return facts if outside is None else facts | {"outside_training": float(outside)}
 
 
 def measured(config: Config, schedule: Schedule) -> Summary:
@@ -141,6 +152,7 @@ class Timed:
 
     def __init__(self, policy: Policy[Any, Any], name: str = "") -> None:
         self.policy = policy
+        self.clairvoyant = getattr(policy, "clairvoyant", False)
         self.name = name or type(policy).__name__
         """Name of the policy in messages."""
         self.decisions = 0

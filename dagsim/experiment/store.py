@@ -36,13 +36,9 @@ that was not, apart from clock times.
 
 from __future__ import annotations
 
-import errno
-import gzip
 import json
 import os
-import re
 import shlex
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -55,16 +51,31 @@ from dagsim.config import yaml
 from dagsim.config.registered import Foreign
 from dagsim.config.schema import Config, config_hash, dump_config, load_config
 from dagsim.errors import CodeNotAllowed, ConfigError, RunFolderError
-from dagsim.experiment.kept_files import CLOCKED, FACTS, TABLES, CellRun, jobs_from, run_of, unpacked_schedule
+from dagsim.experiment.folder_files import (
+    cells_table,
+    engine_of,
+    json_line,
+    json_text,
+    overwrite,
+    read_json_file,
+    read_lines,
+    rename_free,
+    slug,
+    summary_of,
+    unwritable,
+    value_in,
+    whole_lines,
+    write_whole,
+)
+from dagsim.experiment.kept_files import CLOCKED, TABLES, CellRun, read_schedule, run_of
 from dagsim.experiment.plan import Cell, Plan, SweepGrid, read_grid
 from dagsim.experiment.provenance import SCHEMA, changes, manifest
 from dagsim.experiment.scenario import experiment_seeds, scenario_of, workload_label
 from dagsim.experiment.simulate import Outcome
 from dagsim.files import Lock, append, cut, file_hash, replaced
-from dagsim.metrics import to_csv
 from dagsim.metrics.standings import PolicyResult
 from dagsim.model.cluster import Cluster
-from dagsim.model.log import Schedule, ScheduleLog
+from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
 from dagsim.systems.cluster.choice import EngineUse
 
@@ -91,7 +102,7 @@ def recorded_code(path: Path) -> dict[str, str]:
     Raises:
         RunFolderError: Its manifest cannot be read.
     """
-    facts = _read_json(path / "manifest.json")
+    facts = read_json_file(path / "manifest.json")
     return _recorded_code(facts if isinstance(facts, dict) else {})
 
 
@@ -139,11 +150,13 @@ class Store:
                 plan=plan.about,
                 name=plan.name,
             )
-        path = root / f"{_slug(f'{plan.command}-{plan.grid.name}', _LONGEST_NAME)}"
+        path = root / f"{slug(f'{plan.command}-{plan.grid.name}', _LONGEST_NAME)}"
         created = datetime.now(UTC)
         specs = list(dict.fromkeys(cell.policy for cell in plan.cells))
         facts = manifest(plan.command, created, plan.config, plan.seeds, specs)
+        traces = {path: sha for cell in plan.cells for sha, path in filter(None, [cell.trace()])}
         facts |= {
+            "traces": {str(path): {"file": str(path), "sha256": sha} for path, sha in traces.items()},
             "policies": list(plan.policies),
             "plan": {"sweep": {"name": plan.grid.name, "cells": len(plan.cells)}},
         }
@@ -154,7 +167,7 @@ class Store:
                     return store
             return cls._taken(path, plan, facts, argv)
         except OSError as error:
-            raise _unwritable(root, error) from None
+            raise unwritable(root, error) from None
 
     @classmethod
     def create(
@@ -184,7 +197,7 @@ class Store:
         if name is not None and not (name.strip() and name.isprintable() and len(name) <= _LONGEST_NAME):
             raise RunFolderError(f"--name {name!r}: expected a line of text of at most {_LONGEST_NAME} characters")
         created = now or datetime.now(UTC)
-        what = "-".join(map(_slug, filter(None, (label or config.policy, name))))
+        what = "-".join(map(slug, filter(None, (label or config.policy, name))))
         called = f"{created:%Y%m%dT%H%M%SZ}-{command}-{what}-s{config.seed}-{config_hash(config)[:6]}"
         facts = manifest(command, created, config, tuple(seeds or experiment_seeds(config)), policies)
         facts |= {"policies": list(policies), "plan": dict(plan or {})}
@@ -220,7 +233,7 @@ class Store:
             store.claim()
             store._describe(argv, grid)
             store.mark("running")
-            renamed = _renamed(unfinished, path, numbered=numbered)
+            renamed = rename_free(unfinished, path, numbered=numbered)
         except OSError:
             with suppress(OSError):
                 rmtree(unfinished)
@@ -235,7 +248,7 @@ class Store:
     @classmethod
     def _taken(cls, path: Path, plan: Plan, facts: dict[str, Any], argv: Sequence[str]) -> Store:
         """Open the existing folder of a grid, and delete the summaries of its previous start."""
-        before = _read_json(path / "manifest.json") if (path / "manifest.json").exists() else None
+        before = read_json_file(path / "manifest.json") if (path / "manifest.json").exists() else None
         if before is None and not (path / "lock").exists():
             raise RunFolderError(f"{path}: exists and is not a run folder; choose another place with --out or --name")
         if before is not None and before.get("command") != plan.command:
@@ -252,18 +265,18 @@ class Store:
         store._describe(argv, plan.grid)
         progress = path / _PROGRESS
         if progress.exists():  # a process that was killed may have left half a line
-            append(progress, b"", sum(map(len, _whole_lines(progress))))
+            append(progress, b"", sum(map(len, whole_lines(progress))))
         return store
 
     def _describe(self, argv: Sequence[str], grid: SweepGrid | None) -> None:
         """Write the files that describe the plan. The manifest is last, because it makes a folder a
         run folder.
         """
-        _write(self.path / "config.yaml", dump_config(self.config))
-        _write(self.path / "command.txt", shlex.join(argv) + "\n")
+        write_whole(self.path / "config.yaml", dump_config(self.config))
+        write_whole(self.path / "command.txt", shlex.join(argv) + "\n")
         if grid is not None:
-            _write(self.path / _GRID, yaml.dump(grid.to_dict("config.yaml")))
-        _write(self.path / "manifest.json", _json(self.manifest))
+            write_whole(self.path / _GRID, yaml.dump(grid.to_dict("config.yaml")))
+        write_whole(self.path / "manifest.json", json_text(self.manifest))
 
     @classmethod
     def open(cls, path: Path, *, own: bool = False) -> Store:
@@ -279,7 +292,7 @@ class Store:
         store = cls.read(path, own=own)
         with suppress(OSError, RunFolderError):  # a folder that is damaged or read-only stays as it is
             if store.manifest["schema"] == SCHEMA and store.state == "running" and store._lock.claim():
-                pid = _read_json(path / "status.json").get("pid")
+                pid = read_json_file(path / "status.json").get("pid")
                 store._mend()
                 store.mark("interrupted", f"its process ({pid}) ended without recording its state")
         store._lock.release()
@@ -295,7 +308,7 @@ class Store:
         """
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such run folder")
-        facts = _read_json(path / "manifest.json")
+        facts = read_json_file(path / "manifest.json")
         if not isinstance(facts, dict) or facts.get("schema") not in _READABLE:
             raise RunFolderError(
                 f"{path / 'manifest.json'}: not of a run folder that this version reads (schema "
@@ -363,7 +376,7 @@ class Store:
     @property
     def state(self) -> State:
         """The state of the run according to ``status.json``."""
-        status = _read_json(self.path / "status.json")
+        status = read_json_file(self.path / "status.json")
         if not isinstance(status, dict) or status.get("state") not in get_args(State):
             raise RunFolderError(f"{self.path / 'status.json'}: its state is none of {', '.join(get_args(State))}")
         state: State = status["state"]
@@ -384,7 +397,7 @@ class Store:
         if not self._lock.claim():
             pid = None
             with suppress(RunFolderError, AttributeError):
-                pid = _read_json(self.path / "status.json").get("pid")
+                pid = read_json_file(self.path / "status.json").get("pid")
             raise RunFolderError(f"{self.path}: another process ({pid}) is writing to it; wait until it has ended")
 
     def resume(self) -> None:
@@ -410,7 +423,7 @@ class Store:
             (self.path / _FAILURES).unlink(missing_ok=True)  # every policy may try again
             self.mark("running")
         except OSError as error:
-            raise _unwritable(self.path, error) from None
+            raise unwritable(self.path, error) from None
 
     def check_trace(self) -> None:
         """Check that the jobs are still the same.
@@ -439,7 +452,7 @@ class Store:
             self._give_up("interrupted")
             raise
         except OSError as error:
-            failure = _unwritable(self.path, error)
+            failure = unwritable(self.path, error)
             self._give_up("failed", str(failure))
             raise failure from None
         except Exception as error:
@@ -462,14 +475,14 @@ class Store:
         if state == "running":
             self.claim()
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        text = _json({"state": state, "pid": os.getpid(), "updated": now, "error": error})
+        text = json_text({"state": state, "pid": os.getpid(), "updated": now, "error": error})
         path = self.path / "status.json"
         try:
-            _write(path, text)
+            write_whole(path, text)
         except OSError:
             if not path.exists():
                 raise
-            _overwrite(path, text)
+            overwrite(path, text)
         if state != "running":
             self._lock.release()
 
@@ -481,9 +494,9 @@ class Store:
         """
         self.manifest["seeds"] = list(seeds)
         try:
-            _write(self.path / "manifest.json", _json(self.manifest))
+            write_whole(self.path / "manifest.json", json_text(self.manifest))
         except OSError as error:
-            raise _unwritable(self.path, error) from None
+            raise unwritable(self.path, error) from None
 
     # Finished cells
 
@@ -512,11 +525,11 @@ class Store:
             for ending, content in run.named_files():
                 with replaced(self.path / _CELLS / f"{cell.id}.{ending}", durable=True) as temporary:
                     temporary.write_bytes(content)
-            _write(self.path / _CELLS / f"{cell.id}.json", json.dumps(line) + "\n", durable=True)
+            write_whole(self.path / _CELLS / f"{cell.id}.json", json.dumps(line) + "\n", durable=True)
             times = {"wall_s": round(run.timing["wall_s"], 6), CLOCKED: run.timing[CLOCKED]}
             self._tell("done", id=cell.id, label=cell.label, seed=cell.seed, **times)
         except OSError as error:
-            raise _unwritable(self.path, error) from None
+            raise unwritable(self.path, error) from None
 
     def add(self, run: CellRun | Outcome) -> None:
         """Append a finished run to the tables and save its schedule, atomically.
@@ -531,7 +544,7 @@ class Store:
             with suppress(OSError, RunFolderError):
                 self._mend()
             if isinstance(error, OSError):
-                raise _unwritable(self.path, error) from None
+                raise unwritable(self.path, error) from None
             raise
 
     def _append(self, run: CellRun) -> None:
@@ -542,8 +555,8 @@ class Store:
             stem.with_suffix(f".{ending}").write_bytes(content)
         for name, (head, rows) in run.tables.items():
             after[name] = append(self.path / name, head + rows if first else rows, ends[name])
-        after[_TIMING] = append(self.path / _TIMING, _line(run.timing), ends[_TIMING])
-        line = _line(run.line | {"ends": {name: after[name] for name in TABLES}})
+        after[_TIMING] = append(self.path / _TIMING, json_line(run.timing), ends[_TIMING])
+        line = json_line(run.line | {"ends": {name: after[name] for name in TABLES}})
         after[_RUNS] = append(self.path / _RUNS, line, ends[_RUNS])
         self._ends, self._count = after, self._count + 1
 
@@ -560,9 +573,9 @@ class Store:
                 return
             path = self.path / _FAILURES
             line = {"policy": cell.label, "seed": cell.seed, "error": run.error}
-            append(path, _line(line), path.stat().st_size if path.exists() else 0)
+            append(path, json_line(line), path.stat().st_size if path.exists() else 0)
         except OSError as error:
-            raise _unwritable(self.path, error) from None
+            raise unwritable(self.path, error) from None
 
     def started(self, cells: int, done: int, to_run: int) -> None:
         """Record in ``progress.jsonl`` of a grid that a start has begun.
@@ -583,10 +596,10 @@ class Store:
         try:
             if plan is not None and self.grid is not None:
                 self._list_cells(plan, state)
-            _write(self.path / "summary.json", _json(summary_of(self.lines())))
+            write_whole(self.path / "summary.json", json_text(summary_of(self.lines())))
             if used := self._engines():
                 self.manifest["engine"] = engine_of(used)
-                _write(self.path / "manifest.json", _json(self.manifest))
+                write_whole(self.path / "manifest.json", json_text(self.manifest))
             self.mark(state, error)
         except (OSError, RunFolderError) as failure:
             if state == "done":
@@ -603,11 +616,11 @@ class Store:
         runs, timing = bytearray(), bytearray()
         for cell, run in done.items():
             who, clock = {"policy": cell.label, "seed": cell.seed}, times.get(cell.id, {})
-            runs += _line(who | {"workload": run.workload, "metrics": run.metrics, "ends": ends})
-            timing += _line(who | {name: clock.get(name) for name in ("wall_s", CLOCKED)})
-        _write(self.path / "results.csv", _table(list(done.values())))
-        _write(self.path / _TIMING, timing.decode())
-        _write(self.path / _RUNS, runs.decode())
+            runs += json_line(who | {"workload": run.workload, "metrics": run.metrics, "ends": ends})
+            timing += json_line(who | {name: clock.get(name) for name in ("wall_s", CLOCKED)})
+        write_whole(self.path / "results.csv", cells_table(list(done.values())))
+        write_whole(self.path / _TIMING, timing.decode())
+        write_whole(self.path / _RUNS, runs.decode())
         self._tell("ended", state=state, done=len(done), cells=len(plan.cells))
 
     # Reading
@@ -618,14 +631,15 @@ class Store:
         Raises:
             RunFolderError: They cannot be read.
         """
+        runs, timing = read_lines(self.path / _RUNS), read_lines(self.path / _TIMING)
         return [
             CellRun(
-                _value(run, "policy", _RUNS),
-                _value(run, "seed", _RUNS),
-                _value(run, "workload", _RUNS),
-                _value(run, "metrics", _RUNS) | {CLOCKED: _value(time, CLOCKED, _TIMING)},
+                value_in(run, "policy", _RUNS),
+                value_in(run, "seed", _RUNS),
+                value_in(run, "workload", _RUNS),
+                value_in(run, "metrics", _RUNS) | {CLOCKED: value_in(time, CLOCKED, _TIMING)},
             )
-            for run, time in zip(self._read(_RUNS), self._read(_TIMING), strict=False)  # the last may lack its time
+            for run, time in zip(runs, timing, strict=False)  # the last run may lack its time
         ]
 
     def cells(self) -> list[CellRun]:
@@ -646,11 +660,11 @@ class Store:
         """
         return [
             CellRun(
-                _value(line, "policy", _FAILURES),
-                _value(line, "seed", _FAILURES),
-                error=_value(line, "error", _FAILURES),
+                value_in(line, "policy", _FAILURES),
+                value_in(line, "seed", _FAILURES),
+                error=value_in(line, "error", _FAILURES),
             )
-            for line in self._read(_FAILURES)
+            for line in read_lines(self.path / _FAILURES)
         ]
 
     def whole(self) -> list[CellRun]:
@@ -686,7 +700,7 @@ class Store:
         Raises:
             RunFolderError: They cannot be read.
         """
-        return self._read(_PROGRESS)
+        return read_lines(self.path / _PROGRESS)
 
     def to_dict(self) -> dict[str, Any]:
         """Its state, summary and runs as plain values, safe for JSON."""
@@ -706,21 +720,7 @@ class Store:
         Raises:
             RunFolderError: It is missing or damaged.
         """
-        path = self.path / "schedules" / f"{number:03d}.json.gz"
-        if (columns := path.with_name(f"{number:03d}.npz")).exists():
-            return unpacked_schedule(columns, self._cluster())
-        try:
-            facts = json.loads(gzip.decompress(path.read_bytes()))
-            if tuple(facts["fields"]) != FACTS:
-                raise RunFolderError(f"{path}: of another version (its fields are {', '.join(facts['fields'])})")
-            jobs = jobs_from(facts)
-            seed, ended_s = facts["seed"], facts["ended_s"]
-        except RunFolderError:
-            raise
-        except (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError) as error:
-            raise RunFolderError(f"{path}: not a readable list of jobs ({error})") from None
-        log = ScheduleLog.load(path.with_name(f"{number:03d}.npy"))
-        return Schedule(self._cluster(), jobs, log, seed, ended_s=ended_s)
+        return read_schedule(self.path / "schedules" / f"{number:03d}", self._cluster())
 
     def _cluster(self) -> Cluster:
         """The machines of the experiment.
@@ -738,7 +738,7 @@ class Store:
     def _engines(self) -> dict[str, EngineUse]:
         """The engine of each policy's first run; empty for systems that have only one."""
         used: dict[str, EngineUse] = {}
-        for line in self._read(_TIMING):
+        for line in read_lines(self.path / _TIMING):
             if "engine" in line:
                 used.setdefault(line["policy"], EngineUse(**line["engine"]))
         return used
@@ -755,33 +755,13 @@ class Store:
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise RunFolderError(f"{path}: not readable as a cell ({error}); delete it to run it again") from None
 
-    def _read(self, name: str) -> list[dict[str, Any]]:
-        """The lines of a file.
-
-        Raises:
-            RunFolderError: A line is not a JSON object; the message gives its number.
-        """
-        values = []
-        for number, line in enumerate(_whole_lines(self.path / name), 1):
-            try:
-                value = json.loads(line)
-                if not isinstance(value, dict):
-                    raise ValueError(f"expected an object, got {value!r:.60}")
-            except ValueError as error:  # UnicodeDecodeError is one, too
-                raise RunFolderError(
-                    f"{self.path / name}:{number}: damaged: not a line of JSON ({error}); restore the file, or run "
-                    "the command in command.txt again"
-                ) from None
-            values.append(value)
-        return values
-
     # Writing
 
     def _tell(self, event: str, **facts: Any) -> None:
         """Append a line to ``progress.jsonl``."""
         path = self.path / _PROGRESS
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
-        append(path, _line({"event": event, "time": time, **facts}), path.stat().st_size if path.exists() else 0)
+        append(path, json_line({"event": event, "time": time, **facts}), path.stat().st_size if path.exists() else 0)
 
     def _mend(self) -> None:
         """Cut off everything after the last finished run.
@@ -807,138 +787,12 @@ class Store:
     def _written(self) -> dict[str, int]:
         """Length of each file after the last finished run."""
         if self._ends is None:
-            runs, timing = (_whole_lines(self.path / name) for name in (_RUNS, _TIMING))
+            runs, timing = (whole_lines(self.path / name) for name in (_RUNS, _TIMING))
             count = min(len(runs), len(timing))
-            lines = self._read(_RUNS)[:count]
+            lines = read_lines(self.path / _RUNS)[:count]
             ends = lines[-1].get("ends") if lines else dict.fromkeys(TABLES, 0)
             if not isinstance(ends, dict) or set(ends) != set(TABLES):
                 raise RunFolderError(f"{self.path / _RUNS}: made by an older dagsim; no runs can be added to it")
             self._count = count
             self._ends = ends | {_TIMING: sum(map(len, timing[:count])), _RUNS: sum(map(len, runs[:count]))}
         return self._ends
-
-
-def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:
-    """The engines by policy as an entry of the manifest: the engine asked for, the engine used, and
-    the reason.
-    """
-    asked = next(iter(used.values())).asked
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for policy, use in used.items():
-        reasons.setdefault((use.used, use.reason), []).append(policy)
-    if len(reasons) == 1:
-        ((engine, reason),) = reasons
-        return {"asked": asked, "used": engine, "reason": reason}
-    by_policy = [f"{engine} for {', '.join(policies)}: {reason}" for (engine, reason), policies in reasons.items()]
-    engines = ", ".join(dict.fromkeys(use.used for use in used.values()))
-    return {"asked": asked, "used": engines, "reason": "; ".join(by_policy)}
-
-
-def summary_of(runs: Iterable[CellRun]) -> dict[str, dict[str, Any]]:
-    """Number of seeds and mean of every number, per policy. The mean is None if any seed has no
-    value.
-    """
-    by_policy: dict[str, list[Mapping[str, Any]]] = {}
-    for run in runs:
-        by_policy.setdefault(run.policy, []).append(run.metrics)
-    return {policy: {"seeds": len(rows), **_means(rows)} for policy, rows in by_policy.items()}
-
-
-def _means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    names = dict.fromkeys(name for row in rows for name in row)
-    means: dict[str, float | None] = {}
-    for name in names:
-        values = [row.get(name) for row in rows]
-        if name == CLOCKED or any(isinstance(value, str) for value in values):
-            continue
-        numbers = [value for value in values if isinstance(value, int | float)]
-        means[name] = sum(numbers) / len(numbers) if len(numbers) == len(values) else None
-    return means
-
-
-def _table(runs: Sequence[CellRun]) -> str:
-    """One row for each cell, sorted by id; a metric that a cell lacks is empty."""
-    ordered = sorted(runs, key=lambda run: run.id)
-    keys = list(dict.fromkeys(key for run in ordered for key in run.at))
-    names = list(dict.fromkeys(name for run in ordered for name in run.metrics))
-    table: dict[str, list[Any]] = {"id": [run.id for run in ordered]}
-    table |= {key: [run.at.get(key) for run in ordered] for key in keys}
-    table |= {"policy": [run.policy for run in ordered], "seed": [run.seed for run in ordered]}
-    return to_csv(table | {name: [run.metrics.get(name) for run in ordered] for name in names})
-
-
-def _renamed(folder: Path, wanted: Path, *, numbered: bool) -> Path | None:
-    """Rename the folder to ``wanted`` and return its new path. If that name is taken, return None,
-    or with ``numbered`` use the first free name ``wanted-N``.
-    """
-    number = 1
-    while True:
-        path = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
-        try:
-            if not path.exists() or not numbered:
-                folder.rename(path)
-                return path
-        except OSError as error:  # made by another process meanwhile
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            if not numbered:
-                return None
-        number += 1
-
-
-def _slug(text: str, most: int = 40) -> str:
-    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[:most] or "run"
-
-
-def _value(line: Mapping[str, Any], key: str, file: str) -> Any:
-    """The value in a line of a run folder's file.
-
-    Raises:
-        RunFolderError: The line lacks it.
-    """
-    if key not in line:
-        raise RunFolderError(f"{file}: not of this version: a line has no {key!r}")
-    return line[key]
-
-
-def _whole_lines(path: Path) -> list[bytes]:
-    """The complete lines, with line ends. An unfinished last line of a stopped writer is left out."""
-    try:
-        lines = path.read_bytes().splitlines(keepends=True)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from None
-    return lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
-
-
-def _line(value: Any) -> bytes:
-    return json.dumps(value).encode() + b"\n"
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, indent=2) + "\n"
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunFolderError(f"{path}: not readable as JSON ({error})") from None
-
-
-def _write(path: Path, text: str, *, durable: bool = False) -> None:
-    """Replace the file atomically: a reader sees the old text or the new."""
-    with replaced(path, durable=durable) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def _overwrite(path: Path, text: str) -> None:
-    """Overwrite the old text in place, because a full disk has no room for a second file."""
-    with path.open("r+b") as file:
-        file.write(text.encode())
-        file.truncate()
-
-
-def _unwritable(path: Path, error: OSError) -> RunFolderError:
-    return RunFolderError(f"{error.filename or path}: cannot be written: {error.strerror or error}")

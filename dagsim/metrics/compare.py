@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import isfinite, isnan, nan
+from math import ceil, isfinite, isnan, nan
 from types import MappingProxyType
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.intervals import (
+    MOST_SEEDS,
     SAME,
     geometric_mean,
     median,
@@ -28,7 +29,6 @@ from dagsim.metrics.intervals import (
 __all__ = [
     "ENOUGH_SEEDS",
     "ENOUGH_WINDOWS",
-    "MOST_SEEDS",
     "Paired",
     "Row",
     "Verdict",
@@ -39,6 +39,7 @@ __all__ = [
     "log_ratios",
     "paired",
     "paired_by_seed",
+    "samples_needed",
     "verdict",
     "words",
 ]
@@ -234,11 +235,7 @@ def _side(low: float, high: float) -> int:
 
 ENOUGH_SEEDS = 5
 """Minimum sample size for a verdict. With fewer, no distribution-free two-sided 95 % interval exists."""
-MOST_SEEDS = 1000
-"""Largest number of seeds recommended for an approximate interval. Beyond it, use the median's
-interval.
-"""
-ENOUGH_WINDOWS = 100
+ENOUGH_WINDOWS = 300
 """Windows of a real trace from which intervals of means have enough coverage. With fewer, they are
 approximate.
 """
@@ -357,8 +354,7 @@ def verdict(pair: Paired, p: float | None = None, *, lower_is_better: bool = Tru
 def words(pair: Paired, p: float | None = None, *, unit: str = "seed", lower_is_better: bool = True) -> str:
     """Return the verdict in words: ``better; in 18 of 20 seeds``.
 
-    ``unit`` is ``seed``, or ``window`` for a real trace. Intervals over fewer than 100 windows are
-    approximate.
+    ``unit`` is ``seed``, or ``window`` for a real trace.
     """
     answer = verdict(pair, p, lower_is_better=lower_is_better)
     units = f"{pair.n} {unit}{'' if pair.n == 1 else 's'}"
@@ -370,24 +366,29 @@ def words(pair: Paired, p: float | None = None, *, unit: str = "seed", lower_is_
         return "; ".join(parts)
     if pair.is_decided_by_few:
         parts.append(f"a few {unit}s decide")
-    if unit == "window" and pair.n < ENOUGH_WINDOWS and isfinite(pair.low):
-        parts.append("approximate")
-    elif pair.seeds_needed:
-        parts.append(f"approximate: {enough_seeds(pair.seeds_needed, unit)}")
+    if needed := samples_needed(pair.seeds_needed, pair.n, unit) if isfinite(pair.low) else 0:
+        parts.append(f"approximate: {enough_seeds(needed, unit)}")
     return "; ".join(parts)
 
 
-def enough_seeds(seeds: int, unit: str = "seed") -> str:
+def samples_needed(seeds_needed: float, n: int, unit: str) -> float:
+    """Number of samples from which an interval of ``n`` holds: ``seeds_needed``, of windows at least
+    300; 0 if ``n`` is enough.
+    """
+    return max(seeds_needed, ENOUGH_WINDOWS) if unit == "window" and n < ENOUGH_WINDOWS else seeds_needed
+
+
+def enough_seeds(seeds: float, unit: str = "seed") -> str:
     """Say how many seeds an interval needs."""
     if seeds > MOST_SEEDS:
         return f"no number of {unit}s up to {MOST_SEEDS:,} is enough"
     return f"about {_rounded(seeds):,} {unit}s are needed"
 
 
-def _rounded(seeds: int) -> int:
+def _rounded(seeds: float) -> int:
     """Round up to the next ten, or from 300 on to the next hundred."""
     step = 10 if seeds < 300 else 100
-    return -(-seeds // step) * step
+    return ceil(seeds / step) * step
 
 
 def _sentence(answer: Verdict, pair: Paired, unit: str) -> str:

@@ -16,7 +16,8 @@ from statistics import NormalDist
 
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats
-from dagsim.metrics.intervals import SAME, standard_deviation, t_quantile
+from dagsim.metrics.compare import enough_seeds, samples_needed
+from dagsim.metrics.intervals import SAME, seeds_for_interval, standard_deviation, t_quantile
 
 __all__ = ["MUST_DIFFER", "Ending", "Look", "Precision"]
 
@@ -48,8 +49,13 @@ class Look:
     """
     needs: float
     """Estimate of the seeds needed, from the spread so far; infinite if no seed differs."""
+    approximate: str = ""
+    """How many seeds the interval needs to hold, in words; empty if ``n`` is enough."""
 
     def __str__(self) -> str:
+        return "; approximate: ".join(filter(None, (self._state(), self.approximate)))
+
+    def _state(self) -> str:
         match self.ending:
             case Ending.GOES_ON if not isfinite(self.half_width):
                 return f"{self.n} seeds; {self.more} more before the first look"
@@ -79,6 +85,8 @@ class Precision:
     cap: int = 500
     """Maximum number of seeds; on a trace, at most its number of disjoint windows."""
     level: float = 0.95
+    unit: str = "seed"
+    """``seed``, or ``window`` of a real trace."""
 
     def __post_init__(self) -> None:
         if not 0 < self.within < 1:
@@ -90,8 +98,10 @@ class Precision:
         if self.cap < self.start:
             raise InputError(f"precision: needs {self.start} seeds or windows to start with, there are {self.cap}")
 
-    def look(self, logs: Floats) -> Look:
-        """Return the state after ``logs``, the log ratios of all seeds in the order drawn."""
+    def look(self, logs: Floats, largest_job: float = 0.0) -> Look:
+        """Return the state after ``logs``, the log ratios of all seeds in the order drawn.
+        ``largest_job`` is that of ``seeds_for_interval``.
+        """
         n = len(logs)
         if n < self.start:
             return Look(Ending.GOES_ON, n, self.start - n, inf, inf)
@@ -101,7 +111,8 @@ class Precision:
         half_width = t_quantile(self.level, n - 1) * sd / sqrt(n)
         ending = self._ending(n, half_width, differ, first)
         more = min(self.step, self.cap - n) if ending is Ending.GOES_ON else 0
-        return Look(ending, n, more, expm1(half_width), needs)
+        needed = samples_needed(int(seeds_for_interval(logs, largest_job)), n, self.unit) if sd > 0 else 0
+        return Look(ending, n, more, expm1(half_width), needs, enough_seeds(needed, self.unit) if needed else "")
 
     def forecast(self, logs: Floats) -> float:
         """Estimate seeds: (1.96 sd / ln(1 + within))^2, and enough for 5 to differ; infinite if

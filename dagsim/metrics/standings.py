@@ -13,7 +13,7 @@ import numpy as np
 
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats
-from dagsim.metrics.compare import ENOUGH_SEEDS, Paired, Row, Verdict, compared, paired, verdict, words
+from dagsim.metrics.compare import ENOUGH_SEEDS, Paired, Row, Verdict, compared, paired, samples_needed, verdict, words
 from dagsim.metrics.intervals import largest_job, ratio_of_means, standard_deviation, t_quantile
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
@@ -25,6 +25,7 @@ __all__ = [
     "PolicyResult",
     "RunMetrics",
     "Sample",
+    "largest_share",
     "lower_is_better",
     "mean",
     "not_done",
@@ -138,8 +139,10 @@ class PolicyResult:
 
     @property
     def seeds_needed(self) -> int:
-        """Number of seeds from which the interval holds; 0 if it already holds or does not exist."""
-        return 0 if self.pair is None or self.sample is Sample.TRACE else self.pair.seeds_needed
+        """Number of seeds or windows from which the interval holds; 0 if it already holds or does not exist."""
+        if self.pair is None or self.sample is Sample.TRACE or not isfinite(self.pair.low):
+            return 0
+        return int(samples_needed(self.pair.seeds_needed, self.n, self.sample))
 
     @property
     def wins(self) -> int | None:
@@ -186,7 +189,17 @@ def mean(lines: Iterable[RunMetrics], metric: str) -> Mean:
     """Return the mean of ``metric`` over the lines. Its interval needs 5 lines with different
     values.
     """
-    return _mean(np.array([_number(line.metrics.get(metric)) for line in lines]))
+    return _mean(_column(lines, metric))
+
+
+def largest_share(lines: Iterable[RunMetrics], metric: str) -> float:
+    """Share of the largest job in the sum of a per-job ``metric``: geometric mean over seeds; 0 if
+    unknown.
+    """
+    name, runs = metric.rpartition(".")[0], list(lines)
+    mean, p95, p99 = (_column(runs, f"{name}.{part}") for part in ("mean", "p95", "p99"))
+    shares = largest_job(mean, p95, p99, _column(runs, "jobs_completed"))
+    return float(np.exp(np.log(shares).mean())) if np.all(np.isfinite(shares) & (shares > 0)) else 0.0
 
 
 def standings(
@@ -211,8 +224,8 @@ def standings(
         return []
     first = reference or next(iter(by_policy))
     seeds = _common_seeds(by_policy, first, metric)
-    values = {policy: _column(runs, seeds, metric) for policy, runs in by_policy.items()}
-    largest = {policy: _largest_job(runs, seeds, metric) for policy, runs in by_policy.items()}
+    values = {policy: _column([runs[seed] for seed in seeds], metric) for policy, runs in by_policy.items()}
+    largest = {policy: largest_share(runs.values(), metric) for policy, runs in by_policy.items()}
     rows = _rows(values, first, seeds, largest)
     ordered = _ordered(values, lower=lower_is_better(metric))
     return [
@@ -264,19 +277,8 @@ def _common_seeds(by_policy: Mapping[str, Mapping[int, RunMetrics]], first: str,
     return seeds
 
 
-def _column(runs: Mapping[int, RunMetrics], seeds: Sequence[int], metric: str) -> Floats:
-    return np.array([_number(runs[seed].metrics.get(metric)) for seed in seeds])
-
-
-def _largest_job(runs: Mapping[int, RunMetrics], seeds: Sequence[int], metric: str) -> float:
-    """Share of the largest job in the sum of a per-job ``metric``: geometric mean over seeds; 0 if
-    unknown.
-    """
-    name = metric.rpartition(".")[0]
-    mean, p95, p99 = (_column(runs, seeds, f"{name}.{part}") for part in ("mean", "p95", "p99"))
-    jobs = _column(runs, seeds, "jobs_completed")
-    shares = largest_job(mean, p95, p99, jobs)
-    return float(np.exp(np.log(shares).mean())) if np.all(np.isfinite(shares) & (shares > 0)) else 0.0
+def _column(lines: Iterable[RunMetrics], metric: str) -> Floats:
+    return np.array([_number(line.metrics.get(metric)) for line in lines])
 
 
 def _rows(

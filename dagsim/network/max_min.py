@@ -113,7 +113,11 @@ class SharedLinks:
         flow.ends_s = inf
         for link in flow.route:
             del self._on[link][flow]
-            self._changed[link] = None
+        self.touch(flow.route)
+
+    def touch(self, links: Iterable[int]) -> None:
+        """Let the next update compute the rates on ``links`` again."""
+        self._changed.update(dict.fromkeys(links))
 
     def set_bandwidth(self, link: int, bandwidth: float) -> None:
         """Change the bandwidth of a link under running flows."""

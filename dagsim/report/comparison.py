@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dagsim.experiment.compare import CellGroup, compared_axis
 from dagsim.experiment.plan import Axis, short_names
 from dagsim.metrics import glossary
-from dagsim.metrics.compare import ENOUGH_SEEDS, ENOUGH_WINDOWS, enough_seeds
+from dagsim.metrics.compare import ENOUGH_SEEDS, enough_seeds
 from dagsim.metrics.standings import SECONDARY_METRICS, PolicyResult, Sample, lower_is_better
 from dagsim.report.grid import Grid, factor, interval, number, short
 
@@ -79,16 +79,9 @@ def _caveats(results: Sequence[PolicyResult], sample: Sample, n: int) -> Iterato
     """Yield notes on how reliable results from ``n`` seeds or windows are."""
     if n < ENOUGH_SEEDS:
         yield f"too few {sample}s for a verdict: {n} of {ENOUGH_SEEDS}."
-    elif sample is Sample.WINDOW and n < ENOUGH_WINDOWS:
-        yield (
-            f"Intervals of the ratio are approximate below {ENOUGH_WINDOWS} windows of a real trace; those of the "
-            "median ratio are exact (docs/reference/statistics.md)."
-        )
     if needed := max((result.seeds_needed for result in results), default=0):
-        yield (
-            f"~ approximate: {n} {sample}s are too few for such long tails; {enough_seeds(needed, sample)}. "
-            "The interval of the median ratio holds (--wide)."
-        )
+        exact = " The interval of the median ratio holds (--wide)." if n >= ENOUGH_SEEDS else ""
+        yield f"~ approximate: {enough_seeds(needed, sample)} (docs/reference/statistics.md).{exact}"
     if any(result.pair is not None and result.pair.is_decided_by_few and result.verdict for result in results):
         yield f"! a few {sample}s decide (docs/reference/statistics.md)."
 

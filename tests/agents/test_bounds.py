@@ -46,3 +46,17 @@ def test_wrapped_codecs_are_sound() -> None:
     check_codec(lambda: BoundsRecorder(Candidates(), bounds))
     assert set(bounds.parts) == {"tokens", "context", "gpus"}
     check_codec(lambda: Clipped(Candidates(), bounds))
+
+
+def test_a_codec_counts_the_values_outside_the_bounds() -> None:
+    bounds = ObservationBounds()
+    bounds.widen(observation((1, 5), (3, 4)))
+
+    class Far:
+        def encode(self, view: object) -> Observation:
+            return observation((0, 4.5), (2.5, 100), context=(-1,))
+
+    codec = Clipped(Far(), bounds)  # type: ignore[arg-type]
+    codec.encode(None)
+    codec.encode(None)
+    assert (codec.outside, codec.values) == (6, 12)

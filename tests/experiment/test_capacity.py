@@ -140,6 +140,8 @@ def test_prices_of_a_configuration_are_checked_and_change_nothing_where_there_ar
 
 def test_targets_are_read_and_checked() -> None:
     assert Target.read(" wait_s.p95 < 600 ") == Target("wait_s.p95", False, 600.0)
+    assert Target.read("wait_s.p95<4h") == Target("wait_s.p95", False, 14400.0)
+    assert Target.read("wait_s.p95 < 1.5 min").bound == 90
     assert Target.read("utilization>=0.5").above
     for text, message in (
         ("wait_s.p95", "expected a metric"),
@@ -147,6 +149,7 @@ def test_targets_are_read_and_checked() -> None:
         ("wait.p95<600", "no metric 'wait.p95'"),
         ("wait_s.p95>600", "better when it is lower"),
         ("utilization<1", "better when it is higher"),
+        ("utilization>1h", "is not a time"),
     ):
         with pytest.raises(ConfigError, match=message):
             Target.read(text)

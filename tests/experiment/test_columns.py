@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dagsim.experiment.kept_files import packed_schedule, unpacked_schedule
+from dagsim.experiment.kept_files import packed_schedule, read_schedule
 from dagsim.model import Cluster
 from dagsim.model.facts import FactColumns
 from dagsim.model.log import Schedule
@@ -40,7 +40,7 @@ def test_columns_and_objects_give_the_same_bytes(edges: bool, tmp_path: Path) ->
     packed = packed_schedule(schedule)
     assert packed == packed_schedule(Schedule(CLUSTER, columns, schedule.log, 2, ended_s=schedule.ended_s))
     (tmp_path / "0.npz").write_bytes(packed)
-    again = unpacked_schedule(tmp_path / "0.npz", CLUSTER)
+    again = read_schedule(tmp_path / "0", CLUSTER)
     assert again.jobs == schedule.jobs
     assert again.log == schedule.log
     assert {job.tenant for job in again.jobs} == {"ann", "bob", "cy"}

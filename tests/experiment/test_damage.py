@@ -79,7 +79,7 @@ def test_a_sweep_that_was_killed_before_it_had_its_name_leaves_no_folder(
         raise SystemExit(137)
 
     with monkeypatch.context() as patch:
-        patch.setattr("dagsim.experiment.store._renamed", killed)
+        patch.setattr("dagsim.experiment.store.rename_free", killed)
         dagsim("sweep", tmp_path / "grid.yaml", "-q", "-o", tmp_path / "out")
     assert not (tmp_path / "out" / "sweep-grid").exists()
     again = dagsim("sweep", tmp_path / "grid.yaml", "-q", "-o", tmp_path / "out")

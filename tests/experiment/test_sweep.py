@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from math import inf
 from multiprocessing import active_children
 from pathlib import Path
@@ -135,6 +136,21 @@ def test_a_trace_counts_by_what_it_holds(tmp_path: Path) -> None:
         (tmp_path / "small.config").write_text(f"workload: {{kind: trace, path: {tmp_path / name}}}\nseeds: 1\n")
         ids.append([cell.id for cell in cells_of(described(tmp_path, text))])
     assert ids[0] == ids[1] != ids[2]
+
+
+def test_the_manifest_has_the_digest_of_every_trace_of_an_axis(tmp_path: Path) -> None:
+    for name, seconds in (("one.csv", 5), ("two.csv", 6)):
+        (tmp_path / name).write_text(f"id,arrival_s,gpus,duration_s\na,0,1,{seconds}\n", encoding="utf-8")
+    (tmp_path / "base.yaml").write_text(
+        f"workload: {{kind: trace, path: {tmp_path / 'one.csv'}}}\n"
+        "cluster: {groups: [{name: t4, gpu: T4, gpus: 8}]}\nseeds: 1\n"
+    )
+    over = f"workload.path: [{tmp_path / 'one.csv'}, {tmp_path / 'two.csv'}]"
+    plan = Plan.of_grid(described(tmp_path, f"base: base.yaml\nover: {{{over}}}\n"))
+    recorded = Store.begin(tmp_path, plan, argv=["dagsim"]).manifest["traces"]
+    assert {Path(name).name: fact["sha256"] for name, fact in recorded.items()} == {
+        name: sha256((tmp_path / name).read_bytes()).hexdigest() for name in ("one.csv", "two.csv")
+    }
 
 
 def test_a_trace_is_not_run_on_the_default_cluster(tmp_path: Path) -> None:

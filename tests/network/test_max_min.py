@@ -93,6 +93,18 @@ def test_a_flow_on_a_dead_link_waits_until_the_link_returns() -> None:
     assert links.next_end_s() == 6  # 2 bytes in the first second, 4 at 4 bytes/s from 5 on
 
 
+def test_copies_of_flows_on_copied_links_see_a_change_that_awaits_its_update() -> None:
+    links, flow = SharedLinks([2.0]), LinkFlow([0], 6.0)
+    links.start(flow, 0.0)
+    links.update(0.0)
+    links.set_bandwidth(0, 4.0)
+    twin, copy = links.without_flows(), flow.copy()
+    twin.adopt(copy)
+    twin.update(1.0)
+    assert twin.next_end_s() == 2  # 2 bytes in the first second, then 4 at 4 bytes/s
+    assert flow.rate == 2
+
+
 SCENARIOS = [
     "01-one-link", "02-parking-lot", "03-rate-caps", "04-nvswitch-rails", "05-latency", "06-degraded-link",
     "07-ring-all-reduce", "08-fat-tree", "10-torus-4x4", "12-dragonfly", "15-shuffle-unlike-nics",

@@ -22,8 +22,8 @@ __all__ = ["Drawn", "ReplayArchive", "ReplayBuffer"]
 
 
 _ROWS = len(Observation._fields)
-"""Number of parts that all observations with rows have. Any further parts are few objects, shared
-by many observations.
+"""Number of parts that all observations with rows have. Each further part is one of a few objects
+that many observations share.
 """
 
 

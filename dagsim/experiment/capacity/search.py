@@ -27,7 +27,8 @@ from dagsim.workload.load import Load
 __all__ = ["Met", "Size", "SizePlan", "SizeSearch", "Target", "gpus_of", "least_size", "plan_size"]
 
 
-_FORM = re.compile(r"\s*([A-Za-z_][\w.\[\]-]*)\s*(<=?|>=?)\s*([0-9.eE+-]+)\s*")
+_FORM = re.compile(r"\s*([A-Za-z_][\w.\[\]-]*)\s*(<=?|>=?)\s*([0-9.eE+-]+)\s*(s|min|h|d)?\s*")
+_SECONDS = {None: 1.0, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +60,25 @@ class Target:
 
     @classmethod
     def read(cls, text: str) -> Target:
-        """Read ``wait_s.p95<600``, or a bound with ``>`` for metrics that should be high.
+        """Read ``wait_s.p95<600``, ``wait_s.p95<4h`` (s, min, h or d), or a bound with ``>`` for metrics
+        that should be high.
 
         Raises:
             ConfigError: The text has another form, the metric does not exist, or more machines would make it worse.
         """
         match = _FORM.fullmatch(text)
         try:
-            bound = float(match[3]) if match else nan
+            bound = float(match[3]) * _SECONDS[match[4]] if match else nan
         except ValueError:
             bound = nan
         if match is None or not isfinite(bound):
-            raise ConfigError(f"--target {text!r}: expected a metric, < or >, and a number, such as wait_s.p95<600")
+            raise ConfigError(
+                f"--target {text!r}: expected a metric, < or >, and a number, such as wait_s.p95<600 or wait_s.p95<4h"
+            )
         metric, above = match[1], match[2].startswith(">")
         names = [term.name for term in glossary()]
+        if match[4] and not metric.partition(".")[0].endswith("_s"):
+            raise ConfigError(f"--target {text!r}: {metric} is not a time, so its bound has no unit {match[4]!r}")
         if metric not in names and "[" not in metric:
             raise ConfigError(f"--target {text!r}: there is no metric {metric!r}{nearest(metric, names)}")
         if above == lower_is_better(metric):

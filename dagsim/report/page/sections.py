@@ -23,7 +23,7 @@ from dagsim.report.page.chosen import MOST_DRAWN, Chosen
 from dagsim.report.page.markup import details, element, notes, table
 from dagsim.report.page.waits import worst_waits
 from dagsim.report.series import Row
-from dagsim.report.tables import summary_table, workload_notes
+from dagsim.report.tables import run_notes, summary_table, workload_notes
 
 __all__ = [
     "configurations",
@@ -108,6 +108,7 @@ def settings(chosen: Chosen, folders: Iterable[Store]) -> str:
             remarks += workload_notes(
                 [{"gpu_load": None, "cpu_load": None, "warning": None} | details for details in mine]
             )
+    remarks += run_notes(chosen.lines)
     policies = {line.policy for line in chosen.lines}
     if len(policies) > MOST_DRAWN:
         remarks.append(f"drawn below: the first run of the first {MOST_DRAWN} of {len(policies)} policies")

@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
+from dagsim.experiment.folder_files import engine_of
 from dagsim.experiment.simulate import check, run_policy
-from dagsim.experiment.store import Store, engine_of
+from dagsim.experiment.store import Store
 from dagsim.model import Cluster
 from dagsim.systems.cluster import choice
 from dagsim.systems.cluster.choice import EngineUse, offer, pays, why_not

@@ -110,3 +110,22 @@ def test_a_configuration_names_the_topology(tmp_path: Path) -> None:
     done = runner.invoke(app, ["eval", "--config", str(file), "--algo", "fifo", "--seeds", "1", "--no-plots"])
     assert done.exit_code == 2
     assert "torus: the topology has 3 hosts, the cluster has 4 nodes" in " ".join(done.output.split())
+
+
+class Forking(Placed):
+    """Forks right after the kill, before anything else happens in the instant."""
+
+    forked: Schedule | None = None
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        killing = self.kill_s == view.now
+        yield from super().decide(view)
+        if killing:
+            self.forked = view.fork().run(Placed(self.nodes))
+
+
+def test_a_fork_at_the_instant_of_a_kill_gives_the_freed_share_to_the_others() -> None:
+    forking = Forking({"i.parent": 0, "i.child": 1, "j.parent": 0, "j.child": 2}, kill_s=3.0)
+    ClusterKernel(THREE, [Job("i", PAIR), Job("j", PAIR)], network=ONE_NIC).run(forking)
+    assert forking.forked is not None
+    assert computing(forking.forked) == {("i", 1): 6}

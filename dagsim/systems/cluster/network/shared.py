@@ -49,6 +49,10 @@ class SharedCarrier:
         self._links = SharedLinks([link.bandwidth for link in routing.links])
         self._waiting: dict[LinkFlow, Event] = {}
         """The event that succeeds when a part has arrived."""
+        self._missing: dict[int, tuple[int, ...]] = {}
+        """In a fork, routes of the original's parts by number, until ``carry`` brings their copies.
+        Those of a run that was stopped in this instant never come.
+        """
         self._updates = False
         """True if an update is on the clock for this instant."""
         self._due_s = inf
@@ -71,6 +75,7 @@ class SharedCarrier:
             for part in parts:
                 if part.number >= 0:
                     links.adopt(part)
+                    self._missing.pop(part.number, None)
                     mine[part] = self._waiting[part] = Event(clock)
                 elif part.since_s < 0:
                     part.since_s = clock.now + self.routing.latency_s(part.route)
@@ -98,7 +103,8 @@ class SharedCarrier:
     def fork(self, clock: Clock) -> SharedCarrier:
         twin = SharedCarrier(clock, self.routing)
         twin._links = self._links.without_flows()
-        if self._updates:
+        twin._missing = self._missing | {part.number: part.route for part in self._waiting}
+        if self._updates or twin._missing:
             twin._update_soon()
         return twin
 
@@ -111,6 +117,9 @@ class SharedCarrier:
         self._updates = False
         now = self._clock.now
         self._arrive(now)
+        for route in self._missing.values():
+            self._links.touch(route)
+        self._missing.clear()
         self._links.update(now)
         self._look_at(self._links.next_end_s())
 
