@@ -228,7 +228,7 @@ def is_agent(scenario: Scenario, spec: str) -> bool:
 def _agents() -> tuple[str, ...]:
     from dagsim.agents.config import ALGORITHMS
 
-    return ("agent", "decima", *ALGORITHMS.names())
+    return ("decima", *ALGORITHMS.names(), "agent")
 
 
 def agent_spec(
