@@ -206,9 +206,9 @@ def _configured(
         return chosen
     if reading.load is not None:
         raise typer.BadParameter("--growth: goes with the demand of the log; leave out --load")
-    from dagsim.experiment.capacity.whatif import grown
+    from dagsim.experiment.capacity.whatif import with_growth
 
-    return grown(chosen, _percent(growth))
+    return with_growth(chosen, _percent(growth))
 
 
 def _percent(text: str) -> float:

@@ -36,11 +36,11 @@ __all__ = [
     "Trial",
     "Trials",
     "alternatives_of",
-    "grown",
     "on_whole_log",
     "question",
     "trials_of",
     "whatif_grid",
+    "with_growth",
 ]
 
 
@@ -79,7 +79,7 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
     return config, demand
 
 
-def grown(config: Config, growth: float) -> Config:
+def with_growth(config: Config, growth: float) -> Config:
     """Return the configuration with arrivals 1 + ``growth`` times as frequent, the same jobs
     otherwise.
 
