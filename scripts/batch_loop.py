@@ -18,7 +18,6 @@ s)).
 
 from __future__ import annotations
 
-import gzip
 import sys
 from argparse import Namespace
 from heapq import heappop, heappush
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import command
-from command import Say
+from command import Say, lines
 
 
 class Row(NamedTuple):
@@ -41,16 +40,14 @@ class Row(NamedTuple):
 def rows(trace: Path) -> list[Row]:
     """Return the log's jobs in order of submission."""
     jobs = []
-    opener = gzip.open if trace.suffix == ".gz" else open
-    with opener(trace, "rt", encoding="utf-8", errors="replace") as file:
-        for line in file:
-            if not line.strip() or line.startswith(";"):
-                continue
-            fields = line.split()
-            run, claim, processors = int(float(fields[3])), int(float(fields[8])), int(fields[4])
-            if run <= 0 or processors <= 0:
-                run, claim, processors = 1, 1, max(processors, 1)
-            jobs.append(Row(float(fields[1]), max(min(run, claim), 1), max(run, claim, 1), processors))
+    for line in lines(trace):
+        if not line.strip() or line.startswith(";"):
+            continue
+        fields = line.split()
+        run, claim, processors = int(float(fields[3])), int(float(fields[8])), int(fields[4])
+        if run <= 0 or processors <= 0:
+            run, claim, processors = 1, 1, max(processors, 1)
+        jobs.append(Row(float(fields[1]), max(min(run, claim), 1), max(run, claim, 1), processors))
     return sorted(jobs, key=lambda row: row.submit_s)
 
 

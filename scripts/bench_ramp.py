@@ -11,7 +11,6 @@ policy plays with an empty memo, and again with the memo it left.
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 import command
 import numpy as np
 from clock import cpu_s
-from command import Say
+from command import Say, read_json
 
 from dagsim.systems.ramp import (
     DDLS,
@@ -112,7 +111,7 @@ def episodes(jobs: list[RampJob], repeats: int) -> dict[str, dict[str, float]]:
 def stream(graphs: dict[str, ComputationGraph], path: Path | None) -> list[RampJob]:
     """Jobs of the five models: from a stream, or one per 1,000 s with beta drawn from .1 to 1."""
     if path is not None:
-        rows = json.loads(path.read_text(encoding="utf-8"))["jobs"]
+        rows = read_json(path)["jobs"]
     else:
         rng = np.random.default_rng(0)
         rows = [
@@ -124,8 +123,8 @@ def stream(graphs: dict[str, ComputationGraph], path: Path | None) -> list[RampJ
 
 def measure(folder: Path, path: Path | None, repeats: int) -> dict[str, Any]:
     """Return all figures."""
-    known = sorted(one for one in folder.glob("*.txt") if one.stem not in ("README", "LICENSE"))
-    graphs = {one.stem: read_graph(one, "s") for one in known}
+    paths = sorted(path for path in folder.glob("*.txt") if path.stem not in ("README", "LICENSE"))
+    graphs = {path.stem: read_graph(path, "s") for path in paths}
     cold = cold_decisions(graphs, min(repeats, 3))
     return {
         "look_ahead": look_aheads({name: graphs[name] for name in MODELS}, repeats),

@@ -11,14 +11,16 @@ the lane refuses others. ``NUMBA_DISABLE_JIT=1`` checks the same text as plain P
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import sys
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Any
+
+import command
+from command import Say
 
 from dagsim.metrics import summarize
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
@@ -153,28 +155,26 @@ def check(kind: str, first: int, cases: int) -> dict[str, object]:
     return {"cases": cases, "equal": cases - len(different), "different": different}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    if options.tight:
+        state.SPARE = 1
+        lane_drive.rows_at_first = lambda scene: len(scene.nodes.table) + 2
+    results = {kind: check(kind, options.first, options.cases) for kind in options.kinds}
+    for kind, result in results.items():
+        say(f"{kind:12s} {result['equal']} of {result['cases']} equal {result['different'] or ''}")
+    return {"compiled": jitted(), "kinds": results}
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
     parser.add_argument("--cases", type=int, default=1000, help="cases per kind (default 1000)")
     parser.add_argument("--first", type=int, default=0, help="number of the first case (default 0)")
     parser.add_argument(
         "--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="kinds of policies (default all)"
     )
     parser.add_argument("--tight", action="store_true", help="begin with as little space as possible, so that it grows")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    args = parser.parse_args()
-    if args.tight:
-        state.SPARE = 1
-        lane_drive.rows_at_first = lambda scene: len(scene.nodes.table) + 2
-    results = {kind: check(kind, args.first, args.cases) for kind in args.kinds}
-    if args.json:
-        json.dump({"compiled": jitted(), "kinds": results}, sys.stdout, indent=1)
-        print()
-    else:
-        for kind, result in results.items():
-            print(f"{kind:12s} {result['equal']} of {result['cases']} equal {result['different'] or ''}")
-    sys.exit(any(result["different"] for result in results.values()))
+    return command.run(parser, _work, holds=lambda of: not any(kind["different"] for kind in of["kinds"].values()))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

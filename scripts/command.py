@@ -1,20 +1,22 @@
-"""Common parts of the scripts' command lines: arguments, text or JSON, errors without traceback,
-exit status.
+"""Common parts of the scripts: arguments, text or JSON, errors without traceback, exit status, readers of golden files,
+Markdown tables.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import gzip
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from dagsim.errors import DagsimError
+from dagsim.errors import DagsimError, InputError
 from dagsim.files import write_text
 
-__all__ = ["Say", "arguments", "at_least_one", "numbers", "run"]
+__all__ = ["Say", "arguments", "at_least_one", "lines", "markdown", "numbers", "read_json", "read_rows", "run"]
 
 T = TypeVar("T")
 Say: TypeAlias = Callable[[object], None]
@@ -43,6 +45,41 @@ def at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")
     return int(text)
+
+
+def lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a text file, which may end in ``.gz``."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8", errors="replace") as file:
+        yield from file
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file, which may end in ``.gz``."""
+    return list(csv.DictReader(lines(path)))
+
+
+def read_json(path: Path) -> Any:
+    """The contents of a JSON file, which may end in ``.gz``.
+
+    Raises:
+        InputError: It cannot be read, or is not JSON.
+    """
+    try:
+        return json.loads("".join(lines(path)))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error})") from None
+
+
+def markdown(head: Iterable[str], rows: Iterable[Iterable[object]], numbers: Iterable[int] = ()) -> Iterator[str]:
+    """Format the lines of a Markdown table. The columns ``numbers`` are aligned right."""
+    head, right = list(head), set(numbers)
+    yield f"| {' | '.join(head)} |"
+    yield f"| {' | '.join('---:' if place in right else '---' for place in range(len(head)))} |"
+    for row in rows:
+        yield f"| {' | '.join(map(str, row))} |"
 
 
 def run(

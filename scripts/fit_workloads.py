@@ -18,8 +18,6 @@ The jobs of a log that was begun on a running cluster are cut: its first 1 %.
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
 from collections.abc import Callable
 from dataclasses import fields, replace
 from math import exp, log, sqrt
@@ -29,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from command import read_rows
 
 from dagsim.config.bundled import FITTED
 from dagsim.files import write_text
@@ -75,8 +74,8 @@ def of_helios(name: str, data: Path) -> Sessions:
     full, minutes, summary, sizes = (data / path for path in SOURCES[name])
     if full.exists():
         return of_log(name, data)
-    total = next(row for row in _rows(summary) if row["id"] == "total")
-    capacity = next(row for row in _rows(sizes))
+    total = next(row for row in read_rows(summary) if row["id"] == "total")
+    capacity = next(row for row in read_rows(sizes))
     virtual = sorted((float(value) for key, value in capacity.items() if key not in ("date", "total")), reverse=True)
     there = [value for value in virtual if value > 0]
     starts = _upward(minutes)
@@ -137,7 +136,7 @@ def _upward(path: Path) -> list[float]:
     arrivals.
     """
     rises_s, before = [], None
-    for minute, row in enumerate(_rows(path)):
+    for minute, row in enumerate(read_rows(path)):
         now = int(row["total_gpujob_num"])
         if before is not None:
             rises_s += [60.0 * minute] * max(now - before, 0)
@@ -158,11 +157,6 @@ def of_pai(name: str, data: Path) -> Sessions:
     return replace(other, kinds=(SessionKind(1.0, work, longest.jobs),))
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
-    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
-        return list(csv.DictReader(file))
-
-
 def _exponent(sizes: list[float]) -> float:
     """Zipf exponent of falling sizes: the slope of their logs over those of their ranks."""
     ranks = np.log(np.arange(1, len(sizes) + 1))
@@ -179,12 +173,12 @@ def _written(value: Any) -> Any:
     """
     match value:
         case tuple():
-            return [_written(each) for each in value]
+            return [_written(item) for item in value]
         case bool() | str() | None:
             return value
         case int() | float():
             return int(value) if float(value).is_integer() else float(value)
-    names = {each.name: each.default for each in fields(value)}
+    names = {field.name: field.default for field in fields(value)}
     kept = {name: own for name, default in names.items() if (own := getattr(value, name)) != default}
     kind = {"kind": value.kind} if "kind" in names else {}
     return kind | {name: _written(own) for name, own in kept.items()}

@@ -1,23 +1,442 @@
-"""Write the tables of README and ``docs/`` between their markers, from the registries and from ``results/``.
+"""Write the tables of the pages between their markers, from the registries and from the files below ``results/``.
 
     python scripts/make_pages.py [--check]
 
-``--check`` changes nothing; it names the pages that are out of date, and exits with 1 if there are any.
+Pages are README and those below ``docs/`` and ``results/``. ``--check`` changes nothing; it names the pages that are
+out of date, and exits with 1 if there are any. ``TABLES`` has each table by the name in its markers.
 """
 
 from __future__ import annotations
 
-import argparse
+import csv
+import inspect
+import json
 import re
 import sys
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import product
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
-from figures import TABLES
+import command
+from command import Say, markdown
 
-__all__ = ["pages", "renewed"]
+from dagsim.metrics.compare import Row, compared, verdict
+from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
+from dagsim.traces import READERS, reader
+
+__all__ = ["TABLES", "pages", "renewed"]
 
 ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
 MARKED = re.compile(r"(<!-- ([\w-]+): made by scripts/make_pages\.py -->\n).*?(\n<!-- end of \2 -->)", re.DOTALL)
+
+
+# Reading results
+
+
+def read_text(file: str) -> str:
+    """A file below ``results/``."""
+    return (RESULTS / file).read_text(encoding="utf-8")
+
+
+def read_json(file: str) -> Any:
+    """A JSON file below ``results/``."""
+    return json.loads(read_text(file))
+
+
+def read_rows(file: str) -> list[dict[str, str]]:
+    """The rows of a CSV file below ``results/``."""
+    return list(csv.DictReader(read_text(file).splitlines()))
+
+
+def search(pattern: str, file: str) -> re.Match[str]:
+    """Return the first match in a file below ``results/``.
+
+    Raises:
+        ValueError: There is no match.
+    """
+    match = re.search(pattern, read_text(file), re.MULTILINE)
+    if match is None:
+        raise ValueError(f"results/{file}: nothing matches {pattern!r}")
+    return match
+
+
+def made_by(file: str) -> Iterator[str]:
+    """Return the line of a file below ``results/`` with command, commit, seeds, n and method."""
+    yield from ("", f"*{search(r'^Made .*$', file).group()}*")
+
+
+def interval(low: float | str, high: float | str) -> str:
+    """``0.960 to 0.982``."""
+    return f"{float(low):.3f} to {float(high):.3f}"
+
+
+# Registries
+
+
+def policies() -> Iterator[str]:
+    """Policies of the GPU cluster with measured microseconds per decision."""
+    costs = read_json("baselines/cost.json")["us_per_decision"]
+    head = ("`--algo`", "rule", "uses estimates", "preemptive", "µs per decision", "source")
+    yield from markdown(head, (_policy(entry, costs.get(entry.name)) for entry in POLICIES.describe()))
+
+
+def _policy(entry: Any, cost_us: float | None) -> Iterator[str]:
+    yield from (f"`{entry.name}`", entry.summary)
+    yield from ("yes" if tag in entry.tags else "" for tag in ("estimates", "preemptive"))
+    cost = "not measured" if cost_us is None else f"{cost_us:,.0f}"
+    yield cost + (" (by definition)" if "costly" in entry.tags else "")
+    text = " ".join((inspect.getdoc(POLICIES.get(entry.name)) or "").split())
+    sources = re.findall(r"\(([^()]*[A-Z][^()]*\b(?:19|20)\d\d[^()]*)\)", text)  # brackets with a year
+    yield "; ".join(dict.fromkeys(sources)).replace("|", "/")
+
+
+def placements() -> Iterator[str]:
+    """Placement rules."""
+    yield from markdown(
+        ("placement", "where tasks go"), ((f"`{e.name}`", e.summary) for e in PLACEMENT_RULES.describe())
+    )
+
+
+def readers() -> Iterator[str]:
+    """Trace formats."""
+    formats = ((name, reader(name)) for name in sorted(READERS.names()))
+    yield from markdown(
+        ("`--format`", "what it reads", "its own options"),
+        ((f"`{name}`", it.summary, ", ".join(f"`{option}`" for option in sorted(it.uses))) for name, it in formats),
+    )
+
+
+# Decima and Spark
+
+
+def decima(*files: str) -> Iterator[str]:
+    """For each file and policy, the mean and the ratio to the first policy, the best heuristic."""
+    yield from markdown(
+        ("file", "n", "policy", "mean [s]", "ratio", "95 % interval", "verdict"),
+        (cells for file in files for cells in _judged(file)),
+        numbers=(1, 3, 4),
+    )
+    for file in files:
+        if origin := read_json(f"decima/{file}.json").get("made"):
+            yield from ("", f"*{file}: {origin}*")
+
+
+def _judged(file: str) -> Iterator[list[str]]:
+    for policy, (mean, row) in decima_rows(file).items():
+        cells = [file, str(row.pair.n), f"`{policy}`", f"{mean:.1f}", f"{row.pair.ratio:.3f}"]
+        is_reference = policy == next(iter(decima_rows(file)))
+        yield [*cells, *(("-", "reference") if is_reference else _ratio_cells(row))]
+
+
+def _ratio_cells(row: Row) -> tuple[str, str]:
+    return interval(row.pair.low, row.pair.high), str(verdict(row.pair, row.p))
+
+
+@cache
+def decima_rows(file: str) -> dict[str, tuple[float, Row]]:
+    """For each policy of a file of ``results/decima``, the mean, and the comparison with the first
+    policy.
+    """
+    values = {line["policy"]: line["by_seed_s"] for line in read_json(f"decima/{file}.json")["lines"]}
+    first = next(iter(values))
+    rows = compared(values, first) | {first: compared({"a": values[first], "b": values[first]}, "a")["b"]}
+    return {policy: (fmean(by_seed), rows[policy]) for policy, by_seed in values.items()}
+
+
+def trainings() -> Iterator[str]:
+    """For each network of ``results/decima``, its training time, and its first and best mean JCT on
+    validation.
+    """
+    head = ("network", "minutes", "iterations", "validation before [s]", "best validation [s]")
+    yield from markdown(head, filter(None, map(_training, sorted(RESULTS.glob("decima/*.log.jsonl")))), range(1, 5))
+
+
+def _training(log: Path) -> tuple[str, ...] | None:
+    rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    values = [row["validation_s"] for row in rows if "validation_s" in row]
+    if any("stage" in row for row in rows) or not values:
+        return None
+    minutes, iterations = rows[-1]["minutes"], rows[-1]["iteration"]
+    name = log.name.removesuffix(".log.jsonl")
+    return f"`{name}`", f"{minutes:.0f}", str(iterations), f"{values[0]:.1f}", f"{min(values):.1f}"
+
+
+def heuristics() -> Iterator[str]:
+    """Mean completion times of the Spark heuristics, by workload and set of rules."""
+    columns = ("W1 parity", "W2 parity", "W1 default", "W2 default")
+    means = {(line["policy"], line["system"]): line["mean_s"] for line in read_json("decima/heuristics.json")["lines"]}
+    yield from markdown(
+        ("policy", *columns),
+        (
+            (f"`{policy}`", *(f"{means[policy, column]:.1f}" for column in columns))
+            for policy in dict.fromkeys(policy for policy, _ in means)
+        ),
+    )
+
+
+def ramp() -> Iterator[str]:
+    """Blocking, completion times and speed-ups on RAMP by ddls' rules."""
+    results = read_json("ramp/ddls.json")
+    chosen = {"first_fit": ("max", "acceptable_jct", "constant[degree=4]")}
+    chosen["best_fit"] = tuple(f"on_time[least={least}]" for least in (2, 4, 8))
+    names = [f"{policy}, {placer}" for placer, policies in chosen.items() for policy in policies]
+
+    def cell(row: dict[str, float]) -> str:
+        return f"{row['mean_blocking']:.4f} / {row['jct_s']:,.0f} / {row['speedup']:.1f}"
+
+    head = ("policy, placer", *(f"beta {beta}" for beta in "ABCD"))
+    yield from markdown(head, ((f"`{name}`", *(cell(results[beta][name]) for beta in "ABCD")) for name in names))
+
+
+# Agents
+
+
+@cache
+def agents() -> list[dict[str, str]]:
+    """The standings of the agents: the four cells, and the trace of ITP."""
+    return read_rows("agents/cells.csv") + read_rows("agents/itp.csv")
+
+
+def shipped() -> Iterator[str]:
+    """Shipped agents, roll-outs and preemptive policies, compared with the best cheap heuristic of
+    their cell.
+    """
+    chosen = (
+        row
+        for row in agents()
+        if row["verdict"] != "reference" and row["policy"].split(" ")[0] in ("agent", "roll-out", "best")
+    )
+    yield from markdown(
+        ("cell", "estimates", "policy", "n", "ratio", "95 % interval", "verdict"),
+        (
+            (
+                *(row["cell"], row["estimates"], _coded(row["policy"]), row["n"], f"{float(row['ratio']):.3f}"),
+                *(interval(row["ratio_low"], row["ratio_high"]), row["verdict"].split(";")[0]),
+            )
+            for row in chosen
+        ),
+        numbers=(3, 4),
+    )
+    for page in ("report", "itp"):
+        yield from made_by(f"agents/{page}.md")
+
+
+def _coded(policy: str) -> str:
+    """Format ``best preemptive (srsf)`` with the name of the policy as code."""
+    return re.sub(r"\((.+)\)$", r"(`\1`)", policy)
+
+
+_ABLATIONS = {
+    "short": "nothing: the same settings at this length",
+    "unshaped": "the shaped reward",
+    "undiscounted": "discounting",
+    "look-ahead-off": "the look-ahead",
+    "look-ahead-per-gpu": "`per_gpu` instead of `sorted` look-ahead",
+    "look-ahead-cdf": "`cdf` instead of `sorted` look-ahead",
+    "critic": "the baseline of replicas (a critic instead)",
+    "attention": "the candidate scorer (cross-attention instead)",
+    "linear": "the candidate scorer (a linear score instead)",
+    "mlp": "the candidate scorer (a flat MLP instead)",
+    "cloned": "nothing: a warm start from `eft-wait`",
+    "reinforce": "PPO (REINFORCE instead)",
+    "sac": "PPO (SAC instead)",
+    "d3qn": "PPO (D3QN instead)",
+}
+
+
+def ablations() -> Iterator[str]:
+    """Ratios of the ablations to ``eft-wait``."""
+    rows = {row["policy"]: row for row in read_rows("agents/independent-1.1.csv")}
+    chosen = ((text, rows[f"{name}-1"]) for name, text in _ABLATIONS.items())
+    yield from markdown(
+        ("left out", "ratio to `eft-wait`", "95 % interval"),
+        ((text, f"{float(row['ratio']):.3f}", interval(row["ratio_low"], row["ratio_high"])) for text, row in chosen),
+        numbers=(1,),
+    )
+
+
+# Baselines, statistics
+
+GRID = ("eft-wait", "eft-wait[theta=0.85,order=work]", "rollout", "min-min", "srsf", "srpt-work", "2d-las", "qssf")
+GRID += ("themis", "hrrn", "fifo-fit", "fifo", "conservative", "heft", "cpop", "tetris")
+
+
+def grid() -> Iterator[str]:
+    """Ratios to SJF, means over the loads of the grid of baselines, for exact and noisy durations."""
+    rows = read_rows("baselines/grid.csv")
+    names = {"heterogeneous": "mixed GPUs", "homogeneous": "equal GPUs", "independent": "independent", "dag": "DAGs"}
+    blocks = list(product(("heterogeneous", "homogeneous"), ("independent", "dag")))
+
+    def cell(policy: str, cluster: str, shape: str) -> str:
+        wanted = (policy, cluster, shape)
+        ratios = {
+            estimates: [
+                float(row["ratio"])
+                for row in rows
+                if (row["policy"], row["cluster"], row["shape"]) == wanted and row["estimates"] == estimates
+            ]
+            for estimates in ("exact", "noisy")
+        }
+        return " / ".join(f"{fmean(values):.2f}" for values in ratios.values())
+
+    measured = {row["policy"] for row in rows}
+    yield from markdown(
+        ("exact / noisy", *(f"{names[cluster]}, {names[shape]}" for cluster, shape in blocks)),
+        ((f"`{policy}`", *(cell(policy, *block) for block in blocks)) for policy in GRID if policy in measured),
+    )
+    yield from made_by("baselines/grid.md")
+
+
+METHODS = {"t_log": "ratio", "median": "median ratio", "ratio_of_means": "of all job-seconds"}
+
+
+def coverage() -> Iterator[str]:
+    """For each population and method, the coverage by n (mean over the pairs, worst pair), and
+    false verdicts.
+    """
+    populations = read_json("statistics/coverage.json")
+    sizes = next(iter(populations.values()))
+    yield from markdown(("population", "figure", *(f"n = {n}" for n in sizes)), _coverage_rows(populations))
+
+
+def _coverage_rows(populations: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
+    for name, by_n in populations.items():
+        for method, figure in () if name.startswith("equal") else METHODS.items():
+            shares = (row.get(method) for row in by_n.values())
+            yield [name, figure, *(f"{s['coverage']:.3f} [{s['worst']:.3f}]" if s else "none" for s in shares)]
+        plain = ((row.get("plain"), row.get("plain_worst")) for row in by_n.values())
+        shares = (f"{mean:.3f} [{worst:.3f}]" if mean and worst else "none" for mean, worst in plain)
+        yield [name, "ratio, not marked approximate", *shares]
+        own = (f"{row['own']:.3f}{'~' if row['own_approximate'] else ''}" for row in by_n.values())
+        yield [name, "a policy's own mean", *own]
+        yield [name, "marked approximate", *(f"{100 * row['approximate']:.1f} %" for row in by_n.values())]
+        false = (f"{100 * row['false_verdicts']:.1f} %" for row in by_n.values())
+        yield [name, "equal policies with p < 0.05", *false]
+
+
+def rules() -> Iterator[str]:
+    """The figures of ``scripts/measure_rules.py``."""
+    measured = read_json("statistics/rules.json")
+    power, tables, steady = measured["power"], measured["tables"], measured["steady"]
+    shares = {way: [100 * share for by_n in tables[way].values() for share in by_n.values()] for way in tables}
+    at = ", ".join(f"{100 * power[n]:.0f} % (n = {n})" for n in ("10", "20", "30"))
+    held, offered = (sorted(steady[name]) for name in ("held", "offered"))
+    sizes = sorted(measured["populations"].values())
+    yield from markdown(
+        ("figure", "measured"),
+        (
+            ("number of seeds in a population", f"{sizes[0]} to {sizes[-1]}"),
+            ("power: share of samples that show a difference of 5 % (`fifo-fit`, `sjf`, default workload)", at),
+            ("tables of equal policies with a false verdict, plain p-values", _range(shares["plain"])),
+            ("the same with Holm's method", _range(shares["holm"])),
+            ("coverage of the precision rule's intervals, worst pair", f"{measured['precision']['worst']:.3f}"),
+            (
+                "traces without drift for which `--blocks` prints no interval",
+                f"{100 * measured['blocks']['stopped']:.0f} %",
+            ),
+            (
+                "jobs of one run at load 0.9 that carry as much information as one independent job",
+                _alike(measured["alike"]),
+            ),
+            ("`steady`: offered load", f"{offered[0]:.2f} to {offered[-1]:.2f}"),
+            ("`steady`: share of the GPUs that `sjf` holds", _range([100 * share for share in held])),
+        ),
+    )
+    yield from ("", f"*Made by `{measured['command']}`.*")
+
+
+def _range(percent: list[float]) -> str:
+    return f"{min(percent):.0f} to {max(percent):.0f} %"
+
+
+def _alike(alike: dict[str, float]) -> str:
+    return f"{alike['jobs'] / alike['worth']:.0f}"
+
+
+def peers() -> Iterator[str]:
+    """For each simulator, the CPU time of a job, also as a multiple of the bare loop."""
+    measured = read_json("peers/peers.json")
+    costs = {name: cost for name, cost in measured["us_per_job"].items() if not isinstance(cost, str)}
+    bare = costs["bare heapq loop"]
+    yield from markdown(
+        (f"{measured['jobs']:,} jobs, first come, first served", "µs per job", "times bare"),
+        ((name, f"{cost:,.2f}", f"{cost / bare:,.1f}") for name, cost in sorted(costs.items(), key=lambda it: it[1])),
+    )
+
+
+# Speed and validations
+
+
+def kernel(name: str) -> float:
+    """A figure of ``results/kernel/bench.txt``."""
+    return float(search(rf"^{re.escape(name)}\s+([\d.]+)", "kernel/bench.txt").group(1))
+
+
+def speeds() -> Iterator[str]:
+    """The speed of the kernel and of the compiled engine."""
+    yield from markdown(("measurement", "value"), _speeds())
+
+
+def _speeds() -> Iterator[tuple[str, str]]:
+    for size, suffix in (("100,000", ""), ("1,000,000", "_10x")):
+        cost_us, ratio = kernel(f"dag_fifo{suffix}_kernel_us"), kernel(f"dag_fifo{suffix}_ratio")
+        figures = f"{cost_us:.1f} µs per task, {ratio:.1f} times a bare `heapq` loop"
+        yield f"replay of DAGs with {size} single-GPU tasks, full records", figures
+    lane = f"{kernel('lane_us'):.2f} µs per task, {kernel('lane_us') / kernel('bare_us'):.2f} of the bare loop"
+    many = f"{kernel('lane_4000_nodes_us'):.2f} µs on 4,000 nodes"
+    yield "100,000 tasks in the compiled engine, full records", f"{lane}; {many}"
+    yield "tasks of 20 identical instances", f"{kernel('instances20_us_per_instance'):.1f} µs per instance"
+    replays = re.findall(r"^now +([\d.]+) user \+ ([\d.]+) sys", read_text("kernel/replay.txt"), re.MULTILINE)
+    spent_s = [float(user) + float(system) for user, system in replays]
+    parts = "reading, simulation, metrics and run folder ([commands](kernel/replay.txt))"
+    yield f"replay of 1,000,000 tasks from a file: {parts}", f"{min(spent_s):.1f} to {max(spent_s):.1f} CPU-s"
+    pending = " / ".join(f"{kernel(f'pending_{name}_us'):.1f}" for name in ("fifo", "sjf", "srtf"))
+    yield "100,000 tasks pending, FIFO / SJF / SRTF", f"{pending} µs per task"
+    models = " / ".join(f"{kernel(f'{name}_us'):.1f}" for name in ("setup", "network", "failures"))
+    yield "with set-up delays / a network / failing nodes", f"{models} µs per task"
+    yield "memory", f"{kernel('bytes_per_task'):.0f} bytes per task, jobs included"
+
+
+def validations() -> Iterator[str]:
+    """The validations of ``validate_all.py``, with the number of figures that each compares."""
+    rows = re.findall(r"^│ (\w+) .*│ +(MISS)? *│$", read_text("validation/all.txt"), re.MULTILINE)
+    counts, missed = Counter(name for name, _ in rows), Counter(name for name, miss in rows if miss)
+    yield from markdown(
+        ("validation", "figures", "missed"),
+        ((f"`validate_{name}.py`", count, missed[name]) for name, count in counts.items()),
+        numbers=(1, 2),
+    )
+
+
+TABLES: dict[str, Callable[[], Iterator[str]]] = {
+    "speeds": speeds,
+    "validations": validations,
+    "peers": peers,
+    "tpch": partial(decima, "learned-w1", "held-out-w1-parity", "learned-w2", "held-out-parity", "held-out-default"),
+    "batch": partial(decima, "held-out-batch"),
+    "synthetic": partial(decima, "held-out-synthetic"),
+    "alibaba": partial(decima, "held-out-alibaba"),
+    "trainings": trainings,
+    "agents": shipped,
+    "ablations": ablations,
+    "grid": grid,
+    "policies": policies,
+    "placements": placements,
+    "heuristics": heuristics,
+    "coverage": coverage,
+    "ramp": ramp,
+    "rules": rules,
+    "readers": readers,
+}
+
+
+# Pages
 
 
 def pages(root: Path = ROOT) -> dict[Path, list[str]]:
@@ -31,21 +450,24 @@ def renewed(page: str) -> str:
     """Return the text of a page with its tables written again.
 
     Raises:
-        KeyError: The page has a marker of a table that ``figures.TABLES`` lacks.
+        KeyError: The page has a marker of a table that ``TABLES`` lacks.
     """
     return MARKED.sub(lambda match: "\n".join([match[1], *TABLES[match[2]](), match[3]]), page)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args()
+def _work(options: Namespace, say: Say) -> bool:
     stale = [path for path in pages() if renewed(text := path.read_text(encoding="utf-8")) != text]
     for path in stale:
         print(f"{path.relative_to(ROOT)}: {'out of date' if options.check else 'renewed'}", file=sys.stderr)
         if not options.check:
             path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
-    return int(options.check and bool(stale))
+    return not (options.check and stale)
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing")
+    return command.run(parser, _work, holds=bool)
 
 
 if __name__ == "__main__":

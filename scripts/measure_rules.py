@@ -16,27 +16,24 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from math import log
 from pathlib import Path
 from typing import Any
 
+import command
 import numpy as np
+from command import Say
+from validate_intervals import SIZES, Population, populations, sequential, table_errors
 
 from dagsim.config.schema import load_config
-from dagsim.errors import DagsimError
 from dagsim.experiment.simulate import run_policy
-from dagsim.files import write_text
 from dagsim.metrics.intervals import FEWEST_JOBS, over_time, t_of_mean, two_sided_p
 from dagsim.metrics.jct import jct
 from dagsim.workload.synthetic import Synthetic
-
-sys.path.insert(0, str(Path(__file__).parent))
-from validate_intervals import SIZES, Population, populations, sequential, table_errors
 
 OUT = Path(__file__).parent.parent / "results" / "statistics" / "rules.json"
 DIFFERENCE = 0.05
@@ -56,19 +53,24 @@ def power(population: Population, pair: tuple[str, str], draws: int, seed: int) 
     return {str(n): float(np.mean(two_sided_p(t_of_mean(logs[pick]), n - 1) < 0.05)) for n, pick in picks.items()}
 
 
-def tables(known: Sequence[Population], draws: int, seed: int) -> dict[str, dict[str, dict[str, float]]]:
+def tables(drawn: Sequence[Population], draws: int, seed: int) -> dict[str, dict[str, dict[str, float]]]:
     """For each method and population, the share of tables with an error, by n."""
     return {
         name: {
-            each.name: {str(n): table_errors(each, n, draws, seed, **way) for n in (5, 10, 20, 30)} for each in known
+            population.name: {str(n): table_errors(population, n, draws, seed, **way) for n in (5, 10, 20, 30)}
+            for population in drawn
         }
         for name, way in {"plain": {"adjusted": list}, "holm": {}}.items()
     }
 
 
-def precision(known: Sequence[Population], draws: int, seed: int) -> dict[str, Any]:
+def precision(drawn: Sequence[Population], draws: int, seed: int) -> dict[str, Any]:
     """Return the worst pair of all populations, its coverage, and the number of pairs."""
-    held = {f"{each.name}: {pair}": share for each in known for pair, share in sequential(each, draws, seed)[0].items()}
+    held = {
+        f"{population.name}: {pair}": share
+        for population in drawn
+        for pair, share in sequential(population, draws, seed)[0].items()
+    }
     worst = min(held, key=lambda pair: held[pair])
     return {"pairs": len(held), "worst_pair": worst, "worst": held[worst]}
 
@@ -104,24 +106,13 @@ def steady(seeds: int) -> dict[str, Any]:
     }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="the folder with the populations, *.npz")
-    parser.add_argument("--draws", type=int, default=10_000, help="samples per n, and a fifth as many tables (10,000)")
-    parser.add_argument("--streams", type=int, default=12)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=OUT)
-    options = parser.parse_args()
-    try:
-        known = populations(options.data, "mean")
-    except (DagsimError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    drawn = [each for each in known if each.kind == "drawn"]
-    heterogeneous = next(each for each in drawn if each.name == "heterogeneous")
-    found = {
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    every = populations(options.data, "mean")
+    drawn = [population for population in every if population.kind == "drawn"]
+    heterogeneous = next(population for population in drawn if population.name == "heterogeneous")
+    return {
         "command": f"python scripts/measure_rules.py --data DIR --draws {options.draws} --streams {options.streams}",
-        "populations": {each.name: len(each.values) for each in known},
+        "populations": {population.name: len(population.values) for population in every},
         "power": power(heterogeneous, ("fifo-fit", "sjf"), options.draws, options.seed),
         "tables": tables(drawn, max(options.draws // 5, 10), options.seed),
         "precision": precision(drawn, max(options.draws // 20, 10), options.seed),
@@ -129,8 +120,16 @@ def main() -> int:
         "alike": alike(options.streams),
         "steady": steady(2),
     }
-    write_text(options.out, json.dumps(found, indent=1) + "\n")
-    return 0
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="the folder with the populations, *.npz")
+    parser.add_argument("--draws", type=int, default=10_000, help="samples per n, and a fifth as many tables (10,000)")
+    parser.add_argument("--streams", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=OUT)
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":

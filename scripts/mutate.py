@@ -7,14 +7,15 @@ Mutants are drawn at random, with a fixed seed, evenly over every place of the p
 tests that run its block of statements, those of the closest folder first and the quick ones among them, then by the
 other tests of their files (a test may use what an earlier one has cached), until ``--seconds`` of their usual processor
 time are spent or a test fails. A mutant outside of functions is judged by the tests that run lines with the name that
-its statement binds, then by those that run any line of its file. A mutant is *caught* if a test fails, if the module
-cannot be imported, or if a test takes four times its usual processor time plus ten seconds.
+its statement binds, then by those that run any line of its file or whose file is named like it. A mutant is *caught*
+if a test fails, if the module cannot be imported, or if a test takes four times its usual processor time plus ten
+seconds.
 
 Every test first runs once without a mutant, with a probe in each block of statements, which shows the blocks that it
-runs; a test that fails there is left out, and so is one that takes more than ``LONGEST_S``. (Coverage would show the
-same at twice the time.) The folder ``--reach`` keeps the result. Later only changed test files run again, and the
-blocks of changed modules are found by comparing the texts. A map that is a little old does no harm: it only chooses
-tests. All tests run with ``NUMBA_DISABLE_JIT=1``: the lane can be changed only if numba does not compile it.
+runs; a test that fails there is left out, and so is one that takes more than ``LONGEST_S``. The folder ``--reach``
+keeps the result. Later only changed test files run again, and the blocks of changed modules are found by comparing the
+texts. A map that is a little old does no harm: it only chooses tests. All tests run with ``NUMBA_DISABLE_JIT=1``: the
+lane can be changed only if numba does not compile it.
 
 mutmut and cosmic-ray start a process, import everything and collect the tests for each mutant: some five seconds of
 processor time. Here one process collects all tests and forks for each mutant, which gets the code of one function
@@ -291,7 +292,9 @@ class Reach:
         first = self.running(mutant.file, [mutant.line]) if inside else self._using(mutant)
         beside = {test.partition("::")[0] for test in first}
         others = {test for test in self.cpu_s if test.partition("::")[0] in beside}
-        others |= set() if inside else self.running(mutant.file, blocks_of(mutant.file))
+        if not inside:  # a test of constants runs no block of the module
+            others |= self.running(mutant.file, blocks_of(mutant.file))
+            others |= {test for test in self.cpu_s if _nearness(mutant.file, test) >= _NAMESAKE}
         near = partial(_nearness, mutant.file)
         ranked = sorted(first | others, key=lambda test: (test not in first, -near(test), self.cpu_s[test], test))
         ends_s = accumulate(self.cpu_s[test] for test in ranked)
@@ -344,10 +347,13 @@ class Reach:
                     of_file.setdefault(moves[int(line)], set()).update(names[test] for test in tests)
 
 
+_NAMESAKE = 3
+
+
 def _nearness(file: str, test: str) -> int:
-    """Number of folders that a module and a test have in common, and 3 if the test file is named like the module."""
+    """Number of folders that a module and a test share, and ``_NAMESAKE`` if the test file is named like the module."""
     folders, module, tests = set(Path(file).parts[1:-1]), Path(file).stem, Path(test.partition("::")[0])
-    return len(folders & set(tests.parts[1:-1])) + 3 * tests.stem.startswith(f"test_{module}")
+    return len(folders & set(tests.parts[1:-1])) + _NAMESAKE * tests.stem.startswith(f"test_{module}")
 
 
 @cache

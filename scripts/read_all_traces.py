@@ -1,49 +1,32 @@
-"""Read every trace below a folder, and print for each what was kept, dropped and noted.
+"""Read every trace below a folder, and print a Markdown table of the rows that were kept, dropped and noted.
 
-    python scripts/read_all_traces.py DIR [--markdown | --json]
+    python scripts/read_all_traces.py DIR [--json]
 
 Files that no reader accepts are listed with the error.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import command
+from command import Say, markdown
+
 from dagsim.errors import InputError
 from dagsim.traces import open_trace
 
-_NO_DATA = (".md", ".html", ".sha256")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    style = parser.add_mutually_exclusive_group()
-    style.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-    style.add_argument("--markdown", action="store_true", help="a Markdown table")
-    chosen = parser.parse_args()
-    rows, refused = [], []
-    for path in _files(chosen.folder):
-        name = path.relative_to(chosen.folder).as_posix()
-        try:
-            rows.append({"file": name, **_read(path)})
-        except InputError as error:
-            why = str(error).replace(f"{chosen.folder}/", "").removeprefix(f"{name}: ").partition("; name one of")[0]
-            refused.append({"file": name, "why": why})
-    if chosen.json:
-        print(json.dumps({"read": rows, "refused": refused}, indent=1))
-    else:
-        _print(rows, refused, "| " if chosen.markdown else "")
+HEADS = ("file", "format", "rows", "kept", "jobs", "dropped", "noted", "seconds")
 
 
 def _files(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.suffix not in _NO_DATA and not path.name.startswith((".", "LICENSE")):
+        is_data = path.suffix not in (".md", ".html", ".sha256") and not path.name.startswith((".", "LICENSE"))
+        if is_data and path.is_file():
             yield path
 
 
@@ -55,27 +38,33 @@ def _read(path: Path) -> dict[str, Any]:
     return {"format": trace.format, **trace.report.to_dict(), "seconds": round(perf_counter() - started, 2)}
 
 
-def _print(rows: list[dict[str, Any]], refused: list[dict[str, str]], edge: str) -> None:
-    heads = ("file", "format", "rows", "kept", "jobs", "dropped", "noted", "seconds")
-    print(_line(heads, edge))
-    if edge:
-        print(_line(["---"] * len(heads), edge))
-    for row in rows:
-        print(_line([_text(row[head]) for head in heads], edge))
-    print(f"\n{len(rows)} files read; {len(refused)} taken by no reader:\n")
-    for each in refused:
-        print(f"- {each['file']}: {each['why']}")
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{count:,} {reason}" for reason, count in value.items()) or "-"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _line(cells: Any, edge: str) -> str:
-    return f"{edge}{' | '.join(cells)}{' |' if edge else ''}"
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    rows, refused = [], []
+    for path in _files(options.folder):
+        name = path.relative_to(options.folder).as_posix()
+        try:
+            rows.append({"file": name, **_read(path)})
+        except InputError as error:
+            why = str(error).replace(f"{options.folder}/", "").removeprefix(f"{name}: ").partition("; name one of")[0]
+            refused.append({"file": name, "why": why})
+    say("\n".join(markdown(HEADS, ([_text(row[head]) for head in HEADS] for row in rows))))
+    say(f"\n{len(rows)} files read; {len(refused)} taken by no reader:\n")
+    for row in refused:
+        say(f"- {row['file']}: {row['why']}")
+    return {"read": rows, "refused": refused}
 
 
-def _text(found: Any) -> str:
-    if isinstance(found, dict):
-        return ", ".join(f"{count:,} {reason}" for reason, count in found.items()) or "-"
-    return f"{found:,}" if isinstance(found, int) else str(found)
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("folder", type=Path)
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

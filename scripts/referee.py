@@ -10,14 +10,16 @@ if any log differs.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import command
+from command import Say
 
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.systems.cluster.models.failures import Outages
@@ -379,28 +381,24 @@ def difference(workload: Workload, policy: str) -> str:
     return "" if len(ours) == len(theirs) else f"dagsim has {len(ours)} rows, the referee {len(theirs)}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=1000, help="random workloads (default 1000)")
-    parser.add_argument("--from", type=int, default=0, dest="first", help="seed of the first workload")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    given = parser.parse_args()
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
     differences = []
-    for seed in range(given.first, given.first + given.cases):
+    for seed in range(options.first, options.first + options.cases):
         workload = draw(seed)
         for policy in POLICIES_PLAYED:
-            mismatch = difference(workload, policy)
-            if mismatch:
+            if mismatch := difference(workload, policy):
                 differences.append({"workload": seed, "policy": policy, "what": mismatch})
-                if not given.json:
-                    print(f"{policy} on workload {seed}: {mismatch}")
-    if given.json:
-        figures = {"cases": given.cases, "comparisons": given.cases * len(POLICIES_PLAYED), "differences": differences}
-        json.dump(figures, sys.stdout, indent=1)
-        print()
-    else:
-        print(f"{given.cases} workloads, {given.cases * len(POLICIES_PLAYED)} comparisons, {len(differences)} differ")
-    return int(bool(differences))
+                say(f"{policy} on workload {seed}: {mismatch}")
+    comparisons = options.cases * len(POLICIES_PLAYED)
+    say(f"{options.cases} workloads, {comparisons} comparisons, {len(differences)} differ")
+    return {"cases": options.cases, "comparisons": comparisons, "differences": differences}
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--cases", type=int, default=1000, help="random workloads (default 1000)")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="seed of the first workload")
+    return command.run(parser, _work, holds=lambda figures: not figures["differences"])
 
 
 if __name__ == "__main__":

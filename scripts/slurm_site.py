@@ -25,7 +25,7 @@ _WORDS = re.compile(r'(?:[^\s"]|"[^"]*")+')
 class Site:
     """The configuration of the run: ``slurm.conf`` and the accounting data base."""
 
-    said: Mapping[str, str]
+    conf: Mapping[str, str]
     queues: QueueTree
     capacity: Capacity
     nodes: Sequence[FoundNode]
@@ -35,19 +35,19 @@ class Site:
     @property
     def settings(self) -> PrioritySettings:
         """Keys that begin with Priority."""
-        said, flags = self.said, self.said.get("PriorityFlags", "").split(",")
+        conf, flags = self.conf, self.conf.get("PriorityFlags", "").split(",")
         names = {"age": "Age", "assoc": "Assoc", "fair_share": "Fairshare", "job_size": "JobSize"}
         names |= {"partition": "Partition", "qos": "QOS"}
-        tres = [each.partition("=") for each in said.get("PriorityWeightTRES", "").split(",") if each]
-        known = {ours: float(said.get(f"PriorityWeight{name}", 0)) for ours, name in names.items()}
+        tres = [pair.partition("=") for pair in conf.get("PriorityWeightTRES", "").split(",") if pair]
+        weights = {ours: float(conf.get(f"PriorityWeight{name}", 0)) for ours, name in names.items()}
         return PrioritySettings(
-            Weights(**known, tres={_resource(name): float(weight) for name, _, weight in tres}),
-            max_age_s=_seconds(said.get("PriorityMaxAge", "7-0"), "PriorityMaxAge"),
-            half_life_s=_seconds(said.get("PriorityDecayHalfLife", "7-0"), "PriorityDecayHalfLife"),
-            calc_period_s=60.0 * float(said.get("PriorityCalcPeriod", 5)),
+            Weights(**weights, tres={_resource(name): float(weight) for name, _, weight in tres}),
+            max_age_s=_seconds(conf.get("PriorityMaxAge", "7-0"), "PriorityMaxAge"),
+            half_life_s=_seconds(conf.get("PriorityDecayHalfLife", "7-0"), "PriorityDecayHalfLife"),
+            calc_period_s=60.0 * float(conf.get("PriorityCalcPeriod", 5)),
             fair_share="classic" if "NO_FAIR_TREE" in flags else "tree",
-            damping=float(said.get("FairShareDampeningFactor", 1)),
-            favor_small=said.get("PriorityFavorSmall", "NO").upper() == "YES",
+            damping=float(conf.get("FairShareDampeningFactor", 1)),
+            favor_small=conf.get("PriorityFavorSmall", "NO").upper() == "YES",
             relative_size="SMALL_RELATIVE_TO_TIME" in flags,
             max_tres="MAX_TRES" in flags,
             accrue_always="ACCRUE_ALWAYS" in flags,
@@ -60,16 +60,16 @@ def _seconds(text: str, name: str) -> float:
 
 def _resource(name: str) -> str:
     """Return dagsim's name of a Slurm resource."""
-    known = {"cpu": "cpus", "mem": "memory_gb", "gres/gpu": "gpus"}
-    if name.lower() not in known:
-        raise TraceError(f"slurm.conf weighs {name!r}; only {', '.join(known)} are known here")
-    return known[name.lower()]
+    names = {"cpu": "cpus", "mem": "memory_gb", "gres/gpu": "gpus"}
+    if name.lower() not in names:
+        raise TraceError(f"slurm.conf weighs {name!r}; expected {', '.join(names)}")
+    return names[name.lower()]
 
 
 def _billed(weights: str) -> dict[str, float]:
     """Parse TRESBillingWeights. Memory has a unit and is counted in GB."""
     billing = {}
-    for name, _, weight in [each.partition("=") for each in weights.strip('"').split(",") if each]:
+    for name, _, weight in [pair.partition("=") for pair in weights.strip('"').split(",") if pair]:
         number = float(weight.rstrip("KMGTPkmgtp"))
         unit = name.lower() == "mem" and weight[-1].isalpha()
         billing[_resource(name)] = number / memory_gb(f"1{weight[-1]}") if unit else number
@@ -77,15 +77,15 @@ def _billed(weights: str) -> dict[str, float]:
 
 
 def read_site(folder: Path) -> Site:
-    said: dict[str, str] = {}
+    conf: dict[str, str] = {}
     partitions = []
     for line in (folder / "slurm.conf").read_text(encoding="utf-8").splitlines():
         if line.startswith("PartitionName="):
             partitions.append(_partition(dict(word.split("=", 1) for word in _WORDS.findall(line) if "=" in word)))
         elif "=" in line and not line.startswith(("#", "NodeName=")):
             key, _, value = line.partition("=")
-            said[key.strip()] = value.strip()
-    partitions.sort(key=lambda each: not each[0])
+            conf[key.strip()] = value.strip()
+    partitions.sort(key=lambda pair: not pair[0])
     qos = [Qos(row["Name"], float(row["Priority"] or 0)) for row in table(folder / "sacctmgr-qos.txt")]
     nodes = read_nodes(Source(folder / "scontrol-show-nodes.txt"))
     amounts = [sum(node.cpus for node in nodes), sum(node.memory_gb for node in nodes)]
@@ -93,25 +93,25 @@ def read_site(folder: Path) -> Site:
     own = {row["User"]: float(row["Priority"]) for row in rows}
     tree, users = _accounts(folder, own)
     return Site(
-        said,
-        QueueTree(tree, tuple([each for _, each in partitions]), tuple(qos)),
+        conf,
+        QueueTree(tree, tuple([partition for _, partition in partitions]), tuple(qos)),
         Capacity(len(nodes), *amounts, sum(count for node in nodes for _, count in node.gpus)),
         nodes,
         users,
     )
 
 
-def _partition(said: Mapping[str, str]) -> tuple[bool, NodePartition]:
+def _partition(conf: Mapping[str, str]) -> tuple[bool, NodePartition]:
     """Return a partition, and True if it is the default."""
-    return said.get("Default", "NO").upper() == "YES", NodePartition(
-        said["PartitionName"],
-        hosts(said["Nodes"]) if said.get("Nodes", "ALL").upper() != "ALL" else (),
-        float(said.get("PriorityJobFactor", 1)),
-        int(said.get("PriorityTier", 1)),
-        _minutes_s(said.get("MaxTime")),
-        _minutes_s(said.get("DefaultTime")),
-        said.get("OverSubscribe", "").upper() == "EXCLUSIVE",
-        _billed(said.get("TRESBillingWeights", "")),
+    return conf.get("Default", "NO").upper() == "YES", NodePartition(
+        conf["PartitionName"],
+        hosts(conf["Nodes"]) if conf.get("Nodes", "ALL").upper() != "ALL" else (),
+        float(conf.get("PriorityJobFactor", 1)),
+        int(conf.get("PriorityTier", 1)),
+        _minutes_s(conf.get("MaxTime")),
+        _minutes_s(conf.get("DefaultTime")),
+        conf.get("OverSubscribe", "").upper() == "EXCLUSIVE",
+        _billed(conf.get("TRESBillingWeights", "")),
     )
 
 
@@ -148,13 +148,13 @@ def _accounts(folder: Path, own: Mapping[str, float]) -> tuple[tuple[QueueNode, 
         shares[name] = float(row["RawShares"])
         above.append((depth, name))
 
-    def made(name: str) -> QueueNode:
-        children = tuple([made(child) for child in below.get(name, ())])
+    def node(name: str) -> QueueNode:
+        children = tuple([node(child) for child in below.get(name, ())])
         there = members.get(name, {})
         worth = {user: own[user] for user in there if user in own}
         return QueueNode(name, shares[name], users=there, user_priorities=worth, children=children)
 
-    return tuple([made(name) for name in below.get("root", ())]), users
+    return tuple([node(name) for name in below.get("root", ())]), users
 
 
 def table(path: Path) -> list[dict[str, str]]:

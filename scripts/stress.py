@@ -10,12 +10,15 @@ node explains, or a traceback. It exits with 1 if there is any.
 
 from __future__ import annotations
 
-import argparse
 import inspect
-import json
 import sys
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
+
+import command
+from command import Say
 
 from dagsim.errors import DagsimError
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
@@ -55,27 +58,24 @@ def stress(cases: int, first: int, policies: list[str]) -> Iterator[tuple[str, i
         yield spec, seed, faults(spec, seed)
 
 
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    played: Counter[str] = Counter()
+    violations = []
+    for spec, seed, messages in stress(options.cases, options.first, options.policy or specs()):
+        played[spec] += 1
+        violations += [{"policy": spec, "case": seed, "what": what} for what in messages[:3]]
+        if messages:
+            say(f"{spec} on case {seed}: {messages[0]}")
+    say(f"{len(played)} policies, {options.cases} cases, {len(violations)} violations")
+    return {"policies": len(played), "cases": options.cases, "violations": violations}
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.arguments(__doc__)
     parser.add_argument("--cases", type=int, default=3000, help="cases in all (default 3000)")
     parser.add_argument("--from", type=int, default=0, dest="first", help="seed of the first case")
     parser.add_argument("--policy", action="append", help="play only these; may be given more than once")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args()
-    policies = options.policy or specs()
-    played: Counter[str] = Counter()
-    violations = []
-    for spec, seed, messages in stress(options.cases, options.first, policies):
-        played[spec] += 1
-        violations += [{"policy": spec, "case": seed, "what": what} for what in messages[:3]]
-        if messages and not options.json:
-            print(f"{spec} on case {seed}: {messages[0]}")
-    if options.json:
-        json.dump({"policies": len(played), "cases": options.cases, "violations": violations}, sys.stdout, indent=1)
-        print()
-    else:
-        print(f"{len(played)} policies, {options.cases} cases, {len(violations)} violations")
-    return int(bool(violations))
+    return command.run(parser, _work, holds=lambda figures: not figures["violations"])
 
 
 if __name__ == "__main__":

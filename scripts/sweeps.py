@@ -19,7 +19,7 @@ from dagsim.experiment.store import Store
 from dagsim.report.terminal import progress
 from dagsim.seeds import REPORT
 
-__all__ = ["FILES", "RESULTS", "ROOT", "finished", "made", "spend", "sweep_of"]
+__all__ = ["FILES", "RESULTS", "ROOT", "finished", "origin", "spend", "sweep_of"]
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -72,7 +72,7 @@ def spend(name: str, seeds: Sequence[int], options: Namespace, windows_of: str |
     )
 
 
-def made(spending: Spending, method: str, unit: str = "report seeds", n: int | None = None) -> str:
+def origin(spending: Spending, method: str, unit: str = "report seeds", n: int | None = None) -> str:
     """The line below a table: command, commit, seeds and method."""
     if spending.seeds[0] in REPORT:
         return spending.sentence(method, unit, n)

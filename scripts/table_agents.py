@@ -17,7 +17,7 @@ from os.path import expandvars
 
 import torch
 from command import Say
-from sweeps import RESULTS, finished, made
+from sweeps import RESULTS, finished, origin
 
 from dagsim.config import yaml
 from dagsim.config.bundled import find_config
@@ -70,7 +70,7 @@ def write(spending: Spending, options: Namespace, say: Say) -> None:
     torch.set_num_threads(1)
     name = spending.table.removeprefix("agents/")
     sample = Sample.WINDOW if name == "itp" else Sample.SEED
-    sentence = made(spending, METHOD, "disjoint report windows" if name == "itp" else "report seeds")
+    sentence = origin(spending, METHOD, "disjoint report windows" if name == "itp" else "report seeds")
     page, rows, last = [HEAD + (ITP if name == "itp" else "") + sentence], [], ""
     for cell, estimates, grid, lines in _tables(spending, options):
         title, reference = f"{cell} {estimates}", grid.axes[0].labels[0]

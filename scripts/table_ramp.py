@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from command import Say
 from numpy.typing import NDArray
-from sweeps import RESULTS, made, sweep_of
+from sweeps import RESULTS, origin, sweep_of
 
 from dagsim.experiment.ledger import Spending
 from dagsim.experiment.plan import Axis, SweepGrid
@@ -92,7 +92,7 @@ def write_compared(spending: Spending, options: Namespace, say: Say) -> None:
     """Write ``ramp/SETTING.json``."""
     figures = played(sweep_of(spending.table, spending.seeds))
     content = {"setting": spending.table.removeprefix("ramp/"), "seeds": list(spending.seeds)}
-    content |= {"made": made(spending, "ratios of means"), **{beta: rows_of(rows) for beta, rows in figures.items()}}
+    content |= {"made": origin(spending, "ratios of means"), **{beta: rows_of(rows) for beta, rows in figures.items()}}
     write_text(options.folder / f"{spending.table}.json", json.dumps(content, indent=1) + "\n")
     for beta in figures:
         for name, row in content[beta].items():
@@ -140,7 +140,7 @@ def write_judged(spending: Spending, options: Namespace, say: Say) -> None:
                 "degree": [run.get("jobs_completed_max_partitions_per_op") for run in runs],
                 "by_cause": {cause: fmean(run[f"blocking_rate_{cause}"] for run in runs) for cause in CAUSES},
             }
-    sentence = made(spending, "1,001 jobs, what runs at the end is blocked; 95 %, Student's t over the seeds, paired")
+    sentence = origin(spending, "1,001 jobs, what runs at the end is blocked; 95 %, Student's t over the seeds, paired")
     content = {"made": sentence, "setting": setting, "beta": beta, "seeds": list(spending.seeds), "policies": policies}
     content["agents"] = compared(policies)
     write_text(options.folder / "ramp" / "judged" / f"{setting}-{beta}.json", json.dumps(content, indent=1) + "\n")

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from command import Say
-from sweeps import finished, made
+from command import Say, markdown
+from sweeps import finished, origin
 
 from dagsim.config.bundled import WORKLOADS
 from dagsim.config.schema import Setting, load_config, plain
@@ -168,7 +168,7 @@ def rank(name: str, data: Path, seeds: Sequence[int], options: Namespace) -> dic
 
 def tau(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float:
     """Kendall's tau between two rankings of the policies, by geometric mean."""
-    a, b = (np.array([np.log(each[policy]).mean() for policy in POLICIES]) for each in (one, other))
+    a, b = (np.array([np.log(means_s[policy]).mean() for policy in POLICIES]) for means_s in (one, other))
     upper = np.triu_indices(len(POLICIES), 1)
     signs = np.sign(np.subtract.outer(a, a)[upper]) * np.sign(np.subtract.outer(b, b)[upper])
     return float(signs.mean())
@@ -202,7 +202,7 @@ def judge(name: str, data: Path, seeds: Sequence[int], options: Namespace) -> di
     }
 
 
-def page(found: Mapping[str, dict[str, Any]], spending: Spending) -> Iterator[str]:
+def page(presets: Mapping[str, dict[str, Any]], spending: Spending) -> Iterator[str]:
     """Return the Markdown page."""
     trials = ", ".join(
         f"{name}: {jobs} jobs, {8 * nodes} GPUs, {96 * nodes} cores" for name, (nodes, jobs) in TRIALS.items()
@@ -212,58 +212,57 @@ def page(found: Mapping[str, dict[str, Any]], spending: Spending) -> Iterator[st
         "geometric mean of mean JCTs"
     )
     yield "# Fitted presets beside their traces\n"
-    yield made(spending, method, "drawn sequences, and as many disjoint windows of each trace") + "\n"
+    yield origin(spending, method, "drawn sequences, and as many disjoint windows of each trace") + "\n"
     yield "`plain` has the same sizes without sessions, cycles and swings, as a Poisson process. None of these"
     yield "figures was fitted. `ceiling`: tau between the odd and the even windows of the trace itself. There are no"
     yield "logs here to judge `like-helios` and `like-pai` by.\n"
     yield "## Ranking of ten policies (Kendall's tau with the trace's own windows)\n"
-    yield "| preset | preset | plain | ceiling |"
-    yield "| --- | ---: | ---: | ---: |"
-    for name, each in found.items():
-        yield f"| `{name}` | {each['tau'][name]:.2f} | {each['tau']['plain']:.2f} | {each['tau']['ceiling']:.2f} |"
-    yield from fewer(found, len(spending.seeds))
-    for name, each in found.items():
+    taus = (
+        (f"`{name}`", *(f"{judged['tau'][source]:.2f}" for source in (name, "plain", "ceiling")))
+        for name, judged in presets.items()
+    )
+    yield from markdown(("preset", "preset", "plain", "ceiling"), taus, numbers=(1, 2, 3))
+    yield from fewer(presets, len(spending.seeds))
+    for name, judged in presets.items():
         yield f"\n## `{name}`\n"
-        yield "| statistic | trace | preset | plain |"
-        yield "| --- | ---: | ---: | ---: |"
-        for statistic in each["statistics"]["trace"]:
-            cells = [_cell(each["statistics"][source][statistic]) for source in ("trace", name, "plain")]
-            yield f"| {statistic} | {' | '.join(cells)} |"
-        waits = [float(np.median(each["ranked"][source]["wait of fifo-fit"])) for source in ("trace", name, "plain")]
-        yield f"| mean wait under fifo-fit at load 0.9, median (s) | {' | '.join(map(_cell, waits))} |"
+        sources, stats, ranked = ("trace", name, "plain"), judged["statistics"], judged["ranked"]
+        rows = [(title, *(_cell(stats[source][title]) for source in sources)) for title in stats["trace"]]
+        waits = (_cell(float(np.median(ranked[source]["wait of fifo-fit"]))) for source in sources)
+        rows.append(("mean wait under fifo-fit at load 0.9, median (s)", *waits))
+        yield from markdown(("statistic", "trace", "preset", "plain"), rows, numbers=(1, 2, 3))
 
 
-def fewer(found: Mapping[str, dict[str, Any]], windows: int) -> Iterator[str]:
+def fewer(presets: Mapping[str, dict[str, Any]], windows: int) -> Iterator[str]:
     """Return a line for every source with fewer windows or sequences than the rest."""
-    for name, judged in found.items():
-        for source, values in judged["ranked"].items():
+    for name, preset in presets.items():
+        for source, values in preset["ranked"].items():
             if (n := len(values[POLICIES[0]])) < windows:
                 yield f"\nOf `{name}` the ranking has n = {n} for *{_as(source, name).replace('fitted', 'preset')}*."
 
 
-def draw(found: Mapping[str, dict[str, Any]], path: Path) -> None:
+def draw(presets: Mapping[str, dict[str, Any]], path: Path) -> None:
     """Draw the index of dispersion by scale, and the policies against fifo, for trace, preset and
     plain.
     """
     from dagsim.report.plots.style import figure, save
 
-    drawn = figure(10.0, 2.6 * len(found))
-    axes = drawn.subplots(len(found), 2, squeeze=False)
-    for (left, right), (name, each) in zip(axes, found.items(), strict=True):
+    drawn = figure(10.0, 2.6 * len(presets))
+    axes = drawn.subplots(len(presets), 2, squeeze=False)
+    for (left, right), (name, judged) in zip(axes, presets.items(), strict=True):
         for source, look in (("trace", "k-"), (name, "C0-"), ("plain", "C1--")):
-            left.loglog(SCALES, each["dispersion"][source], look, label=source)
-            relative = [_relative(each["ranked"][source], policy) for policy in POLICIES]
+            left.loglog(SCALES, judged["dispersion"][source], look, label=source)
+            relative = [_relative(judged["ranked"][source], policy) for policy in POLICIES]
             right.semilogy(range(len(POLICIES)), relative, look[:-1] + "o" if source != "plain" else "C1x")
         left.set_xlabel("window, in mean gaps", fontsize=8)
         left.set_ylabel("index of dispersion", fontsize=8)
         left.legend(fontsize=7)
         right.set_xticks(range(len(POLICIES)), POLICIES, rotation=45, fontsize=7)
         right.set_ylabel("mean JCT / that of fifo", fontsize=8)
-        right.set_title(f"tau {each['tau'][name]:.2f} ({name}), {each['tau']['plain']:.2f} (plain)", fontsize=8)
+        right.set_title(f"tau {judged['tau'][name]:.2f} ({name}), {judged['tau']['plain']:.2f} (plain)", fontsize=8)
     save(drawn, path)
 
 
-def tables(found: Mapping[str, dict[str, Any]]) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+def tables(presets: Mapping[str, dict[str, Any]]) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
     """Return statistics and rankings as columns."""
     stats = [
         {
@@ -271,15 +270,15 @@ def tables(found: Mapping[str, dict[str, Any]]) -> tuple[dict[str, list[Any]], d
             "statistic": statistic,
             **{_as(source, name): values[statistic] for source, values in by.items()},
         }
-        for name, each in found.items()
-        for by in [each["statistics"]]
+        for name, judged in presets.items()
+        for by in [judged["statistics"]]
         for statistic in by["trace"]
     ]
     ranks = [
         {"preset": name, "policy": policy, **{_as(s, name): _relative(by[s], policy) for s in ("trace", name, "plain")}}
-        | {f"tau_{_as(key, name)}": value for key, value in each["tau"].items()}
-        for name, each in found.items()
-        for by in [each["ranked"]]
+        | {f"tau_{_as(key, name)}": value for key, value in judged["tau"].items()}
+        for name, judged in presets.items()
+        for by in [judged["ranked"]]
         for policy in POLICIES
     ]
     return _columns(stats), _columns(ranks)
@@ -302,7 +301,7 @@ def _column(lines: Sequence[CellRun], policy: str, metric: str) -> np.ndarray:
 
 
 def _median(several: Sequence[dict[str, float]]) -> dict[str, float]:
-    return {name: float(np.median([each[name] for each in several])) for name in several[0]}
+    return {name: float(np.median([values[name] for values in several])) for name in several[0]}
 
 
 def _times(jobs: Sequence[Job]) -> np.ndarray:

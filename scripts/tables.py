@@ -32,7 +32,7 @@ import table_agents
 import table_ramp
 import table_workloads
 from command import Say
-from sweeps import FILES, RESULTS, ROOT, finished, made, spend, sweep_of
+from sweeps import FILES, RESULTS, ROOT, finished, origin, spend, sweep_of
 
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Ledger, Spending
@@ -88,7 +88,7 @@ def write_grid(spending: Spending, options: Namespace, say: Say) -> None:
     write_text(folder / "grid.csv", to_csv({name: [row[name] for row in rows] for name in rows[0]}))
     draw(rows, folder / "grid.png")
     names = ", ".join(f"`{name}`" for name in dict.fromkeys(row["policy"] for row in slow) if name != REFERENCE)
-    sentence = f"{made(spending, METHOD, n=fast[0]['n'])} {names} ran on the first {slow[0]['n']} of these only."
+    sentence = f"{origin(spending, METHOD, n=fast[0]['n'])} {names} ran on the first {slow[0]['n']} of these only."
     write_text(folder / "grid.md", f"# The grid of baselines (`grid.csv`)\n\n{sentence}\n")
     say(sentence)
 
@@ -135,7 +135,7 @@ def write_decima(spending: Spending, options: Namespace, say: Say) -> None:
         at = {key: label.replace('"', "") for key, label in line.at.items()}
         by_point.setdefault(tuple(at.items()), []).append(line.metrics["jct_s.mean"])
     system = {key.removeprefix("system."): value for key, value in sweep.settings.items() if key != "system.kind"}
-    sentence = made(spending, METHOD)
+    sentence = origin(spending, METHOD)
     rows = [{**dict(at), "mean_s": fmean(by_seed), "by_seed_s": by_seed} for at, by_seed in by_point.items()]
     content = {"made": sentence, "system": system, "seeds": list(spending.seeds), "lines": rows}
     name = spending.table.removeprefix("decima/")

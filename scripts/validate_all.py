@@ -9,8 +9,6 @@ not within the tolerance. Exits with 1 if any figure misses.
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +28,7 @@ import validate_span
 import validate_stg
 import validate_swf
 import validate_wfcommons
-from command import Say
+from command import Say, read_json, read_rows
 from fgd.nodes import read_nodes
 from fgd.pods import read_pods
 from rich.table import Table
@@ -69,7 +67,7 @@ def decima(data: Path) -> Iterator[Figure]:
     """Fair and FIFO on Spark executors: every job's completion time as spark-sched-sim has it."""
     for workload in sorted((data / "golden/decima").glob("*.workload.json.gz")):
         name = workload.name.removesuffix(".workload.json.gz")
-        expected = json.loads(workload.with_name(f"{name}.expected.json").read_text())
+        expected = read_json(workload.with_name(f"{name}.expected.json"))
         rows = validate_decima.replayed(workload)
         for policy in ("fair", "fifo"):
             jct_s = expected[policy]["jct_s"]
@@ -88,8 +86,7 @@ SPARK = {("W1", "fair"): 985.9, ("W1", "fifo"): 1347.7, ("W2", "fair"): 59.7, ("
 def fgd(data: Path) -> Iterator[Figure]:
     """GPU allocation at 100 % load on openb, as published with FGD (ATC 2023)."""
     pods, nodes = (data / "traces/alibaba-gpu-v2023" / name for name in ("openb_pod_list_default.csv", NODES))
-    with (data / "golden/fgd/allocation_default.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(data / "golden/fgd/allocation_default.csv")
     shares = validate_fgd.measured(read_pods(Source(pods)), read_nodes(Source(nodes), False))
     for policy, got in validate_fgd.rounded(shares).items():
         published = [float(row["100"]) for row in rows if row["sc_policy"].partition("-")[2] == policy]
@@ -119,7 +116,7 @@ def readers(data: Path) -> Iterator[Figure]:
 
 def rlscheduler(data: Path) -> Iterator[Figure]:
     """Bounded slowdowns on Lublin-1 as rerun, and on HPC2N as published (SC 2020, tables V and VI)."""
-    golden = json.loads((data / "golden/swf/rlscheduler_lublin1.json").read_text())["Lublin-1"]["bsld"]
+    golden = read_json(data / "golden/swf/rlscheduler_lublin1.json")["Lublin-1"]["bsld"]
     for backfilling, means in _slowdowns(data / "traces/swf/lublin_256.swf.gz", 256).items():
         for score, got in means.items():
             expected = golden[backfilling]["mean"][score]
@@ -132,7 +129,8 @@ def rlscheduler(data: Path) -> Iterator[Figure]:
 
 
 def _slowdowns(log: Path, processors: int, first: int | None = None) -> dict[str, dict[str, float]]:
-    return validate_rlscheduler.measured(validate_rlscheduler.opened(log, processors), log, processors, first)
+    trace = validate_swf.opened(log, processors, "rlscheduler")
+    return validate_rlscheduler.measured(trace, log, processors, first)
 
 
 HPC2N = {
@@ -171,11 +169,11 @@ def span(data: Path) -> Iterator[Figure]:
 
 def stg(data: Path) -> Iterator[Figure]:
     """Highest level first against the optima of the Standard Task Graph set."""
-    for tasks, known in STG.items():
+    for tasks, by_cores in STG.items():
         folder = data / "traces/stg"
         graphs = list(open_trace(folder / f"stg-{tasks}.tar.gz", "stg").jobs())
         rows = validate_stg.measured(graphs, folder / "optimal")
-        for cores, (ratio, hits) in known.items():
+        for cores, (ratio, hits) in by_cores.items():
             name = f"{tasks} tasks, {cores} cores"
             yield Figure("stg", f"{name}: mean ratio to the optimum", ratio, rows[cores]["mean_ratio"], 0.00005)
             yield Figure("stg", f"{name}: optima reached", hits, rows[cores]["hits"])
@@ -188,8 +186,7 @@ STG = {50: {2: (1.0073, 98), 4: (1.0115, 97), 8: (1.0125, 141), 16: (1.0, 180)}}
 
 def swf(data: Path) -> Iterator[Figure]:
     """FCFS and EASY over all jobs: KTH against an independent simulator, CTC against a plain loop."""
-    with (data / "golden/swf/independent_kth.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(data / "golden/swf/independent_kth.csv")
     kth, ctc = (data / "traces/swf" / name for name in ("KTH-SP2-1996-2.1-cln.swf.gz", "CTC-SP2-1996-3.1-cln.swf.gz"))
     ours = validate_swf.measured(validate_swf.opened(kth, 100), 100)
     for row in rows:
@@ -213,7 +210,8 @@ def wfcommons(data: Path) -> Iterator[Figure]:
 
 
 VALIDATIONS: dict[str, Callable[[Path], Iterator[Figure]]] = {
-    each.__name__: each for each in (readers, span, wfcommons, stg, swf, rlscheduler, fgd, decima, ramp, slurm)
+    validation.__name__: validation
+    for validation in (readers, span, wfcommons, stg, swf, rlscheduler, fgd, decima, ramp, slurm)
 }
 
 

@@ -10,7 +10,6 @@ with its random stream, from the TPC-H profiles in ``$DAGSIM_DATA/traces/tpch-de
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from argparse import Namespace
@@ -20,7 +19,7 @@ from statistics import fmean
 from typing import Any
 
 import command
-from command import Say
+from command import Say, read_json
 
 from dagsim.errors import TraceError
 from dagsim.systems.spark import (
@@ -74,7 +73,7 @@ def largest_difference(jct_s: Sequence[float], expected_s: Sequence[float]) -> f
 def read_expected(path: Path) -> dict[str, list[float]]:
     """Return completion times by policy, from the output of ``--json``."""
     try:
-        document = json.loads(path.read_text())
+        document = read_json(path)
         return {name: [float(each) for each in document[name]["jct_s"]] for name in POLICIES}
     except (ValueError, TypeError, KeyError) as error:
         raise TraceError(f"{path}: no completion times ({type(error).__name__}: {error})") from None

@@ -14,8 +14,6 @@ streams and prints their mean blocking rates. Exits with 1 if ``--golden`` finds
 
 from __future__ import annotations
 
-import gzip
-import json
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
@@ -25,17 +23,18 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import command
-from command import Say
-from ramp_detail import deps, pieces
+from command import Say, read_json
 
 from dagsim.errors import InputError
 from dagsim.model import RejectReason
 from dagsim.systems.ramp import DDLS, Fabric, JobOutcome, Partition, Planner, Ramp, RampJob, RampView
+from dagsim.systems.ramp.decisions import OpSchedule
 from dagsim.systems.ramp.graph import ComputationGraph
+from dagsim.systems.ramp.partition import PartitionedGraph
 from dagsim.systems.ramp.policies import ConstantDegree
 from dagsim.systems.ramp.readers import read_graph, read_graphs
 from dagsim.systems.ramp.scenario import RampScenario
-from dagsim.systems.ramp.timing import srpt
+from dagsim.systems.ramp.timing import TimedGraph, srpt
 
 __all__ = ["constant_degrees", "episode", "golden", "job"]
 
@@ -77,6 +76,87 @@ def job(graph: ComputationGraph, degree: int, plans: Planner, steps: int = STEPS
     }
 
 
+class Piece(NamedTuple):
+    """One piece of a pass operation. Of the ready pieces on a server, the one with the highest
+    ``priority`` runs.
+    """
+
+    id: str
+    which_pass: str
+    seconds: float
+    memory_bytes: float
+    server: str
+    priority: int
+
+
+class Dep(NamedTuple):
+    """One dependency between two pieces. ``seconds`` is 0 if nothing is sent."""
+
+    source: str
+    target: str
+    size_bytes: float
+    seconds: float
+
+
+def pieces(timed: TimedGraph, schedule: OpSchedule, fabric: Fabric) -> list[Piece]:
+    """Return all pieces: whole operations first, forward ones before mirrors, then each split one
+    with its mirror.
+    """
+    parts, count = timed.parts, len(timed.parts.graph)
+    on_server: dict[int, list[int]] = {}
+    for op in range(2 * count):
+        for server in timed.placement.block(op % count):
+            on_server.setdefault(server, []).append(op)
+    priority = {}
+    for server, ops in on_server.items():
+        ranks = schedule.ranks[fabric.type_of[server]]
+        for rank, op in enumerate(sorted(ops, key=ranks.__getitem__)):
+            priority[op, server] = rank
+    detailed = []
+    for op in _in_order(parts):
+        for id_, server in zip(_ids(parts, op), timed.placement.block(op % count), strict=True):
+            seconds = parts.graph.costs(fabric.gpus[server].name)[op] / parts.pieces[op]
+            which = "forward_pass" if op < count else "backward_pass"
+            name = fabric.topology.server_names[server]
+            detailed.append(Piece(id_, which, seconds, parts.memory_bytes[op % count], name, priority[op, server]))
+    return detailed
+
+
+def deps(timed: TimedGraph) -> list[Dep]:
+    """Return all dependencies by source, exchanges of weights last."""
+    parts, count = timed.parts, len(timed.parts.graph)
+    sizes = {(edge.source, edge.target): edge.pair_bytes for edge in parts.edges}
+    for op, size in enumerate(parts.sync_bytes):
+        sizes[count + op, count + op] = size
+    ids = [_ids(parts, op) for op in range(2 * count)]
+    detailed = []
+    for op in _in_order(parts):
+        for bundle in timed.bundles[op]:
+            size, seconds = sizes[op, bundle.target], bundle.seconds if bundle.flows else 0.0
+            for source, targets in zip(ids[op], bundle.lane.targets, strict=True):
+                detailed += [Dep(source, ids[bundle.target][target], size, seconds) for target in targets]
+    return detailed
+
+
+def _in_order(parts: PartitionedGraph) -> list[int]:
+    count = len(parts.graph)
+    whole = [op for op in range(2 * count) if parts.pieces[op] == 1]
+    return whole + [both for op in range(count) if parts.splits[op] > 1 for both in (op, count + op)]
+
+
+def _ids(parts: PartitionedGraph, op: int) -> list[str]:
+    """Names ``7a, 7b, ...`` of the parts of a split operation. ``z`` is followed by ``aa, ab,
+    ...``.
+    """
+    id_ = parts.graph.pass_id(op)
+    return [id_] if parts.pieces[op] == 1 else [id_ + _letters(piece) for piece in range(parts.pieces[op])]
+
+
+def _letters(number: int) -> str:
+    high, low = divmod(number, 26)
+    return (_letters(high - 1) if high else "") + chr(ord("a") + low)
+
+
 class Replay:
     """Policy that replays recorded degrees. A degree that is not offered is an error of the
     recording.
@@ -90,26 +170,30 @@ class Replay:
         return (Partition(view.number, next(self._actions)),)
 
 
-def episode(said: dict[str, Any], graphs: dict[str, ComputationGraph], plans: Planner | None = None) -> dict[str, Any]:
+def episode(
+    recorded: dict[str, Any], graphs: dict[str, ComputationGraph], plans: Planner | None = None
+) -> dict[str, Any]:
     """Return the outcome of every job of a recorded episode."""
-    config = said["config"]
+    config = recorded["config"]
     if plans is None:
         plans = planner(tuple(config["topo"]), config["quantum"], config["max_partitions_per_op"])
     steps = config["num_training_steps"]
     jobs = [
         RampJob(str(number), graphs[row["model"]], row["time_arrived"], row["beta"], steps)
-        for number, row in enumerate(said["jobs"])
+        for number, row in enumerate(recorded["jobs"])
     ]
     kernel = RampScenario(horizon_s=config["sim_time"]).planned_by(plans).kernel(0, jobs=jobs)
-    kernel.run(Replay(row["action"] for row in said["jobs"]))
-    found = [_row(outcome) for outcome in kernel.outcomes]
-    never = {"mask": None, "status": "not_decided", "cause": None, "jct_s": None}
-    return {"jobs": found + [never] * (len(jobs) - len(found))}
+    kernel.run(Replay(row["action"] for row in recorded["jobs"]))
+    rows = [_row(outcome) for outcome in kernel.outcomes]
+    return {"jobs": rows + [_UNDECIDED] * (len(jobs) - len(rows))}
+
+
+_UNDECIDED = {"mask": None, "status": "not_decided", "cause": None, "jct_s": None}
 
 
 def _row(outcome: JobOutcome) -> dict[str, Any]:
     if not outcome.degrees:
-        return {"mask": None, "status": "not_decided", "cause": None, "jct_s": None}
+        return _UNDECIDED
     row: dict[str, Any] = {"mask": list(outcome.degrees), "status": "blocked", "cause": None, "jct_s": None}
     if outcome.reason is not None:
         row["cause"] = CAUSES[outcome.reason]
@@ -134,19 +218,19 @@ class Difference(NamedTuple):
 def golden(folder: Path, graphs: Path) -> Iterator[Difference]:
     """Compare every golden look-ahead and episode with ours."""
     for path in sorted(folder.glob("lookahead_*.json.gz")):
-        said = _load(path)
-        found = job(read_graph(graphs / f"{said['model']}.txt", "s"), said["degree"], planner())
-        yield Difference(path.name, len(said["ops"]) + len(said["deps"]), _first_of_job(said, found))
+        expected = read_json(path)
+        actual = job(read_graph(graphs / f"{expected['model']}.txt", "s"), expected["degree"], planner())
+        yield Difference(path.name, len(expected["ops"]) + len(expected["deps"]), _first_of_job(expected, actual))
     for path in sorted(folder.glob("episode_*.json.gz")):
-        said = _load(path)
-        names = tuple(dict.fromkeys(row["model"] for row in said["jobs"]))
-        found = episode(said, read_graphs(graphs, names, "s"))["jobs"]
-        yield Difference(path.name, len(found), _first_of_episode(said["jobs"], found))
+        expected = read_json(path)
+        names = tuple(dict.fromkeys(row["model"] for row in expected["jobs"]))
+        actual = episode(expected, read_graphs(graphs, names, "s"))["jobs"]
+        yield Difference(path.name, len(actual), _first_of_episode(expected["jobs"], actual))
 
 
-def _first_of_job(said: dict[str, Any], found: dict[str, Any]) -> str:
-    ops = {op[0]: op[1:] for op in found["ops"]}
-    for id_, which, seconds, memory, server, priority in said["ops"]:
+def _first_of_job(expected: dict[str, Any], actual: dict[str, Any]) -> str:
+    ops = {op[0]: op[1:] for op in actual["ops"]}
+    for id_, which, seconds, memory, server, priority in expected["ops"]:
         server = server.removeprefix("node_").removesuffix("_worker_0")
         ours = ops.pop(id_, None)
         if (
@@ -156,22 +240,22 @@ def _first_of_job(said: dict[str, Any], found: dict[str, Any]) -> str:
             or not _close(ours[1:3], (seconds, memory))
         ):
             return f"op {id_}: expected {(which, seconds, memory, server, priority)}, got {ours}"
-    deps = {(dep[0], dep[1]): dep[2:] for dep in found["deps"]}
-    for source, target, size, seconds in said["deps"]:
+    deps = {(dep[0], dep[1]): dep[2:] for dep in actual["deps"]}
+    for source, target, size, seconds in expected["deps"]:
         ours = deps.pop((source, target), None)
         if ours is None or not _close(ours, (size, seconds)):
             return f"dependency {source} -> {target}: expected {(size, seconds)}, got {ours}"
     if ops or deps:
         return f"{len(ops)} ops and {len(deps)} dependencies too many"
-    if not isclose(said["lookahead_jct"], found["jct_s"], rel_tol=1e-6):
-        return f"jct_s: expected {said['lookahead_jct']}, got {found['jct_s']}"
-    if abs(said["n_ticks"] - found["ticks"]) > 1:
-        return f"ticks: expected {said['n_ticks']}, got {found['ticks']}"
+    if not isclose(expected["lookahead_jct"], actual["jct_s"], rel_tol=1e-6):
+        return f"jct_s: expected {expected['lookahead_jct']}, got {actual['jct_s']}"
+    if abs(expected["n_ticks"] - actual["ticks"]) > 1:
+        return f"ticks: expected {expected['n_ticks']}, got {actual['ticks']}"
     return ""
 
 
-def _first_of_episode(said: list[dict[str, Any]], found: list[dict[str, Any]]) -> str:
-    for number, (row, ours) in enumerate(zip(said, found, strict=True)):
+def _first_of_episode(expected: list[dict[str, Any]], actual: list[dict[str, Any]]) -> str:
+    for number, (row, ours) in enumerate(zip(expected, actual, strict=True)):
         for key in ("mask", "status", "cause"):
             if row.get(key) != ours[key]:
                 return f"job {number}: expected {key} {row.get(key)!r}, got {ours[key]!r}"
@@ -180,8 +264,8 @@ def _first_of_episode(said: list[dict[str, Any]], found: list[dict[str, Any]]) -
     return ""
 
 
-def _close(ours: Iterable[float], said: Iterable[float]) -> bool:
-    return all(isclose(one, other, rel_tol=1e-9) for one, other in zip(ours, said, strict=True))
+def _close(ours: Iterable[float], expected: Iterable[float]) -> bool:
+    return all(isclose(one, other, rel_tol=1e-9) for one, other in zip(ours, expected, strict=True))
 
 
 def constant_degrees(streams: Path, graphs: Path) -> dict[str, dict[str, float]]:
@@ -189,13 +273,13 @@ def constant_degrees(streams: Path, graphs: Path) -> dict[str, dict[str, float]]
     and actual.
     """
     plans = planner()
-    found = {}
-    for beta, (degree, expected) in PAPER.items():
+    actual = {}
+    for beta, (degree, published) in PAPER.items():
         rates = []
         for path in sorted(streams.glob(f"arrivals_paper_beta{beta}_seed*.json")):
-            rows = _load(path)["jobs"]
-            known = read_graphs(graphs, tuple(sorted({row[1] for row in rows})), "s")
-            jobs = [RampJob(str(number), known[row[1]], row[0], row[2], STEPS) for number, row in enumerate(rows)]
+            rows = read_json(path)["jobs"]
+            models = read_graphs(graphs, tuple(sorted({row[1] for row in rows})), "s")
+            jobs = [RampJob(str(number), models[row[1]], row[0], row[2], STEPS) for number, row in enumerate(rows)]
             kernel = RampScenario(horizon_s=1e6).planned_by(plans).kernel(0, jobs=jobs)
             kernel.run(ConstantDegree(degree))
             done = sum(outcome.completed_s is not None for outcome in kernel.outcomes)
@@ -203,36 +287,26 @@ def constant_degrees(streams: Path, graphs: Path) -> dict[str, dict[str, float]]
             rates.append((decided - done) / len(kernel.outcomes))
         if not rates:
             raise InputError(f"{streams}: there are no arrivals_paper_beta{beta}_seed*.json in it")
-        found[beta] = {"degree": degree, "expected": expected, "got": fmean(rates)}
-    return found
-
-
-def _load(path: Path) -> Any:
-    try:
-        raw = path.read_bytes()
-        return json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error})") from None
+        actual[beta] = {"degree": degree, "expected": published, "got": fmean(rates)}
+    return actual
 
 
 def _checked_episode(path: Path) -> dict[str, Any]:
-    said = _load(path)
+    recorded = read_json(path)
     for part, keys in (
         ("config", ("topo", "sim_time", "quantum", "max_partitions_per_op", "num_training_steps")),
         ("jobs", ()),
     ):
-        if not isinstance(said, dict) or part not in said:
+        if not isinstance(recorded, dict) or part not in recorded:
             raise InputError(f"{path}: expected an object with config and jobs")
         for key in keys:
-            if key not in said[part]:
+            if key not in recorded[part]:
                 raise InputError(f"{path}: config lacks {key!r}")
-    for number, row in enumerate(said["jobs"]):
+    for number, row in enumerate(recorded["jobs"]):
         for key in ("time_arrived", "model", "beta", "action"):
             if key not in row:
                 raise InputError(f"{path}: job {number} lacks {key!r}")
-    return said  # type: ignore[no-any-return]
+    return recorded  # type: ignore[no-any-return]
 
 
 def _work(options: Namespace, say: Say) -> Any:

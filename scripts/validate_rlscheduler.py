@@ -10,7 +10,6 @@ on an empty machine to its end; the scheduler commits to one job at a time (``co
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import sys
 from argparse import Namespace
@@ -19,18 +18,15 @@ from pathlib import Path
 
 import command
 import numpy as np
-from command import Say
+from command import Say, lines
+from validate_swf import opened, simulated
 
 from dagsim.errors import InputError
 from dagsim.metrics import bounded_slowdown_hpc
-from dagsim.model import Cluster, Job, Node
-from dagsim.systems.cluster import Estimates
-from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.seam import drive
-from dagsim.traces import Trace, TraceOptions, open_trace
+from dagsim.model import Job
+from dagsim.traces import Trace
 
-__all__ = ["means", "measured", "opened", "starts"]
+__all__ = ["means", "measured", "starts"]
 
 SCORES = {"FCFS": "fcfs", "SJF": "sjf", "F1": "f1"}
 LENGTH = 1024
@@ -49,16 +45,12 @@ def starts(jobs: int, count: int = 10, seed: int = 1) -> list[int]:
 
 def means(jobs: list[Job], processors: int) -> dict[str, dict[str, float]]:
     """Mean bounded slowdowns, without (``bf0``) and with backfilling (``bf1``)."""
-    cluster = Cluster((Node("machine", None, 0, processors),))
 
     def mean(score: str, backfill: str) -> float:
-        sequences = []
-        for start in starts(len(jobs)):
-            policy = POLICIES.create(f"committed[score={score},backfill={backfill}]")
-            part = jobs[start : start + LENGTH]
-            schedule = drive(ClusterScenario(cluster, part, estimates=Estimates("predicted")).kernel(0), policy)
-            sequences.append(float(bounded_slowdown_hpc(schedule).mean()))
-        return float(np.mean(sequences))
+        policy = f"committed[score={score},backfill={backfill}]"
+        parts = (jobs[start : start + LENGTH] for start in starts(len(jobs)))
+        schedules = (simulated(part, processors, policy) for part in parts)
+        return float(np.mean([float(bounded_slowdown_hpc(schedule).mean()) for schedule in schedules]))
 
     return {
         name: {title: mean(score, backfill) for title, score in SCORES.items()}
@@ -68,14 +60,8 @@ def means(jobs: list[Job], processors: int) -> dict[str, dict[str, float]]:
 
 def first_submit_s(trace: Path) -> float:
     """Smallest submit time of a log (its second field)."""
-    opener = gzip.open if trace.suffix == ".gz" else open
-    with opener(trace, "rt", encoding="utf-8", errors="replace") as file:
-        return min(float(line.split()[1]) for line in file if line.strip() and not line.lstrip().startswith(";"))
-
-
-def opened(log: Path, processors: int) -> Trace:
-    """Read the log by RLScheduler's rules."""
-    return open_trace(log, "swf", TraceOptions(protocol="rlscheduler", processors=processors))
+    rows = (line for line in lines(trace) if line.strip() and not line.lstrip().startswith(";"))
+    return min(float(line.split()[1]) for line in rows)
 
 
 def measured(trace: Trace, log: Path, processors: int, first: int | None = None) -> dict[str, dict[str, float]]:
@@ -92,7 +78,7 @@ def measured(trace: Trace, log: Path, processors: int, first: int | None = None)
 
 
 def _work(options: Namespace, say: Say) -> dict[str, dict[str, float]]:
-    trace = opened(options.trace, options.processors)
+    trace = opened(options.trace, options.processors, "rlscheduler")
     rows = measured(trace, options.trace, options.processors, options.first)
     for name, row in rows.items():
         say(f"{name}: " + ", ".join(f"{policy} {value:.6f}" for policy, value in row.items()))

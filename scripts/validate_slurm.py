@@ -23,7 +23,6 @@ DIR is a folder with ``sacct-aDX.txt`` (docs/reference/traces.md has the command
 
 from __future__ import annotations
 
-import csv
 import re
 import sys
 from argparse import Namespace
@@ -38,7 +37,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import command
-from command import Say
+from command import Say, read_rows
 from slurm_site import Site, read_site, table
 
 from dagsim.errors import TraceError
@@ -67,21 +66,20 @@ def accounting(folder: Path) -> dict[str, Any]:
         fields = dict(zip(COLUMNS, row, strict=True))
         if "." in fields["JobID"].partition("[")[0]:
             continue  # a step
-        given = resources(fields["AllocTRES"])
-        if not given.given:
+        amounts = resources(fields["AllocTRES"])
+        if not amounts.given:
             never_ran += array_tasks(fields["JobID"]) or 1
             continue
         jobs.add(fields["JobID"])
         attempts += 1
-        gpu_seconds += given.gpus * (duration_s(fields["ElapsedRaw"], "ElapsedRaw") or 0.0)
+        gpu_seconds += amounts.gpus * (duration_s(fields["ElapsedRaw"], "ElapsedRaw") or 0.0)
     return {"jobs": len(jobs), "attempts": attempts, "attempt_gpu_seconds": gpu_seconds, "never_ran": never_ran}
 
 
 def priorities(folder: Path) -> dict[str, Any]:
     """Compute every priority that slurmctld logged by the policy's own code, from the times of jobs."""
     site = read_site(folder)
-    with (folder / "golden_priorities.csv").open(encoding="utf-8", newline="") as file:
-        rows = sorted(csv.DictReader(file), key=lambda row: float(row["epoch"]))
+    rows = sorted(read_rows(folder / "golden_priorities.csv"), key=lambda row: float(row["epoch"]))
     book = PriorityBook(site.settings, site.queues, site.capacity, _began_s(folder))
     events = _events(rows, site)
     weights, classic = book.settings.weights, book.settings.fair_share == "classic"
@@ -164,14 +162,14 @@ def starts(folder: Path) -> dict[str, Any]:
     if (folder / "slurmctld-priority.log").exists():
         phase_s = (_began_s(folder) - first_s) % site.settings.calc_period_s
     began = {place: job.start_s for place, job in enumerate(jobs) if job.start_s is not None}
-    scheduler = dict(each.partition("=")[::2] for each in site.said.get("SchedulerParameters", "").split(","))
+    scheduler = dict(pair.partition("=")[::2] for pair in site.conf.get("SchedulerParameters", "").split(","))
     interval_s = float(scheduler.get("bf_interval", 30))
     fits = []
     least_s = float(scheduler.get("sched_min_interval", 2e6)) / 1e6
     cycles_s = _phases_s(jobs, interval_s)
     for tie, lag_s, cycle_s, rest_s in product(_TIES, _LAGS_S, cycles_s, (0.0, least_s)):
         policy = SlurmMultifactor(
-            order="basic" if site.said.get("PriorityType", "priority/basic").endswith("basic") else "multifactor",
+            order="basic" if site.conf.get("PriorityType", "priority/basic").endswith("basic") else "multifactor",
             bf_interval_s=interval_s,
             bf_phase_s=cycle_s,
             calc_phase_s=phase_s,
@@ -195,7 +193,7 @@ def starts(folder: Path) -> dict[str, Any]:
         figures = {"worst_gap_s": max(gaps, default=0.0), "median_gap_s": median(gaps) if gaps else 0.0}
         differs = len(there) - _longest_common(there, here)
         fits.append({"jobs": len(began), "order_differs": differs} | figures | variant)
-    return min(fits, key=lambda each: (each["order_differs"], each["worst_gap_s"]))
+    return min(fits, key=lambda fit: (fit["order_differs"], fit["worst_gap_s"]))
 
 
 def _options(settings: PrioritySettings) -> dict[str, Any]:
@@ -256,9 +254,9 @@ def _simulated(
     asked = {kind for job in jobs for kind, _ in job.asked.types}
     types = {kind: GpuType(kind or "gpu", 1.0, 1.0, 1.0, 1.0, 0.0) for kind in (asked or {""})}
     nodes = tuple([_node(node, types) for node in site.nodes])
-    made = [_job(job, lag_s, types) for job in jobs]
+    work = [_job(job, lag_s, types) for job in jobs]
     watched = _Watched(policy)
-    schedule = ClusterScenario(Cluster(nodes), made, queues=site.queues).kernel(0).run(watched)
+    schedule = ClusterScenario(Cluster(nodes), work, queues=site.queues).kernel(0).run(watched)
     own_s: dict[int, float] = {}
     for row in schedule.log:
         if row.kind == Kind.STARTED:
@@ -314,14 +312,13 @@ def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
     ``golden_starts.csv`` has the run time of jobs that did not end, ``golden_priorities.csv`` their
     nice values.
     """
-    known: dict[str, float] = {}
+    ran_s: dict[str, float] = {}
     nice: dict[str, float] = {}
     if (folder / "golden_priorities.csv").exists():
-        with (folder / "golden_priorities.csv").open(encoding="utf-8", newline="") as file:
-            nice = {row["job"]: float(row["nice"]) for row in csv.DictReader(file)}
+        nice = {row["job"]: float(row["nice"]) for row in read_rows(folder / "golden_priorities.csv")}
     if (folder / "golden_starts.csv").exists():
-        with (folder / "golden_starts.csv").open(encoding="utf-8", newline="") as file:
-            known = {row["job"]: float(row["run_s"]) for row in csv.DictReader(file) if row.get("run_s")}
+        rows = read_rows(folder / "golden_starts.csv")
+        ran_s = {row["job"]: float(row["run_s"]) for row in rows if row.get("run_s")}
     rows = [row for row in table(folder / "sacct-aDX.txt") if row["JobID"].replace("_", "").isdigit()]
     since = {id(row): _moment(row["Eligible"]) for row in rows}
     rows = [row for row in rows if since[id(row)] is not None]
@@ -331,7 +328,7 @@ def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
         submit_s, start_s, end_s = since[id(row)] or 0.0, _moment(row["Start"]), _moment(row["End"])
         minutes = row["TimelimitRaw"]
         limit_s = 60.0 * float(minutes) if minutes.isdigit() else 365 * 86400.0
-        run_s = known.get(row["JobID"], limit_s)
+        run_s = ran_s.get(row["JobID"], limit_s)
         if start_s is not None and end_s is not None:
             run_s = end_s - start_s
         flags = row.get("Flags", "")

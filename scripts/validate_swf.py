@@ -18,21 +18,26 @@ from command import Say
 
 from dagsim.metrics import bounded_slowdown_hpc, wait
 from dagsim.model import Cluster, Job, Node
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster import Estimates
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
 from dagsim.traces import Trace, TraceOptions, open_trace
 
-__all__ = ["means", "measured", "opened"]
+__all__ = ["means", "measured", "opened", "simulated"]
+
+
+def simulated(jobs: list[Job], processors: int, policy: str) -> Schedule:
+    """Run the jobs with their requested times on one machine of ``processors`` cores."""
+    cluster = Cluster((Node("machine", None, 0, processors),))
+    scenario = ClusterScenario(cluster, jobs, estimates=Estimates("predicted"))
+    return drive(scenario.kernel(0), POLICIES.create(policy))
 
 
 def means(jobs: list[Job], processors: int, policy: str) -> dict[str, float]:
-    """Mean wait and mean bounded slowdown of all jobs under ``policy`` on one machine of ``processors`` cores."""
-    cluster = Cluster((Node("machine", None, 0, processors),))
-    schedule = drive(
-        ClusterScenario(cluster, jobs, estimates=Estimates("predicted")).kernel(0), POLICIES.create(policy)
-    )
+    """Mean wait and mean bounded slowdown of all jobs."""
+    schedule = simulated(jobs, processors, policy)
     return {
         "mean_wait_s": float(wait(schedule).mean()),
         "mean_bsld": float(bounded_slowdown_hpc(schedule).mean()),
@@ -46,9 +51,9 @@ def measured(trace: Trace, processors: int) -> dict[str, dict[str, float]]:
     return {name: means(jobs, processors, policy) for name, policy in (("fcfs", "fifo"), ("easy", "easy-events"))}
 
 
-def opened(log: Path, processors: int) -> Trace:
-    """Read the log by PYSS's rules."""
-    return open_trace(log, "swf", TraceOptions(protocol="pyss", processors=processors))
+def opened(log: Path, processors: int, protocol: str = "pyss") -> Trace:
+    """Read the log by the rules of a protocol."""
+    return open_trace(log, "swf", TraceOptions(protocol=protocol, processors=processors))
 
 
 def _work(options: Namespace, say: Say) -> dict[str, dict[str, float]]:

@@ -8,14 +8,13 @@ of a second), made by another program; every file of it is read, run and compare
 
 from __future__ import annotations
 
-import csv
 import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, TypedDict
 
 import command
-from command import Say
+from command import Say, read_rows
 from validate_span import spans
 
 from dagsim.errors import InputError
@@ -57,8 +56,7 @@ def measured(traces: Path, stats: Path | None = None) -> dict[str, Any]:
     """
     path = stats or traces / "STATS.csv"
     try:
-        with path.open(newline="") as file:
-            rows = [compared(traces, row) for row in csv.DictReader(file)]
+        rows = [compared(traces, row) for row in read_rows(path)]
     except KeyError as error:
         raise InputError(f"{path}: there is no column {error}") from None
     return {

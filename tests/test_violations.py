@@ -66,6 +66,11 @@ def drop(kind: Kind, task: int = -1, job: int = 0) -> Callable[[list[Record]], o
     return lambda rows: rows.pop(at(rows, kind, job, task))
 
 
+def late(rows: list[Record]) -> None:
+    """Everything of the end comes a second later."""
+    rows[:] = [row._replace(time_s=row.time_s + 1.0 if row.time_s == 7.0 else row.time_s) for row in rows]
+
+
 def swap(rows: list[Record]) -> None:
     """The gang's first start comes before its parent's end."""
     start = next(n for n, row in enumerate(rows) if row.kind == Kind.STARTED and row.task == 1)
@@ -87,6 +92,7 @@ CHANGES: dict[str, tuple[Callable[[list[Record]], object], str]] = {
     "half a gang": (drop(Kind.STARTED, 1), "1 of a gang of 2 started"),
     "wrong type": (edit(Kind.STARTED, 0, job=1, node=0), "task may not run on node 'a'"),
     "too short": (edit(Kind.FINISHED, 0, job=1, time_s=1.5), "it takes 1.0 s"),
+    "too long after a failure": (late, "it takes at most 3.0 s"),
     "on a node that is down": (lambda rows: rows.pop(at(rows, Kind.UP, -1)), "node 'b' is down"),
     "up without down": (lambda rows: rows.pop(at(rows, Kind.DOWN, -1)), "node was so already"),
     "a failure without one": (lambda rows: rows.pop(at(rows, Kind.DOWN, -1)), "none of its nodes went down now"),
@@ -121,6 +127,20 @@ def test_the_checker_counts_what_a_node_holds() -> None:
     found = violations(Schedule(cluster, schedule.jobs, log), jobs)
     assert any("node 'n' holds" in each for each in found)
     assert any("serves another task alone" in each for each in found)
+
+
+def test_the_checker_adds_up_the_shares_of_a_gpu() -> None:
+    """Three halves of a GPU, of which two ran together: in the log all three begin at 0."""
+    cluster = Cluster((Node("n", A100, 1, 4, 16),))
+    jobs = [Job.single(name, Task("t", 1.0, gpus=0.5)) for name in "abc"]
+    schedule = ClusterKernel(cluster, jobs).run(POLICIES.create("fifo"))
+    assert not any("shared beyond" in each for each in violations(schedule, jobs))
+    rows = [row._replace(time_s=0.0) if row.run == 2 and row.kind == Kind.STARTED else row for row in schedule.log]
+    rows.sort(key=lambda row: (row.time_s, row.kind))
+    log = ScheduleLog()
+    for row in rows:
+        log.append(tuple(row))  # type: ignore[arg-type]
+    assert any("GPU 0 is shared beyond 1" in each for each in violations(Schedule(cluster, schedule.jobs, log), jobs))
 
 
 def test_a_stall_is_justified_only_by_nodes_that_are_gone() -> None:

@@ -43,7 +43,7 @@ def whatif(
     shown: SweepOutput,
     trace: TheLog,
     add: Annotated[
-        list[str] | None, typer.Option(metavar="16xH200", help="GPUs to add, on new nodes; repeatable.")
+        list[str] | None, typer.Option(metavar="16xH200[:PARTITION]", help="GPUs to add, on new nodes; repeatable.")
     ] = None,
     remove: Annotated[
         list[str] | None, typer.Option(metavar="8xT4", help="GPUs to remove, in whole nodes; repeatable.")
@@ -66,7 +66,7 @@ def whatif(
     Example: dagsim whatif --trace sacct.txt --cluster cluster.yaml --add 16xH200 --policy fifo-fit,easy
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.capacity.machines import Prices, read_gpus, resized
+    from dagsim.experiment.capacity.machines import Prices, joined, read_gpus, resized, with_memberships
     from dagsim.experiment.capacity.whatif import (
         TODAY,
         Fit,
@@ -82,7 +82,7 @@ def whatif(
     from dagsim.report.terminal import show_grid
 
     policies = _names(policy)
-    chosen = _configured(reading, trace, config, set_, policies[:1], quiet=not shown.watched)
+    chosen = with_memberships(_configured(reading, trace, config, set_, policies[:1], quiet=not shown.watched))
     policies = policies or [chosen.policy]
     added, removed = (
         [read_gpus(text, option) for text in texts or ()] for texts, option in ((add, "--add"), (remove, "--remove"))
@@ -109,6 +109,8 @@ def whatif(
         label = workload_label(chosen)
         grid = whatif_table(choices, metric, workload=label, demand=load, fit=fit, prices=prices, wide=shown.wide)
         show_grid(grid, shown.table, wide=shown.wide)
+        for sentence in (line for section in clusters.values() for line in joined(chosen.cluster, section)):
+            typer.echo(sentence)
         typer.echo(f"run folder: {folder.path}")
 
 

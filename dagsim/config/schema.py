@@ -113,6 +113,10 @@ class NodeGroup(Section):
     """CPU cores per node."""
     memory_gb: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Memory per node in GB."""
+    partitions: tuple[str, ...] = ()
+    """Partitions of ``queues`` that its nodes belong to. If a group names some, the ``nodes`` of
+    all partitions follow from the groups.
+    """
 
     @field_validator("gpu")
     @classmethod
@@ -280,6 +284,8 @@ class Config(Section):
         section = info.data.get("cluster")
         if queues is None or section is None or section.from_trace:
             return queues
+        if any(group.partitions for group in section.groups):
+            return replace(queues, partitions=tuple([_of_groups(part, section) for part in queues.partitions]))
         names = {name for group in section.groups for name in (group.name, *group.nodes)}
         for part in queues.partitions:
             for name in [host for text in part.nodes for host in _hosts(text)]:
@@ -288,7 +294,8 @@ class Config(Section):
                         f"partition {part.name!r}: there is no node and no group {name!r}{nearest(name, names)}; "
                         f"groups: {', '.join(group.name for group in section.groups)}"
                     )
-        return replace(queues, partitions=tuple([_spelled(part) for part in queues.partitions]))
+        parts = [_spelled(part, section) for part in queues.partitions]
+        return replace(queues, partitions=tuple(parts))
 
     @field_validator("seeds")
     @classmethod
@@ -367,9 +374,26 @@ class Config(Section):
         )
 
 
-def _spelled(part: NodePartition) -> NodePartition:
-    """The partition with its nodes spelled out by name."""
-    return replace(part, nodes=tuple([name for text in part.nodes for name in _hosts(text)]))
+def _spelled(part: NodePartition, section: ClusterSection) -> NodePartition:
+    """The partition with its nodes spelled out by name. A group whose nodes have names of their own
+    is replaced by them.
+    """
+    named = {group.name: group.nodes for group in section.groups if group.hosts is not None}
+    names = [name for text in part.nodes for name in _hosts(text)]
+    nodes = [node for name in names for node in named.get(name, (name,))]
+    return replace(part, nodes=tuple(dict.fromkeys(nodes)))
+
+
+def _of_groups(part: NodePartition, section: ClusterSection) -> NodePartition:
+    """The partition with the nodes of all groups that name it.
+
+    Raises:
+        ModelError: There are none.
+    """
+    nodes = [node for group in section.groups if part.name in group.partitions for node in group.nodes]
+    if not nodes:
+        raise ModelError(f"partition {part.name!r}: the cluster has no node of it")
+    return replace(part, nodes=tuple(nodes))
 
 
 def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
@@ -513,7 +537,7 @@ def plain(value: Any) -> Any:
     """Convert models, dataclasses and tuples to YAML values, with ``kind`` first for readability."""
     match value:
         case BaseModel():
-            left_out = _left_out(value) if isinstance(value, Config) else ()
+            left_out = _left_out(value) if isinstance(value, Config) else _without_partitions(value)
             return {name: plain(getattr(value, name)) for name in type(value).model_fields if name not in left_out}
         case Mapping():
             return {str(key): plain(part) for key, part in value.items()}
@@ -528,6 +552,10 @@ def plain(value: Any) -> Any:
             shown = [name for name in sorted(names, key="kind".__ne__) if name not in first]
             return first | {name: plain(getattr(value, name)) for name in shown}
     return value
+
+
+def _without_partitions(value: BaseModel) -> tuple[str, ...]:
+    return ("partitions",) if isinstance(value, NodeGroup) and not value.partitions else ()
 
 
 def _any_of(schema: Any) -> Any:

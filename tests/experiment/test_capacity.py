@@ -13,14 +13,16 @@ import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.config.schema import ClusterSection, Config, NodeGroup, dump_config, load_config
+from dagsim.config.schema import ClusterSection, Config, NodeGroup, Setting, dump_config, load_config, plain
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.capacity.machines import (
     GpuCount,
     Prices,
+    joined,
     proportional,
     read_gpus,
     resized,
+    with_memberships,
     with_nodes,
 )
 from dagsim.experiment.capacity.search import Size, SizeSearch, Target, gpus_of, least_size
@@ -153,6 +155,62 @@ def test_targets_are_read_and_checked() -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             Target.read(text)
+
+
+def with_queues(partitions: str) -> Config:
+    """Nodes ant01, ant02 (A100-40) and t-0 to t-2 (T4), in partitions."""
+    return with_memberships(
+        load_config(None, [f"cluster={json.dumps(plain(CLUSTER))}", f"queues={{partitions: {partitions}}}"])
+    )
+
+
+BY_HOST = "[{name: gpu, nodes: ['ant[01-02]', t-0, t-1]}, {name: debug, nodes: [t-2]}]"
+
+
+def partition_nodes(config: Config, cluster: ClusterSection) -> dict[str, tuple[str, ...]]:
+    """The nodes of each partition on a changed cluster, as a run there sees them."""
+    settings = [Setting("", "cluster", plain(cluster)), Setting("", "queues", plain(config.queues))]
+    queues = load_config(None, settings).queues
+    assert queues is not None
+    return {part.name: part.nodes for part in queues.partitions}
+
+
+def test_added_nodes_join_the_partitions_of_nodes_like_them_or_the_one_that_is_named() -> None:
+    config = with_queues(BY_HOST)
+    today = partition_nodes(config, config.cluster)
+    assert today == {"gpu": ("ant01", "ant02", "t-0", "t-1"), "debug": ("t-2",)}
+    more = resized(config.cluster, [read_gpus("8xA100-40"), read_gpus("4xT4:debug"), read_gpus("8xH200:gpu")])
+    nodes = partition_nodes(config, more)
+    assert nodes["gpu"] == (*today["gpu"], "added-a100-40-0", "added-h200-0")
+    assert nodes["debug"] == ("t-2", "added-t4-0")
+    assert joined(config.cluster, more)[0] == "New nodes (1 of 8 A100-40) are in partition gpu."
+    with pytest.raises(ConfigError, match="name the partition of new ones, as 16xH200:debug"):
+        resized(config.cluster, [read_gpus("8xH200")])
+    with pytest.raises(ConfigError, match="there is no partition 'gpus'; did you mean 'gpu'"):
+        resized(config.cluster, [read_gpus("8xH200:gpus")])
+
+
+def test_nodes_that_a_partition_names_can_be_taken_away() -> None:
+    config = with_queues(BY_HOST)
+    less = resized(config.cluster, remove=[read_gpus("8xA100-40"), read_gpus("4xT4:gpu")])
+    assert partition_nodes(config, less) == {"gpu": ("ant01", "t-0"), "debug": ("t-2",)}
+    with pytest.raises(ConfigError, match="has 8 GPUs of this type"):
+        resized(config.cluster, remove=[read_gpus("12xT4:gpu")])
+
+
+def test_partitions_can_name_groups_whose_nodes_have_names_of_their_own() -> None:
+    config = with_queues("[{name: big, nodes: [a]}, {name: all}]")
+    assert partition_nodes(config, config.cluster)["big"] == ("ant01", "ant02")
+    assert len(partition_nodes(config, config.cluster)["all"]) == 5
+
+
+def test_a_plan_grows_partitions_in_proportion_and_leaves_none_empty() -> None:
+    config = with_queues(BY_HOST)
+    larger = proportional(config.cluster, 10)
+    assert larger is not None
+    assert {name: len(nodes) for name, nodes in partition_nodes(config, larger).items()} == {"gpu": 8, "debug": 2}
+    assert proportional(config.cluster, 1) is None
+    assert with_nodes(config.cluster, {"T4": 0}) is None
 
 
 class World:

@@ -142,3 +142,24 @@ def test_the_ratio_of_two_runs_of_the_same_jobs_is_sharper_than_either() -> None
     assert change.low < 0.8 < change.high
     assert change.high / change.low < 1.01
     assert change.p < 1e-6
+
+
+def test_nodes_bought_for_a_partition_serve_its_jobs(here: Path) -> None:
+    """Three jobs at a time need the only node of their partition: they wait 0, 100 and 200 s."""
+    rows = [f"{n}-{k},{400 * n},8,100,debug" for n in range(12) for k in range(3)]
+    (here / "log.csv").write_text("\n".join(["id,arrival_s,gpus,duration_s,partition", *rows]) + "\n")
+    (here / "c.yaml").write_text(
+        "cluster: {groups: [{name: a, gpu: T4, gpus: 8, hosts: a01}, {name: b, gpu: T4, gpus: 8, count: 2}]}\n"
+        "queues: {partitions: [{name: debug, nodes: [a]}, {name: main, nodes: [b]}]}\n"
+    )
+    common = ["--trace", "log.csv", "--config", "c.yaml", "--policy", "slurm-multifactor[bf_interval_s=1]"]
+    common += ["--price", "none", "--on", "local:1"]
+    waits = {
+        text: answer("whatif", *common, "--add", text, "--metric", "wait_s.mean")["choices"]
+        for text in ("16xT4:debug", "16xT4:main")
+    }
+    assert waits["16xT4:debug"][0]["wait_s"] > 90
+    assert waits["16xT4:debug"][1]["wait_s"] < 40
+    assert waits["16xT4:main"][1]["wait_s"] == waits["16xT4:main"][0]["wait_s"]
+    facts = answer("plan", *common, "--target", "wait_s.mean<40")
+    assert facts["best"]["gpus"] > facts["today"]["gpus"] == 24

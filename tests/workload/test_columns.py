@@ -124,6 +124,35 @@ def test_jobs_that_cannot_be_are_refused(workload: Synthetic, message: str) -> N
         workload.arrays(CLUSTER, RUNTIME)
 
 
+def test_faults_of_columns_are_those_of_their_jobs() -> None:
+    arrays = Synthetic(6, shape=Layered(), slack=Constant(2.0)).arrays(CLUSTER, RUNTIME)
+    arrays = replace(
+        arrays, weight=np.ones(6), observed_start_s=arrays.arrival_s + 1.0, eligible_s=arrays.arrival_s.copy()
+    )
+    assert list(arrays.faults(np.ones(6, bool))) == []
+    bad = {
+        "arrival_s": (-1.0, np.inf, np.nan),
+        "deadline_s": (-1.0, 0.0),
+        "weight": (0.0, -1.0, np.inf, np.nan),
+        "observed_start_s": (-1.0, np.inf),
+        "eligible_s": (-1.0, np.inf),
+        "work": (-1.0, np.inf, np.nan),
+        "instances": (0, -1),
+    }
+    for name, values in bad.items():
+        for value in values:
+            column = getattr(arrays, name).copy()
+            column[arrays.first[4] if name in ("work", "instances") else 4] = value
+            faulty = replace(arrays, **{name: column})
+            assert [number for number, _ in faulty.faults(np.ones(6, bool))] == [4], (name, value)
+            assert list(faulty.faults(np.arange(6) != 4)) == []
+    fine = {"weight": 1e-300, "deadline_s": float(arrays.arrival_s[4]), "work": 0.0}
+    for name, value in fine.items():
+        column = getattr(arrays, name).copy()
+        column[arrays.first[4] if name == "work" else 4] = value
+        assert list(replace(arrays, **{name: column}).faults(np.ones(6, bool))) == []
+
+
 def test_more_jobs_than_one_block_holds_come_one_by_one() -> None:
     arrays = Synthetic(2_500).arrays(CLUSTER, RUNTIME)
     jobs = list(arrays.jobs())

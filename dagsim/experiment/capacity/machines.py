@@ -8,24 +8,27 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, NamedTuple
 
-from dagsim.config.schema import ClusterSection, NodeGroup
+from dagsim.config.schema import ClusterSection, Config, NodeGroup
 from dagsim.errors import ConfigError
 from dagsim.model.gpu import LIST_PRICES, canonical
+from dagsim.registry import nearest
 
 __all__ = [
     "HOURS_A_MONTH",
     "GpuCount",
     "Prices",
+    "joined",
     "proportional",
     "read_gpus",
     "resized",
     "with_added",
+    "with_memberships",
     "with_nodes",
     "with_removed",
 ]
 
 
-_ASKED = re.compile(r"([1-9][0-9]{0,6})x([A-Za-z0-9][A-Za-z0-9._-]*)")
+_ASKED = re.compile(r"([1-9][0-9]{0,6})x([A-Za-z0-9][A-Za-z0-9._-]*)(?::([^:\s]+))?")
 _PER_NODE = 8
 """GPUs per node of a type that the cluster does not have."""
 
@@ -35,13 +38,15 @@ class GpuCount(NamedTuple):
 
     number: int
     type: str
+    partition: str = ""
+    """Partition of the nodes to add or remove; empty for those of nodes like them, or for any."""
 
     def __str__(self) -> str:
-        return f"{self.number}x{self.type}"
+        return f"{self.number}x{self.type}{self.partition and ':'}{self.partition}"
 
 
 def read_gpus(text: str, option: str = "") -> GpuCount:
-    """Read a text such as ``16xH200`` as a number of GPUs and their type.
+    """Read a text such as ``16xH200``, or ``16xH200:gpu`` with a partition.
 
     Raises:
         ConfigError: The text has another form.
@@ -49,7 +54,44 @@ def read_gpus(text: str, option: str = "") -> GpuCount:
     match = _ASKED.fullmatch(text.strip())
     if match is None:
         raise ConfigError(f"{option} {text!r}: expected a number and a GPU type, such as 16xH200".strip())
-    return GpuCount(int(match[1]), canonical(match[2]))
+    return GpuCount(int(match[1]), canonical(match[2]), match[3] or "")
+
+
+def with_memberships(config: Config) -> Config:
+    """Return the configuration with the partitions of ``queues`` noted at the groups of nodes, so
+    that they hold for a changed cluster, too. Groups whose nodes differ in them are split.
+    """
+    if config.queues is None or config.cluster.from_trace:
+        return config
+    groups: list[NodeGroup] = []
+    for group in config.cluster.groups:
+        member_of = [
+            tuple(
+                part.name
+                for part in config.queues.partitions
+                if not part.nodes or group.name in part.nodes or node in part.nodes
+            )
+            for node in group.nodes
+        ]
+        for number, partitions in enumerate(dict.fromkeys(member_of)):
+            nodes = [node for node, of in zip(group.nodes, member_of, strict=True) if of == partitions]
+            update: dict[str, Any] = {"partitions": partitions}
+            if len(nodes) < group.count:
+                name = group.name if number == 0 else f"{group.name}-of-{'-'.join(partitions) or 'none'}"
+                update |= {"name": name, "count": len(nodes), "hosts": ",".join(nodes)}
+            groups.append(group.model_copy(update=update))
+    return config.model_copy(update={"cluster": _of(config.cluster, groups)})
+
+
+def joined(cluster: ClusterSection, changed: ClusterSection) -> list[str]:
+    """Sentences on the partitions that the new nodes of a changed cluster join."""
+    names = {group.name for group in cluster.groups}
+    return [
+        f"New nodes ({group.count} of {group.gpus} {group.gpu or 'GPUs'}) are in "
+        f"{'partition ' + ', '.join(group.partitions) if group.partitions else 'no partition'}."
+        for group in changed.groups
+        if group.name not in names and any(other.partitions for other in cluster.groups)
+    ]
 
 
 def resized(cluster: ClusterSection, add: Iterable[GpuCount] = (), remove: Iterable[GpuCount] = ()) -> ClusterSection:
@@ -69,10 +111,14 @@ def with_added(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
     """Return the cluster with more GPUs, on nodes like the present ones of that type.
 
     If there are none, the new nodes have eight GPUs, and per GPU as many cores and as much memory
-    as the best node. The last node may have fewer GPUs.
+    as the best node. The last node may have fewer GPUs. They are in the partitions of the nodes
+    that they are like, or in that of ``gpus``.
+
+    Raises:
+        ConfigError: There is no such partition; or no node of that type, and no partition is named.
     """
     _check(cluster)
-    like = _like(cluster, gpus.type)
+    like = _like(cluster, gpus.type, gpus.partition)
     whole, rest = divmod(gpus.number, like.gpus)
     name = _free_name(cluster, f"added-{gpus.type.lower()}")
     more = [] if not whole else [like.model_copy(update={"name": name, "count": whole, "hosts": None})]
@@ -90,12 +136,13 @@ def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
     """
     _check(cluster)
     left, groups = gpus.number, list(cluster.groups)
-    there = sum(_gpus(group, gpus.type) for group in groups)
+    chosen = [group for group in groups if not gpus.partition or gpus.partition in group.partitions]
+    there = sum(_gpus(group, gpus.type) for group in chosen)
     if there < left:
         raise ConfigError(f"--remove {gpus}: the cluster has {there} GPUs of this type")
     for place in range(len(groups) - 1, -1, -1):
         group = groups[place]
-        if _gpus(group, gpus.type):
+        if group in chosen and _gpus(group, gpus.type):
             nodes = min(group.count, left // group.gpus)
             left -= nodes * group.gpus
             groups[place : place + 1] = _first(group, group.count - nodes)
@@ -109,7 +156,7 @@ def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
 
 def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSection | None:
     """Return the cluster with the given numbers of nodes of some types, all other nodes unchanged;
-    ``None`` if no node is left.
+    ``None`` if no node is left, or none of a partition.
 
     Remaining nodes keep their places, so today's numbers give today's cluster.
     """
@@ -125,12 +172,13 @@ def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSec
         if more:
             name = _free_name(cluster, f"added-{type_.lower()}")
             groups.append(_like(cluster, type_).model_copy(update={"name": name, "hosts": None, "count": more}))
-    return _of(cluster, groups) if groups else None
+    changed = _of(cluster, groups)
+    return changed if groups and _memberships(changed) == _memberships(cluster) else None
 
 
-def proportional(cluster: ClusterSection, nodes: int) -> ClusterSection:
+def proportional(cluster: ClusterSection, nodes: int) -> ClusterSection | None:
     """Return the cluster with a given total number of nodes, in the present proportions of its
-    groups.
+    groups; ``None`` if a partition would have no node.
 
     Each further node goes to the group with the highest count / (2 granted + 1) (Webster's method),
     so a larger total never takes a node from a group.
@@ -146,18 +194,40 @@ def proportional(cluster: ClusterSection, nodes: int) -> ClusterSection:
         if count > group.count:
             name = _free_name(cluster, f"more-{group.name}")
             groups.append(group.model_copy(update={"name": name, "hosts": None, "count": count - group.count}))
-    return _of(cluster, groups)
+    changed = _of(cluster, groups)
+    return changed if _memberships(changed) == _memberships(cluster) else None
 
 
-def _like(cluster: ClusterSection, type_: str) -> NodeGroup:
-    """The shape of a node of that type."""
+def _memberships(cluster: ClusterSection) -> set[str]:
+    """All partitions that have a node."""
+    return {name for group in cluster.groups for name in group.partitions}
+
+
+def _like(cluster: ClusterSection, type_: str, partition: str = "") -> NodeGroup:
+    """The shape and the partitions of a node of that type.
+
+    Raises:
+        ConfigError: There is no such partition; or no node of that type, and no partition is named.
+    """
+    known = _memberships(cluster)
+    if partition and partition not in known:
+        hint = nearest(partition, known)
+        raise ConfigError(f"{type_}:{partition}: there is no partition {partition!r}{hint}; known: {sorted(known)}")
     same = [group for group in cluster.groups if _gpus(group, type_)]
     if same:
-        return same[0]
+        inside = [group for group in same if partition in group.partitions]
+        return (
+            inside[0]
+            if inside
+            else same[0].model_copy(update={"partitions": (partition,) if partition else same[0].partitions})
+        )
+    if known and not partition:
+        raise ConfigError(f"no node has {type_} GPUs, so name the partition of new ones, as 16x{type_}:{min(known)}")
     with_gpus = [group for group in cluster.groups if group.gpus]
     cpus = max((group.cpus / group.gpus for group in with_gpus), default=12.0)
     memory_gb = max((group.memory_gb / group.gpus for group in with_gpus), default=128.0)
-    return NodeGroup(name="new", gpu=type_, gpus=_PER_NODE, cpus=cpus * _PER_NODE, memory_gb=memory_gb * _PER_NODE)
+    new = NodeGroup(name="new", gpu=type_, gpus=_PER_NODE, cpus=cpus * _PER_NODE, memory_gb=memory_gb * _PER_NODE)
+    return new.model_copy(update={"partitions": (partition,)}) if partition else new
 
 
 def _first(group: NodeGroup, count: int) -> list[NodeGroup]:

@@ -403,7 +403,7 @@ class _Search:
 
     def _allowed(self, nodes: tuple[int, ...]) -> bool:
         cluster = self._cluster(nodes)
-        return cluster is None or gpus_of(cluster) <= self.most_gpus
+        return (sum(nodes) if cluster is None else gpus_of(cluster)) <= self.most_gpus
 
     def _cost(self, nodes: tuple[int, ...]) -> float:
         cluster = self._cluster(nodes)

@@ -15,7 +15,7 @@ import numpy as np
 
 from dagsim.config.schema import ClusterSection, Config, plain
 from dagsim.errors import InputError, RunFolderError, SimulationError
-from dagsim.experiment.capacity.machines import Prices
+from dagsim.experiment.capacity.machines import Prices, with_memberships
 from dagsim.experiment.carry_out import Watch, carry_out, raise_failures
 from dagsim.experiment.executors import CellExecutor
 from dagsim.experiment.kept_files import CellRun
@@ -63,6 +63,7 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
     trace = config.trace()
     if trace.window is not None:
         raise InputError("--windows, --window-jobs: whatif and plan simulate the whole log; leave them out")
+    config = with_memberships(config)
     trace = trace.at_load(config.build_cluster(), config.runtime)
     config = config.model_copy(update={"workload": trace, "seeds": 1})
     demand = LogDemand(config)

@@ -19,7 +19,19 @@ from dagsim.model import Cluster, Kind, Node, gpu_type
 from dagsim.report.plots import by_priority, comparison, gantt, jct_cdf, timeline
 from dagsim.report.plots.curves import learning_curves
 from dagsim.report.plots.results import sizes
-from dagsim.report.plots.style import BLUE, GREY, INK, LINE, ORANGE, dress, figure, headline, log_seconds, nothing
+from dagsim.report.plots.style import (
+    BLUE,
+    GREY,
+    INK,
+    LINE,
+    ORANGE,
+    dress,
+    figure,
+    headline,
+    log_seconds,
+    nothing,
+    unit_of,
+)
 from dagsim.report.plots.workload import workload
 
 EIGHT = Cluster.of({"A100-40": 4, "T4": 4}, per_node=4)
@@ -418,6 +430,19 @@ def test_a_logarithmic_axis_has_up_to_so_many_ticks(
     assert axes.get_ylim() == pytest.approx(limits)
     assert [label.get_text() for label in axes.get_yticklabels()] == ticks
     assert (axes.get_yscale(), axes.get_xscale()) == ("log", "linear")
+
+
+def test_every_tick_of_a_time_axis_is_where_its_label_says() -> None:
+    seconds = {"ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86400, "a": 365 * 86400}
+    for low, high in ((0.001, 4e8), (0.002, 0.1), (1.0, 3000.0), (1000.0, 2e6)):
+        axes = figure(4, 3).add_subplot()
+        log_seconds(axes, "x", low, high, most=20)
+        for place, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True):
+            number, unit = label.get_text().split()
+            assert place == pytest.approx(float(number) * seconds[unit], rel=1e-9)
+    for span_s, unit, length in ((3, "s", 1), (180, "min", 60), (10_800, "h", 3600), (259_200, "d", 86400)):
+        assert unit_of(span_s) == (length, unit)
+        assert unit_of(span_s - 1e-6).seconds < length or unit == "s"
 
 
 def test_polygons_are_the_only_collection_of_a_plain_gantt(schedule_of) -> None:

@@ -372,3 +372,26 @@ def test_a_policy_may_loop_over_what_its_decisions_change() -> None:
     schedule = ClusterKernel(cluster, jobs, admission=True).run(Natural())
     assert sum(row.kind == Kind.COMPLETED for row in schedule.log) == 8
     assert sum(row.kind == Kind.PREEMPTED for row in schedule.log) == 4
+
+
+class Noted(Start):
+    """A start of a policy that notes something beside it."""
+
+
+def test_a_subclass_of_a_decision_is_carried_out_like_it() -> None:
+    class Plain:
+        kind = Start
+
+        def decide(self, view: ClusterView) -> Iterable[Decision]:
+            for task in list(view.ready):
+                placement = view.fit(task)
+                if placement is not None:
+                    yield self.kind(task, placement)
+
+    class Subclassed(Plain):
+        kind = Noted
+
+    jobs = [Job.single(str(at), Task("t", 2.0 + at), float(at)) for at in range(5)]
+    logs = [ClusterKernel(Cluster.of({"T4": 2}), jobs).run(policy).log for policy in (Plain(), Subclassed())]
+    assert logs[0] == logs[1]
+    assert len(logs[0]) == 4 * len(jobs)

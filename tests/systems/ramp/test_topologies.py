@@ -72,6 +72,8 @@ def test_a_fat_tree_fills_the_leaf_with_the_fewest_free_servers() -> None:
     assert first == (6, 7)
     across = list(tree.free_blocks(4, [0, 1, 2, 6, 7]))
     assert across[0] == (0, 1, 2, 6)
+    names = ("switch", "fat_tree", "torus", "ramp")
+    assert [TOPOLOGIES.create(name).anywhere for name in names] == [True, True, False, False]
 
 
 def test_a_switch_places_wherever_enough_are_free() -> None:

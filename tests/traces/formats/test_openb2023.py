@@ -65,6 +65,27 @@ def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:
     }
 
 
+def test_one_gpu_may_be_shared_and_several_are_whole(read: Reading, samples: Path, tmp_path: Path) -> None:
+    head = (samples / "openb2023" / "openb_pod_list_sample.csv").read_text().splitlines()[0]
+    asked = {
+        "0:0": 0,
+        "1:1": 0.001,
+        "1:1000": 1,
+        "2:1000": 2,
+        "1:0": None,
+        "1:1001": None,
+        "2:500": None,
+        "0:1000": None,
+    }
+    rows = [f"{pod},8000,16384,{pod.replace(':', ',')},,LS,Running,50,250,60" for pod in asked]
+    (tmp_path / "openb_pod_list_x.csv").write_text("\n".join([head, *rows]) + "\n")
+    got = read(tmp_path / "openb_pod_list_x.csv")
+    assert {job.id: job.tasks[0].gpus for job in got.jobs} == {
+        pod: gpus for pod, gpus in asked.items() if gpus is not None
+    }
+    assert got.dropped == {"whose num_gpu and gpu_milli disagree": 4}
+
+
 def test_the_nodes_beside_the_pods_are_the_cluster(sample: Any) -> None:
     cluster = sample.trace.cluster()
     assert cluster.gpus_by_type() == {"T4": 2, "V100-32": 8, "G2": 8}

@@ -52,6 +52,34 @@ def test_a_sample_is_of_the_format_of_its_folder_and_its_assumptions_are_named(s
     assert " ".join(sorted(trace.assumptions)) == SAMPLES[name]
 
 
+A_ROW_A_LINE = {
+    **{
+        "alibaba2017/batch_task.csv": 0,
+        "alibaba2018/batch_task.csv": 0,
+        "gavel/msr.trace": 0,
+        "gavel/physical.trace": 0,
+    },
+    **{"helios/cluster_log.csv": 1, "itp/cluster01.csv": 1, "itp/elastic.csv": 1, "jsonl/jobs.jsonl": 1},
+    **{"openb2023/openb_pod_list_sample.csv": 1, "openb2023/openb_pod_list_untimed.csv": 1, "plain/jobs.csv": 1},
+    **{"pai2020/hydra_sample.csv": 1, "pai2020/pai_job_duration_sample.csv": 1, "philly/philly_list.csv": 1},
+    **{"plain/tasks.csv": 1, "sacct/jobs.json": 1, "tiresias/muri.csv": 1, "tiresias/sia.csv": 1},
+    "tiresias/tiresias.csv": 1,
+}
+"""Files with a row in each line, and the number of lines before the first."""
+
+
+@pytest.mark.parametrize("name", [*A_ROW_A_LINE, "philly/cluster_job_log", "swf/sample.swf", "tpch/tpch_dags.json"])
+def test_every_row_is_counted_once_as_kept_or_dropped(samples: Path, name: str) -> None:
+    trace = open_trace(samples / name)
+    jobs = list(trace.jobs())
+    report = trace.report
+    assert report.rows == report.kept + sum(report.dropped.values())
+    assert report.kept >= report.jobs == len(jobs)
+    if name in A_ROW_A_LINE:
+        lines = [line for line in (samples / name).read_text().splitlines() if line.strip()]
+        assert report.rows == len(lines) - A_ROW_A_LINE[name]
+
+
 @pytest.mark.parametrize("name", NOT_JOBS)
 def test_a_file_of_machines_is_no_trace(samples: Path, name: str) -> None:
     with pytest.raises(TraceError, match="not recognised"):

@@ -154,6 +154,9 @@ def test_the_scores_are_those_of_the_documentation() -> None:
     assert allocation_score(pods, LEAST) == 84  # (75 + 93) / 2
     assert allocation_score(pods, MOST) == 15  # (25 + 6) / 2
     assert allocation_score([(1, 0, 0)], MOST) == 0
+    ends = [[(1, used, 16)] for used in (0, 16)]  # from 0 to 100, as MinNodeScore and MaxNodeScore
+    assert [allocation_score(parts, LEAST) for parts in ends] == [100, 0]
+    assert [allocation_score(parts, MOST) for parts in ends] == [0, 100]
 
 
 def pods(count: int, **rest: float) -> list[Job]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
+from dagsim.model import Cluster, GpuType, Job, Kind, Node, Task
+from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.planners import (
     GAPS,
     Booking,
@@ -199,3 +203,27 @@ def test_before_a_time_known_to_be_idle_nothing_fits() -> None:
             start, chosen = calendar.earliest(lanes, width, ready_s, seconds)
             assert calendar.idle_s(lanes, width, 0.0) <= start
             calendar.book(chosen, start, start + seconds)
+
+
+@pytest.mark.parametrize(
+    ("policy", "plan"), {"heft": plan_heft, "cpop": plan_cpop, "peft": plan_peft, "dls": plan_dls}.items()
+)
+def test_a_policy_runs_its_plan(policy: str, plan: Planner) -> None:
+    """Each task starts when and where the planner says, without transfers, as the kernel has no network."""
+    graph = heft_example()
+    types = tuple(GpuType(f"P{place}", 1, 1, 1, 1, 0) for place in (1, 2, 3))
+    cluster = Cluster(tuple(Node(each.name, each, 1) for each in types))
+    bookings = plan(replace(papers(), transfer_s=lambda parent, child: 0.0))
+    planned = {(0, task): (each.site, pytest.approx(each.start_s)) for task, each in bookings.items()}
+
+    def starts(*jobs: Job) -> dict[tuple[int, int], tuple[int, float]]:
+        schedule = ClusterKernel(cluster, jobs).run(POLICIES.create(policy))
+        return {(row.job, row.task): (row.node, row.time_s) for row in schedule.log if row.kind == Kind.STARTED}
+
+    assert starts(Job("j", graph)) == planned
+    # A later job that only P2 can run, in 2 s: in the first gap of P2, and the plan made before it stays.
+    late = starts(Job("j", graph), Job.single("k", Task("t", 1.0, gpu_types=("P2",), speeds={"P2": 0.5}), 5.0))
+    busy = [(each.start_s, each.end_s) for each in bookings.values() if each.site == 1]
+    gaps = [at for at in (5.0, *(end_s for _, end_s in busy)) if at >= 5.0]
+    free = [at for at in gaps if all(end_s <= at + 1e-9 or start_s >= at + 2.0 for start_s, end_s in busy)]
+    assert late == planned | {(1, 0): (1, pytest.approx(min(free)))}

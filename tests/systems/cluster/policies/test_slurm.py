@@ -16,6 +16,7 @@ from dagsim.model.log import Schedule
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.shares import Weights
+from dagsim.systems.cluster.policies.slurm import SlurmSettings
 from dagsim.systems.cluster.policies.slurm_backfill import BackfillOutlook
 from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
 from dagsim.systems.cluster.policies.slurm_rules import Amounts, Holdings
@@ -335,6 +336,18 @@ def test_priorities_in_columns_are_those_of_each_job_to_the_last_bit() -> None:
     assert len(set(found)) > 50
     tiers = [int(ranks._ints["tier"][slot]) for slot in slots]
     assert places == sorted(range(200), key=lambda at: (-tiers[at], -found[at], at))
+
+
+def test_defaults_are_those_of_the_manuals() -> None:
+    # The weights of the sample configuration of priority_multifactor; times and numbers as in slurm.conf(5)
+    got = SlurmSettings()
+    assert (got.fair_share, got.age, got.partition, got.job_size, got.qos) == (100_000, 1000, 10_000, 1000, 0)
+    assert (got.assoc, got.tres_gpus, got.tres_cpus, got.tres_memory) == (0, 0, 0, 0)
+    assert (got.half_life_s, got.max_age_s, got.calc_period_s) == (14 * 86400, 14 * 86400, 5 * 60)
+    assert (got.sched_interval_s, got.queue_depth, got.bf_interval_s, got.bf_resolution_s) == (60, 100, 30, 60)
+    assert (got.bf_window_s, got.bf_max_job_test, got.over_time_s, got.requeue_delay_s) == (1440 * 60, 100, 0, 121)
+    assert [got.favor_small, got.relative_size, got.max_tres, got.accrue_always] == [False] * 4
+    assert (got.backfill, got.damping, got.origin_s) == (True, 1.0, 0.0)
 
 
 def test_unknown_words_and_numbers_are_refused() -> None:
