@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagsim.model import Cluster, JobFacts
-from dagsim.model.facts import NUMBERS, FactColumns, numbers_of, texts_of
+from dagsim.model.facts import NUMBERS, FactColumns
 from dagsim.model.log import Schedule
 
 NUMBER = st.floats(0, 1e9)
@@ -35,9 +35,9 @@ def test_columns_are_like_a_list(facts: list[JobFacts], chosen: slice) -> None:
     assert columns[chosen] == facts[chosen]
     assert [columns[place - len(facts)] for place in range(len(facts))] == facts
     for name in NUMBERS:
-        np.testing.assert_array_equal(numbers_of(columns, name), numbers_of(facts, name))
-    for name in ("id", "tenant"):
-        assert texts_of(columns, name) == texts_of(facts, name)
+        np.testing.assert_array_equal(getattr(columns, name), np.array([getattr(job, name) for job in facts], float))
+    assert columns.ids == tuple([job.id for job in facts])
+    assert columns.tenant == tuple([job.tenant for job in facts])
     assert FactColumns.of(columns) is columns
 
 
@@ -61,13 +61,12 @@ def test_a_job_can_arrive_behind_columns() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"tenant": np.array([0, 1])},
-        {"tenant": np.array([1])},
+        {"tenant": ("a", "b")},
         {"graph": np.array([-1])},
         {"name": np.array([2, 0])},
         {"first": np.array([0, 3])},
         {"first": np.array([0, 2, 2])},
-        {"numbers": {name: np.zeros(2) for name in NUMBERS}},
+        {"weight": np.zeros(2)},
     ],
 )
 def test_columns_that_do_not_fit_are_refused(wrong: dict[str, object]) -> None:

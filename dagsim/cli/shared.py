@@ -30,6 +30,7 @@ __all__ = [
     "configured",
     "experiment",
     "given",
+    "refuse_beside_resume",
     "resume_kept",
     "resume_policies",
     "run_kept",
@@ -63,7 +64,7 @@ def trust(*files: Path) -> None:
 def configured(
     file: str | None,
     settings: Iterable[str | Setting] | None,
-    given: Iterable[Setting] = (),
+    options: Iterable[Setting] = (),
     workload: str | None = None,
     *,
     own: bool = True,
@@ -80,7 +81,7 @@ def configured(
     if own:
         trust(*([] if path is None else [path]))
     jobs = [] if workload is None else [Setting(f"--workload {workload}", "workload", workload)]
-    return load_config(path, [*jobs, *(settings or ()), *given], own=own)
+    return load_config(path, [*jobs, *(settings or ()), *options], own=own)
 
 
 def experiment(
@@ -236,7 +237,7 @@ def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, 
     from dagsim.errors import InputError
     from dagsim.experiment.store import Store
 
-    _refuse_beside_resume(groups, {**options, "name": output.name})
+    refuse_beside_resume(groups, {**options, "name": output.name})
     assert output.resume is not None
     folder = Store.open(output.resume, own=True)
     made_by = folder.manifest["command"]
@@ -247,7 +248,9 @@ def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, 
     return _kept(folder, folder.plan(), where, output)
 
 
-def _refuse_beside_resume(groups: Iterable[Experiment | TraceFlags], options: Mapping[str, Any]) -> None:
+def refuse_beside_resume(
+    groups: Iterable[Experiment | TraceFlags], options: Mapping[str, Any], what: str = "run"
+) -> None:
     """Raise an error if an option is given with ``--resume`` whose value is already in the run
     folder.
     """
@@ -258,7 +261,7 @@ def _refuse_beside_resume(groups: Iterable[Experiment | TraceFlags], options: Ma
         wrong += [name for name, value in group._asdict().items() if value != group._field_defaults[name]]
     if wrong:
         names = ", ".join(f"--{name.strip('_').replace('_', '-')}" for name in wrong)
-        raise InputError(f"--resume goes on as the run was configured; leave out {names}")
+        raise InputError(f"--resume goes on as the {what} was configured; leave out {names}")
 
 
 def _kept(store: Store, plan: Plan, where: str, output: Output) -> Kept:

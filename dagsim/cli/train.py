@@ -12,7 +12,7 @@ import typer
 
 from dagsim.cli.app import app
 from dagsim.cli.options import ConfigFile, Experiment, Jobs, Json, Name, Quiet, Seed, Settings, System, TraceFlags
-from dagsim.cli.shared import experiment, given
+from dagsim.cli.shared import experiment, given, refuse_beside_resume
 
 if TYPE_CHECKING:
     from dagsim.experiment.training.session import Trained
@@ -61,7 +61,8 @@ def train_agent(
 
     what = Experiment(workload, config, set_, system, seed=seed)
     if resume is not None:
-        _refuse_beside_resume(what, algo=algo, iterations=iterations, init=init, name=name)
+        options = {"algo": algo, "iterations": iterations, "init": init, "name": name}
+        refuse_beside_resume([what], options, "training")
         folder = resumed_training(resume)
     else:
         more = given(**{"train.algorithm.kind": algo, "train.iterations": iterations})
@@ -102,13 +103,3 @@ def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:
     save(learning_curves({run.name: read_log(run)}), plots / "learning.png")
     if ranked:
         draw_comparison(ranked, plots / "report.png", trained.metric)
-
-
-def _refuse_beside_resume(what: Experiment, **options: object) -> None:
-    """Refuse options that ``--resume`` takes from the configuration of the training."""
-    from dagsim.errors import InputError
-
-    wrong = [name for name, value in {**what._asdict(), **options}.items() if value not in (None, [])]
-    if wrong:
-        names = ", ".join(f"--{name.strip('_')}" for name in wrong)
-        raise InputError(f"--resume goes on as the training was configured; leave out {names}")

@@ -210,9 +210,8 @@ def _spelled_out(workload: Any) -> Any:
     path = Path(name) if is_there(name) else shipped("workloads").get(name)
     if path is not None:
         return {"kind": "trace", "path": str(path)} | changes
-    hint = nearest(name, WORKLOADS)
-    known = ", ".join(WORKLOADS)
-    raise WorkloadError(f"no workload {name!r}{hint}; allowed: {known}, or a file (dagsim list workloads)")
+    names = f"{nearest(name, WORKLOADS)}; allowed: {', '.join(WORKLOADS)}"
+    raise WorkloadError(f"no workload {name!r}{names}, or a file (dagsim list workloads)")
 
 
 class Config(Section):

@@ -19,6 +19,7 @@ from dagsim.experiment.simulate import Outcome
 from dagsim.metrics import jobs_table, runs_table, to_csv
 from dagsim.metrics.series import JobSeries
 from dagsim.model import Cluster, JobFacts
+from dagsim.model.arithmetic import numbered
 from dagsim.model.facts import NUMBERS, FactColumns
 from dagsim.model.log import ROW, Schedule, ScheduleLog
 
@@ -242,10 +243,11 @@ def _columns(schedule: Schedule) -> Iterator[tuple[str, np.ndarray]]:
     for name in ROW.names or ():
         yield name, rows[name]
     for name in NUMBERS:
-        yield f"job_{name}", jobs.numbers[name]
-    yield "job_id", _text(jobs.id.tolist())
-    yield "tenant", jobs.tenant.astype(np.int32)
-    yield "tenants", _text(jobs.tenants)
+        yield f"job_{name}", getattr(jobs, name)
+    yield "job_id", _text(jobs.ids)
+    tenant, tenants = numbered(jobs.tenant)
+    yield "tenant", tenant
+    yield "tenants", _text(tenants)
     yield "task_name", jobs.name.astype(np.int32)
     yield "names", _text(jobs.names)
     yield "graph", jobs.graph.astype(np.int32)
@@ -262,17 +264,14 @@ def _texts(column: np.ndarray) -> list[Any]:
 
 
 def _fact_columns(file: Any) -> FactColumns:
-    listed = _texts(file["job_id"])
-    ids = np.empty(len(listed), object)
-    ids[:] = listed
+    tenants = _texts(file["tenants"])
     return FactColumns(
-        ids,
-        {name: file[f"job_{name}"] for name in NUMBERS},
-        file["tenant"],
-        tuple(_texts(file["tenants"])),
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(file["job_tasks"])]),
-        file["task_name"],
-        tuple(_texts(file["names"])),
-        file["graph"],
-        tuple([tuple(map(tuple, parents)) for parents in _texts(file["graphs"])]),
+        ids=tuple(_texts(file["job_id"])),
+        **{name: file[f"job_{name}"] for name in NUMBERS},
+        tenant=tuple([tenants[place] for place in file["tenant"].tolist()]),
+        first=np.concatenate([np.zeros(1, np.int64), np.cumsum(file["job_tasks"])]),
+        name=file["task_name"],
+        names=tuple(_texts(file["names"])),
+        graph=file["graph"],
+        graphs=tuple([tuple(map(tuple, parents)) for parents in _texts(file["graphs"])]),
     )

@@ -7,14 +7,14 @@ A run that spans nodes has one row per node. All times are seconds; NaN means "n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dagsim.model import Cluster, Kind
-from dagsim.model.facts import NUMBERS, numbers_of, texts_of
+from dagsim.model.facts import FactColumns
 from dagsim.model.log import Schedule
 
 __all__ = [
@@ -42,22 +42,13 @@ _STILL_RUNNING = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JobColumns:
-    """One entry per job that arrived, in the order of ``Record.job``."""
+class JobColumns(FactColumns):
+    """The facts of every job that arrived, in the order of ``Record.job``, and its outcome."""
 
-    ids: tuple[str, ...]
-    arrival_s: Floats
     completed_s: Floats
     """NaN if the job was rejected or is unfinished."""
     rejected: Ints
     """``RejectReason``, or 0 if the job was accepted."""
-    priority: Floats
-    tenant: tuple[str, ...]
-    deadline_s: Floats
-    weight: Floats
-    ideal_s: Floats
-    ideal_gpu_s: Floats
-    gpus: Floats
 
     @property
     def accepted(self) -> Flags:
@@ -74,9 +65,6 @@ class JobColumns:
     def unfinished(self) -> Flags:
         """True for jobs that were accepted but did not complete by the end of the log."""
         return self.accepted & ~self.finished
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -245,20 +233,14 @@ def _last_s(schedule: Schedule, rows: np.ndarray, jobs: JobColumns) -> float:
 
 
 def _jobs(schedule: Schedule, rows: np.ndarray) -> JobColumns:
-    facts = schedule.jobs
-    count = len(facts)
-    completed_s, rejected = np.full(count, np.nan), np.zeros(count, np.int64)
+    facts = FactColumns.of(schedule.jobs)
+    completed_s, rejected = np.full(len(facts), np.nan), np.zeros(len(facts), np.int64)
     completed = rows[rows["kind"] == Kind.COMPLETED]
     completed_s[completed["job"]] = completed["time_s"]
     turned_away = rows[rows["kind"] == Kind.REJECTED]
     rejected[turned_away["job"]] = turned_away["value"].astype(np.int64)
-    return JobColumns(
-        ids=texts_of(facts, "id"),
-        completed_s=completed_s,
-        rejected=rejected,
-        tenant=texts_of(facts, "tenant"),
-        **{name: numbers_of(facts, name) for name in NUMBERS},
-    )
+    submitted = {field.name: getattr(facts, field.name) for field in fields(FactColumns)}
+    return JobColumns(**submitted, completed_s=completed_s, rejected=rejected)
 
 
 def _runs(rows: np.ndarray, nodes: int, log_end_s: float) -> RunColumns:

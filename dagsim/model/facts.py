@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
-from operator import itemgetter
+from itertools import chain, pairwise, repeat
 from typing import TypeAlias, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dagsim.model.arithmetic import numbered
 from dagsim.model.log import JobFacts
 
-__all__ = ["NUMBERS", "FactColumns", "Parents", "numbers_of", "texts_of"]
+__all__ = ["NUMBERS", "FactColumns", "Parents"]
 
 NUMBERS = ("arrival_s", "priority", "deadline_s", "weight", "ideal_s", "ideal_gpu_s", "gpus")
 """Names of the facts that are numbers."""
@@ -32,26 +32,31 @@ class FactColumns(Sequence[JobFacts]):
         ValueError: The columns have different lengths.
     """
 
-    id: np.ndarray  # (J,) object: str
-    numbers: dict[str, np.ndarray]  # (J,) float64 for each of NUMBERS; NaN is no deadline
-    tenant: np.ndarray  # (J,) int: place in tenants
-    tenants: tuple[str, ...]
+    ids: tuple[str, ...]
+    arrival_s: NDArray[np.float64]  # (J,), like all numbers
+    priority: NDArray[np.float64]
+    deadline_s: NDArray[np.float64]
+    """NaN if the job has none."""
+    weight: NDArray[np.float64]
+    ideal_s: NDArray[np.float64]
+    ideal_gpu_s: NDArray[np.float64]
+    gpus: NDArray[np.float64]
+    tenant: tuple[str, ...]
     first: np.ndarray  # (J + 1,) int64: where the tasks of each begin
     name: np.ndarray  # (n,) int: place of each task's name in names
     names: tuple[str, ...]
     graph: np.ndarray  # (J,) int: place in graphs
     graphs: tuple[Parents, ...]
-    """Distinct ``JobFacts.parents``. Like ``tenants`` and ``names``, in order of first appearance
-    in the jobs.
-    """
+    """Distinct ``JobFacts.parents``. Like ``names``, in order of first appearance in the jobs."""
 
     def __post_init__(self) -> None:
-        jobs = len(self.id)
-        if any(len(column) != jobs for column in (*self.numbers.values(), self.tenant, self.graph)):
+        jobs = len(self.ids)
+        numbers = [getattr(self, name) for name in NUMBERS]
+        if any(len(column) != jobs for column in (*numbers, self.tenant, self.graph)):
             raise ValueError("columns of jobs of different lengths")
         if len(self.first) != jobs + 1 or self.first[-1] != len(self.name) or (np.diff(self.first) < 0).any():
             raise ValueError("tasks that are of no job")
-        for places, of in ((self.tenant, self.tenants), (self.name, self.names), (self.graph, self.graphs)):
+        for places, of in ((self.name, self.names), (self.graph, self.graphs)):
             if len(places) and not 0 <= places.min() <= places.max() < len(of):
                 raise ValueError("a place beyond its list")
 
@@ -60,17 +65,22 @@ class FactColumns(Sequence[JobFacts]):
         """Convert ``facts`` in any form to columns."""
         if isinstance(facts, FactColumns):
             return facts
-        tenant, tenants = numbered([job.tenant for job in facts])
-        name, names = numbered(list(chain.from_iterable([job.tasks for job in facts])))
-        graph, graphs = numbered([job.parents for job in facts])
-        first = np.cumsum([0, *[len(job.tasks) for job in facts]])
-        ids = np.empty(len(facts), object)
-        ids[:] = [job.id for job in facts]
-        numbers = {name: numbers_of(facts, name) for name in NUMBERS}
-        return cls(ids, numbers, tenant, tenants, first, name, names, graph, graphs)
+        columns = dict(zip(JobFacts._fields, zip(*facts, strict=True) if facts else repeat(()), strict=False))
+        name, names = numbered(chain.from_iterable(columns["tasks"]))
+        graph, graphs = numbered(columns["parents"])
+        return cls(
+            ids=columns["id"],
+            **{number: np.array(columns[number], float) for number in NUMBERS},  # None becomes NaN
+            tenant=columns["tenant"],
+            first=np.cumsum([0, *map(len, columns["tasks"])]),
+            name=name,
+            names=names,
+            graph=graph,
+            graphs=graphs,
+        )
 
     def __len__(self) -> int:
-        return len(self.id)
+        return len(self.ids)
 
     def __iter__(self) -> Iterator[JobFacts]:
         for start in range(0, len(self), _BLOCK):
@@ -102,29 +112,13 @@ class FactColumns(Sequence[JobFacts]):
         first = self.first[start : stop + 1].tolist()
         begin, names = first[0], [self.names[place] for place in self.name[first[0] : first[-1]].tolist()]
         columns = {
-            "id": self.id[start:stop].tolist(),
-            "tenant": [self.tenants[place] for place in self.tenant[start:stop].tolist()],
+            "id": self.ids[start:stop],
+            "tenant": self.tenant[start:stop],
             "tasks": [tuple(names[one - begin : other - begin]) for one, other in pairwise(first)],
             "parents": [self.graphs[place] for place in self.graph[start:stop].tolist()],
-            **{name: self.numbers[name][start:stop].tolist() for name in NUMBERS},
+            **{name: getattr(self, name)[start:stop].tolist() for name in NUMBERS},
         }
         columns["deadline_s"] = [
             None if deadline_s != deadline_s else deadline_s for deadline_s in columns["deadline_s"]
         ]
         return list(map(JobFacts._make, zip(*[columns[name] for name in JobFacts._fields], strict=True)))
-
-
-def numbers_of(facts: Sequence[JobFacts], name: str) -> np.ndarray:
-    """(J,) float64: one of ``NUMBERS`` for all jobs, NaN where there is none. Read-only."""
-    if isinstance(facts, FactColumns):
-        return facts.numbers[name]
-    return np.array(list(map(itemgetter(JobFacts._fields.index(name)), facts)), float)  # None becomes NaN
-
-
-def texts_of(facts: Sequence[JobFacts], name: str) -> tuple[str, ...]:
-    """``id`` or ``tenant`` of all jobs."""
-    if not isinstance(facts, FactColumns):
-        return tuple(map(itemgetter(JobFacts._fields.index(name)), facts))
-    if name == "id":
-        return tuple(facts.id.tolist())
-    return tuple(map(facts.tenants.__getitem__, facts.tenant.tolist()))

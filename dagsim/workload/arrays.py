@@ -527,15 +527,23 @@ def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
     code, codes = np.zeros(count, np.int64), 1
     for column in columns:
         if count and (column != column[0]).any():
-            place = np.unique(column, return_inverse=True)[1] if column.dtype.kind in "fO" else column
+            place = _places(column) if column.dtype.kind in "fO" else column
             places = int(place.max()) + 1
             if codes * places >= 1 << 62:
-                distinct, code = np.unique(code, return_inverse=True)
-                codes = len(distinct)
+                code = _places(code)
+                codes = int(code.max()) + 1
             code, codes = code * places + place, codes * places
-    _, first, code = np.unique(code, return_index=True, return_inverse=True)
+    if codes > 4 * count:
+        code = _places(code)
+    first = np.zeros(int(code.max()) + 1 if count else 0, np.int64)
+    first[code[::-1]] = np.arange(count - 1, -1, -1)  # the last assignment wins: the first row of each
     numbers, rows = renumbered(code, first.tolist())
     return numbers, np.array(rows, np.int64)
+
+
+def _places(column: np.ndarray) -> np.ndarray:
+    """(n,) int64: index of each value among the sorted distinct values."""
+    return np.searchsorted(np.unique(column), column)  # faster than sorting indices for ``return_inverse``
 
 
 def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:

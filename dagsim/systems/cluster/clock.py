@@ -4,7 +4,7 @@ instant.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any
@@ -12,12 +12,12 @@ from typing import Any
 from simpy import Environment
 from simpy.events import Event
 
-__all__ = ["ARRIVALS", "COMPLETIONS", "DISTURBANCES", "Clock", "Timer"]
+__all__ = ["ARRIVALS", "COMPLETIONS", "DISTURBANCES", "FIRST", "Clock", "Timer"]
 
+FIRST = 0
+"""The order of SimPy's own interrupts and of the starts of processes, before everything else."""
 COMPLETIONS = 1
-"""Ends of runs, transfers and set-ups come first in their instant (only SimPy's own interrupts, 0,
-come earlier).
-"""
+"""Ends of runs, transfers and set-ups come next in their instant."""
 DISTURBANCES = 2
 """Repairs and failures come next."""
 ARRIVALS = 3
@@ -39,9 +39,12 @@ class Clock(Environment):
         self._queue[:] = [entry for entry in self._queue if needed(entry[3])]
         heapify(self._queue)
 
-    def next_s(self) -> float:
-        """Time of the next event, ``inf`` if there is none."""
-        return self._queue[0][0] if self._queue else inf
+    @property
+    def events(self) -> Sequence[tuple[float, int, int, Event]]:
+        """The scheduled events as a heap, always the same list: time, order in the instant, number
+        and event. The first one is the next.
+        """
+        return self._queue
 
     def settle(self) -> None:
         """Process all events of the next instant, including those they cause in that instant.
@@ -58,14 +61,9 @@ class Clock(Environment):
             if not event._ok and not hasattr(event, "_defused"):
                 raise event._value
 
-    @property
-    def waiting(self) -> int:
-        """Number of scheduled events."""
-        return len(self._queue)
-
     def scheduled(self) -> list[Event]:
         """All scheduled events, in the order in which they will happen."""
-        return [event for *_, event in sorted(self._queue, key=lambda entry: entry[:3])]
+        return [event for *_, event in sorted(self._queue)]
 
 
 class Timer(Event):

@@ -43,7 +43,7 @@ from dagsim.model import (
 from dagsim.model.arithmetic import bits
 from dagsim.model.log import Schedule, packed_row, unpacked_row
 from dagsim.model.streams import stream
-from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
+from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, FIRST, Clock, Timer
 from dagsim.systems.cluster.legality import Allotted, applicant, moved, resident, started, stopped, wake_up
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess, Preemption, Setup, start_all
@@ -191,7 +191,7 @@ class ClusterKernel:
         pass, and so on until the end.
         """
         clock = self.clock
-        settle, next_s = clock.settle, clock.next_s
+        settle, events = clock.settle, clock.events
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
         last_s = min(until_s, float_info.max)
         while True:
@@ -218,7 +218,7 @@ class ClusterKernel:
                     break
                 if not self.pending or (self._away and self._is_hopeless()):
                     raise Stalled(self._why_stalled())
-            now = next_s()
+            now = events[0][0] if events else inf
             if now > last_s:
                 if until_s == inf:
                     raise Stalled(self._why_stalled())
@@ -238,10 +238,10 @@ class ClusterKernel:
         """The random stream with that name. Each name has its own stream, so draws from others do
         not affect it.
         """
-        generator = self._streams.get(name)
-        if generator is None:
-            generator = self._streams[name] = stream(self.schedule.seed, name)
-        return generator
+        rng = self._streams.get(name)
+        if rng is None:
+            rng = self._streams[name] = stream(self.schedule.seed, name)
+        return rng
 
     def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
         """Seconds of an instance by type, from the work that the user claims; ``None`` without a
@@ -287,8 +287,11 @@ class ClusterKernel:
 
     # Arrivals and admission.
 
-    def _arrivals(self) -> Generator[Event, object, None]:
-        """The SimPy process of arrivals: reads the next job when the previous one has arrived."""
+    def _arrivals(self, timer: Event) -> None:
+        """Let the jobs that are due arrive, and set the timer for the next one: a job is read when
+        the previous one has arrived.
+        """
+        now = self.now
         while True:
             if self._next_job is None:
                 self._next_job = next(self._source, None)
@@ -296,10 +299,11 @@ class ClusterKernel:
             if job is None:
                 self._jobs_left = False
                 return
-            now = self.now
             if job.arrival_s > now:
-                yield Timer(self.clock, job.arrival_s, ARRIVALS)
-            elif job.arrival_s < now:
+                timer.callbacks = self._on_arrival  # type: ignore[assignment]
+                self._at(job.arrival_s, ARRIVALS, timer)
+                return
+            if job.arrival_s < now:
                 raise ModelError(f"job {job.id!r} arrives at {job.arrival_s!r} s, after one that arrived at {now!r} s")
             self._next_job = None
             self._arrive(job)
@@ -308,9 +312,8 @@ class ClusterKernel:
         number = self._arrived
         self._arrived += 1
         self._changed = True
-        graph, schedule, types = job.graph, self.schedule, self.machines.types
-        machines, runtime = self.machines, self._runtime.seconds
-        class_of, compile_ = machines.classes.get, machines.compile
+        graph, schedule, machines, runtime = job.graph, self.schedule, self.machines, self._runtime.seconds
+        types, class_of = machines.types, machines.classes.get
         active = JobState(job, number)
         if self._shows_truth:
             active.shows_truth = True
@@ -319,9 +322,9 @@ class ClusterKernel:
         parents = graph.parents
         for index, task in enumerate(graph.tasks):
             instances = task.instances
-            demand = (None if task.gang else class_of(task.demand)) or compile_(
-                task.demand, instances if task.gang else 0
-            )
+            demand = None if task.gang else class_of(task.demand)
+            if demand is None:
+                demand = machines.compile(task.demand, instances if task.gang else 0)
             seconds = runtime(task, types)
             if inf in seconds:
                 demand = machines.narrowed(demand, seconds)
@@ -333,9 +336,13 @@ class ClusterKernel:
             gpu_s += gpus * entry.best_s if gpus else 0.0
             if gpus > gpus_most:
                 gpus_most = gpus
-        ideal_s = active.rank()
-        facts = (job.id, job.arrival_s, job.priority, job.tenant, job.deadline_s, job.weight, ideal_s, gpu_s)
-        schedule.arrived(_facts_of((*facts, float(gpus_most), graph.names, parents)))
+        if len(tasks) == 1:  # most jobs of most traces: without the calls
+            ideal_s = active.ideal_s = entry.rank_s
+            names: tuple[str, ...] = (task.name,)
+        else:
+            ideal_s, names = active.rank(), graph.names
+        submitted = job.id, job.arrival_s, job.priority, job.tenant, job.deadline_s, job.weight
+        self._remember(_facts_of((*submitted, ideal_s, gpu_s, float(gpus_most), names, parents)))
         if not number & 4095:
             schedule.log.pack()
         self._record(packed_row(_ARRIVED, self.now, number, -1, -1, -1, 0, 0, 0.0))
@@ -433,13 +440,14 @@ class ClusterKernel:
             del self.frontier.ready[task]
         number, index, gpus = task.job.number, task.index, task.demand.demand.gpus
         for machine, count, mask, _ in held:
-            named = mask if machine.named else 0
-            self._record(packed_row(_STARTED, now, number, index, id_, machine.index, count, named, gpus * count))
+            if not machine.named:
+                mask = 0
+            self._record(packed_row(_STARTED, now, number, index, id_, machine.index, count, mask, gpus * count))
         if self._bare and not task.restore_s:
             run._ends_s = end = now + run._seconds
             run.computing_s = now
             run.callbacks = self._on_end  # type: ignore[assignment]
-            self.clock.at(end, COMPLETIONS, run)
+            self._at(end, COMPLETIONS, run)
         else:
             self._prepare(run)
         for tell in self.frontier.started:
@@ -554,7 +562,7 @@ class ClusterKernel:
         if run.process is not None and run.process.is_alive:
             run.process.interrupt(cause)
         self._release(run, kind)
-        if self.clock.waiting > self._crowded:
+        if len(self.clock.events) > self._crowded:
             self._forget_stopped()
         task, left = run.task, 1.0
         if kept:
@@ -577,7 +585,7 @@ class ClusterKernel:
     def _forget_stopped(self) -> None:
         """Remove the ends of stopped runs from the clock, once they may be half of its events."""
         self.clock.keep(lambda event: not isinstance(event, Run) or event.id in self.running)
-        self._crowded = 2 * self.clock.waiting + _FEW_EVENTS
+        self._crowded = 2 * len(self.clock.events) + _FEW_EVENTS
 
     def _release(self, run: Run, kind: int) -> None:
         """Release the resources of a run and write its last rows."""
@@ -646,18 +654,23 @@ class ClusterKernel:
     # Clock and observers.
 
     def _start_clock(self, now: float) -> None:
-        self.clock = Clock(now)
+        self.clock = clock = Clock(now)
+        self._at = clock.at
         self._crowded = _FEW_EVENTS
         """Number of events on the clock above which those of stopped runs are removed."""
         self._on_end = [self._end]
         self._on_set_up = [self._set_up]
+        self._on_arrival = [self._arrivals]
         if self._jobs_left:
-            self.clock.process(self._arrivals())
+            timer = Timer(clock, now, FIRST)
+            timer.callbacks = self._on_arrival  # type: ignore[assignment]
         for disturbing in self._disturbing:
-            for process in disturbing.processes(self.clock, self):
-                self.clock.process(process)
+            for process in disturbing.processes(clock, self):
+                clock.process(process)
 
     def _observe(self, observers: Sequence[Observer]) -> None:
+        self._remember: Callable[[JobFacts], None] = self.schedule.jobs.append  # type: ignore[attr-defined]
+        """Add the facts of a job that arrived."""
         append = self.schedule.log.append_packed
         if not observers:
             self._record = append

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from math import inf
 
@@ -201,7 +202,7 @@ class ClusterState:
         """Number of releases. A demand class that did not fit need not be tried again until it
         changes.
         """
-        self.recent: list[NodeState] = []
+        self.recent: deque[NodeState] = deque(maxlen=_LOOK_BACK)
         """The machines of the last releases, latest last: only these can have room for demands that
         did not fit before.
         """
@@ -214,10 +215,10 @@ class ClusterState:
     def compile(self, demand: Demand, gang: int) -> DemandClass:
         """The class of ``demand``; ``gang`` instances that start together, or 0."""
         key = (demand, gang) if gang else demand
-        class_ = self.classes.get(key)
-        if class_ is None:
-            class_ = self.classes[key] = self._compile(demand, gang, self._allowed(demand), key)
-        return class_
+        compiled = self.classes.get(key)
+        if compiled is None:
+            compiled = self.classes[key] = self._compile(demand, gang, self._allowed(demand), key)
+        return compiled
 
     def narrowed(self, demand: DemandClass, seconds: Sequence[float]) -> DemandClass:
         """The class without the types on which an instance takes forever (``seconds`` by type);
@@ -227,10 +228,10 @@ class ClusterState:
         if types == demand.types:
             return demand
         key = (demand.demand, demand.gang, types)
-        class_ = self.classes.get(key)
-        if class_ is None:
-            class_ = self.classes[key] = self._compile(demand.demand, demand.gang, types, key)
-        return class_
+        compiled = self.classes.get(key)
+        if compiled is None:
+            compiled = self.classes[key] = self._compile(demand.demand, demand.gang, types, key)
+        return compiled
 
     def fits(self, demand: DemandClass) -> bool:
         """True if one instance (or the whole gang) could start now. A negative answer is cached
@@ -244,7 +245,7 @@ class ClusterState:
                 if by_gpus[type_].used >> whole:
                     return True
         elif not demand.gang and demand.blocked_at >= 0 and (since := self.released - demand.blocked_at) <= _LOOK_BACK:
-            for machine in self.recent[-since:]:
+            for machine in list(self.recent)[-since:]:
                 if machine.type in demand.types and machine.room(demand):
                     return True
         else:
@@ -343,10 +344,10 @@ class ClusterState:
         if demand.whole:
             needed = demand.whole * count
             free = machine.free
+            mask = free & -free
             if needed == machine.idle:
                 mask = free
-            else:
-                mask = free & -free
+            elif needed > 1:
                 for _ in range(needed - 1):
                     mask |= (free ^ mask) & -(free ^ mask)
             machine.free = free ^ mask
@@ -364,7 +365,8 @@ class ClusterState:
 
     def give(self, machine: NodeState, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> None:
         """Release the resources taken by ``take``."""
-        self._release(machine)
+        self.released += 1
+        self.recent.append(machine)
         if demand.whole:
             machine.free |= mask
             self._set_idle(machine, machine.idle + demand.whole * count)
@@ -392,7 +394,8 @@ class ClusterState:
         """Add a repaired machine to the indexes again."""
         bit = 1 << machine.index
         machine.up = True
-        self._release(machine)
+        self.released += 1
+        self.recent.append(machine)
         self.by_gpus[machine.type].add(bit, machine.idle)
         if machine.shares:
             self.shared[machine.type] |= bit
@@ -417,19 +420,12 @@ class ClusterState:
         twin.by_share = [partly.copy() for partly in self.by_share]
         twin._enough_cpus, twin._enough_memory = self._enough_cpus.copy(), self._enough_memory.copy()
         twin.by_cpus = None if self.by_cpus is None else [levels.copy() for levels in self.by_cpus]
-        twin.released, twin.recent = 0, []
+        twin.released, twin.recent = 0, deque(maxlen=_LOOK_BACK)
         twin.classes = {}
-        for key, class_ in self.classes.items():
-            again = twin.classes[key] = DemandClass(class_.demand, class_.gang, class_.types, class_.number, key)
-            again.rejected = class_.rejected
+        for key, demand in self.classes.items():
+            again = twin.classes[key] = DemandClass(demand.demand, demand.gang, demand.types, demand.number, key)
+            again.rejected = demand.rejected
         return twin
-
-    def _release(self, machine: NodeState) -> None:
-        self.released += 1
-        recent = self.recent
-        recent.append(machine)
-        if len(recent) > 4 * _LOOK_BACK:
-            del recent[:-_LOOK_BACK]
 
     def _allowed(self, demand: Demand) -> tuple[int, ...]:
         """The types that ``demand`` names, or all types it may use if it names none."""
@@ -442,17 +438,17 @@ class ClusterState:
         return tuple(types)
 
     def _compile(self, demand: Demand, gang: int, types: tuple[int, ...], key: object) -> DemandClass:
-        class_ = DemandClass(demand, gang, types, len(self.classes), key)
+        compiled = DemandClass(demand, gang, types, len(self.classes), key)
         if not types:
-            class_.rejected = RejectReason.NO_SUCH_GPU
-        elif not any(self.capacity(class_, index) >= max(gang, 1) for index in types):
-            class_.rejected = RejectReason.TOO_LARGE
+            compiled.rejected = RejectReason.NO_SUCH_GPU
+        elif not any(self.capacity(compiled, index) >= max(gang, 1) for index in types):
+            compiled.rejected = RejectReason.TOO_LARGE
         else:
-            if class_.cpus:
-                self._enough_cpus.ask(class_.cpus, ((machine.bit, machine.cpus) for machine in self.list))
-            if class_.memory:
-                self._enough_memory.ask(class_.memory, ((machine.bit, machine.memory) for machine in self.list))
-        return class_
+            if compiled.cpus:
+                self._enough_cpus.ask(compiled.cpus, ((machine.bit, machine.cpus) for machine in self.list))
+            if compiled.memory:
+                self._enough_memory.ask(compiled.memory, ((machine.bit, machine.memory) for machine in self.list))
+        return compiled
 
     def capacity(self, demand: DemandClass, type_: int) -> int:
         """Number of instances that all machines of ``type_`` together could hold if empty."""

@@ -84,9 +84,6 @@ class JobState:
     def rank(self) -> float:
         """Set every task's ``rank_s`` from its ``best_s``; returns the job's critical path, ``ideal_s``."""
         tasks = self.tasks
-        if len(tasks) == 1:
-            self.ideal_s = tasks[0].rank_s
-            return self.ideal_s
         ranks = self.job.graph.upward_rank([task.best_s for task in tasks])
         for task, rank_s in zip(tasks, ranks, strict=True):
             task.rank_s = rank_s
@@ -386,23 +383,6 @@ class _Heaps(Generic[SlotT]):
         """
         self._heaps: dict[SlotT, list[_Entry]] = {}
 
-    def _push(self, slot: SlotT, key: float, task: TaskState) -> None:
-        heap = self._heaps.get(slot)
-        if heap is None:
-            heap = self._heaps[slot] = []
-        heappush(heap, (key, task.order, task))
-        self._quiet = -1
-
-    def _first(self) -> tuple[TaskState, SlotT] | None:
-        """The first task of all and its slot, whether it fits now or not."""
-        best: _Entry | None = None
-        for slot, heap in self._heaps.items():
-            while heap and not heap[0][2].waiting:
-                heappop(heap)
-            if heap and (best is None or heap[0] < best):
-                best, place = heap[0], slot
-        return None if best is None else (best[2], place)
-
     def _first_fit(self, fits: Callable[[SlotT], bool]) -> tuple[TaskState, SlotT] | None:
         """The first task whose slot ``fits`` now, and its slot."""
         if self._quiet == self._machines.released:
@@ -434,12 +414,22 @@ class Queue(_Heaps[DemandClass]):
 
     def push(self, task: TaskState) -> None:
         """Add a task that became ready."""
-        self._push(task.demand, self._key(task), task)
+        demand = task.demand
+        heap = self._heaps.get(demand)
+        if heap is None:
+            heap = self._heaps[demand] = []
+        heappush(heap, (self._key(task), task.order, task))
+        self._quiet = -1
 
     def first(self) -> TaskState | None:
         """The first task of all, whether it fits now or not."""
-        first = self._first()
-        return None if first is None else first[0]
+        best: _Entry | None = None
+        for heap in self._heaps.values():
+            while heap and not heap[0][2].waiting:
+                heappop(heap)
+            if heap and (best is None or heap[0] < best):
+                best = heap[0]
+        return None if best is None else best[2]
 
     def first_fit(self) -> TaskState | None:
         """The first task among those that fit somewhere now."""
@@ -459,12 +449,22 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
     def push(self, task: TaskState) -> None:
         """Add a task that became ready, once per type it may run on."""
         for type_ in task.demand.types:
-            self._push((task.demand, type_), self._key(task, type_), task)
+            slot = task.demand, type_
+            heap = self._heaps.get(slot)
+            if heap is None:
+                heap = self._heaps[slot] = []
+            heappush(heap, (self._key(task, type_), task.order, task))
+        self._quiet = -1
 
     def first(self) -> tuple[TaskState, int] | None:
         """The first pair of all, whether it fits now or not."""
-        first = self._first()
-        return None if first is None else (first[0], first[1][1])
+        best: tuple[_Entry, int] | None = None
+        for (_, type_), heap in self._heaps.items():
+            while heap and not heap[0][2].waiting:
+                heappop(heap)
+            if heap and (best is None or heap[0] < best[0]):
+                best = heap[0], type_
+        return None if best is None else (best[0][2], best[1])
 
     def first_fit(self) -> tuple[TaskState, int] | None:
         """The first pair of task and type among those that fit now."""

@@ -169,17 +169,17 @@ class ClusterView:
 
     def queue(self, key: Key) -> Queue:
         """Ready tasks indexed by ``key``, kept up to date by the kernel; pass the same function each time."""
-        queue = self._frontier.indexes.get(key)
-        if queue is None:
-            queue = self._build(Queue(key, self._machines), key)
-        return queue
+        index = self._frontier.indexes.get(key)
+        if index is None:
+            index = self._build(Queue(key, self._machines), key)
+        return index
 
     def typed_queue(self, key: TypedKey) -> TypedQueue:
         """Pairs of ready task and GPU type indexed by ``key``; pass the same function each time."""
-        queue = self._frontier.indexes.get(key)
-        if queue is None:
-            queue = self._build(TypedQueue(key, self._machines), key)
-        return queue
+        index = self._frontier.indexes.get(key)
+        if index is None:
+            index = self._build(TypedQueue(key, self._machines), key)
+        return index
 
     def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
         """A policy's own index, made once and kept up to date. The kernel calls whichever of three

@@ -213,12 +213,12 @@ class RoomTally:
         now.up = True
         empty = NodeState(machine.index, machine.node, machine.type)
         rooms = [now.room(demand)]
-        for lacking in _SETS:
+        for resources in _SETS:
             twin = now.copy()
-            if "gpus" in lacking:
+            if "gpus" in resources:
                 twin.idle, twin.free, twin.shares = empty.idle, empty.free, {}
-            twin.cpus = empty.cpus if "cpus" in lacking else now.cpus
-            twin.memory = empty.memory if "memory" in lacking else now.memory
+            twin.cpus = empty.cpus if "cpus" in resources else now.cpus
+            twin.memory = empty.memory if "memory" in resources else now.memory
             rooms.append(twin.room(demand))
         if self._distinct:
             rooms = [min(room, 1) for room in rooms]
@@ -398,11 +398,11 @@ class _Past:
         if job is None or job.id != self._facts[number].id:
             there = "no more jobs" if job is None else f"the job {job.id!r}"
             raise InputError(f"job {self._facts[number].id!r} of the log is not in the workload, which has {there} now")
-        state, nothing = JobState(job, number), (0.0,) * len(self._machines.types)
+        active, nothing = JobState(job, number), (0.0,) * len(self._machines.types)
         for index, task in enumerate(job.graph.tasks):
             demand = self._machines.compile(task.demand, task.instances if task.gang else 0)
-            state.tasks.append(TaskState(state, index, task, demand, nothing, 0))
-        return state
+            active.tasks.append(TaskState(active, index, task, demand, nothing, 0))
+        return active
 
 
 class _NoRules:

@@ -180,7 +180,7 @@ def _loop(scene: LaneScenario, plan: LanePlan) -> Loop:
     s = new_state(work, classes, scene.nodes, key_columns(order, columns), plan.placement)
     match policy:
         case JobOrdered():
-            return Loop(s, advance_jobs, new_job_order(work, classes, JOB_KEYS[policy.make_key]))
+            return Loop(s, advance_jobs, new_job_order(work, JOB_KEYS[policy.make_key]))
         case Easy():
             return Loop(s, advance_easy, new_easy(s, work, classes, RANKS[policy.rank]))
         case LeastRemaining():

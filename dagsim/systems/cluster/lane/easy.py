@@ -34,6 +34,7 @@ from dagsim.systems.cluster.lane.state import (
     records,
 )
 from dagsim.systems.cluster.policies.backfilling import most_slowed_first, shortest_first
+from dagsim.systems.cluster.policies.formulas import slowed
 from dagsim.systems.cluster.policies.task_groups import by_order, slowness
 
 __all__ = [
@@ -76,6 +77,8 @@ GROUP = record_type(i8="profile waiting behind at width members held active stuc
 - ``stuck``: the search in which it was given up.
 - ``named``: set once its ratios are known.
 """
+
+_slowed = inner(slowed)
 
 _RATIO_ERROR, _ROUNDING = 1e-8, 1e-15
 """Bounds of relative errors: of a group's ratios, which are equal to 9 digits, and of a sum of two
@@ -254,7 +257,7 @@ def _rank(s: State, g: Groups, task: int) -> float:
     if g.count.rank == BY_LENGTH:
         return g.best_s[task]
     if g.count.rank == BY_SLOWDOWN:
-        return (g.ready_s[task] - s.clock.now_s) * g.slowness[task]
+        return _slowed(g.ready_s[task], s.clock.now_s, g.slowness[task])
     return 0.0
 
 

@@ -16,15 +16,15 @@ import numpy as np
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, start, steps
 from dagsim.systems.cluster.lane.orders import upward_rank
-from dagsim.systems.cluster.lane.placement import choose, fits_on
+from dagsim.systems.cluster.lane.placement import choose, fits
 from dagsim.systems.cluster.lane.state import (
-    Classes,
     State,
     Work,
     one_record,
     record_type,
     records,
 )
+from dagsim.systems.cluster.policies.formulas import instance_work
 from dagsim.systems.cluster.policies.job_orders import PathLeft, WorkLeft, total_work
 
 __all__ = ["JOB_KEYS", "JobOrder", "advance_jobs", "new_job_order"]
@@ -32,6 +32,8 @@ __all__ = ["JOB_KEYS", "JobOrder", "advance_jobs", "new_job_order"]
 WORK_LEFT, PATH_LEFT, TOTAL_WORK = range(3)
 JOB_KEYS: Mapping[Any, int] = {WorkLeft: WORK_LEFT, PathLeft: PATH_LEFT, total_work: TOTAL_WORK}
 """The compiled keys of jobs (``_job_key``), by their functions in ``policies.job_orders``."""
+
+_instance_work = inner(instance_work)
 
 JOB_RULE = record_type(i8="key")
 """``key`` is one of JOB_KEYS."""
@@ -45,21 +47,19 @@ class JobOrder(NamedTuple):
     rule: Any  # JOB_RULE
     best_s: np.ndarray  # (n,) float64
     rank_s: np.ndarray  # (n,) float64
-    factor: np.ndarray  # (K,) float64: GPUs of an instance, 1 where it asks for none
     instances: np.ndarray  # (n,) int64
     job_key: np.ndarray  # (J,) float64, nan before it is known
     ready: np.recarray  # (n,) PAIR: ready tasks, a stretch per demand class as in State.queues
     place: np.ndarray  # (n,) int64: where in its heap a task is, -1 if it is in none
 
 
-def new_job_order(work: Work, classes: Classes, key: int) -> JobOrder:
+def new_job_order(work: Work, key: int) -> JobOrder:
     """Initial state of the order."""
     best_s = work.best_s
     return JobOrder(
         rule=one_record(JOB_RULE, key=key),
         best_s=best_s,
         rank_s=upward_rank(work, best_s),
-        factor=np.where(classes.table.gpus, classes.table.gpus, 1.0),
         instances=work.rows.instances.astype(np.int64),
         job_key=np.full(len(work.jobs.arrival_s), np.nan),
         ready=records(PAIR, len(best_s)),
@@ -136,7 +136,8 @@ def _job_key(s: State, o: JobOrder, job: int) -> float:
         if unfinished:
             longest = max(longest, o.rank_s[task])
         count = unfinished if o.rule.key == WORK_LEFT else o.instances[task]
-        total += o.best_s[task] * count * o.factor[s.tasks[task].kind]  # from left to right, as ordered_sum
+        # From left to right, as ordered_sum.
+        total += _instance_work(o.best_s[task], count, s.classes[s.tasks[task].kind].gpus)
     return longest if o.rule.key == PATH_LEFT else total
 
 
@@ -148,10 +149,8 @@ def _first(s: State, o: JobOrder) -> int:
         task = _head(s, o, queue)
         if task < 0 or (best >= 0 and not _before(s, o, task, best)):
             continue
-        for type_ in range(len(s.types)):
-            if fits_on(s, queue, type_):
-                best = task
-                break
+        if fits(s, queue):
+            best = task
     return best
 
 

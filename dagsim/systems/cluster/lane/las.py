@@ -20,7 +20,8 @@ import numpy as np
 from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, SETTLE, move_on, origin_of, start, steps
-from dagsim.systems.cluster.lane.placement import choose, fits_on
+from dagsim.systems.cluster.lane.orders import entry_of, task_of
+from dagsim.systems.cluster.lane.placement import choose, fits
 from dagsim.systems.cluster.lane.srtf import (
     RoomSearch,
     consider,
@@ -37,6 +38,7 @@ from dagsim.systems.cluster.lane.state import (
     one_record,
     record_type,
 )
+from dagsim.systems.cluster.policies.formulas import served_after
 
 __all__ = [
     "Las",
@@ -53,13 +55,10 @@ __all__ = [
     "see_starts",
     "served",
     "take_in_jobs",
-    "task_at",
 ]
 
 
-_PIECE = 32
-"""Bits of an entry for the number of the piece, 0 for the task itself."""
-
+_served_after = inner(served_after)
 
 QUEUE_COUNT = record_type(i8="ready")
 """Number of tasks and pieces with waiting instances."""
@@ -154,7 +153,7 @@ def drop_stale(s: State, q: LasQueues, queue: int) -> None:
     """Drop entries from the top of a heap that no longer wait or have another key."""
     at = s.queues[queue].at
     while s.queues[queue].held:
-        task = task_at(s, at)
+        task = task_of(s, s.ready[at].what)
         job = s.tasks[task].job
         if s.todo[task].waiting and q.known[job] and q.key[job] == s.ready[at].key:
             return
@@ -165,19 +164,9 @@ def drop_stale(s: State, q: LasQueues, queue: int) -> None:
 
 
 @inner
-def task_at(s: State, place: int) -> int:
-    """Find the task or piece of an entry."""
-    entry = s.ready[place].what
-    piece = entry & ((1 << _PIECE) - 1)
-    return len(s.fresh) - len(s.origin) + piece - 1 if piece else entry >> _PIECE
-
-
-@inner
 def _enter(s: State, task: int, key: float) -> None:
     kind = int64(s.tasks[task].kind)
-    tasks = len(s.fresh) - len(s.origin)
-    entry = origin_of(s, task) << _PIECE | max(task - tasks + 1, 0)
-    push(s.ready, s.queues[kind].at, s.queues[kind].held, key, entry)
+    push(s.ready, s.queues[kind].at, s.queues[kind].held, key, entry_of(s, task))
     s.queues[kind].held += 1
 
 
@@ -230,7 +219,7 @@ def served(s: State, v: LasService, job: int) -> float:
     total = v.ended_s[job]
     run = v.first[job]
     while run >= 0:
-        total += _weight(s, v, run) * (v.counted.until_s - s.runs[run].start_s)
+        total = _served_after(total, _weight(s, v, run), s.runs[run].start_s, v.counted.until_s)
         run = v.next_run[run]
     return total
 
@@ -256,7 +245,7 @@ def end_service(s: State, v: LasService, run: int) -> None:
     """Count a run as ended."""
     job = s.tasks[s.runs[run].task].job
     if v.counted.by_gpus:
-        v.ended_s[job] += _weight(s, v, run) * (v.counted.until_s - s.runs[run].start_s)
+        v.ended_s[job] = _served_after(v.ended_s[job], _weight(s, v, run), s.runs[run].start_s, v.counted.until_s)
     else:
         v.ended_s[job] = v.ended_s[job] + v.counted.until_s - s.runs[run].start_s
     if v.previous_run[run] < 0:
@@ -450,12 +439,12 @@ def _compete(s: State, log: np.recarray, p: Las) -> bool:
         task = _first(s, p, False)
         if task < 0:
             return False
-        if not _fits(s, int64(s.tasks[task].kind)):
+        if not fits(s, int64(s.tasks[task].kind)):
             _make_room(s, p, task)
             p.round.task = task
             return True
     p.round.task = -1
-    if _fits(s, int64(s.tasks[task].kind)):
+    if fits(s, int64(s.tasks[task].kind)):
         _start(s, log, p, task)
         p.round.answered = 1
     else:
@@ -505,18 +494,9 @@ def _first(s: State, p: Las, that_fits: bool) -> int:
         key, entry = s.ready[at].key, s.ready[at].what
         if best >= 0 and (key > best_key or (key == best_key and entry > best_entry)):
             continue
-        if not that_fits or _fits(s, queue):
-            best, best_key, best_entry = task_at(s, at), key, entry
+        if not that_fits or fits(s, queue):
+            best, best_key, best_entry = task_of(s, entry), key, entry
     return best
-
-
-@inner
-def _fits(s: State, kind: int) -> bool:
-    """True if a demand class has room anywhere."""
-    for type_ in range(len(s.types)):  # noqa: SIM110 (a generator cannot be compiled)
-        if fits_on(s, kind, type_):
-            return True
-    return False
 
 
 @inner

@@ -19,7 +19,7 @@ from dagsim.errors import ConfigError
 from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, origin_of, start, steps
-from dagsim.systems.cluster.lane.placement import choose, fits_on
+from dagsim.systems.cluster.lane.placement import choose, fits, fits_on
 from dagsim.systems.cluster.lane.state import (
     CLASS,
     TASK,
@@ -35,12 +35,14 @@ __all__ = [
     "AllTasks",
     "KeyColumns",
     "advance_list",
+    "entry_of",
     "first_task",
     "ideal_s",
     "job_gpu_seconds",
     "key_columns",
     "sample_columns",
     "take_in",
+    "task_of",
     "upward_rank",
     "widths",
 ]
@@ -210,13 +212,29 @@ _PIECE = 32
 
 
 @inner
+def entry_of(s: State, task: int) -> int:
+    """The entry of a task or piece in a heap: pieces follow their task, in the order of their
+    numbers.
+    """
+    tasks = len(s.fresh) - len(s.origin)
+    return origin_of(s, task) << _PIECE | max(task - tasks + 1, 0)
+
+
+@inner
+def task_of(s: State, entry: int) -> int:
+    """The task or piece of an entry."""
+    piece = entry & ((1 << _PIECE) - 1)
+    return len(s.fresh) - len(s.origin) + piece - 1 if piece else entry >> _PIECE
+
+
+@inner
 def take_in(s: State) -> None:
     """Queue tasks that have become ready."""
-    width, tasks = s.key.shape[1], len(s.fresh) - len(s.origin)
+    width = s.key.shape[1]
     for index in range(s.count.fresh):
         task = s.fresh[index]
         kind = int64(s.tasks[task].kind)
-        entry = origin_of(s, task) << _PIECE | max(task - tasks + 1, 0)
+        entry = entry_of(s, task)
         for type_ in range(width):
             if width == 1 or s.may[kind, type_]:
                 queue = kind * width + type_
@@ -247,22 +265,16 @@ def first_task(s: State, that_fits: bool) -> tuple[int, int]:
 
 @inner
 def _fits(s: State, queue: int, width: int) -> bool:
-    """True if the tasks of a queue fit on any type that they may use."""
-    types = len(s.types)
-    for type_ in range(types):  # noqa: SIM110 (a generator cannot be compiled)
-        if (width == 1 or type_ == queue % width) and fits_on(s, queue // width, type_):
-            return True
-    return False
+    """True if the tasks of a queue fit on its type, or on any type if it has none."""
+    return fits(s, queue) if width == 1 else fits_on(s, queue // width, queue % width)
 
 
 @inner
 def _head(s: State, queue: int) -> int:
     """Find the first task of a queue, or -1; drops those without waiting instances."""
-    at, tasks = s.queues[queue].at, len(s.fresh) - len(s.origin)
+    at = s.queues[queue].at
     while s.queues[queue].held:
-        entry = s.ready[at].what
-        piece = entry & ((1 << _PIECE) - 1)
-        task = tasks + piece - 1 if piece else entry >> _PIECE
+        task = task_of(s, s.ready[at].what)
         if s.todo[task].waiting:
             return task
         pop(s.ready, at, s.queues[queue].held)

@@ -27,6 +27,7 @@ __all__ = [
     "SPREAD",
     "choose",
     "count_started",
+    "fits",
     "fits_on",
     "free_cores",
     "give_back",
@@ -351,6 +352,15 @@ def fits_on(s: State, kind: int, type_: int) -> bool:
         return False
     sync(s, kind, type_)
     return has_room(s, kind, type_)
+
+
+@inner
+def fits(s: State, kind: int) -> bool:
+    """True if an instance, or the whole gang, could start on any type now."""
+    for type_ in range(len(s.types)):  # noqa: SIM110 (a generator cannot be compiled)
+        if fits_on(s, kind, type_):
+            return True
+    return False
 
 
 @inner

@@ -103,19 +103,24 @@ def _columns_of(jobs: JobArrays, kind: np.ndarray, demands: list[DemandClass]) -
 
 def _facts_of(jobs: JobArrays, work: Work, classes: Classes) -> FactColumns:
     best_s = work.best_s
-    numbers = {
-        "arrival_s": jobs.arrival_s,
-        "priority": work.jobs.priority,
-        "deadline_s": np.where(work.jobs.deadline_s < inf, work.jobs.deadline_s, nan),
-        "weight": work.jobs.weight,
-        "ideal_s": ideal_s(work, upward_rank(work, best_s)),
-        "ideal_gpu_s": job_gpu_seconds(work, classes, best_s),
-        "gpus": widths(work, classes),
-    }
-    nobody = np.zeros(len(jobs), np.int32), ("",)
-    tenant, tenants = renumbered(*nobody if jobs.tenant is None else jobs.tenant)
     name, names = renumbered(jobs.name, jobs.names.tolist())
-    return FactColumns(jobs.ids, numbers, tenant, tenants, jobs.first, name, names, *jobs.graphs())
+    graph, graphs = jobs.graphs()
+    return FactColumns(
+        ids=tuple(jobs.ids.tolist()),
+        arrival_s=jobs.arrival_s,
+        priority=work.jobs.priority,
+        deadline_s=np.where(work.jobs.deadline_s < inf, work.jobs.deadline_s, nan),
+        weight=work.jobs.weight,
+        ideal_s=ideal_s(work, upward_rank(work, best_s)),
+        ideal_gpu_s=job_gpu_seconds(work, classes, best_s),
+        gpus=widths(work, classes),
+        tenant=("",) * len(jobs) if jobs.tenant is None else tuple(jobs.tenant.tolist()),
+        first=jobs.first,
+        name=name,
+        names=names,
+        graph=graph,
+        graphs=graphs,
+    )
 
 
 def _claims(jobs: JobArrays, work: Work) -> np.ndarray:

@@ -118,8 +118,8 @@ class _ByType(ABC):
             return self._rates(task, gpus, task.speeds)
         held = self._known.get(id(gpus)) or self._adopt(gpus)
         key = task.demand if task.model is None else (task.demand, task.model, task.batch)
-        cached = held[1].get(key)
-        return cached if cached is not None else held[1].setdefault(key, self._rates(task, gpus, {}))
+        rates = held[1].get(key)
+        return rates if rates is not None else held[1].setdefault(key, self._rates(task, gpus, {}))
 
     def _adopt(self, gpus: Gpus) -> tuple[Gpus, dict[Hashable, _Rates]]:
         if len(self._known) >= 64:  # a caller that makes a new tuple for every call

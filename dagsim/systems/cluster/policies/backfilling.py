@@ -24,6 +24,7 @@ from dagsim.systems.cluster.api import (
     TaskState,
 )
 from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, free, held, size
+from dagsim.systems.cluster.policies.formulas import slowed
 from dagsim.systems.cluster.policies.look_ahead import Profile
 from dagsim.systems.cluster.policies.orders import by_arrival, by_rank, width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
@@ -388,7 +389,7 @@ def shortest_first(group: AlikeTasks, _: float) -> np.ndarray:
 
 
 def most_slowed_first(group: AlikeTasks, now: float) -> np.ndarray:
-    ranks: np.ndarray = (group.ready_s - now) * group.per_second
+    ranks: np.ndarray = slowed(group.ready_s, now, group.per_second)
     return ranks
 
 

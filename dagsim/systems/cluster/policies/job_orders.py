@@ -12,6 +12,7 @@ import numpy as np
 from dagsim.model import Decision, Placement, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, Key, NodeState, Run, TaskState
+from dagsim.systems.cluster.policies.formulas import instance_work
 from dagsim.systems.cluster.policies.orders import by_rank
 from dagsim.systems.cluster.policies.placement import PlacementRule, alignment, fill, placing
 
@@ -260,7 +261,7 @@ def _rank(task: TaskState) -> float:
 
 
 def _work(task: TaskState) -> float:
-    return task.best_s * task.unfinished * (task.task.gpus or 1.0)
+    return instance_work(task.best_s, task.unfinished, task.task.gpus)
 
 
 class JobOrdered:
@@ -316,7 +317,7 @@ def total_work() -> JobKey:
 
 
 def by_total_work(job: JobState) -> float:
-    return ordered_sum([task.best_s * task.task.instances * (task.task.gpus or 1.0) for task in job.tasks])
+    return ordered_sum([instance_work(task.best_s, task.task.instances, task.task.gpus) for task in job.tasks])
 
 
 class Tetris:

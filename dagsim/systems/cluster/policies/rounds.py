@@ -15,6 +15,7 @@ import numpy as np
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Preempt, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, Run, TaskState
+from dagsim.systems.cluster.policies.formulas import served_after
 from dagsim.systems.cluster.policies.job_orders import JobQueue
 from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
@@ -439,7 +440,7 @@ class Service:
         """Return the service of the job numbered ``job`` until ``now``."""
         gpu_s, seconds = self._had.get(job, _NOTHING)
         for gpus, started_s in self._runs.get(job, _NO_RUNS).values():
-            gpu_s += gpus * (self.now - started_s)
+            gpu_s = served_after(gpu_s, gpus, started_s, self.now)
             seconds += self.now - started_s
         return Served(gpu_s, seconds)
 
@@ -480,7 +481,7 @@ class Service:
         runs = self._runs[number]
         gpus, started_s = runs.pop(run.id)
         gpu_s, seconds = self._had.get(number, _NOTHING)
-        had = self._had[number] = Served(gpu_s + gpus * (now - started_s), seconds + now - started_s)
+        had = self._had[number] = Served(served_after(gpu_s, gpus, started_s, now), seconds + now - started_s)
         self._ended.append((run.id, number))
         self._leave(run.id)
         for other in runs:
