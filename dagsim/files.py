@@ -36,8 +36,12 @@ def replaced(path: Path, *, durable: bool = False) -> Iterator[Path]:
     it fails.
 
     Readers see either the old file or all of the new one. ``durable`` keeps this promise even if
-    the power fails.
+    the power fails. A device or a pipe (``/dev/null``, ``/dev/stdout``) is written to as it is: a
+    file in its place would remove it from the system.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        yield path
+        return
     temporary = path.with_name(f".{path.name}.part")
     try:
         yield temporary

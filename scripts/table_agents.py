@@ -34,7 +34,7 @@ from dagsim.seeds import REPORT
 __all__ = ["SEEDS", "WINDOWS", "WINDOWS_OF", "grid_of", "write"]
 
 OUT = RESULTS / "agents"
-SEEDS = range(3_011_000, 3_011_020)
+SEEDS = range(3_011_020, 3_011_040)
 WINDOWS = REPORT[:69]
 WINDOWS_OF = "Microsoft ITP, last fifth"
 FEW = {"agents/cells": 6, "agents/itp": 20}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from dagsim import simulate
 from dagsim.cli import app
 
 AGENT = f'ppo[checkpoint="{Path(__file__).parents[1]}/results/agents/independent-0.9.pt"]'
@@ -100,3 +102,11 @@ def test_jobs_for_gpu_types_that_the_cluster_lacks_are_warned_about(tmp_path: Pa
     )
     assert ended.exit_code == 0, ended.output
     assert "up to 1 jobs of a run were rejected, because the cluster has no GPU type" in " ".join(ended.output.split())
+
+
+def test_an_outcome_tells_a_clairvoyant_policy() -> None:
+    names: dict[str, Any] = {}
+    exec(BY_TRUTH, names)
+    outcome = simulate(policy=names["ByTruth"](), seed=1)
+    assert outcome.decider == {"clairvoyant": True}
+    assert simulate(policy="sjf", seed=1).decider == {}

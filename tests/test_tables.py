@@ -91,7 +91,7 @@ def test_decimas_table_comes_out_to_the_last_digit(tmp_path: Path) -> None:
 
 
 def test_an_agents_table_has_its_references_first_and_the_agent_of_its_cell(tmp_path: Path) -> None:
-    grid = table_agents.grid_of("dag-1.1", "noisy", range(3_011_000, 3_011_001), rollout=True)
+    grid = table_agents.grid_of("dag-1.1", "noisy", range(3_011_020, 3_011_021), rollout=True)
     reference, rollout, agent = grid.axes[0].labels
     assert reference == "best cheap non-preemptive heuristic (eft-wait[theta=0.75,order=path])"
     assert rollout.startswith("roll-out (rollout[base=")
@@ -99,7 +99,7 @@ def test_an_agents_table_has_its_references_first_and_the_agent_of_its_cell(tmp_
     config = grid.config()
     assert (config.estimates.kind, config.preemption.restart_s) == ("noisy", 100)
     published = [json.loads(line) for line in (RESULTS / "agents" / "cells.jsonl").read_text().splitlines()]
-    exact = table_agents.grid_of("independent-0.9", "exact", range(3_011_000, 3_011_001), rollout=False)
+    exact = table_agents.grid_of("independent-0.9", "exact", range(3_011_020, 3_011_021), rollout=False)
     for run in sweeps.finished(narrowed(exact, policy=["sjf", "fifo"]), options_for(tmp_path)):
         (row,) = (
             row

@@ -12,7 +12,7 @@ from dagsim.errors import ConfigError, RunFolderError, UnknownName
 from dagsim.experiment.capacity.search import SizePlan, plan_size
 from dagsim.experiment.compare import paired_lines
 from dagsim.experiment.scenario import metric_of, on_its_cluster, sample_of
-from dagsim.experiment.simulate import Outcome, run_policy
+from dagsim.experiment.simulate import Outcome, facts_of, run_policy
 from dagsim.experiment.store import Store
 from dagsim.metrics import summarize
 from dagsim.metrics.standings import PolicyResult, standings
@@ -65,11 +65,12 @@ def simulate(
     scenario = ClusterScenario(machines, jobs, model, **models)
     if isinstance(policy, str):
         kernel = scenario.engaged(policy, seed, observers=observers).kernel
-        schedule = drive(kernel, scenario.policies.create(policy))
+        decider: Any = scenario.policies.create(policy)
     else:
-        schedule = drive(scenario.kernel(seed, observers=observers), policy)
+        kernel, decider = scenario.kernel(seed, observers=observers), policy
+    schedule = drive(kernel, decider)
     name = policy if isinstance(policy, str) else type(policy).__name__
-    return Outcome(schedule, summarize(schedule), name, seed)
+    return Outcome(schedule, summarize(schedule), name, seed, decider=facts_of(decider))
 
 
 def _workload(

@@ -27,6 +27,7 @@ __all__ = [
     "agent_spec",
     "check",
     "external_command",
+    "facts_of",
     "is_agent",
     "make_policy",
     "measured",
@@ -76,10 +77,11 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
     schedule = kernel.schedule
     schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
     facts = scenario.facts(kernel)
-    return Outcome(schedule, measured(config, schedule), policy, seed, facts, wall_s, _facts_of(decider), engine)
+    return Outcome(schedule, measured(config, schedule), policy, seed, facts, wall_s, facts_of(decider), engine)
 
 
-def _facts_of(decider: Policy[Any, Any]) -> dict[str, Any]:
+def facts_of(decider: object) -> dict[str, Any]:
+    """Facts about a policy after its run (``Outcome.decider``)."""
     facts = {"clairvoyant": True} if getattr(decider, "clairvoyant", False) else {}
     outside = getattr(decider, "outside_training", None)
     return facts if outside is None else facts | {"outside_training": float(outside)}

@@ -8,8 +8,9 @@ ways give the same ``Table``.
 from __future__ import annotations
 
 import csv
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from io import BytesIO
 from itertools import chain, islice
@@ -20,13 +21,24 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.errors import TraceError
+from dagsim.model.arithmetic import numbered
 from dagsim.traces.arrow import ArrowFile
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import LINE_BITS, Row, Source
 from dagsim.workload.arrays import Labels, objects
 from dagsim.workload.records import clipped
 
-__all__ = ["FileLayout", "Form", "Table", "csv_form", "date_seconds", "local_seconds", "read_tables", "tables_of"]
+__all__ = [
+    "FileLayout",
+    "Form",
+    "Table",
+    "csv_form",
+    "date_seconds",
+    "distinct_texts",
+    "local_seconds",
+    "read_tables",
+    "tables_of",
+]
 
 _BLOCK_BYTES = 1 << 22
 _SMALL_BYTES = 1 << 18
@@ -114,6 +126,21 @@ def csv_form(
     return Form(numbers, texts, layout, separator)
 
 
+class _Lines(NamedTuple):
+    """A block of whole lines, split when one of them is needed."""
+
+    first: int
+    """Number of the first line, as ``Source.where`` takes it."""
+    data: bytes
+    ends: np.ndarray  # (n,) int64: end of each line
+
+    def line(self, number: int) -> str:
+        """The line with this number."""
+        place = number - self.first
+        begin = int(self.ends[place - 1]) + 1 if place else 0
+        return self.data[begin : int(self.ends[place])].decode()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
     """Rows of a source: numeric columns, text columns, and the position of each row."""
@@ -123,8 +150,9 @@ class Table:
     line: np.ndarray  # (n,) int64, as ``Source.where`` takes it
     values: dict[int, np.ndarray]  # (n,) float64 by column: NaN where the text is not a number
     words_of: dict[int, np.ndarray]  # (n,) object by column; of number columns only where a text is not a number
-    raw: np.ndarray  # (n,) object: the line, or its fields; ``None`` for rows of Parquet and Arrow files
+    raw: np.ndarray  # (n,) object: the line or its fields; ``None`` for rows of ``blocks`` and of Parquet or Arrow
     layouts: dict[int, FileLayout]  # by the index of the file in the source
+    blocks: tuple[_Lines, ...] = ()
 
     def __len__(self) -> int:
         return len(self.line)
@@ -163,11 +191,12 @@ class Table:
 
     def words(self, column: int) -> Labels:
         """Distinct texts of a column."""
-        return Labels.numbered(self.words_of[column].tolist())
+        place, words = distinct_texts(self.words_of[column])
+        return Labels(place, tuple(words.tolist()))
 
     def fields(self, row: int) -> list[str]:
         """All columns of one row as texts."""
-        raw = self.raw[row]
+        raw = self._raw(row)
         if raw is None:
             return [self._text(column, row) for column in range(len(self._places(row)))]
         fields = self.form.split(raw) if isinstance(raw, str) else raw
@@ -187,7 +216,12 @@ class Table:
             {column: texts[rows] for column, texts in self.words_of.items()},
             self.raw[rows],
             self.layouts,
+            self.blocks,
         )
+
+    def unblocked(self) -> Table:
+        """The same rows, each with its own line instead of a block of lines."""
+        return replace(self, raw=objects(map(self._raw, range(len(self)))), blocks=())
 
     @classmethod
     def joined(cls, tables: Sequence[Table]) -> Table:
@@ -206,7 +240,16 @@ class Table:
             texts,
             np.concatenate([table.raw for table in tables]),
             {place: layout for table in tables for place, layout in table.layouts.items()},
+            tuple([block for table in tables for block in table.blocks]),
         )
+
+    def _raw(self, row: int) -> Any:
+        """A row's line or fields; ``None`` for rows that were not read as text."""
+        if self.raw[row] is not None or not self.blocks:
+            return self.raw[row]
+        number = int(self.line[row])
+        place = bisect_right(self.blocks, number, key=lambda block: block.first) - 1
+        return self.blocks[place].line(number) if place >= 0 else None
 
     def _places(self, row: int) -> Sequence[int | None]:
         """Field index of each column in the file of a row."""
@@ -225,6 +268,17 @@ class Table:
             return self.words_of[column]
         values = self.values.get(column, np.full(len(self), nan))
         return np.where(np.isnan(values), "", "0").astype(object)
+
+
+def distinct_texts(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) int: number of each text's value, in order of first appearance; and the values, object."""
+    if len(texts) < _ROWS:
+        place, words = numbered(texts.tolist())
+        return place, objects(words)
+    import pandas as pd
+
+    code, values = pd.factorize(texts)
+    return code.astype(np.int32), np.asarray(values, object)
 
 
 def read_tables(source: Source, form: Form, report: ReadReport) -> Iterator[Table]:
@@ -289,7 +343,8 @@ class _File:
                 fields[place] = columns.texts(array, place) if values is None else values
             rows = len(arrays[0])
             self._report.rows += rows
-            yield self._table(line + np.arange(rows), fields, np.empty(rows, object))
+            unread = [column for column, place in enumerate(layout.places) if place is not None]
+            yield self._table(line + np.arange(rows), fields, np.empty(rows, object), unread)
 
     def _begun(self, line: int, data: bytes) -> tuple[int, bytes]:
         """Strip the lines before the first row from the block, and find the layout if that needs no
@@ -330,7 +385,8 @@ class _File:
         if columns is None or any(len(column) != len(ends) for column in columns.values()):
             return None
         self._report.rows += len(ends)
-        return self._table(line + np.arange(len(ends)), columns, objects(data.decode().split("\n")))
+        table = self._table(line + np.arange(len(ends)), columns, np.empty(len(ends), object))
+        return replace(table, blocks=(_Lines(int(table.line[0]), data, ends),))
 
     def _records(self, blocks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[str]]]:
         """Rows with the number of their first line."""
@@ -383,10 +439,10 @@ class _File:
             columns = dict(enumerate(zip(*rows, strict=True)))
             yield self._table(np.array(lines), columns, objects(rows))
 
-    def _table(self, line: np.ndarray, columns: dict[int, Any], raw: np.ndarray) -> Table:
+    def _table(self, line: np.ndarray, columns: dict[int, Any], raw: np.ndarray, unread: Sequence[int] = ()) -> Table:
         layout, number = self._layout, line + (self._place << LINE_BITS)
         assert layout is not None
-        return _typed(self._source, self._form, {self._place: layout}, number, columns, layout.places, raw)
+        return _typed(self._source, self._form, {self._place: layout}, number, columns, layout.places, raw, unread)
 
     def _where(self, line: int) -> str:
         return f"{self._file}:{line}"
@@ -400,11 +456,13 @@ def _typed(
     fields: Mapping[int, Any],
     places: Sequence[int | None],
     raw: np.ndarray,
+    unread: Sequence[int] = (),
 ) -> Table:
-    """Build a table from ``fields`` by index; each is a sequence of texts or float64."""
+    """Build a table from ``fields`` by index; each is a sequence of texts or float64. ``unread`` are
+    more columns to keep, since their rows have no lines.
+    """
     values: dict[int, np.ndarray] = {}
     words: dict[int, np.ndarray] = {}
-    unread = [column for column, place in enumerate(places) if place in fields and len(raw) and raw[0] is None]
     for column in dict.fromkeys((*form.numbers, *form.texts, *unread)):
         place = places[column]
         listed: Any = None if place is None else fields[place]
@@ -413,12 +471,10 @@ def _typed(
         elif listed is None and column in form.numbers:
             values[column] = np.full(len(line), nan)
         else:
-            texts = (
-                [""] * len(line) if listed is None else list(map(str.strip, listed)) if form.strips else list(listed)
-            )
-            words[column] = objects(texts)
+            texts = [""] * len(line) if listed is None else list(map(str.strip, listed)) if form.strips else listed
+            words[column] = texts if isinstance(texts, np.ndarray) else objects(texts)
             if column in form.numbers:
-                values[column] = _floats(texts)
+                values[column] = _floats(list(texts))
     return Table(source, form, line, values, words, raw, layouts)
 
 
@@ -507,6 +563,7 @@ def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> 
     import pandas as pd
 
     for number in ("float64", "object"):  # the second attempt is for values that are not numbers
+        empty: Any = {place: [""] for place in numbers}
         dtypes: Any = {**dict.fromkeys(numbers, number), **dict.fromkeys(texts, "object")}
         try:
             frame: Any = pd.read_csv(
@@ -516,7 +573,7 @@ def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> 
                 usecols=sorted(dtypes),
                 dtype=dtypes,
                 quoting=csv.QUOTE_NONE,
-                na_values=[""],
+                na_values=empty,
                 keep_default_na=False,
                 engine="c",
                 low_memory=False,
@@ -531,7 +588,8 @@ def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> 
                 columns[place] = column.to_numpy()
             else:
                 column = np.array(column, object)
-                column[pd.isna(column)] = ""
+                if place in numbers:
+                    column[pd.isna(column)] = ""
                 columns[place] = column
         return columns
     return None

@@ -19,12 +19,11 @@ from typing import IO, Any, NamedTuple, Protocol
 import numpy as np
 
 from dagsim.model import Demand, Job
-from dagsim.model.arithmetic import numbered
-from dagsim.traces.chunks import Table, date_seconds
+from dagsim.traces.chunks import Table, date_seconds, distinct_texts
 from dagsim.traces.fields import Dirty, are_counts, seconds_since_1970
 from dagsim.traces.reader import Block
 from dagsim.traces.report import ReadReport
-from dagsim.workload.arrays import JobArrays, TaskKind, combinations, objects, ranges
+from dagsim.workload.arrays import JobArrays, TaskKind, combinations, ranges
 from dagsim.workload.records import MOST_INSTANCES
 
 __all__ = [
@@ -446,19 +445,19 @@ class Grouped(NamedTuple):
 
 def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
     """Group rows by job, with jobs sorted by earliest time, then by first appearance."""
-    listed = ids.tolist()
-    if len(set(listed)) == len(listed):  # true of most logs: one row per job
+    code, names = distinct_texts(ids)
+    count = len(code)
+    if len(names) == count:  # true of most logs: one row per job
         row = np.argsort(times, kind="stable")
-        return Grouped(row, np.arange(len(row) + 1), times[row], ids[row])
-    code, distinct = numbered(listed)
-    by_job = np.argsort(code, kind="stable")
+        return Grouped(row, np.arange(count + 1), times[row], ids[row])
+    by_job = np.sort(code * np.int64(count) + np.arange(count)) % count  # a stable sort of the codes, but faster
     begins = np.flatnonzero(np.diff(code[by_job], prepend=-1))
     earliest = np.minimum.reduceat(times[by_job], begins)
-    order = np.lexsort((by_job[begins], earliest))
-    sizes = np.diff(begins, append=len(code))[order]
+    order = np.argsort(earliest, kind="stable")  # codes are in order of first appearance
+    sizes = np.diff(begins, append=count)[order]
     row = by_job[ranges(begins[order], sizes)]
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    return Grouped(row, first, earliest[order], objects(distinct)[order])
+    return Grouped(row, first, earliest[order], names[order])
 
 
 def in_parts(
@@ -494,7 +493,7 @@ def in_parts(
         for table in read(ReadReport()):
             part = np.searchsorted(bounds, arrivals.of(table), "right")
             for place in np.unique(part).tolist():
-                some = table.chosen(np.flatnonzero(part == place))
+                some = table.chosen(np.flatnonzero(part == place)).unblocked()
                 pickle.dump((some.line, some.values, some.words_of, some.raw, some.layouts), files[place], 5)
         for file in files:
             file.seek(0)
@@ -562,9 +561,10 @@ def kinds_of_rows(
 
 def repeated(keys: np.ndarray) -> np.ndarray:
     """(n,) bool: True if an earlier row has the same key."""
-    _, first = np.unique(keys, return_index=True)
-    again = np.ones(len(keys), bool)
-    again[first] = False
+    ordered = np.sort(keys)
+    again = np.isin(keys, ordered[1:][ordered[1:] == ordered[:-1]])
+    shared = np.flatnonzero(again)
+    again[shared[np.unique(keys[shared], return_index=True)[1]]] = False
     return again
 
 

@@ -66,9 +66,9 @@ def test_compare_gives_the_standings_of_the_command(tmp_path: Path) -> None:
 def test_plan_gives_the_answer_of_the_command(log: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text(CLUSTER)
-    arguments = ("--trace", log, "--cluster", own, "--target", "wait_s.mean<900", "--types", "T4", "--most", 32)
+    arguments = ("--trace", log, "--cluster", own, "--target", "wait_s.mean<900", "--types", "T4", "--most", 128)
     told = json.loads(command("plan", *arguments, "--json", "-o", tmp_path / "command").stdout)
-    planned = dagsim.plan(log, "wait_s.mean<900", ["T4"], cluster=str(own), most_gpus=32, out=tmp_path / "python")
+    planned = dagsim.plan(log, "wait_s.mean<900", ["T4"], cluster=str(own), most_gpus=128, out=tmp_path / "python")
     best = planned.search.best
     assert best is not None
     assert (best.gpus, best.met.value.value) == (told["best"]["gpus"], told["best"]["value"])

@@ -276,7 +276,7 @@ def _graph(key: np.ndarray, job: np.ndarray, name: np.ndarray, degree: np.ndarra
     """Graph of tasks with these keys, jobs and names; ``degree`` and ``listed`` are the parents in
     each name.
     """
-    by_key = np.argsort(key, kind="stable")
+    by_key = np.argsort(key)
     ordered, degrees = key[by_key], degree[name]
     wanted = listed[ranges((np.cumsum(degree) - degree)[name], degrees)]
     child = np.repeat(np.arange(len(key)), degrees)

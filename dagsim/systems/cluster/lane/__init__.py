@@ -16,6 +16,7 @@ everything that the lane does not support, and ``systems.cluster.choice`` gives 
   heaps.
 - One loop per family of policies, with its queues: ``orders`` (list scheduling), ``job_orders``,
   ``easy``, ``srtf``, ``las``. Each names its twin, the policy that it copies.
+- ``policies.formulas``: what a policy and its loop compute alike, once for both.
 - ``drive``: chooses the loop, calls it, and enlarges its arrays. ``jit`` and ``pointers``: how numba
   compiles all this.
 
