@@ -35,6 +35,11 @@ Prices_ = Annotated[
     ),
 ]
 
+Growth = Annotated[
+    str | None,
+    typer.Option(metavar="30%", help="Growth of the demand: arrivals 1.3 times as frequent, the same jobs."),
+]
+
 
 @app.command()
 @expand_options
@@ -54,6 +59,7 @@ def whatif(
             "--policy", "-a", "--algo", metavar="A,B", help="Schedulers; the first is today's (default: as configured)."
         ),
     ] = None,
+    growth: Growth = None,
     price: Prices_ = None,
     metric: Annotated[str, typer.Option(help="Metric to compare.")] = "jct_s.mean",
     config: ConfigFile = None,
@@ -82,7 +88,7 @@ def whatif(
     from dagsim.report.terminal import show_grid
 
     policies = _names(policy)
-    chosen = with_memberships(_configured(reading, trace, config, set_, policies[:1], quiet=not shown.watched))
+    chosen = with_memberships(_configured(reading, trace, config, set_, policies[:1], growth, quiet=not shown.watched))
     policies = policies or [chosen.policy]
     added, removed = (
         [read_gpus(text, option) for text in texts or ()] for texts, option in ((add, "--add"), (remove, "--remove"))
@@ -131,6 +137,7 @@ def plan_capacity(
     policy: Annotated[
         str | None, typer.Option("--policy", "-a", "--algo", metavar="NAME", help="Scheduler (default: as configured).")
     ] = None,
+    growth: Growth = None,
     price: Prices_ = None,
     plot: Annotated[
         Path | None,
@@ -147,7 +154,7 @@ def plan_capacity(
     from dagsim.report.terminal import progress
 
     Target.read(target)  # before the trace is read, which may take long
-    chosen = _configured(reading, trace, config, set_, [policy] if policy else [], quiet=not shown.watched)
+    chosen = _configured(reading, trace, config, set_, [policy] if policy else [], growth, quiet=not shown.watched)
     file = None if plot is None else _drawable(plot)
     with progress(wanted=shown.watched, each=True) as watch:
         planned = plan_size(
@@ -179,10 +186,12 @@ def _configured(
     config: str | None,
     set_: list[str] | None,
     policies: list[str],
+    growth: str | None,
     *,
     quiet: bool,
 ) -> Config:
-    """Return the configuration with its log, its cluster, and the first of the policies.
+    """Return the configuration with its log, its cluster, and the first of the policies; arrivals
+    are more frequent if the demand grows.
 
     Raises:
         InputError: An option is wrong, or the log or the cluster cannot be read.
@@ -192,7 +201,22 @@ def _configured(
     described = {"kind": "trace", "path": str(trace), "format": reading.format_}
     jobs = [Setting(f"--trace {trace}", "workload", described)]
     what = Experiment(config=config, set_=set_)
-    return experiment(what, reading, policies[0] if policies else None, more=jobs, quiet=quiet)
+    chosen = experiment(what, reading, policies[0] if policies else None, more=jobs, quiet=quiet)
+    if growth is None:
+        return chosen
+    if reading.load is not None:
+        raise typer.BadParameter("--growth: goes with the demand of the log; leave out --load")
+    from dagsim.experiment.capacity.whatif import with_growth
+
+    return with_growth(chosen, _percent(growth))
+
+
+def _percent(text: str) -> float:
+    """Read ``30%`` as 0.3."""
+    match = re.fullmatch(r"\s*(-?[0-9]+(?:\.[0-9]+)?)\s*%\s*", text)
+    if match is None or not -100 < float(match[1]) <= 10_000:
+        raise typer.BadParameter(f"--growth {text!r}: expected a percentage above -100%, such as 30%")
+    return float(match[1]) / 100
 
 
 def _names(texts: list[str] | None) -> list[str]:

@@ -78,7 +78,7 @@ class Labels(NamedTuple):
     def tolist(self) -> list[Any]:
         """The label of each job, as a list."""
         words = self.words
-        return [words[each] for each in self.place.tolist()]
+        return [words[place] for place in self.place.tolist()]
 
 
 def _columns_of(jobs: Sequence[Job]) -> dict[str, Any]:
@@ -90,19 +90,20 @@ def _columns_of(jobs: Sequence[Job]) -> dict[str, Any]:
 def _chosen_columns(arrays: JobArrays, jobs: np.ndarray) -> dict[str, Any]:
     """Columns of the jobs at these indices."""
     there = {name: column for name in (*_NUMBERS, *_LABELS) if (column := getattr(arrays, name)) is not None}
-    return {name: each.chosen(jobs) if isinstance(each, Labels) else each[jobs] for name, each in there.items()}
+    return {name: column.chosen(jobs) if isinstance(column, Labels) else column[jobs] for name, column in there.items()}
 
 
 def _joined_columns(several: Sequence[JobArrays]) -> dict[str, Any]:
     """Concatenate the columns of several arrays."""
-    sizes, columns = [len(each) for each in several], dict[str, Any]()
+    sizes, columns = [len(arrays) for arrays in several], dict[str, Any]()
     for name, none in _NUMBERS.items():
-        columns[name] = _filled([getattr(each, name) for each in several], sizes, none)
+        columns[name] = _filled([getattr(arrays, name) for arrays in several], sizes, none)
     for name, nothing in _LABELS.items():
-        labels = [getattr(each, name) for each in several]
-        if any(each is not None for each in labels):
+        labels = [getattr(arrays, name) for arrays in several]
+        if any(column is not None for column in labels):
             filled = [
-                each or Labels(np.zeros(size, np.int32), (nothing,)) for each, size in zip(labels, sizes, strict=True)
+                arrays or Labels(np.zeros(size, np.int32), (nothing,))
+                for arrays, size in zip(labels, sizes, strict=True)
             ]
             columns[name] = Labels(*_renamed(filled))
     return columns
@@ -354,23 +355,23 @@ class JobArrays:
         """Concatenate jobs."""
         if len(several) == 1:
             return several[0]
-        tasks, edges = [each.tasks for each in several], [len(each.parent) for each in several]
-        name, names = _renamed([(each.name, each.names.tolist()) for each in several])
-        kind, kinds = _renamed([(each.kind, each.kinds) for each in several])
+        tasks, edges = [arrays.tasks for arrays in several], [len(arrays.parent) for arrays in several]
+        name, names = _renamed([(arrays.name, arrays.names.tolist()) for arrays in several])
+        kind, kinds = _renamed([(arrays.kind, arrays.kinds) for arrays in several])
         return cls(
-            ids=np.concatenate([each.ids for each in several]),
-            arrival_s=np.concatenate([each.arrival_s for each in several]),
-            first=bounds(np.concatenate([np.diff(each.first) for each in several])),
+            ids=np.concatenate([arrays.ids for arrays in several]),
+            arrival_s=np.concatenate([arrays.arrival_s for arrays in several]),
+            first=bounds(np.concatenate([np.diff(arrays.first) for arrays in several])),
             name=name,
             names=objects(names),
-            work=np.concatenate([each.work for each in several]),
-            instances=np.concatenate([each.instances for each in several]),
+            work=np.concatenate([arrays.work for arrays in several]),
+            instances=np.concatenate([arrays.instances for arrays in several]),
             kind=kind,
             kinds=kinds,
-            waits=bounds(np.concatenate([np.diff(each.waits) for each in several])),
-            parent=np.concatenate([each.parent for each in several]),
-            estimate=_filled([each.estimate for each in several], tasks, nan),
-            output_bytes=_filled([each.output_bytes for each in several], edges, 0.0),
+            waits=bounds(np.concatenate([np.diff(arrays.waits) for arrays in several])),
+            parent=np.concatenate([arrays.parent for arrays in several]),
+            estimate=_filled([arrays.estimate for arrays in several], tasks, nan),
+            output_bytes=_filled([arrays.output_bytes for arrays in several], edges, 0.0),
             **_joined_columns(several),
         )
 
@@ -469,20 +470,20 @@ class JobArrays:
 
     def asked(self, resource: str) -> np.ndarray:
         """(n,) float64: demand of an instance of each task for one resource, a field of ``Demand``."""
-        each: np.ndarray = np.array([getattr(kind.demand, resource) for kind in self.kinds], float)[self.kind]
-        return each
+        demands: np.ndarray = np.array([getattr(kind.demand, resource) for kind in self.kinds], float)[self.kind]
+        return demands
 
     def _seen(self) -> list[list[Any]]:
         """Columns of the fields after ``weight`` in ``Job``; ``None`` if no job sets any of them."""
         times, nodes = (self.observed_start_s, self.eligible_s), self.observed_nodes
         labels = (self.user, self.account, self.partition, self.qos)
-        if all(each is None for each in (*times, nodes, *labels)):
+        if all(column is None for column in (*times, nodes, *labels)):
             return []
         nobody: list[Any] = [None] * len(self)
         return [
-            *[nobody if each is None else [s if s == s else None for s in each.tolist()] for each in times],
+            *[nobody if column is None else [s if s == s else None for s in column.tolist()] for column in times],
             [()] * len(self) if nodes is None else nodes.tolist(),
-            *[[""] * len(self) if each is None else each.tolist() for each in labels],
+            *[[""] * len(self) if column is None else column.tolist() for column in labels],
         ]
 
     def _tasks(self, which: slice | np.ndarray) -> tuple[Task, ...]:
@@ -564,7 +565,7 @@ def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[
     order = used[np.argsort(first[used])]
     place = np.zeros(max(len(kinds), 1), np.int32)
     place[order] = np.arange(len(order))
-    return place[kind], tuple([kinds[each] for each in order.tolist()])
+    return place[kind], tuple([kinds[number] for number in order.tolist()])
 
 
 def bounds(sizes: Any) -> np.ndarray:

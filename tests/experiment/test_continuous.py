@@ -163,3 +163,16 @@ def test_nodes_bought_for_a_partition_serve_its_jobs(here: Path) -> None:
     assert waits["16xT4:main"][1]["wait_s"] == waits["16xT4:main"][0]["wait_s"]
     facts = answer("plan", *common, "--target", "wait_s.mean<40")
     assert facts["best"]["gpus"] > facts["today"]["gpus"] == 24
+
+
+def test_growth_makes_arrivals_more_frequent_and_nothing_else(here: Path) -> None:
+    columns = queue(8, 0.6, 1500, 5)
+    common = [*site(here, columns, 8, 1), "--target", "wait_s.p95<1800"]
+    now, later = answer("plan", *common), answer("plan", *common, "--growth", "50%")
+    assert later["run"] != now["run"]
+    assert later["load"] == pytest.approx(1.5 * now["load"])
+    assert later["today"]["value"] == pytest.approx(np.percentile(fifo(columns[0] / 1.5, columns[1], 8), 95), rel=1e-6)
+    for wrong in (["--growth", "much"], ["--growth", "-100%"], ["--growth", "5%", "--load", "0.9"]):
+        result = CliRunner().invoke(app, ["plan", *common, *wrong])
+        assert result.exit_code == 2
+        assert "--growth" in result.output

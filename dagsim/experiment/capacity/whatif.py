@@ -5,7 +5,7 @@ that grows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from math import isnan, nan
 from pathlib import Path
@@ -40,6 +40,7 @@ __all__ = [
     "question",
     "trials_of",
     "whatif_grid",
+    "with_growth",
 ]
 
 
@@ -76,6 +77,18 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
             "s or longer: the log is shorter than one busy period; give a longer one"
         )
     return config, demand
+
+
+def with_growth(config: Config, growth: float) -> Config:
+    """Return the configuration with arrivals 1 + ``growth`` times as frequent, the same jobs
+    otherwise.
+
+    Raises:
+        ConfigError: The workload is not a trace.
+    """
+    trace = config.trace()
+    options = replace(trace.options, time_scale=trace.options.time_scale / (1 + growth))
+    return config.model_copy(update={"workload": replace(trace, options=options)})
 
 
 class LogDemand:
@@ -168,10 +181,11 @@ class Fit:
     def of(cls, today: Trial, metric: str) -> Fit | None:
         """Compare the waits of today's run with those of the log: ``metric`` if it is one of waits
         that the log has, else their mean or their p95, whichever differs more. None if the log has
-        no starts of jobs.
+        no starts of jobs, or if they do not arrive as they did.
         """
-        observed = today.run.workload.get("observed")
-        if observed is None:
+        workload = today.run.workload
+        observed = workload.get("observed")
+        if observed is None or workload["trace"]["options"]["time_scale"] != 1:
             return None
         total = observed["total"]
         waits, simulated = total["observed_s"], total["simulated_s"]
