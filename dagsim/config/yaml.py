@@ -85,6 +85,7 @@ class Document:
         if not isinstance(self.value, dict):
             kind = "a list" if isinstance(self.value, list) else repr(self.value)[:60]
             raise ConfigError(f"{self.place(())}: the file should be a mapping of keys to values, got {kind}")
+        value = deepcopy(value)  # a later setting may change a part of it
         holder = self.value
         path: Key = ()
         *way, last = key.split(".")
