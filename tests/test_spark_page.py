@@ -6,8 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from dagsim.systems.spark import SPARK_POLICIES
 
 ROOT = Path(__file__).parent.parent
