@@ -34,8 +34,8 @@ SHORTER = {
     "train": TINY,
     "tune": f"{SMALL} --seeds 2",
     "replay": "--no-plots",
-    "whatif": "--windows 2 --window-jobs 40 --on local",
-    "plan": "--windows 2 --window-jobs 40 --most 2000 --on local",
+    "whatif": "--on local",
+    "plan": "--most 2000 --on local",
     "record": "--frames 2 --width 160",
     "sweep": "--on local",
 }
