@@ -95,7 +95,8 @@ def experiment(
 ) -> Config:
     """Return the configuration that the options of a command describe.
 
-    ``first`` chooses parts whose keys ``--set`` may change; ``more`` has the last word. If the workload is a trace, ``scenario.on_its_cluster`` chooses its cluster.
+    ``first`` chooses parts whose keys ``--set`` may change; ``more`` is applied last. If the
+    workload is a trace, ``scenario.on_its_cluster`` chooses its cluster.
 
     Raises:
         InputError: An option is wrong, or does not go with the system or the workload.
@@ -149,9 +150,8 @@ def _refuse_without_trace(config: Config, asked: Sequence[str]) -> None:
     be ignored.
     """
     from dagsim.errors import InputError
-    from dagsim.traces.trace_file import TraceFile
 
-    if asked and not (config.system.kind == "cluster" and isinstance(config.workload, TraceFile)):
+    if asked and config.trace_file is None:
         raise InputError(f"{', '.join(asked)}: goes with a workload that is a trace (--workload FILE)")
 
 
