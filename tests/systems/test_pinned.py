@@ -113,7 +113,8 @@ def test_spark_plays_the_episodes_that_were_recorded(world: str, spec: str, pinn
     schedule = drive(kernel, SPARK_POLICIES.create(spec, seed=3))
     rows = [plain(row) for row in schedule.log.since(0)]
     summary = plain(summarize(schedule))
-    pinned(f"spark {world} {spec}", {"log": digest(rows), "summary": digest(summary), "jct_s": summary["jct_s"]["mean"]})
+    mean = summary["jct_s"]["mean"]
+    pinned(f"spark {world} {spec}", {"log": digest(rows), "summary": digest(summary), "jct_s": mean})
 
 
 def test_synthetic_queries_of_spark_are_those_that_were_recorded(pinned: Pinned) -> None:
