@@ -7,6 +7,7 @@ drawn are compared, not the pixels.
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.collections import Collection
 from matplotlib.figure import Figure
@@ -23,10 +25,11 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
-from pinning import digest
+from pinning import digest, plain
 from typer.testing import CliRunner
 
 from dagsim.cli import app
+from dagsim.report.page.charts import Packer
 
 ROOT = Path(__file__).parents[1]
 Pinned = Callable[[str, Any], None]
@@ -81,7 +84,8 @@ MOVING = (
     (r"\d{8}T\d{6}Z", "WHEN"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)?", "WHEN"),
     (r"(?<=in )\d+(\.\d+)? s\b", "TIME"),
-    (r"Python 3\.\d+\.\d+", "PYTHON"),
+    (r"Python 3\.\d+\.\d+; [^<]*", "VERSIONS"),
+    (r"[0-9a-f]{40}(-dirty)?", "COMMIT"),
 )
 """Patterns of times of day, of what a run took, and of versions."""
 NOT_PINNED = ("manifest.json", "progress.jsonl", "status.json", "timing.jsonl")
@@ -121,6 +125,12 @@ def said(text: str, home: Path) -> str:
     return "\n".join(line.rstrip() for line in text.replace(str(home), "HOME").splitlines())
 
 
+def packed(packer: Packer, facts: dict[str, Any]) -> str:
+    """The charts of a page as text; packed, the last digits would be in it."""
+    arrays = [np.frombuffer(data, f"<{dtype}") for dtype, data in packer._places]
+    return json.dumps([plain(facts), *(plain(array) for array in arrays)]).replace("<", "")
+
+
 def run(line: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a command prints, and digests of the files and figures that it makes."""
     drawn: dict[str, str] = {}
@@ -130,6 +140,7 @@ def run(line: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         Path(path).write_bytes(b"drawn")
 
     monkeypatch.setattr(Figure, "savefig", save)
+    monkeypatch.setattr(Packer, "packed", packed)
     for clock in ("perf_counter", "process_time"):  # one decision takes a millisecond
         monkeypatch.setattr(f"dagsim.experiment.simulate.{clock}", (number / 1000 for number in count()).__next__)
     monkeypatch.setenv("COLUMNS", "110")
