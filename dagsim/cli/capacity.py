@@ -198,10 +198,9 @@ def _configured(
     """
     from dagsim.config.schema import Setting
 
-    described = {"kind": "trace", "path": str(trace), "format": reading.format_}
-    jobs = [Setting(f"--trace {trace}", "workload", described)]
+    jobs = [Setting(f"--trace {trace}", "workload", {"kind": "trace", "path": str(trace)})]
     what = Experiment(config=config, set_=set_)
-    chosen = experiment(what, reading, policies[0] if policies else None, more=jobs, quiet=quiet)
+    chosen = experiment(what, reading, policies[0] if policies else None, first=jobs, quiet=quiet)
     if growth is None:
         return chosen
     if reading.load is not None:

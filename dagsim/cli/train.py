@@ -65,8 +65,13 @@ def train_agent(
         refuse_beside_resume([what], options, "training")
         folder = resumed_training(resume)
     else:
-        more = given(**{"train.algorithm.kind": algo, "train.iterations": iterations})
-        chosen = experiment(what, TraceFlags(), more=more, quiet=quiet or json_)
+        chosen = experiment(
+            what,
+            TraceFlags(),
+            first=given(**{"train.algorithm.kind": algo}),
+            more=given(**{"train.iterations": iterations}),
+            quiet=quiet or json_,
+        )
         folder = begin_training(chosen, out, init=init, name=name, argv=["dagsim", *sys.argv[1:]])
     try:
         with training_progress(wanted=not (quiet or json_)) as watch:

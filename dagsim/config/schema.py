@@ -38,15 +38,13 @@ from dagsim.model.gpu import canonical
 from dagsim.registry import nearest
 from dagsim.systems import SYSTEMS
 from dagsim.systems.cluster.choice import Engine
-from dagsim.systems.cluster.jobs import Workload
 from dagsim.systems.cluster.models import FAILURE_MODELS, RUNTIMES, SETUPS
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
 from dagsim.systems.cluster.scenario import ClusterSystem
-from dagsim.traces.sites import hosts
-from dagsim.traces.trace_file import TraceFile
+from dagsim.workload.distributions import TaggedUnion
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
@@ -54,6 +52,7 @@ from dagsim.workload.windows import parse_measure
 
 if TYPE_CHECKING:
     from dagsim.config.training import TrainSection
+    from dagsim.traces.trace_file import TraceFile
 
 __all__ = [
     "ClusterSection",
@@ -85,6 +84,10 @@ _CLUSTER_ONLY = (
 """Keys that describe the system ``cluster``. Every other system has its keys under ``system``."""
 
 Runtime: TypeAlias = Annotated[Any, Registered(RUNTIMES, "throughput")]
+Workload: TypeAlias = Annotated[
+    Synthetic | Sessions | Annotated[Any, Later("dagsim.traces.trace_file:TraceFile", "trace")],
+    TaggedUnion("synthetic"),
+]
 FailureModel: TypeAlias = Annotated[Any, Registered(FAILURE_MODELS, "node_failures")]
 
 
@@ -190,6 +193,8 @@ class ClusterSection(Section):
 
 
 def _hosts(text: str) -> tuple[str, ...]:
+    from dagsim.traces.sites import hosts
+
     try:
         return hosts(text)
     except ValueError as error:
@@ -333,20 +338,26 @@ class Config(Section):
         section: TrainSection = self.train or section_for(self.system.kind)
         return section
 
+    @property
+    def trace_file(self) -> TraceFile | None:
+        """The workload of the GPU cluster if it is a trace, else None."""
+        workload: Any = self.workload
+        return workload if self.system.kind == "cluster" and workload.kind == "trace" else None
+
     def trace(self) -> TraceFile:
         """The workload, which must be a trace.
 
         Raises:
             ConfigError: The workload is not a trace.
         """
-        if not isinstance(self.workload, TraceFile):
-            raise ConfigError("the workload is no trace")
-        return self.workload
+        if self.trace_file is None:
+            raise ConfigError("the workload is not a trace")
+        return self.trace_file
 
     def trace_path(self) -> Path | None:
         """Path of the trace that the jobs come from, or None."""
         if self.system.kind == "cluster":
-            return self.workload.source.path if isinstance(self.workload, TraceFile) else None
+            return None if self.trace_file is None else self.trace_file.source.path
         path = getattr(self.system, "trace", None)
         return None if path is None else Path(path)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dagsim.config.bundled import WORKLOADS, find_config
 from dagsim.config.schema import Config, Setting, load_config
@@ -23,8 +23,10 @@ from dagsim.systems.cluster import ClusterPolicy
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime, Throughput
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
-from dagsim.traces.trace_file import TraceFile
 from dagsim.workload import Sessions, Synthetic
+
+if TYPE_CHECKING:
+    from dagsim.traces.trace_file import TraceFile
 
 __all__ = ["DEFAULT_GPUS", "compare", "plan", "replay", "simulate"]
 
@@ -84,6 +86,8 @@ def _workload(
                 f"unknown workload {str(workload)!r}{nearest(str(workload), WORKLOADS)}: neither a preset "
                 "(dagsim list workloads) nor a file"
             )
+        from dagsim.traces.trace_file import TraceFile
+
         return TraceFile(str(workload))
     return workload
 

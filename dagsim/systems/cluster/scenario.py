@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 from dagsim.errors import ConfigError
 from dagsim.metrics.observed import observed_against_simulated
@@ -24,10 +24,12 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.view import ClusterPolicy
 from dagsim.systems.seam import Heard, Kernel, RewardTerm
-from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
+
+if TYPE_CHECKING:
+    from dagsim.traces.trace_file import TraceFile
 
 __all__ = ["ClusterScenario", "ClusterSystem", "Engaged"]
 
@@ -194,7 +196,7 @@ class ClusterScenario:
             InputError: Something is invalid.
         """
         replace(self, workload=(), outages=False, engine="auto").kernel(0)
-        if isinstance(self.workload, TraceFile):
+        if not isinstance(self.workload, Synthetic | Sessions | Iterable):
             self.workload.check()
 
     def jobs(self, seed: int) -> JobStream:
@@ -207,10 +209,11 @@ class ClusterScenario:
             case (Synthetic() | Sessions()) as drawn:
                 draw = partial(drawn.arrays, self.cluster, self.runtime)
                 return JobStream(self._sequences.get(seed, draw), self.cluster, self.runtime)
-            case TraceFile() as trace if trace.window is not None:
-                cut = partial(trace.window_of, cluster=self.cluster, runtime=self.runtime)
-                return JobStream(self._sequences.get(seed, cut), self.cluster, self.runtime)
-            case TraceFile() as trace:
-                return JobStream(trace.open(self.cluster, self.runtime), self.cluster, self.runtime)
-            case jobs:
+            case Iterable() as jobs:
                 return JobStream(jobs, self.cluster, self.runtime)
+            case file if file.window is not None:
+                cut = partial(file.window_of, cluster=self.cluster, runtime=self.runtime)
+                return JobStream(self._sequences.get(seed, cut), self.cluster, self.runtime)
+            case file:
+                trace = file.open(self.cluster, self.runtime)
+                return JobStream(trace.jobs(), self.cluster, self.runtime, trace)
