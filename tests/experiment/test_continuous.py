@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 import json
-from math import log
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
+from validate_plan import Queue, fifo
 
 from dagsim.cli import app
 from dagsim.metrics.series import JobSeries, change_of, next_period
@@ -22,25 +21,6 @@ def queue(servers: int, load: float, jobs: int, seed: int, service_s: float = 36
     """Arrivals and durations of an M/M/c queue."""
     rng = np.random.default_rng(seed)
     return np.cumsum(rng.exponential(service_s / (servers * load), jobs)), rng.exponential(service_s, jobs)
-
-
-def fifo(arrival_s: np.ndarray, duration_s: np.ndarray, servers: int) -> np.ndarray:
-    """Waits under first come, first served."""
-    free_s, waits = [0.0] * servers, []
-    for at_s, run_s in zip(arrival_s.tolist(), duration_s.tolist(), strict=True):
-        start_s = max(heapq.heappop(free_s), at_s)
-        heapq.heappush(free_s, start_s + run_s)
-        waits.append(start_s - at_s)
-    return np.array(waits)
-
-
-def erlang_p95(servers: int, load: float, service_s: float = 3600.0) -> float:
-    """95th percentile of the wait in an M/M/c queue (Erlang 1917): P(W > t) = C exp(-c (1 - load) t / s)."""
-    blocking = 1.0
-    for number in range(1, servers + 1):
-        blocking = servers * load * blocking / (number + servers * load * blocking)
-    waits = blocking / (1 - load * (1 - blocking))
-    return log(waits / 0.05) * service_s / (servers * (1 - load))
 
 
 def site(folder: Path, columns: Columns, nodes: int, gpus: int) -> list[str]:
@@ -67,12 +47,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("load", "seed"), [(0.95, 1), (0.8, 2)])
 def test_plan_finds_the_size_that_an_independent_simulation_finds(load: float, seed: int, here: Path) -> None:
-    columns, bound = queue(16, load, 4000, seed), 1200
+    columns, bound = queue(16, load, 8000, seed), 1200
     facts = answer("plan", *site(here, columns, 16, 1), "--target", f"wait_s.p95<{bound}")
     assert facts["today"]["value"] == pytest.approx(np.percentile(fifo(*columns, 16), 95), rel=1e-6)
     least = next(size for size in range(1, 60) if np.percentile(fifo(*columns, size), 95) < bound)
     assert facts["best"]["gpus"] == least
-    assert facts["today"]["low"] < erlang_p95(16, load) < facts["today"]["high"]
+    assert facts["today"]["low"] < Queue(16, load).erlang_p95() < facts["today"]["high"]
     assert facts["demand"][-1]["demand"] == pytest.approx(columns[1].sum() / (columns[0][-1] - columns[0][0]), rel=1e-6)
 
 
