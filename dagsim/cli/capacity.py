@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dagsim.config.schema import Config
     from dagsim.experiment.capacity.search import Size, SizePlan
     from dagsim.experiment.capacity.whatif import Fit
-    from dagsim.report.answer import Answer
+    from dagsim.report.answer import Recommendation
     from dagsim.workload.load import Load
 
 __all__ = ["plan_capacity", "whatif"]
@@ -223,7 +223,7 @@ def plan_capacity(
         raise typer.Exit(1)
 
 
-def _recommended(folder: Path, answer: Answer) -> Path:
+def _recommended(folder: Path, answer: Recommendation) -> Path:
     """Keep an answer in its folder, and write the page for the person who decides."""
     from dagsim.experiment.store import Store
     from dagsim.report.answer import write_answer
@@ -233,7 +233,7 @@ def _recommended(folder: Path, answer: Answer) -> Path:
     return write_page([Store.open(folder)], folder / "report.html")
 
 
-def _print(answer: Answer, shown: SweepOutput) -> None:
+def _print(answer: Recommendation, shown: SweepOutput) -> None:
     from dagsim.report.terminal import show_grid
 
     for sentence in answer.sentences:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dagsim.experiment.capacity.search import Size, SizePlan
     from dagsim.experiment.capacity.whatif import Alternative, Fit
 
-__all__ = ["Answer", "plan_answer", "read_answer", "whatif_answer", "write_answer"]
+__all__ = ["Recommendation", "plan_answer", "read_answer", "whatif_answer", "write_answer"]
 
 _FILE = "answer.json"
 _ASSUMPTIONS = (
@@ -33,7 +33,7 @@ _ASSUMPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Recommendation:
     """The answer to a question about a cluster."""
 
     title: str
@@ -43,7 +43,7 @@ class Answer:
     assumptions: tuple[str, ...] = _ASSUMPTIONS
 
 
-def plan_answer(planned: SizePlan) -> Answer:
+def plan_answer(planned: SizePlan) -> Recommendation:
     """The answer of ``dagsim plan``: the size, whether it is certain, its cost, and today's log."""
     config, search = planned.config, planned.search
     label = f"{workload_label(config)}, {config.policy}"
@@ -57,7 +57,7 @@ def plan_answer(planned: SizePlan) -> Answer:
         fit=planned.fit,
     )
     sentences = (*_of_fit(planned.fit), *_of_plan(planned))
-    return Answer(f"How many GPUs: {planned.target} on {label}", sentences, grid)
+    return Recommendation(f"How many GPUs: {planned.target} on {label}", sentences, grid)
 
 
 def _of_fit(fit: Fit | None) -> list[str]:
@@ -124,7 +124,7 @@ def _measured(metric: str, value: float) -> str:
     return f"{number(value)}{' s' * metric.rpartition('].')[2].partition('.')[0].endswith('_s')}"
 
 
-def whatif_answer(choices: Sequence[Alternative], metric: str, fit: Fit | None, grid: Grid) -> Answer:
+def whatif_answer(choices: Sequence[Alternative], metric: str, fit: Fit | None, grid: Grid) -> Recommendation:
     """The answer of ``dagsim whatif``: every alternative with its verdict and cost. ``grid`` is its
     table.
     """
@@ -132,7 +132,7 @@ def whatif_answer(choices: Sequence[Alternative], metric: str, fit: Fit | None, 
     sentences = [*_of_fit(fit), *(_of_choice(choice, today, metric) for choice in choices[1:])]
     if fit is not None and not fit.is_far:
         sentences.append(f"The simulation reproduces the log: {fit}.")
-    return Answer(grid.title, tuple(sentences), grid)
+    return Recommendation(grid.title, tuple(sentences), grid)
 
 
 def _of_choice(choice: Alternative, today: Alternative, metric: str) -> str:
@@ -146,12 +146,12 @@ def _of_choice(choice: Alternative, today: Alternative, metric: str) -> str:
     return f"{name}: {choice.verdict}{cost}."
 
 
-def write_answer(folder: Path, answer: Answer) -> None:
+def write_answer(folder: Path, answer: Recommendation) -> None:
     """Keep the answer in the folder of its runs."""
     write_text(folder / _FILE, json.dumps(asdict(answer), indent=1, ensure_ascii=False) + "\n")
 
 
-def read_answer(folder: Path) -> Answer | None:
+def read_answer(folder: Path) -> Recommendation | None:
     """The answer in a run folder; None if it holds none.
 
     Raises:
@@ -165,6 +165,6 @@ def read_answer(folder: Path) -> Answer | None:
         grid = content["grid"]
         parts = {name: tuple(grid[name]) for name in ("heads", "notes", "texts")}
         table = Grid(grid["title"], rows=[tuple(row) for row in grid["rows"]], **parts)
-        return Answer(content["title"], tuple(content["sentences"]), table, tuple(content["assumptions"]))
+        return Recommendation(content["title"], tuple(content["sentences"]), table, tuple(content["assumptions"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunFolderError(f"{path}: not an answer of whatif or plan ({error}); ask again, or delete it") from None

@@ -20,7 +20,7 @@ from dagsim.experiment.store import Store, is_sweep
 from dagsim.experiment.training.log import read_log
 from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.pictures.palette import COLOURS
-from dagsim.report.answer import Answer, read_answer
+from dagsim.report.answer import Recommendation, read_answer
 from dagsim.report.page import sections
 from dagsim.report.page.blocking import ramp_tables, rejected_by_beta, rejected_by_cause
 from dagsim.report.page.charts import Packer, chart_of, distributions, graphs, learning
@@ -136,7 +136,7 @@ def _of_sweep(folders: Sequence[Store], live: Sequence[str]) -> str:
     return document(title, body, packer.packed({"sweep": view.facts(packer)}), live=live)
 
 
-def _of_answer(answer: Answer, folders: Sequence[Store], live: Sequence[str]) -> str:
+def _of_answer(answer: Recommendation, folders: Sequence[Store], live: Sequence[str]) -> str:
     """Return the recommendation page of a question about a cluster."""
     first, *rest = answer.sentences
     assumed = "".join(element("li", line) for line in answer.assumptions)
