@@ -76,7 +76,8 @@ class ClusterScenario:
 
     ``workload`` is drawn or read again for every seed, or is a list of jobs in order of arrival,
     the same for all seeds. ``outages`` takes nodes away while the trace's own machines were away.
-    The models are those of ``ClusterKernel``. ``engine`` applies to policies given by name
+    The models are those of ``ClusterKernel``, and ``begins_s`` is its beginning for a list of jobs;
+    a trace knows its own. ``engine`` applies to policies given by name
     (``engaged``): a caller of ``kernel`` decides live, which requires the SimPy kernel.
     """
 
@@ -97,6 +98,7 @@ class ClusterScenario:
     outages: bool = False
     queues: QueueTree | None = None
     engine: Engine = "auto"
+    begins_s: float = 0.0
     _sequences: _Sequences = field(default_factory=_Sequences, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -172,6 +174,7 @@ class ClusterScenario:
             observers=observers,
             admission=self.admission,
             queues=self.queues,
+            begins_s=jobs.begins_s,
             seed=seed,
         )
 
@@ -213,4 +216,4 @@ class ClusterScenario:
             case TraceFile() as trace:
                 return JobStream(trace.open(self.cluster, self.runtime), self.cluster, self.runtime)
             case jobs:
-                return JobStream(jobs, self.cluster, self.runtime)
+                return JobStream(jobs, self.cluster, self.runtime, self.begins_s)
