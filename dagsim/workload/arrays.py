@@ -283,7 +283,9 @@ class JobArrays:
     @property
     def nbytes(self) -> int:
         """Size of all arrays in bytes, without texts."""
-        return sum(each.nbytes for each in (getattr(self, name) for name in self.__slots__) if hasattr(each, "nbytes"))
+        return sum(
+            column.nbytes for column in (getattr(self, name) for name in self.__slots__) if hasattr(column, "nbytes")
+        )
 
     def jobs(self) -> Iterator[Job]:
         """Yield the jobs as objects, lazily."""
@@ -313,7 +315,7 @@ class JobArrays:
         """
         if not len(self.parent):
             sizes, size = np.unique(np.diff(self.first), return_inverse=True)
-            return renumbered(size, [((),) * each for each in sizes.tolist()])
+            return renumbered(size, [((),) * tasks for tasks in sizes.tolist()])
         degrees, waits = np.diff(self.waits).astype(np.int32), self.waits.tolist()
         graph: list[int] = []
         graphs: list[Parents] = []
