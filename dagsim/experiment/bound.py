@@ -12,11 +12,15 @@ from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.systems.cluster.bounds.lagrangian import lagrangian
-from dagsim.systems.cluster.bounds.relaxation import relaxation_of
-from dagsim.systems.cluster.bounds.time_indexed import time_indexed
+from dagsim.systems.cluster.bounds.relaxation import relaxation_of, spans_nodes
+from dagsim.systems.cluster.bounds.time_indexed import MOST_COPIES, time_indexed
 from dagsim.systems.cluster.scenario import ClusterScenario
 
 __all__ = ["Bound", "bound_of", "scenario_bound"]
+
+
+_NODES = 8
+"""Maximum number of nodes whose borders are kept in small cases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,13 @@ def scenario_bound(
     with_breaks = (preemptive and resumes.on_resume == "resume") or (fails and resumes.on_failure == "resume")
     dual = lagrangian(problem, preemptive=with_breaks, watch=watch)
     bound_s, kind = dual.bound_s, "lagrangian"
-    optimum = None if with_breaks else time_indexed(problem, dual)
+    optimum = None
+    if not with_breaks and problem.copies.sum() <= MOST_COPIES:
+        if 1 < len(scenario.cluster.nodes) <= _NODES and not spans_nodes(jobs):
+            problem = relaxation_of(jobs, scenario.cluster, scenario.runtime, weight, by_node=True)
+            dual = lagrangian(problem)
+            bound_s = max(bound_s, dual.bound_s)
+        optimum = time_indexed(problem, dual)
     if optimum is not None and optimum.bound_s >= bound_s:
         bound_s, kind = optimum.bound_s, "exact" if optimum.exact else "time-indexed"
     return Bound(bound_s, kind, preemptive or with_breaks, counted, problem.rejected)

@@ -53,7 +53,7 @@ class Prices(NamedTuple):
     """A point of the dual problem, for T types, C cells, V tasks and E edges."""
 
     rate: np.ndarray
-    """(T, C + 1) float64: price of a unit of the resource per second in each cell; the last one is after the grid, 0."""
+    """(T, C + 1) float64: price per unit and second in each cell; the last one, after the grid, is 0."""
     entry: np.ndarray
     """(V,) float64: flow that enters at each task; it sums to the weight of each job."""
     split: np.ndarray
@@ -61,14 +61,14 @@ class Prices(NamedTuple):
 
 
 class Dual(NamedTuple):
-    """The best bound that was found, with its prices."""
+    """The best bound that was least, with its prices."""
 
     bound_s: float
     prices: Prices
     grid: np.ndarray
     """(C + 1,) float64: ends of the cells, in seconds since the first arrival."""
     start_s: np.ndarray
-    """(V,) float64: start of each task in the minimum, or its mean busy time with preemption. Capacity may be violated."""
+    """(V,) float64: start of each task in the minimum, which may exceed the capacity."""
 
 
 class _Cheapest(NamedTuple):
@@ -110,19 +110,19 @@ def lagrangian(
     pace, stalled, gap = 1.0, 0, 0.0
     for _ in watch(range(steps or (_STEPS_WITH_BREAKS if preemptive else _STEPS))):
         through = flows.through(prices)
-        found = side.cheapest(prices, through)
-        costs, paid = float(problem.copies @ found.cost), float((capacity * prices.rate[:, :-1]).sum())
+        least = side.cheapest(prices, through)
+        costs, paid = float(problem.copies @ least.cost), float((capacity * prices.rate[:, :-1]).sum())
         bound = costs - paid - arrivals - _ROUNDING * (costs + paid + arrivals)
         gap = gap or bound
         stalled = 0 if bound > best.bound_s * (1 + 1e-4) else stalled + 1
         if bound > best.bound_s:
-            best = Dual(bound, prices, grid, found.start_s)
+            best = Dual(bound, prices, grid, least.start_s)
         if stalled == _PATIENCE:
             pace, stalled, prices = pace * _SHRINK, 0, best.prices
             if pace < _SMALLEST:
                 break
             continue
-        excess = found.held - capacity
+        excess = least.held - capacity
         direction = excess / length_s
         direction[(prices.rate[:, :-1] <= 0) & (direction < 0)] = 0.0
         steepness = float((excess * direction).sum())
@@ -132,7 +132,7 @@ def lagrangian(
         if steepness > 0:
             length = pace * (best.bound_s + gap - bound) / steepness
             rate[:, :-1] = np.maximum(0.0, rate[:, :-1] + length * direction)
-        prices = flows.moved(prices, through, found.start_s, found.seconds, pace)._replace(rate=rate)
+        prices = flows.moved(prices, through, least.start_s, least.seconds, pace)._replace(rate=rate)
     return best
 
 
@@ -149,7 +149,8 @@ def _grid(problem: Relaxation, release_s: np.ndarray, cells: int) -> np.ndarray:
     parts = [np.quantile(times, shares) for times in (release_s, ends_s) if len(times)]
     points = np.unique(np.concatenate([[0.0], *parts, last_s * shares]))
     # A cell must not be so short that dividing by its length overflows.
-    return points[np.concatenate([[True], np.diff(points) > 1e-9 * max(last_s, 1e-300)])]
+    apart: np.ndarray = points[np.concatenate([[True], np.diff(points) > 1e-9 * max(last_s, 1e-300)])]
+    return apart
 
 
 class Flows:

@@ -20,7 +20,7 @@ from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeS
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.load import seconds_of
 
-__all__ = ["Relaxation", "relaxation_of"]
+__all__ = ["Relaxation", "relaxation_of", "spans_nodes"]
 
 
 class Relaxation(NamedTuple):
@@ -66,19 +66,27 @@ class Relaxation(NamedTuple):
         return [np.flatnonzero(of == level) for level in range(1, int(depth.max(initial=0)) + 1)]
 
 
-def relaxation_of(jobs: JobArrays, cluster: Cluster, runtime: Runtime, weight: np.ndarray | None = None) -> Relaxation:
+def relaxation_of(
+    jobs: JobArrays, cluster: Cluster, runtime: Runtime, weight: np.ndarray | None = None, *, by_node: bool = False
+) -> Relaxation:
     """Build the problem of these jobs; ``weight`` is (J,), 1 for each job by default.
+
+    With ``by_node``, every node counts as a type of its own. This keeps the borders of nodes, but a gang of several
+    instances would have to be on one node: see ``spans_nodes``.
 
     Raises:
         InputError: The runtime model does not know a task.
     """
     machines = ClusterState(cluster)
-    seconds = seconds_of(jobs, runtime, machines.types)
+    column = [machine.type for machine in machines.list] if by_node else list(range(len(machines.types)))
+    places = [[machine] for machine in machines.list] if by_node else _by_type(machines)
+    seconds = seconds_of(jobs, runtime, machines.types)[:, column]
     gang = np.where(np.array([kind.gang for kind in jobs.kinds], bool)[jobs.kind], jobs.instances, 0)
     kinds, alike = np.unique(np.column_stack([jobs.kind, gang]), axis=0, return_inverse=True)
     classes = [machines.compile(jobs.kinds[kind].demand, together) for kind, together in kinds.tolist()]
     alike = alike.reshape(-1)
-    seconds = np.where(_fitting(machines, classes)[alike], seconds, inf)
+    fits = np.array([[_fits(demand, nodes) for nodes in places] for demand in classes], bool).reshape(-1, len(places))
+    seconds = np.where(fits[alike], seconds, inf)
     job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
     possible = np.bincount(job, np.isinf(seconds).all(axis=1), len(jobs)) == 0
     kept, number = possible[job], np.cumsum(possible) - 1
@@ -88,10 +96,11 @@ def relaxation_of(jobs: JobArrays, cluster: Cluster, runtime: Runtime, weight: n
     edges = kept[child]
     seconds, copies = seconds[kept], np.where(gang, 1, jobs.instances)[kept].astype(float)
     demands = np.array([_demand(demand) for demand in classes], float).reshape(-1, 3)[alike][kept]
-    usage, capacity = _scarcest(demands * np.maximum(gang[kept], 1)[:, None], copies, seconds, _capacities(machines))
+    total = np.array([np.sum([_amounts(machine) for machine in nodes], axis=0) for nodes in places])
+    usage, capacity = _scarcest(demands * np.maximum(gang[kept], 1)[:, None], copies, seconds, total)
     arrival_s = jobs.arrival_s[possible]
     return Relaxation(
-        arrival_s - arrival_s.min(initial=inf if len(arrival_s) else 0.0),
+        arrival_s - (arrival_s.min() if len(arrival_s) else 0.0),
         np.ones(int(possible.sum())) if weight is None else weight[possible],
         number[job[kept]],
         copies,
@@ -104,18 +113,23 @@ def relaxation_of(jobs: JobArrays, cluster: Cluster, runtime: Runtime, weight: n
     )
 
 
-def _fitting(machines: ClusterState, classes: list[DemandClass]) -> np.ndarray:
-    """(classes, T) bool: the types whose empty nodes hold an instance, or all of a gang."""
-    alike = Counter((machine.type, machine.node.gpus, machine.node.cpus, machine.node.memory_gb) for machine in machines.list)
-    sample = {key: machine for machine in machines.list for key in [(machine.type, machine.node.gpus, machine.node.cpus, machine.node.memory_gb)]}
-    fits = np.zeros((len(classes), len(machines.types)), bool)
-    for place, demand in enumerate(classes):
-        room = [0] * len(machines.types)
-        for key, count in alike.items():
-            if key[0] in demand.types:
-                room[key[0]] += count * sample[key].room(demand)
-        fits[place] = [each >= max(demand.gang, 1) for each in room]
-    return fits
+def spans_nodes(jobs: JobArrays) -> bool:
+    """True if some gang has several instances, which may be on several nodes."""
+    gang = np.array([kind.gang for kind in jobs.kinds], bool)[jobs.kind]
+    return bool((gang & (jobs.instances > 1)).any())
+
+
+def _by_type(machines: ClusterState) -> list[list[NodeState]]:
+    return [[machine for machine in machines.list if machine.type == type_] for type_ in range(len(machines.types))]
+
+
+def _fits(demand: DemandClass, nodes: list[NodeState]) -> bool:
+    """True if these empty nodes, all of one type, hold an instance, or all of a gang."""
+    if nodes[0].type not in demand.types:
+        return False
+    kinds = Counter((node.node.gpus, node.node.cpus, node.node.memory_gb) for node in nodes)
+    sample = {(node.node.gpus, node.node.cpus, node.node.memory_gb): node for node in nodes}
+    return sum(count * sample[kind].room(demand) for kind, count in kinds.items()) >= max(demand.gang, 1)
 
 
 def _demand(demand: DemandClass) -> tuple[float, float, float]:
@@ -123,12 +137,9 @@ def _demand(demand: DemandClass) -> tuple[float, float, float]:
     return demand.whole or demand.share / MICRO, demand.cpus / MICRO, demand.memory / MICRO
 
 
-def _capacities(machines: ClusterState) -> np.ndarray:
-    """(T, 3) float64: GPUs, cores and GB of each type."""
-    total = np.zeros((len(machines.types), 3))
-    for machine in machines.list:
-        total[machine.type] += (machine.gpus, machine.cpus / MICRO, machine.memory / MICRO)
-    return total
+def _amounts(machine: NodeState) -> tuple[float, float, float]:
+    """GPUs, cores and GB of an empty node."""
+    return machine.gpus, machine.cpus / MICRO, machine.memory / MICRO
 
 
 def _scarcest(

@@ -24,19 +24,19 @@ from dagsim.systems.cluster.bounds.lagrangian import Dual, Flows, StartCosts, la
 from dagsim.systems.cluster.bounds.relaxation import Relaxation
 from dagsim.workload.arrays import ranges
 
-__all__ = ["Optimum", "time_indexed"]
+__all__ = ["MOST_COPIES", "Optimum", "time_indexed"]
 
-_COPIES = 48
+MOST_COPIES = 24
 """Maximum number of copies of all tasks; more make no small case."""
-_ENTRIES = 1_500_000
+_ENTRIES = 60_000
 """Maximum number of entries of the program's matrix."""
 _SLOTS = 20_000
 """Maximum number of slots of the whole time."""
 _DECIMALS = 6
 """Times with at most this many digits after the point can be multiples of a slot."""
-_NODES, _SECONDS = 20_000, 10.0
+_NODES, _SECONDS = 20_000, 8.0
 """Where the search of HiGHS ends, in nodes of its tree and in seconds; its bound then holds all the same."""
-_SHARE, _TRIES = 0.004, 4
+_SHARE, _TRIES = 0.006, 4
 """The slot, as a share of the mean completion time, if the times are not multiples of a longer one; and how many
 slots are tried, each twice as long, until the program is small enough.
 """
@@ -48,6 +48,8 @@ class Optimum(NamedTuple):
     bound_s: float
     exact: bool
     """True if it is the optimum of the problem, up to rounding."""
+    complete: bool
+    """True if the program was solved, and not only bounded."""
 
 
 class _Slots(NamedTuple):
@@ -70,21 +72,25 @@ def time_indexed(problem: Relaxation, dual: Dual) -> Optimum | None:
     Returns None if the case is not small.
     """
     weight = float(problem.weight.sum())
-    if problem.copies.sum() > _COPIES or not (dual.bound_s > 0 and weight > 0):
+    if problem.copies.sum() > MOST_COPIES or not (dual.bound_s > 0 and weight > 0):
         return None
     copies, twin, start_s = _one_by_one(problem, dual.start_s)
     slot_s = _common_unit(copies)
     exact = slot_s > 0 and _end_s(copies) / slot_s <= _SLOTS
     if not exact:
         slot_s = _SHARE * dual.bound_s / weight
+    best: Optimum | None = None
     for _ in range(_TRIES):
         slots = _in_slots(copies, twin, slot_s, exact=exact)
         if _end_s(slots.problem) <= _SLOTS:
             program = _program(slots, start_s / slot_s)
-            if program is not None:
-                return program.solved(slots, problem)
+            solution = None if program is None else program.solved(slots, problem)
+            if solution is not None and (best is None or solution.bound_s > best.bound_s):
+                best = solution
+            if solution is not None and solution.complete:
+                break
         slot_s, exact = 2 * slot_s, False
-    return None
+    return best
 
 
 def _one_by_one(problem: Relaxation, start_s: np.ndarray) -> tuple[Relaxation, np.ndarray, np.ndarray]:
@@ -123,7 +129,7 @@ def _common_unit(problem: Relaxation) -> float:
         if counts.max(initial=0.0) > 2**52:
             return 0.0
         if (np.abs(counts - np.rint(counts)) <= 1e-9 * np.maximum(counts, 1.0)).all():
-            return gcd(*np.rint(counts).astype(np.int64).tolist()) / 10**decimals
+            return float(gcd(*np.rint(counts).astype(np.int64).tolist())) / 10**decimals
     return 0.0
 
 
@@ -207,15 +213,17 @@ class _Program(NamedTuple):
         cost = np.where(np.isin(self.task, last), problem.weight[job] * (end_s - problem.arrival_s[job]), 0.0)
         options = {"node_limit": _NODES, "time_limit": _SECONDS, "mip_rel_gap": 1e-7 if slots.exact else 1e-4}
         constraint = LinearConstraint(self.matrix, self.low, self.high)
-        result = milp(cost, integrality=np.ones(len(cost)), bounds=Bounds(0, 1), constraints=constraint, options=options)
+        result = milp(
+            cost, integrality=np.ones(len(cost)), bounds=Bounds(0, 1), constraints=constraint, options=options
+        )
         bound_s = getattr(result, "mip_dual_bound", None)
         if bound_s is None or not np.isfinite(bound_s):
             return None
         done = result.status == 0
         if slots.exact and (problem.weight == 1).all():  # the optimum is a multiple of the slot
             bound_s = ceil(bound_s / slots.slot_s - 1e-4) * slots.slot_s
-            return Optimum(bound_s * (1 - 1e-9), done)
-        return Optimum(bound_s * (1 - 1e-6), done and slots.exact)
+            return Optimum(bound_s * (1 - 1e-9), done, done)
+        return Optimum(bound_s * (1 - 1e-6), done and slots.exact, done)
 
 
 def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
@@ -230,7 +238,13 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
     if entries > _ENTRIES:
         return None
     number = np.arange(len(task))
-    rows, columns, values, low, high = [task], [number], [np.ones(len(task))], [np.ones(len(problem.job))], [np.ones(len(problem.job))]
+    rows, columns, values, low, high = (
+        [task],
+        [number],
+        [np.ones(len(task))],
+        [np.ones(len(problem.job))],
+        [np.ones(len(problem.job))],
+    )
     first = len(problem.job)
     # Capacity: in each slot, the runs that have started and not ended.
     long = (end - begin).astype(int)
@@ -257,7 +271,7 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
         if waits:
             span = np.arange(int(begin[theirs].min()), int(end[mine].max()))
             entries += len(span) * (len(mine) + len(theirs)) / 2
-            if entries > _ENTRIES:
+            if entries > _ENTRIES / 3:
                 continue  # the row above is enough, if weaker
             # In every slot: the child has started only if the parent has ended.
             started, ended = (np.nonzero(times_[None, :] <= span[:, None]) for times_ in (begin[theirs], end[mine]))
@@ -271,6 +285,14 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
     matrix = coo_array((np.concatenate(values), place), shape=(first, len(task))).tocsr()
     needed = np.diff(matrix.indptr) > 0
     return _Program(task, type_, begin, end, matrix[needed], np.concatenate(low)[needed], np.concatenate(high)[needed])
+
+
+def _alike(problem: Relaxation) -> np.ndarray:
+    """(T,) int64: for each type, the number of types before it that are equal to it for every task."""
+    columns = np.vstack([problem.seconds, problem.usage, problem.capacity])
+    return np.array(
+        [(columns[:, :type_] == columns[:, [type_]]).all(axis=0).sum() for type_ in range(columns.shape[1])]
+    )
 
 
 def _best_listed(problem: Relaxation, orders: Sequence[np.ndarray]) -> float:
@@ -302,9 +324,11 @@ def _possible(
     with np.errstate(divide="ignore", invalid="ignore"):
         longest = (most - float(problem.weight @ path)) / problem.weight + path + 1e-6  # of each job, others at best
     latest = np.minimum(problem.arrival_s + np.where(np.isnan(longest), inf, longest), _end_s(problem))
+    alike = _alike(problem)
     for task, job in enumerate(problem.job.tolist()):
         release = problem.arrival_s[job] + heads[task]
-        for type_ in np.flatnonzero(np.isfinite(problem.seconds[task])).tolist():
+        # Types that are alike can be numbered by the first task on each: task k needs only the first k + 1 of them.
+        for type_ in np.flatnonzero(np.isfinite(problem.seconds[task]) & (alike <= task)).tolist():
             length = problem.seconds[task, type_]
             starts = np.arange(int(release), int(np.floor(latest[job] - tails[task] - length)) + 1, dtype=float)
             starts = starts[costs.at(task, type_, starts) - costs.least[task] <= slack]
