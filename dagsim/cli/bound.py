@@ -12,12 +12,12 @@ from dagsim.cli.app import app
 from dagsim.cli.options import ConfigFile, Experiment, Jobs, Json, Quiet, Seed, Settings, TraceFlags, expand_options
 from dagsim.cli.shared import experiment
 
-__all__ = ["bound"]
+__all__ = ["print_bound"]
 
 
-@app.command()
+@app.command("bound")
 @expand_options
-def bound(
+def print_bound(
     reading: TraceFlags,
     trace: Annotated[Path | None, typer.Option("--trace", "-t", help="A trace, as its publisher ships it.")] = None,
     workload: Jobs = None,

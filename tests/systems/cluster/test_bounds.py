@@ -117,8 +117,8 @@ def test_no_bound_is_above_an_enumerated_optimum(first: int) -> None:
 
 
 def test_no_bound_is_above_a_schedule_of_the_kernel() -> None:
-    checks = list(against_policies(range(4, 12)))
-    assert len(checks) > 8
+    checks = list(against_policies(range(4, 9)))
+    assert len(checks) > 4
     assert [check for check in checks if not check.holds] == []
 
 

@@ -34,7 +34,7 @@ import numpy as np
 
 from dagsim.systems.cluster.bounds.relaxation import Relaxation
 
-__all__ = ["Dual", "Flows", "Prices", "StartCosts", "lagrangian"]
+__all__ = ["Dual", "DualPrices", "Flows", "StartCosts", "lagrangian"]
 
 _CELLS, _STEPS = 300, 400
 _CELLS_WITH_BREAKS, _STEPS_WITH_BREAKS = 100, 320
@@ -49,7 +49,7 @@ _ROUNDING = 1e-9
 """Share of the absolute sums that is taken off the result: more than their rounding errors."""
 
 
-class Prices(NamedTuple):
+class DualPrices(NamedTuple):
     """A point of the dual problem, for T types, C cells, V tasks and E edges."""
 
     rate: np.ndarray
@@ -64,7 +64,7 @@ class Dual(NamedTuple):
     """The best bound that was least, with its prices."""
 
     bound_s: float
-    prices: Prices
+    prices: DualPrices
     grid: np.ndarray
     """(C + 1,) float64: ends of the cells, in seconds since the first arrival."""
     start_s: np.ndarray
@@ -81,7 +81,7 @@ class _Cheapest(NamedTuple):
 
 
 class _Side(Protocol):
-    def cheapest(self, prices: Prices, through: np.ndarray) -> _Cheapest: ...
+    def cheapest(self, prices: DualPrices, through: np.ndarray) -> _Cheapest: ...
 
 
 def lagrangian(
@@ -105,7 +105,7 @@ def lagrangian(
     side: _Side = (_WithBreaks if preemptive else _Unbroken)(problem, release_s, grid)
     length_s, arrivals = np.diff(grid), float(problem.weight @ problem.arrival_s)
     capacity = problem.capacity[:, None] * length_s
-    prices = Prices(np.zeros((len(problem.capacity), len(grid))), *flows.even())
+    prices = DualPrices(np.zeros((len(problem.capacity), len(grid))), *flows.even())
     best = Dual(0.0, prices, grid, release_s)
     pace, stalled, gap = 1.0, 0, 0.0
     for _ in watch(range(steps or (_STEPS_WITH_BREAKS if preemptive else _STEPS))):
@@ -188,7 +188,7 @@ class Flows:
         entry = (self._problem.weight / np.maximum(np.bincount(job, minlength=self._jobs), 1))[job]
         return entry, 1.0 / np.bincount(parent, minlength=len(job))[parent]
 
-    def through(self, prices: Prices) -> np.ndarray:
+    def through(self, prices: DualPrices) -> np.ndarray:
         """(V,) float64: all flow through each task."""
         flow, parent, child = prices.entry.copy(), self._problem.parent, self._problem.child
         for edges in self._by_parent:
@@ -196,8 +196,8 @@ class Flows:
         return flow
 
     def moved(
-        self, prices: Prices, through: np.ndarray, start_s: np.ndarray, seconds: np.ndarray, pace: float
-    ) -> Prices:
+        self, prices: DualPrices, through: np.ndarray, start_s: np.ndarray, seconds: np.ndarray, pace: float
+    ) -> DualPrices:
         """Shift flow to the paths that end later."""
         job, parent, child = self._problem.job, self._problem.parent, self._problem.child
         if not len(parent):
@@ -226,7 +226,7 @@ class _Unbroken:
         self._problem, self._grid, self._length_s = problem, grid, np.diff(grid)
         self._types = [_Starts.of(problem, release_s, grid, type_) for type_ in range(len(problem.capacity))]
 
-    def cheapest(self, prices: Prices, through: np.ndarray) -> _Cheapest:
+    def cheapest(self, prices: DualPrices, through: np.ndarray) -> _Cheapest:
         problem, grid = self._problem, self._grid
         cost, start_s = (np.full(problem.seconds.shape, value) for value in (np.inf, 0.0))
         slope, per_second = prices.entry / problem.copies, through / problem.copies
@@ -329,7 +329,7 @@ class _WithBreaks:
         self._speed = np.where(usable, 1.0 / np.maximum(problem.seconds, self._need_s[:, None]), 0.0)  # (V, T)
         self._usage = np.where(usable, problem.usage, 0.0)
 
-    def cheapest(self, prices: Prices, through: np.ndarray) -> _Cheapest:
+    def cheapest(self, prices: DualPrices, through: np.ndarray) -> _Cheapest:
         slope = prices.entry / self._problem.copies
         low, high = np.zeros(len(slope)), slope * (self._last_s + self._need_s)
         for _ in range(_HALVINGS):

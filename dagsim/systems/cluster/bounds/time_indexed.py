@@ -129,7 +129,8 @@ def _common_unit(problem: Relaxation) -> float:
         if counts.max(initial=0.0) > 2**52:
             return 0.0
         if (np.abs(counts - np.rint(counts)) <= 1e-9 * np.maximum(counts, 1.0)).all():
-            return float(gcd(*np.rint(counts).astype(np.int64).tolist())) / 10**decimals
+            unit = gcd(*np.rint(counts).astype(np.int64).tolist())
+            return unit / 10.0**decimals
     return 0.0
 
 
