@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain
 from math import isfinite, nan
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dagsim.model import Cluster, Job
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.traces import Trace
-from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
-from dagsim.workload.distributions import TaggedUnion
 from dagsim.workload.load import Load, LoadMeter, seconds_of
-from dagsim.workload.sessions import Sessions
-from dagsim.workload.synthetic import Synthetic
 
-__all__ = ["JOBS_KEPT", "JobStream", "StoredJobs", "Workload"]
+if TYPE_CHECKING:
+    from dagsim.traces.trace import Trace
+
+__all__ = ["JOBS_KEPT", "JobStream", "StoredJobs"]
 
 JOBS_KEPT = 20_000
 """Maximum number of jobs, over all seeds, that are kept as objects for the next policy."""
-Workload: TypeAlias = Annotated[Synthetic | Sessions | TraceFile, TaggedUnion("synthetic")]
 
 
 class StoredJobs:
@@ -48,13 +45,22 @@ class StoredJobs:
 class JobStream:
     """The jobs of one run in order of arrival, to be read once.
 
-    ``jobs`` is a trace (read lazily), stored jobs, a list, or any iterable. The load of the jobs is
-    known afterwards (``facts``); for stored jobs and lists it is added up only on request.
+    ``jobs`` are stored jobs, a list, or any iterable; jobs that a ``trace`` yields are read lazily.
+    The load of the jobs is known afterwards (``facts``); for stored jobs and lists it is added up
+    only on request.
     """
 
-    def __init__(self, jobs: Trace | Iterable[Job], cluster: Cluster, runtime: Runtime) -> None:
-        self._trace = jobs if isinstance(jobs, Trace) else None
-        self._jobs: Iterable[Job] = jobs.jobs() if isinstance(jobs, Trace) else jobs
+    def __init__(
+        self,
+        jobs: Iterable[Job],
+        cluster: Cluster,
+        runtime: Runtime,
+        trace: Trace | None = None,
+        begins_s: float = 0.0,
+    ) -> None:
+        self._begins_s = begins_s
+        self._trace = trace
+        self._jobs = jobs
         self._cluster, self._runtime = cluster, runtime
         self._meter = LoadMeter(cluster, runtime)
         self._first_s = self._last_s = 0.0
@@ -64,6 +70,11 @@ class JobStream:
 
     def __iter__(self) -> Iterator[Job]:
         return iter(self._jobs) if isinstance(self._jobs, StoredJobs | list | tuple) else self._metered(self._jobs)
+
+    @property
+    def begins_s(self) -> float:
+        """When a simulation of the jobs begins; jobs that arrive earlier are in the system then."""
+        return self._jobs.arrays.begins_s if isinstance(self._jobs, StoredJobs) else self._begins_s
 
     def outages(self) -> Outages:
         """The times at which the trace's own machines are away (none in a window). Reads the first
@@ -105,9 +116,9 @@ class JobStream:
         if isinstance(self._jobs, StoredJobs):
             return self._jobs.arrays
         if isinstance(self._jobs, list | tuple):
-            return JobArrays.of(self._jobs)
+            return replace(JobArrays.of(self._jobs), begins_s=self._begins_s)
         if self._trace is None:
-            arrays = JobArrays.of(list(self._jobs))
+            arrays = replace(JobArrays.of(list(self._jobs)), begins_s=self._begins_s)
         elif (arrays_if_large := self._trace.arrays_if_large()) is not None:
             arrays = arrays_if_large
         else:
