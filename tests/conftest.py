@@ -52,7 +52,8 @@ def pinned(request: pytest.FixtureRequest) -> Callable[[str, Any], None]:
         kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         if not request.config.getoption("--pin"):
             assert key in kept, f"{path.name} lacks {key!r}: record it with --pin"
-            assert value == (kept[key] if rel is None else pytest.approx(kept[key], rel=rel, abs=rel))
+            expected = kept[key] if rel is None else pytest.approx(kept[key], rel=rel, abs=rel)
+            assert value == expected, f"not as recorded in {path.name}; if that is meant, record it with --pin"
         elif value != kept.get(key):  # never by several processes at once
             kept[key] = value
             lines = [f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in sorted(kept)]

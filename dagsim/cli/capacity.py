@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +15,12 @@ from dagsim.cli.app import app
 from dagsim.cli.options import ConfigFile, Experiment, Settings, SweepOutput, TraceFlags, expand_options
 from dagsim.cli.shared import experiment
 from dagsim.cli.sweep import swept
-from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
     from dagsim.experiment.capacity.search import Size, SizePlan
     from dagsim.experiment.capacity.whatif import Fit
+    from dagsim.report.answer import Recommendation
     from dagsim.workload.load import Load
 
 __all__ = ["plan_capacity", "whatif"]
@@ -34,10 +35,22 @@ Prices_ = Annotated[
         help="Price of a GPU hour, such as H200=3.5,A100-40=1.4, or none (default: list prices, in US dollars).",
     ),
 ]
+PriceFile_ = Annotated[
+    Path | None,
+    typer.Option("--prices", metavar="FILE", help="YAML with prices to rent or buy GPUs, and of power."),
+]
 
 Growth = Annotated[
     str | None,
     typer.Option(metavar="30%", help="Growth of the demand: arrivals 1.3 times as frequent, the same jobs."),
+]
+
+Accept_ = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="A100=H200[:SPEED]",
+        help="Jobs that ask for the first type may use the second, too, at a relative speed; not today; repeatable.",
+    ),
 ]
 
 
@@ -48,7 +61,11 @@ def whatif(
     shown: SweepOutput,
     trace: TheLog,
     add: Annotated[
-        list[str] | None, typer.Option(metavar="16xH200[:PARTITION]", help="GPUs to add, on new nodes; repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="16xH200[:PARTITION][@DATE]",
+            help="GPUs to add, on new nodes, perhaps from a date or a time (@14d) on; repeatable.",
+        ),
     ] = None,
     remove: Annotated[
         list[str] | None, typer.Option(metavar="8xT4", help="GPUs to remove, in whole nodes; repeatable.")
@@ -60,7 +77,9 @@ def whatif(
         ),
     ] = None,
     growth: Growth = None,
+    accept: Accept_ = None,
     price: Prices_ = None,
+    prices: PriceFile_ = None,
     metric: Annotated[str, typer.Option(help="Metric to compare.")] = "jct_s.mean",
     config: ConfigFile = None,
     set_: Settings = None,
@@ -71,8 +90,9 @@ def whatif(
 
     Example: dagsim whatif --trace sacct.txt --cluster cluster.yaml --add 16xH200 --policy fifo-fit,easy
     """
+    from dagsim.config.schema import plain
     from dagsim.errors import InputError
-    from dagsim.experiment.capacity.machines import Prices, joined, read_gpus, resized, with_memberships
+    from dagsim.experiment.capacity.machines import Prices, joined, read_accept, read_gpus, resized, with_memberships
     from dagsim.experiment.capacity.whatif import (
         TODAY,
         Fit,
@@ -84,8 +104,8 @@ def whatif(
     )
     from dagsim.experiment.plan import Plan
     from dagsim.experiment.scenario import workload_label
+    from dagsim.report.answer import whatif_answer
     from dagsim.report.comparison import whatif_table
-    from dagsim.report.terminal import show_grid
 
     policies = _names(policy)
     chosen = with_memberships(_configured(reading, trace, config, set_, policies[:1], growth, quiet=not shown.watched))
@@ -93,30 +113,33 @@ def whatif(
     added, removed = (
         [read_gpus(text, option) for text in texts or ()] for texts, option in ((add, "--add"), (remove, "--remove"))
     )
-    clusters = {TODAY: chosen.cluster}
-    if added or removed:
-        label = " ".join([*(f"-{gpus}" for gpus in removed), *(f"+{gpus}" for gpus in added)])
-        clusters[label] = resized(chosen.cluster, added, removed)
-    elif len(policies) < 2:
+    accepted = read_accept(accept or ())
+    if not (added or removed or accepted) and len(policies) < 2:
         raise InputError("whatif: nothing to compare; give --add 16xH200, --remove 8xT4, or several --policy")
-    prices = Prices.read(price or [], chosen.prices).of(clusters.values())
     chosen, demand = on_whole_log(chosen)
-    name = shown.name or question(trace, chosen, list(clusters), policies)
+    clusters = {TODAY: chosen.cluster}
+    if added or removed or accepted:
+        label = " ".join([*(f"-{gpus}" for gpus in removed), *(f"+{gpus}" for gpus in added), *(accept or ())])
+        changed = resized(chosen.cluster, added, removed, demand.arrival_s)
+        clusters[label] = changed.model_copy(update={"accept": accepted})
+    priced = Prices.read(price or [], chosen.prices, prices).of(clusters.values())
+    name = shown.name or question(trace, chosen, [plain(section) for section in clusters.values()], policies)
     folder, runs = swept(Plan.of_grid(whatif_grid(chosen, clusters, policies, name), "whatif"), shown)
-    trials = trials_of(folder, runs, chosen)
-    choices = alternatives_of(trials, clusters, prices, metric)
+    trials = trials_of(folder, runs, chosen, demand.labels)
+    choices = alternatives_of(trials, clusters, priced, metric)
     fit, load = Fit.of(trials[0], metric), demand.on(chosen.cluster)
+    label = workload_label(chosen)
+    grid = whatif_table(choices, metric, workload=label, demand=load, fit=fit, prices=priced, wide=shown.wide)
+    given = whatif_answer(choices, metric, fit, grid)
+    page = _recommended(folder.path, given)
     if shown.json_:
-        facts = {"run": str(folder.path), "metric": metric, "prices": prices.to_dict(), **_log_facts(load, fit)}
+        facts = {"run": str(folder.path), "metric": metric, "prices": priced.to_dict(), **_log_facts(load, fit)}
         typer.echo(json.dumps(facts | {"choices": [choice.to_dict() for choice in choices]}))
     elif not shown.quiet:
-        if fit is not None and fit.is_far:
-            typer.echo(fit.sentence())
-        label = workload_label(chosen)
-        grid = whatif_table(choices, metric, workload=label, demand=load, fit=fit, prices=prices, wide=shown.wide)
-        show_grid(grid, shown.table, wide=shown.wide)
+        _print(given, shown)
         for sentence in (line for section in clusters.values() for line in joined(chosen.cluster, section)):
             typer.echo(sentence)
+        typer.echo(f"page: {page}")
         typer.echo(f"run folder: {folder.path}")
 
 
@@ -126,7 +149,13 @@ def plan_capacity(
     reading: TraceFlags,
     shown: SweepOutput,
     trace: TheLog,
-    target: Annotated[str, typer.Option(metavar="'wait_s.p95<600'", help="A metric, < or >, and a bound.")],
+    target: Annotated[
+        list[str],
+        typer.Option(
+            metavar="'wait_s.p95<4h'",
+            help="A metric, < or >, and a bound; of all jobs, or account[NAME]. or partition[NAME].; repeatable.",
+        ),
+    ],
     types: Annotated[
         str | None,
         typer.Option(metavar="H200,A100-40", help="Vary the nodes of these types (default: the whole cluster)."),
@@ -138,7 +167,13 @@ def plan_capacity(
         str | None, typer.Option("--policy", "-a", "--algo", metavar="NAME", help="Scheduler (default: as configured).")
     ] = None,
     growth: Growth = None,
+    accept: Accept_ = None,
     price: Prices_ = None,
+    prices: PriceFile_ = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(min=0, help="Find the best value of --target that this cost a month allows."),
+    ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw the curve here: .png, .svg or .pdf (default: in the folder)."),
@@ -150,10 +185,12 @@ def plan_capacity(
 
     Example: dagsim plan --trace sacct.txt --cluster cluster.yaml --target "wait_s.p95<600" --types H200
     """
-    from dagsim.experiment.capacity.search import Target, plan_size
+    from dagsim.experiment.capacity.machines import read_accept
+    from dagsim.experiment.capacity.search import Targets, plan_size
+    from dagsim.report.answer import plan_answer
     from dagsim.report.terminal import progress
 
-    Target.read(target)  # before the trace is read, which may take long
+    Targets.read(target, bounded=budget is None)  # before the trace is read, which may take long
     chosen = _configured(reading, trace, config, set_, [policy] if policy else [], growth, quiet=not shown.watched)
     file = None if plot is None else _drawable(plot)
     with progress(wanted=shown.watched, each=True) as watch:
@@ -163,6 +200,9 @@ def plan_capacity(
             (types or "").split(","),
             most,
             price or (),
+            price_file=prices,
+            budget=budget,
+            accept=read_accept(accept or ()),
             name=shown.name,
             out=shown.out,
             on=shown.on,
@@ -170,14 +210,35 @@ def plan_capacity(
             argv=["dagsim", *sys.argv[1:]],
         )
     drawn = _drawn(planned, file or planned.path / "plots" / "plan.svg")
+    given = plan_answer(planned)
+    page = _recommended(planned.path, given)
     if shown.json_:
         typer.echo(json.dumps(_facts(planned)))
     elif not shown.quiet:
-        _print_plan(planned, look=shown.table, wide=shown.wide)
+        _print(given, shown)
         typer.echo(f"drawn: {drawn}")
+        typer.echo(f"page: {page}")
         typer.echo(f"run folder: {planned.path}")
     if planned.search.best is None:
         raise typer.Exit(1)
+
+
+def _recommended(folder: Path, answer: Recommendation) -> Path:
+    """Keep an answer in its folder, and write the page for the person who decides."""
+    from dagsim.experiment.store import Store
+    from dagsim.report.answer import write_answer
+    from dagsim.report.page.document import write_page
+
+    write_answer(folder, answer)
+    return write_page([Store.open(folder)], folder / "report.html")
+
+
+def _print(answer: Recommendation, shown: SweepOutput) -> None:
+    from dagsim.report.terminal import show_grid
+
+    for sentence in answer.sentences:
+        typer.echo(sentence)
+    show_grid(answer.grid, shown.table, wide=shown.wide)
 
 
 def _configured(
@@ -240,7 +301,7 @@ def _drawn(planned: SizePlan, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     title = f"{workload_label(planned.config)}, {planned.config.policy}"
     priced = bool(planned.prices)
-    return save(sizes(planned.search, planned.today, planned.target, title, priced=priced), path)
+    return save(sizes(planned.search, planned.today, planned.target.first, title, priced=priced), path)
 
 
 def _log_facts(load: Load, fit: Fit | None) -> dict[str, Any]:
@@ -260,7 +321,12 @@ def _facts(planned: SizePlan) -> dict[str, Any]:
         nodes = dict(zip(search.types or ("nodes",), tried.nodes, strict=True)) if tried is not today else {}
         facts = {"value": value, "low": low, "high": high, "lost": tried.met.lost, "meets": tried.met.meets}
         facts |= {"load": tried.met.load, "keeps_up": tried.met.keeps_up}
-        return {"nodes": nodes, "gpus": tried.gpus, "cost": tried.cost, **facts}
+        values = [
+            {"target": str(one), "value": value, "low": low, "high": high}
+            for one, period in zip(target.each, (tried.met.value, *tried.met.further), strict=False)
+            for value, low, high in [[number if number == number else None for number in period[:3]]]
+        ]
+        return {"nodes": nodes, "gpus": tried.gpus, "cost": tried.cost, **facts, "targets": values}
 
     return {
         "run": str(planned.path),
@@ -270,27 +336,7 @@ def _facts(planned: SizePlan) -> dict[str, Any]:
         "today": size(today),
         "tried": [size(tried) for tried in sorted(search.tried.values(), key=lambda each: (each.cost, each.nodes))],
         "exhausted": search.exhausted,
+        "budget": search.budget if isfinite(search.budget) else None,
         "prices": planned.prices.to_dict(),
         **_log_facts(planned.demand, planned.fit),
     }
-
-
-def _print_plan(planned: SizePlan, *, look: TableFormat, wide: bool) -> None:
-    from dagsim.experiment.scenario import workload_label
-    from dagsim.report.comparison import plan_table
-    from dagsim.report.terminal import show_grid
-
-    config = planned.config
-    label = f"{workload_label(config)}, {config.policy}"
-    if planned.fit is not None and planned.fit.is_far:
-        typer.echo(planned.fit.sentence())
-    grid = plan_table(
-        planned.search,
-        planned.today,
-        planned.target,
-        workload=label,
-        prices=planned.prices,
-        demand=planned.demand,
-        fit=planned.fit,
-    )
-    show_grid(grid, look, wide=wide)

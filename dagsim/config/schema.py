@@ -120,6 +120,8 @@ class NodeGroup(Section):
     """Partitions of ``queues`` that its nodes belong to. If a group names some, the ``nodes`` of
     all partitions follow from the groups.
     """
+    from_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Seconds after the beginning at which its nodes arrive."""
 
     @field_validator("gpu")
     @classmethod
@@ -173,6 +175,10 @@ class ClusterSection(Section):
         NodeGroup(name="v100-16", gpu="V100-16", gpus=8, cpus=96, memory_gb=1024),
         NodeGroup(name="t4", count=2, gpu="T4", gpus=8, cpus=96, memory_gb=1024),
     )
+    accept: Mapping[str, Mapping[str, Annotated[float, Field(gt=0, allow_inf_nan=False)] | None]] = {}
+    """GPU types that jobs of a trace may use beside those that they name, with their relative speeds:
+    ``{A100-40: {H200: 1.8}}``. ``null`` leaves the speed to the runtime model.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -361,6 +367,11 @@ class Config(Section):
         path = getattr(self.system, "trace", None)
         return None if path is None else Path(path)
 
+    def late_nodes(self) -> tuple[tuple[int, float, float], ...]:
+        """Windows ``(node, 0, arrival in seconds)`` of the nodes that are not there from the beginning."""
+        arrivals_s = [group.from_s for group in self.cluster.groups for _ in range(group.count)]
+        return tuple([(node, 0.0, from_s) for node, from_s in enumerate(arrivals_s) if from_s])
+
     def build_cluster(self) -> Cluster:
         """Build the cluster that the section describes.
 
@@ -548,7 +559,7 @@ def plain(value: Any) -> Any:
     """Convert models, dataclasses and tuples to YAML values, with ``kind`` first for readability."""
     match value:
         case BaseModel():
-            left_out = _left_out(value) if isinstance(value, Config) else _without_partitions(value)
+            left_out = _left_out(value) if isinstance(value, Config) else _unset(value)
             return {name: plain(getattr(value, name)) for name in type(value).model_fields if name not in left_out}
         case Mapping():
             return {str(key): plain(part) for key, part in value.items()}
@@ -565,8 +576,9 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _without_partitions(value: BaseModel) -> tuple[str, ...]:
-    return ("partitions",) if isinstance(value, NodeGroup) and not value.partitions else ()
+def _unset(value: BaseModel) -> tuple[str, ...]:
+    """Rare keys of a cluster that ``plain`` omits while they have their defaults."""
+    return tuple([name for name in ("partitions", "from_s", "accept") if not getattr(value, name, True)])
 
 
 def _any_of(schema: Any) -> Any:

@@ -48,8 +48,10 @@ def cluster_scenario_of(config: Config) -> ClusterScenario:
     Raises:
         InputError: The configuration is of another system, or the cluster cannot be built.
     """
+    from dagsim.systems.cluster.models.failures import Outages
     from dagsim.systems.cluster.scenario import ClusterScenario
 
+    late = config.late_nodes()
     return ClusterScenario(
         config.build_cluster(),
         config.workload,
@@ -57,11 +59,12 @@ def cluster_scenario_of(config: Config) -> ClusterScenario:
         setup=config.setup,
         network=config.network,
         preemption=config.preemption,
-        disturbances=config.disturbances,
+        disturbances=(*config.disturbances, *([Outages(late)] if late else [])),
         estimates=config.estimates,
         outages=config.cluster.from_trace,
         queues=config.queues,
         engine=config.engine,
+        accept=config.cluster.accept,
     )
 
 

@@ -156,3 +156,62 @@ def test_growth_makes_arrivals_more_frequent_and_nothing_else(here: Path) -> Non
         result = CliRunner().invoke(app, ["plan", *common, *wrong])
         assert result.exit_code == 2
         assert "--growth" in result.output
+
+
+def swap(folder: Path) -> list[str]:
+    """A100 jobs of 100 s, three at a time, on one node of A100 beside one of T4."""
+    rows = [f"{n}-{k},{400 * n},8,100,A100-40,{'ann' if k else 'bob'}" for n in range(40) for k in range(3)]
+    head = "id,arrival_s,gpus,duration_s,gpu_type,user"
+    (folder / "log.csv").write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")
+    (folder / "c.yaml").write_text(
+        "cluster: {groups: [{name: a, gpu: A100-40, gpus: 8}, {name: t, gpu: T4, gpus: 8}]}\n", encoding="utf-8"
+    )
+    return ["--trace", "log.csv", "--cluster", "c.yaml", "--policy", "fifo", "--price", "none", "--on", "local:1"]
+
+
+def test_a_swap_loses_jobs_and_is_never_better_unless_they_accept_the_new_type(here: Path) -> None:
+    question = ["whatif", *swap(here), "--metric", "wait_s.mean", "--remove", "8xA100-40", "--add", "16xH200"]
+    today, lost = answer(*question)["choices"]
+    assert lost["jobs_not_done"] == 120
+    assert lost["verdict"] == "loses 120 jobs more"
+    same, fast = (answer(*question, "--accept", f"A100=H200{speed}")["choices"][1] for speed in ("", ":2"))
+    assert today["wait_s"] == 100
+    assert (same["jobs_not_done"], same["wait_s"]) == (0, pytest.approx(100 / 3))  # two nodes for three jobs
+    assert fast["wait_s"] == pytest.approx(50 / 3)
+    assert same["load"] == pytest.approx(2 * fast["load"])
+
+
+def test_gpus_that_arrive_later_serve_later_jobs(here: Path) -> None:
+    question = ["whatif", *swap(here), "--metric", "wait_s.mean"]
+    span_s = 400 * 39
+    half = answer(*question, "--add", f"16xA100-40@{span_s / 2}s")["choices"]
+    assert half[1]["wait_s"] == pytest.approx(half[0]["wait_s"] / 2)
+    for when, message in (("2027-03-01", "the log has no dates"), ("9d", "within it"), ("soon", "expected a date")):
+        result = CliRunner().invoke(app, [*question, "--add", f"16xA100-40@{when}"])
+        assert result.exit_code == 2
+        assert message in result.output.replace("\n", " ")
+
+
+def test_several_targets_must_all_hold_and_can_be_of_one_user(here: Path) -> None:
+    common = ["plan", *swap(here), "--types", "A100-40"]
+    loose, tight = "user[bob].wait_s.mean<10", "user[ann].wait_s.mean<60"
+    assert answer(*common, "--target", loose)["best"]["nodes"] == {"A100-40": 1}  # bob is always first
+    both = answer(*common, "--target", loose, "--target", tight)["best"]
+    assert both["nodes"] == {"A100-40": 2}
+    assert [part["value"] for part in both["targets"]] == [0, 50]
+    result = CliRunner().invoke(app, [*common, "--target", "user[eve].wait_s.mean<10"])
+    assert "there is no user 'eve'; the log has 'ann', 'bob'" in result.output.replace("\n", " ")
+
+
+def test_a_budget_buys_the_best_mix_and_prices_come_from_a_file(here: Path) -> None:
+    common = [word for word in swap(here) if word not in ("--price", "none")]
+    # A T4 costs nothing; an A100 that was bought for 35,040 over four years costs 1 an hour.
+    (here / "p.yaml").write_text("buy: {A100-40: 35040}\nrent: {T4: 0}\npower: 0.5\npue: 2\n", encoding="utf-8")
+    question = ["plan", *common, "--prices", "p.yaml", "--target", "wait_s.mean", "--types", "A100-40"]
+    answers = {nodes: answer(*question, "--budget", str(nodes * 8 * 730 * 2)) for nodes in (2, 3)}
+    assert answers[2]["best"]["nodes"] == {"A100-40": 3}  # the fourth would fit without the price of energy
+    assert answers[3]["best"]["value"] == 0
+    assert all(facts["best"]["cost"] <= facts["budget"] for facts in answers.values())
+    assert answers[2]["prices"]["A100-40"]["per_gpu_h"] == pytest.approx(1)
+    (here / "p.yaml").write_text("rent: {A100-40: 1}\nbuy: {A100-40: 1}\n", encoding="utf-8")
+    assert "both in rent and in buy" in CliRunner().invoke(app, [*question, "--budget", "9"]).output.replace("\n", " ")

@@ -24,6 +24,7 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.view import ClusterPolicy
 from dagsim.systems.seam import Heard, Kernel, RewardTerm
+from dagsim.workload.accept import Accept, accepting
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
@@ -77,8 +78,10 @@ class ClusterScenario:
     """A cluster, its jobs, and the models of everything that takes time.
 
     ``workload`` is drawn or read again for every seed, or is a list of jobs in order of arrival,
-    the same for all seeds. ``outages`` takes nodes away while the trace's own machines were away.
-    The models are those of ``ClusterKernel``. ``engine`` applies to policies given by name
+    the same for all seeds. ``accept`` are GPU types that jobs of a trace may use beside those that
+    they name. ``outages`` takes nodes away while the trace's own machines were away.
+    The models are those of ``ClusterKernel``, and ``begins_s`` is its beginning for a list of jobs;
+    a trace knows its own. ``engine`` applies to policies given by name
     (``engaged``): a caller of ``kernel`` decides live, which requires the SimPy kernel.
     """
 
@@ -99,6 +102,8 @@ class ClusterScenario:
     outages: bool = False
     queues: QueueTree | None = None
     engine: Engine = "auto"
+    accept: Accept = field(default_factory=dict)
+    begins_s: float = 0.0
     _sequences: _Sequences = field(default_factory=_Sequences, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -174,6 +179,7 @@ class ClusterScenario:
             observers=observers,
             admission=self.admission,
             queues=self.queues,
+            begins_s=jobs.begins_s,
             seed=seed,
         )
 
@@ -210,10 +216,17 @@ class ClusterScenario:
                 draw = partial(drawn.arrays, self.cluster, self.runtime)
                 return JobStream(self._sequences.get(seed, draw), self.cluster, self.runtime)
             case Iterable() as jobs:
-                return JobStream(jobs, self.cluster, self.runtime)
+                return JobStream(jobs, self.cluster, self.runtime, begins_s=self.begins_s)
             case file if file.window is not None:
-                cut = partial(file.window_of, cluster=self.cluster, runtime=self.runtime)
+                cut = partial(self._window, file)
                 return JobStream(self._sequences.get(seed, cut), self.cluster, self.runtime)
             case file:
                 trace = file.open(self.cluster, self.runtime)
+                trace.change = self._accepted
                 return JobStream(trace.jobs(), self.cluster, self.runtime, trace)
+
+    def _window(self, file: TraceFile, seed: int) -> JobArrays:
+        return self._accepted(file.window_of(seed, self.cluster, self.runtime))
+
+    def _accepted(self, jobs: JobArrays) -> JobArrays:
+        return accepting(jobs, self.accept, self.runtime, self.cluster.gpu_types)
