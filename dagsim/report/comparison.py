@@ -107,7 +107,8 @@ def comparison_table(
     ratio, Holm's p and other metrics.
     """
     sample, n = ranked[0].sample, ranked[0].n
-    title = ", ".join(filter(None, [f"{len(ranked)} policies", workload, _counted(n, _unit(sample))]))
+    policies = "1 policy" if len(ranked) == 1 else f"{len(ranked)} policies"
+    title = ", ".join(filter(None, [policies, workload, _counted(n, _unit(sample))]))
     best = "min" if lower_is_better(metric) else "max"
     any_not_done, any_unfinished = (
         any(getattr(standing, name) for standing in ranked) for name in ("not_done", "unfinished")
