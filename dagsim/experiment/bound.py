@@ -98,11 +98,16 @@ def scenario_bound(
     """
     if scenario.admission:
         raise InputError("bound: with admission, a policy may turn jobs away, so that no bound above 0 holds")
-    jobs = scenario.jobs(seed).arrays()
+    stream = scenario.jobs(seed)
+    jobs = stream.arrays()
     weight = np.ones(len(jobs))
     if measured is not None:
         weight[:] = 0.0
         weight[slice(*measured)] = 1.0
+    # Jobs that were in the system at the beginning may have run before it, where the rules are those of their log.
+    later = np.flatnonzero(jobs.arrival_s >= stream.begins_s)
+    earlier = int(weight.sum() - weight[later].sum())
+    jobs, weight = jobs.chosen(later), weight[later]
     problem = relaxation_of(jobs, scenario.cluster, scenario.runtime, weight)
     counted = int(problem.weight.sum())
     if not counted:
@@ -122,7 +127,7 @@ def scenario_bound(
         optimum = time_indexed(problem, dual)
     if optimum is not None and optimum.bound_s >= bound_s:
         bound_s, kind = optimum.bound_s, "exact" if optimum.exact else "time-indexed"
-    return Bound(bound_s, kind, preemptive or with_breaks, counted, problem.rejected)
+    return Bound(bound_s, kind, preemptive or with_breaks, counted + earlier, problem.rejected)
 
 
 def bounds_of_runs(
