@@ -107,7 +107,8 @@ def comparison_table(
     ratio, Holm's p and other metrics.
     """
     sample, n = ranked[0].sample, ranked[0].n
-    title = ", ".join(filter(None, [f"{len(ranked)} policies", workload, _counted(n, _unit(sample))]))
+    policies = "1 policy" if len(ranked) == 1 else f"{len(ranked)} policies"
+    title = ", ".join(filter(None, [policies, workload, _counted(n, _unit(sample))]))
     best = "min" if lower_is_better(metric) else "max"
     any_not_done, any_unfinished = (
         any(getattr(standing, name) for standing in ranked) for name in ("not_done", "unfinished")
@@ -293,17 +294,17 @@ def whatif_table(
         bounds = interval(change.low, change.high, factor) if choice is not choices[0] and isfinite(change.low) else "-"
         shown = [ratio, bounds] if wide else [ratio if bounds == "-" else f"{ratio}\n{bounds}"]
         rows.append((choice.cluster, choice.policy, *values, *shown, choice.verdict))
-    notes = [*_demand_notes(demand), *_whatif_notes(choices), *([prices.sentence()] if prices else [])]
+    notes = [*_demand_notes(demand), *_whatif_notes(choices, demand), *([prices.sentence()] if prices else [])]
     return Grid(f"what if: {workload}", tuple(heads), rows, tuple(notes), (0, 1, len(heads) - 1))
 
 
-def _whatif_notes(choices: Sequence[Alternative]) -> Iterator[str]:
+def _whatif_notes(choices: Sequence[Alternative], demand: Load) -> Iterator[str]:
     yield (
         "Every row is one continuous run of all jobs, from an empty cluster. wait, energy: of all jobs. ratio: to the "
         "first row, with its 95 % interval from blocks of the run; verdict: p < 0.05 by Holm."
     )
     if (longer := max(choice.change.longer for choice in choices)) > 1:
-        yield f"log too short: an interval needs a log {number(longer)} times as long."
+        yield f"log too short: an interval needs a log {_longer(longer, demand)}."
     if any(not choice.trial.keeps_up for choice in choices):
         yield "cannot keep up: the jobs demand more GPUs or cores than the cluster has, so its queue grows without end."
     lost = [choice.trial.lost for choice in choices]
@@ -314,6 +315,11 @@ def _whatif_notes(choices: Sequence[Alternative]) -> Iterator[str]:
         )
     elif any(lost):
         yield "jobs lost: turned away or not finished; the figures of a row leave them out."
+
+
+def _longer(times: float, demand: Load) -> str:
+    """The length that a log would need for an interval."""
+    return f"{number(times)} times as long, of {number(times * demand.span_s / 86400)} days"
 
 
 def _demand_notes(demand: Load) -> Iterator[str]:
@@ -349,7 +355,7 @@ def plan_table(
         blank = ["-"] * (len(target.each) + 2)
         machines = now[len(today.nodes) : -len(blank) - 1]
         rows.append(("the log", *["" for _ in types[1:]], *machines, number(fit.observed), *blank))
-    notes = [*_demand_notes(demand), *_plan_notes(planned, today, target)]
+    notes = [*_demand_notes(demand), *_plan_notes(planned, today, target, demand)]
     if priced:
         notes.append(prices.sentence())
     return Grid(f"plan: {target} on {workload}", tuple(heads), rows, tuple(notes), (len(heads) - 1,))
@@ -360,7 +366,7 @@ def _wrapped(metric: str) -> str:
     return metric.replace("].", "].\n")
 
 
-def _plan_notes(planned: SizeSearch, today: Size, target: Targets) -> Iterator[str]:
+def _plan_notes(planned: SizeSearch, today: Size, target: Targets, demand: Load) -> Iterator[str]:
     best, sizes = planned.best, [*planned.tried.values(), today]
     largest = max(sizes, key=lambda size: size.gpus)
     if best is None and not largest.met.keeps_up:
@@ -371,7 +377,7 @@ def _plan_notes(planned: SizeSearch, today: Size, target: Targets) -> Iterator[s
     elif not isfinite(best.met.value.high):
         longer = best.met.value.longer
         yield (
-            f"No interval: the log is too short ({number(longer)} times as long would do)."
+            f"No interval: the log is too short; it needs one {_longer(longer, demand)}."
             if longer > 1
             else ("No interval: the metric is not a mean or a percentile of jobs, or is 0.")
         )
