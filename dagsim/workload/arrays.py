@@ -37,7 +37,8 @@ __all__ = [
 
 _NUMBERS = {"priority": 0.0, "deadline_s": inf, "weight": 1.0, "observed_start_s": nan, "eligible_s": nan}
 """Numeric columns, and the value of a job that has none."""
-_LABELS: dict[str, Any] = {"tenant": "", "user": "", "account": "", "partition": "", "qos": "", "observed_nodes": ()}
+_LABELS: dict[str, Any] = {"tenant": "", "user": "", "account": "", "partition": "", "qos": "", "observed_nodes": (),
+                            "request": None}  # fmt: skip
 """Text columns, and the value of a job that has none."""
 
 
@@ -221,6 +222,7 @@ class JobArrays:
     account: Labels | None = None
     partition: Labels | None = None
     qos: Labels | None = None
+    request: Labels | None = None  # of ``Request`` or None
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> JobArrays:
@@ -476,14 +478,15 @@ class JobArrays:
     def _seen(self) -> list[list[Any]]:
         """Columns of the fields after ``weight`` in ``Job``; ``None`` if no job sets any of them."""
         times, nodes = (self.observed_start_s, self.eligible_s), self.observed_nodes
-        labels = (self.user, self.account, self.partition, self.qos)
-        if all(column is None for column in (*times, nodes, *labels)):
+        labels, request = (self.user, self.account, self.partition, self.qos), self.request
+        if all(column is None for column in (*times, nodes, *labels, request)):
             return []
         nobody: list[Any] = [None] * len(self)
         return [
             *[nobody if column is None else [s if s == s else None for s in column.tolist()] for column in times],
             [()] * len(self) if nodes is None else nodes.tolist(),
             *[[""] * len(self) if column is None else column.tolist() for column in labels],
+            nobody if request is None else request.tolist(),
         ]
 
     def _tasks(self, which: slice | np.ndarray) -> tuple[Task, ...]:

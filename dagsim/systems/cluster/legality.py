@@ -154,7 +154,8 @@ def _allotted(
     total = sum(share.instances for share in shares)
     distinct = len({share.machine.index for share in shares}) == len(shares)
     if task.demand.gang:
-        if total != waiting or not distinct or len({share.machine.type for share in shares}) != 1:
+        types = {share.machine.type for share in shares}
+        if total != waiting or not distinct or (len(types) != 1 and task.demand.demand.gpus):
             _refuse_start(
                 kernel, task, f"a gang of {waiting} starts whole, on distinct nodes of one type; got {placement}"
             )
