@@ -99,7 +99,8 @@ class SiteState:
         if self.closed:
             part = self._partitions.get(job.partition) or next(iter(self._partitions.values()), NodePartition("all"))
             limit_s = estimate_s if part.default_time_s is None else part.default_time_s
-            limit_s = min(limit_s if claimed_s is None else max(claimed_s), part.max_time_s or inf)
+            claims = [seconds for seconds in claimed_s or () if seconds < inf]  # inf where it cannot run
+            limit_s = min(max(claims, default=limit_s), part.max_time_s or inf)
             reservation = self._numbers.get(request.reservation, -1)
         licences = tuple([pair for pair in request.licences if pair[0] in self.licences])
         if nodes == self._all and not (self.closed or licences):
