@@ -16,7 +16,7 @@ from dagsim.cli.shared import configured, given
 from dagsim.errors import InputError
 from dagsim.report.listing import LISTINGS, listing
 
-__all__ = ["cluster_app", "config_app", "list_", "workload_app"]
+__all__ = ["config_app", "list_", "site_app", "workload_app"]
 
 
 config_app = typer.Typer(help="Show, check and describe configurations.", no_args_is_help=True)
@@ -136,13 +136,15 @@ def workload_save(
     typer.echo(f"{write_jobs(path, jobs, meta)} jobs written to {path}")
 
 
-cluster_app = typer.Typer(help="The former name of dagsim site.", hidden=True)
-app.add_typer(cluster_app, name="cluster")
+@app.command("cluster", hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def cluster_import() -> None:
+    """The former name of dagsim site import.
 
+    Example: dagsim site import FILE -o site.yaml
+    """
+    from dagsim.errors import InputError
 
-@cluster_app.callback(invoke_without_command=True)
-def _clusters() -> None:
-    raise typer.BadParameter("dagsim cluster import is now dagsim site import: dagsim site import FILE -o site.yaml")
+    raise InputError("dagsim cluster import is now dagsim site import: dagsim site import FILE -o site.yaml")
 
 
 site_app = typer.Typer(help="Import a real cluster: nodes, queues, limits and its scheduler.", no_args_is_help=True)

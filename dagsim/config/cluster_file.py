@@ -55,7 +55,9 @@ def _figures(gpu: GpuType) -> dict[str, Any]:
 
 def _group(group: dict[str, Any]) -> dict[str, Any]:
     plain = {"features": [], "weight": 1.0}
-    lean = {key: list(value) if isinstance(value, tuple) else value for key, value in group.items() if value is not None}
+    lean = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in group.items() if value is not None
+    }
     return {key: value for key, value in lean.items() if key not in plain or value != plain[key]}
 
 

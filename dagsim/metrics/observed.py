@@ -78,9 +78,9 @@ def observed_against_simulated(
     """Compare waits job by job. Returns None if no job has both.
 
     ``observed_start_s`` and ``eligible_s`` have an entry for each job in the order of
-    ``Record.job``, NaN if unknown; so has ``partitions``, unless it is empty. Both waits count from the time when the job could start, or from
-    its arrival if that is unknown. So neither includes delays that no scheduler can avoid: a
-    dependency, a hold, the delay of a requeue.
+    ``Record.job``, NaN if unknown; so has ``partitions``, unless it is empty. Both waits count from
+    the time when the job could start, or from its arrival if that is unknown. So neither includes
+    delays that no scheduler can avoid: a dependency, a hold, the delay of a requeue.
     """
     cols = columns(source)
     jobs = cols.jobs

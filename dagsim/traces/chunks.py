@@ -433,8 +433,10 @@ class _File:
                 if len(row) != self._layout.width:
                     repaired = form.misfit(row, self._layout.width, self._where(line))
                     if repaired is not None:
-                        report.note("whose columns were shifted by a separator within a text, repaired", self._where(line))
-                        row = repaired  # noqa: PLW2901
+                        report.note(
+                            "whose columns were shifted by a separator within a text, repaired", self._where(line)
+                        )
+                        row = repaired
                 if len(row) == self._layout.width:
                     lines.append(line)
                     rows.append(row)

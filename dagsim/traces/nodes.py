@@ -421,7 +421,11 @@ class _Part(NamedTuple):
 
 
 def grouped(
-    nodes: Iterable[FoundNode], named: Mapping[str, str] | None = None, *, keep_all: bool = False, in_order: bool = False
+    nodes: Iterable[FoundNode],
+    named: Mapping[str, str] | None = None,
+    *,
+    keep_all: bool = False,
+    in_order: bool = False,
 ) -> ImportedCluster:
     """Group equal usable nodes, in order of first appearance. With ``keep_all``, include nodes that
     jobs cannot run on. With ``in_order``, groups are runs of consecutive nodes, so that the order of
@@ -446,7 +450,9 @@ def grouped(
         if not (node.usable or keep_all):
             imported.left_out.append(f"{node.name} ({node.state})")
             continue
-        parts = [part._replace(features=node.features, weight=node.weight) for part in _parts(node, named or {}, imported)]
+        parts = [
+            part._replace(features=node.features, weight=node.weight) for part in _parts(node, named or {}, imported)
+        ]
         runs += in_order and bool(last) and parts != last
         last = parts
         for part in parts:

@@ -99,7 +99,10 @@ class SlurmSite:
         names = {node.name for node in self.found_nodes()}
         qos = {name: _qos(self, name, row) for name, row in self.qos.items()}
         partitions = sorted(
-            [(row.get("default", "").upper() != "YES", place, name) for place, (name, row) in enumerate(self.partitions.items())]
+            [
+                (row.get("default", "").upper() != "YES", place, name)
+                for place, (name, row) in enumerate(self.partitions.items())
+            ]
         )
         return QueueTree(
             tuple([self._account(name) for name, (parent, _) in self.accounts.items() if parent == "root"]),
@@ -111,9 +114,7 @@ class SlurmSite:
         )
 
     def _configured(self, name: str, fields: Mapping[str, str]) -> FoundNode:
-        sockets, cores, threads = (
-            int(fields.get(key, 1)) for key in ("sockets", "corespersocket", "threadspercore")
-        )
+        sockets, cores, threads = (int(fields.get(key, 1)) for key in ("sockets", "corespersocket", "threadspercore"))
         cpus = int(fields.get("cpus") or int(fields.get("boards", 1)) * sockets * cores * threads)
         memory_mb = float(fields.get("realmemory", 1)) - float(fields.get("memspeclimit", 0))
         gres = self.gres.get(name) or fields.get("gres", "")
@@ -335,7 +336,7 @@ def _read_qos(site: SlurmSite, file: Path) -> None:
 
 
 _DUMPED = re.compile(r"^(Cluster|Parent|Account|User) - '([^']*)'(.*)$")
-_OPTION = re.compile(r":(\w+)=('[^']*'|[^:]*)")
+_OPTION = re.compile(r":([A-Z]\w+)=('[^']*'|.*?)(?=:(?:[A-Z][a-z]|QOS)\w*=|$)")  # values may hold gres/gpu:a100=1
 
 
 def _read_dump(site: SlurmSite, file: Path) -> None:
@@ -605,7 +606,9 @@ def scheduler_of(site: SlurmSite) -> dict[str, Any]:
 
 def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
     flags = [flag for flag in conf.get("priorityflags", "").upper().split(",") if flag]
-    settings: dict[str, Any] = {"order": "basic" if "basic" in conf.get("prioritytype", "multifactor") else "multifactor"}
+    settings: dict[str, Any] = {
+        "order": "basic" if "basic" in conf.get("prioritytype", "multifactor") else "multifactor"
+    }
     settings |= {ours: float(conf.get(f"priorityweight{name}") or 0) for ours, name in _WEIGHTS.items()}
     for part in (conf.get("priorityweighttres") or "").split(","):
         name, _, weight = part.partition("=")
@@ -643,7 +646,8 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
-    given = dict((part.strip().partition("=")[0], part.strip().partition("=")[2]) for part in text.split(",") if part.strip())
+    parts = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+    stated = {name: value for name, _, value in parts}
     seconds = {"bf_interval": ("bf_interval_s", 30.0, 1.0), "bf_window": ("bf_window_s", 1440.0, 60.0),
                "bf_resolution": ("bf_resolution_s", 60.0, 1.0), "sched_interval": ("sched_interval_s", 60.0, 1.0),
                "sched_min_interval": ("sched_min_interval_s", 2.0, 1e-6)}  # fmt: skip
@@ -652,12 +656,12 @@ def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
               "bf_max_job_part": ("bf_max_job_part", 0)}  # fmt: skip
     settings: dict[str, Any] = {}
     for name, (ours, default, unit) in seconds.items():
-        settings[ours] = float(given.pop(name, default)) * unit
+        settings[ours] = float(stated.pop(name, default)) * unit
     if settings["sched_min_interval_s"] < 0.001:
         settings["sched_min_interval_s"] = 0.0  # Slurm's default, 2 microseconds, is no pause
     for name, (ours, count) in counts.items():
-        settings[ours] = int(given.pop(name, count))
-    for name, value in given.items():
+        settings[ours] = int(stated.pop(name, count))
+    for name, value in stated.items():
         if name not in _PLAIN:
             site.drop(f"SchedulerParameters={name}{'=' if value else ''}{value}")
     return settings

@@ -760,7 +760,9 @@ class ClusterKernel:
         twin.machines = self.machines.copy()
         twin.frontier = self.frontier.copy(twin.machines)
         twin.applicants = Live((number, active.copy(twin.machines)) for number, active in self.applicants.items())
-        twin._held = [] if known else [(until_s, number, held.copy(twin.machines)) for until_s, number, held in self._held]
+        twin._held = (
+            [] if known else [(until_s, number, held.copy(twin.machines)) for until_s, number, held in self._held]
+        )
         if known:
             twin._jobs_left, twin._next_job, twin._source = False, None, iter(())
             twin.frontier.believe_estimates()

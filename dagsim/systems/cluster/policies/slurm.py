@@ -462,7 +462,12 @@ class SlurmMultifactor:
         listed, tests, rules = pending.listed, self._set.bf_max_job_test, self._rules
         ends_s = {run: kept.limit_ends_s for run, kept in self._runs.items()}
         plan = NodePlan(
-            view, ends_s, self._whole, self._choice, window_s=self._set.bf_window_s, resolution_s=self._set.bf_resolution_s
+            view,
+            ends_s,
+            self._whole,
+            self._choice,
+            window_s=self._set.bf_window_s,
+            resolution_s=self._set.bf_resolution_s,
         )
 
         def part_of(job: PendingJob) -> NodePartition:
@@ -492,7 +497,7 @@ class SlurmMultifactor:
                 pending.set_aside(at, holder, amounts)
                 continue
             tested += 1
-            if most and self._is_over(task, part, most, considered) or not self._licensed(view, task):
+            if (most and self._is_over(task, part, most, considered)) or not self._licensed(view, task):
                 at += 1
                 continue
             placement = None if outlook.knows_no(at) else self._fit_beside(view, task, part, plan, room)

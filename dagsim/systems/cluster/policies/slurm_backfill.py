@@ -204,8 +204,8 @@ class PendingJob(NamedTuple):
 class PendingJobs:
     """An index of the ready tasks (``ClusterView.index``) in the order in which they are examined:
     by tier and priority, highest first, then by submission. ``rank`` returns tier and slot of a
-    new task in each of its partitions, ``ranks`` holds the priority of a slot, ``eligible_s`` returns the time from which
-    a task may start.
+    new task in each of its partitions, ``ranks`` holds the priority of a slot, ``eligible_s``
+    returns the time from which a task may start.
 
     Cost: a search and a shift of the list per task added or removed, O(n log n) when all priorities
     change.

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import floor, inf
 from typing import NamedTuple, TypeAlias
 
-from dagsim.errors import ConfigError
 from dagsim.model import Caps, Demand, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits
 from dagsim.systems.cluster.api import ClusterState, ClusterView, JobState, NodeState, TaskState, members
@@ -163,11 +162,12 @@ class SlurmRules:
         return self._possible[key]
 
     def groups(self, task: TaskState) -> list[int]:
-        """Sets of nodes that a start of the task may combine: all nodes for a task without GPUs,
-        else those of one type.
+        """Sets of nodes that a start of the task may combine: those of one GPU type. A batch job that
+        needs no GPUs, and a start on one node, may take any.
         """
         by_type = [self.of_type[type_] for type_ in task.demand.types]
-        return by_type if task.demand.demand.gpus else [sum(by_type)]
+        mixes = not task.demand.demand.gpus and (task.job.job.request is not None or not task.demand.gang)
+        return [sum(by_type)] if mixes else by_type
 
     def _limit(self, queues: QueueTree) -> None:
         for node, above in queues.walk():
