@@ -137,7 +137,7 @@ def test_the_queues_of_the_page_are_read_and_its_options_exist(tmp_path: Path) -
     (tmp_path / "site.yaml").write_text(nodes + queues[1], encoding="utf-8")
     config = load_config(tmp_path / "site.yaml")
     assert config.queues is not None
-    assert config.queues.partitions[0].nodes == ("ant", "fox01", "fox02", "fox03")
+    assert config.queues.partitions[0].nodes == ("ant01", "ant02", "fox01", "fox02", "fox03")
     known = set(inspect.signature(POLICIES.get("slurm-multifactor")).parameters)  # type: ignore[arg-type]
     said = set(re.findall(r"`([a-z_]+)(?:=[a-z_]+)?`", page.partition("## `kueue`")[0]))
     assert known <= said

@@ -121,9 +121,9 @@ def test_the_rule_and_holm_hold_and_are_printed_as_gates(data: Path, tmp_path: P
     done = run(tmp_path, "--draws", "3000")
     lines = done.stdout.splitlines()
     gates = [line for line in lines if line.startswith(("passed", "MISSED"))]
-    assert len(gates) == 33  # 27 of coverage and marks at 7 sizes, 4 of Holm, swapping, and the rule
+    assert len(gates) == 44  # 38 of coverage and marks at 8 sizes, 4 of Holm, swapping, and the rule
     missed = [line for line in gates if line.startswith("MISSED")]
-    assert lines[-1] == f"33 gates, {len(missed)} missed"
+    assert lines[-1] == f"44 gates, {len(missed)} missed"
     assert done.returncode == bool(missed)
     assert not [line for line in missed if "Holm" in line or "swapping" in line]
     (rule,) = (line for line in gates if "--precision 2 %" in line)

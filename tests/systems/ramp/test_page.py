@@ -22,7 +22,8 @@ from dagsim.systems.ramp.placement import PLACERS
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "ramp.md").read_text(encoding="utf-8")
 RESULTS = (ROOT / "results" / "ramp" / "README.md").read_text(encoding="utf-8")
-COMMANDS = [line.removeprefix("$ ") for line in (PAGE + RESULTS).splitlines() if line.startswith("$ ")]
+COMMANDS = [line.removeprefix("$ ") for line in PAGE.splitlines() if line.startswith("$ ")]
+LONG_COMMANDS = [line.removeprefix("$ ") for line in RESULTS.splitlines() if line.startswith("$ ")]
 
 
 def test_the_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,6 +131,18 @@ KINDS = ("constant", "on_time", "roomy")
 
 def of_kind(means: Mapping[str, float], kind: str) -> float:
     return min(value for name, value in means.items() if name.startswith(kind))
+
+
+def test_the_files_of_the_commands_that_made_the_results_exist() -> None:
+    assert LONG_COMMANDS
+    for command in LONG_COMMANDS:
+        program, *words = shlex.split(command)
+        assert program in {"dagsim", "python"}
+        files = [word for word in words if word.endswith((".py", ".yaml"))]
+        tables = [word.removesuffix("-C") for word in words if word.startswith("ramp/")]
+        files += [f"scripts/tables/{name}.yaml" for name in tables]
+        assert files
+        assert all((ROOT / name).is_file() for name in files)
 
 
 @pytest.mark.data
