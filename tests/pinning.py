@@ -16,6 +16,10 @@ from typing import Any
 import numpy as np
 
 
+_LATER: dict[str, dict[str, Any]] = {"Job": {"request": None}, "Node": {"features": (), "weight": 1.0}}
+"""Fields by class that came after the first records, which leave them out at their defaults."""
+
+
 def plain(value: Any) -> Any:
     """The value as lists, mappings, texts and whole numbers."""
     match value:
@@ -40,7 +44,9 @@ def plain(value: Any) -> Any:
         case set() | frozenset():
             return sorted((plain(item) for item in value), key=str)
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        content = {field.name: getattr(value, field.name) for field in fields(value)}
+        later = _LATER.get(type(value).__name__, {})
+        return {name: plain(item) for name, item in content.items() if name not in later or item != later[name]}
     if hasattr(value, "_asdict"):
         return plain(value._asdict())
     if hasattr(value, "__iter__"):
