@@ -176,8 +176,8 @@ class GoodputModel:
 def fit_throughput(measurements: Sequence[StepMeasurement]) -> ThroughputModel:
     """Fit the seven parameters to measured iterations (L-BFGS-B, exact gradient).
 
-    Parameters that nothing was measured for are frozen at optimistic values: a job that never ran
-    on two nodes expects to lose nothing there, so that the scheduler tries.
+    Parameters without a measurement are frozen at optimistic values: a job that never ran on two
+    nodes expects to lose nothing there, so that the scheduler tries it.
 
     Raises:
         ModelError: There is no measurement, or one without computing time.

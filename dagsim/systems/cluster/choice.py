@@ -201,6 +201,10 @@ def compiled(
         return few
     if arrays.eligible_s is not None and (arrays.eligible_s > arrays.arrival_s).any():
         return "the compiled engine does not know jobs that may not start when they arrive"
+    if arrays.in_flight and any(
+        share.gpu is not None for runs in arrays.in_flight.words for run in runs for share in run.placement
+    ):
+        return "the compiled engine does not know instances in flight on a named GPU"
     from dagsim.systems.cluster.lane.reading import read_scenario
 
     plan = plan_for(policy, scenario.preemption)
