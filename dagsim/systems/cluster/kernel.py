@@ -418,7 +418,8 @@ class ClusterKernel:
             return
         if self._estimated:
             self._estimates.apply(active, schedule.seed, lambda task: runtime(task, types))
-        if job.eligible_s is not None and job.eligible_s > self.now:
+        begins_s = schedule.begins_s
+        if job.eligible_s is not None and job.eligible_s > max(self.now, begins_s) and not job.in_flight:
             self._hold_back(job.eligible_s, active)
         elif self._admission:
             self.applicants[number] = active
