@@ -155,7 +155,7 @@ class LogDemand:
         if not 0 <= after_s < span_s:
             raise InputError(
                 f"@{when}: this is {after_s / 86400:,.1f} days after the beginning of a run of "
-                f"{span_s / 86400:,.1f} days; name a time within it"
+                f"{span_s / 86400:,.1f} days; name a time within it, or none to ask for a period after they arrive"
             )
         return after_s
 
