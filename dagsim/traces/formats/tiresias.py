@@ -59,9 +59,7 @@ class Tiresias(Reader):
         if set(_SIA) <= _header(source):
             folder = _profile_folder(source)
             if folder is None:
-                answers["work"] = (
-                    "the list has no durations, and no profiles in traces/ beside it: 0 s, or floor_s (--floor)"
-                )
+                answers["work"] = "the list has no durations: 0 s, or floor_s (--floor)"
             else:
                 answers["work"] = f"seconds of the configuration asked for, alone on 4-GPU nodes, by {folder}"
         else:
