@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import batch_loop
 import command
+import validate_bound
 import validate_decima
 import validate_fgd
 import validate_goodput
@@ -65,6 +66,20 @@ class Figure(NamedTuple):
     def holds(self) -> bool:
         """True if the difference is within the tolerance."""
         return abs(self.difference) <= max(self.tolerance, 1e-9 * abs(self.expected))
+
+
+def bound(data: Path) -> Iterator[Figure]:
+    """Lower bounds beside enumerated optima and schedules of the kernel. Needs no data."""
+    optima = list(validate_bound.against_optimum(range(200)))
+    of = [check.ratio for check in optima if check.best]
+    yield Figure("bound", f"{len(optima)} bounds of small instances: above the optimum", 0, _above(optima))
+    yield Figure("bound", f"{len(of)} printed bounds of small instances: least share of the optimum", 1, min(of), 0.02)
+    schedules = list(validate_bound.against_policies(range(1000)))
+    yield Figure("bound", f"1,000 scenarios, {len(schedules):,} schedules: bounds above", 0, _above(schedules))
+
+
+def _above(checks: Iterable[validate_bound.Check]) -> int:
+    return sum(not check.holds for check in checks)
 
 
 def decima(data: Path) -> Iterator[Figure]:

@@ -4,7 +4,7 @@ plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, isnan, nan
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -98,13 +98,19 @@ def _counted(n: int, unit: str) -> str:
 
 
 def comparison_table(
-    ranked: Sequence[PolicyResult], metric: str = "jct_s.mean", *, workload: str = "", wide: bool = False
+    ranked: Sequence[PolicyResult],
+    metric: str = "jct_s.mean",
+    *,
+    workload: str = "",
+    wide: bool = False,
+    to_bound: Mapping[str, float] | None = None,
 ) -> Grid:
     """Compare policies on the same seeds, in the order of ``ranked``.
 
     ``ranked`` are the ``standings`` by ``metric``. Policies with equal results on every seed share
     a row. Without ``wide`` the table fits 80 columns; ``wide`` adds the ratio of means, the median
-    ratio, Holm's p and other metrics.
+    ratio, Holm's p and other metrics. ``to_bound`` adds each policy's share of the way to a lower
+    bound (``dagsim.experiment.bound``).
     """
     sample, n = ranked[0].sample, ranked[0].n
     policies = "1 policy" if len(ranked) == 1 else f"{len(ranked)} policies"
@@ -130,6 +136,9 @@ def comparison_table(
         else:
             row = [name, cells.mean, cells.ratio, cells.interval]
         row += [cells.won, cells.verdict]
+        if to_bound:
+            share = to_bound.get(result.policy, nan)
+            row.append("-" if isnan(share) else f"{round(100 * share)} %")
         if wide:
             row += _wide_cells(result, beside)
         if any_not_done:
@@ -137,6 +146,8 @@ def comparison_table(
         if any_unfinished:
             row.append(f"{result.unfinished:,}")
         rows.append(tuple(row))
+    if to_bound:
+        heads.append("way to\nbound")
     if wide:
         heads += ["of all\njob-seconds", "95 %\ninterval", "median\nratio", "95 %\ninterval", "Holm's\np"]
         heads += [_HEADS[name] for name in beside]
@@ -144,7 +155,13 @@ def comparison_table(
         heads.append("jobs\nnot done")
     if any_unfinished:
         heads.append("of them\nunfinished")
-    return Grid(f"{title}; {best} {metric_name(metric)} first", tuple(heads), rows, tuple(_notes(ranked)), (0, 5))
+    notes = [*_notes(ranked)]
+    if to_bound:
+        notes.append(
+            "way to bound: (reference - policy) / (reference - lower bound) of the mean completion times; - where runs "
+            "were stopped or jobs not done (docs/reference/bound.md)."
+        )
+    return Grid(f"{title}; {best} {metric_name(metric)} first", tuple(heads), rows, tuple(notes), (0, 5))
 
 
 def metric_name(metric: str) -> str:

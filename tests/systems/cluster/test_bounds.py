@@ -102,6 +102,12 @@ def test_failures_that_keep_work_count_as_preemption() -> None:
     assert scenario_bound(replace(scenario, preemption=Preemption(on_failure="resume")), 0).preemptive
 
 
+def test_jobs_that_arrived_before_the_beginning_count_nothing() -> None:
+    jobs = [single("before", 4.0), single("after", 2.0, 3.0)]
+    least = scenario_bound(ClusterScenario(ONE, jobs, begins_s=1.0), 0)
+    assert (least.jobs, least.bound_s) == (2, pytest.approx(2.0, rel=1e-5))
+
+
 def test_only_measured_jobs_count() -> None:
     # The second job alone: it runs first and takes 2 s, although the others wait for it.
     jobs = [single("a", 4.0), single("b", 2.0), single("c", 4.0)]

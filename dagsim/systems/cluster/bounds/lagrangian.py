@@ -1,28 +1,34 @@
-"""The Lagrangian bound: prices on the resource of each type over time, and weights on the edges of the DAGs.
+"""The Lagrangian bound: prices on the resource of each type over time, and weights on the edges of
+the DAGs.
 
-The sum of w_j (C_j - r_j) over the jobs is least subject to three kinds of constraints. Each is replaced by a price:
+The sum of w_j (C_j - r_j) over the jobs is least subject to three kinds of constraints. Each is
+replaced by a price:
 
-- The capacity of type i at time t has a price lambda_i(t) >= 0, constant in each cell of a grid of times, 0 after it.
-- Each job sends a flow of w_j through its DAG to its end. A task v gets mu_v of it directly and the rest from its
-  parents; alpha_v is all of it, and a task divides it among its children. Along an edge, the price of "the child starts
-  after its parent ends" is the flow there; the flow out of the last tasks prices "the job ends after them". All C_j
-  cancel, and each task keeps mu_v S_v + alpha_v p_v for its start S_v and its duration p_v.
+- The capacity of type i at time t has a price lambda_i(t) >= 0, constant in each cell of a grid of
+  times, 0 after it.
+- Each job sends a flow of w_j through its DAG to its end. A task v gets mu_v of it directly and the
+  rest from its parents; alpha_v is all of it, and a task divides it among its children. Along an
+  edge, the price of "the child starts after its parent ends" is the flow there; the flow out of the
+  last tasks prices "the job ends after them". All C_j cancel, and each task keeps mu_v S_v +
+  alpha_v p_v for its start S_v and its duration p_v.
 
 For any prices and flows, the sum over all tasks of the least cost of each alone,
 
     min over types i and starts s >= r_j + head_v of
         mu_v s + alpha_v p_vi + u_vi * integral of lambda_i from s to s + p_vi,
 
-less sum_i m_i * integral of lambda_i and sum_j w_j r_j, is at most the sum of every schedule (weak duality). So the
-result holds whatever the search for good prices does. A copy of a task with n copies carries 1/n of its flow. The
-minimum is exact, because the cost is linear between those s for which s or s + p_vi is a point of the grid.
+less sum_i m_i * integral of lambda_i and sum_j w_j r_j, is at most the sum of every schedule (weak
+duality). So the result holds whatever the search for good prices does. A copy of a task with n
+copies carries 1/n of its flow. The minimum is exact, because the cost is linear between those s for
+which s or s + p_vi is a point of the grid.
 
-With preemption, S_v and the completion C_v are bounded by the mean busy time M_v of the copy, because it works at most
-at its highest speed: S_v + p/2 <= M_v <= C_v - p/2 with p on the fastest type (Goemans, Queyranne, Schulz, Skutella
-and Wang 2002). The least cost is then that of p seconds (one unit of work) at the cheapest times, each on the type that
-is cheapest there.
+With preemption, S_v and the completion C_v are bounded by the mean busy time M_v of the copy,
+because it works at most at its highest speed: S_v + p/2 <= M_v <= C_v - p/2 with p on the fastest
+type (Goemans, Queyranne, Schulz, Skutella and Wang 2002). The least cost is then that of p seconds
+(one unit of work) at the cheapest times, each on the type that is cheapest there.
 
-Subgradient steps have Polyak's length towards a target above the best value so far; flows are changed by factors.
+Subgradient steps have Polyak's length towards a target above the best value so far; flows are
+changed by factors.
 """
 
 from __future__ import annotations
@@ -40,7 +46,9 @@ _CELLS, _STEPS = 300, 400
 _CELLS_WITH_BREAKS, _STEPS_WITH_BREAKS = 100, 320
 """Maximum number of cells and steps; with preemption, a step costs several times as much."""
 _PATIENCE, _SHRINK, _SMALLEST = 12, 0.6, 1e-3
-"""Steps without progress after which the step length shrinks, by which factor, and where the search ends."""
+"""Steps without progress after which the step length shrinks, by which factor, and where the search
+ends.
+"""
 _HALVINGS = 10
 """Halvings of the interval in which the worth of a unit of work lies, with preemption."""
 _LARGEST = 2**21
@@ -53,11 +61,15 @@ class DualPrices(NamedTuple):
     """A point of the dual problem, for T types, C cells, V tasks and E edges."""
 
     rate: np.ndarray
-    """(T, C + 1) float64: price per unit and second in each cell; the last one, after the grid, is 0."""
+    """(T, C + 1) float64: price per unit and second in each cell; the last one, after the grid, is
+    0.
+    """
     entry: np.ndarray
     """(V,) float64: flow that enters at each task; it sums to the weight of each job."""
     split: np.ndarray
-    """(E,) float64: share of a task's flow that each edge carries; the shares of a task's edges sum to 1."""
+    """(E,) float64: share of a task's flow that each edge carries; the shares of a task's edges sum
+    to 1.
+    """
 
 
 class Dual(NamedTuple):
@@ -94,9 +106,9 @@ def lagrangian(
 ) -> Dual:
     """Bound the weighted sum of completion minus arrival from below.
 
-    Without ``preemptive``, the bound holds for schedules in which every copy runs once, without a break, on one type.
-    With it, the bound also holds if copies stop, resume and change their type. Costs about ``steps * V * cells * T``
-    operations. ``watch`` passes on the numbers of the steps.
+    Without ``preemptive``, the bound holds for schedules in which every copy runs once, without a
+    break, on one type. With it, the bound also holds if copies stop, resume and change their type.
+    Costs about ``steps * V * cells * T`` operations. ``watch`` passes on the numbers of the steps.
     """
     cells = cells or (_CELLS_WITH_BREAKS if preemptive else _CELLS)
     flows = Flows(problem)
@@ -137,8 +149,8 @@ def lagrangian(
 
 
 def _grid(problem: Relaxation, release_s: np.ndarray, cells: int) -> np.ndarray:
-    """Times that separate the cells: some releases, some earliest ends, and evenly spaced ones up to the time by which
-    all work could be done.
+    """Times that separate the cells: some releases, some earliest ends, and evenly spaced ones up
+    to the time by which all work could be done.
     """
     ends_s = release_s + problem.shortest_s
     seconds = np.where(np.isfinite(problem.seconds), problem.seconds, 0.0)
@@ -167,7 +179,9 @@ class Flows:
         self._by_parent = [np.flatnonzero(of == level) for level in range(int(of.max(initial=-1)) + 1)]
 
     def heads(self) -> np.ndarray:
-        """(V,) float64: longest path from the arrival to the start of each task, every task on its fastest type."""
+        """(V,) float64: longest path from the arrival to the start of each task, every task on its
+        fastest type.
+        """
         head_s, parent, child = np.zeros(len(self._problem.job)), self._problem.parent, self._problem.child
         shortest_s = self._problem.shortest_s
         for edges in self._by_child:
@@ -175,7 +189,9 @@ class Flows:
         return head_s
 
     def tails(self) -> np.ndarray:
-        """(V,) float64: longest path from the end of each task to the end of its job, on the fastest types."""
+        """(V,) float64: longest path from the end of each task to the end of its job, on the
+        fastest types.
+        """
         tail_s, parent, child = np.zeros(len(self._problem.job)), self._problem.parent, self._problem.child
         shortest_s = self._problem.shortest_s
         for edges in reversed(self._by_parent):
@@ -312,11 +328,14 @@ class StartCosts:
 class _WithBreaks:
     """Copies that may stop, resume and change their type.
 
-    A copy does one unit of work, at the rate 1 / p_i on type i. Its least cost is that of a linear program, by duality
+    A copy does one unit of work, at the rate 1 / p_i on type i. Its least cost is that of a linear
+    program, by duality
 
-        max over y of y - integral over t of max(0, max over i of (y - mu t) / p_i - u_i lambda_i(t)),
+        max over y of y - integral over t of max(0, max over i of (y - mu t) / p_i - u_i
+        lambda_i(t)),
 
-    where any y gives a lower bound. The integrand is convex in each cell, so the trapezoid rule does not fall below it.
+    where any y gives a lower bound. The integrand is convex in each cell, so the trapezoid rule
+    does not fall below it.
     """
 
     def __init__(self, problem: Relaxation, release_s: np.ndarray, grid: np.ndarray) -> None:

@@ -1,9 +1,10 @@
 """The problem that the bounds are proven for: a relaxation of the GPU cluster, in columns.
 
-It keeps the arrivals, the DAGs, the seconds of every instance on every GPU type, gangs, and for each type one resource
-in a common pool: GPUs, cores or memory, whichever the jobs need most of. It leaves out everything else: the borders of
-nodes, the other resources, transfers, set-ups, failures, the cost of preemption, and the limits of queues. All of these
-only delay jobs, so every schedule of the kernel is a schedule of this problem with the same completion times.
+It keeps the arrivals, the DAGs, the seconds of every instance on every GPU type, gangs, and for
+each type one resource in a common pool: GPUs, cores or memory, whichever the jobs need most of. It
+leaves out everything else: the borders of nodes, the other resources, transfers, set-ups, failures,
+the cost of preemption, and the limits of queues. All of these only delay jobs, so every schedule of
+the kernel is a schedule of this problem with the same completion times.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ class Relaxation(NamedTuple):
         return shortest
 
     def levels(self) -> list[np.ndarray]:
-        """Edges by the depth of their child, so that all edges into a parent come in earlier groups."""
+        """Edges by the depth of their child, so that all edges into a parent come in earlier
+        groups.
+        """
         depth = np.zeros(len(self.job), np.int64)
         while len(self.parent):
             deeper = depth.copy()
@@ -71,8 +74,8 @@ def relaxation_of(
 ) -> Relaxation:
     """Build the problem of these jobs; ``weight`` is (J,), 1 for each job by default.
 
-    With ``by_node``, every node counts as a type of its own. This keeps the borders of nodes, but a gang of several
-    instances would have to be on one node: see ``spans_nodes``.
+    With ``by_node``, every node counts as a type of its own. This keeps the borders of nodes, but a
+    gang of several instances would have to be on one node: see ``spans_nodes``.
 
     Raises:
         InputError: The runtime model does not know a task.

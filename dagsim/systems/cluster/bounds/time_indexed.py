@@ -1,13 +1,16 @@
-"""The exact bound for small cases: a time-indexed integer program, solved by HiGHS (Sousa and Wolsey 1992).
+"""The exact bound for small cases: a time-indexed integer program, solved by HiGHS (Sousa and
+Wolsey 1992).
 
-Time is cut into slots. A variable says that a copy starts in a slot on a type. If all times are multiples of the slot,
-the optimum of the program is that of the problem: moving every start of a schedule as early as possible leaves starts
-that are sums of arrivals and durations. Otherwise arrivals, durations and starts are rounded down. Two runs that do not
-overlap then still do not, since floor(a) + floor(b) <= floor(a + b), and runs that overlap in pairs share an instant;
-so every schedule stays one, no job ends later, and the program's bound is a bound of the problem.
+Time is cut into slots. A variable says that a copy starts in a slot on a type. If all times are
+multiples of the slot, the optimum of the program is that of the problem: moving every start of a
+schedule as early as possible leaves starts that are sums of arrivals and durations. Otherwise
+arrivals, durations and starts are rounded down. Two runs that do not overlap then still do not,
+since floor(a) + floor(b) <= floor(a + b), and runs that overlap in pairs share an instant; so every
+schedule stays one, no job ends later, and the program's bound is a bound of the problem.
 
-Two steps make the program small. A list schedule gives a sum that the optimum does not exceed. The prices of the
-Lagrangian bound say by how much every start raises the bound; starts that raise it above that sum are left out.
+Two steps make the program small. A list schedule gives a sum that the optimum does not exceed. The
+prices of the Lagrangian bound say by how much every start raises the bound; starts that raise it
+above that sum are left out.
 """
 
 from __future__ import annotations
@@ -35,10 +38,12 @@ _SLOTS = 20_000
 _DECIMALS = 6
 """Times with at most this many digits after the point can be multiples of a slot."""
 _NODES, _SECONDS = 20_000, 8.0
-"""Where the search of HiGHS ends, in nodes of its tree and in seconds; its bound then holds all the same."""
+"""Where the search of HiGHS ends, in nodes of its tree and in seconds; its bound then holds all the
+same.
+"""
 _SHARE, _TRIES = 0.006, 4
-"""The slot, as a share of the mean completion time, if the times are not multiples of a longer one; and how many
-slots are tried, each twice as long, until the program is small enough.
+"""The slot, as a share of the mean completion time, if the times are not multiples of a longer one;
+and how many slots are tried, each twice as long, until the program is small enough.
 """
 
 
@@ -67,7 +72,8 @@ class _Slots(NamedTuple):
 
 
 def time_indexed(problem: Relaxation, dual: Dual) -> Optimum | None:
-    """Bound the weighted sum of completion minus arrival by the program; ``dual`` is the Lagrangian bound.
+    """Bound the weighted sum of completion minus arrival by the program; ``dual`` is the Lagrangian
+    bound.
 
     Returns None if the case is not small.
     """
@@ -122,7 +128,9 @@ def _one_by_one(problem: Relaxation, start_s: np.ndarray) -> tuple[Relaxation, n
 
 
 def _common_unit(problem: Relaxation) -> float:
-    """The longest time of which all arrivals and durations are multiples; 0 if it is shorter than a microsecond."""
+    """The longest time of which all arrivals and durations are multiples; 0 if it is shorter than a
+    microsecond.
+    """
     times_s = np.concatenate([problem.arrival_s, problem.seconds[np.isfinite(problem.seconds)]])
     for decimals in range(_DECIMALS + 1):
         counts = times_s * 10**decimals
@@ -154,8 +162,8 @@ def _in_slots(problem: Relaxation, twin: np.ndarray, slot_s: float, *, exact: bo
 
 
 def _listed(problem: Relaxation, key: np.ndarray) -> float:
-    """The weighted sum of completion minus arrival of a list schedule: the ready task with the smallest key next, where
-    and when it ends first.
+    """The weighted sum of completion minus arrival of a list schedule: the ready task with the
+    smallest key next, where and when it ends first.
     """
     used = np.zeros((len(problem.capacity), int(_end_s(problem)) + 2))
     ready = problem.arrival_s[problem.job].astype(int)
@@ -228,7 +236,9 @@ class _Program(NamedTuple):
 
 
 def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
-    """The program of a problem in slots, None if it is too large; ``start`` is a good order of its tasks."""
+    """The program of a problem in slots, None if it is too large; ``start`` is a good order of its
+    tasks.
+    """
     from scipy.sparse import coo_array
 
     problem = slots.problem
@@ -310,10 +320,11 @@ def _best_listed(problem: Relaxation, orders: Sequence[np.ndarray]) -> float:
 def _possible(
     problem: Relaxation, dual: Dual, most: float
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Task, type, start and end of all starts that may be part of a schedule of sum ``most`` or less.
+    """Task, type, start and end of all starts that may be part of a schedule of sum ``most`` or
+    less.
 
-    The bound with the start of one task fixed is that of the prices, less the least cost of the task, plus its cost
-    there.
+    The bound with the start of one task fixed is that of the prices, less the least cost of the
+    task, plus its cost there.
     """
     costs = StartCosts(problem, dual)
     shortest = problem.shortest_s
