@@ -69,7 +69,13 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry(
             "gavel",
             ".gavel:Gavel",
-            "shares of time on each type by a linear program, in rounds",
+            "Gavel's rounds and policies, as published",
+            ("estimates", "preemptive", "costly"),
+        ),
+        Entry(
+            "gavel-events",
+            ".gavel_events:GavelEvents",
+            "after Gavel: shares of time by a linear program, starts between rounds",
             ("estimates", "preemptive", "costly"),
         ),
         Entry("rollout", ".look_ahead:Rollout", "best of a few candidates, each simulated in a fork", _COSTLY),
