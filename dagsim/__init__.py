@@ -64,8 +64,6 @@ _HOMES = {
     "dagsim.systems.cluster": ("ClusterPolicy", "ClusterKernel", "ClusterView"),
     "dagsim.workload": ("PRESETS", "Synthetic"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
 __all__ = [
     "POLICIES",
     "PRESETS",
@@ -101,8 +99,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        return getattr(import_module(_HOME_OF[name]), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
     raise AttributeError(f"module 'dagsim' has no attribute {name!r}")
 
 

@@ -17,7 +17,8 @@ from time import process_time
 from dagsim.config.bundled import WORKLOADS
 from dagsim.model import Cluster, Job
 from dagsim.systems.cluster.models.runtime import Throughput
-from dagsim.workload import PRESETS, read_jobs, write_jobs
+from dagsim.workload import PRESETS
+from dagsim.workload.jsonl import read_jobs, write_jobs
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from dagsim.model import Cluster
 from dagsim.systems.cluster.models.runtime import Throughput
-from dagsim.workload import PRESETS, Synthetic, write_jobs
+from dagsim.workload import PRESETS, Synthetic
 from dagsim.workload.distributions import LogNormal
+from dagsim.workload.jsonl import write_jobs
 
 CLUSTER = Cluster.of({"A100-40": 8, "V100-16": 8, "T4": 16})
 RUNTIME = Throughput()

@@ -11,6 +11,10 @@ its statement binds, then by those that run any line of its file or whose file i
 if a test fails, if the module cannot be imported, or if a test takes four times its usual processor time plus ten
 seconds.
 
+Left out, since no test could or should see a change: annotations, type aliases and type variables, docstrings,
+decorators, imports, ``__all__``, ``raise`` and ``assert`` with their texts, f-strings, the names and summaries of
+registries, and the arguments in ``UNSEEN``. Every other survivor counts as one, whether a test could see it or not.
+
 Every test first runs once without a mutant, with a probe in each block of statements, which shows the blocks that it
 runs; a test that fails there is left out, and so is one that takes more than ``LONGEST_S``. The folder ``--reach``
 keeps the result. Later only changed test files run again, and the blocks of changed modules are found by comparing the
@@ -143,6 +147,8 @@ COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
     ast.Pow: ast.Mult,
 }
 OPERATORS = "a comparison, an operator, and for or, a condition or its opposite, a number, a name, min for max, a call"
+UNSEEN = {("zip", "strict"), ("field", "repr")}
+"""Arguments that say what holds anyway, as an assertion does, or how an object looks to a developer."""
 SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
@@ -178,14 +184,13 @@ def sites(tree: ast.Module, *, strings: bool = False) -> list[Site]:
 
 
 def _nodes(node: ast.AST, strings: bool) -> Iterator[ast.AST]:
-    """Yield all nodes worth a change.
-
-    Annotations, docstrings, messages, decorators and the messages of assertions are left out.
-    """
+    """Yield all nodes worth a change. See ``UNSEEN`` and the module's docstring for what is left out."""
     yield node
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "msg"):
             continue
+        if name == "keywords" and isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            value = [keyword for keyword in value if (node.func.id, keyword.arg) not in UNSEEN]
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST) and not _is_skipped(child, strings):
                 yield from _nodes(child, strings)
@@ -425,10 +430,15 @@ class Measure:
         for item, following in zip_longest(session.items, session.items[1:]):
             self._hits.clear()
             began = sum(os.times()[:4])  # with its processes
-            signal.setitimer(signal.ITIMER_PROF, LONGEST_S)
-            with suppress(TimeoutError):
+            try:
+                signal.setitimer(signal.ITIMER_PROF, LONGEST_S)
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            signal.setitimer(signal.ITIMER_PROF, 0)
+                signal.setitimer(signal.ITIMER_PROF, 0)
+            except Exception:  # the time ended between two steps of pytest, or left its fixtures half made
+                signal.setitimer(signal.ITIMER_PROF, 0)
+                self._failed.add(item.nodeid)
+                with suppress(Exception):
+                    session._setupstate.teardown_exact(None)
             if item.nodeid not in self._failed:
                 cpu_s[item.nodeid] = sum(os.times()[:4]) - began
                 for block in self._hits:

@@ -20,9 +20,12 @@ import batch_loop
 import command
 import validate_decima
 import validate_fgd
+import validate_goodput
+import validate_pollux
 import validate_ramp
 import validate_readers
 import validate_rlscheduler
+import validate_sia
 import validate_slurm
 import validate_span
 import validate_stg
@@ -33,6 +36,7 @@ from fgd.nodes import read_nodes
 from fgd.pods import read_pods
 from rich.table import Table
 
+from dagsim.elastic.profiles import read_applications
 from dagsim.report.terminal import console, counted
 from dagsim.traces import open_trace
 from dagsim.traces.source import Source
@@ -94,6 +98,37 @@ def fgd(data: Path) -> Iterator[Figure]:
 
 
 NODES = "openb_node_list_gpu_node.csv"
+
+
+def goodput(data: Path) -> Iterator[Figure]:
+    """Pollux's goodput model at recorded points."""
+    golden = data / "golden/elastic"
+    rows = validate_goodput.compared(golden / "pollux/goodput_points.json.gz", golden / "inputs")
+    yield Figure("goodput", f"{rows.points} points: worst relative difference", 0, rows.worst_relative, 1e-9)
+    yield Figure("goodput", "wrong integers", 0, rows.wrong_integers)
+    yield Figure("goodput", "worst difference of a fit's objective", 0, rows.worst_fit, 1e-4)
+
+
+def pollux(data: Path) -> Iterator[Figure]:
+    """Tiresias and Optimus in Pollux's simulator, job by job."""
+    golden = data / "golden/elastic"
+    profiles = read_applications(golden / "inputs")
+    for policy in validate_pollux.POLICIES:
+        for path in sorted(golden.glob(f"pollux/jobload_{policy}-*.json.gz")):
+            load = path.name.removeprefix(f"jobload_{policy}-").removesuffix(".json.gz")
+            prefix = "workloads" if load == "1.0" else f"workloads-{load}"
+            for name, expected in read_json(path)["jcts"].items():
+                workload = golden / f"inputs/pollux/workloads/{prefix}_{name}.csv.gz"
+                jobs = validate_pollux.completion_times(workload, profiles, policy)
+                figure = f"{policy}, load {load}, {name}: jobs of {len(jobs)} that differ"
+                yield Figure("pollux", figure, 0, validate_pollux.differing(jobs, expected))
+
+
+def sia(data: Path) -> Iterator[Figure]:
+    """Sia's integer program, solved by GLPK there."""
+    rows = validate_sia.optima(data / "golden/elastic/sia/ilp_instances.json.gz")
+    largest = max(abs(ours - recorded) for ours, recorded in rows if recorded is not None)
+    yield Figure("sia", f"largest difference of {len(rows)} optima", 0, largest, validate_sia.TOLERANCE)
 
 
 def ramp(data: Path) -> Iterator[Figure]:
@@ -211,7 +246,7 @@ def wfcommons(data: Path) -> Iterator[Figure]:
 
 VALIDATIONS: dict[str, Callable[[Path], Iterator[Figure]]] = {
     validation.__name__: validation
-    for validation in (readers, span, wfcommons, stg, swf, rlscheduler, fgd, decima, ramp, slurm)
+    for validation in (readers, span, wfcommons, stg, swf, rlscheduler, fgd, decima, ramp, slurm, goodput, pollux, sia)
 }
 
 

@@ -46,7 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dagsim.errors import DagsimError, InputError
-from dagsim.metrics.compare import holm, paired, samples_needed
+from dagsim.metrics.compare import holm, paired
 from dagsim.metrics.intervals import (
     ENOUGH_FOR_T,
     Bounds,
@@ -54,6 +54,7 @@ from dagsim.metrics.intervals import (
     largest_job,
     median,
     ratio_of_means,
+    samples_needed,
     seeds_for_interval,
     seeds_for_mean,
     t_of_mean,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -30,3 +33,30 @@ def data() -> Path:
         if not (folder / part).is_dir():
             pytest.fail(f"DAGSIM_DATA={named}: there is no folder {part}/ in it")
     return folder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--pin", action="store_true", help="record what tests with `pinned` see, instead of comparing")
+
+
+@pytest.fixture
+def pinned(request: pytest.FixtureRequest) -> Callable[[str, Any], None]:
+    """Compare a value with the one recorded under a key in the JSON file beside the test file.
+
+    After a change that is meant to move results, record the new values by ``pytest -n 0 --pin FILE``, and read the
+    difference before it is committed.
+    """
+    path = request.path.with_suffix(".json")
+
+    def check(key: str, value: Any, rel: float | None = None) -> None:
+        kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        if not request.config.getoption("--pin"):
+            assert key in kept, f"{path.name} lacks {key!r}: record it with --pin"
+            expected = kept[key] if rel is None else pytest.approx(kept[key], rel=rel, abs=rel)
+            assert value == expected, f"not as recorded in {path.name}; if that is meant, record it with --pin"
+        elif value != kept.get(key):  # never by several processes at once
+            kept[key] = value
+            lines = [f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in sorted(kept)]
+            path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+    return check

@@ -300,7 +300,7 @@ def test_the_shipped_schema_is_the_present_one() -> None:
             "error: unknown trace format 'plan'; did you mean 'plain'?",
         ),
         (["replay", "--trace", str(TRACE), "--cluster", "trace"], "jobs.csv: the trace lists no machines; describe"),
-        (["eval", "--set", "cluster.from_trace=true"], "error: the workload is no trace"),
+        (["eval", "--set", "cluster.from_trace=true"], "error: the workload is not a trace"),
         (["plot", "none"], "error: none: no such run folder"),
         (["config", "check", "none.yaml"], "error: no configuration 'none.yaml': no such file"),
         (["workload", "info", "none"], "error: --workload none: workload: no workload 'none'"),

@@ -149,6 +149,30 @@ def test_a_removed_flag_is_set_to_true_by_its_successor() -> None:
     assert CliRunner().invoke(app, ["replay", "--start=5"]).output.endswith("write --read start=5\n")
 
 
+def test_an_option_of_another_command_names_that_command() -> None:
+    ended = CliRunner().invoke(app, ["eval", "--trace", "log.swf"], env={"COLUMNS": "200"})
+    assert ended.exit_code == 2
+    assert "No such option: --trace; it is an option of dagsim replay, dagsim whatif, dagsim plan" in ended.output
+
+
+@pytest.mark.parametrize("algo", [["--algo", "rainbow"], ["--set", "train.algorithm.kind=rainbow"]])
+def test_train_keeps_the_settings_of_the_algorithm_or_refuses_them(algo: list[str], tmp_path: Path) -> None:
+    setting = ["--set", "train.algorithm.updates=-1"]
+    ended = CliRunner().invoke(app, ["train", *setting, *algo, "--out", str(tmp_path)])
+    lost = "would undo --set train.algorithm.updates=-1" in ended.output
+    kept = "--set train.algorithm.updates=-1: train.algorithm.updates:" in ended.output
+    assert (ended.exit_code, lost, kept) == (2, algo[0] == "--set", algo[0] == "--algo"), ended.output
+
+
+def test_replay_keeps_what_set_says_of_the_trace(tmp_path: Path) -> None:
+    args = ["replay", "--trace", SWF, "--set", "workload.options.limit=1", "--out", str(tmp_path), "--quiet"]
+    assert CliRunner().invoke(app, args).exit_code == 0
+    (run,) = tmp_path.iterdir()
+    assert "limit: 1\n" in (run / "config.yaml").read_text(encoding="utf-8")
+    ended = CliRunner().invoke(app, [*args, "--set", "workload=sessions"])
+    assert "--set workload=sessions: would undo --trace" in ended.output
+
+
 SWF = str(ROOT / "workloads" / "samples" / "swf" / "sample.swf")
 
 

@@ -1,4 +1,4 @@
-"""How many modules a default run enters: a reader who follows it opens so many files."""
+"""The modules that a default run enters: a reader who follows it opens these files."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ except SystemExit as ended:
 finally:
     sys.setprofile(None)
 print(*sorted(str(Path(file).relative_to(root)) for file in entered if file.startswith(root)), sep="\\n")
+print(*[name for name in sys.modules if name.startswith(("dagsim.traces", "dagsim.network"))], sep="\\n")
 """
 
 
-def test_a_default_run_enters_at_most_sixty_files(tmp_path: Path) -> None:
+def test_a_default_run_enters_at_most_sixty_files_and_imports_no_traces_and_no_networks(tmp_path: Path) -> None:
     command = ["eval", "--algo", "sjf", "--workers", "1", "--no-plots", "--quiet", "--out", str(tmp_path)]
     root = str(Path(dagsim.__file__).parent)
     ended = subprocess.run(
@@ -41,4 +42,5 @@ def test_a_default_run_enters_at_most_sixty_files(tmp_path: Path) -> None:
     )
     files = ended.stdout.split()
     assert "systems/cluster/kernel.py" in files
+    assert [name for name in files if name.startswith("dagsim.")] == []
     assert len(files) <= MOST, "\n".join(files)

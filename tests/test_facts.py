@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagsim.model import Cluster, JobFacts
-from dagsim.model.facts import NUMBERS, FactColumns
-from dagsim.model.log import Schedule
+from dagsim.model.log import NUMBERS, FactColumns, Schedule
 
 NUMBER = st.floats(0, 1e9)
 TASKS = st.sampled_from(((("t",), ((),)), (("a", "b"), ((), (0,))), (("a", "b", "t"), ((), (), (0, 1))), (("t",), ())))

@@ -22,7 +22,7 @@ FLOORS = (
     {"files", "processes", "registry"},
     {"model"},
     {"seeds"},
-    {"metrics", "network", "workload"},
+    {"elastic", "metrics", "network", "workload"},
     {"pictures"},
     {"traces"},
     {"systems"},
@@ -55,6 +55,7 @@ LATE = {
     "numpy": {
         "agents",
         "config",
+        "elastic",
         "envs",
         "experiment",
         "metrics",

@@ -68,6 +68,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in (("evil_net", NETWORK), ("evil_policy", POLICY)):
         monkeypatch.delitem(sys.modules, name, raising=False)
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.delitem(sys.modules, "own_world", raising=False)
     return tmp_path
 
 

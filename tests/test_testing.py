@@ -18,7 +18,8 @@ from dagsim.systems.cluster import ClusterKernel, UniformNetwork
 from dagsim.systems.cluster.clock import Clock
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
-from dagsim.systems.cluster.network import Carrier, Flow, Network, SharedNetwork
+from dagsim.systems.cluster.network import Carrier, Flow, Network
+from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView

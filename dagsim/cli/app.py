@@ -74,6 +74,22 @@ class _Guarded(typer.core.TyperGroup):
             raise _ended(error, f"not enough memory{f' ({error})' if str(error) else ''}", 1) from None
         except KeyboardInterrupt as stop:
             raise typer.Exit(exit_code(stop)) from None
+        except Exception as error:
+            if type(error).__name__ == "NoSuchOption":  # a class of click, which typer does not export
+                _name_owners(error, self)
+            raise
+
+
+def _name_owners(error: Any, group: Any) -> None:
+    """Add the commands that have the unknown option to the message of a ``NoSuchOption``."""
+    owners = [
+        name
+        for name in sorted(group.commands, key=ORDER.index)
+        if any(error.option_name in param.opts for param in group.commands[name].params)
+    ]
+    if owners:
+        names = ", ".join(f"dagsim {name}" for name in owners)
+        error.message, error.possibilities = f"{error.message}; it is an option of {names}", None
 
 
 def _ended(error: Exception, text: str, code: int) -> typer.Exit:

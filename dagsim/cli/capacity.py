@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,10 +35,22 @@ Prices_ = Annotated[
         help="Price of a GPU hour, such as H200=3.5,A100-40=1.4, or none (default: list prices, in US dollars).",
     ),
 ]
+PriceFile_ = Annotated[
+    Path | None,
+    typer.Option("--prices", metavar="FILE", help="YAML with prices to rent or buy GPUs, and of power."),
+]
 
 Growth = Annotated[
     str | None,
     typer.Option(metavar="30%", help="Growth of the demand: arrivals 1.3 times as frequent, the same jobs."),
+]
+
+Accept_ = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="A100=H200[:SPEED]",
+        help="Jobs that ask for the first type may use the second, too, at a relative speed; not today; repeatable.",
+    ),
 ]
 
 
@@ -48,7 +61,11 @@ def whatif(
     shown: SweepOutput,
     trace: TheLog,
     add: Annotated[
-        list[str] | None, typer.Option(metavar="16xH200[:PARTITION]", help="GPUs to add, on new nodes; repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="16xH200[:PARTITION][@DATE]",
+            help="GPUs to add, on new nodes, perhaps from a date or a time (@14d) on; repeatable.",
+        ),
     ] = None,
     remove: Annotated[
         list[str] | None, typer.Option(metavar="8xT4", help="GPUs to remove, in whole nodes; repeatable.")
@@ -60,7 +77,9 @@ def whatif(
         ),
     ] = None,
     growth: Growth = None,
+    accept: Accept_ = None,
     price: Prices_ = None,
+    prices: PriceFile_ = None,
     metric: Annotated[str, typer.Option(help="Metric to compare.")] = "jct_s.mean",
     config: ConfigFile = None,
     set_: Settings = None,
@@ -71,8 +90,9 @@ def whatif(
 
     Example: dagsim whatif --trace sacct.txt --cluster cluster.yaml --add 16xH200 --policy fifo-fit,easy
     """
+    from dagsim.config.schema import plain
     from dagsim.errors import InputError
-    from dagsim.experiment.capacity.machines import Prices, joined, read_gpus, resized, with_memberships
+    from dagsim.experiment.capacity.machines import Prices, joined, read_accept, read_gpus, resized, with_memberships
     from dagsim.experiment.capacity.whatif import (
         TODAY,
         Fit,
@@ -93,27 +113,29 @@ def whatif(
     added, removed = (
         [read_gpus(text, option) for text in texts or ()] for texts, option in ((add, "--add"), (remove, "--remove"))
     )
-    clusters = {TODAY: chosen.cluster}
-    if added or removed:
-        label = " ".join([*(f"-{gpus}" for gpus in removed), *(f"+{gpus}" for gpus in added)])
-        clusters[label] = resized(chosen.cluster, added, removed)
-    elif len(policies) < 2:
+    accepted = read_accept(accept or ())
+    if not (added or removed or accepted) and len(policies) < 2:
         raise InputError("whatif: nothing to compare; give --add 16xH200, --remove 8xT4, or several --policy")
-    prices = Prices.read(price or [], chosen.prices).of(clusters.values())
     chosen, demand = on_whole_log(chosen)
-    name = shown.name or question(trace, chosen, list(clusters), policies)
+    clusters = {TODAY: chosen.cluster}
+    if added or removed or accepted:
+        label = " ".join([*(f"-{gpus}" for gpus in removed), *(f"+{gpus}" for gpus in added), *(accept or ())])
+        changed = resized(chosen.cluster, added, removed, demand.arrival_s)
+        clusters[label] = changed.model_copy(update={"accept": accepted})
+    priced = Prices.read(price or [], chosen.prices, prices).of(clusters.values())
+    name = shown.name or question(trace, chosen, [plain(section) for section in clusters.values()], policies)
     folder, runs = swept(Plan.of_grid(whatif_grid(chosen, clusters, policies, name), "whatif"), shown)
-    trials = trials_of(folder, runs, chosen)
-    choices = alternatives_of(trials, clusters, prices, metric)
+    trials = trials_of(folder, runs, chosen, demand.labels)
+    choices = alternatives_of(trials, clusters, priced, metric)
     fit, load = Fit.of(trials[0], metric), demand.on(chosen.cluster)
     if shown.json_:
-        facts = {"run": str(folder.path), "metric": metric, "prices": prices.to_dict(), **_log_facts(load, fit)}
+        facts = {"run": str(folder.path), "metric": metric, "prices": priced.to_dict(), **_log_facts(load, fit)}
         typer.echo(json.dumps(facts | {"choices": [choice.to_dict() for choice in choices]}))
     elif not shown.quiet:
         if fit is not None and fit.is_far:
             typer.echo(fit.sentence())
         label = workload_label(chosen)
-        grid = whatif_table(choices, metric, workload=label, demand=load, fit=fit, prices=prices, wide=shown.wide)
+        grid = whatif_table(choices, metric, workload=label, demand=load, fit=fit, prices=priced, wide=shown.wide)
         show_grid(grid, shown.table, wide=shown.wide)
         for sentence in (line for section in clusters.values() for line in joined(chosen.cluster, section)):
             typer.echo(sentence)
@@ -126,7 +148,13 @@ def plan_capacity(
     reading: TraceFlags,
     shown: SweepOutput,
     trace: TheLog,
-    target: Annotated[str, typer.Option(metavar="'wait_s.p95<600'", help="A metric, < or >, and a bound.")],
+    target: Annotated[
+        list[str],
+        typer.Option(
+            metavar="'wait_s.p95<4h'",
+            help="A metric, < or >, and a bound; of all jobs, or account[NAME]. or partition[NAME].; repeatable.",
+        ),
+    ],
     types: Annotated[
         str | None,
         typer.Option(metavar="H200,A100-40", help="Vary the nodes of these types (default: the whole cluster)."),
@@ -138,7 +166,13 @@ def plan_capacity(
         str | None, typer.Option("--policy", "-a", "--algo", metavar="NAME", help="Scheduler (default: as configured).")
     ] = None,
     growth: Growth = None,
+    accept: Accept_ = None,
     price: Prices_ = None,
+    prices: PriceFile_ = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(min=0, help="Find the best value of --target that this cost a month allows."),
+    ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw the curve here: .png, .svg or .pdf (default: in the folder)."),
@@ -150,10 +184,11 @@ def plan_capacity(
 
     Example: dagsim plan --trace sacct.txt --cluster cluster.yaml --target "wait_s.p95<600" --types H200
     """
-    from dagsim.experiment.capacity.search import Target, plan_size
+    from dagsim.experiment.capacity.machines import read_accept
+    from dagsim.experiment.capacity.search import Targets, plan_size
     from dagsim.report.terminal import progress
 
-    Target.read(target)  # before the trace is read, which may take long
+    Targets.read(target, bounded=budget is None)  # before the trace is read, which may take long
     chosen = _configured(reading, trace, config, set_, [policy] if policy else [], growth, quiet=not shown.watched)
     file = None if plot is None else _drawable(plot)
     with progress(wanted=shown.watched, each=True) as watch:
@@ -163,6 +198,9 @@ def plan_capacity(
             (types or "").split(","),
             most,
             price or (),
+            price_file=prices,
+            budget=budget,
+            accept=read_accept(accept or ()),
             name=shown.name,
             out=shown.out,
             on=shown.on,
@@ -198,10 +236,9 @@ def _configured(
     """
     from dagsim.config.schema import Setting
 
-    described = {"kind": "trace", "path": str(trace), "format": reading.format_}
-    jobs = [Setting(f"--trace {trace}", "workload", described)]
+    jobs = [Setting(f"--trace {trace}", "workload", {"kind": "trace", "path": str(trace)})]
     what = Experiment(config=config, set_=set_)
-    chosen = experiment(what, reading, policies[0] if policies else None, more=jobs, quiet=quiet)
+    chosen = experiment(what, reading, policies[0] if policies else None, first=jobs, quiet=quiet)
     if growth is None:
         return chosen
     if reading.load is not None:
@@ -241,7 +278,7 @@ def _drawn(planned: SizePlan, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     title = f"{workload_label(planned.config)}, {planned.config.policy}"
     priced = bool(planned.prices)
-    return save(sizes(planned.search, planned.today, planned.target, title, priced=priced), path)
+    return save(sizes(planned.search, planned.today, planned.target.first, title, priced=priced), path)
 
 
 def _log_facts(load: Load, fit: Fit | None) -> dict[str, Any]:
@@ -261,7 +298,12 @@ def _facts(planned: SizePlan) -> dict[str, Any]:
         nodes = dict(zip(search.types or ("nodes",), tried.nodes, strict=True)) if tried is not today else {}
         facts = {"value": value, "low": low, "high": high, "lost": tried.met.lost, "meets": tried.met.meets}
         facts |= {"load": tried.met.load, "keeps_up": tried.met.keeps_up}
-        return {"nodes": nodes, "gpus": tried.gpus, "cost": tried.cost, **facts}
+        values = [
+            {"target": str(one), "value": value, "low": low, "high": high}
+            for one, period in zip(target.each, (tried.met.value, *tried.met.further), strict=False)
+            for value, low, high in [[number if number == number else None for number in period[:3]]]
+        ]
+        return {"nodes": nodes, "gpus": tried.gpus, "cost": tried.cost, **facts, "targets": values}
 
     return {
         "run": str(planned.path),
@@ -271,6 +313,7 @@ def _facts(planned: SizePlan) -> dict[str, Any]:
         "today": size(today),
         "tried": [size(tried) for tried in sorted(search.tried.values(), key=lambda each: (each.cost, each.nodes))],
         "exhausted": search.exhausted,
+        "budget": search.budget if isfinite(search.budget) else None,
         "prices": planned.prices.to_dict(),
         **_log_facts(planned.demand, planned.fit),
     }

@@ -59,10 +59,9 @@ def replay_trace(
         raise typer.BadParameter("give --trace FILE or --resume RUN", param_hint="'--trace'")
     from dagsim.config.schema import Setting
 
-    described = {"kind": "trace", "path": str(trace), "format": reading.format_}
-    workload = [Setting(f"--trace {trace}", "workload", described)]
+    workload = [Setting(f"--trace {trace}", "workload", {"kind": "trace", "path": str(trace)})]
     what = Experiment(config=config, set_=set_, seeds=seeds, seed=seed)
-    chosen = experiment(what, reading, algo, more=workload, quiet=output.quiet or output.json_)
+    chosen = experiment(what, reading, algo, first=workload, quiet=output.quiet or output.json_)
     if report is not None:
         _report(chosen, report, quiet=output.quiet or output.json_)
     against = reference or (None if blocks is None else "fifo")

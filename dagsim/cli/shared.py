@@ -85,12 +85,18 @@ def configured(
 
 
 def experiment(
-    what: Experiment, trace: TraceFlags, policy: str | None = None, *, more: Sequence[Setting] = (), quiet: bool = False
+    what: Experiment,
+    trace: TraceFlags,
+    policy: str | None = None,
+    *,
+    first: Sequence[Setting] = (),
+    more: Sequence[Setting] = (),
+    quiet: bool = False,
 ) -> Config:
-    """Return the configuration that the options of ``eval``, ``baseline``, ``tune`` or ``replay``
-    describe.
+    """Return the configuration that the options of a command describe.
 
-    If the workload is a trace, ``scenario.on_its_cluster`` chooses its cluster.
+    ``first`` chooses parts whose keys ``--set`` may change; ``more`` is applied last. If the
+    workload is a trace, ``scenario.on_its_cluster`` chooses its cluster.
 
     Raises:
         InputError: An option is wrong, or does not go with the system or the workload.
@@ -101,11 +107,10 @@ def experiment(
         *more,
         *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision),
     ]
-    if what.system is not None:  # before --set, whose keys may be the system's
-        system = Setting(f"--system {what.system}", "system.kind", what.system)
-        what = what._replace(set_=[system, *(what.set_ or ())])  # type: ignore[list-item]
+    system = [] if what.system is None else [Setting(f"--system {what.system}", "system.kind", what.system)]
+    what = what._replace(set_=[*system, *first, *(what.set_ or ())])  # type: ignore[list-item]
     reading = trace.settings()
-    if trace.format_ is not None and not more:
+    if trace.format_ is not None:
         reading.append(Setting(f"--format {trace.format_}", "workload.format", trace.format_))
     if trace.windows is not None:
         reading.append(Setting(f"--windows {trace.windows}", "seeds", trace.windows))
@@ -145,9 +150,8 @@ def _refuse_without_trace(config: Config, asked: Sequence[str]) -> None:
     be ignored.
     """
     from dagsim.errors import InputError
-    from dagsim.traces.trace_file import TraceFile
 
-    if asked and not (config.system.kind == "cluster" and isinstance(config.workload, TraceFile)):
+    if asked and config.trace_file is None:
         raise InputError(f"{', '.join(asked)}: goes with a workload that is a trace (--workload FILE)")
 
 

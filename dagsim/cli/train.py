@@ -47,6 +47,13 @@ def train_agent(
     report: Annotated[bool, typer.Option(help="Compare with heuristics on the report seeds at the end.")] = True,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the run folder.")] = Path("results"),
     name: Name = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE",
+            help="Where the other policies run: local:N or ray (dagsim list executors; default: local:WORKERS).",
+        ),
+    ] = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -54,23 +61,31 @@ def train_agent(
 
     Example: dagsim train --algo ppo --config train/ppo --seed 1
     """
+    from dagsim.experiment.executors import executor_for
     from dagsim.experiment.training.session import begin_training, resumed_training, train_in
     from dagsim.processes import exit_code
     from dagsim.report.comparison import comparison_table
     from dagsim.report.terminal import console, training_progress
 
+    if on is not None:
+        executor_for(on)
     what = Experiment(workload, config, set_, system, seed=seed)
     if resume is not None:
         options = {"algo": algo, "iterations": iterations, "init": init, "name": name}
         refuse_beside_resume([what], options, "training")
         folder = resumed_training(resume)
     else:
-        more = given(**{"train.algorithm.kind": algo, "train.iterations": iterations})
-        chosen = experiment(what, TraceFlags(), more=more, quiet=quiet or json_)
+        chosen = experiment(
+            what,
+            TraceFlags(),
+            first=given(**{"train.algorithm.kind": algo}),
+            more=given(**{"train.iterations": iterations}),
+            quiet=quiet or json_,
+        )
         folder = begin_training(chosen, out, init=init, name=name, argv=["dagsim", *sys.argv[1:]])
     try:
         with training_progress(wanted=not (quiet or json_)) as watch:
-            trained = train_in(folder, resume=resume is not None, workers=workers, report=report, watch=watch)
+            trained = train_in(folder, resume=resume is not None, workers=workers, report=report, watch=watch, on=on)
             ranked = trained.standings
             _draw(trained, ranked)
     except KeyboardInterrupt as stop:

@@ -93,11 +93,12 @@ class Registered:
 
 class Later:
     """``Annotated[Any, Later("module:Class")]``: a section whose class is imported only if the
-    section is present.
+    section is present. In a ``TaggedUnion`` it has a ``kind``.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, kind: str | None = None) -> None:
         self.target = target
+        self.kind = kind
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         return core_schema.with_info_plain_validator_function(self._validate)

@@ -38,15 +38,13 @@ from dagsim.model.gpu import canonical
 from dagsim.registry import nearest
 from dagsim.systems import SYSTEMS
 from dagsim.systems.cluster.choice import Engine
-from dagsim.systems.cluster.jobs import Workload
 from dagsim.systems.cluster.models import FAILURE_MODELS, RUNTIMES, SETUPS
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
 from dagsim.systems.cluster.scenario import ClusterSystem
-from dagsim.traces.sites import hosts
-from dagsim.traces.trace_file import TraceFile
+from dagsim.workload.distributions import TaggedUnion
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
@@ -54,6 +52,7 @@ from dagsim.workload.windows import parse_measure
 
 if TYPE_CHECKING:
     from dagsim.config.training import TrainSection
+    from dagsim.traces.trace_file import TraceFile
 
 __all__ = [
     "ClusterSection",
@@ -85,6 +84,10 @@ _CLUSTER_ONLY = (
 """Keys that describe the system ``cluster``. Every other system has its keys under ``system``."""
 
 Runtime: TypeAlias = Annotated[Any, Registered(RUNTIMES, "throughput")]
+Workload: TypeAlias = Annotated[
+    Synthetic | Sessions | Annotated[Any, Later("dagsim.traces.trace_file:TraceFile", "trace")],
+    TaggedUnion("synthetic"),
+]
 FailureModel: TypeAlias = Annotated[Any, Registered(FAILURE_MODELS, "node_failures")]
 
 
@@ -117,6 +120,8 @@ class NodeGroup(Section):
     """Partitions of ``queues`` that its nodes belong to. If a group names some, the ``nodes`` of
     all partitions follow from the groups.
     """
+    from_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Seconds after the beginning at which its nodes arrive."""
 
     @field_validator("gpu")
     @classmethod
@@ -170,6 +175,10 @@ class ClusterSection(Section):
         NodeGroup(name="v100-16", gpu="V100-16", gpus=8, cpus=96, memory_gb=1024),
         NodeGroup(name="t4", count=2, gpu="T4", gpus=8, cpus=96, memory_gb=1024),
     )
+    accept: Mapping[str, Mapping[str, Annotated[float, Field(gt=0, allow_inf_nan=False)] | None]] = {}
+    """GPU types that jobs of a trace may use beside those that they name, with their relative speeds:
+    ``{A100-40: {H200: 1.8}}``. ``null`` leaves the speed to the runtime model.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -190,6 +199,8 @@ class ClusterSection(Section):
 
 
 def _hosts(text: str) -> tuple[str, ...]:
+    from dagsim.traces.sites import hosts
+
     try:
         return hosts(text)
     except ValueError as error:
@@ -333,22 +344,33 @@ class Config(Section):
         section: TrainSection = self.train or section_for(self.system.kind)
         return section
 
+    @property
+    def trace_file(self) -> TraceFile | None:
+        """The workload of the GPU cluster if it is a trace, else None."""
+        workload: Any = self.workload
+        return workload if self.system.kind == "cluster" and workload.kind == "trace" else None
+
     def trace(self) -> TraceFile:
         """The workload, which must be a trace.
 
         Raises:
             ConfigError: The workload is not a trace.
         """
-        if not isinstance(self.workload, TraceFile):
-            raise ConfigError("the workload is no trace")
-        return self.workload
+        if self.trace_file is None:
+            raise ConfigError("the workload is not a trace")
+        return self.trace_file
 
     def trace_path(self) -> Path | None:
         """Path of the trace that the jobs come from, or None."""
         if self.system.kind == "cluster":
-            return self.workload.source.path if isinstance(self.workload, TraceFile) else None
+            return None if self.trace_file is None else self.trace_file.source.path
         path = getattr(self.system, "trace", None)
         return None if path is None else Path(path)
+
+    def late_nodes(self) -> tuple[tuple[int, float, float], ...]:
+        """Windows ``(node, 0, arrival in seconds)`` of the nodes that are not there from the beginning."""
+        arrivals_s = [group.from_s for group in self.cluster.groups for _ in range(group.count)]
+        return tuple([(node, 0.0, from_s) for node, from_s in enumerate(arrivals_s) if from_s])
 
     def build_cluster(self) -> Cluster:
         """Build the cluster that the section describes.
@@ -537,7 +559,7 @@ def plain(value: Any) -> Any:
     """Convert models, dataclasses and tuples to YAML values, with ``kind`` first for readability."""
     match value:
         case BaseModel():
-            left_out = _left_out(value) if isinstance(value, Config) else _without_partitions(value)
+            left_out = _left_out(value) if isinstance(value, Config) else _unset(value)
             return {name: plain(getattr(value, name)) for name in type(value).model_fields if name not in left_out}
         case Mapping():
             return {str(key): plain(part) for key, part in value.items()}
@@ -554,8 +576,9 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _without_partitions(value: BaseModel) -> tuple[str, ...]:
-    return ("partitions",) if isinstance(value, NodeGroup) and not value.partitions else ()
+def _unset(value: BaseModel) -> tuple[str, ...]:
+    """Rare keys of a cluster that ``plain`` omits while they have their defaults."""
+    return tuple([name for name in ("partitions", "from_s", "accept") if not getattr(value, name, True)])
 
 
 def _any_of(schema: Any) -> Any:

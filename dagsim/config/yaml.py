@@ -78,7 +78,8 @@ class Document:
         old one.
 
         Raises:
-            ConfigError: A value on the way has no such part.
+            ConfigError: A value on the way has no such part, or what another option set would be
+                lost.
         """
         if self.value is None:
             self.value = {}
@@ -96,13 +97,27 @@ class Document:
                 holder[word] = deepcopy(default) if default is not None else [] if below.isdigit() else {}
             holder = holder[step]
         path = (*path, step := _step(holder, last, path, source))
-        if last == "kind" and isinstance(holder, dict) and holder.get("kind", value) != value:
+        new_kind = last == "kind" and isinstance(holder, dict) and holder.get("kind", value) != value
+        self._check_no_option_lost(path, path[:-1] if new_kind else path, source)
+        if new_kind:
             holder.clear()
         holder[step] = value
         for places in (self.values, self.keys):
             for key_below in [key_below for key_below in places if key_below[: len(path)] == path]:
                 del places[key_below]
             places[path] = source
+
+    def _check_no_option_lost(self, key: Key, replaced: Key, source: str) -> None:
+        """Raise an error if setting ``key`` would remove what another option set inside
+        ``replaced``. An option for the same key may replace a ``--set``, or itself.
+        """
+        own = source.partition(" ")[0]
+        for path, place in self.values.items():
+            option = place.partition(" ")[0]
+            if path[: len(replaced)] != replaced or not option.startswith("--"):
+                continue
+            if path != key or option not in ("--set", own):
+                raise ConfigError(f"{source}: would undo {place}; change the order, or leave one of them out")
 
 
 def read_yaml(path: Path) -> Document:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dagsim.config.bundled import WORKLOADS, find_config
 from dagsim.config.schema import Config, Setting, load_config
@@ -23,8 +23,10 @@ from dagsim.systems.cluster import ClusterPolicy
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime, Throughput
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
-from dagsim.traces.trace_file import TraceFile
 from dagsim.workload import Sessions, Synthetic
+
+if TYPE_CHECKING:
+    from dagsim.traces.trace_file import TraceFile
 
 __all__ = ["DEFAULT_GPUS", "compare", "plan", "replay", "simulate"]
 
@@ -84,6 +86,8 @@ def _workload(
                 f"unknown workload {str(workload)!r}{nearest(str(workload), WORKLOADS)}: neither a preset "
                 "(dagsim list workloads) nor a file"
             )
+        from dagsim.traces.trace_file import TraceFile
+
         return TraceFile(str(workload))
     return workload
 
@@ -140,13 +144,15 @@ def compare(*runs: str | Path, metric: str | None = None, reference: str | None 
 
 def plan(
     trace: str | Path,
-    target: str,
+    target: str | Sequence[str],
     types: Sequence[str] = (),
     *,
     cluster: str | None = None,
     policy: str | None = None,
     most_gpus: int | None = None,
     prices: Sequence[str] = (),
+    price_file: str | Path | None = None,
+    budget: float | None = None,
     config: str | Path | None = None,
     settings: Iterable[str] = (),
     name: str | None = None,
@@ -154,9 +160,11 @@ def plan(
     on: str = "local",
 ) -> SizePlan:
     """Find the smallest cluster, or the cheapest mix of GPU ``types``, that meets ``target`` (such
-    as ``wait_s.p95<600``) on windows of a log, as ``dagsim plan`` does.
+    as ``wait_s.p95<600``; or several) on a log, as ``dagsim plan`` does; or, with a ``budget`` a
+    month, the cluster with the best value.
 
-    ``prices`` are texts such as ``H200=3.5`` (US dollars per GPU hour). Trials are kept below
+    ``prices`` are texts such as ``H200=3.5`` (US dollars per GPU hour), ``price_file`` is the YAML
+    file of ``--prices``. Trials are kept below
     ``out`` and are not run again. The other arguments are those of ``replay``.
 
     Raises:
@@ -164,7 +172,19 @@ def plan(
         SimulationError: The policy failed.
     """
     chosen = _on_trace(trace, policy, cluster, config, settings, None)
-    return plan_size(chosen, target, types, most_gpus, prices, name=name, out=Path(out), on=on)
+    file = None if price_file is None else Path(price_file)
+    return plan_size(
+        chosen,
+        target,
+        types,
+        most_gpus,
+        prices,
+        price_file=file,
+        budget=budget,
+        name=name,
+        out=Path(out),
+        on=on,
+    )
 
 
 def _on_trace(

@@ -26,7 +26,6 @@ from dagsim.metrics.precision import Ending, Look, Precision
 from dagsim.metrics.standings import PolicyResult, RunMetrics, Sample, largest_share, standings
 from dagsim.model.log import Schedule
 from dagsim.seeds import WINDOWS, seeds_of
-from dagsim.traces.trace_file import TraceFile
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.waits import Stretch
@@ -300,8 +299,8 @@ def rule_for(config: Config) -> Precision:
     """
     if config.precision is None:
         raise InputError("precision: the configuration has no precision; set it with --precision")
-    workload = config.workload if config.system.kind == "cluster" else None
-    if not isinstance(workload, TraceFile):
+    workload = config.trace_file
+    if workload is None:
         return Precision(config.precision)
     if workload.window is None:
         raise InputError("precision: all of a trace is one sample; --window-jobs N makes windows of it")
@@ -312,8 +311,7 @@ def rule_for(config: Config) -> Precision:
 
 def seeds_for(config: Config, count: int) -> tuple[int, ...]:
     """The first ``count`` seeds of the experiment; a larger count begins with the same seeds."""
-    on_windows = config.system.kind == "cluster" and isinstance(config.workload, TraceFile)
-    return seeds_of(WINDOWS, count) if on_windows else replicate_seeds(config.seed, count)
+    return replicate_seeds(config.seed, count) if config.trace_file is None else seeds_of(WINDOWS, count)
 
 
 def run_until_precise(

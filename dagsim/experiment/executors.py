@@ -24,7 +24,6 @@ from dagsim.experiment.plan import Cell, code_digest
 from dagsim.experiment.simulate import run_policy
 from dagsim.processes import end_with_parent, starting
 from dagsim.registry import Entry, Registry
-from dagsim.traces.trace_file import TraceFile
 
 __all__ = ["EXECUTORS", "CellExecutor", "CellWork", "Heard", "Local", "Wanted", "cores", "executor_for", "in_order"]
 
@@ -81,10 +80,10 @@ class CellWork:
 
     def _config(self, cell: Cell) -> Config:
         config = cell.config
-        if self.trace is None or not isinstance(config.workload, TraceFile):
+        file = config.trace_file
+        if self.trace is None or file is None:
             return config
-        member = config.workload.path.removeprefix(str(config.workload.source.path))
-        workload = replace(config.workload, path=self.trace + member)
+        workload = replace(file, path=self.trace + file.path.removeprefix(str(file.source.path)))
         return config.model_copy(update={"workload": workload})
 
 

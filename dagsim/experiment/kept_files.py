@@ -20,8 +20,7 @@ from dagsim.metrics import jobs_table, runs_table, to_csv
 from dagsim.metrics.series import JobSeries
 from dagsim.model import Cluster, JobFacts
 from dagsim.model.arithmetic import numbered
-from dagsim.model.facts import NUMBERS, FactColumns
-from dagsim.model.log import ROW, Schedule, ScheduleLog
+from dagsim.model.log import NUMBERS, ROW, FactColumns, Schedule, ScheduleLog
 
 __all__ = [
     "CLOCKED",

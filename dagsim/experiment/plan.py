@@ -25,7 +25,6 @@ from dagsim.experiment.provenance import digest, sources_of
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.metrics import glossary
 from dagsim.registry import nearest
-from dagsim.traces.trace_file import TraceFile
 
 __all__ = [
     "Axis",
@@ -306,6 +305,7 @@ def _metrics(value: Any, place: str) -> tuple[str, ...]:
 
 _SIMULATES = (
     "model",
+    "network",
     "workload",
     "traces",
     "systems",
@@ -475,7 +475,7 @@ class Plan:
 def _check_cluster(config: Config) -> None:
     """Raise an error if a trace would run on the default cluster without a request for it."""
     described = {"cluster", "gpu_types"} & config.model_fields_set
-    if config.system.kind == "cluster" and isinstance(config.workload, TraceFile) and not described:
+    if config.trace_file is not None and not described:
         raise ConfigError(
             "sweep: the jobs come from a trace, and no cluster is given: add one to base or set (of dagsim cluster "
             "import; or cluster: {name: trace, from_trace: true}, the machines that the trace lists)"

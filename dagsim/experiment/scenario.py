@@ -16,7 +16,6 @@ from dagsim.model import Job
 from dagsim.model.streams import stream
 from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.seam import Scenario
-from dagsim.traces.trace_file import TraceFile
 from dagsim.workload import PRESETS, Sessions, Synthetic
 
 if TYPE_CHECKING:
@@ -49,8 +48,10 @@ def cluster_scenario_of(config: Config) -> ClusterScenario:
     Raises:
         InputError: The configuration is of another system, or the cluster cannot be built.
     """
+    from dagsim.systems.cluster.models.failures import Outages
     from dagsim.systems.cluster.scenario import ClusterScenario
 
+    late = config.late_nodes()
     return ClusterScenario(
         config.build_cluster(),
         config.workload,
@@ -58,11 +59,12 @@ def cluster_scenario_of(config: Config) -> ClusterScenario:
         setup=config.setup,
         network=config.network,
         preemption=config.preemption,
-        disturbances=config.disturbances,
+        disturbances=(*config.disturbances, *([Outages(late)] if late else [])),
         estimates=config.estimates,
         outages=config.cluster.from_trace,
         queues=config.queues,
         engine=config.engine,
+        accept=config.cluster.accept,
     )
 
 
@@ -79,7 +81,7 @@ def on_its_cluster(
     Raises:
         InputError: The cluster is wrong, or the trace cannot be read.
     """
-    if cluster is not None or isinstance(config.workload, TraceFile):
+    if cluster is not None or config.trace_file is not None:
         from dagsim.experiment.sizing import trace_cluster
 
         source, parts = trace_cluster(config, cluster, watch)
@@ -93,9 +95,9 @@ def experiment_seeds(config: Config) -> tuple[int, ...]:
     """The seeds of an experiment: those of its replicates, or the numbers of the windows of its
     trace.
     """
-    workload = config.workload
-    if config.system.kind == "cluster" and isinstance(workload, TraceFile) and workload.window is not None:
-        return seeds_of(WINDOWS, workload.windows or config.seeds)
+    trace = config.trace_file
+    if trace is not None and trace.window is not None:
+        return seeds_of(WINDOWS, trace.windows or config.seeds)
     return replicate_seeds(config.seed, config.seeds)
 
 
@@ -117,19 +119,20 @@ def metric_of(config: Config) -> str:
 
 def sample_of(config: Config) -> Sample:
     """The kind of sample that one seed of the experiment is."""
-    if config.system.kind != "cluster" or not isinstance(config.workload, TraceFile):
+    trace = config.trace_file
+    if trace is None:
         return Sample.SEED
-    return Sample.TRACE if config.workload.window is None else Sample.WINDOW
+    return Sample.TRACE if trace.window is None else Sample.WINDOW
 
 
 def workload_label(config: Config) -> str:
     """The workload in a few words: ``heterogeneous, load 0.7``, or ``jobs.csv, windows of 200 jobs``."""
     if config.system.kind != "cluster":
         return str(config.system.kind)
+    if (trace := config.trace_file) is not None:
+        name = Path(trace.path).name
+        return name if trace.window is None else f"{name}, windows of {trace.window:,} jobs"
     workload = config.workload
-    if isinstance(workload, TraceFile):
-        name = Path(workload.path).name
-        return name if workload.window is None else f"{name}, windows of {workload.window:,} jobs"
     presets = PRESETS if isinstance(workload, Synthetic) else WORKLOADS  # fits are sessions, and slow to read
     like = {name: preset.workload for name, preset in presets.items()}
     changes = {name: _changes(other, workload) for name, other in like.items() if type(other) is type(workload)}

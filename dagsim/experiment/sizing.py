@@ -16,7 +16,6 @@ from dagsim.errors import ConfigError
 from dagsim.model import GPU_TYPES, Job, Task
 from dagsim.model.gpu import canonical
 from dagsim.systems.cluster.models.runtime import HasRates, Runtime
-from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
 
 __all__ = ["LOAD", "TotalDemand", "cluster_for", "sized", "sized_to", "trace_cluster"]
@@ -172,9 +171,9 @@ def trace_cluster(
         other = load_config(find_config(cluster), own=False)
         return f"--cluster {cluster}", {"cluster": other.cluster, "gpu_types": other.gpu_types}
     described = bool({"cluster", "gpu_types"} & config.model_fields_set)
-    if config.system.kind != "cluster" or not isinstance(config.workload, TraceFile) or (cluster is None and described):
+    trace = config.trace_file
+    if trace is None or (cluster is None and described):
         return "", {}
-    trace = config.workload
     if cluster is None and (saved := trace.saved_with("cluster")) is not None:
         return "--cluster (as saved with the workload)", {"cluster": saved}
     if cluster is None:

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dagsim.model import Cluster, Kind
-from dagsim.model.facts import FactColumns
-from dagsim.model.log import Schedule
+from dagsim.model.log import FactColumns, Schedule
 
 __all__ = [
     "Flags",

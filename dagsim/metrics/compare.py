@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import ceil, isfinite, isnan, nan
+from math import isfinite, isnan, nan
 from types import MappingProxyType
 
 import numpy as np
@@ -15,11 +15,12 @@ import numpy as np
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.intervals import (
-    MOST_SEEDS,
     SAME,
+    enough_seeds,
     geometric_mean,
     median,
     ratio_of_means,
+    samples_needed,
     seeds_for_interval,
     standard_deviation,
     t_of_mean,
@@ -28,18 +29,15 @@ from dagsim.metrics.intervals import (
 
 __all__ = [
     "ENOUGH_SEEDS",
-    "ENOUGH_WINDOWS",
     "Paired",
     "Row",
     "Verdict",
     "alike",
     "compared",
-    "enough_seeds",
     "holm",
     "log_ratios",
     "paired",
     "paired_by_seed",
-    "samples_needed",
     "verdict",
     "words",
 ]
@@ -235,10 +233,6 @@ def _side(low: float, high: float) -> int:
 
 ENOUGH_SEEDS = 5
 """Minimum sample size for a verdict. With fewer, no distribution-free two-sided 95 % interval exists."""
-ENOUGH_WINDOWS = 300
-"""Windows of a real trace from which intervals of means have enough coverage. With fewer, they are
-approximate.
-"""
 
 
 class Verdict(StrEnum):
@@ -369,26 +363,6 @@ def words(pair: Paired, p: float | None = None, *, unit: str = "seed", lower_is_
     if needed := samples_needed(pair.seeds_needed, pair.n, unit) if isfinite(pair.low) else 0:
         parts.append(f"approximate: {enough_seeds(needed, unit)}")
     return "; ".join(parts)
-
-
-def samples_needed(seeds_needed: float, n: int, unit: str) -> float:
-    """Number of samples from which an interval of ``n`` holds: ``seeds_needed``, of windows at least
-    300; 0 if ``n`` is enough.
-    """
-    return max(seeds_needed, ENOUGH_WINDOWS) if unit == "window" and n < ENOUGH_WINDOWS else seeds_needed
-
-
-def enough_seeds(seeds: float, unit: str = "seed") -> str:
-    """Say how many seeds an interval needs."""
-    if seeds > MOST_SEEDS:
-        return f"no number of {unit}s up to {MOST_SEEDS:,} is enough"
-    return f"about {_rounded(seeds):,} {unit}s are needed"
-
-
-def _rounded(seeds: float) -> int:
-    """Round up to the next ten, or from 300 on to the next hundred."""
-    step = 10 if seeds < 300 else 100
-    return ceil(seeds / step) * step
 
 
 def _sentence(answer: Verdict, pair: Paired, unit: str) -> str:

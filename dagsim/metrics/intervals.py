@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import inf, isfinite, log, nan, sqrt
+from math import ceil, inf, isfinite, log, nan, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -22,18 +22,21 @@ __all__ = [
     "ENOUGH_FOR_MEAN",
     "ENOUGH_FOR_T",
     "ENOUGH_FOR_TAILS",
+    "ENOUGH_WINDOWS",
     "FEWEST_JOBS",
     "LARGE_JOB",
     "MOST_SEEDS",
     "SAME",
     "Bounds",
     "OverTime",
+    "enough_seeds",
     "geometric_mean",
     "largest_job",
     "median",
     "median_rank",
     "over_time",
     "ratio_of_means",
+    "samples_needed",
     "seeds_for_interval",
     "seeds_for_mean",
     "skewness",
@@ -124,6 +127,10 @@ ENOUGH_FOR_T = 10
 """Number of seeds from which intervals of ratios hold on populations without such jobs."""
 ENOUGH_FOR_MEAN = 30
 """Number of seeds from which intervals of a policy's own mean hold on such populations."""
+ENOUGH_WINDOWS = 300
+"""Windows of a real trace from which intervals of means have enough coverage. With fewer, they are
+approximate.
+"""
 MOST_SEEDS = 1000
 """Largest number of seeds recommended for an approximate interval. Beyond it, use the median's
 interval.
@@ -266,6 +273,26 @@ def seeds_for_mean(n: int, largest_job: float = 0.0) -> float:
     """
     needed = inf if largest_job > LARGE_JOB else ENOUGH_FOR_MEAN
     return needed if needed > n else 0.0
+
+
+def samples_needed(seeds_needed: float, n: int, unit: str) -> float:
+    """Number of samples from which an interval of ``n`` holds: ``seeds_needed``, of windows at least
+    300; 0 if ``n`` is enough.
+    """
+    return max(seeds_needed, ENOUGH_WINDOWS) if unit == "window" and n < ENOUGH_WINDOWS else seeds_needed
+
+
+def enough_seeds(seeds: float, unit: str = "seed") -> str:
+    """Say how many seeds an interval needs."""
+    if seeds > MOST_SEEDS:
+        return f"no number of {unit}s up to {MOST_SEEDS:,} is enough"
+    return f"about {_rounded(seeds):,} {unit}s are needed"
+
+
+def _rounded(seeds: float) -> int:
+    """Round up to the next ten, or from 300 on to the next hundred."""
+    step = 10 if seeds < 300 else 100
+    return ceil(seeds / step) * step
 
 
 def t_of_mean(logs: Floats) -> Floats:

@@ -16,8 +16,14 @@ from statistics import NormalDist
 
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats
-from dagsim.metrics.compare import enough_seeds, samples_needed
-from dagsim.metrics.intervals import SAME, seeds_for_interval, standard_deviation, t_quantile
+from dagsim.metrics.intervals import (
+    SAME,
+    enough_seeds,
+    samples_needed,
+    seeds_for_interval,
+    standard_deviation,
+    t_quantile,
+)
 
 __all__ = ["MUST_DIFFER", "Ending", "Look", "Precision"]
 

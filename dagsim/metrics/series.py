@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import exp, isfinite, log, nan, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.metrics.columns import Floats, Ints, Source, columns
+from dagsim.metrics.columns import Flags, Floats, Ints, Source, columns
 from dagsim.metrics.intervals import t_quantile, two_sided_p
 from dagsim.metrics.jct import bounded_slowdown, bounded_slowdown_hpc, jct, slowdown, wait
 
@@ -33,7 +34,9 @@ _VALUES = {
     "bounded_slowdown_hpc": bounded_slowdown_hpc,
 }
 _ORDERS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-_NAME = re.compile(rf"(?:tenant\[(?P<tenant>.*)\]\.)?(?P<values>{'|'.join(_VALUES)})\.(?P<part>mean|p50|p95|p99)")
+_NAME = re.compile(
+    rf"(?:(?P<kind>tenant|account|user|partition|qos)\[(?P<group>.*)\]\.)?(?P<values>{'|'.join(_VALUES)})\.(?P<part>mean|p50|p95|p99)"
+)
 
 _PIECES = 400
 """Number of pieces of the run in which autocorrelation is measured."""
@@ -85,6 +88,8 @@ class JobSeries:
     """NaN for jobs that did not complete."""
     tenant: Ints
     tenants: tuple[str, ...]
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Other labels of each job, ``partition`` for example. Not part of the file."""
 
     @classmethod
     def of(cls, source: Source) -> JobSeries:
@@ -114,7 +119,43 @@ class JobSeries:
     def between(self, first: int, last: int | None) -> JobSeries:
         """The jobs of a range by arrival."""
         values = {name: column[first:last] for name, column in self.values.items()}
-        return replace(self, values=values, tenant=self.tenant[first:last])
+        labels = {kind: words[first:last] for kind, words in self.labels.items()}
+        return replace(self, values=values, tenant=self.tenant[first:last], labels=labels)
+
+    def value(self, metric: str) -> float | None:
+        """The metric over these jobs; None if it is not a mean or a percentile of jobs, NaN if there
+        are none.
+        """
+        match = _NAME.fullmatch(metric)
+        if match is None:
+            return None
+        values = self.values[match["values"]][self._counted(match)]
+        if not len(values):
+            return nan
+        return float(values.mean() if match["part"] == "mean" else np.quantile(values, _ORDERS[match["part"]]))
+
+    def unknown_group(self, metric: str) -> str:
+        """A sentence on a metric of a group, such as a partition, that no job has; empty for others."""
+        match = _NAME.fullmatch(metric)
+        if match is None or (kind := match["kind"]) is None:
+            return ""
+        known = sorted(set(self.labels.get(kind, self.tenants if kind == "tenant" else ())))
+        if match["group"] in known:
+            return ""
+        listed = f"the log has {', '.join(map(repr, known[:20]))}" if known else f"the log has no {kind}s"
+        return f"there is no {kind} {match['group']!r}; {listed}"
+
+    def _counted(self, match: re.Match[str]) -> Flags:
+        """True for the jobs that a metric counts."""
+        counted: Flags = np.isfinite(self.values[match["values"]])
+        kind, group = match["kind"], match["group"]
+        if kind in self.labels:
+            counted &= np.array(self.labels[kind], dtype=object) == group
+        elif kind == "tenant":
+            counted &= self.tenant == (self.tenants.index(group) if group in self.tenants else -1)
+        elif kind is not None:
+            counted &= False
+        return counted
 
     def influences(self, metric: str) -> Floats | None:
         """(jobs,) float64 whose mean is the metric; for jobs that it does not count, the metric
@@ -124,9 +165,7 @@ class JobSeries:
         if match is None:
             return None
         values = self.values[match["values"]]
-        counted = np.isfinite(values)
-        if match["tenant"] is not None:
-            counted &= self.tenant == (self.tenants.index(match["tenant"]) if match["tenant"] in self.tenants else -1)
+        counted = self._counted(match)
         if not counted.any():
             return None
         mine = values[counted]
@@ -210,7 +249,12 @@ def _half(influences: Floats, *others: Floats | None) -> tuple[float, int, float
 
 
 def _autocorrelation_time(values: Floats) -> float:
-    """1 + 2 x the sum of the autocorrelations, up to ``_SOKAL`` such times; at least 1."""
+    """1 + 2 x the sum of the autocorrelations, up to ``_SOKAL`` such times; at least 1.
+
+    The mean of a short series follows the series, which makes its autocorrelations too small. The
+    factor 1 + (2 w + 1) / n for a sum of w of them corrects that (Wolff 2004, "Monte Carlo errors
+    with less errors", equation 49).
+    """
     centred, n = values - values.mean(), len(values)
     if not np.ptp(values) > 0:
         return 1.0
@@ -218,7 +262,10 @@ def _autocorrelation_time(values: Floats) -> float:
     covariances = np.fft.irfft(spectrum * np.conj(spectrum))[:n]
     times = 1 + 2 * np.cumsum(covariances[1:] / covariances[0])
     enough = np.flatnonzero(np.arange(1, n) >= _SOKAL * times)
-    return max(float(times[enough[0]]), 1.0) if len(enough) else float(n)
+    if not len(enough):
+        return float(n)
+    window = int(enough[0]) + 1
+    return max(float(times[enough[0]]) * (1 + (2 * window + 1) / n), 1.0)
 
 
 def _means(values: Floats, parts: int) -> Floats:

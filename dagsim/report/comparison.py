@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from dagsim.experiment.compare import CellGroup, compared_axis
 from dagsim.experiment.plan import Axis, short_names
 from dagsim.metrics import glossary
-from dagsim.metrics.compare import ENOUGH_SEEDS, enough_seeds
+from dagsim.metrics.compare import ENOUGH_SEEDS
+from dagsim.metrics.intervals import enough_seeds
 from dagsim.metrics.standings import SECONDARY_METRICS, PolicyResult, Sample, lower_is_better
 from dagsim.report.grid import Grid, factor, interval, number, short
 
 if TYPE_CHECKING:
     from dagsim.experiment.capacity.machines import Prices
-    from dagsim.experiment.capacity.search import Size, SizeSearch, Target
+    from dagsim.experiment.capacity.search import Size, SizeSearch, Targets
     from dagsim.experiment.capacity.whatif import Alternative, Fit
     from dagsim.workload.load import Load
 
@@ -324,40 +325,49 @@ def _demand_notes(demand: Load) -> Iterator[str]:
 def plan_table(
     planned: SizeSearch,
     today: Size,
-    target: Target,
+    target: Targets,
     *,
     workload: str,
     prices: Prices,
     demand: Load,
     fit: Fit | None = None,
 ) -> Grid:
-    """List every cluster that was tried, the smallest or cheapest first, then today's and the log."""
+    """List every cluster that was tried, the smallest or cheapest first, then today's and the log.
+    Intervals are those of the first target.
+    """
     priced = bool(prices)
     best = planned.best
     types = planned.types or ("nodes",)
-    heads = [*types, "GPUs", *(["cost a\nmonth"] if priced else []), f"{target.metric}\n", "95 %\ninterval"]
+    heads = [*types, "GPUs", *(["cost a\nmonth"] if priced else []), f"{target.first.metric}\n", "95 %\ninterval"]
+    heads += [f"{_wrapped(other.metric)}\n" for other in target.each[1:]]
     heads += ["jobs\nlost", "meets it"]
     ordered = sorted(planned.tried.values(), key=lambda size: (size.cost, size.gpus, size.nodes))
-    rows = [_size_row(size, priced=priced, best=size is best) for size in ordered]
-    now = _size_row(today, priced=priced, best=False)
+    rows = [_size_row(size, len(target.each) - 1, priced=priced, best=size is best) for size in ordered]
+    now = _size_row(today, len(target.each) - 1, priced=priced, best=False)
     rows.append(("today", *["" for _ in types[1:]], *now[len(today.nodes) :]))
-    if fit is not None and fit.metric == target.metric:
-        rows.append(
-            ("the log", *["" for _ in types[1:]], *now[len(today.nodes) : -4], number(fit.observed), "-", "-", "-")
-        )
+    if fit is not None and fit.metric == target.first.metric:
+        blank = ["-"] * (len(target.each) + 2)
+        machines = now[len(today.nodes) : -len(blank) - 1]
+        rows.append(("the log", *["" for _ in types[1:]], *machines, number(fit.observed), *blank))
     notes = [*_demand_notes(demand), *_plan_notes(planned, today, target)]
     if priced:
         notes.append(prices.sentence())
     return Grid(f"plan: {target} on {workload}", tuple(heads), rows, tuple(notes), (len(heads) - 1,))
 
 
-def _plan_notes(planned: SizeSearch, today: Size, target: Target) -> Iterator[str]:
+def _wrapped(metric: str) -> str:
+    """A metric with its group on a line of its own."""
+    return metric.replace("].", "].\n")
+
+
+def _plan_notes(planned: SizeSearch, today: Size, target: Targets) -> Iterator[str]:
     best, sizes = planned.best, [*planned.tried.values(), today]
     largest = max(sizes, key=lambda size: size.gpus)
     if best is None and not largest.met.keeps_up:
         yield f"Even the largest cluster tried, {largest.gpus:,} GPUs, cannot keep up with the demand (--most)."
     elif best is None:
-        yield f"No size up to the cap meets {target}."
+        limit = f"within the budget of {planned.budget:,.0f} a month" if isfinite(planned.budget) else "up to the cap"
+        yield f"No size {limit} meets {target}."
     elif not isfinite(best.met.value.high):
         longer = best.met.value.longer
         yield (
@@ -365,10 +375,16 @@ def _plan_notes(planned: SizeSearch, today: Size, target: Target) -> Iterator[st
             if longer > 1
             else ("No interval: the metric is not a mean or a percentile of jobs, or is 0.")
         )
-    elif not target.is_sure(best.met):
+    elif not target.is_sure(best.met) and any(isfinite(one.bound) for one in target.each):
         yield "Its interval reaches over the bound: in the next period it may miss it. Plan for a tighter bound."
     if planned.exhausted:
-        yield f"The search ended after {len(planned.tried)} clusters; there may be a cheaper mix."
+        better = "better" if isfinite(planned.budget) else "cheaper"
+        yield f"The search ended after {len(planned.tried)} clusters; there may be a {better} mix."
+    if isfinite(planned.budget):
+        yield (
+            f"Tried: clusters to which a budget of {planned.budget:,.0f} a month allows no further node; best: the one "
+            f"with the {'highest' if planned.above else 'lowest'} {target.first.metric}."
+        )
     if any(not size.met.keeps_up for size in sizes):
         yield "cannot keep up: the jobs demand more than the cluster has; such a cluster never meets a target."
     yield (
@@ -378,10 +394,11 @@ def _plan_notes(planned: SizeSearch, today: Size, target: Target) -> Iterator[st
     )
 
 
-def _size_row(size: Size, *, priced: bool, best: bool) -> tuple[str, ...]:
+def _size_row(size: Size, others: int, *, priced: bool, best: bool) -> tuple[str, ...]:
     cost = [f"{size.cost:,.0f}"] if priced else []
     value, low, high = size.met.value[:3]
     bounds = interval(low, high) if isfinite(low) else "-"
     mark = "best" if best else "yes" if size.met.meets else "no" if size.met.keeps_up else "cannot keep up"
     nodes = tuple(f"{count:,}" for count in size.nodes)
-    return (*nodes, f"{size.gpus:,}", *cost, number(value), bounds, f"{size.met.lost:,}", mark)
+    further = [number(period.value) for period in size.met.further] if size.met.keeps_up else [*["-"] * others]
+    return (*nodes, f"{size.gpus:,}", *cost, number(value), bounds, *further, f"{size.met.lost:,}", mark)

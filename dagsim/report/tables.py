@@ -8,12 +8,10 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from dagsim.metrics import glossary
-from dagsim.metrics.compare import ENOUGH_SEEDS, enough_seeds, samples_needed
-from dagsim.metrics.intervals import seeds_for_mean
+from dagsim.metrics.compare import ENOUGH_SEEDS
+from dagsim.metrics.intervals import enough_seeds, samples_needed, seeds_for_mean
 from dagsim.metrics.standings import RunMetrics, Sample, largest_share, mean
 from dagsim.report.grid import Grid, interval, number, printable, short
-from dagsim.traces import reader
-from dagsim.traces.options import COMMON_OPTIONS, TraceOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -190,6 +188,9 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     notes += [f"warning: {text}" for text in dict.fromkeys(of["warning"] for of in workloads if of["warning"])][:1]
     if (trace := workloads[0].get("trace")) is not None:
         notes += [f"trace ({trace['format']}): {trace['read']}"]
+        from dagsim.traces import reader
+        from dagsim.traces.options import COMMON_OPTIONS, TraceOptions
+
         heeded = COMMON_OPTIONS | reader(trace["format"]).uses
         usual, values = asdict(TraceOptions()), trace["options"].items()
         chosen = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,10 @@ replays.
 """
 
 
+def _unchanged(jobs: JobArrays) -> JobArrays:
+    return jobs
+
+
 class Trace:
     """One trace through one reader. Nothing is read until ``jobs`` is iterated, which also fills
     ``report``.
@@ -45,6 +49,8 @@ class Trace:
         """Arrival of the first kept job on the trace's own clock, under ``origin_s`` (once it is
         read).
         """
+        self.change: Callable[[JobArrays], JobArrays] = _unchanged
+        """Changes all jobs that are read."""
         self._reader = reader
         self._full = full_report
 
@@ -90,7 +96,7 @@ class Trace:
                 strict mode.
         """
         self.report = ReadReport(strict=self.options.strict, full=self._full)
-        return (job for jobs in self._windowed(self.report) for job in jobs.jobs())
+        return (job for jobs in self._windowed(self.report) for job in self.change(jobs).jobs())
 
     def is_large(self) -> bool:
         """True if the file is large enough for the compiled engine and fits into memory."""
@@ -108,10 +114,10 @@ class Trace:
         key = (self.format, self.options, self._full, tuple(stamp))
         if key not in _KEPT:
             _KEPT.clear()
-            arrays = self.arrays()
+            arrays = self._joined()
             _KEPT[key] = arrays, self.report, self.meta
         arrays, self.report, self.meta = _KEPT[key]
-        return arrays
+        return self.change(arrays)
 
     def arrays(self) -> JobArrays:
         """All jobs of ``jobs`` as columns; also fills ``report``.
@@ -119,6 +125,9 @@ class Trace:
         Raises:
             TraceError: As ``jobs``.
         """
+        return self.change(self._joined())
+
+    def _joined(self) -> JobArrays:
         self.report = ReadReport(strict=self.options.strict, full=self._full)
         return JobArrays.joined(list(self._windowed(self.report)))
 

@@ -1,7 +1,6 @@
 """Workloads: jobs drawn from distributions, read from files, or taken from real traces."""
 
 from dagsim.workload.info import WorkloadInfo, workload_info
-from dagsim.workload.jsonl import read_jobs, read_meta, write_jobs
 from dagsim.workload.load import Load, offered_load
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS, Preset
 from dagsim.workload.sessions import Sessions
@@ -16,8 +15,5 @@ __all__ = [
     "Synthetic",
     "WorkloadInfo",
     "offered_load",
-    "read_jobs",
-    "read_meta",
     "workload_info",
-    "write_jobs",
 ]

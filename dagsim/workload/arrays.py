@@ -19,7 +19,7 @@ import numpy as np
 from dagsim.errors import ModelError
 from dagsim.model import Demand, Edge, Job, Task, TaskGraph
 from dagsim.model.arithmetic import numbered
-from dagsim.model.facts import Parents
+from dagsim.model.log import Parents
 
 __all__ = [
     "JobArrays",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import pairwise
 from math import factorial, inf, isfinite, log
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
 import numpy as np
 
@@ -82,7 +82,9 @@ class TaggedUnion:
         return value.get("kind", self.default) if isinstance(value, dict) else getattr(value, "kind", None)
 
 
-def _kind(member: type) -> Any:
+def _kind(member: Any) -> Any:
+    if get_origin(member) is Annotated:  # a class that is imported later
+        return member.__metadata__[0].kind
     return next(field.default for field in fields(member) if field.name == "kind")
 
 

@@ -25,7 +25,7 @@ from dagsim.experiment.capacity.machines import (
     with_memberships,
     with_nodes,
 )
-from dagsim.experiment.capacity.search import Size, SizeSearch, Target, gpus_of, least_size
+from dagsim.experiment.capacity.search import Size, SizeSearch, Target, Targets, gpus_of, least_size
 from dagsim.experiment.capacity.whatif import Trial
 from dagsim.experiment.store import CellRun
 from dagsim.metrics.series import JobSeries
@@ -276,7 +276,9 @@ def test_no_size_up_to_the_cap_is_said_so() -> None:
     _, today, found = planned(["T4"], 1.0, most=100)
     assert found.best is None
     assert max(size.gpus for size in found.tried.values()) == 100  # the cap itself is tried
-    grid = plan_table(found, today, Target("wait_s.mean", False, 1.0), workload="w", prices=Prices(), demand=NOTHING)
+    grid = plan_table(
+        found, today, Targets((Target("wait_s.mean", False, 1.0),)), workload="w", prices=Prices(), demand=NOTHING
+    )
     assert any("No size up to the cap" in note for note in grid.notes)
     with pytest.raises(ConfigError, match="no node of these types"):
         planned(["T4"], 1.0, most=3)
@@ -284,7 +286,7 @@ def test_no_size_up_to_the_cap_is_said_so() -> None:
 
 def test_todays_row_has_its_figures_below_their_heads_with_several_types() -> None:
     _, today, found = planned(["H200", "T4"], 41.0)
-    target = Target("wait_s.mean", False, 41.0)
+    target = Targets((Target("wait_s.mean", False, 41.0),))
     grid = plan_table(found, today, target, workload="w", prices=Prices(), demand=NOTHING)
     row = dict(zip(grid.heads, grid.rows[-1], strict=True))
     assert (row["H200"], row["T4"], row["GPUs"]) == ("today", "", "28")
@@ -333,7 +335,7 @@ def log(path: Path, jobs: int) -> Path:
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    log(tmp_path / "log.csv", 400)
+    log(tmp_path / "log.csv", 600)
     (tmp_path / "c.yaml").write_text("cluster: {groups: [{name: t, gpu: T4, gpus: 4, count: 2}]}\n", encoding="utf-8")
     return tmp_path
 

@@ -10,8 +10,7 @@ import pytest
 
 from dagsim.experiment.kept_files import packed_schedule, read_schedule
 from dagsim.model import Cluster
-from dagsim.model.facts import FactColumns
-from dagsim.model.log import Schedule
+from dagsim.model.log import FactColumns, Schedule
 from dagsim.systems.cluster.lane.reading import read_scenario
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 import json
-from math import log
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
+from validate_plan import Queue, fifo
 
 from dagsim.cli import app
 from dagsim.metrics.series import JobSeries, change_of, next_period
@@ -22,25 +21,6 @@ def queue(servers: int, load: float, jobs: int, seed: int, service_s: float = 36
     """Arrivals and durations of an M/M/c queue."""
     rng = np.random.default_rng(seed)
     return np.cumsum(rng.exponential(service_s / (servers * load), jobs)), rng.exponential(service_s, jobs)
-
-
-def fifo(arrival_s: np.ndarray, duration_s: np.ndarray, servers: int) -> np.ndarray:
-    """Waits under first come, first served."""
-    free_s, waits = [0.0] * servers, []
-    for at_s, run_s in zip(arrival_s.tolist(), duration_s.tolist(), strict=True):
-        start_s = max(heapq.heappop(free_s), at_s)
-        heapq.heappush(free_s, start_s + run_s)
-        waits.append(start_s - at_s)
-    return np.array(waits)
-
-
-def erlang_p95(servers: int, load: float, service_s: float = 3600.0) -> float:
-    """95th percentile of the wait in an M/M/c queue (Erlang 1917): P(W > t) = C exp(-c (1 - load) t / s)."""
-    blocking = 1.0
-    for number in range(1, servers + 1):
-        blocking = servers * load * blocking / (number + servers * load * blocking)
-    waits = blocking / (1 - load * (1 - blocking))
-    return log(waits / 0.05) * service_s / (servers * (1 - load))
 
 
 def site(folder: Path, columns: Columns, nodes: int, gpus: int) -> list[str]:
@@ -67,12 +47,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("load", "seed"), [(0.95, 1), (0.8, 2)])
 def test_plan_finds_the_size_that_an_independent_simulation_finds(load: float, seed: int, here: Path) -> None:
-    columns, bound = queue(16, load, 4000, seed), 1200
+    columns, bound = queue(16, load, 8000, seed), 1200
     facts = answer("plan", *site(here, columns, 16, 1), "--target", f"wait_s.p95<{bound}")
     assert facts["today"]["value"] == pytest.approx(np.percentile(fifo(*columns, 16), 95), rel=1e-6)
     least = next(size for size in range(1, 60) if np.percentile(fifo(*columns, size), 95) < bound)
     assert facts["best"]["gpus"] == least
-    assert facts["today"]["low"] < erlang_p95(16, load) < facts["today"]["high"]
+    assert facts["today"]["low"] < Queue(16, load).erlang_p95() < facts["today"]["high"]
     assert facts["demand"][-1]["demand"] == pytest.approx(columns[1].sum() / (columns[0][-1] - columns[0][0]), rel=1e-6)
 
 
@@ -176,3 +156,62 @@ def test_growth_makes_arrivals_more_frequent_and_nothing_else(here: Path) -> Non
         result = CliRunner().invoke(app, ["plan", *common, *wrong])
         assert result.exit_code == 2
         assert "--growth" in result.output
+
+
+def swap(folder: Path) -> list[str]:
+    """A100 jobs of 100 s, three at a time, on one node of A100 beside one of T4."""
+    rows = [f"{n}-{k},{400 * n},8,100,A100-40,{'ann' if k else 'bob'}" for n in range(40) for k in range(3)]
+    head = "id,arrival_s,gpus,duration_s,gpu_type,user"
+    (folder / "log.csv").write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")
+    (folder / "c.yaml").write_text(
+        "cluster: {groups: [{name: a, gpu: A100-40, gpus: 8}, {name: t, gpu: T4, gpus: 8}]}\n", encoding="utf-8"
+    )
+    return ["--trace", "log.csv", "--cluster", "c.yaml", "--policy", "fifo", "--price", "none", "--on", "local:1"]
+
+
+def test_a_swap_loses_jobs_and_is_never_better_unless_they_accept_the_new_type(here: Path) -> None:
+    question = ["whatif", *swap(here), "--metric", "wait_s.mean", "--remove", "8xA100-40", "--add", "16xH200"]
+    today, lost = answer(*question)["choices"]
+    assert lost["jobs_not_done"] == 120
+    assert lost["verdict"] == "loses 120 jobs more"
+    same, fast = (answer(*question, "--accept", f"A100=H200{speed}")["choices"][1] for speed in ("", ":2"))
+    assert today["wait_s"] == 100
+    assert (same["jobs_not_done"], same["wait_s"]) == (0, pytest.approx(100 / 3))  # two nodes for three jobs
+    assert fast["wait_s"] == pytest.approx(50 / 3)
+    assert same["load"] == pytest.approx(2 * fast["load"])
+
+
+def test_gpus_that_arrive_later_serve_later_jobs(here: Path) -> None:
+    question = ["whatif", *swap(here), "--metric", "wait_s.mean"]
+    span_s = 400 * 39
+    half = answer(*question, "--add", f"16xA100-40@{span_s / 2}s")["choices"]
+    assert half[1]["wait_s"] == pytest.approx(half[0]["wait_s"] / 2)
+    for when, message in (("2027-03-01", "the log has no dates"), ("9d", "within it"), ("soon", "expected a date")):
+        result = CliRunner().invoke(app, [*question, "--add", f"16xA100-40@{when}"])
+        assert result.exit_code == 2
+        assert message in result.output.replace("\n", " ")
+
+
+def test_several_targets_must_all_hold_and_can_be_of_one_user(here: Path) -> None:
+    common = ["plan", *swap(here), "--types", "A100-40"]
+    loose, tight = "user[bob].wait_s.mean<10", "user[ann].wait_s.mean<60"
+    assert answer(*common, "--target", loose)["best"]["nodes"] == {"A100-40": 1}  # bob is always first
+    both = answer(*common, "--target", loose, "--target", tight)["best"]
+    assert both["nodes"] == {"A100-40": 2}
+    assert [part["value"] for part in both["targets"]] == [0, 50]
+    result = CliRunner().invoke(app, [*common, "--target", "user[eve].wait_s.mean<10"])
+    assert "there is no user 'eve'; the log has 'ann', 'bob'" in result.output.replace("\n", " ")
+
+
+def test_a_budget_buys_the_best_mix_and_prices_come_from_a_file(here: Path) -> None:
+    common = [word for word in swap(here) if word not in ("--price", "none")]
+    # A T4 costs nothing; an A100 that was bought for 35,040 over four years costs 1 an hour.
+    (here / "p.yaml").write_text("buy: {A100-40: 35040}\nrent: {T4: 0}\npower: 0.5\npue: 2\n", encoding="utf-8")
+    question = ["plan", *common, "--prices", "p.yaml", "--target", "wait_s.mean", "--types", "A100-40"]
+    answers = {nodes: answer(*question, "--budget", str(nodes * 8 * 730 * 2)) for nodes in (2, 3)}
+    assert answers[2]["best"]["nodes"] == {"A100-40": 3}  # the fourth would fit without the price of energy
+    assert answers[3]["best"]["value"] == 0
+    assert all(facts["best"]["cost"] <= facts["budget"] for facts in answers.values())
+    assert answers[2]["prices"]["A100-40"]["per_gpu_h"] == pytest.approx(1)
+    (here / "p.yaml").write_text("rent: {A100-40: 1}\nbuy: {A100-40: 1}\n", encoding="utf-8")
+    assert "both in rent and in buy" in CliRunner().invoke(app, [*question, "--budget", "9"]).output.replace("\n", " ")

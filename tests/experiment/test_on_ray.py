@@ -74,6 +74,22 @@ def test_a_trace_is_sent_to_the_workers(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("ray")
+def test_the_report_of_a_training_on_ray_is_that_of_this_machine(tmp_path: Path) -> None:
+    settings = [f"train.{key}" for key in ("algorithm.sequences=2", "algorithm.replicas=2", "net.hidden=8")]
+    settings += [f"train.{key}" for key in ("linear_iterations=0", "validation_seeds=2", "report_seeds=3")]
+    settings += ["train.reference=sjf", "train.rivals=[fifo]", "workload.count=6"]
+    words = [word for setting in settings for word in ("--set", setting)]
+    reports = []
+    for on in ("ray", "local:1"):
+        out = tmp_path / on[:3]
+        ended = CliRunner().invoke(app, ["train", *words, "--iterations", "1", "--on", on, "-q", "-o", str(out)])
+        assert ended.exit_code == 0, ended.output
+        reports += [report.read_text(encoding="utf-8") for report in out.glob("*/report.csv")]
+    assert reports[0].count("\n") == 4
+    assert reports == [reports[0]] * 2
+
+
+@pytest.mark.usefixtures("ray")
 def test_workers_are_not_counted_on_ray(tmp_path: Path) -> None:
     ended = CliRunner().invoke(app, ["eval", "--on", "ray", "--workers", "2", "-o", str(tmp_path)])
     assert ended.exit_code == 2

@@ -183,7 +183,7 @@ def test_cards_stand_in_rows_and_cells_in_rows_of_eight() -> None:
     assert many.slot(9, 7, 8) == Box(265, 89, 272, 96)
     tiny = layout(np.array([8] * 1000), area)  # 21 to a row, 48 rows of 6 pixels; cells of 5 would need 411 pixels
     assert (tiny.cell, tiny.cards[999]) == (4, Box(608, 356, 640, 360))
-    assert layout(np.array([8] * 10**5), area).cell == 1  # as small as it gets, and more than fits
+    assert layout(np.array([8] * 20_000), area).cell == 1  # as small as it gets, and more than fits
 
 
 @pytest.mark.parametrize(

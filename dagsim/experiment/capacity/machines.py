@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import isfinite
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from dagsim.config.prices import PriceFile, read_prices
 from dagsim.config.schema import ClusterSection, Config, NodeGroup
 from dagsim.errors import ConfigError
-from dagsim.model.gpu import LIST_PRICES, canonical
+from dagsim.model.gpu import LIST_PRICES, canonical, gpu_type
 from dagsim.registry import nearest
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "Prices",
     "joined",
     "proportional",
+    "read_accept",
     "read_gpus",
     "resized",
     "with_added",
@@ -28,7 +31,8 @@ __all__ = [
 ]
 
 
-_ASKED = re.compile(r"([1-9][0-9]{0,6})x([A-Za-z0-9][A-Za-z0-9._-]*)(?::([^:\s]+))?")
+_ASKED = re.compile(r"([1-9][0-9]{0,6})x([A-Za-z0-9][A-Za-z0-9._-]*)(?::([^:@\s]+))?(?:@(\S+))?")
+_ACCEPTED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=([A-Za-z0-9][A-Za-z0-9._-]*)(?::([0-9.]+))?")
 _PER_NODE = 8
 """GPUs per node of a type that the cluster does not have."""
 
@@ -40,13 +44,16 @@ class GpuCount(NamedTuple):
     type: str
     partition: str = ""
     """Partition of the nodes to add or remove; empty for those of nodes like them, or for any."""
+    when: str = ""
+    """Date or time at which they arrive; empty if they are there from the beginning."""
 
     def __str__(self) -> str:
-        return f"{self.number}x{self.type}{self.partition and ':'}{self.partition}"
+        return f"{self.number}x{self.type}{self.partition and ':'}{self.partition}{self.when and '@'}{self.when}"
 
 
 def read_gpus(text: str, option: str = "") -> GpuCount:
-    """Read a text such as ``16xH200``, or ``16xH200:gpu`` with a partition.
+    """Read a text such as ``16xH200``, ``16xH200:gpu`` with a partition, or ``16xH200@2027-03-01``
+    with a date.
 
     Raises:
         ConfigError: The text has another form.
@@ -54,7 +61,29 @@ def read_gpus(text: str, option: str = "") -> GpuCount:
     match = _ASKED.fullmatch(text.strip())
     if match is None:
         raise ConfigError(f"{option} {text!r}: expected a number and a GPU type, such as 16xH200".strip())
-    return GpuCount(int(match[1]), canonical(match[2]), match[3] or "")
+    return GpuCount(int(match[1]), canonical(match[2]), match[3] or "", match[4] or "")
+
+
+def read_accept(texts: Iterable[str]) -> dict[str, dict[str, float | None]]:
+    """Read texts such as ``A100=H200`` or ``A100=H200:1.8,V100=H200``: GPU types that jobs of a type
+    may use, too, with their relative speeds.
+
+    Raises:
+        ConfigError: A text has another form, or a type is unknown.
+    """
+    accept: dict[str, dict[str, float | None]] = {}
+    for part in [part.strip() for text in texts for part in text.split(",")]:
+        match = _ACCEPTED.fullmatch(part)
+        try:
+            speed = float(match[3]) if match and match[3] else None
+        except ValueError:
+            speed = 0.0
+        if match is None or speed == 0:
+            raise ConfigError(
+                f"--accept {part!r}: expected two GPU types, and perhaps a relative speed, such as A100=H200:1.8"
+            )
+        accept.setdefault(gpu_type(match[1]).name, {})[gpu_type(match[2]).name] = speed
+    return accept
 
 
 def with_memberships(config: Config) -> Config:
@@ -84,18 +113,29 @@ def with_memberships(config: Config) -> Config:
 
 
 def joined(cluster: ClusterSection, changed: ClusterSection) -> list[str]:
-    """Sentences on the partitions that the new nodes of a changed cluster join."""
+    """Sentences on the partitions that the new nodes of a changed cluster join, and when they arrive."""
     names = {group.name for group in cluster.groups}
     return [
-        f"New nodes ({group.count} of {group.gpus} {group.gpu or 'GPUs'}) are in "
-        f"{'partition ' + ', '.join(group.partitions) if group.partitions else 'no partition'}."
+        f"New nodes ({group.count} of {group.gpus} {group.gpu or 'GPUs'}) "
+        + " and ".join(
+            [f"are in {'partition ' + ', '.join(group.partitions) if group.partitions else 'no partition'}"]
+            * any(other.partitions for other in cluster.groups)
+            + [f"arrive {group.from_s / 86400:,.1f} days after the beginning of the run"] * (group.from_s > 0)
+        )
+        + "."
         for group in changed.groups
-        if group.name not in names and any(other.partitions for other in cluster.groups)
+        if group.name not in names and (group.from_s or any(other.partitions for other in cluster.groups))
     ]
 
 
-def resized(cluster: ClusterSection, add: Iterable[GpuCount] = (), remove: Iterable[GpuCount] = ()) -> ClusterSection:
-    """Return the cluster with GPUs first removed, then added, in whole nodes.
+def resized(
+    cluster: ClusterSection,
+    add: Iterable[GpuCount] = (),
+    remove: Iterable[GpuCount] = (),
+    arrival_s: Callable[[str], float] = lambda when: 0.0,
+) -> ClusterSection:
+    """Return the cluster with GPUs first removed, then added, in whole nodes. ``arrival_s`` turns
+    the date of GPUs that arrive later into seconds from the beginning of the run.
 
     Raises:
         ConfigError: The GPUs to remove do not exist, or do not make whole nodes.
@@ -103,12 +143,13 @@ def resized(cluster: ClusterSection, add: Iterable[GpuCount] = (), remove: Itera
     for gpus in remove:
         cluster = with_removed(cluster, gpus)
     for gpus in add:
-        cluster = with_added(cluster, gpus)
+        cluster = with_added(cluster, gpus, arrival_s(gpus.when) if gpus.when else 0.0)
     return cluster
 
 
-def with_added(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
-    """Return the cluster with more GPUs, on nodes like the present ones of that type.
+def with_added(cluster: ClusterSection, gpus: GpuCount, from_s: float = 0.0) -> ClusterSection:
+    """Return the cluster with more GPUs, on nodes like the present ones of that type, which arrive
+    ``from_s`` seconds after the beginning.
 
     If there are none, the new nodes have eight GPUs, and per GPU as many cores and as much memory
     as the best node. The last node may have fewer GPUs. They are in the partitions of the nodes
@@ -118,7 +159,7 @@ def with_added(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
         ConfigError: There is no such partition; or no node of that type, and no partition is named.
     """
     _check(cluster)
-    like = _like(cluster, gpus.type, gpus.partition)
+    like = _like(cluster, gpus.type, gpus.partition).model_copy(update={"from_s": from_s})
     whole, rest = divmod(gpus.number, like.gpus)
     name = _free_name(cluster, f"added-{gpus.type.lower()}")
     more = [] if not whole else [like.model_copy(update={"name": name, "count": whole, "hosts": None})]
@@ -277,15 +318,25 @@ class Prices:
     """The source of each price."""
     given: bool = False
     """True if the user gave prices."""
+    per_kwh: float = 0.0
+    """Price of a kWh that the GPUs draw, cooling included."""
 
     @classmethod
-    def read(cls, texts: Iterable[str], configured: Mapping[str, float] | None = None) -> Prices:
+    def read(
+        cls, texts: Iterable[str], configured: Mapping[str, float] | None = None, file: Path | None = None
+    ) -> Prices:
         """Read prices from texts such as ``H200=3.5,A100=1.9``; ``none`` means no prices at all.
-        Types that they omit have the price in ``configured``, or else the list price.
+        Types that they omit have the price in ``file``, else in ``configured``, else the list price.
+
+        ``file`` is YAML: ``rent`` (price of a GPU hour by type), ``buy`` (price of a GPU with its
+        share of the node), ``years`` (over which purchases are written off), ``power`` (price of a
+        kWh) and ``pue`` (factor for cooling).
 
         Raises:
-            ConfigError: A text has another form, a price is negative, or a type has two prices.
+            ConfigError: A text or the file has another form, a price is negative, or a type has two
+                prices.
         """
+        filed = PriceFile() if file is None else read_prices(file)
         parts = [part.strip() for text in texts for part in text.split(",")]
         if parts == ["none"]:
             return cls()
@@ -304,10 +355,13 @@ class Prices:
             if asked.setdefault(type_, price) != price:
                 raise ConfigError(f"--price: {type_} has two prices")
         own = {canonical(name): price for name, price in (configured or {}).items()}
-        prices = {name: price.usd_per_h for name, price in LIST_PRICES.items()} | own | asked
+        bought = {canonical(name): price / (filed.years * 8760) for name, price in filed.buy.items()}
+        from_file = bought | {canonical(name): price for name, price in filed.rent.items()}
+        prices = {name: price.usd_per_h for name, price in LIST_PRICES.items()} | own | from_file | asked
         source = {name: f"list price, {price.source}" for name, price in LIST_PRICES.items()}
-        source |= dict.fromkeys(own, "configuration") | dict.fromkeys(asked, "--price")
-        return cls(prices, source, bool(own or asked))
+        source |= dict.fromkeys(own, "configuration") | dict.fromkeys(from_file, f"rented, {file}")
+        source |= dict.fromkeys(bought, f"bought, over {filed.years:g} years, {file}") | dict.fromkeys(asked, "--price")
+        return cls(prices, source, bool(own or asked or from_file), filed.power * filed.pue)
 
     def __bool__(self) -> bool:
         return bool(self.per_gpu_h)
@@ -330,9 +384,15 @@ class Prices:
             )
         if missing:
             return Prices()
-        return Prices(
-            {name: self.per_gpu_h[name] for name in types}, {name: self.source[name] for name in types}, self.given
+        return replace(
+            self,
+            per_gpu_h={name: self.per_gpu_h[name] for name in types},
+            source={name: self.source[name] for name in types},
         )
+
+    def power_a_month(self, mean_kw: float) -> float:
+        """The price of the energy for a month at a mean power."""
+        return mean_kw * HOURS_A_MONTH * self.per_kwh
 
     def a_month(self, cluster: ClusterSection) -> float:
         """The price of all GPUs of the cluster for a month, used or not. Every type must have a
@@ -346,11 +406,17 @@ class Prices:
         """All prices with their sources as a sentence, grouped by source."""
         by_source: dict[str, list[str]] = {}
         for name, price in self.per_gpu_h.items():
-            by_source.setdefault(self.source[name], []).append(f"{name} {price:g}")
+            by_source.setdefault(self.source[name], []).append(f"{name} {price:.4g}")
         parts = [f"{', '.join(names)} ({source})" for source, names in by_source.items()]
         unit = " in US dollars" if any(source.startswith("list price") for source in by_source) else ""
-        return f"Cost: of all GPUs for {HOURS_A_MONTH:g} hours, used or not. A GPU hour{unit}: {'; '.join(parts)}."
+        power = f" and of the energy that they draw ({self.per_kwh:.4g} per kWh, cooling included)" * (self.per_kwh > 0)
+        return (
+            f"Cost: of all GPUs for {HOURS_A_MONTH:g} hours, used or not{power}. A GPU hour{unit}: {'; '.join(parts)}."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, safe for JSON."""
-        return {name: {"per_gpu_h": price, "source": self.source[name]} for name, price in self.per_gpu_h.items()}
+        power = {"power": {"per_kwh": self.per_kwh}} if self.per_kwh else {}
+        return {
+            name: {"per_gpu_h": price, "source": self.source[name]} for name, price in self.per_gpu_h.items()
+        } | power

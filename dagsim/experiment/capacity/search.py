@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan
 from pathlib import Path
 from typing import NamedTuple
@@ -22,12 +22,13 @@ from dagsim.metrics.series import Period
 from dagsim.metrics.standings import lower_is_better
 from dagsim.model.gpu import canonical, gpu_type
 from dagsim.registry import nearest
+from dagsim.workload.accept import Accept
 from dagsim.workload.load import Load
 
-__all__ = ["Met", "Size", "SizePlan", "SizeSearch", "Target", "gpus_of", "least_size", "plan_size"]
+__all__ = ["Met", "Size", "SizePlan", "SizeSearch", "Target", "Targets", "gpus_of", "least_size", "plan_size"]
 
 
-_FORM = re.compile(r"\s*([A-Za-z_][\w.\[\]-]*)\s*(<=?|>=?)\s*([0-9.eE+-]+)\s*(s|min|h|d)?\s*")
+_FORM = re.compile(r"\s*((?:[a-z]+\[[^\]]*\]\.)?[A-Za-z_][\w.-]*)\s*(?:(<=?|>=?)\s*([0-9.eE+-]+)\s*(s|min|h|d)?\s*)?")
 _SECONDS = {None: 1.0, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -42,6 +43,10 @@ class Met:
     meets: bool
     load: float = 0.0
     """Offered load of the jobs. Above 1 the cluster cannot keep up and is not simulated."""
+    power: float = 0.0
+    """Price of the energy per month; 0 if energy has no price."""
+    further: tuple[Period, ...] = ()
+    """The values of the other targets' metrics."""
 
     @property
     def keeps_up(self) -> bool:
@@ -59,33 +64,39 @@ class Target:
     bound: float
 
     @classmethod
-    def read(cls, text: str) -> Target:
-        """Read ``wait_s.p95<600``, ``wait_s.p95<4h`` (s, min, h or d), or a bound with ``>`` for metrics
-        that should be high.
+    def read(cls, text: str, *, bounded: bool = True) -> Target:
+        """Read ``wait_s.p95<600``, ``wait_s.p95<4h`` (s, min, h or d), ``partition[gpu].wait_s.p95<1h``,
+        or a bound with ``>`` for metrics that should be high. Without ``bounded`` a metric alone is
+        enough; every value meets it.
 
         Raises:
             ConfigError: The text has another form, the metric does not exist, or more machines would make it worse.
         """
         match = _FORM.fullmatch(text)
         try:
-            bound = float(match[3]) * _SECONDS[match[4]] if match else nan
+            bound = float(match[3]) * _SECONDS[match[4]] if match and match[2] else nan
         except ValueError:
             bound = nan
-        if match is None or not isfinite(bound):
+        free = match is not None and match[2] is None and not bounded
+        if match is None or not (isfinite(bound) or free):
             raise ConfigError(
                 f"--target {text!r}: expected a metric, < or >, and a number, such as wait_s.p95<600 or wait_s.p95<4h"
             )
-        metric, above = match[1], match[2].startswith(">")
-        names = [term.name for term in glossary()]
-        if match[4] and not metric.partition(".")[0].endswith("_s"):
+        metric, names = match[1], [term.name for term in glossary()]
+        above = not lower_is_better(metric) if free else match[2].startswith(">")
+        bound = (-inf if above else inf) if free else bound
+        group, _, of_group = metric.rpartition("].")
+        if match[4] and not of_group.partition(".")[0].endswith("_s"):
             raise ConfigError(f"--target {text!r}: {metric} is not a time, so its bound has no unit {match[4]!r}")
-        if metric not in names and "[" not in metric:
-            raise ConfigError(f"--target {text!r}: there is no metric {metric!r}{nearest(metric, names)}")
+        if of_group not in names and not group.startswith(_LISTED):
+            raise ConfigError(f"--target {text!r}: there is no metric {of_group!r}{nearest(of_group, names)}")
         if above == lower_is_better(metric):
             raise ConfigError(f"--target {text!r}: {metric} is better when it is {'lower' if above else 'higher'}")
         return cls(metric, above, bound)
 
     def __str__(self) -> str:
+        if not isfinite(self.bound):
+            return f"{self.metric}, the {'highest' if self.above else 'lowest'}"
         return f"{self.metric} {'>' if self.above else '<'} {self.bound:g}"
 
     def of(self, trial: Trial, lost_today: int = 0) -> Met:
@@ -99,16 +110,68 @@ class Target:
             value = trial.period(self.metric)
         except InputError as error:
             raise InputError(f"--target {self}: {error}") from None
-        within = value.value > self.bound if self.above else value.value < self.bound
-        meets = within and trial.keeps_up and trial.lost <= lost_today
+        meets = self.holds(value.value) and trial.keeps_up and trial.lost <= lost_today
         return Met(value, trial.lost, meets, trial.load)
+
+    def holds(self, value: float) -> bool:
+        """True if a value lies on the right side of the bound."""
+        return value > self.bound if self.above else value < self.bound
 
     def is_sure(self, met: Met) -> bool:
         """True if the whole interval lies on the right side of the bound."""
-        far = met.value.low if self.above else met.value.high
-        return met.meets and isfinite(far) and (far > self.bound if self.above else far < self.bound)
+        return met.meets and self.is_sure_of(met.value)
+
+    def is_sure_of(self, value: Period) -> bool:
+        """True if the interval of a value lies on the right side of the bound."""
+        far = value.low if self.above else value.high
+        return isfinite(far) and self.holds(far)
 
 
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """One or several bounds that must all hold. Tables and curves show the first."""
+
+    each: tuple[Target, ...]
+
+    @classmethod
+    def read(cls, texts: Sequence[str], *, bounded: bool = True) -> Targets:
+        """Read the texts as ``Target.read``.
+
+        Raises:
+            ConfigError: There is none, or one is wrong.
+        """
+        if not texts:
+            raise ConfigError("--target: name at least one, such as wait_s.p95<600")
+        return cls(tuple([Target.read(text, bounded=bounded) for text in dict.fromkeys(texts)]))
+
+    @property
+    def first(self) -> Target:
+        """The first target."""
+        return self.each[0]
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.each))
+
+    def of(self, trial: Trial, lost_today: int = 0) -> Met:
+        """Return the values for this run and whether it meets all targets.
+
+        Raises:
+            InputError: The run has no such metric.
+        """
+        first, *others = [target.of(trial, lost_today) for target in self.each]
+        meets = first.meets and all(other.meets for other in others)
+        return replace(first, meets=meets, further=tuple([other.value for other in others]))
+
+    def is_sure(self, met: Met) -> bool:
+        """True if all intervals lie on the right side of their bounds."""
+        values = (met.value, *met.further)
+        return met.meets and all(one.is_sure_of(value) for one, value in zip(self.each, values, strict=True))
+
+
+_LISTED = ("tenant[", "account[", "user[", "partition[", "qos[", "priority[", "gpu[")
+"""Groups of jobs or GPUs that a metric may name."""
+_MOST_MIXES = 40
+"""Maximum number of mixes within a budget that are simulated."""
 _MOST_TRIED = 100
 """Maximum number of clusters that the search for a cheaper mix simulates."""
 _FLAT = 4
@@ -143,14 +206,21 @@ class SizeSearch:
     """Empty if the search resizes the whole cluster in its present proportions."""
     tried: dict[tuple[int, ...], Size] = field(default_factory=dict)
     exhausted: bool = False
-    """True if the search ended early, so that a cheaper mix may exist."""
+    """True if the search ended early, so that a cheaper or better mix may exist."""
+    budget: float = inf
+    """Most that a cluster may cost. If it is finite, the search looks for the best value within it."""
+    above: bool = False
+    """True if the best value is the highest."""
 
     @property
     def best(self) -> Size | None:
         """The cheapest cluster that meets the target; of equally cheap ones, the one with the
-        fewest GPUs.
+        fewest GPUs. With a budget, the cluster with the best value within it.
         """
-        meeting = [size for size in self.tried.values() if size.met.meets]
+        meeting = [size for size in self.tried.values() if size.met.meets and size.cost <= self.budget]
+        if isfinite(self.budget):
+            sign = -1 if self.above else 1
+            return min(meeting, key=lambda size: (sign * size.met.value.value, size.cost, size.gpus), default=None)
         return min(meeting, key=lambda size: (size.cost, size.gpus, size.nodes), default=None)
 
 
@@ -159,7 +229,7 @@ class SizePlan(NamedTuple):
 
     config: Config
     """The configuration: the log, its cluster and the policy."""
-    target: Target
+    target: Targets
     prices: Prices
     today: Size
     search: SizeSearch
@@ -173,11 +243,14 @@ class SizePlan(NamedTuple):
 
 def plan_size(
     config: Config,
-    target: str,
+    target: str | Sequence[str],
     types: Sequence[str] = (),
     most_gpus: int | None = None,
     prices: Sequence[str] = (),
     *,
+    price_file: Path | None = None,
+    budget: float | None = None,
+    accept: Accept | None = None,
     name: str | None = None,
     out: Path = Path("results"),
     on: str = "local",
@@ -187,27 +260,31 @@ def plan_size(
     """Find the smallest cluster, or the cheapest mix of ``types``, that meets ``target`` on the log
     of ``config``. Every trial replays the whole log.
 
-    Arguments are those of ``dagsim plan``. Trials are kept in the folder ``plan-NAME`` below
-    ``out``, by default one for each question.
+    Arguments are those of ``dagsim plan``; ``target`` is one or several. Trials are kept in the
+    folder ``plan-NAME`` below ``out``, by default one for each question.
 
     Raises:
         InputError: One of the arguments is wrong.
         SimulationError: A policy failed.
     """
-    bound = Target.read(target)
+    bound = Targets.read([target] if isinstance(target, str) else target, bounded=budget is None)
     config, demand = on_whole_log(config)
     names = _known_types(config, types)
     wider = config.cluster
     for type_ in names:  # prices are needed for every type that is asked about
         wider = with_added(wider, GpuCount(8, type_))
-    priced = Prices.read(prices, config.prices).of([config.cluster, wider])
+    priced = Prices.read(prices, config.prices, price_file).of([config.cluster, wider])
+    if budget is not None and not priced:
+        raise ConfigError("--budget: a budget needs prices; leave out --price none, and give those that are missing")
     load = demand.on(config.cluster)
-    name = name or question(Path(config.trace().path), config, str(bound), names, most_gpus)
-    trials = Trials(config, name, out, executor_for(on), watch, load.jobs, argv=argv)
-    today, search = least_size(config.cluster, names, most_gpus, priced, trials.run, bound, demand.on)
+    name = name or question(Path(config.trace().path), config, str(bound), names, most_gpus, budget, accept)
+    trials = Trials(config, name, out, executor_for(on), watch, demand, argv=argv)
+    today, search = least_size(
+        config.cluster, names, most_gpus, priced, trials.run, bound, demand.on, budget=budget, accept=accept
+    )
     assert trials.path is not None
     first = trials.run(TODAY, config.cluster)
-    return SizePlan(config, bound, priced, today, search, trials.path, load, Fit.of(first, bound.metric))
+    return SizePlan(config, bound, priced, today, search, trials.path, load, Fit.of(first, bound.first.metric))
 
 
 def _known_types(config: Config, types: Sequence[str]) -> list[str]:
@@ -237,8 +314,11 @@ def least_size(
     most_gpus: int | None,
     prices: Prices,
     run: Run,
-    target: Target,
+    target: Target | Targets,
     load_on: LoadOn,
+    *,
+    budget: float | None = None,
+    accept: Accept | None = None,
 ) -> tuple[Size, SizeSearch]:
     """Try today's cluster, then search for the fewest nodes in today's proportions, or for the
     cheapest numbers of nodes of ``types`` with all other nodes as today.
@@ -247,30 +327,36 @@ def least_size(
     ``run`` simulates all jobs on a cluster, if ``load_on`` says that it can keep up. The search
     assumes that more machines do no harm, and that there are enough once doubling them changes
     nothing. With several types it walks through the numbers of all but the last, and skips
-    combinations that cannot be cheaper.
+    combinations that cannot be cheaper. With a ``budget`` it tries the largest clusters that the
+    budget allows instead, and looks for the best value. All clusters but today's ``accept`` other
+    GPU types for those that jobs name.
 
     Raises:
         ConfigError: Not even one node fits below ``most_gpus``.
         InputError: The metric does not exist.
     """
     first = run(TODAY, cluster)
-    now = Size(
-        (sum(group.count for group in cluster.groups),),
-        cluster,
-        gpus_of(cluster),
-        _price(cluster, prices),
-        target.of(first, first.lost),
-    )
+
+    def met_by(trial: Trial) -> Met:
+        return replace(target.of(trial, first.lost), power=prices.power_a_month(trial.mean_kw))
+
+    now_met, nodes = met_by(first), sum(group.count for group in cluster.groups)
+    now = Size((nodes,), cluster, gpus_of(cluster), _price(cluster, prices) + now_met.power, now_met)
     most = 4 * max(now.gpus, 1) if most_gpus is None else most_gpus
 
     def tried(label: str, other: ClusterSection) -> Met:
+        other = other.model_copy(update={"accept": dict(accept or {})})
         load = load_on(other).offered
         if load > 1 + 1e-9:  # its queue would grow without end, and take as long to simulate
             return Met(Period(nan, nan, nan, 0, 1.0), 0, False, load)
-        return target.of(run(label, other), first.lost)
+        return met_by(run(label, other))
 
     search = _Search(cluster, tuple(types), most, prices, tried)
-    if not types:
+    if budget is not None:
+        above = (target.first if isinstance(target, Targets) else target).above
+        search.progress.budget, search.progress.above = budget, above
+        search.within(budget)
+    elif not types:
         search.least((), now.nodes[0])
     else:
         for place in range(len(types)):
@@ -306,6 +392,38 @@ class _Search:
     def least(self, fixed: tuple[int, ...], start: int) -> None:
         """The fewest nodes of the last type, given the numbers of the others."""
         self._least(lambda nodes: (*fixed, nodes), start)
+
+    def within(self, budget: float) -> None:
+        """Try clusters to which the budget allows no further node: all of them, or some that are
+        spread evenly.
+        """
+        largest = list(self._largest((), budget))
+        if not largest:
+            raise ConfigError(f"--budget {budget:g}: no cluster that keeps the other nodes fits; today's may cost more")
+        step = -(-len(largest) // _MOST_MIXES)
+        self.progress.exhausted = step > 1
+        for counts in largest[::step]:
+            while self._try(counts) > budget and counts[-1]:  # the price of energy is known only now
+                counts = (*counts[:-1], counts[-1] - 1)
+
+    def _largest(self, fixed: tuple[int, ...], budget: float) -> Iterator[tuple[int, ...]]:
+        """Numbers of nodes, each with the largest number of the last type that the budget allows."""
+        rest = max(len(self.types), 1) - len(fixed) - 1
+
+        def fits(nodes: int) -> bool:
+            counts = (*fixed, nodes, *[0] * rest)
+            return self._allowed(counts) and self._cost(counts) <= budget
+
+        nodes = 0
+        while fits(nodes + 1):
+            if rest:
+                yield from self._largest((*fixed, nodes), budget)
+            nodes += 1
+        if fits(nodes) and any((*fixed, nodes)):
+            if rest:
+                yield from self._largest((*fixed, nodes), budget)
+            else:
+                yield (*fixed, nodes)
 
     def probed(self) -> None:
         """Try 1, 2, 4, 8 ... nodes of each other type if no type alone is enough, with as many of the
@@ -380,16 +498,21 @@ class _Search:
 
     def _meets(self, nodes: tuple[int, ...]) -> bool:
         if nodes not in self.progress.tried:
-            cluster = self._cluster(nodes)
-            if cluster is None:
-                return False
             if len(self.progress.tried) >= _MOST_TRIED:
-                self.progress.exhausted = True
+                self.progress.exhausted |= self._cluster(nodes) is not None
                 return False
-            self.progress.tried[nodes] = Size(
-                nodes, cluster, gpus_of(cluster), self._cost(nodes), self.trial(self._label(nodes), cluster)
-            )
-        return self.progress.tried[nodes].met.meets
+            self._try(nodes)
+        return nodes in self.progress.tried and self.progress.tried[nodes].met.meets
+
+    def _try(self, nodes: tuple[int, ...]) -> float:
+        """Simulate a cluster, if every partition has a node on it, and return its cost."""
+        cluster = self._cluster(nodes)
+        if cluster is None:
+            return 0.0
+        met = self.trial(self._label(nodes), cluster)
+        cost = self._cost(nodes) + met.power
+        self.progress.tried[nodes] = Size(nodes, cluster, gpus_of(cluster), cost, met)
+        return cost
 
     def _cluster(self, nodes: tuple[int, ...]) -> ClusterSection | None:
         if not self.types:

@@ -4,8 +4,10 @@ that grows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from hashlib import sha256
 from math import isnan, nan
 from pathlib import Path
@@ -26,6 +28,7 @@ from dagsim.metrics.series import Change, JobSeries, Period, change_of, next_per
 from dagsim.metrics.standings import lower_is_better, not_done
 from dagsim.model import Cluster
 from dagsim.registry import nearest
+from dagsim.workload.accept import accepting
 from dagsim.workload.load import Load, LoadMeter, seconds_of
 
 __all__ = [
@@ -47,6 +50,10 @@ __all__ = [
 TODAY = "today"
 """Label of the unchanged cluster."""
 METRICS = ("jct_s.mean", "wait_s.mean", "wait_s.p95", "energy_kwh")
+_AFTER = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|min|h|d)")
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_FIRST_DATE_S = 1e8
+"""Times of logs below this number, in 1973, are not dates."""
 _FAR = 0.1
 """Relative difference from the log above which an answer begins with it."""
 _OBSERVED = {"wait_s.mean": "mean", "wait_s.p50": "median", "wait_s.p95": "p95"}
@@ -99,13 +106,55 @@ class LogDemand:
         trace = config.trace().open(config.build_cluster(), config.runtime)
         arrays = trace.arrays_if_large()
         self._jobs = trace.arrays() if arrays is None else arrays
+        self._origin_s: float = trace.meta["origin_s"]
+        columns = {name: getattr(self._jobs, name) for name in ("account", "user", "partition", "qos")}
+        self.labels: dict[str, list[str]] = {
+            name: column.tolist() for name, column in columns.items() if column is not None
+        }
+        """Account, user, partition and QOS of each job, as far as the log has them."""
+
+    @property
+    def jobs(self) -> int:
+        """Number of jobs."""
+        return len(self._jobs)
 
     def on(self, section: ClusterSection) -> Load:
         """Load that the jobs offer to a cluster."""
-        jobs, cluster = self._jobs, self._built(section)
+        cluster = self._built(section)
+        jobs = accepting(self._jobs, section.accept, self.config.runtime, cluster.gpu_types)
         meter = LoadMeter(cluster, self.config.runtime)
         meter.add_arrays(jobs, seconds_of(jobs, self.config.runtime, cluster.gpu_types))
         return meter.over(float(jobs.arrival_s[-1] - jobs.arrival_s[0]), len(jobs))
+
+    def arrival_s(self, when: str) -> float:
+        """Seconds from the beginning of the run to a date, or to a time such as ``14d``.
+
+        A date in the log is that instant of it. A later one counts from the end of the log, since
+        the run stands for the period that follows it.
+
+        Raises:
+            InputError: The text has another form, or the time is not within the run.
+        """
+        span_s = float(self._jobs.arrival_s[-1])
+        if match := _AFTER.fullmatch(when):
+            after_s = float(match[1]) * _SECONDS[match[2]]
+        else:
+            try:
+                date = datetime.fromisoformat(when)
+            except ValueError:
+                raise InputError(f"@{when}: expected a date, such as 2027-03-01, or a time, such as 14d") from None
+            if self._origin_s < _FIRST_DATE_S:
+                raise InputError(f"@{when}: the log has no dates; give a time after its beginning, such as @14d")
+            zone = self.config.trace().options.zone() or UTC
+            after_s = date.replace(tzinfo=date.tzinfo or zone).timestamp() - self._origin_s
+            logged_s = span_s / self.config.trace().options.time_scale
+            after_s -= logged_s if after_s > logged_s else 0.0
+        if not 0 <= after_s < span_s:
+            raise InputError(
+                f"@{when}: this is {after_s / 86400:,.1f} days after the beginning of a run of "
+                f"{span_s / 86400:,.1f} days; name a time within it"
+            )
+        return after_s
 
     def long_s(self) -> float:
         """95th percentile of the seconds that tasks take on the fastest GPUs of today's cluster."""
@@ -134,12 +183,16 @@ class Trial:
     series: JobSeries
 
     def value(self, metric: str) -> float:
-        """The metric over all jobs; NaN if it is not known.
+        """The metric over all jobs, or over those of an account or a partition; NaN if it is not known.
 
         Raises:
             InputError: There is no such metric.
         """
         if metric not in self.run.metrics:
+            if (of_jobs := self.series.value(metric)) is not None:
+                if unknown := self.series.unknown_group(metric):
+                    raise InputError(unknown)
+                return of_jobs
             raise InputError(f"there is no metric {metric!r}{nearest(metric, self.run.metrics)}")
         value = self.run.metrics[metric]
         return nan if value is None else float(value)
@@ -147,6 +200,13 @@ class Trial:
     def period(self, metric: str) -> Period:
         """The metric, with the interval of the next period as long as the log."""
         return next_period(self.series, metric, self.value(metric))
+
+    @property
+    def mean_kw(self) -> float:
+        """Mean power of all GPUs during the run, in kW."""
+        metrics = self.run.metrics
+        energy_kwh, hours = metrics.get("energy_kwh") or 0.0, (metrics.get("makespan_s") or 0.0) / 3600
+        return energy_kwh / hours if hours else 0.0
 
     @property
     def lost(self) -> int:
@@ -225,7 +285,9 @@ class Alternative:
     policy: str
     trial: Trial
     cost: float | None
-    """Price per month in US dollars, or in the currency of the user's prices; None without prices."""
+    """Price per month in US dollars, or in the currency of the user's prices, energy included if it
+    has a price; None without prices.
+    """
     value: Period
     change: Change
     verdict: str
@@ -278,7 +340,7 @@ def alternatives_of(
             trial.run.at["cluster"],
             trial.run.at["policy"],
             trial,
-            prices.a_month(clusters[trial.run.at["cluster"]]) if prices else None,
+            prices.a_month(clusters[trial.run.at["cluster"]]) + prices.power_a_month(trial.mean_kw) if prices else None,
             trial.period(metric),
             change,
             "reference" if trial is today else _verdict(trial, today, change, adjusted, metric),
@@ -304,8 +366,11 @@ def _verdict(trial: Trial, today: Trial, change: Change, p: float, metric: str) 
     return "better" if (change.ratio < 1) == lower_is_better(metric) else "worse"
 
 
-def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config) -> list[Trial]:
-    """The runs of a folder with the series of their jobs, in the order of the cells.
+def trials_of(
+    store: Store, runs: Mapping[Cell, CellRun], config: Config, labels: Mapping[str, Sequence[str]]
+) -> list[Trial]:
+    """The runs of a folder with the series of their jobs, in the order of the cells. ``labels`` are
+    those of ``LogDemand``.
 
     Raises:
         RunFolderError: A series is missing or damaged.
@@ -316,7 +381,7 @@ def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config) -> lis
     for cell, run in runs.items():
         path = store.path / "cells" / f"{cell.id}.npz"
         try:
-            series = JobSeries.read(path.read_bytes())
+            series = replace(JobSeries.read(path.read_bytes()), labels=labels)
         except (OSError, ValueError, KeyError) as error:
             raise RunFolderError(f"{path}: not readable as values of jobs ({error}); delete the folder") from None
         measure = config.trace().measure
@@ -336,12 +401,12 @@ class Trials:
         root: Path,
         executor: CellExecutor,
         watch: Watch | None,
-        jobs: int,
+        demand: LogDemand,
         *,
         argv: Sequence[str],
     ) -> None:
         self.config, self.name, self.root, self.executor = config, name, root, executor
-        self.watch, self.jobs, self.argv = watch, jobs, argv
+        self.watch, self.demand, self.argv = watch, demand, argv
         self.path: Path | None = None
         """The folder of the trials; None before the first."""
         self._clusters: dict[str, ClusterSection] = {}
@@ -365,10 +430,10 @@ class Trials:
         self.path = store.path
         runs = carry_out(store, plan, self.executor, self.watch)
         mine = {cell: run for cell, run in runs.items() if cell.at["cluster"] == label}
-        (trial,) = trials_of(store, mine, self.config)
-        replayed = trial.run.metrics["jobs_arrived"]
-        if self.config.trace().measure is None and replayed != self.jobs:
-            raise SimulationError(f"{label}: {replayed:,} jobs were simulated, but the log has {self.jobs:,}")
+        (trial,) = trials_of(store, mine, self.config, self.demand.labels)
+        replayed, jobs = trial.run.metrics["jobs_arrived"], self.demand.jobs
+        if self.config.trace().measure is None and replayed != jobs:
+            raise SimulationError(f"{label}: {replayed:,} jobs were simulated, but the log has {jobs:,}")
         return trial
 
     def _grid(self, clusters: Mapping[str, ClusterSection]) -> SweepGrid:

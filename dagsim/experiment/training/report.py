@@ -47,12 +47,14 @@ Tell = Callable[[str, int, int], None]
 
 
 class PolicyRuns:
-    """Runs policies on seeds, each pair once, and keeps the runs as a sweep below ``folder``."""
+    """Runs policies on seeds, each pair once, and keeps the runs as a sweep below ``folder``.
+    ``where`` is the executor, as in ``--on``.
+    """
 
-    def __init__(self, folder: Path, config: Config, workers: int = 1, tell: Tell | None = None) -> None:
+    def __init__(self, folder: Path, config: Config, where: str = "local:1", tell: Tell | None = None) -> None:
         self.config = config
         self._folder = folder
-        self._workers = workers
+        self._executor = executor_for(where)
         self._tell = tell
 
     def run(self, name: str, policies: Mapping[str, str], seeds: Sequence[int]) -> list[CellRun]:
@@ -64,7 +66,7 @@ class PolicyRuns:
         """
         plan = self._plan(name, policies, range(seeds[0], seeds[-1] + 1))
         store = Store.begin(self._folder, plan, argv=["dagsim", *sys.argv[1:]])
-        done = carry_out(store, plan, executor_for(f"local:{self._workers}"), self._tell and self._watch)
+        done = carry_out(store, plan, self._executor, self._tell and self._watch)
         raise_failures(done)
         return [replace(done[cell], policy=cell.label) for cell in plan.cells]
 

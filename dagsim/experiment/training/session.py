@@ -60,12 +60,14 @@ def train(
     report: bool = True,
     name: str | None = None,
     watch: Watch | None = None,
+    on: str | None = None,
 ) -> Trained:
     """Train an agent in a new run folder below ``out``, as ``dagsim train`` does.
 
     ``config`` is a configuration, a file, or a name from ``dagsim list configs``. ``settings``
-    (``key=value``) change it as ``--set`` does. ``init`` is a checkpoint to start from. The result
-    does not depend on ``workers``.
+    (``key=value``) change it as ``--set`` does. ``init`` is a checkpoint to start from. ``workers``
+    processes run the episodes; ``on`` (as in ``--on``) runs the policies of the report, by default
+    in as many processes. The result depends on neither.
 
     Raises:
         InputError: The configuration or the checkpoint is invalid.
@@ -78,7 +80,7 @@ def train(
             f"settings apply to a file or a name, not to a Config; change its fields instead: {', '.join(settings)}"
         )
     folder = begin_training(config, out, init=init, name=name)
-    return train_in(folder, workers=workers, report=report, watch=watch)
+    return train_in(folder, workers=workers, report=report, watch=watch, on=on)
 
 
 def begin_training(
@@ -114,6 +116,7 @@ def train_in(
     workers: int = 1,
     report: bool = True,
     watch: Watch | None = None,
+    on: str | None = None,
 ) -> Trained:
     """Train in ``folder`` to the end, and write ``report.csv``. With ``resume``, continue from its
     checkpoint.
@@ -123,7 +126,7 @@ def train_in(
         RunFolderError: Another process writes to the folder, or it cannot be written to.
     """
     with folder.writing():
-        run = TrainingRun(folder, workers, watch)
+        run = TrainingRun(folder, workers, watch, on)
         run.run(resume=resume, init=_initial_agent(folder))
         lines = finish(run) if report else []
         ranked = standings(lines, metric_of(folder.config), run.reference) if lines else []

@@ -73,20 +73,22 @@ Tell = Callable[[Progress], None]
 
 
 class TrainingRun:
-    """One training, new or resumed, on any system.
+    """One training, new or resumed, on any system. ``on`` is the executor of the runs of other
+    policies; the default is ``workers`` processes, which also run the episodes.
 
     Raises:
         RunFolderError: The folder's checkpoint is missing, damaged or that of another training.
         ConfigError: The training does not fit the system.
     """
 
-    def __init__(self, folder: Store, workers: int = 1, tell: Tell | None = None) -> None:
+    def __init__(self, folder: Store, workers: int = 1, tell: Tell | None = None, on: str | None = None) -> None:
         self.folder = folder
         self.config: Config = folder.config
         self.train: TrainConfig = folder.config.training()
         self.scenario = scenario_of(self.config)
         check_training(self.train, self.scenario)
         self.workers = workers
+        self._where = on or f"local:{workers}"
         self.reference = self.train.reference
         self._factory = self._factory_of(self.train)
         self._tell = tell or (lambda progress: None)
@@ -302,7 +304,7 @@ class TrainingRun:
         def tell(policy: str, done: int, of: int) -> None:
             self._tell(Progress(f"{purpose}: {policy}", done, of))
 
-        return PolicyRuns(self.folder.path, self.config, self.workers, tell)
+        return PolicyRuns(self.folder.path, self.config, self._where, tell)
 
     def _measure(self, runs: Sequence[CellRun]) -> None:
         """Take the units of time and of merit from the runs of the reference. The unit of time is 1

@@ -183,7 +183,8 @@ def sizes(planned: SizeSearch, today: Size, target: Target, title: str, *, price
     if planned.best is not None:
         best = planned.best
         axes.plot(_x(best, priced), best.met.value.value, "o", mfc="none", color=INK, markersize=12, label="chosen")
-    axes.axhline(target.bound, color=INK, linewidth=1, linestyle="--", label="target")
+    if isfinite(target.bound):
+        axes.axhline(target.bound, color=INK, linewidth=1, linestyle="--", label="target")
     axes.legend(frameon=False, fontsize=9)
     axes.set_ylim(bottom=0)
     return drawn

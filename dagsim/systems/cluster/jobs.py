@@ -7,26 +7,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import chain
 from math import isfinite, nan
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dagsim.model import Cluster, Job
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.traces import Trace
-from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
-from dagsim.workload.distributions import TaggedUnion
 from dagsim.workload.load import Load, LoadMeter, seconds_of
-from dagsim.workload.sessions import Sessions
-from dagsim.workload.synthetic import Synthetic
 
-__all__ = ["JOBS_KEPT", "JobStream", "StoredJobs", "Workload"]
+if TYPE_CHECKING:
+    from dagsim.traces.trace import Trace
+
+__all__ = ["JOBS_KEPT", "JobStream", "StoredJobs"]
 
 JOBS_KEPT = 20_000
 """Maximum number of jobs, over all seeds, that are kept as objects for the next policy."""
-Workload: TypeAlias = Annotated[Synthetic | Sessions | TraceFile, TaggedUnion("synthetic")]
 
 
 class StoredJobs:
@@ -48,13 +45,14 @@ class StoredJobs:
 class JobStream:
     """The jobs of one run in order of arrival, to be read once.
 
-    ``jobs`` is a trace (read lazily), stored jobs, a list, or any iterable. The load of the jobs is
-    known afterwards (``facts``); for stored jobs and lists it is added up only on request.
+    ``jobs`` are stored jobs, a list, or any iterable; jobs that a ``trace`` yields are read lazily.
+    The load of the jobs is known afterwards (``facts``); for stored jobs and lists it is added up
+    only on request.
     """
 
-    def __init__(self, jobs: Trace | Iterable[Job], cluster: Cluster, runtime: Runtime) -> None:
-        self._trace = jobs if isinstance(jobs, Trace) else None
-        self._jobs: Iterable[Job] = jobs.jobs() if isinstance(jobs, Trace) else jobs
+    def __init__(self, jobs: Iterable[Job], cluster: Cluster, runtime: Runtime, trace: Trace | None = None) -> None:
+        self._trace = trace
+        self._jobs = jobs
         self._cluster, self._runtime = cluster, runtime
         self._meter = LoadMeter(cluster, runtime)
         self._first_s = self._last_s = 0.0

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 from dagsim.errors import ConfigError
 from dagsim.metrics.observed import observed_against_simulated
@@ -24,10 +24,13 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.view import ClusterPolicy
 from dagsim.systems.seam import Heard, Kernel, RewardTerm
-from dagsim.traces.trace_file import TraceFile
+from dagsim.workload.accept import Accept, accepting
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
+
+if TYPE_CHECKING:
+    from dagsim.traces.trace_file import TraceFile
 
 __all__ = ["ClusterScenario", "ClusterSystem", "Engaged"]
 
@@ -75,7 +78,8 @@ class ClusterScenario:
     """A cluster, its jobs, and the models of everything that takes time.
 
     ``workload`` is drawn or read again for every seed, or is a list of jobs in order of arrival,
-    the same for all seeds. ``outages`` takes nodes away while the trace's own machines were away.
+    the same for all seeds. ``accept`` are GPU types that jobs of a trace may use beside those that
+    they name. ``outages`` takes nodes away while the trace's own machines were away.
     The models are those of ``ClusterKernel``. ``engine`` applies to policies given by name
     (``engaged``): a caller of ``kernel`` decides live, which requires the SimPy kernel.
     """
@@ -97,6 +101,7 @@ class ClusterScenario:
     outages: bool = False
     queues: QueueTree | None = None
     engine: Engine = "auto"
+    accept: Accept = field(default_factory=dict)
     _sequences: _Sequences = field(default_factory=_Sequences, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -194,7 +199,7 @@ class ClusterScenario:
             InputError: Something is invalid.
         """
         replace(self, workload=(), outages=False, engine="auto").kernel(0)
-        if isinstance(self.workload, TraceFile):
+        if not isinstance(self.workload, Synthetic | Sessions | Iterable):
             self.workload.check()
 
     def jobs(self, seed: int) -> JobStream:
@@ -207,10 +212,18 @@ class ClusterScenario:
             case (Synthetic() | Sessions()) as drawn:
                 draw = partial(drawn.arrays, self.cluster, self.runtime)
                 return JobStream(self._sequences.get(seed, draw), self.cluster, self.runtime)
-            case TraceFile() as trace if trace.window is not None:
-                cut = partial(trace.window_of, cluster=self.cluster, runtime=self.runtime)
-                return JobStream(self._sequences.get(seed, cut), self.cluster, self.runtime)
-            case TraceFile() as trace:
-                return JobStream(trace.open(self.cluster, self.runtime), self.cluster, self.runtime)
-            case jobs:
+            case Iterable() as jobs:
                 return JobStream(jobs, self.cluster, self.runtime)
+            case file if file.window is not None:
+                cut = partial(self._window, file)
+                return JobStream(self._sequences.get(seed, cut), self.cluster, self.runtime)
+            case file:
+                trace = file.open(self.cluster, self.runtime)
+                trace.change = self._accepted
+                return JobStream(trace.jobs(), self.cluster, self.runtime, trace)
+
+    def _window(self, file: TraceFile, seed: int) -> JobArrays:
+        return self._accepted(file.window_of(seed, self.cluster, self.runtime))
+
+    def _accepted(self, jobs: JobArrays) -> JobArrays:
+        return accepting(jobs, self.accept, self.runtime, self.cluster.gpu_types)

@@ -15,7 +15,8 @@ from dagsim.model import Cluster, Decision, Edge, Job, Kill, Kind, Node, Share, 
 from dagsim.model.log import Schedule
 from dagsim.network import Cable, Explicit, Island, Route
 from dagsim.systems.cluster import ClusterKernel
-from dagsim.systems.cluster.network import SharedNetwork, UniformNetwork
+from dagsim.systems.cluster.network import UniformNetwork
+from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterView
 from tests.cases import job_lists

@@ -13,7 +13,7 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, JobFacts
-from dagsim.model.facts import FactColumns
+from dagsim.model.log import FactColumns
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.lane.orders import ideal_s, job_gpu_seconds, upward_rank, widths
 from dagsim.systems.cluster.lane.state import CLASS, NAMED_GPUS, NODE, TASK, Classes, EmptyNodes, Jobs, Work, records

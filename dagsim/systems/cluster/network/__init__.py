@@ -4,10 +4,9 @@ from typing import Any
 
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.network.base import Carrier, Flow, Network
-from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.network.uniform import UniformNetwork
 
-__all__ = ["NETWORKS", "Carrier", "Flow", "Network", "SharedNetwork", "UniformNetwork"]
+__all__ = ["NETWORKS", "Carrier", "Flow", "Network", "UniformNetwork"]
 
 NETWORKS: Registry[Any] = Registry(
     "network",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from simpy.events import Event
 
 from dagsim.model import Cluster
-from dagsim.network.max_min import LinkFlow
 from dagsim.systems.cluster.clock import Clock
+
+if TYPE_CHECKING:
+    from dagsim.network.max_min import LinkFlow
 
 __all__ = ["Carrier", "Flow", "Network"]
 

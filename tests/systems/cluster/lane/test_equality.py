@@ -34,6 +34,13 @@ def check(cases: int, first: int, *more: str, **variables: str) -> dict[str, Any
     return dict(json.loads(done.stdout))
 
 
+@pytest.mark.skipif(jit.jitted(), reason="the next test runs these cases as plain Python in another process")
+@pytest.mark.parametrize("first", range(10_000, 10_006, 2))
+@pytest.mark.parametrize("kind", check_lane.KINDS)
+def test_plain_python_writes_the_kernels_log_of_a_kind_byte_for_byte(kind: str, first: int) -> None:
+    assert check_lane.check(kind, first, 2)["different"] == []
+
+
 @pytest.mark.timeout(600)
 def test_plain_python_writes_the_kernels_log_byte_for_byte() -> None:
     found = check(6, 10_000, NUMBA_DISABLE_JIT="1")

@@ -1,0 +1,264 @@
+"""Goodput after Pollux (Qiao et al., OSDI 2021): samples per second times what a sample is worth.
+
+Symbols as in the paper: ``n`` nodes, ``k`` replicas (one GPU each), ``m`` samples per replica and
+pass (the local batch), ``s`` accumulation steps, M = k m (s + 1) samples per iteration (the batch),
+M0 the initial batch. Times are seconds. All functions take numbers or arrays that broadcast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.errors import ModelError
+
+__all__ = [
+    "BatchChoice",
+    "BatchLimits",
+    "GoodputModel",
+    "GradientNoise",
+    "StepMeasurement",
+    "ThroughputModel",
+    "fit_objective",
+    "fit_throughput",
+]
+
+_CANDIDATES = 50
+"""Number of batch sizes that ``GoodputModel.best`` compares."""
+_SLACK = 1e-8
+"""Subtracted before rounding up, so that rounding errors do not add a sample."""
+
+
+class BatchLimits(NamedTuple):
+    """Samples that an application may use: per iteration (``initial``, ``largest``) and per replica
+    and pass (``local_min``, ``local_max``).
+    """
+
+    initial: int
+    largest: int
+    local_min: int
+    local_max: int
+
+
+class GradientNoise(NamedTuple):
+    """Squared norm of the true gradient and summed variance of its estimate, at the initial batch."""
+
+    square: float
+    variance: float
+
+    def gain(self, scale: Any) -> Any:
+        """Progress of one iteration with ``scale`` times the initial batch, in initial iterations."""
+        denominator = self.variance / np.asarray(scale) + self.square
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(denominator > 0, (self.variance + self.square) / denominator, 1.0)
+
+
+class StepMeasurement(NamedTuple):
+    """One measured iteration without accumulation: ``sync_s`` of ``step_s`` were communication."""
+
+    nodes: int
+    replicas: int
+    local_batch: int
+    step_s: float
+    sync_s: float
+
+
+class ThroughputModel(NamedTuple):
+    """Seconds of an iteration: computing is linear in the local batch, communication in the replicas.
+
+    ``alpha_n, beta_n`` apply to replicas on several nodes, ``alpha_r, beta_r`` to several replicas
+    on one node. ``gamma`` from 1 (no overlap) to 10 (nearly full overlap) says how far the two
+    overlap.
+    """
+
+    alpha_c: float
+    beta_c: float
+    alpha_n: float
+    beta_n: float
+    alpha_r: float
+    beta_r: float
+    gamma: float
+
+    def pass_s(self, local_batch: Any) -> Any:
+        """Seconds of one forward and backward pass."""
+        return self.alpha_c + self.beta_c * local_batch
+
+    def sync_s(self, nodes: Any, replicas: Any) -> Any:
+        """Seconds to add up the gradients of all replicas."""
+        several = [np.asarray(nodes) > 1, np.asarray(replicas) > 1]
+        fixed = np.select(several, [self.alpha_n, self.alpha_r], 1e-8)
+        per_replica = np.select(several, [self.beta_n, self.beta_r], 1e-8)
+        return fixed + per_replica * np.maximum(np.asarray(replicas) - 2, 1e-8)
+
+    def step_s(self, nodes: Any, replicas: Any, local_batch: Any) -> Any:
+        """Seconds of the last pass of an iteration, which synchronises."""
+        passed, synced = self.pass_s(local_batch), self.sync_s(nodes, replicas)
+        return np.exp(np.log(passed**self.gamma + synced**self.gamma) / self.gamma)
+
+    def samples_per_s(self, nodes: Any, replicas: Any, local_batch: Any, accumulation: Any) -> Any:
+        """Throughput with ``accumulation`` passes before the last."""
+        seconds = accumulation * self.pass_s(local_batch) + self.step_s(nodes, replicas, local_batch)
+        return replicas * local_batch * (accumulation + 1) / seconds
+
+
+class BatchChoice(NamedTuple):
+    """Best goodput (0 if no batch is allowed) of each (nodes, replicas), and how it is reached.
+    Arrays of the shape of the question.
+    """
+
+    goodput: np.ndarray
+    local_batch: np.ndarray
+    accumulation: np.ndarray
+
+
+@dataclass(frozen=True)
+class GoodputModel:
+    """Goodput of a job: throughput times statistical efficiency."""
+
+    throughput: ThroughputModel
+    noise: GradientNoise
+    limits: BatchLimits
+
+    def efficiency(self, batch: Any) -> Any:
+        """Progress per sample, relative to the initial batch."""
+        scale = np.asarray(batch) / self.limits.initial
+        return self.noise.gain(scale) / scale
+
+    def goodput(self, nodes: Any, replicas: Any, local_batch: Any, accumulation: Any) -> Any:
+        """Samples of the initial batch's worth per second.
+
+        Raises:
+            ModelError: A batch is smaller than the initial one, where the efficiency is unknown.
+        """
+        batch = np.asarray(replicas * local_batch * (accumulation + 1))
+        if (batch < self.limits.initial).any():
+            raise ModelError(
+                f"a batch of {batch.min():g} samples is below the initial batch of {self.limits.initial}; "
+                "the goodput model says nothing about it"
+            )
+        return self.throughput.samples_per_s(nodes, replicas, local_batch, accumulation) * self.efficiency(batch)
+
+    def best(self, nodes: Any, replicas: Any, *, accumulate: bool = True) -> BatchChoice:
+        """Choose the batch of the highest goodput for each (nodes, replicas); the first wins ties.
+
+        Raises:
+            ModelError: There are fewer replicas than nodes, no nodes, or more replicas than the
+                largest batch feeds.
+        """
+        nodes, replicas = np.broadcast_arrays(nodes, replicas)
+        if (nodes < 1).any() or (replicas < nodes).any():
+            raise ModelError("a placement needs at least one node, and one replica on each")
+        if (replicas * self.limits.local_min > self.limits.largest).any():
+            raise ModelError(
+                f"{replicas.max()} replicas need {self.limits.local_min} samples each, more than the largest batch of "
+                f"{self.limits.largest}"
+            )
+        shape, nodes, replicas = nodes.shape, nodes.ravel(), replicas.ravel()
+        least = np.maximum(self.limits.initial, self.limits.local_min * replicas)
+        per_replica = np.geomspace(least, self.limits.largest, _CANDIDATES) / replicas
+        steps = np.zeros(per_replica.shape, np.int64)
+        if accumulate:
+            steps = (np.ceil(per_replica / self.limits.local_max - _SLACK) - 1).astype(np.int64)
+            # One replica estimates the gradient's noise from the difference between two passes.
+            alone = (replicas == 1) & (per_replica > self.limits.initial + _SLACK)
+            steps = np.where(alone, np.maximum(steps, 1), steps)
+        local = np.ceil(per_replica / (steps + 1) - _SLACK).astype(np.int64)
+        allowed = (self.limits.local_min <= local) & (local <= self.limits.local_max)
+        goodput = np.where(allowed, self.goodput(nodes, replicas, local, steps), 0.0)
+        chosen = goodput.argmax(axis=0), np.arange(goodput.shape[1])
+        return BatchChoice(*(values[chosen].reshape(shape) for values in (goodput, local, steps)))
+
+
+def fit_throughput(measurements: Sequence[StepMeasurement]) -> ThroughputModel:
+    """Fit the seven parameters to measured iterations (L-BFGS-B, exact gradient).
+
+    Parameters that nothing was measured for are frozen at optimistic values: a job that never ran
+    on two nodes expects to lose nothing there, so that the scheduler tries.
+
+    Raises:
+        ModelError: There is no measurement, or one without computing time.
+    """
+    from scipy.optimize import Bounds, minimize
+
+    columns = _columns(measurements)
+    nodes, replicas, local, pass_s, _ = columns
+    start = np.array([0.1, 0.01] * 3 + [1.001])
+    lower, upper = np.array([1e-8] * 6 + [1.0]), np.array([inf] * 6 + [10.0])
+    frozen: dict[int, float] = {}
+    if len(np.unique(local)) == 1:
+        frozen[0] = float(pass_s.mean() / 2)
+    if not (nodes > 1).any():
+        frozen |= {2: lower[2], 3: lower[3]}
+    if not ((nodes == 1) & (replicas > 1)).any():
+        frozen |= {4: lower[4], 5: lower[5]}
+    if not (replicas > 2).any():
+        frozen |= {3: lower[3], 5: lower[5]}
+    for place, number in frozen.items():
+        start[place] = lower[place] = upper[place] = number
+    bounds = Bounds(lower, upper, keep_feasible=True)
+    fitted = minimize(_objective, start, columns, jac=True, bounds=bounds).x
+    if not (nodes > 1).any():
+        fitted[2], fitted[3] = max(fitted[2], 1.1 * fitted[4]), max(fitted[3], 1.1 * fitted[5])
+    return ThroughputModel(*map(float, fitted))
+
+
+def fit_objective(model: ThroughputModel, measurements: Sequence[StepMeasurement]) -> float:
+    """Value that ``fit_throughput`` minimises: root mean squares of the logarithmic errors of both
+    times, plus penalties on ``gamma`` and on times that grow with the replicas.
+    """
+    return float(_objective(np.array(model), *_columns(measurements))[0])
+
+
+def _columns(measurements: Sequence[StepMeasurement]) -> tuple[np.ndarray, ...]:
+    """Nodes, replicas, local batches, seconds of a pass, seconds of a step."""
+    if not measurements:
+        raise ModelError("a throughput model needs at least one measured iteration")
+    nodes, replicas, local, step_s, sync_s = map(np.array, zip(*measurements, strict=True))
+    if (step_s <= sync_s).any():
+        raise ModelError("a measured iteration has no computing time: its synchronisation takes all of it")
+    return nodes, replicas, local, step_s - sync_s, step_s
+
+
+def _objective(
+    parameters: np.ndarray,
+    nodes: np.ndarray,
+    replicas: np.ndarray,
+    local: np.ndarray,
+    pass_s: np.ndarray,
+    step_s: np.ndarray,
+) -> tuple[float, np.ndarray]:
+    """The objective and its gradient."""
+    alpha_c, beta_c, alpha_n, beta_n, alpha_r, beta_r, gamma = parameters
+    across, within = nodes > 1, (nodes == 1) & (replicas > 1)
+    more = np.maximum(replicas - 2, 1e-8)
+    passed = alpha_c + beta_c * local
+    synced = np.where(across, alpha_n + beta_n * more, np.where(within, alpha_r + beta_r * more, 1e-8 + 1e-8 * more))
+    powers = passed**gamma, synced**gamma
+    total = powers[0] + powers[1]
+    # d log(step) / d passed, / d synced and / d gamma
+    by_pass, by_sync = powers[0] / passed / total, powers[1] / synced / total
+    by_gamma = (powers[0] * np.log(passed) + powers[1] * np.log(synced)) / total / gamma - np.log(total) / gamma**2
+    zero = np.zeros(len(local))
+    ones = zero + 1.0
+    pass_errors = np.log(passed) - np.log(pass_s)
+    step_errors = np.log(total) / gamma - np.log(step_s)
+    pass_slopes = np.array([ones, local, zero, zero, zero, zero, zero]) / passed
+    sync_slopes = np.array([zero, zero, across, across * more, within, within * more, zero]) * by_sync
+    step_slopes = np.array([by_pass, by_pass * local, zero, zero, zero, zero, by_gamma]) + sync_slopes
+    value = 1e-3 * (gamma - 1) ** 2 + 1e-2 * ((beta_n / alpha_n) ** 2 + (beta_r / alpha_r) ** 2)
+    slope = np.zeros(7)
+    slope[6] = 2e-3 * (gamma - 1)
+    for alpha, beta in ((2, 3), (4, 5)):
+        ratio = parameters[beta] / parameters[alpha]
+        slope[beta] += 2e-2 * ratio / parameters[alpha]
+        slope[alpha] -= 2e-2 * ratio**2 / parameters[alpha]
+    for errors, slopes in ((pass_errors, pass_slopes), (step_errors, step_slopes)):
+        rmse = float(np.sqrt((errors**2).mean()))
+        value += rmse
+        if rmse > 0:
+            slope += (slopes @ errors) / (len(errors) * rmse)
+    return float(value), slope

@@ -1,0 +1,172 @@
+"""An elastic job: what it does at a placement and a batch, and how far it is.
+
+A job advances in iterations of its initial batch (``profiles.py``). At a placement and a batch, its
+rate is constant until its epoch ends, because the gradient's noise is measured per epoch. So a
+simulator needs ``Training.pace``, the present rate and the progress at which it changes, then
+``advance`` or ``end_epoch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, isfinite
+from pathlib import Path
+from typing import NamedTuple
+
+from dagsim.elastic.goodput import GoodputModel, GradientNoise, StepMeasurement, fit_throughput
+from dagsim.elastic.profiles import TrainingProfile, table_rows
+from dagsim.errors import ModelError, TraceError
+
+__all__ = ["ElasticJob", "Pace", "Training", "read_workload", "split_batch"]
+
+
+@dataclass(frozen=True)
+class ElasticJob:
+    """A training job as submitted.
+
+    ``replicas`` and ``batch`` are what its user asked for; a policy may take both as advice.
+    """
+
+    name: str
+    profile: TrainingProfile
+    arrival_s: float
+    replicas: int
+    batch: int
+
+
+class Pace(NamedTuple):
+    """Progress per second, valid until ``progress`` reaches ``until``."""
+
+    rate: float
+    until: float
+
+
+class Training:
+    """State of an elastic job.
+
+    Args:
+        job: The job.
+        batch: Samples per iteration; by default those of the best goodput, chosen again at each
+            placement and epoch.
+
+    ``placement`` are the replicas on each node (empty: not running), ``measured`` all iterations
+    that the job has seen, by (nodes, replicas, local batch) in order of discovery.
+    """
+
+    def __init__(self, job: ElasticJob, batch: int | None) -> None:
+        self.job = job
+        self.batch = batch
+        self.placement: tuple[int, ...] = ()
+        self.local_batch = 0
+        self.accumulation = 0
+        self.progress = 0.0
+        self.epoch = 0
+        self.noise: GradientNoise | None = None
+        self.measured: dict[tuple[int, int, int], StepMeasurement] = {}
+        self._model: GoodputModel | None = None
+
+    @property
+    def done(self) -> bool:
+        """True if all epochs are finished."""
+        return self.epoch >= self.job.profile.application.epochs
+
+    @property
+    def replicas(self) -> int:
+        """GPUs in use."""
+        return sum(self.placement)
+
+    @property
+    def largest_measured(self) -> int:
+        """Largest number of replicas that the job has run on, 0 at first."""
+        return max((replicas for _, replicas, _ in self.measured), default=0)
+
+    @property
+    def goodput(self) -> GoodputModel | None:
+        """The model fitted to what the job has seen so far; None before its first iteration."""
+        if self._model is None and self.noise is not None:
+            throughput = fit_throughput(list(self.measured.values()))
+            self._model = GoodputModel(throughput, self.noise, self.job.profile.limits)
+        return self._model
+
+    def place(self, placement: Sequence[int]) -> None:
+        """Take other GPUs: replicas on each node, empty to stop. Choose the batch for them."""
+        self.placement = tuple([count for count in placement if count])
+        if self.placement:
+            self._choose_batch()
+
+    def pace(self, interference: float = 0.0) -> Pace:
+        """Return the present rate, measuring an iteration; ``interference`` is the share lost to
+        others.
+
+        Raises:
+            ModelError: The job does not run or is done, or was never measured at this placement.
+        """
+        if not self.placement or self.done:
+            raise ModelError(f"{self.job.name} {'is done' if self.done else 'does not run'}; it has no rate")
+        profile, key = self.job.profile, (len(self.placement), self.replicas, self.local_batch)
+        step_s, sync_s = profile.times(self.placement, self.local_batch)
+        batch = self.replicas * self.local_batch * (self.accumulation + 1)
+        noise = profile.noise(batch, self.epoch)
+        if key not in self.measured:
+            self.measured[key] = StepMeasurement(*key, step_s, sync_s)
+            self._model = None
+        elif self._model is not None and noise != self.noise:
+            self._model = GoodputModel(self._model.throughput, noise, profile.limits)
+        self.noise = noise
+        seconds = step_s + (step_s - sync_s) * self.accumulation
+        gain = float(noise.gain(batch / profile.limits.initial))
+        return Pace(gain / seconds * (1.0 - interference), profile.progress_at(self.epoch + 1))
+
+    def advance(self, progress: float) -> None:
+        """Add progress within the epoch."""
+        self.progress += progress
+
+    def end_epoch(self) -> None:
+        """Reach the end of the epoch, and choose the batch of the next."""
+        self.epoch += 1
+        self.progress = self.job.profile.progress_at(self.epoch)
+        self._choose_batch()
+
+    def _choose_batch(self) -> None:
+        limits, replicas = self.job.profile.limits, self.replicas
+        if self.batch is None and (model := self.goodput) is not None:
+            choice = model.best(len(self.placement), replicas)
+            self.local_batch, self.accumulation = int(choice.local_batch), int(choice.accumulation)
+        else:
+            batch = max(limits.initial, limits.local_min * replicas) if self.batch is None else self.batch
+            self.local_batch, self.accumulation = split_batch(self.job.profile, batch, replicas)
+        self.local_batch = min(self.local_batch, limits.largest // (replicas * (self.accumulation + 1)))
+
+
+def split_batch(profile: TrainingProfile, batch: int, replicas: int) -> tuple[int, int]:
+    """Return local batch and accumulation steps of a batch on ``replicas`` GPUs."""
+    limits = profile.limits
+    per_replica = ceil(batch / replicas - 1e-8)
+    accumulation = ceil(per_replica / limits.local_max - 1e-8) - 1
+    if replicas == 1 and batch > limits.initial:
+        accumulation = max(1, accumulation)
+    return ceil(per_replica / (accumulation + 1) - 1e-8), accumulation
+
+
+def read_workload(path: Path | str, profiles: Mapping[str, TrainingProfile]) -> list[ElasticJob]:
+    """Read a workload of Pollux or Sia: a CSV file, plain or gzip, with the columns ``name, time,
+    application, num_replicas, batch_size``.
+
+    Raises:
+        TraceError: The file is malformed, repeats a job, or names an application without a profile.
+    """
+    jobs: dict[str, ElasticJob] = {}
+    for where, (name, application), numbers in table_rows(Path(path), ("name", "application"), _NUMBERS):
+        arrival_s, replicas, batch = numbers
+        if application not in profiles:
+            raise TraceError(f"{where}: no profile of the application {application!r}")
+        if name in jobs:
+            raise TraceError(f"{where}: the job {name!r} is there twice")
+        if not (isfinite(arrival_s) and arrival_s >= 0 and replicas >= 1 and batch >= 1):
+            raise TraceError(f"{where}: a job needs a time of 0 or more, a replica and a sample, got {numbers}")
+        jobs[name] = ElasticJob(name, profiles[application], arrival_s, int(replicas), int(batch))
+    return list(jobs.values())
+
+
+_NUMBERS = ("time", "num_replicas", "batch_size")

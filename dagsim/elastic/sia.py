@@ -1,0 +1,102 @@
+"""The integer program of Sia (SOSP 2023): one configuration of GPUs for each job, or none.
+
+A configuration is a GPU type with a number of nodes and GPUs. A job's goodputs, relative to its own
+least, make jobs of different models comparable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dagsim.errors import ModelError
+
+__all__ = ["Configuration", "ConfigurationChoice", "choose_configurations"]
+
+_LARGEST_COST = 3_000.0
+
+
+class Configuration(NamedTuple):
+    """GPUs of one type that a job may use together."""
+
+    type: str
+    nodes: int
+    gpus: int
+
+
+class ConfigurationChoice(NamedTuple):
+    """Index of each job's configuration (None: it waits), and the least cost."""
+
+    chosen: list[int | None]
+    objective: float
+
+
+def choose_configurations(
+    goodputs: np.ndarray,
+    options: Sequence[Configuration],
+    gpus: Mapping[str, int],
+    *,
+    present: Sequence[int | None],
+    restart_factors: Sequence[float],
+    locked: Iterable[int] = (),
+    power: float = -0.5,
+    waiting_cost: float = 1.1,
+) -> ConfigurationChoice:
+    """Solve the program to optimality (HiGHS).
+
+    Args:
+        goodputs: Shape (jobs, configurations), relative to each job's least.
+        options: The configurations.
+        gpus: GPUs of each type.
+        present: Index of the configuration that each job has now, None if it waits.
+        restart_factors: Factor on the goodputs of all other configurations of a job that runs.
+        locked: Indices of jobs that keep their configuration, because they are restarting.
+        power: Exponent p < 0: smaller values favour the jobs that are worst off.
+        waiting_cost: Cost of a job without GPUs (lambda_n); a job costs at most 1 with its least
+            goodput.
+
+    Raises:
+        ModelError: Shapes do not agree, a goodput is not positive, a locked job has no
+            configuration, or the locked jobs do not fit.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    jobs, width = goodputs.shape
+    if width != len(options) or len(present) != jobs or len(restart_factors) != jobs:
+        raise ModelError(
+            f"{jobs} x {width} goodputs for {len(options)} configurations, {len(present)} present ones and "
+            f"{len(restart_factors)} restart factors"
+        )
+    if not (goodputs > 0).all() or power >= 0:
+        raise ModelError("Sia's program needs positive goodputs and a negative power")
+    if not jobs:
+        return ConfigurationChoice([], 0.0)
+    factors = np.ones((jobs, width))
+    low = np.zeros((jobs, width))
+    for job, place in enumerate(present):
+        if place is not None:
+            factors[job] = restart_factors[job]
+            factors[job, place] = 1.0
+    for job in locked:
+        if (held := present[job]) is None:
+            raise ModelError(f"job {job} is locked, but has no configuration to keep")
+        low[job, held] = 1.0
+    with np.errstate(divide="ignore"):
+        costs = np.minimum(((goodputs * factors) ** power).round(2), _LARGEST_COST)
+    one_each = np.kron(np.eye(jobs), np.ones(width))
+    used = np.array([[option.gpus if option.type == type else 0 for option in options] for type in gpus], float)
+    rows = np.vstack([one_each, np.tile(used, jobs)])
+    solution = milp(
+        (costs - waiting_cost).ravel(),
+        constraints=LinearConstraint(rows, ub=[*[1.0] * jobs, *gpus.values()]),
+        integrality=np.ones(jobs * width),
+        bounds=Bounds(low.ravel(), 1.0),
+        options={"mip_rel_gap": 0.0},
+    )
+    if solution.x is None:
+        raise ModelError(f"Sia's program has no solution ({solution.message}): do the locked jobs fit on the GPUs?")
+    taken = solution.x.reshape(jobs, width) > 0.5
+    chosen = [int(row.argmax()) if row.any() else None for row in taken]
+    return ConfigurationChoice(chosen, float(costs[taken].sum() + waiting_cost * (jobs - taken.sum())))

@@ -1,0 +1,185 @@
+"""``dagsim plan`` on logs of M/M/c queues, whose truth is known.
+
+    python scripts/validate_plan.py [--queues 64x0.95/8,...] [--jobs 20000] [--seed 1] [--json]
+
+A queue ``64x0.95/8`` has 64 servers in nodes of 8, and a load of .95: jobs of one GPU arrive as a Poisson process and
+run for exponential times, 3,600 s on average. The log of the queue has the starts of first come, first served. Its
+target is half of Erlang's 95th percentile of the wait. ``dagsim plan --policy fifo`` answers, and the script checks
+
+    today     the p95 wait of today's cluster against that of the log, within .5 %
+    least     the smallest size against that of an independent simulation, give or take one node
+    erlang    whether Erlang's p95 lies in the interval of the next period
+
+Exits with 1 if one of the first two misses, or if the last misses on more than one queue of six.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import re
+import sys
+import tempfile
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Iterator
+from math import ceil, log
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import command
+import numpy as np
+from command import Say
+from numpy.typing import NDArray
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.errors import SimulationError
+
+__all__ = ["Checked", "Queue", "answer", "checked", "fifo"]
+
+SERVICE_S = 3600.0
+QUEUES = "8x0.7/1,16x0.8/4,32x0.85/8,48x0.9/4,64x0.95/8,128x0.95/8"
+
+Floats = NDArray[np.float64]
+
+
+class Queue(NamedTuple):
+    """An M/M/c queue."""
+
+    servers: int
+    load: float
+    gpus: int = 1
+    """Servers per node."""
+
+    @classmethod
+    def read_all(cls, text: str) -> list[Queue]:
+        """Read ``64x0.95/8,16x0.8/1``."""
+        matches = [re.fullmatch(r"(\d+)x(0?\.\d+)/(\d+)", part) for part in text.split(",")]
+        queues = [cls(int(match[1]), float(match[2]), int(match[3])) for match in matches if match]
+        if len(queues) < len(matches) or any(queue.servers % queue.gpus for queue in queues):
+            raise ArgumentTypeError(f"expected servers x load / servers per node, such as 64x0.95/8, got {text!r}")
+        return queues
+
+    def __str__(self) -> str:
+        return f"{self.servers}x{self.load:g}/{self.gpus}"
+
+    def jobs(self, number: int, seed: int) -> tuple[Floats, Floats]:
+        """Arrivals and durations of a number of jobs, in seconds."""
+        rng = np.random.default_rng(seed)
+        between_s = rng.exponential(SERVICE_S / (self.servers * self.load), number)
+        return np.cumsum(between_s), rng.exponential(SERVICE_S, number)
+
+    def erlang_p95(self) -> float:
+        """95th percentile of the wait in seconds (Erlang 1917): P(W > t) = C exp(-c (1 - load) t / s)."""
+        blocking = 1.0
+        for number in range(1, self.servers + 1):
+            blocking = self.servers * self.load * blocking / (number + self.servers * self.load * blocking)
+        waits = blocking / (1 - self.load * (1 - blocking))
+        return max(log(waits / 0.05), 0.0) * SERVICE_S / (self.servers * (1 - self.load))
+
+
+def fifo(arrival_s: Floats, duration_s: Floats, servers: int) -> Floats:
+    """Waits under first come, first served (Kiefer and Wolfowitz 1955)."""
+    free_s, waits = [0.0] * servers, []
+    for at_s, run_s in zip(arrival_s.tolist(), duration_s.tolist(), strict=True):
+        start_s = max(free_s[0], at_s)
+        heapq.heapreplace(free_s, start_s + run_s)
+        waits.append(start_s - at_s)
+    return np.array(waits)
+
+
+def answer(folder: Path, queue: Queue, arrival_s: Floats, duration_s: Floats, *options: str) -> dict[str, Any]:
+    """Write the log and the cluster of a queue into a folder, and ask ``dagsim plan``.
+
+    Raises:
+        SimulationError: The command failed.
+    """
+    start_s = arrival_s + fifo(arrival_s, duration_s, queue.servers)
+    columns = zip(arrival_s.tolist(), start_s.tolist(), duration_s.tolist(), strict=True)
+    rows = [f"{number},{at!r},{start!r},1,{run!r}" for number, (at, start, run) in enumerate(columns)]
+    trace, cluster = folder / f"{queue.servers}-{queue.load:g}.csv", folder / "cluster.yaml"
+    trace.write_text("\n".join(["id,arrival_s,start_s,gpus,duration_s", *rows]) + "\n", encoding="utf-8")
+    nodes = f"{{name: n, gpu: T4, gpus: {queue.gpus}, count: {queue.servers // queue.gpus}}}"
+    cluster.write_text(f"cluster: {{groups: [{nodes}]}}\n", encoding="utf-8")
+    common = ["plan", "--trace", str(trace), "--cluster", str(cluster), "--policy", "fifo", "--price", "none"]
+    result = CliRunner().invoke(app, [*common, "--out", str(folder), "--on", "local:1", "--json", *options])
+    if result.exit_code not in (0, 1) or not result.stdout:
+        raise SimulationError(f"{queue}: dagsim plan failed: {result.output or result.exception}")
+    facts: dict[str, Any] = json.loads(result.stdout)
+    return facts
+
+
+class Checked(NamedTuple):
+    """The answer on one queue beside the truth. Waits in seconds."""
+
+    queue: str
+    log_p95: float
+    today_p95: float
+    least: int
+    """Fewest GPUs, in whole nodes, of the independent simulation."""
+    planned: int | None
+    node: int
+    """GPUs per node."""
+    erlang_p95: float
+    low: float | None
+    high: float | None
+
+    @property
+    def right(self) -> bool:
+        """True if today's p95 and the smallest size are right."""
+        near = abs(self.today_p95 - self.log_p95) <= 0.005 * self.log_p95
+        return near and self.planned is not None and abs(self.planned - self.least) <= self.node
+
+    @property
+    def holds_erlang(self) -> bool:
+        """True if Erlang's value lies in the interval."""
+        return self.low is not None and self.high is not None and self.low <= self.erlang_p95 <= self.high
+
+
+def checked(queue: Queue, jobs: int, seed: int) -> Checked:
+    """Ask for the size of one queue's log, and find it independently."""
+    arrival_s, duration_s = queue.jobs(jobs, seed)
+    bound = round(queue.erlang_p95() / 2)
+    with tempfile.TemporaryDirectory() as folder:
+        facts = answer(Path(folder), queue, arrival_s, duration_s, "--target", f"wait_s.p95<{bound}")
+    nodes = ceil(duration_s.sum() / (arrival_s[-1] - arrival_s[0]) / queue.gpus)
+    while np.percentile(fifo(arrival_s, duration_s, nodes * queue.gpus), 95) >= bound:
+        nodes += 1
+    log_p95 = float(np.percentile(fifo(arrival_s, duration_s, queue.servers), 95))
+    today, best = facts["today"], facts["best"]
+    planned = None if best is None else best["gpus"]
+    sizes = (nodes * queue.gpus, planned, queue.gpus)
+    return Checked(str(queue), log_p95, today["value"], *sizes, queue.erlang_p95(), today["low"], today["high"])
+
+
+def _holds(rows: list[Checked]) -> bool:
+    return all(row.right for row in rows) and sum(not row.holds_erlang for row in rows) <= len(rows) // 6
+
+
+def _work(options: Namespace, say: Say) -> list[Checked]:
+    rows = list(_rows(options, say))
+    say(f"Erlang's p95 is in {sum(row.holds_erlang for row in rows)} of {len(rows)} intervals")
+    return rows
+
+
+def _rows(options: Namespace, say: Say) -> Iterator[Checked]:
+    for place, queue in enumerate(options.queues):
+        row = checked(queue, options.jobs, options.seed + place)
+        bounds = "none" if row.low is None or row.high is None else f"{row.low:,.0f} .. {row.high:,.0f}"
+        say(
+            f"{row.queue:11} p95 {row.today_p95:8,.1f} s, log {row.log_p95:8,.1f} s; GPUs {row.planned}, independently "
+            f"{row.least}; interval {bounds}, Erlang {row.erlang_p95:,.0f} s{'' if row.right else '; MISS'}"
+        )
+        yield row
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--queues", type=Queue.read_all, default=Queue.read_all(QUEUES), help=f"default: {QUEUES}")
+    parser.add_argument("--jobs", type=command.at_least_one, default=20_000)
+    parser.add_argument("--seed", type=int, default=1, help="of the first queue; the others have the next ones")
+    return command.run(parser, _work, holds=_holds, convert=lambda rows: [row._asdict() for row in rows])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

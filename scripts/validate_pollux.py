@@ -1,0 +1,69 @@
+"""Pollux's workloads in Pollux's simulator: the completion time of every job.
+
+    python scripts/validate_pollux.py --workload FILE --inputs DIR --policy tiresias|optimus
+        [--expected FILE] [--json]
+
+16 nodes of 4 GPUs, allocations every 60 s, no interference, as in the paper's figures. ``DIR`` has
+the applications' profiles anywhere below it. With ``--json``: ``jobs``, seconds from arrival to end
+by name. ``--expected`` is a summary of the authors (``jobload_*.json.gz``); exits with 1 if a job
+differs from it.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import command
+from command import Say, read_json
+
+from dagsim.elastic.jobs import read_workload
+from dagsim.elastic.policies import AttainedServiceQueues, OptimusOracle
+from dagsim.elastic.profiles import TrainingProfile, read_applications
+from dagsim.elastic.stepping import ElasticPolicy, SteppedCluster
+from dagsim.errors import InputError
+
+__all__ = ["POLICIES", "completion_times", "differing"]
+
+POLICIES: dict[str, Callable[[], ElasticPolicy]] = {"tiresias": AttainedServiceQueues, "optimus": OptimusOracle}
+
+
+def completion_times(workload: Path, profiles: dict[str, TrainingProfile], policy: str) -> dict[str, int]:
+    """Seconds from arrival to end by job."""
+    return SteppedCluster(read_workload(workload, profiles), POLICIES[policy]()).run()
+
+
+def differing(jobs: dict[str, int], expected: dict[str, float]) -> int:
+    """Number of jobs that do not take the expected time, or are in one of both only."""
+    return sum(jobs.get(name) != expected.get(name) for name in jobs.keys() | expected.keys())
+
+
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    jobs = completion_times(options.workload, read_applications(options.inputs), options.policy)
+    say(f"{len(jobs)} jobs, mean completion time {fmean(jobs.values()):,.3f} s")
+    if options.expected is None:
+        return {"jobs": jobs}
+    name = "workload-" + options.workload.name.partition(".csv")[0].rpartition("-")[2]
+    expected = read_json(options.expected)["jcts"]
+    if name not in expected:
+        raise InputError(f"{options.expected}: no {name} in it, but {', '.join(expected)}")
+    differ = differing(jobs, expected[name])
+    say(f"{differ} jobs differ from {options.expected.name}")
+    return {"jobs": jobs, "differ": differ}
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--workload", type=Path, required=True, help="jobs (.csv or .csv.gz)")
+    parser.add_argument("--inputs", type=Path, required=True, help="a folder with Pollux's profiles")
+    parser.add_argument("--policy", choices=POLICIES, required=True)
+    parser.add_argument("--expected", type=Path, help="completion times by workload and job")
+    return command.run(parser, _work, holds=lambda result: not result.get("differ"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""Values in a form that can be recorded: ``digest`` for large ones, ``plain`` for small ones.
+
+Floats are rounded to six digits, since the last ones depend on the processor.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def plain(value: Any) -> Any:
+    """The value as lists, mappings, texts and whole numbers."""
+    match value:
+        case None | bool() | str():
+            return value
+        case Enum():
+            return value.name
+        case int() | np.integer():
+            return int(value)
+        case float() | np.floating():
+            return f"{float(value) + 0.0:.6g}"
+        case np.bool_():
+            return bool(value)
+        case bytes():
+            return value.hex()
+        case Path():
+            return value.name
+        case Mapping():
+            return {str(plain(key)): plain(item) for key, item in value.items()}
+        case np.ndarray():
+            return plain(value.tolist())
+        case set() | frozenset():
+            return sorted((plain(item) for item in value), key=str)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if hasattr(value, "__iter__"):
+        return [plain(item) for item in value]
+    raise TypeError(f"there is no plain form of a {type(value).__name__}")
+
+
+def digest(value: Any) -> str:
+    """Eight digits that change with any part of the value."""
+    return sha256(json.dumps(plain(value)).encode()).hexdigest()[:8]
