@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -20,6 +21,7 @@ import batch_loop
 import command
 import validate_decima
 import validate_fgd
+import validate_gavel
 import validate_goodput
 import validate_pollux
 import validate_ramp
@@ -98,6 +100,17 @@ def fgd(data: Path) -> Iterator[Figure]:
 
 
 NODES = "openb_node_list_gpu_node.csv"
+
+
+def gavel(data: Path) -> Iterator[Figure]:
+    """Gavel's simulator, job by job, with its own shares where they come from a linear program."""
+    for path in sorted((data / validate_gavel.CELLS).glob("*.json.gz")):
+        cell = read_json(path)
+        if cell["policy"] in validate_gavel.PLAYED:
+            jobs = validate_gavel.completed(cell, data / "golden/elastic/inputs")["jobs"]
+            largest = validate_gavel.largest_difference(cell, jobs)
+            name = f"{path.name.removesuffix('.json.gz')}: largest difference of {len(jobs)} jobs (s)"
+            yield Figure("gavel", name, 0, inf if largest is None else largest, 1e-6)
 
 
 def goodput(data: Path) -> Iterator[Figure]:
@@ -246,7 +259,22 @@ def wfcommons(data: Path) -> Iterator[Figure]:
 
 VALIDATIONS: dict[str, Callable[[Path], Iterator[Figure]]] = {
     validation.__name__: validation
-    for validation in (readers, span, wfcommons, stg, swf, rlscheduler, fgd, decima, ramp, slurm, goodput, pollux, sia)
+    for validation in (
+        readers,
+        span,
+        wfcommons,
+        stg,
+        swf,
+        rlscheduler,
+        fgd,
+        decima,
+        ramp,
+        slurm,
+        goodput,
+        pollux,
+        sia,
+        gavel,
+    )
 }
 
 

@@ -1,4 +1,4 @@
-"""Jobs of Gavel's simulator (OSDI 2020): ``python scripts/validate_gavel.py --cell FILE --inputs DIR [--own] [--json]``.
+"""Jobs of Gavel's simulator: ``python scripts/validate_gavel.py --cell FILE --inputs DIR [--own] [--json]``.
 
 ``FILE`` is a cell of ``golden/elastic/gavel``: policy, seed, cluster (GPUs by type), round_s, jobs (job, type, gpus,
 steps, weight, arrival), or a trace in ``DIR/gavel`` instead of jobs, and perhaps ``allocations``, the shares at each
@@ -27,13 +27,19 @@ from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies.gavel import Gavel
 from dagsim.systems.cluster.policies.gavel_ledger import Allocation, Allocator
-from dagsim.systems.cluster.policies.gavel_shares import GivenShares, allocator
+from dagsim.systems.cluster.policies.gavel_shares import GAVEL_POLICIES, GivenShares, allocator
 
-__all__ = ["CELLS", "NO_PROGRAM", "completed", "largest_difference", "mean_difference"]
+__all__ = ["CELLS", "NO_PROGRAM", "PLAYED", "completed", "largest_difference", "mean_difference"]
 
 NO_PROGRAM = ("isolated", "fifo_perf", "fifo_packed", "allox")
 """Gavel's policies that solve no linear program; dagsim computes their shares itself."""
+PLAYED = frozenset(name for name, make in GAVEL_POLICIES.items() if not make().pairs)
+"""Gavel's policies that the policy ``gavel`` plays: those without pairs of jobs on one GPU."""
 CELLS = "golden/elastic/gavel"
+TOLERANCE_S = 1e-6
+"""Tolerance for the completion time of a job."""
+MEAN_TOLERANCE = 0.03
+"""Tolerance for the mean with own shares, as a part of it."""
 _TABLE = "simulation_throughputs.json.gz"
 
 
@@ -60,7 +66,7 @@ def completed(cell: Mapping[str, Any], inputs: Path, *, own: bool = False) -> di
         for name, count in cell["cluster"].items()
         for place in range(count)
     ]
-    policy = Gavel(shares, cell.get("round_s", 360.0), seed=cell["seed"], whole_steps=True)
+    policy = Gavel(shares, cell.get("round_s", 360.0), seed=cell["seed"], whole_steps=True, window=len(jobs))
     schedule = ClusterKernel(Cluster(tuple(nodes)), work, seed=cell["seed"]).run(policy)
     done_s = {row.job: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
     rows = [
@@ -136,7 +142,7 @@ def _work(options: Namespace, say: Say) -> dict[str, Any]:
     if mean is not None:
         say(f"difference of the mean: {mean:+.4%}")
     solved = cell["policy"] not in NO_PROGRAM and (options.own or not cell.get("allocations"))
-    options.holds = abs(mean or 0.0) <= 0.03 if solved else (largest or 0.0) <= 1e-6
+    options.holds = abs(mean or 0.0) <= MEAN_TOLERANCE if solved else (largest or 0.0) <= TOLERANCE_S
     return result
 
 
@@ -145,14 +151,13 @@ def main() -> int:
     parser.add_argument("--cell", type=Path, required=True, metavar="FILE", help="a cell as JSON, may end in .gz")
     parser.add_argument("--inputs", type=Path, required=True, metavar="DIR", help="a folder with gavel/ in it")
     parser.add_argument("--own", action="store_true", help="solve all programs, even if the cell has allocations")
-    holds: list[bool] = []
+    parsed: list[Namespace] = []
 
     def work(options: Namespace, say: Say) -> dict[str, Any]:
-        result = _work(options, say)
-        holds.append(options.holds)
-        return result
+        parsed.append(options)
+        return _work(options, say)
 
-    return command.run(parser, work, lambda _: holds[-1])
+    return command.run(parser, work, lambda _: parsed[0].holds)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,8 @@ class Gavel:
     with the highest priority run: their share over the part of the time that they had so far. Tasks
     that become ready wait for the next round. With ``whole_steps``, ``Task.work`` counts steps, and
     a round has only whole ones, so it ends slightly early. ``seed`` decides the order of types in
-    policies that do not know them.
+    policies that do not know them. At most ``window`` tasks compete, the oldest; Gavel itself has no
+    such bound.
 
     A task that goes on is stopped and started at no cost between rounds; where preemption has a
     cost, it keeps its GPUs, as with Gavel's leases. Where it loses work, runs are never stopped.
@@ -59,6 +60,7 @@ class Gavel:
         gap_s: float = 1920.0,
         seed: int = 0,
         whole_steps: bool = False,
+        window: int = 200,
         placement: str | PlacementRule = "best-fit",
     ) -> None:
         if not round_s > 0:
@@ -72,6 +74,7 @@ class Gavel:
         self.gap_s = gap_s
         self.seed = seed
         self.whole_steps = whole_steps
+        self.window = window
         self._place = placing(placement).place
         self._ledger: GavelLedger | None = None
         self._type_of: dict[str, int] = {}
@@ -105,7 +108,7 @@ class Gavel:
             return
         yield from self._close(view, ledger, waiting, runs)
         for task in sorted(waiting.oldest(), key=lambda task: (task.ready_s, task.order)):
-            if task.order not in ledger.jobs:
+            if task.order not in ledger.jobs and len(ledger.jobs) < self.window:
                 ledger.arrive(self._job(task))
         if ledger.jobs:
             yield from self._open_round(view, ledger, waiting, runs if stoppable else {}, leases)

@@ -24,8 +24,8 @@ __all__ = ["GAVEL_POLICIES", "GivenShares", "allocator"]
 
 _PACKING_GAIN = 1.5
 """Sum of normalised rates above which FIFO packs two jobs."""
-_LEAST = 0.0
-"""Shares up to this are rounding errors of the solver."""
+_DIGITS = 9
+"""Digits of shares that are kept: the last ones depend on the processor."""
 _REFERENCE = "V100-16"
 """Type whose rates stand for all types in policies that do not know the types."""
 DOLLARS = {"V100-16": 2.48, "P100": 1.46, "K80": 0.45}
@@ -102,7 +102,8 @@ class Fifo(_Rule):
 
     def allocate(self, situation: Situation) -> Allocation:
         """Return the shares, all of them 0 or 1."""
-        room, queue = dict(situation.gpus), list(situation.jobs.values())
+        room: dict[str, float] = dict(situation.gpus)
+        queue = list(situation.jobs.values())
         placed: dict[Key, str] = {}
         while queue and any(room.values()):
             job = queue.pop(0)
@@ -145,7 +146,7 @@ def _normalised(situation: Situation, first: GavelJob, second: GavelJob, type_: 
     return gain
 
 
-class AlloX(_Rule):
+class AlloXShares(_Rule):
     """AlloX as Gavel implements it: an assignment of the waiting jobs to places in the queues of
     all GPUs that minimises the sum of completion times. The first job of each queue starts, and
     keeps its GPU to its end.
@@ -222,17 +223,18 @@ class _Program:
         return _solved(-gain, self._limits, self._bounds)[0]
 
     def highest(
-        self, progress: Any, needs: np.ndarray, floors: np.ndarray | float = 0.0
+        self, progress: Any, needs: np.ndarray, floors: np.ndarray | float = 0.0, *, middle: bool = True
     ) -> tuple[float, np.ndarray, np.ndarray]:
         """Maximise the level at which the ``progress`` of each job is at least level x ``needs`` +
-        ``floors``. Return the level, the shares and the price of each job's constraint.
+        ``floors``. Return the level, the shares (with ``middle`` in the middle of the optimal ones)
+        and the price of each job's constraint.
         """
         column = np.concatenate([np.zeros(len(self._bounds)), needs])[:, None]
         limits = _stacked([[_stacked([[self._limits], [-progress]]), column]])
         cost = np.zeros(limits.shape[1])
         cost[-1] = -1.0
         floor = np.broadcast_to(floors, (len(self.jobs),))
-        solution, prices = _solved(cost, limits, np.concatenate([self._bounds, -floor]))
+        solution, prices = _solved(cost, limits, np.concatenate([self._bounds, -floor]), middle)
         if solution is None:
             return -inf, np.zeros(len(cost) - 1), np.zeros(len(self.jobs))
         return float(solution[-1]), solution[:-1], prices[len(self._bounds) :]
@@ -244,7 +246,7 @@ class _Program:
 
     def allocation(self, shares: np.ndarray) -> Allocation:
         """The shares by row and type."""
-        table = np.where(shares > _LEAST, shares, 0.0).reshape(len(self.keys), len(self.types)).tolist()
+        table = np.maximum(shares.round(_DIGITS), 0.0).reshape(len(self.keys), len(self.types)).tolist()
         return {key: dict(zip(self.types, row, strict=True)) for key, row in zip(self.keys, table, strict=True)}
 
 
@@ -261,7 +263,9 @@ def _stacked(blocks: Sequence[Sequence[Any]]) -> Any:
     return block_array(blocks, format="csr")
 
 
-def _solved(cost: np.ndarray, limits: Any, bounds: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+def _solved(
+    cost: np.ndarray, limits: Any, bounds: np.ndarray, middle: bool = True
+) -> tuple[np.ndarray | None, np.ndarray]:
     """Minimise ``cost``; return the solution (None if there is none) and the prices of the limits.
 
     HiGHS finds the optimum, at a corner of the optimal shares. At a corner, equal jobs get unequal
@@ -273,11 +277,12 @@ def _solved(cost: np.ndarray, limits: Any, bounds: np.ndarray) -> tuple[np.ndarr
     result = linprog(cost, limits, bounds, bounds=(0, None), method="highs")
     if result.x is None:
         return None, bounds
-    middle = _middle(cost, limits, bounds)
-    held = middle is not None and bool(np.all(limits @ middle <= bounds + _CLOSE))
-    if not held or cost @ middle > result.fun + _CLOSE * max(1.0, abs(result.fun)):
-        middle = result.x
-    return middle, -result.ineqlin.marginals
+    shares = _middle(cost, limits, bounds) if middle else None
+    if shares is None or not np.all(limits @ shares <= bounds + _CLOSE):
+        shares = result.x
+    if cost @ shares > result.fun + _CLOSE * max(1.0, abs(result.fun)):
+        shares = result.x
+    return shares, -result.ineqlin.marginals
 
 
 def _middle(cost: np.ndarray, limits: Any, bounds: np.ndarray) -> np.ndarray | None:
@@ -295,24 +300,14 @@ def _middle(cost: np.ndarray, limits: Any, bounds: np.ndarray) -> np.ndarray | N
         gap = (x @ reduced + slack @ price) / (rows + columns)
         if max(gap, float(np.abs(off_primal).max()), float(np.abs(off_dual).max())) < _CONVERGED:
             return x
-        ratio = x / reduced
-        system = (limits.multiply(ratio[None, :]) @ transposed).toarray()
-        system[np.diag_indices(rows)] += slack / price
         try:
-            factor = np.linalg.cholesky(system)
+            step = _newton(limits, transposed, (x, slack, price, reduced), off_primal, off_dual)
         except np.linalg.LinAlgError:
             return None
-
-        def step(at_x: np.ndarray, at_slack: np.ndarray) -> tuple[np.ndarray, ...]:
-            right = at_slack / price + off_primal + limits @ (ratio * (at_x / x - off_dual))
-            d_price = np.linalg.solve(factor.T, np.linalg.solve(factor, right))
-            d_x = ratio * (at_x / x - off_dual - transposed @ d_price)
-            d_slack = -off_primal - limits @ d_x
-            return d_x, d_slack, d_price, (at_x - reduced * d_x) / x
-
         d_x, d_slack, d_price, d_reduced = step(-x * reduced, -slack * price)
         primal, dual = _longest((x, d_x), (slack, d_slack)), _longest((price, d_price), (reduced, d_reduced))
-        after = (x + primal * d_x) @ (reduced + dual * d_reduced) + (slack + primal * d_slack) @ (price + dual * d_price)
+        after = (x + primal * d_x) @ (reduced + dual * d_reduced)
+        after += (slack + primal * d_slack) @ (price + dual * d_price)
         target = gap * max(_CENTRING, (after / (gap * (rows + columns))) ** 3)
         d_x, d_slack, d_price, d_reduced = step(
             target - x * reduced - d_x * d_reduced, target - slack * price - d_slack * d_price
@@ -321,6 +316,30 @@ def _middle(cost: np.ndarray, limits: Any, bounds: np.ndarray) -> np.ndarray | N
         x, slack = x + 0.99 * primal * d_x, slack + 0.99 * primal * d_slack
         price, reduced = price + 0.99 * dual * d_price, reduced + 0.99 * dual * d_reduced
     return None
+
+
+def _newton(
+    limits: Any, transposed: Any, point: tuple[np.ndarray, ...], off_primal: np.ndarray, off_dual: np.ndarray
+) -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, ...]]:
+    """Newton's step at a point, as a function of the wanted changes of the products of shares and
+    reduced costs, and of slacks and prices.
+
+    Raises:
+        numpy.linalg.LinAlgError: The system is singular in floating point.
+    """
+    x, slack, price, reduced = point
+    ratio = x / reduced
+    system = (limits.multiply(ratio[None, :]) @ transposed).toarray()
+    system[np.diag_indices(len(slack))] += slack / price
+    factor = np.linalg.cholesky(system)
+
+    def step(at_x: np.ndarray, at_slack: np.ndarray) -> tuple[np.ndarray, ...]:
+        right = at_slack / price + off_primal + limits @ (ratio * (at_x / x - off_dual))
+        d_price = np.linalg.solve(factor.T, np.linalg.solve(factor, right))
+        d_x = ratio * (at_x / x - off_dual - transposed @ d_price)
+        return d_x, -off_primal - limits @ d_x, d_price, (at_x - reduced * d_x) / x
+
+    return step
 
 
 def _longest(*pairs: tuple[np.ndarray, np.ndarray]) -> float:
@@ -429,19 +448,23 @@ def _least_rho(program: _Program, age_s: np.ndarray, alone_s: np.ndarray, left: 
     """Shares with the lowest largest rho, (age + left / rate) / alone. For a given rho each job
     needs a rate of left / (rho x alone - age), so bisection over a linear program finds it.
     """
-    low = float(np.max(age_s / alone_s))  # no rate is high enough for it
-    high, shares = max(1.0, 2.0 * low), None
-    while shares is None or high - low > _RHO_RATIO * high:
-        rho = high if shares is None else (low + high) / 2
+    low, high, bounded = float(np.max(age_s / alone_s)), 1.0, False  # no rate is high enough for the low one
+    high = max(high, 2.0 * low)
+    while True:
+        rho = (low + high) / 2 if bounded else high
         needs = left / np.maximum(rho * alone_s - age_s, 1e-12)
-        level, best, _ = program.highest(program.rates, needs / needs.max())
+        ended = bounded and high - low <= _RHO_RATIO * high
+        if ended:
+            needs = left / np.maximum(high * alone_s - age_s, 1e-12)
+        level, shares, _ = program.highest(program.rates, needs / needs.max(), middle=ended)
+        if ended:
+            return shares
         if level >= needs.max():
-            high, shares = rho, best
-        elif shares is None:
-            low, high = rho, 2.0 * high
-        else:
+            high, bounded = rho, True
+        elif bounded:
             low = rho
-    return shares
+        else:
+            low, high = rho, 2.0 * high
 
 
 class TotalDuration(_Rule):
@@ -476,7 +499,7 @@ def _bisected(shortest_s: float) -> float:
     return high
 
 
-class Throughput(_Rule):
+class SumOfRates(_Rule):
     """The largest sum of steps per second, or of steps per dollar with ``cost``; with ``slos`` each
     job also keeps its deadline, unless that is impossible.
     """
@@ -533,7 +556,7 @@ GAVEL_POLICIES: Mapping[str, Callable[[], Allocator]] = {
     "proportional": Proportional,
     "fifo_perf": Fifo,
     "fifo_packed": partial(Fifo, pairs=True),
-    "allox": AlloX,
+    "allox": AlloXShares,
     "max_min_fairness": partial(MaxMin, perf=False),
     "max_min_fairness_perf": MaxMin,
     "max_min_fairness_packed": partial(MaxMin, pairs=True),
@@ -545,8 +568,8 @@ GAVEL_POLICIES: Mapping[str, Callable[[], Allocator]] = {
     "min_total_duration": partial(TotalDuration, perf=False),
     "min_total_duration_perf": TotalDuration,
     "min_total_duration_packed": partial(TotalDuration, pairs=True),
-    "max_sum_throughput_perf": Throughput,
-    "max_sum_throughput_normalized_by_cost_perf": partial(Throughput, cost=True),
+    "max_sum_throughput_perf": SumOfRates,
+    "max_sum_throughput_normalized_by_cost_perf": partial(SumOfRates, cost=True),
 }
 """Gavel's policies by the names that its authors gave them."""
 

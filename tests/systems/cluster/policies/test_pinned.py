@@ -19,7 +19,7 @@ from dagsim.testing.cases import Case, random_case
 
 LEFT_OUT = ("recorded",)
 """It needs a trace."""
-FEW = {"rollout": 6, "plan-ahead": 6, "gavel": 12, "slurm-multifactor": 12, "peft": 12, "dls": 12}
+FEW = {"rollout": 6, "plan-ahead": 6, "gavel": 12, "gavel-events": 12, "slurm-multifactor": 12, "peft": 12, "dls": 12}
 """Number of cases of policies that take long."""
 MORE = {
     "2d-gittins": ["quantum_s=2,history=[1,2,8]"],
@@ -27,7 +27,8 @@ MORE = {
     "committed": ["score=sjf", "score=f1,backfill=true"],
     "drf": ["by=job"],
     "eft-wait": ["theta=0.5", "order=work", "order=path,theta=0.8"],
-    "gavel": ["round_s=2", "round_s=3,objective=makespan", "round_s=3,objective=cost", "round_s=3,window=2"],
+    "gavel": [f"policy={name},round_s=2,gap_s=5" for name in ("isolated", "fifo_perf", "min_total_duration_perf")],
+    "gavel-events": ["round_s=2", "round_s=3,objective=makespan", "round_s=3,objective=cost", "round_s=3,window=2"],
     "kueue": ["scoring=most", "gpu=2", "scoring=most,cpu=0.2,memory=3"],
     "kube-default": ["scoring=most", "gpu=2", "scoring=most,cpu=0.2,memory=3", "preempt=false"],
     "las": ["quantum_s=2", "quantum_s=2,lead=0.5"],
