@@ -23,7 +23,7 @@ import command
 from command import Say
 
 from dagsim.metrics import summarize
-from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
+from dagsim.model import Cluster, Edge, InFlight, Job, Node, Share, Task, TaskGraph, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import Estimates, Preemption
 from dagsim.systems.cluster.lane import drive as lane_drive
@@ -31,6 +31,7 @@ from dagsim.systems.cluster.lane import state
 from dagsim.systems.cluster.lane.jit import jitted
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.state import JobState, Run
 from dagsim.systems.seam import Conversation, drive
 
 KINDS: Mapping[str, tuple[str, ...]] = {
@@ -41,8 +42,9 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "srtf": ("srtf", "srsf"),
     "las": ("las", "2d-las"),
     "easy": ("easy", "easy-sjf", "easy-lxf"),
+    "middle": ("fifo", "priority", "sjf", "srpt-work", "srtf", "las", "2d-las", "easy", "easy-sjf", "easy-lxf"),
 }
-"""Policies by the kind of their order."""
+"""Policies by the kind of their order; those of ``middle`` begin with instances in flight and waiting jobs."""
 
 PLACEMENTS = ("best-fit", "best-fit", "first-fit", "worst-fit", "consolidate")
 TYPES = ("A100-40", "V100-16", "T4")
@@ -110,13 +112,44 @@ def without_shares(job: Job) -> Job:
     return replace(job, graph=TaskGraph(tasks, job.graph.edges))
 
 
+def in_the_middle(rng: random.Random, cluster: Cluster, jobs: list[Job]) -> tuple[list[Job], float]:
+    """Play the jobs until a random moment. Return what is left of them, with the instances that
+    run then, and the moment.
+    """
+    begins_s = rng.choice((10.0, 20.0, 30.0, rng.uniform(0.0, 1.5 * jobs[-1].arrival_s + 1.0)))
+    kernel = ClusterScenario(cluster, jobs).kernel(0)
+    drive(kernel, POLICIES.create(rng.choice(("fifo-fit", "ljf", "sjf"))), begins_s)
+    runs = [run for run in kernel.running.values() if run.started_s < begins_s]
+    there = [active for active in kernel.frontier.jobs.values() if active.job.arrival_s < begins_s]
+    kept = [left_of(rng, active, [run for run in runs if run.task.job is active]) for active in there]
+    return [*kept, *(job for job in jobs if job.arrival_s >= begins_s)], begins_s
+
+
+def left_of(rng: random.Random, active: JobState, runs: Sequence[Run]) -> Job:
+    """Return what is left of a job, with these runs in flight; some are overdue."""
+    graph = active.job.graph
+    open_ = [index for index, task in enumerate(active.tasks) if task.unfinished]
+    place = {index: number for number, index in enumerate(open_)}
+    shorter = 0.1 if rng.random() < 0.1 else 1.0
+    tasks = [
+        replace(graph.tasks[index], instances=active.tasks[index].unfinished, work=shorter * graph.tasks[index].work)
+        for index in open_
+    ]
+    edges = [Edge(place[one], place[other]) for one, other, _ in graph.edges if one in place and other in place]
+    flights = []
+    for run in runs:
+        shares = tuple([Share(machine.index, count) for machine, count, *_ in run.held])
+        flights.append(InFlight(run.started_s, shares, place[run.task.index]))
+    return replace(active.job, graph=TaskGraph(tuple(tasks), tuple(edges)), in_flight=tuple(flights))
+
+
 def policy_of(rng: random.Random, kind: str) -> str:
     """A policy of the kind with a placement."""
     name = rng.choice(KINDS[kind])
     more = ""
     if name == "priority":
         more = f",ageing={rng.choice((0.0, 0.01))}"
-    elif kind == "las":
+    elif name in KINDS["las"]:
         more = f",quantum_s={rng.choice((5, 10, 33.3, 60.0))}"
     return f"{name}[placement={rng.choice(PLACEMENTS)}{more}]"
 
@@ -134,18 +167,22 @@ def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
     cluster, jobs, policy = cluster_of(rng), jobs_of(rng), policy_of(rng, kind)
     if any(node.gpus > state.NAMED_GPUS for node in cluster.nodes):
         jobs = [without_shares(job) for job in jobs]
+    begins_s = 0.0
+    if kind == "middle":
+        jobs, begins_s = in_the_middle(rng, cluster, jobs)
     estimates = Estimates(rng.choice(("exact", "exact", "noisy", "predicted", "hidden")))
     stops = Preemption(
-        "resume" if kind == "las" else rng.choice(("resume", "restart"))
+        "resume" if policy.partition("[")[0] in KINDS["las"] else rng.choice(("resume", "restart"))
     )  # rounds that restart never end
-    models: dict[str, Any] = {"estimates": estimates, "preemption": stops}
+    models: dict[str, Any] = {"estimates": estimates, "preemption": stops, "begins_s": begins_s}
     slow = drive(ClusterScenario(cluster, jobs, **models).kernel(number), POLICIES.create(policy))
     return slow, run(cluster, jobs, policy, seed=number, **models)
 
 
 def equal(one: Schedule, other: Schedule) -> bool:
     """True if two schedules are equal in every byte, and so are their metrics."""
-    same = one.log == other.log and one.jobs == other.jobs and one.ended_s == other.ended_s and one.seed == other.seed
+    same = one.log == other.log and one.jobs == other.jobs and one.seed == other.seed
+    same = same and (one.begins_s, one.ended_s) == (other.begins_s, other.ended_s)
     return same and repr(summarize(one)) == repr(summarize(other))
 
 

@@ -26,7 +26,7 @@ def plain(value: Any) -> Any:
         case int() | np.integer():
             return int(value)
         case float() | np.floating():
-            return f"{float(value) + 0.0:.6g}"
+            return _rounded(float(value))
         case np.bool_():
             return bool(value)
         case bytes():
@@ -46,6 +46,12 @@ def plain(value: Any) -> Any:
     if hasattr(value, "__iter__"):
         return [plain(item) for item in value]
     raise TypeError(f"there is no plain form of a {type(value).__name__}")
+
+
+def _rounded(value: float) -> int | str:
+    """Six digits. A whole number is the same as a float, since equal objects are often shared."""
+    shown = value if value.is_integer() and abs(value) < 1e15 else float(f"{value:.6g}")
+    return int(shown) if shown.is_integer() and abs(shown) < 1e15 else f"{shown:g}"
 
 
 def digest(value: Any) -> str:

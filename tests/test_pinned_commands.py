@@ -85,9 +85,9 @@ MOVING = (
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)?", "WHEN"),
     (r"(?<=in )\d+(\.\d+)? s\b", "TIME"),
     (r"Python 3\.\d+\.\d+; [^<]*", "VERSIONS"),
-    (r"[0-9a-f]{40}(-dirty)?", "COMMIT"),
+    (r"\b[0-9a-f]{12,64}(-dirty)?\b", "HASH"),
 )
-"""Patterns of times of day, of what a run took, and of versions."""
+"""Patterns of times of day, of what a run took, of versions, and of what depends on the text of the code."""
 NOT_PINNED = ("manifest.json", "progress.jsonl", "status.json", "timing.jsonl")
 """Files with clock times and the versions of packages."""
 WRITTEN = (".csv", ".csv.gz", ".json", ".jsonl", ".html", ".tex", ".yaml")
@@ -141,6 +141,7 @@ def run(line: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Figure, "savefig", save)
     monkeypatch.setattr(Packer, "packed", packed)
+    monkeypatch.setattr("dagsim.experiment.plan.code_digest", lambda: "code")  # which orders the cells of a sweep
     for clock in ("perf_counter", "process_time"):  # one decision takes a millisecond
         monkeypatch.setattr(f"dagsim.experiment.simulate.{clock}", (number / 1000 for number in count()).__next__)
     monkeypatch.setenv("COLUMNS", "110")
@@ -149,14 +150,14 @@ def run(line: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     done = CliRunner().invoke(app, shlex.split(line))
     assert done.exit_code == 0, done.output
-    files = [
+    files = sorted(
         f"{said(str(path.relative_to(home)), home)}: {sha256(said(content(path), home).encode()).hexdigest()[:8]}"
         for path in sorted(home.rglob("*"))
         if path.is_file()
         and path.name.endswith(WRITTEN)
         and path.name not in NOT_PINNED
         and path.read_bytes() != before.get(path)
-    ]
+    )
     shown = said(done.stdout, home)
     return [
         *(shown.splitlines() if len(shown) < 3000 else [digest(shown)]),

@@ -15,12 +15,12 @@ from dagsim.cli.app import app
 from dagsim.cli.options import ConfigFile, Experiment, Settings, SweepOutput, TraceFlags, expand_options
 from dagsim.cli.shared import experiment
 from dagsim.cli.sweep import swept
-from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
     from dagsim.experiment.capacity.search import Size, SizePlan
     from dagsim.experiment.capacity.whatif import Fit
+    from dagsim.report.answer import Recommendation
     from dagsim.workload.load import Load
 
 __all__ = ["plan_capacity", "whatif"]
@@ -104,8 +104,8 @@ def whatif(
     )
     from dagsim.experiment.plan import Plan
     from dagsim.experiment.scenario import workload_label
+    from dagsim.report.answer import whatif_answer
     from dagsim.report.comparison import whatif_table
-    from dagsim.report.terminal import show_grid
 
     policies = _names(policy)
     chosen = with_memberships(_configured(reading, trace, config, set_, policies[:1], growth, quiet=not shown.watched))
@@ -128,17 +128,18 @@ def whatif(
     trials = trials_of(folder, runs, chosen, demand.labels)
     choices = alternatives_of(trials, clusters, priced, metric)
     fit, load = Fit.of(trials[0], metric), demand.on(chosen.cluster)
+    label = workload_label(chosen)
+    grid = whatif_table(choices, metric, workload=label, demand=load, fit=fit, prices=priced, wide=shown.wide)
+    given = whatif_answer(choices, metric, fit, grid)
+    page = _recommended(folder.path, given)
     if shown.json_:
         facts = {"run": str(folder.path), "metric": metric, "prices": priced.to_dict(), **_log_facts(load, fit)}
         typer.echo(json.dumps(facts | {"choices": [choice.to_dict() for choice in choices]}))
     elif not shown.quiet:
-        if fit is not None and fit.is_far:
-            typer.echo(fit.sentence())
-        label = workload_label(chosen)
-        grid = whatif_table(choices, metric, workload=label, demand=load, fit=fit, prices=priced, wide=shown.wide)
-        show_grid(grid, shown.table, wide=shown.wide)
+        _print(given, shown)
         for sentence in (line for section in clusters.values() for line in joined(chosen.cluster, section)):
             typer.echo(sentence)
+        typer.echo(f"page: {page}")
         typer.echo(f"run folder: {folder.path}")
 
 
@@ -186,6 +187,7 @@ def plan_capacity(
     """
     from dagsim.experiment.capacity.machines import read_accept
     from dagsim.experiment.capacity.search import Targets, plan_size
+    from dagsim.report.answer import plan_answer
     from dagsim.report.terminal import progress
 
     Targets.read(target, bounded=budget is None)  # before the trace is read, which may take long
@@ -208,14 +210,35 @@ def plan_capacity(
             argv=["dagsim", *sys.argv[1:]],
         )
     drawn = _drawn(planned, file or planned.path / "plots" / "plan.svg")
+    given = plan_answer(planned)
+    page = _recommended(planned.path, given)
     if shown.json_:
         typer.echo(json.dumps(_facts(planned)))
     elif not shown.quiet:
-        _print_plan(planned, look=shown.table, wide=shown.wide)
+        _print(given, shown)
         typer.echo(f"drawn: {drawn}")
+        typer.echo(f"page: {page}")
         typer.echo(f"run folder: {planned.path}")
     if planned.search.best is None:
         raise typer.Exit(1)
+
+
+def _recommended(folder: Path, answer: Recommendation) -> Path:
+    """Keep an answer in its folder, and write the page for the person who decides."""
+    from dagsim.experiment.store import Store
+    from dagsim.report.answer import write_answer
+    from dagsim.report.page.document import write_page
+
+    write_answer(folder, answer)
+    return write_page([Store.open(folder)], folder / "report.html")
+
+
+def _print(answer: Recommendation, shown: SweepOutput) -> None:
+    from dagsim.report.terminal import show_grid
+
+    for sentence in answer.sentences:
+        typer.echo(sentence)
+    show_grid(answer.grid, shown.table, wide=shown.wide)
 
 
 def _configured(
@@ -317,24 +340,3 @@ def _facts(planned: SizePlan) -> dict[str, Any]:
         "prices": planned.prices.to_dict(),
         **_log_facts(planned.demand, planned.fit),
     }
-
-
-def _print_plan(planned: SizePlan, *, look: TableFormat, wide: bool) -> None:
-    from dagsim.experiment.scenario import workload_label
-    from dagsim.report.comparison import plan_table
-    from dagsim.report.terminal import show_grid
-
-    config = planned.config
-    label = f"{workload_label(config)}, {config.policy}"
-    if planned.fit is not None and planned.fit.is_far:
-        typer.echo(planned.fit.sentence())
-    grid = plan_table(
-        planned.search,
-        planned.today,
-        planned.target,
-        workload=label,
-        prices=planned.prices,
-        demand=planned.demand,
-        fit=planned.fit,
-    )
-    show_grid(grid, look, wide=wide)

@@ -151,6 +151,7 @@ def jobs_text(schedule: Schedule) -> str:
         "fields": FACTS,
         "seed": schedule.seed,
         "ended_s": schedule.ended_s,
+        **({"begins_s": schedule.begins_s} if schedule.begins_s else {}),
         "jobs": [job[: len(FACTS)] for job in schedule.jobs],
     }
     if any(len(job.parents) > 1 for job in schedule.jobs):
@@ -190,13 +191,13 @@ def read_schedule(stem: Path, cluster: Cluster) -> Schedule:
         if tuple(facts["fields"]) != FACTS:
             raise RunFolderError(f"{path}: of another version (its fields are {', '.join(facts['fields'])})")
         jobs = jobs_from(facts)
-        seed, ended_s = facts["seed"], facts["ended_s"]
+        seed, ended_s, begins_s = facts["seed"], facts["ended_s"], facts.get("begins_s", 0.0)
     except RunFolderError:
         raise
     except (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError) as error:
         raise RunFolderError(f"{path}: not a readable list of jobs ({error})") from None
     log = ScheduleLog.load(stem.with_name(f"{stem.name}.npy"))
-    return Schedule(cluster, jobs, log, seed, ended_s=ended_s)
+    return Schedule(cluster, jobs, log, seed, ended_s=ended_s, begins_s=begins_s)
 
 
 LARGE_ROWS = 500_000
@@ -230,15 +231,18 @@ def _unpacked_schedule(path: Path, cluster: Cluster) -> Schedule:
                 rows[name] = file[name]
             jobs = _fact_columns(file)
             seed, ended_s = int(file["seed"].item()), float(file["ended_s"].item())
+            begins_s = float(file["begins_s"].item()) if "begins_s" in file else 0.0
     except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise RunFolderError(f"{path}: not a readable schedule ({error})") from None
-    return Schedule(cluster, jobs, ScheduleLog.of(rows), seed, ended_s=ended_s)
+    return Schedule(cluster, jobs, ScheduleLog.of(rows), seed, ended_s=ended_s, begins_s=begins_s)
 
 
 def _columns(schedule: Schedule) -> Iterator[tuple[str, np.ndarray]]:
     rows, jobs = schedule.log.rows(), FactColumns.of(schedule.jobs)
     yield "seed", np.array(schedule.seed)
     yield "ended_s", np.array(schedule.ended_s)
+    if schedule.begins_s:
+        yield "begins_s", np.array(schedule.begins_s)
     for name in ROW.names or ():
         yield name, rows[name]
     for name in NUMBERS:

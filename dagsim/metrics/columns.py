@@ -147,17 +147,19 @@ class ScheduleColumns:
     """
     decision_s: float
     decisions: int
+    begins_s: float = 0.0
+    """When the simulation began; rows before it are its past."""
 
     @classmethod
     def of(cls, schedule: Schedule, *, start_s: float | None = None, end_s: float | None = None) -> ScheduleColumns:
-        """Unroll ``schedule``, O(n log n) in its rows. The default window is first arrival to end
-        of log.
+        """Unroll ``schedule``, O(n log n) in its rows. The default window is first arrival (or the
+        beginning of a simulation with a past) to end of log.
         """
         rows = schedule.log.rows()
         jobs = _jobs(schedule, rows)
         last_s = _last_s(schedule, rows, jobs)
         if start_s is None:
-            start_s = float(jobs.arrival_s.min()) if len(jobs) else 0.0
+            start_s = schedule.begins_s or (float(jobs.arrival_s.min()) if len(jobs) else 0.0)
         if end_s is None:
             end_s = max(last_s, start_s)
         log_end_s = max(last_s, end_s)
@@ -172,12 +174,26 @@ class ScheduleColumns:
             log_end_s=log_end_s,
             decision_s=schedule.decision_s,
             decisions=schedule.decisions,
+            begins_s=schedule.begins_s,
         )
 
     @property
     def horizon_s(self) -> float:
         """Length of the window in seconds."""
         return self.end_s - self.start_s
+
+    @property
+    def counted(self) -> Flags:
+        """True for the jobs that count: those that arrived when the simulation had begun. The past
+        is not a result. If nothing arrived later (a snapshot), the jobs that waited at the
+        beginning count.
+        """
+        later = self.jobs.arrival_s >= self.begins_s
+        if later.any() or not self.begins_s:
+            return later
+        waited = np.ones(len(later), bool)
+        waited[self.runs.job[self.runs.start_s < self.begins_s]] = False
+        return waited
 
     @property
     def started(self) -> Flags:

@@ -68,7 +68,8 @@ def observed_against_simulated(
     ``observed_start_s`` and ``eligible_s`` have an entry for each job in the order of
     ``Record.job``, NaN if unknown. Both waits count from the time when the job could start, or from
     its arrival if that is unknown. So neither includes delays that no scheduler can avoid: a
-    dependency, a hold, the delay of a requeue.
+    dependency, a hold, the delay of a requeue. Jobs that ran when the simulation began are left
+    out.
     """
     cols = columns(source)
     jobs = cols.jobs
@@ -92,7 +93,7 @@ def observed_against_simulated(
 def _first_start_s(cols: ScheduleColumns) -> Floats:
     first = np.full(len(cols.jobs), np.inf)
     np.minimum.at(first, cols.runs.job, cols.runs.start_s)
-    first[np.isinf(first)] = np.nan
+    first[np.isinf(first) | (first < cols.begins_s)] = np.nan
     return first
 
 

@@ -93,10 +93,11 @@ class JobSeries:
 
     @classmethod
     def of(cls, source: Source) -> JobSeries:
-        """Take the values of all jobs of a schedule."""
+        """Take the values of the jobs of a schedule that count."""
         cols = columns(source)
-        tenants, tenant = np.unique(np.array(cols.jobs.tenant, dtype=str), return_inverse=True)
-        values = {name: np.where(cols.jobs.finished, of(cols), np.nan) for name, of in _VALUES.items()}
+        counted = cols.counted
+        tenants, tenant = np.unique(np.array(cols.jobs.tenant, dtype=str)[counted], return_inverse=True)
+        values = {name: np.where(cols.jobs.finished, of(cols), np.nan)[counted] for name, of in _VALUES.items()}
         return cls(values, tenant.astype(np.int64), tuple(tenants.tolist()))
 
     @classmethod

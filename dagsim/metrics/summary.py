@@ -264,6 +264,9 @@ def summarize(
     last arrival of these jobs. Makespan, runs, failures and shares of tenants remain those of the
     whole run.
 
+    If the simulation began with jobs in the system, these are not counted
+    (``ScheduleColumns.counted``), and metrics over time begin with the simulation.
+
     Raises:
         InputError: ``unfinished`` has another value, or no job is measured.
         ModelError: ``power`` does not fit a GPU type of the cluster.
@@ -337,14 +340,15 @@ def summarize(
 def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[ScheduleColumns, Flags]:
     """Return the columns over the measured range of arrivals, and a mask of the jobs in it."""
     cols = columns(source)
-    chosen = np.ones(len(cols.jobs), bool)
+    chosen = cols.counted
     if measured is None:
         return cols, chosen
+    counted = np.flatnonzero(chosen)
     chosen[:] = False
-    chosen[slice(*measured)] = True
+    chosen[counted[slice(*measured)]] = True
     if not chosen.any():
         last = "" if measured[1] is None else measured[1]
-        raise InputError(f"measure {measured[0]}:{last}: there are only {len(chosen)} jobs")
+        raise InputError(f"measure {measured[0]}:{last}: there are only {len(counted)} jobs")
     arrivals = cols.jobs.arrival_s[chosen]
     return replace(cols, start_s=float(arrivals.min()), end_s=float(arrivals.max())), chosen
 

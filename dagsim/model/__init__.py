@@ -3,7 +3,7 @@
 from dagsim.model.cluster import Cluster, Node
 from dagsim.model.decision import Admit, Decision, Kill, Migrate, Placement, Preempt, Reject, Share, Start, Wait
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type
-from dagsim.model.job import Demand, Edge, Job, Task, TaskGraph
+from dagsim.model.job import Demand, Edge, InFlight, Job, Task, TaskGraph
 from dagsim.model.log import JobFacts, Kind, Record, RejectReason
 from dagsim.model.queues import Caps, NodePartition, Qos, QueueNode, QueueTree
 
@@ -16,6 +16,7 @@ __all__ = [
     "Demand",
     "Edge",
     "GpuType",
+    "InFlight",
     "Job",
     "JobFacts",
     "Kill",

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from dagsim.errors import GraphError, ModelError
 from dagsim.model.arithmetic import check_numbers, check_whole
+from dagsim.model.decision import Placement
 
-__all__ = ["Demand", "Edge", "Job", "Links", "Task", "TaskGraph", "linked"]
+__all__ = ["Demand", "Edge", "InFlight", "Job", "Links", "Task", "TaskGraph", "linked"]
 
 
 class Edge(NamedTuple):
@@ -245,6 +246,19 @@ class Task:
             raise
 
 
+class InFlight(NamedTuple):
+    """Instances of a task that already run when the simulation begins.
+
+    They started at ``since_s``, before the beginning, and do their task's work from then on: they
+    end when it is done, or at the beginning if that is earlier. A gang is in flight as a whole.
+    """
+
+    since_s: float
+    placement: Placement
+    task: int = 0
+    """Index of the task in the job's graph."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A DAG of tasks that arrives at ``arrival_s``; it is done when all its tasks are.
@@ -257,9 +271,12 @@ class Job:
       nodes.
     - ``user``, ``account``, ``partition`` (a batch system's queue) and ``qos`` are those of its
       submission, where known. Metrics are grouped by ``tenant``.
+    - ``in_flight`` are its instances that already run when the simulation begins. Tasks that are done
+      by then are left out of the graph.
 
     Raises:
-        ModelError: Negative arrival, a deadline or an observation before it, or a weight that is not positive.
+        ModelError: Negative arrival, a deadline, an observation or an instance in flight before it, or a
+            weight that is not positive; instances in flight that the job does not have.
     """
 
     id: str
@@ -276,6 +293,7 @@ class Job:
     account: str = ""
     partition: str = ""
     qos: str = ""
+    in_flight: tuple[InFlight, ...] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -294,6 +312,8 @@ class Job:
             )
         if self.observed_start_s is not None or self.eligible_s is not None:
             self._check_observed()
+        if self.in_flight:
+            self._check_in_flight()
         if not 0 < self.weight < inf:
             raise ModelError(f"job {self.id!r}: weight must be positive, got {self.weight!r}")
         if not -inf <= self.priority <= inf:
@@ -314,3 +334,25 @@ class Job:
             value = getattr(self, name)
             if value is not None and not self.arrival_s <= value < inf:
                 raise ModelError(f"job {self.id!r}: {name} {value!r} lies before its arrival {self.arrival_s!r}")
+
+    def _check_in_flight(self) -> None:
+        tasks, count = self.graph.tasks, [0] * len(self.graph.tasks)
+        for since_s, placement, task in self.in_flight:
+            if not self.arrival_s <= since_s < inf:
+                raise ModelError(
+                    f"job {self.id!r}: it runs since {since_s!r} s, which lies before its arrival {self.arrival_s!r}"
+                )
+            if not 0 <= task < len(tasks) or self.graph.parents[task]:
+                raise ModelError(
+                    f"job {self.id!r}: task {task!r} cannot be in flight; it must be one of {len(tasks)} tasks that "
+                    "wait for no other"
+                )
+            instances = sum(share.instances for share in placement)
+            count[task] += instances
+            most = tasks[task].instances
+            gang = tasks[task].gang
+            if instances < 1 or count[task] > most or (gang and instances != most):
+                raise ModelError(
+                    f"job {self.id!r}: {instances} instances of task {tasks[task].name!r} in flight; it has {most}"
+                    + (", which start together" if gang else "")
+                )

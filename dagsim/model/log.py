@@ -391,6 +391,10 @@ class Schedule:
     """Number of decisions that were executed."""
     ended_s: float = 0.0
     """Time at which the simulation stopped: its last event, or the time it was run until."""
+    begins_s: float = 0.0
+    """Time at which the simulation began. Earlier rows are the past of the jobs that were in the
+    system then: their arrivals, and the starts of runs that still ran.
+    """
 
     def arrived(self, job: JobFacts) -> None:
         """Add the next job."""

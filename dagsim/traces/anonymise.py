@@ -105,7 +105,9 @@ def _sacct_lines(source: Source, names: Names) -> Iterator[str]:
             continue
         for column, kind in _KINDS.items():
             fields[column] = names.new(kind, fields[column])
-        fields["Partition"] = ",".join(names.new("partition", each) for each in fields["Partition"].split(","))
+        fields["Partition"] = ",".join(
+            names.new("partition", partition) for partition in fields["Partition"].split(",")
+        )
         fields["NodeList"] = names.nodes(fields["NodeList"])
         for column in ("ReqTRES", "AllocTRES"):  # names of licences may identify the site
             fields[column] = ",".join(part for part in fields[column].split(",") if part.startswith(_RESOURCES))

@@ -486,8 +486,10 @@ def local_seconds(texts: np.ndarray, zone: ZoneInfo | None) -> np.ndarray:
     if zone is not None:
         dated = ~np.isnan(seconds)
         minutes, place = np.unique(seconds[dated] // 60, return_inverse=True)
-        ahead = [datetime.fromtimestamp(60 * each, UTC).replace(tzinfo=zone).utcoffset() for each in minutes.tolist()]
-        seconds[dated] -= np.array([each.total_seconds() for each in ahead if each is not None])[place]
+        ahead = [
+            datetime.fromtimestamp(60 * minute, UTC).replace(tzinfo=zone).utcoffset() for minute in minutes.tolist()
+        ]
+        seconds[dated] -= np.array([offset.total_seconds() for offset in ahead if offset is not None])[place]
     return seconds
 
 
@@ -597,7 +599,7 @@ def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> 
 
 def _is_regular(data: bytes, ends: np.ndarray, fields: int, separator: str) -> bool:
     """True if each line has exactly this number of fields."""
-    letters, begin, each = np.frombuffer(data, np.uint8), 0, fields if separator == " " else fields - 1
+    letters, begin, per_line = np.frombuffer(data, np.uint8), 0, fields if separator == " " else fields - 1
     for start in range(0, len(ends), _ROWS):
         these = ends[start : start + _ROWS]
         block = letters[begin : these[-1]]
@@ -607,9 +609,9 @@ def _is_regular(data: bytes, ends: np.ndarray, fields: int, separator: str) -> b
         else:
             marks = np.flatnonzero(block == ord(separator))
         marks += begin
-        if len(marks) != each * len(these) or each < 1:
+        if len(marks) != per_line * len(these) or per_line < 1:
             return False
-        if not ((marks[each - 1 :: each] < these).all() and (marks[each::each] > these[:-1]).all()):
+        if not ((marks[per_line - 1 :: per_line] < these).all() and (marks[per_line::per_line] > these[:-1]).all()):
             return False
         begin = int(these[-1])
     return True

@@ -106,9 +106,9 @@ def wanted_type(spec: Any) -> tuple[str, ...]:
     products = [
         value
         for term in terms
-        for each in list_in(term, "matchExpressions")
-        if text_in(each, "key") in _TYPE_LABELS and text_in(each, "operator") == "In"
-        for value in list_in(each, "values")
+        for rule in list_in(term, "matchExpressions")
+        if text_in(rule, "key") in _TYPE_LABELS and text_in(rule, "operator") == "In"
+        for value in list_in(rule, "values")
         if isinstance(value, str)
     ]
     return tuple(dict.fromkeys(products))
@@ -179,7 +179,7 @@ class PodSet:
     count: int
     demand: PodDemand
     wanted: tuple[str, ...]
-    given: str
+    ran_on: str
     """GPU type that the piece ran on, if stated."""
     created_s: float
     bound_s: float | None
@@ -213,7 +213,12 @@ def pod(object: Any, scheduled_s: float | None = None) -> PodSet:
     namespace, own = text_in(object, "metadata", "namespace"), text_in(object, "metadata", "name")
     group = next((label for label in _GROUP_LABELS if text_in(labels, label)), "")
     owner: Any = next(
-        (each for each in list_in(object, "metadata", "ownerReferences") if object_in(each).get("controller")), {}
+        (
+            reference
+            for reference in list_in(object, "metadata", "ownerReferences")
+            if object_in(reference).get("controller")
+        ),
+        {},
     )
     name = text_in(labels, group) if group else text_in(owner, "name") or own
     if not name:
@@ -258,13 +263,14 @@ def kueue_workload(object: Any) -> Iterator[PodSet]:
     runs = _holds(status, "Admitted") and not _holds(status, "Evicted")
     fate = "over" if finished_s is not None else "runs" if runs else "waits"
     flavours = {
-        text_in(each, "name"): next(
-            (text for key, text in object_in(each, "flavors").items() if "gpu" in key and isinstance(text, str)), ""
+        text_in(assignment, "name"): next(
+            (text for key, text in object_in(assignment, "flavors").items() if "gpu" in key and isinstance(text, str)),
+            "",
         )
-        for each in list_in(status, "admission", "podSetAssignments")
+        for assignment in list_in(status, "admission", "podSetAssignments")
     }
-    for each in list_in(spec, "podSets"):
-        count, template = object_in(each).get("count"), object_in(each, "template", "spec")
+    for pod_set in list_in(spec, "podSets"):
+        count, template = object_in(pod_set).get("count"), object_in(pod_set, "template", "spec")
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_PODS:
             raise Dirty("whose count is impossible")
         yield PodSet(
@@ -274,11 +280,11 @@ def kueue_workload(object: Any) -> Iterator[PodSet]:
             text_in(spec, "queueName"),
             _priority(spec),
             True,
-            text_in(each, "name"),
+            text_in(pod_set, "name"),
             count,
             pod_demand(template),
             wanted_type(template),
-            flavours.get(text_in(each, "name"), ""),
+            flavours.get(text_in(pod_set, "name"), ""),
             _created(object),
             admitted_s,
             admitted_s,
@@ -303,7 +309,7 @@ def _priority(spec: Any) -> float:
 
 
 def _condition(status: Any, kind: str) -> Any:
-    return next((each for each in list_in(status, "conditions") if text_in(each, "type") == kind), {})
+    return next((condition for condition in list_in(status, "conditions") if text_in(condition, "type") == kind), {})
 
 
 def _holds(status: Any, kind: str) -> bool:

@@ -192,7 +192,7 @@ def _gres(text: str) -> tuple[tuple[str, int], ...]:
             continue
         model, size = (rest[0], rest[-1]) if len(rest) > 1 else ("", rest[0])
         gpus[model] = gpus.get(model, 0) + count(size, "number of GPUs", 0, MOST_GPUS)
-    return tuple([each for each in gpus.items() if each[1]])
+    return tuple([sized for sized in gpus.items() if sized[1]])
 
 
 def _usable(state: str) -> bool:
@@ -205,7 +205,9 @@ def _or_zero(text: str) -> float:
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    return () if text in _NONE else tuple([each.strip() for each in text.split(",")[:MOST_NODES] if each.strip()])
+    return (
+        () if text in _NONE else tuple([feature.strip() for feature in text.split(",")[:MOST_NODES] if feature.strip()])
+    )
 
 
 def _plain(value: Any) -> str:
@@ -217,7 +219,7 @@ def _plain(value: Any) -> str:
 
 def _joined(node: Mapping[str, Any], name: str) -> str:
     listed: Sequence[Any] = list_in(node, name)
-    return ",".join(each for each in listed if isinstance(each, str))
+    return ",".join(text for text in listed if isinstance(text, str))
 
 
 _KIND = re.compile(r'"kind"\s*:\s*"Node(List)?"')
@@ -281,13 +283,16 @@ def _state(node: Mapping[str, Any]) -> str:
     spec = object_in(node, "spec")
     if spec.get("unschedulable") is True:
         return "SchedulingDisabled"
-    ready = next((each for each in list_in(node, "status", "conditions") if text_in(each, "type") == "Ready"), None)
+    ready = next(
+        (condition for condition in list_in(node, "status", "conditions") if text_in(condition, "type") == "Ready"),
+        None,
+    )
     if ready is not None and text_in(ready, "status") != "True":
         return "NotReady"
     taints = [
-        text_in(each, "key")
-        for each in list_in(spec, "taints")
-        if text_in(each, "effect") in ("NoSchedule", "NoExecute")
+        text_in(taint, "key")
+        for taint in list_in(spec, "taints")
+        if text_in(taint, "effect") in ("NoSchedule", "NoExecute")
     ]
     hindering = [key for key in taints if not re.match(r"(nvidia|amd|google)\.com/(gpu|tpu)$", key)]
     return f"tainted {hindering[0]}" if hindering else "Ready"
@@ -360,7 +365,7 @@ def _node_of_pbs(where: str, name: str, fields: Mapping[str, str]) -> FoundNode:
         raise TraceError(f"{where}: a node {reason}") from None
     state = fields.get("state", "")
     words = {word.strip() for word in state.split(",") if word.strip()}
-    listed = tuple([each.strip() for each in fields.get("properties", "").split(",") if each.strip()])
+    listed = tuple([feature.strip() for feature in fields.get("properties", "").split(",") if feature.strip()])
     return FoundNode(name, ((kind, gpus),) if gpus else (), cores, memory_gb, state, words <= _USABLE, features=listed)
 
 
@@ -490,10 +495,10 @@ def _named(site_name: str, features: Iterable[str], named: Mapping[str, str]) ->
     kind = site_gpu(site_name, named)
     if site_name.lower() in named:
         return kind
-    hinted = [each for feature in features if (each := site_gpu(feature)) in GPU_TYPES]
+    hinted = [hint for feature in features if (hint := site_gpu(feature)) in GPU_TYPES]
     if kind not in GPU_TYPES:
         return hinted[0] if hinted and site_name == _UNTYPED else kind
-    alike = [each for each in hinted if each.partition("-")[0] == kind.partition("-")[0] and each != kind]
+    alike = [hint for hint in hinted if hint.partition("-")[0] == kind.partition("-")[0] and hint != kind]
     return alike[0] if alike else kind
 
 

@@ -140,7 +140,7 @@ class TraceOptions:
         Raises:
             ConfigError: A part is not a pair of names, or a name occurs twice.
         """
-        pairs = [each.partition("=") for each in self.map.split(",")] if self.map else []
+        pairs = [pair.partition("=") for pair in self.map.split(",")] if self.map else []
         names = {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
         if len(names) < len(pairs) or not all(ours and theirs for ours, theirs in names.items()):
             raise ConfigError(f"map must be pairs like arrival_s=submitted_at, separated by commas, got {self.map!r}")
@@ -176,6 +176,6 @@ class TraceOptions:
         if self.reference_gpu is None:
             return seconds
         counted = seconds.copy()
-        for each in np.unique(place).tolist():
-            counted[place == each] = self.on_reference(seconds[place == each], measured_on[each])
+        for kind in np.unique(place).tolist():
+            counted[place == kind] = self.on_reference(seconds[place == kind], measured_on[kind])
         return counted

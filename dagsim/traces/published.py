@@ -54,4 +54,4 @@ PUBLISHED = (
 
 def published(format: str, path: str) -> list[PublishedFigure]:
     """Published figures of the trace at ``path``."""
-    return [each for each in PUBLISHED if each.format == format and fnmatch(path.lower(), each.path)]
+    return [figure for figure in PUBLISHED if figure.format == format and fnmatch(path.lower(), figure.path)]

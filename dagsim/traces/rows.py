@@ -556,7 +556,7 @@ def kinds_of_rows(
     codes, firsts = combinations(few)
     every = np.zeros(len(usable), np.int32)
     every[usable] = codes
-    return every, tuple([kind(*values) for values in zip(*[each[firsts].tolist() for each in few], strict=True)])
+    return every, tuple([kind(*values) for values in zip(*[column[firsts].tolist() for column in few], strict=True)])
 
 
 def repeated(keys: np.ndarray) -> np.ndarray:

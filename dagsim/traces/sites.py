@@ -74,7 +74,7 @@ def named_gpus(text: str | None, option: str = "gpu_names") -> dict[str, str]:
     """
     named = {}
     for part in (text or "").split(",") if text else ():
-        site, equals, name = (each.strip() for each in part.partition("="))
+        site, equals, name = (word.strip() for word in part.partition("="))
         if not (site and equals and name):
             raise ConfigError(f"{option} must be pairs like a100=A100-80, separated by commas, got {part!r}")
         named[site.lower()] = canonical(name)
@@ -142,11 +142,11 @@ def _expanded(part: str) -> Iterator[str]:
 
 
 def _numbers(inside: str) -> Iterator[str]:
-    for each in inside.split(","):
-        first, dash, last = each.partition("-")
+    for part in inside.split(","):
+        first, dash, last = part.partition("-")
         last = last if dash else first
         if not (first.isascii() and first.isdecimal() and last.isascii() and last.isdecimal() and len(last) < 19):
-            raise ValueError(f"no range of numbers: {each[:80]!r}")
+            raise ValueError(f"no range of numbers: {part[:80]!r}")
         for number in range(int(first), int(last) + 1):
             yield f"{number:0{len(first)}d}"
 
@@ -155,6 +155,6 @@ def _ranges(numbers: list[int], width: int) -> Iterator[str]:
     start = 0
     for at in range(len(numbers)):
         if at + 1 == len(numbers) or numbers[at + 1] != numbers[at] + 1:
-            first, last = (f"{numbers[each]:0{width}d}" for each in (start, at))
+            first, last = (f"{numbers[end]:0{width}d}" for end in (start, at))
             yield first if start == at else f"{first}-{last}"
             start = at + 1

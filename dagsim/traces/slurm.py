@@ -104,7 +104,7 @@ class Resources(NamedTuple):
     """0 if not stated, or if a node is taken whole."""
 
     @property
-    def given(self) -> bool:
+    def is_stated(self) -> bool:
         """True if any resource is listed."""
         return self != Resources()
 
@@ -142,8 +142,8 @@ def _resources(text: str) -> Resources:
     named = sum(types.values()) + sum(slices.values())
     return Resources(
         _count(listed["gres/gpu"]) if "gres/gpu" in listed else named,
-        tuple([each for each in types.items() if each[1]]),
-        tuple([each for each in slices.items() if each[1]]),
+        tuple([sized for sized in types.items() if sized[1]]),
+        tuple([sized for sized in slices.items() if sized[1]]),
         sum(_count(value) for name, value in listed.items() if f"{name}:".startswith("gres/shard:")),
         _count(listed.get("cpu", "0")),
         memory_gb(listed.get("mem", "0")),
@@ -266,7 +266,9 @@ def array_tasks(job: str) -> int | None:
     for part in parts if ended else parts[:-1]:  # the last number before the dots may be truncated
         first, _, rest = part.partition("-")
         last, _, step = rest.partition(":")
-        if not all(each.isascii() and each.isdecimal() and len(each) < 9 for each in (first, last or "0", step or "1")):
+        if not all(
+            number.isascii() and number.isdecimal() and len(number) < 9 for number in (first, last or "0", step or "1")
+        ):
             raise Dirty("whose array is not a list of tasks")
         tasks += max(0, int(last or first) - int(first)) // max(1, int(step or 1)) + 1
     if tasks > _MOST_TASKS:
@@ -432,7 +434,9 @@ def _names(line: str, delimiter: str) -> set[str]:
 
 
 def _check_header(names: Sequence[str], where: str) -> None:
-    missing = [" or ".join(each) for each in _NEEDED if not any(name.lower() in names for name in each)]
+    missing = [
+        " or ".join(names_of_one) for names_of_one in _NEEDED if not any(name.lower() in names for name in names_of_one)
+    ]
     if missing:
         raise TraceError(
             f"{where}: the header lacks {', '.join(missing)}; it has {clipped(', '.join(names))}; this makes them all: "
@@ -528,8 +532,8 @@ def _listed(tasks: str) -> str:
 def _tres(listed: Any) -> str:
     """Convert a list of ``{"type", "name", "count"}`` to ``cpu=8,gres/gpu:a100=4,mem=32000M``."""
     parts = []
-    for each in list_in(listed):
-        kind, name, count = (object_in(each).get(key) for key in ("type", "name", "count"))
+    for resource in list_in(listed):
+        kind, name, count = (object_in(resource).get(key) for key in ("type", "name", "count"))
         if (size := _number(count)) is None or not isinstance(kind, str):
             continue
         label = f"{kind}/{name}" if isinstance(name, str) and name else kind

@@ -171,7 +171,7 @@ def _text(value: Any) -> str:
         case bool():
             return "yes" if value else "no"
         case list():
-            return "|".join(each for each in value if isinstance(each, str))
+            return "|".join(text for text in value if isinstance(text, str))
         case int() if abs(value) >= 1 << 63:
             return "inf"  # a number with thousands of digits is damage
         case dict():

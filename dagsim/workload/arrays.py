@@ -37,15 +37,20 @@ __all__ = [
 
 _NUMBERS = {"priority": 0.0, "deadline_s": inf, "weight": 1.0, "observed_start_s": nan, "eligible_s": nan}
 """Numeric columns, and the value of a job that has none."""
-_LABELS: dict[str, Any] = {"tenant": "", "user": "", "account": "", "partition": "", "qos": "", "observed_nodes": ()}
-"""Text columns, and the value of a job that has none."""
+_LABELS: dict[str, Any] = {"tenant": "", "user": "", "account": "", "partition": "", "qos": ""} | {
+    "observed_nodes": (),
+    "in_flight": (),
+}
+"""Columns of labels, and the value of a job that has none."""
 
 
 T = TypeVar("T")
 
 
 class Labels(NamedTuple):
-    """One label per job, possibly empty: a word, or the names of the job's nodes."""
+    """One label per job, possibly empty: a word, the names of the job's nodes, or its instances in
+    flight.
+    """
 
     place: np.ndarray  # (J,) int32: index in words
     words: tuple[Any, ...]
@@ -221,6 +226,9 @@ class JobArrays:
     account: Labels | None = None
     partition: Labels | None = None
     qos: Labels | None = None
+    in_flight: Labels | None = None  # of tuples of InFlight
+    begins_s: float = 0.0
+    """When a simulation of these jobs begins; earlier arrivals are in the system then."""
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> JobArrays:
@@ -275,7 +283,9 @@ class JobArrays:
     @property
     def nbytes(self) -> int:
         """Size of all arrays in bytes, without texts."""
-        return sum(each.nbytes for each in (getattr(self, name) for name in self.__slots__) if hasattr(each, "nbytes"))
+        return sum(
+            column.nbytes for column in (getattr(self, name) for name in self.__slots__) if hasattr(column, "nbytes")
+        )
 
     def jobs(self) -> Iterator[Job]:
         """Yield the jobs as objects, lazily."""
@@ -305,7 +315,7 @@ class JobArrays:
         """
         if not len(self.parent):
             sizes, size = np.unique(np.diff(self.first), return_inverse=True)
-            return renumbered(size, [((),) * each for each in sizes.tolist()])
+            return renumbered(size, [((),) * tasks for tasks in sizes.tolist()])
         degrees, waits = np.diff(self.waits).astype(np.int32), self.waits.tolist()
         graph: list[int] = []
         graphs: list[Parents] = []
@@ -372,6 +382,7 @@ class JobArrays:
             parent=np.concatenate([arrays.parent for arrays in several]),
             estimate=_filled([arrays.estimate for arrays in several], tasks, nan),
             output_bytes=_filled([arrays.output_bytes for arrays in several], edges, 0.0),
+            begins_s=max(arrays.begins_s for arrays in several),
             **_joined_columns(several),
         )
 
@@ -381,13 +392,17 @@ class JobArrays:
 
     def shifted(self, origin: float, scale: float) -> JobArrays:
         """Shift the jobs' times by ``origin`` and multiply them by ``scale``; deadlines keep their
-        distance from the arrival.
+        distance from the arrival. The past before ``begins_s`` is shifted, but not scaled.
 
         With a scale other than 1, observed times no longer describe the real cluster, so
         observations are left out.
         """
         with np.errstate(over="ignore"):  # the caller checks that arrivals are finite
             arrival_s = (self.arrival_s - origin) * scale
+        begins_s = self.begins_s and self.begins_s - origin
+        if begins_s and scale != 1:
+            since_s = self.arrival_s - self.begins_s
+            arrival_s = np.where(since_s < 0, self.arrival_s - origin, begins_s + since_s * scale)
         still = (arrival_s == self.arrival_s) & (scale == 1)
 
         def seen(times: np.ndarray | None) -> np.ndarray | None:
@@ -400,6 +415,9 @@ class JobArrays:
             deadline_s = np.where(still, deadline_s, arrival_s + (deadline_s - self.arrival_s))
         observed, eligible = seen(self.observed_start_s), seen(self.eligible_s)
         nodes = self.observed_nodes if scale == 1 else None
+        in_flight = self.in_flight and self.in_flight.mapped(
+            lambda runs: tuple([run._replace(since_s=run.since_s - origin) for run in runs])
+        )
         return replace(
             self,
             arrival_s=arrival_s,
@@ -407,6 +425,8 @@ class JobArrays:
             observed_start_s=observed,
             eligible_s=eligible,
             observed_nodes=nodes,
+            begins_s=begins_s,
+            in_flight=in_flight,
         )
 
     def faults(self, among: np.ndarray) -> Iterator[tuple[int, ModelError]]:
@@ -477,13 +497,14 @@ class JobArrays:
         """Columns of the fields after ``weight`` in ``Job``; ``None`` if no job sets any of them."""
         times, nodes = (self.observed_start_s, self.eligible_s), self.observed_nodes
         labels = (self.user, self.account, self.partition, self.qos)
-        if all(column is None for column in (*times, nodes, *labels)):
+        if all(column is None for column in (*times, nodes, *labels, self.in_flight)):
             return []
         nobody: list[Any] = [None] * len(self)
         return [
             *[nobody if column is None else [s if s == s else None for s in column.tolist()] for column in times],
             [()] * len(self) if nodes is None else nodes.tolist(),
             *[[""] * len(self) if column is None else column.tolist() for column in labels],
+            [()] * len(self) if self.in_flight is None else self.in_flight.tolist(),
         ]
 
     def _tasks(self, which: slice | np.ndarray) -> tuple[Task, ...]:

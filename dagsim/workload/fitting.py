@@ -188,9 +188,9 @@ def _kind(
 ) -> SessionKind:
     jobs = [place for own in sessions for place in own]
     mine = [demands[place] for place in jobs]
-    gpus, cpus, memory_gb, instances = (_values([each[column] for each in mine]) for column in range(4))
+    gpus, cpus, memory_gb, instances = (_values([demand[column] for demand in mine]) for column in range(4))
     lengths = np.array([len(own) for own in sessions], float)
-    gang = sum(each[4] for each in mine) > 0
+    gang = sum(demand[4] for demand in mine) > 0
     return SessionKind(
         _rounded(len(sessions) / of),
         quantiles(np.array([work for place in jobs for work in works[place]])),

@@ -128,11 +128,11 @@ class _Resource:
     def add(self, amount: float, seconds: Sequence[float]) -> None:
         """Add a task that takes ``amount`` GPUs or cores, for ``seconds`` on each type."""
         speed, types = 0.0, 0
-        for place, (units, each) in enumerate(zip(self.capacity, seconds, strict=True)):
-            if each == 0:
+        for place, (units, seconds_on) in enumerate(zip(self.capacity, seconds, strict=True)):
+            if seconds_on == 0:
                 return
-            if units and each < inf:
-                speed += units / each
+            if units and seconds_on < inf:
+                speed += units / seconds_on
                 types |= 1 << place
         if speed:
             self.busy_s[types] = self.busy_s.get(types, 0.0) + amount / speed

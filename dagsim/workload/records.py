@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from dagsim.model import Edge, Job, Task, TaskGraph
+from dagsim.model import Edge, InFlight, Job, Share, Task, TaskGraph
 
 __all__ = ["MOST_INSTANCES", "WrongRecord", "clipped", "clipped_repr", "job_of", "record_of"]
 
@@ -51,6 +51,13 @@ def job_of(record: dict[str, Any]) -> Job:
     _check(record, _JOB_FIELDS, ("id",), "")
     if "observed_nodes" in record:
         record["observed_nodes"] = tuple(record["observed_nodes"])
+    if "in_flight" in record:
+        record["in_flight"] = tuple(
+            [
+                InFlight(since_s, tuple([Share(*share) for share in placement]), task)
+                for since_s, placement, task in record["in_flight"]
+            ]
+        )
     graph = TaskGraph(
         tuple([_task(task, place) for place, task in enumerate(tasks)]),
         tuple([_edge(edge, place) for place, edge in enumerate(edges)]),
@@ -129,6 +136,24 @@ def _are_numbers(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_is_number, value.values()))
 
 
+def _are_flights(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_flight, value))
+
+
+def _is_flight(value: Any) -> bool:
+    match value:
+        case [since_s, list(placement), task] if _is_number(since_s) and _is_whole(task):
+            return all(map(_is_share, placement))
+    return False
+
+
+def _is_share(value: Any) -> bool:
+    match value:
+        case [node, instances, gpu]:
+            return _is_whole(node) and _is_whole(instances) and (gpu is None or _is_whole(gpu))
+    return False
+
+
 _TEXT = _Field(_is_text, "a text")
 _NUMBER = _Field(_is_number, "a finite number")
 _WHOLE = _Field(_is_whole, "a whole number")
@@ -149,6 +174,7 @@ _JOB_FIELDS = {
     "account": _TEXT,
     "partition": _TEXT,
     "qos": _TEXT,
+    "in_flight": _Field(_are_flights, "a list of [since_s, [[node, instances, gpu], ...], task]"),
 }
 _TASK_FIELDS = {
     "name": _TEXT,

@@ -349,7 +349,7 @@ def _remembered(workload: Sessions, cluster: Cluster, runtime: WorkRuntime) -> f
 
 def _demands(kind: SessionKind, rng: np.random.Generator, count: int) -> tuple[np.ndarray, ...]:
     """Draw GPUs, cores and GB per instance, and the number of instances, of ``count`` sessions."""
-    demands = [each.draw(rng, count) for each in (kind.gpus, kind.cpus, kind.memory_gb)]
+    demands = [distribution.draw(rng, count) for distribution in (kind.gpus, kind.cpus, kind.memory_gb)]
     return *demands, counts(kind.instances.draw(rng, count))
 
 

@@ -239,7 +239,7 @@ class MapReduce:
 
     def draw(self, rng: np.random.Generator, jobs: int) -> DagArrays:
         rounds = _between(rng, self.rounds, jobs)
-        widths = [_between(rng, each, int(rounds.sum())) for each in (self.maps, self.reduces)]
+        widths = [_between(rng, range_, int(rounds.sum())) for range_ in (self.maps, self.reduces)]
         return _in_layers(2 * rounds, np.stack(widths, axis=1).ravel())
 
 

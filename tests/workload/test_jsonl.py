@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagsim.errors import TraceError, WorkloadError
-from dagsim.model import Edge, Job, Task, TaskGraph
+from dagsim.model import Edge, InFlight, Job, Share, Task, TaskGraph
 from dagsim.workload.jsonl import read_jobs, read_meta, write_jobs
 from dagsim.workload.records import job_of, record_of
 
@@ -226,3 +226,13 @@ def test_a_compressed_file_is_a_gzip_of_the_plain_one(tmp_path):
     write_jobs(tmp_path / "w.jsonl.gz", made)
     assert gzip.decompress((tmp_path / "w.jsonl.gz").read_bytes()) == (tmp_path / "w.jsonl").read_bytes()
     assert [json.loads(line) for line in (tmp_path / "w.jsonl").read_text().splitlines()][1]["id"] == "j"
+
+
+def test_instances_in_flight_are_written_and_read_back(tmp_path: Path) -> None:
+    job = Job.single("j", Task("t", 9.0, instances=3), 1.0, in_flight=(InFlight(2.0, (Share(0, 2), Share(4, 1, 3))),))
+    write_jobs(tmp_path / "jobs.jsonl", [job])
+    assert list(read_jobs(tmp_path / "jobs.jsonl")) == [job]
+    text = (tmp_path / "jobs.jsonl").read_text().replace("[0,2,null]", "[0,2]")
+    (tmp_path / "jobs.jsonl").write_text(text)
+    with pytest.raises(TraceError, match="in_flight: should be a list of"):
+        list(read_jobs(tmp_path / "jobs.jsonl"))

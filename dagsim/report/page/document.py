@@ -20,6 +20,7 @@ from dagsim.experiment.store import Store, is_sweep
 from dagsim.experiment.training.log import read_log
 from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.pictures.palette import COLOURS
+from dagsim.report.answer import Recommendation, read_answer
 from dagsim.report.page import sections
 from dagsim.report.page.blocking import ramp_tables, rejected_by_beta, rejected_by_cause
 from dagsim.report.page.charts import Packer, chart_of, distributions, graphs, learning
@@ -115,6 +116,8 @@ def _of_sweep(folders: Sequence[Store], live: Sequence[str]) -> str:
     """Return the report of one sweep."""
     if len(folders) > 1:
         raise InputError("report: a sweep needs a page of its own")
+    if (answer := read_answer(folders[0].path)) is not None:
+        return _of_answer(answer, folders, live)
     view, packer = SweepView(folders[0]), Packer()
     if not view.lines:
         raise InputError(f"{folders[0].path}: no cell is finished")
@@ -133,6 +136,23 @@ def _of_sweep(folders: Sequence[Store], live: Sequence[str]) -> str:
     return document(title, body, packer.packed({"sweep": view.facts(packer)}), live=live)
 
 
+def _of_answer(answer: Recommendation, folders: Sequence[Store], live: Sequence[str]) -> str:
+    """Return the recommendation page of a question about a cluster."""
+    first, *rest = answer.sentences
+    assumed = "".join(element("li", line) for line in answer.assumptions)
+    body = "".join(
+        [
+            _header(answer.title, first, rest),
+            f"<main>{_part('Alternatives', table(answer.grid))}",
+            _part("Assumptions", f"<ul>{assumed}</ul>"),
+            _part("Settings", sections.configurations(folders)),
+            _part("How to repeat it", sections.repeat(folders)),
+            f"</main>{_footer()}",
+        ]
+    )
+    return document(answer.title, body, Packer().packed({}), live=live)
+
+
 def _body(
     title: str,
     chosen: Chosen,
@@ -141,7 +161,7 @@ def _body(
     turned_away: str,
     charts: Sequence[Mapping[str, Any]],
 ) -> str:
-    first, *rest = sections.verdict_sentences(chosen)
+    first, *rest = [*sections.reproduction(chosen), *sections.verdict_sentences(chosen)]
     names = "".join(element("option", run.name, value=str(place)) for place, run in enumerate(chosen.drawn))
     drawn = ", ".join(dict.fromkeys(f"seed {run.line.seed}" for run in chosen.drawn))
     of_drawn = element("p", f"Jobs of the runs drawn ({drawn}).", class_="note")

@@ -31,6 +31,7 @@ __all__ = [
     "observed",
     "repeat",
     "report_grid",
+    "reproduction",
     "results",
     "run_tables",
     "settings",
@@ -39,6 +40,8 @@ __all__ = [
 ]
 
 
+_FAR = 0.1
+"""Relative difference from the log up to which a run reproduces it."""
 _SIZES = (
     (0.0, "0 GPUs"), (0.999, "under 1 GPU"), (1.0, "1 GPU"), (4.0, "2-4 GPUs"), (8.0, "5-8 GPUs"),
     (32.0, "9-32 GPUs"), (np.inf, "over 32 GPUs"),
@@ -129,6 +132,44 @@ def observed(chosen: Chosen) -> str:
         if waits:
             parts.append(table(_observed_grid(run.name, waits)))
     return "".join(parts)
+
+
+def reproduction(chosen: Chosen) -> list[str]:
+    """One sentence per policy on how well its waits reproduce those of the log, overall and of the
+    account that is furthest off; none without a log of starts.
+    """
+    return [
+        _reproduced(run.line.policy, waits)
+        for run in chosen.drawn
+        if (waits := run.line.workload.get("observed")) is not None
+    ]
+
+
+def _reproduced(policy: str, waits: Mapping[str, Any]) -> str:
+    total = waits["total"]
+    changes = {part: _off(total["observed_s"][part], total["simulated_s"][part]) for part in ("mean", "p95")}
+    known = [abs(change) for change in changes.values() if isfinite(change)]
+    how = "reproduces the waits of the log" if max(known, default=0.0) <= _FAR else "does not reproduce the log"
+    parts = [
+        f"{part} wait {number(total['simulated_s'][part])} s, in the log {number(total['observed_s'][part])} s"
+        + (f" ({change:+.0%})" if isfinite(change) else "")
+        for part, change in changes.items()
+    ]
+    by_tenant = {
+        tenant: _off(pair["observed_s"]["mean"], pair["simulated_s"]["mean"])
+        for tenant, pair in waits["by_tenant"].items()
+    }
+    furthest = max(by_tenant, key=lambda tenant: abs(by_tenant[tenant]) if isfinite(by_tenant[tenant]) else -1.0)
+    if len(by_tenant) > 1 and isfinite(by_tenant[furthest]):
+        parts.append(f"furthest off in the mean: {furthest or 'jobs without an account'} ({by_tenant[furthest]:+.0%})")
+    return f"{policy} {how}: {'; '.join(parts)}."
+
+
+def _off(observed: float, simulated: float) -> float:
+    """Relative difference; 0 if both are 0, infinite if only the log has no wait."""
+    if observed > 0:
+        return simulated / observed - 1
+    return 0.0 if simulated == observed else np.inf
 
 
 def _observed_grid(name: str, waits: Mapping[str, Any]) -> Grid:

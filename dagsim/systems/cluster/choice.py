@@ -198,6 +198,10 @@ def compiled(
     arrays = jobs.arrays()
     if scenario.engine == "auto" and arrays.tasks < least:
         return few
+    if arrays.in_flight and any(
+        share.gpu is not None for runs in arrays.in_flight.words for run in runs for share in run.placement
+    ):
+        return "the compiled engine does not know instances in flight on a named GPU"
     from dagsim.systems.cluster.lane.reading import read_scenario
 
     plan = plan_for(policy, scenario.preemption)

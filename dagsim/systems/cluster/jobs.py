@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,15 @@ class JobStream:
     only on request.
     """
 
-    def __init__(self, jobs: Iterable[Job], cluster: Cluster, runtime: Runtime, trace: Trace | None = None) -> None:
+    def __init__(
+        self,
+        jobs: Iterable[Job],
+        cluster: Cluster,
+        runtime: Runtime,
+        trace: Trace | None = None,
+        begins_s: float = 0.0,
+    ) -> None:
+        self._begins_s = begins_s
         self._trace = trace
         self._jobs = jobs
         self._cluster, self._runtime = cluster, runtime
@@ -62,6 +70,11 @@ class JobStream:
 
     def __iter__(self) -> Iterator[Job]:
         return iter(self._jobs) if isinstance(self._jobs, StoredJobs | list | tuple) else self._metered(self._jobs)
+
+    @property
+    def begins_s(self) -> float:
+        """When a simulation of the jobs begins; jobs that arrive earlier are in the system then."""
+        return self._jobs.arrays.begins_s if isinstance(self._jobs, StoredJobs) else self._begins_s
 
     def outages(self) -> Outages:
         """The times at which the trace's own machines are away (none in a window). Reads the first
@@ -103,9 +116,9 @@ class JobStream:
         if isinstance(self._jobs, StoredJobs):
             return self._jobs.arrays
         if isinstance(self._jobs, list | tuple):
-            return JobArrays.of(self._jobs)
+            return replace(JobArrays.of(self._jobs), begins_s=self._begins_s)
         if self._trace is None:
-            arrays = JobArrays.of(list(self._jobs))
+            arrays = replace(JobArrays.of(list(self._jobs)), begins_s=self._begins_s)
         elif (arrays_if_large := self._trace.arrays_if_large()) is not None:
             arrays = arrays_if_large
         else:

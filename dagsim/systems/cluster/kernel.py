@@ -28,6 +28,7 @@ from dagsim.model import (
     Admit,
     Cluster,
     Decision,
+    InFlight,
     Job,
     JobFacts,
     Kill,
@@ -50,6 +51,7 @@ from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess,
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.network.base import Carrier, Flow, Network
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
+from dagsim.systems.cluster.past import check_in_flight, past_of
 from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
@@ -99,6 +101,13 @@ class ClusterKernel:
     ``preemption`` and ``disturbances`` are off by default; ``estimates`` are exact by default. With
     ``admission=True`` every arrival waits for ``Admit`` or ``Reject``. ``queues`` are for policies
     to read. The same arguments and ``seed`` give the same log, byte for byte.
+
+    The simulation begins at ``begins_s``. Jobs that arrived earlier are in the system then, and
+    their instances in flight run (``Job.in_flight``): the log starts with this past. Times of
+    disturbances count from the beginning.
+
+    Raises:
+        ModelError: An instance in flight does not fit into the cluster.
     """
 
     def __init__(
@@ -115,10 +124,11 @@ class ClusterKernel:
         observers: Sequence[Observer] = (),
         admission: bool = False,
         queues: QueueTree | None = None,
+        begins_s: float = 0.0,
         seed: int = 0,
     ) -> None:
         self.queues = queues
-        self.schedule = Schedule(cluster, seed=seed)
+        self.schedule = Schedule(cluster, seed=seed, begins_s=begins_s)
         self.machines = ClusterState(cluster)
         self.frontier = Frontier()
         self.running: Live[int, Run] = Live()
@@ -133,12 +143,12 @@ class ClusterKernel:
         self.preemption = preemption if preemption is not None else Preemption()
         self._estimates = estimates if estimates is not None else Estimates()
         self._estimated = self._estimates.kind != "exact"
-        self._disturbing: list[FailureProcess] = start_all(disturbances, len(cluster.nodes), seed)
+        self._disturbing: list[FailureProcess] = start_all(disturbances, len(cluster.nodes), seed, begins_s)
         self._admission = admission
         self._shows_truth = False
         self._bare = setup is None and network is None
         """True if a run is a single timeout."""
-        self.now = 0.0
+        self.now = begins_s
         self._arrived = 0
         self._started = 0
         self._pieces = 0
@@ -154,8 +164,11 @@ class ClusterKernel:
             self._served = [[-1] * node.gpus for node in cluster.nodes]
         self._changed = False
         self._observe(observers)
-        self._start_clock(0.0)
+        self._at: Callable[[float, int, Event], None]
+        self._start_clock(begins_s)
         self._carrier: Carrier | None = None if network is None else network.carrier(self.clock, cluster)
+        if begins_s:
+            self._recall(begins_s)
 
     @property
     def node_count(self) -> int:
@@ -258,6 +271,42 @@ class ClusterKernel:
         """
         due = Counter(node for disturbing in self._disturbing for node in disturbing.returning())
         return [due[node] == down for node, down in enumerate(self._down)]
+
+    # The past of a simulation that begins in the middle.
+
+    def _recall(self, begins_s: float) -> None:
+        """Let the jobs arrive that are in the system at the beginning, and put their runs in flight
+        on their nodes, each at its own time.
+        """
+        past: list[Job] = []
+        for job in self._source:
+            if job.arrival_s >= begins_s:
+                self._next_job = job
+                break
+            past.append(job)
+        bare, self._bare = self._bare, True  # runs in flight have fetched their inputs and set themselves up
+        at = self._at
+        self._at = lambda time_s, order, event: at(max(time_s, begins_s), order, event)  # some may be overdue
+        for self.now, number, event in past_of(past, begins_s):
+            if isinstance(event, Job):
+                self._arrive(event)
+            else:
+                self._resume(past[number], number, event)
+        self.now, self._bare, self._at = begins_s, bare, at
+        for run in self.running.values():
+            run._ends_s = max(run._ends_s, begins_s)
+            self._setup_s(run)  # only so that its GPUs know the job that they serve
+        self._changed = False  # first, what is due at the beginning happens
+        Timer(self.clock, begins_s, ARRIVALS).callbacks.append(self._wake)
+
+    def _resume(self, job: Job, number: int, run: InFlight) -> None:
+        """Start a run of the past where it runs."""
+        if number in self.applicants:
+            self._admit(self.applicants[number])
+        active = self.frontier.jobs.get(number)
+        task = None if active is None else active.tasks[run.task]
+        check_in_flight(job, run, None if task is None else task.demand, self.machines)
+        self._occupy(task, [Allotted(self.machines.list[node], count, gpu) for node, count, gpu in run.placement])  # type: ignore[arg-type]
 
     # Operations for disturbances.
 
@@ -662,7 +711,8 @@ class ClusterKernel:
         self._on_set_up = [self._set_up]
         self._on_arrival = [self._arrivals]
         if self._jobs_left:
-            timer = Timer(clock, now, FIRST)
+            # With a past, runs that end at the beginning make room first.
+            timer = Timer(clock, now, ARRIVALS if now == self.schedule.begins_s > 0 else FIRST)
             timer.callbacks = self._on_arrival  # type: ignore[assignment]
         for disturbing in self._disturbing:
             for process in disturbing.processes(clock, self):

@@ -80,7 +80,8 @@ class ClusterScenario:
     ``workload`` is drawn or read again for every seed, or is a list of jobs in order of arrival,
     the same for all seeds. ``accept`` are GPU types that jobs of a trace may use beside those that
     they name. ``outages`` takes nodes away while the trace's own machines were away.
-    The models are those of ``ClusterKernel``. ``engine`` applies to policies given by name
+    The models are those of ``ClusterKernel``, and ``begins_s`` is its beginning for a list of jobs;
+    a trace knows its own. ``engine`` applies to policies given by name
     (``engaged``): a caller of ``kernel`` decides live, which requires the SimPy kernel.
     """
 
@@ -102,6 +103,7 @@ class ClusterScenario:
     queues: QueueTree | None = None
     engine: Engine = "auto"
     accept: Accept = field(default_factory=dict)
+    begins_s: float = 0.0
     _sequences: _Sequences = field(default_factory=_Sequences, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -177,6 +179,7 @@ class ClusterScenario:
             observers=observers,
             admission=self.admission,
             queues=self.queues,
+            begins_s=jobs.begins_s,
             seed=seed,
         )
 
@@ -213,7 +216,7 @@ class ClusterScenario:
                 draw = partial(drawn.arrays, self.cluster, self.runtime)
                 return JobStream(self._sequences.get(seed, draw), self.cluster, self.runtime)
             case Iterable() as jobs:
-                return JobStream(jobs, self.cluster, self.runtime)
+                return JobStream(jobs, self.cluster, self.runtime, begins_s=self.begins_s)
             case file if file.window is not None:
                 cut = partial(self._window, file)
                 return JobStream(self._sequences.get(seed, cut), self.cluster, self.runtime)

@@ -112,7 +112,9 @@ class _Reading:
     def _pieces(self, place: int, object: Any) -> Iterator[tuple[str, float, str]]:
         match text_in(object, "kind"):
             case "Pod":
-                if any(text_in(each, "kind") == "DaemonSet" for each in list_in(object, "metadata", "ownerReferences")):
+                if any(
+                    text_in(owner, "kind") == "DaemonSet" for owner in list_in(object, "metadata", "ownerReferences")
+                ):
                     self.report.skip("of daemon sets")
                     return
                 pieces = [pod(object, self.scheduled.get(text_in(object, "metadata", "uid")))]
@@ -136,11 +138,11 @@ class _Reading:
     def job(self, group: Gathered) -> Job | None:
         """Job of its pieces, or ``None`` if it cannot be kept."""
         pieces = [_Found(place, PodSet.from_text(text)) for place, (text,) in map(unpack, group.rows)]
-        if any(each.piece.is_workload for each in pieces):  # a workload has more information, and it is exact
-            self.report.skip("of pods that a workload stands for", sum(not each.piece.is_workload for each in pieces))
-            pieces = [each for each in pieces if each.piece.is_workload]
+        if any(entry.piece.is_workload for entry in pieces):  # a workload has more information, and it is exact
+            self.report.skip("of pods that a workload stands for", sum(not entry.piece.is_workload for entry in pieces))
+            pieces = [entry for entry in pieces if entry.piece.is_workload]
         try:
-            job = self._made(min(each.piece.created_s for each in pieces), pieces)
+            job = self._made(min(entry.piece.created_s for entry in pieces), pieces)
         except Dirty as reason:
             self._drop(str(reason), pieces)
         except ModelError as error:
@@ -151,8 +153,8 @@ class _Reading:
         return None
 
     def _drop(self, reason: str, pieces: Sequence[_Found], detail: str = "") -> None:
-        for each in pieces:
-            self.report.drop(reason, self.source.where(each.place), detail=detail)
+        for entry in pieces:
+            self.report.drop(reason, self.source.where(entry.place), detail=detail)
 
     def _made(self, arrival_s: float, located: Sequence[_Found]) -> Job:
         """Job of its pieces.
@@ -160,7 +162,7 @@ class _Reading:
         Raises:
             Dirty, ModelError: It did not finish, or has an invalid demand.
         """
-        last = [attempts[-1] for attempts in _by_slot([each.piece for each in located])]
+        last = [attempts[-1] for attempts in _by_slot([entry.piece for entry in located])]
         if len(last) < len(located):
             self.report.note("attempts of pods were followed by another", self.source.where(located[0].place),
                              len(located) - len(last))  # fmt: skip
@@ -177,7 +179,7 @@ class _Reading:
         gang = any(piece.gang for piece in last)
         kinds: dict[tuple[PodDemand, tuple[str, ...], str], list[PodSet]] = {}
         for piece in last:
-            kinds.setdefault((piece.demand, piece.wanted, piece.given), []).append(piece)
+            kinds.setdefault((piece.demand, piece.wanted, piece.ran_on), []).append(piece)
         if len(kinds) > 1:
             self.report.note("of several kinds of pods, which need not start together here",
                              self.source.where(located[0].place))  # fmt: skip
@@ -204,8 +206,8 @@ class _Reading:
         ran = [self._ran_s(piece) for piece in pieces]
         seconds = max(ran) if gang else ordered_sum(ran) / len(ran)
         first = pieces[0]
-        kinds = tuple(dict.fromkeys([site_gpu(each, self.named) for each in first.wanted]))
-        measured_on = site_gpu(first.given, self.named) if first.given else kinds[0] if len(kinds) == 1 else None
+        kinds = tuple(dict.fromkeys([site_gpu(kind, self.named) for kind in first.wanted]))
+        measured_on = site_gpu(first.ran_on, self.named) if first.ran_on else kinds[0] if len(kinds) == 1 else None
         gpus = self._gpus(first.demand)
         return Task(
             name,
@@ -284,7 +286,7 @@ def _scheduled(source: Source) -> dict[str, float]:
                 continue
             moments = (object_in(event).get(name) for name in ("eventTime", "firstTimestamp", "lastTimestamp"))
             try:
-                moment = moment_s(next((each for each in moments if isinstance(each, str) and each), ""), "time", None)
+                moment = moment_s(next((text for text in moments if isinstance(text, str) and text), ""), "time", None)
             except Dirty:
                 continue  # the reader of pods counts the row
             if moment is not None:

@@ -115,7 +115,7 @@ class Pai2020(Reader):
         if not source.path.is_dir() and pai_lists.recognises_pai_list(source):
             return pai_lists.pai_list_blocks(source, options, report, most)
         tables = _Tables.beside(source)
-        return job_blocks((_batch(each, options, report) for each in tables.joined(report)), report, most)
+        return job_blocks((_batch(table, options, report) for table in tables.joined(report)), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The machines of ``pai_machine_spec`` beside the trace."""
@@ -326,20 +326,20 @@ def _every(
     gpus = np.where(uneven, np.ceil(gpus), gpus)
     status, statuses = task.words(_STATUS)
     name, names = task.words(_NAME)
-    fine = np.array([each in _ended(options) for each in statuses])[status[line]]
+    fine = np.array([status_text in _ended(options) for status_text in statuses])[status[line]]
     fine &= (start < inf) & (end < inf) & (end >= start) & are_counts(instances)
     for amount in (gpus, cpus, memory):
         fine &= (amount >= 0) & (amount < inf)
     key = job * np.int64(len(names)) + name[line]
     fine &= ~(repeated(key) | repeated(key[::-1])[::-1])
     assigned = task.words(_TYPE)
-    measured_on = [*(_GPU_TYPES.get(each, each) for each in assigned.words), ""]
+    measured_on = [*(_GPU_TYPES.get(gpu, gpu) for gpu in assigned.words), ""]
     work = np.zeros(len(line))
     work[fine] = end[fine] - start[fine]
     work = options.all_on_reference(work, measured_on, np.where(gpus > 0, assigned.place[line], len(measured_on) - 1))
     allowed, of = (assigned.place[line], assigned.words) if asked is None else (asked.place[job], asked.words)
     of = (*of, "")
-    chosen = [None if each in ("", "CPU") else (_GPU_TYPES.get(each, each),) for each in of]
+    chosen = [None if gpu in ("", "CPU") else (_GPU_TYPES.get(gpu, gpu),) for gpu in of]
     kind, kinds = kinds_of_rows(
         fine,
         (gpus, cpus, memory, instances > 1, np.where(gpus > 0, allowed, len(of) - 1)),

@@ -141,7 +141,7 @@ class _Reading:
         attempts.sort(key=lambda each: (each.start_s, each.place))
         if not attempts:
             return None
-        if all(each.rerun for each in attempts) and not self.options.keep_partial:
+        if all(attempt.rerun for attempt in attempts) and not self.options.keep_partial:
             self._drop("of jobs that outlive the trace", attempts)
             return None
         try:

@@ -159,7 +159,7 @@ def _gpus(attempt: dict[str, Any]) -> int:
     detail = attempt.get("detail")
     if not isinstance(detail, list):
         return 0
-    lists = [each.get("gpus") for each in detail if isinstance(each, dict)]
+    lists = [machine.get("gpus") for machine in detail if isinstance(machine, dict)]
     return sum(len(gpus) for gpus in lists if isinstance(gpus, list))
 
 

@@ -209,7 +209,9 @@ class _Rows:
         names, model = table.words(_AT["gpu_type"]), table.words(_AT["model"])
         types = [self._types(text) for text in names.words]
         measured_on = [kinds[0] if len(kinds) == 1 else None for kinds in types]
-        seconds, estimate = (options.all_on_reference(each, measured_on, names.place) for each in (seconds, estimate))
+        seconds, estimate = (
+            options.all_on_reference(column, measured_on, names.place) for column in (seconds, estimate)
+        )
         task = table.words(_AT["task"]).mapped(lambda name: name or "task")
         jobs = single_tasks(
             checks,

@@ -134,7 +134,7 @@ class _Attempt:
     limit_s: float | None
     nodes: int
     asked: Resources
-    given: Resources
+    allocated: Resources
     ran: bool
     restarts: bool
     node_list: str
@@ -292,7 +292,7 @@ class _Reading:
         return task, self._measured_on(parts[0][-1])
 
     def _measured_on(self, attempt: _Attempt) -> str | None:
-        kinds = [site_gpu(kind, self.named) for kind, _ in attempt.given.types]
+        kinds = [site_gpu(kind, self.named) for kind, _ in attempt.allocated.types]
         return kinds[0] if len(kinds) == 1 else None
 
     def _drop(self, reason: str, rows: list[_Attempt], detail: str = "") -> None:
@@ -318,7 +318,7 @@ class _Reading:
         nowhere = row["NodeList"].lower() == "none assigned"
         ran = word != "PENDING" and start_s is not None and not nowhere
         if row["ReqTRES"] or row["AllocTRES"]:  # both are empty if the file lacks the columns
-            ran = ran and allocated.given
+            ran = ran and allocated.is_stated
         else:
             allocated = Resources(cpus=count(row["NCPUS"] or "0", "NCPUS", 0))
         return _Attempt(
@@ -412,7 +412,7 @@ class _Reading:
             self._note("of several components, which need not start together here", first.place)
         pieces = [piece for attempts in components for piece in self._by_type(attempts)]
         names = [f"component-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
-        tasks = [self._task(each, name) for each, name in zip(pieces, names, strict=True)]
+        tasks = [self._task(piece, name) for piece, name in zip(pieces, names, strict=True)]
         shown = components[0][0 if self.options.protocol == "all-attempts" else -1]
         return Job(
             first.base,
@@ -425,13 +425,13 @@ class _Reading:
             qos=first.submitted[3],
             observed_start_s=None if shown.start_s is None else max(time, shown.start_s),
             eligible_s=max(time, shown.eligible_s),
-            observed_nodes=self._nodes([each[-1] for each in components]),
+            observed_nodes=self._nodes([attempts[-1] for attempts in components]),
         )
 
     def _nodes(self, shown: list[_Attempt]) -> tuple[str, ...]:
         """Nodes named in the log; empty if the list cannot be read."""
         try:
-            listed = [_hosts(each.node_list) for each in shown]
+            listed = [_hosts(attempt.node_list) for attempt in shown]
         except ValueError:
             return ()
         return listed[0] if len(listed) == 1 else tuple([name for names in listed for name in names])
@@ -441,10 +441,10 @@ class _Reading:
         whole nodes are of several types.
         """
         last = attempts[-1]
-        allocated, nodes = last.given, last.nodes
-        if allocated.gpus > last.asked.gpus and last.asked.given:
+        allocated, nodes = last.allocated, last.nodes
+        if allocated.gpus > last.asked.gpus and last.asked.is_stated:
             self._note("that hold GPUs they did not request", last.place)
-        requested = self.options.demand == "requested" and last.asked.given
+        requested = self.options.demand == "requested" and last.asked.is_stated
         if requested or allocated.slices or len(allocated.types) < 2 or nodes < 2 or allocated.gpus % nodes:
             return [attempts]
         per_node = allocated.gpus // nodes
@@ -457,14 +457,14 @@ class _Reading:
         for kind, size in sorted(allocated.types, key=lambda each: -each[1]):
             share = size / allocated.gpus
             part = Resources(size, ((kind, size),), (), 0, allocated.cpus * share, allocated.memory_gb * share)
-            parts.append([*attempts[:-1], replace(last, nodes=size // per_node, given=part)])
+            parts.append([*attempts[:-1], replace(last, nodes=size // per_node, allocated=part)])
         return parts
 
     def _task(self, attempts: list[_Attempt], name: str) -> Task:
         last = attempts[-1]
         every = self.options.protocol == "all-attempts"
         seconds = ordered_sum(attempt.ran_s for attempt in attempts) if every else last.ran_s
-        taken = last.asked if self.options.demand == "requested" and last.asked.given else last.given
+        taken = last.asked if self.options.demand == "requested" and last.asked.is_stated else last.allocated
         instances, gpus = self._shape(taken, last)
         measured_on = self._measured_on(last)
         asked = tuple(dict.fromkeys([site_gpu(kind, self.named) for kind, _ in last.asked.types]))
@@ -489,7 +489,7 @@ class _Reading:
                 raise Dirty("on MIG slices (option mig)")
             if len(taken.slices) > 1:
                 self._note("on MIG slices of several sizes, each taken as the largest", attempt.place)
-            return sum(each for _, each in taken.slices), max(share for share, _ in taken.slices)
+            return sum(count for _, count in taken.slices), max(share for share, _ in taken.slices)
         if taken.gpus:
             if taken.gpus % nodes == 0:
                 return nodes, taken.gpus // nodes
@@ -524,9 +524,11 @@ class _Kinds:
         self.place, firsts = combinations([*[table.words(_AT[name]).place for name in _SHAPE], nowhere])
         """(n,) int64: index of each row's entry."""
         templates = [template(table.fields(at)) for at in firsts.tolist()]
-        self.known = np.array([each is not None for each in templates])[self.place]
+        self.known = np.array([row_template is not None for row_template in templates])[self.place]
         """(n,) bool: True if there is nothing to report about the row's demand, state and limit."""
-        tasks, self.measured_on = zip(*[each or (Task("job", 0.0), None) for each in templates], strict=True)
+        tasks, self.measured_on = zip(
+            *[row_template or (Task("job", 0.0), None) for row_template in templates], strict=True
+        )
         self.instances = np.array([task.instances for task in tasks], np.int64)
         self.estimate = np.array([nan if task.estimate is None else task.estimate for task in tasks], np.float64)
         self.kind, self.kinds = numbered([TaskKind(task.demand, task.gang) for task in tasks])
@@ -548,8 +550,8 @@ def _ran(table: Table, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, 
 
     def lasted(name: str) -> np.ndarray:
         labels = table.words(_AT[name])
-        each = [_or_nan(lambda text: duration_s(text, name), text) for text in labels.words]
-        values: np.ndarray = np.array(each, np.float64)[labels.place]
+        label_s = [_or_nan(lambda text: duration_s(text, name), text) for text in labels.words]
+        values: np.ndarray = np.array(label_s, np.float64)[labels.place]
         return values
 
     suspended, raw, elapsed = lasted("Suspended"), lasted("ElapsedRaw"), lasted("Elapsed")

@@ -39,8 +39,8 @@ class Tpch(Reader):
         document = read_json(source)
         if not isinstance(document, list):
             raise TraceError(f"{where}: not a list of queries")
-        for each in document:
-            job = _job(each, options, report, where)
+        for query in document:
+            job = _job(query, options, report, where)
             if job is not None:
                 yield job
 

@@ -66,9 +66,9 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
     if "specification" in parts:
         specification = _section(parts, "specification", where)
         listed = specification.get("tasks")
-        sizes = {str(each.get("id")): _bytes(each.get("sizeInBytes")) for each in _dicts(specification.get("files"))}
+        sizes = {str(file.get("id")): _bytes(file.get("sizeInBytes")) for file in _dicts(specification.get("files"))}
         ran = parts.get("execution")
-        execution = {str(each.get("id")): each for each in _dicts(ran.get("tasks") if isinstance(ran, dict) else None)}
+        execution = {str(task.get("id")): task for task in _dicts(ran.get("tasks") if isinstance(ran, dict) else None)}
     if not isinstance(listed, list) or not listed:
         raise TraceError(f"{where}: the workflow lists no tasks")
     tasks, edges, written, read = _tasks(listed, execution, sizes, options, report, where)
@@ -92,24 +92,24 @@ def _tasks(
     edges: dict[tuple[str, str], None] = {}
     written: _Files = {}
     read: _Files = {}
-    for each in listed:
+    for item in listed:
         report.rows += 1
         try:
-            if not isinstance(each, dict):
+            if not isinstance(item, dict):
                 raise Dirty("that are not objects")
-            name = str(each.get("id") or each.get("name") or "")
+            name = str(item.get("id") or item.get("name") or "")
             if not name or name in tasks:
                 raise Dirty("whose id another task has" if name else "without an id")
-            tasks[name] = _task(name, {**each, **execution.get(name, {})}, options)
+            tasks[name] = _task(name, {**item, **execution.get(name, {})}, options)
         except Dirty as reason:
-            report.drop(str(reason), where, detail=str(each)[:80])
+            report.drop(str(reason), where, detail=str(item)[:80])
             continue
         except ModelError as error:
             report.drop("that describe an impossible job", where, detail=str(error))
             continue
-        edges.update(dict.fromkeys((str(parent), name) for parent in _list(each.get("parents"))))
-        edges.update(dict.fromkeys((name, str(child)) for child in _list(each.get("children"))))
-        _files(each, sizes, written.setdefault(name, {}), read.setdefault(name, {}))
+        edges.update(dict.fromkeys((str(parent), name) for parent in _list(item.get("parents"))))
+        edges.update(dict.fromkeys((name, str(child)) for child in _list(item.get("children"))))
+        _files(item, sizes, written.setdefault(name, {}), read.setdefault(name, {}))
     return list(tasks.values()), list(edges), written, read
 
 
@@ -122,12 +122,12 @@ def _task(name: str, facts: dict[str, Any], options: TraceOptions) -> Task:
     return Task(name, max(seconds, options.floor_s), gpus=gpus, cpus=cpus)
 
 
-def _files(each: dict[str, Any], sizes: dict[str, float], written: dict[str, float], read: dict[str, float]) -> None:
-    for name in _list(each.get("outputFiles")):
+def _files(task: dict[str, Any], sizes: dict[str, float], written: dict[str, float], read: dict[str, float]) -> None:
+    for name in _list(task.get("outputFiles")):
         written[str(name)] = sizes.get(str(name), 0.0)
-    for name in _list(each.get("inputFiles")):
+    for name in _list(task.get("inputFiles")):
         read[str(name)] = sizes.get(str(name), 0.0)
-    for file in _dicts(each.get("files")):  # 1.3 and 1.4
+    for file in _dicts(task.get("files")):  # 1.3 and 1.4
         into = written if file.get("link") == "output" else read
         into[str(file.get("name", file.get("id")))] = _bytes(file.get("sizeInBytes", file.get("size")))
 
@@ -152,4 +152,4 @@ def _list(item: Any) -> list[Any]:
 
 
 def _dicts(item: Any) -> list[dict[str, Any]]:
-    return [each for each in _list(item) if isinstance(each, dict)]
+    return [part for part in _list(item) if isinstance(part, dict)]

@@ -13,6 +13,7 @@ from dagsim.model.log import ROW, Schedule, ScheduleLog
 from dagsim.systems.cluster.lane import jit
 from dagsim.systems.cluster.lane.easy import RANKS, advance_easy, new_easy
 from dagsim.systems.cluster.lane.job_orders import JOB_KEYS, advance_jobs, new_job_order
+from dagsim.systems.cluster.lane.kernel import MOVE, RECALL
 from dagsim.systems.cluster.lane.las import advance_las, new_las
 from dagsim.systems.cluster.lane.orders import KeyColumns, advance_list, key_columns, sample_columns
 from dagsim.systems.cluster.lane.reading import LaneScenario, read_scenario
@@ -109,7 +110,7 @@ def scheduled(cluster: Cluster, scene: LaneScenario, plan: LanePlan, seed: int) 
         Stalled: Jobs are not done, and nothing runs.
     """
     rows, ended_s = whole_log(scene, plan)
-    return Schedule(cluster, scene.facts, ScheduleLog.of(rows), seed, ended_s=ended_s)
+    return Schedule(cluster, scene.facts, ScheduleLog.of(rows), seed, ended_s=ended_s, begins_s=scene.work.begins_s)
 
 
 def compile_loop(plan: LanePlan) -> bool:
@@ -135,7 +136,7 @@ def is_warm(plan: LanePlan) -> bool:
 def whole_log(scene: LaneScenario, plan: LanePlan) -> tuple[np.ndarray, float]:
     """The whole log, and its end time."""
     if not scene.facts:
-        return np.empty(0, ROW), 0.0
+        return np.empty(0, ROW), scene.work.begins_s
     loop = _loop(scene, plan)
     log = np.empty(rows_at_first(scene), ROW)
     while loop.advance(log.view(np.recarray)):
@@ -178,6 +179,7 @@ def _loop(scene: LaneScenario, plan: LanePlan) -> Loop:
         case _:  # these keep queues of their own; equal keys are first come, first served
             order = fifo()
     s = new_state(work, classes, scene.nodes, key_columns(order, columns), plan.placement)
+    s.clock.phase = RECALL if work.begins_s else MOVE
     match policy:
         case JobOrdered():
             return Loop(s, advance_jobs, new_job_order(work, JOB_KEYS[policy.make_key]))

@@ -20,7 +20,17 @@ import numpy as np
 from dagsim.systems.cluster.lane import state
 from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
-from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, alive, drop_over, expected_end_s, move_on, start, steps
+from dagsim.systems.cluster.lane.kernel import (
+    DECIDE,
+    MOVE,
+    alive,
+    drop_over,
+    expected_end_s,
+    move_on,
+    ready_at_s,
+    start,
+    steps,
+)
 from dagsim.systems.cluster.lane.placement import choose, count_started, fits_on, set_leaf, spot
 from dagsim.systems.cluster.lane.state import (
     ENTRY,
@@ -106,8 +116,7 @@ class Groups(NamedTuple):
 
 def new_groups(work: Work, rank: int) -> Groups:
     """Return the groups before any task is ready: one per profile and number of instances."""
-    best_s, rows = work.best_s, work.rows
-    waiting = rows.instances.astype(np.int64)
+    best_s, waiting = work.best_s, work.waiting
     profile = _profiles(work, best_s)
     pairs, group = np.unique(np.stack([profile, waiting], axis=1), axis=0, return_inverse=True)
     group = group.reshape(-1)
@@ -174,9 +183,9 @@ def _chains(profile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @inner
-def add(s: State, g: Groups, task: int) -> None:
-    """Add a task that has become ready."""
-    g.ready_s[task] = s.clock.now_s
+def add(s: State, g: Groups, task: int, ready_s: float) -> None:
+    """Add a task that became ready at ``ready_s``."""
+    g.ready_s[task] = ready_s
     group = g.group[task]
     _name(s, g, group, task)
     set_leaf(g.trees, g.groups[group].at, g.groups[group].width + g.leaf[task], g.best_s[task])
@@ -492,8 +501,9 @@ def _take_in(s: State, g: Groups) -> None:
         task = s.fresh[index]
         push(s.ready, 0, s.queues[0].held, 0.0, task)
         s.queues[0].held += 1
-        add(s, g, task)
+        add(s, g, task, ready_at_s(s, index))
     s.count.fresh = 0
+    s.count.early = 0
 
 
 @inner

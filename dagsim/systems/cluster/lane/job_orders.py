@@ -125,6 +125,7 @@ def _take_in(s: State, o: JobOrder) -> None:
         _rise(s, o, task, s.queues[queue].held, o.job_key[job])
         s.queues[queue].held += 1
     s.count.fresh = 0
+    s.count.early = 0
 
 
 @inner

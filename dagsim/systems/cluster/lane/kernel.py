@@ -24,7 +24,9 @@ __all__ = [
     "COMPLETED",
     "DECIDE",
     "FINISHED",
+    "MOVE",
     "PREEMPTED",
+    "RECALL",
     "REJECTED",
     "STARTED_ROW",
     "alive",
@@ -32,6 +34,7 @@ __all__ = [
     "expected_end_s",
     "move_on",
     "origin_of",
+    "ready_at_s",
     "start",
     "steps",
     "stop",
@@ -39,8 +42,10 @@ __all__ = [
 
 ARRIVED, REJECTED, STARTED_ROW, FINISHED, PREEMPTED, COMPLETED = 0, 2, 3, 5, 6, 8
 """Kinds of rows, the numbers of ``dagsim.model.Kind``."""
-MOVE, SETTLE, DECIDE = 0, 1, 2
-"""Phases of an instant: let time pass, settle what is due, decide."""
+MOVE, SETTLE, DECIDE, RECALL, BEGIN = 0, 1, 2, 3, 4
+"""Phases of an instant: let time pass, settle what is due, decide. Before them, in a simulation with
+a past: recall what happened, and settle what is due at the beginning.
+"""
 
 
 @inner
@@ -60,6 +65,10 @@ def move_on(s: State, log: np.recarray) -> bool:
     of the simulation.
     """
     ends, coming = s.count.ends > 0, s.count.jobs < len(s.jobs) - 1
+    if s.clock.phase == RECALL:
+        if not _recall(s, log):
+            s.clock.phase = BEGIN
+        return True
     if s.clock.phase == MOVE:
         if not (ends or coming):
             return False
@@ -73,8 +82,67 @@ def move_on(s: State, log: np.recarray) -> bool:
     elif coming and s.jobs[s.count.jobs].arrival_s <= s.clock.now_s:
         _arrive(s, log)
     else:
+        if s.clock.phase == BEGIN:
+            _forget_ended(s)
         s.clock.phase = DECIDE
     return True
+
+
+@inner
+def ready_at_s(s: State, index: int) -> float:
+    """When the task at an index of ``State.fresh`` became ready: now or, for those from before the
+    beginning, when their jobs arrived.
+    """
+    return s.jobs[s.tasks[s.fresh[index]].job].arrival_s if index < s.count.early else s.clock.now_s
+
+
+@inner
+def _recall(s: State, log: np.recarray) -> bool:
+    """Process the next arrival or start before the simulation begins; False if there is none left."""
+    arrives_s, since_s = np.inf, np.inf
+    if s.count.jobs < len(s.jobs) - 1:
+        arrives_s = s.jobs[s.count.jobs].arrival_s
+    if s.count.past < len(s.past):
+        since_s = s.past[s.count.past].since_s
+    if min(arrives_s, since_s) >= s.clock.begins_s:
+        s.clock.now_s = s.clock.begins_s
+        s.count.early = s.count.fresh
+        return False
+    s.clock.now_s = min(arrives_s, since_s)
+    if arrives_s <= since_s:
+        _arrive(s, log)
+    else:
+        _resume(s, log)
+    return True
+
+
+@inner
+def _forget_ended(s: State) -> None:
+    """Forget the runs that ended at the beginning: no policy has seen them."""
+    kept = int64(0)
+    for index in range(s.count.starts):
+        if alive(s, s.starts[index]):
+            s.starts[kept] = s.starts[index]
+            kept += 1
+    s.count.starts = kept
+    s.count.ended = 0
+
+
+@inner
+def _resume(s: State, log: np.recarray) -> None:
+    """Start the next run of the past where it runs."""
+    task = int64(s.past[s.count.past].task)
+    kind = int64(s.tasks[task].kind)
+    run = _open(s, task, s.nodes[s.past[s.count.past].node].type)
+    last = False
+    while not last:
+        node, count = s.past[s.count.past].node, s.past[s.count.past].count
+        last = s.past[s.count.past].last != 0
+        s.count.past += 1
+        held = take(s, kind, node, count, run)
+        _row(s, log, STARTED_ROW, task, s.runs[run].number, node, count, held)
+        s.runs[run].count += count
+    _close(s, run)
 
 
 @inner
@@ -178,7 +246,7 @@ def _arrive(s: State, log: np.recarray) -> None:
         _job_row(s, log, REJECTED, job, s.jobs[job].rejected)
         return
     for task in range(s.jobs[job].first, s.jobs[job + 1].first):
-        if not s.todo[task].missing:
+        if not s.todo[task].missing and s.todo[task].waiting:
             s.fresh[s.count.fresh] = task
             s.count.fresh += 1
 
@@ -230,7 +298,7 @@ def _open(s: State, task: int, type_: int) -> int:
 def _close(s: State, run: int) -> None:
     """Set the end time of a run that holds everything it needs."""
     entry = s.runs[run].number << SLOTS | run
-    push(s.ends, 0, s.count.ends, s.clock.now_s + s.runs[run].seconds, entry)
+    push(s.ends, 0, s.count.ends, max(s.clock.now_s + s.runs[run].seconds, s.clock.begins_s), entry)
     s.count.ends += 1
     s.count.runs += 1
     s.starts[s.count.starts] = entry

@@ -123,6 +123,7 @@ def take_in_jobs(s: State, v: LasService, q: LasQueues) -> None:
         if task >= len(s.fresh) - len(s.origin):  # a piece: its job has had more since its key was computed
             refresh(s, v, q, job)
     s.count.fresh = 0
+    s.count.early = 0
 
 
 @inner
@@ -204,7 +205,7 @@ def new_service(s: State, by_gpus: bool) -> LasService:
     """Initial state: no job has had any service."""
     jobs, runs = len(s.jobs) - 1, len(s.runs)
     return LasService(
-        counted=one_record(COUNTED, by_gpus=by_gpus),
+        counted=one_record(COUNTED, until_s=s.clock.begins_s, by_gpus=by_gpus),
         ended_s=np.zeros(jobs),
         first=np.full(jobs, -1, np.int64),
         last=np.full(jobs, -1, np.int64),
@@ -226,8 +227,8 @@ def served(s: State, v: LasService, job: int) -> float:
 
 @inner
 def see_starts(s: State, v: LasService) -> None:
-    """Add the runs that have started, the newest first."""
-    for index in range(s.count.starts - 1, -1, -1):
+    """Add the runs that have started."""
+    for index in range(s.count.starts):
         run = s.starts[index] & ((1 << SLOTS) - 1)
         job = s.tasks[s.runs[run].task].job
         v.next_run[run] = -1
@@ -337,6 +338,7 @@ def _wakes_first(s: State, p: Las) -> bool:
 @inner
 def _decide(s: State, log: np.recarray, p: Las) -> bool:
     """Take one step; False if nothing more is to be done now."""
+    see_starts(s, p.v)
     take_in_jobs(s, p.v, p.q)
     if p.round.competing:
         if _compete(s, log, p):

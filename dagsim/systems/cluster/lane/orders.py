@@ -18,10 +18,11 @@ import numpy as np
 from dagsim.errors import ConfigError
 from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import inner, int64, outer
-from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, origin_of, start, steps
+from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, origin_of, ready_at_s, start, steps
 from dagsim.systems.cluster.lane.placement import choose, fits, fits_on
 from dagsim.systems.cluster.lane.state import (
     CLASS,
+    PAST,
     TASK,
     Classes,
     Jobs,
@@ -153,7 +154,8 @@ def sample_columns() -> KeyColumns:
     seconds = np.array([[3.0, 4.0], [5.0, 0.5]])
     rows = records(TASK, 3, job=[0, 1], kind=[0, 1], instances=[1, 2])
     classes = Classes(records(CLASS, 2, gpus=[0.0, 2.0], gang=[0, 2]), np.ones((2, 2), np.uint8))
-    columns = KeyColumns(Work(jobs, rows, np.empty(0, np.int32), seconds, seconds, np.empty(0, np.int32)), classes)
+    no_edges, no_past = np.empty(0, np.int32), records(PAST, 0)
+    columns = KeyColumns(Work(jobs, rows, no_edges, seconds, seconds, no_edges, no_past), classes)
     columns.__dict__["rank_s"] = columns.best_s  # without compiling anything
     return columns
 
@@ -232,16 +234,17 @@ def take_in(s: State) -> None:
     """Queue tasks that have become ready."""
     width = s.key.shape[1]
     for index in range(s.count.fresh):
-        task = s.fresh[index]
+        task, ready_s = s.fresh[index], ready_at_s(s, index)
         kind = int64(s.tasks[task].kind)
         entry = entry_of(s, task)
         for type_ in range(width):
             if width == 1 or s.may[kind, type_]:
                 queue = kind * width + type_
-                key = s.rule.ageing * s.clock.now_s + s.key[task, type_]
+                key = s.rule.ageing * ready_s + s.key[task, type_]
                 push(s.ready, s.queues[queue].at, s.queues[queue].held, key, entry)
                 s.queues[queue].held += 1
     s.count.fresh = 0
+    s.count.early = 0
 
 
 @inner

@@ -12,14 +12,26 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.model import Cluster, JobFacts
+from dagsim.model import Cluster, Job, JobFacts
 from dagsim.model.log import FactColumns
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.lane.orders import ideal_s, job_gpu_seconds, upward_rank, widths
-from dagsim.systems.cluster.lane.state import CLASS, NAMED_GPUS, NODE, TASK, Classes, EmptyNodes, Jobs, Work, records
+from dagsim.systems.cluster.lane.state import (
+    CLASS,
+    NAMED_GPUS,
+    NODE,
+    PAST,
+    TASK,
+    Classes,
+    EmptyNodes,
+    Jobs,
+    Work,
+    records,
+)
 from dagsim.systems.cluster.models.estimates import Estimates, as_claimed
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
+from dagsim.systems.cluster.past import check_in_flight, past_of
 from dagsim.workload.arrays import JobArrays, renumbered
 from dagsim.workload.load import seconds_of
 
@@ -62,12 +74,34 @@ def read_scenario(cluster: Cluster, jobs: JobArrays, runtime: Runtime, estimates
     )
     order = np.zeros(0, np.int32) if (parent < child).all() else _parents_first(base, parent, child, jobs.waits)
     columns = _columns_of(jobs, kind, demands)
-    work = Work(columns, rows, child[np.argsort(parent, kind="stable")].astype(np.int32), truth, truth, order)
-    classes = _classes(machines)
+    classes, nodes = _classes(machines), _nodes(machines)
+    past = _past(jobs, columns, [demands[number] for number in kind.tolist()] if jobs.in_flight else [], machines)
+    child_of = child[np.argsort(parent, kind="stable")].astype(np.int32)
+    work = Work(columns, rows, child_of, truth, truth, order, past, jobs.begins_s)
     facts = _facts_of(jobs, work, classes)
     if estimates.kind == "predicted":
         work = work._replace(seconds=seconds_of(replace(jobs, work=_claims(jobs, work)), runtime, machines.types))
-    return LaneScenario(_estimated(work, estimates, seed), classes, _nodes(machines), facts)
+    return LaneScenario(_estimated(work, estimates, seed), classes, nodes, facts)
+
+
+def _past(jobs: JobArrays, columns: Jobs, demands: Sequence[DemandClass], machines: ClusterState) -> np.recarray:
+    """The instances in flight, put on ``machines`` to check them; ``demands`` are those of the tasks.
+
+    Raises:
+        ModelError: An instance in flight does not fit into the cluster.
+    """
+    shares: list[tuple[float, int, int, int, int]] = []
+    early = list(jobs.between(0, int(np.searchsorted(jobs.arrival_s, jobs.begins_s))).jobs())
+    for since_s, number, run in past_of(early, jobs.begins_s) if jobs.begins_s else ():
+        if isinstance(run, Job):
+            continue
+        task = int(jobs.first[number]) + run.task
+        demand = demands[task]
+        check_in_flight(early[number], run, None if columns.rejected[number] else demand, machines)
+        for place, (node, count, _) in enumerate(run.placement, 1):
+            machines.take(machines.list[node], demand, count, None)
+            shares.append((since_s, task, node, count, not demand.gang or place == len(run.placement)))
+    return np.array(shares, PAST).view(np.recarray)
 
 
 def _demands_of(jobs: JobArrays, machines: ClusterState, seconds: np.ndarray) -> tuple[np.ndarray, list[DemandClass]]:

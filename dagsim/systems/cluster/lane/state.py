@@ -23,6 +23,7 @@ __all__ = [
     "NAMED_GPUS",
     "NODE",
     "NONE",
+    "PAST",
     "RING",
     "SLOTS",
     "SPARE",
@@ -103,11 +104,20 @@ class Work(NamedTuple):
     truth: np.ndarray  # (n, types) float64: seconds of an instance, inf where it cannot run
     seconds: np.ndarray  # (n, types) float64: the same as policies see it; may be the same array
     order: np.ndarray  # (n,) int32: job by job all tasks, parents first; (0,) if they stand so anyway
+    past: np.recarray  # PAST: instances in flight, run by run in the order of their starts
+    begins_s: float = 0.0
 
     @property
     def rows(self) -> Any:
         """(n,) TASK: the tasks without the final record, which only marks the end."""
         return self.tasks[:-1]
+
+    @property
+    def waiting(self) -> np.ndarray:
+        """(n,) int64: instances that are not in flight when the simulation begins."""
+        waiting: np.ndarray = self.rows.instances.astype(np.int64)
+        np.subtract.at(waiting, self.past.task, self.past["count"])
+        return waiting
 
     @property
     def best_s(self) -> np.ndarray:
@@ -149,24 +159,32 @@ SLOTS = 24
 BEST, FIRST, WORST, CONSOLIDATE = range(4)
 """Placements: best-fit, first-fit, worst-fit, consolidate."""
 
-CLOCK = record_type(f8="now_s", i8="phase")
-"""The current time and its phase (``kernel.MOVE``, ``SETTLE``, ``DECIDE``)."""
+CLOCK = record_type(f8="now_s begins_s", i8="phase")
+"""The current time and its phase (``kernel.MOVE``, ``SETTLE``, ``DECIDE``, ``RECALL``), and when the
+simulation begins.
+"""
 RULE = record_type(f8="ageing", i8="placement strict")
 """Constants. A key grows by ``ageing`` per second at which its task became ready. With ``strict``
 the first task blocks all others until it fits.
 """
 COUNT = record_type(
-    i8="rows jobs started ends fresh ended starts changes runs runs_top runs_free holds holds_top holds_free pieces"
+    i8="rows jobs past started ends fresh early ended starts changes runs runs_top runs_free "
+    "holds holds_top holds_free pieces"
 )
 """Counters of ``State``.
 
 - Since the start: ``rows`` of the log, arrived ``jobs``, ``started`` runs, ``changes`` of nodes,
-  ``pieces``.
+  ``pieces``, rows of the ``past``.
+- ``early``: the number of entries of ``fresh`` that became ready before the simulation began.
 - Entries of arrays: ``ends`` (a heap), ``fresh``, ``ended`` and ``starts``.
 - ``runs`` and ``holds`` in use. The ``top`` of each is the first slot never used, ``free`` the
   first to use again (-1: none); free slots are chained through ``RUN.first`` and ``HOLD.next``.
 """
 
+PAST = record_type(f8="since_s", i8="task node count last")
+"""``count`` instances that run on a node when the simulation begins. ``last`` is set in the last row
+of each run.
+"""
 ENTRY = record_type(f8="key", i8="what")
 JOB = record_type(f8="arrival_s rejected", i8="first left")
 UNDONE = record_type(i4="waiting unfinished missing")
@@ -200,6 +218,7 @@ class State(NamedTuple):
     rule: Any  # RULE
     count: Any  # COUNT
     jobs: np.recarray  # (J + 1,) JOB
+    past: np.recarray  # PAST
     tasks: np.recarray  # (n + 1,) TASK
     todo: np.recarray  # (n,) UNDONE
     child: np.ndarray  # (edges,) int32
@@ -234,10 +253,10 @@ def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, 
     trees, leaves = _trees(classes, nodes, placement)
     queues, ready = _queues(work, kinds, key.shape[1])
     spare = 2 * len(nodes.table) + SPARE
-    jobs, rows = work.jobs, work.rows
+    jobs, rows, waiting = work.jobs, work.rows, work.waiting
     free = nodes.table
     return State(
-        clock=one_record(CLOCK),
+        clock=one_record(CLOCK, begins_s=work.begins_s),
         rule=one_record(RULE, placement=placement),
         count=one_record(COUNT, runs_free=-1, holds_free=-1),
         jobs=records(
@@ -248,8 +267,9 @@ def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, 
             first=jobs.first,
             left=np.diff(jobs.first),
         ),
+        past=work.past,
         tasks=work.tasks,
-        todo=records(UNDONE, tasks, waiting=rows.instances, unfinished=rows.instances, missing=_parents(work)),
+        todo=records(UNDONE, tasks, waiting=waiting, unfinished=rows.instances, missing=_parents(work)),
         child=work.child,
         truth=work.truth,
         seconds=work.seconds,

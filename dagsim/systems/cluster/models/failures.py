@@ -64,6 +64,10 @@ class FailureProcess(Protocol):
         """The SimPy processes that continue from the present state."""
         ...
 
+    def postpone(self, by_s: float) -> None:
+        """Let everything happen this much later."""
+        ...
+
     def copy(self) -> FailureProcess:
         """An equal state that continues independently."""
         ...
@@ -111,6 +115,9 @@ class _Failing:
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
         return [self._life(clock, nodes, node) for node in range(len(self.rngs))]
+
+    def postpone(self, by_s: float) -> None:
+        self.next_s = [next_s + by_s for next_s in self.next_s]
 
     def copy(self) -> _Failing:
         rngs = []
@@ -200,11 +207,18 @@ class _Calendar:
     """
 
     def __post_init__(self) -> None:
+        self._list_changes()
+
+    def _list_changes(self) -> None:
         ends = [(end_s, False, node) for node, _, end_s in self.windows if end_s < inf]
         self.changes = sorted(ends + [(start_s, True, node) for node, start_s, _ in self.windows])
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
         return [self._carry_on(clock, nodes)]
+
+    def postpone(self, by_s: float) -> None:
+        self.windows = tuple([(node, start_s + by_s, end_s + by_s) for node, start_s, end_s in self.windows])
+        self._list_changes()
 
     def copy(self) -> _Calendar:
         return _Calendar(self.windows, self.done)
@@ -229,14 +243,18 @@ class _Calendar:
                     nodes.bring_up(node)
 
 
-def start_all(models: Iterable[FailureModel], nodes: int, seed: int) -> list[FailureProcess]:
-    """The state of all disturbances at time 0. All windows go into one calendar, so that the order
-    of changes at one instant does not depend on the order of the models.
+def start_all(models: Iterable[FailureModel], nodes: int, seed: int, begins_s: float = 0.0) -> list[FailureProcess]:
+    """The state of all disturbances when the simulation begins; their times count from then. All
+    windows go into one calendar, so that the order of changes at one instant does not depend on the
+    order of the models.
 
     Raises:
         ModelError: A node that the cluster does not have.
     """
     processes = [model.start(nodes, seed) for model in models]
+    if begins_s:
+        for process in processes:
+            process.postpone(begins_s)
     calendars = [process for process in processes if isinstance(process, _Calendar)]
     if len(calendars) < 2:
         return processes

@@ -1,0 +1,170 @@
+"""Answers of ``dagsim plan`` and ``dagsim whatif`` in sentences, kept in their folder for the page that
+recommends them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dagsim.errors import RunFolderError
+from dagsim.experiment.scenario import workload_label
+from dagsim.files import write_text
+from dagsim.report.comparison import metric_name, plan_table
+from dagsim.report.grid import Grid, factor, interval, number
+
+if TYPE_CHECKING:
+    from dagsim.experiment.capacity.search import Size, SizePlan
+    from dagsim.experiment.capacity.whatif import Alternative, Fit
+
+__all__ = ["Recommendation", "plan_answer", "read_answer", "whatif_answer", "write_answer"]
+
+_FILE = "answer.json"
+_ASSUMPTIONS = (
+    "The run stands for the next period, as long as the log and at the same demand, unless a growth is stated.",
+    "Every figure comes from one simulation of all jobs of the log, which starts on an empty cluster.",
+    "The simulation knows no holds, no people and no broken nodes beyond what the log and the cluster describe.",
+    "A job takes as long as in the log, on every GPU type that it may use, unless speeds are given.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """The answer to a question about a cluster."""
+
+    title: str
+    sentences: tuple[str, ...]
+    """The first is the answer, or says that the simulation does not reproduce the log."""
+    grid: Grid
+    assumptions: tuple[str, ...] = _ASSUMPTIONS
+
+
+def plan_answer(planned: SizePlan) -> Recommendation:
+    """The answer of ``dagsim plan``: the size, whether it is certain, its cost, and today's log."""
+    config, search = planned.config, planned.search
+    label = f"{workload_label(config)}, {config.policy}"
+    grid = plan_table(
+        search,
+        planned.today,
+        planned.target,
+        workload=label,
+        prices=planned.prices,
+        demand=planned.demand,
+        fit=planned.fit,
+    )
+    sentences = (*_of_fit(planned.fit), *_of_plan(planned))
+    return Recommendation(f"How many GPUs: {planned.target} on {label}", sentences, grid)
+
+
+def _of_fit(fit: Fit | None) -> list[str]:
+    """The sentence on a simulation that is far from the log, which leads the answer."""
+    return [fit.sentence()] if fit is not None and fit.is_far else []
+
+
+def _of_plan(planned: SizePlan) -> Iterator[str]:
+    best, today, target = planned.search.best, planned.today, planned.target
+    if best is None:
+        yield f"No cluster that was tried meets {target}."
+    else:
+        nodes = ", ".join(
+            f"{count:,} {type_} nodes".replace("  ", " ")
+            for count, type_ in zip(best.nodes, planned.search.types or ("",), strict=True)
+        )
+        values = ", ".join(
+            f"{one.metric} {_measured(one.metric, period.value)}"
+            for one, period in zip(target.each, (best.met.value, *best.met.further), strict=True)
+        )
+        if not isfinite(planned.search.budget):
+            yield f"Smallest cluster that meets {target}: {nodes}, {best.gpus:,} GPUs ({values})."
+        else:
+            yield f"Best cluster within {planned.search.budget:,.0f} a month: {nodes}, {best.gpus:,} GPUs ({values})."
+        yield _certainty(planned, best)
+        if planned.prices:
+            yield (
+                f"It costs {best.cost:,.0f} a month. Today's {today.gpus:,} GPUs cost {today.cost:,.0f} "
+                f"({best.cost - today.cost:+,.0f})."
+            )
+    state = "they meet it" if today.met.meets else "they do not meet it"
+    if not today.met.keeps_up:
+        state = "they cannot keep up with the demand"
+    unbounded = not any(isfinite(one.bound) for one in target.each)
+    value = _measured(target.first.metric, today.met.value.value)
+    yield (
+        f"Today's {today.gpus:,} GPUs: {target.first.metric} {value} in the simulation"
+        f"{'' if unbounded else f'; {state}'}."
+    )
+    if planned.fit is None:
+        yield "The log does not say when its jobs started, so the simulation could not be compared with it."
+    elif not planned.fit.is_far:
+        yield f"The simulation reproduces the log: {planned.fit}."
+
+
+def _certainty(planned: SizePlan, best: Size) -> str:
+    low, high, longer = best.met.value.low, best.met.value.high, best.met.value.longer
+    if not isfinite(high):
+        return (
+            f"It is not known how certain this is: the log is too short. A log {number(longer)} times as long, of "
+            f"{longer * planned.demand.span_s / 86400:,.0f} days, would show it."
+            if longer > 1
+            else "It is not known how certain this is: the metric has no interval."
+        )
+    bounds = f"in 95 % of such periods {planned.target.first.metric} lies between {number(low)} and "
+    bounds += _measured(planned.target.first.metric, high)
+    if planned.target.is_sure(best.met):
+        return f"It is certain at this demand: {bounds}."
+    return f"It is not certain: {bounds}. Plan for a tighter bound if a miss is expensive."
+
+
+def _measured(metric: str, value: float) -> str:
+    """A value with its unit, if that is seconds."""
+    return f"{number(value)}{' s' * metric.rpartition('].')[2].partition('.')[0].endswith('_s')}"
+
+
+def whatif_answer(choices: Sequence[Alternative], metric: str, fit: Fit | None, grid: Grid) -> Recommendation:
+    """The answer of ``dagsim whatif``: every alternative with its verdict and cost. ``grid`` is its
+    table.
+    """
+    today = choices[0]
+    sentences = [*_of_fit(fit), *(_of_choice(choice, today, metric) for choice in choices[1:])]
+    if fit is not None and not fit.is_far:
+        sentences.append(f"The simulation reproduces the log: {fit}.")
+    return Recommendation(grid.title, tuple(sentences), grid)
+
+
+def _of_choice(choice: Alternative, today: Alternative, metric: str) -> str:
+    name = choice.policy if choice.cluster == today.cluster else f"{choice.cluster} under {choice.policy}"
+    change, cost = choice.change, ""
+    if isfinite(change.ratio):
+        bounds = f" ({interval(change.low, change.high, factor)})" if isfinite(change.low) else ""
+        cost = f"; {metric_name(metric)} {factor(change.ratio)} times today's{bounds}"
+    if choice.cost is not None and today.cost is not None:
+        cost += f"; {choice.cost:,.0f} a month ({choice.cost - today.cost:+,.0f})"
+    return f"{name}: {choice.verdict}{cost}."
+
+
+def write_answer(folder: Path, answer: Recommendation) -> None:
+    """Keep the answer in the folder of its runs."""
+    write_text(folder / _FILE, json.dumps(asdict(answer), indent=1, ensure_ascii=False) + "\n")
+
+
+def read_answer(folder: Path) -> Recommendation | None:
+    """The answer in a run folder; None if it holds none.
+
+    Raises:
+        RunFolderError: The file is damaged.
+    """
+    path = folder / _FILE
+    if not path.exists():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        grid = content["grid"]
+        parts = {name: tuple(grid[name]) for name in ("heads", "notes", "texts")}
+        table = Grid(grid["title"], rows=[tuple(row) for row in grid["rows"]], **parts)
+        return Recommendation(content["title"], tuple(content["sentences"]), table, tuple(content["assumptions"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunFolderError(f"{path}: not an answer of whatif or plan ({error}); ask again, or delete it") from None
