@@ -32,6 +32,7 @@ import validate_slurm
 import validate_span
 import validate_stg
 import validate_swf
+import validate_tiresias
 import validate_wfcommons
 from command import Say, read_json, read_rows
 from fgd.nodes import read_nodes
@@ -111,6 +112,17 @@ def gavel(data: Path) -> Iterator[Figure]:
             largest = validate_gavel.largest_difference(cell, jobs)
             name = f"{path.name.removesuffix('.json.gz')}: largest difference of {len(jobs)} jobs (s)"
             yield Figure("gavel", name, 0, inf if largest is None else largest, 1e-6)
+
+
+def tiresias(data: Path) -> Iterator[Figure]:
+    """Tiresias' own simulator: start, end, preemptions and promotions of every job."""
+    inputs = data / "golden/elastic/inputs/tiresias"
+    for path in sorted((data / "golden/elastic/tiresias").glob("*.csv")):
+        jobs, nodes, schedule = path.stem.split("_")
+        if "gittins" not in schedule:
+            rows = validate_tiresias.played(inputs / validate_tiresias.CELLS[jobs], inputs / f"c{nodes}.csv", schedule)
+            wrong = len(validate_tiresias.different(rows, path))
+            yield Figure("tiresias", f"{path.stem}: jobs of {len(rows)} that differ", 0, wrong)
 
 
 def goodput(data: Path) -> Iterator[Figure]:

@@ -44,8 +44,9 @@ class Gavel:
     policies that do not know them. At most ``window`` tasks compete, the oldest; Gavel itself has no
     such bound.
 
-    A task that goes on is stopped and started at no cost between rounds; where preemption has a
-    cost, it keeps its GPUs, as with Gavel's leases. Where it loses work, runs are never stopped.
+    A task that goes on keeps its GPUs, as with Gavel's leases. Only with ``whole_steps`` and free
+    preemption it is stopped at the end of its micro-task, as in Gavel's simulator. Where preemption
+    loses work, runs are never stopped, nor are runs that do not compute yet.
     Uses estimates; preemptive. Costly by definition: a program of tasks x types variables per solve
     (Narayanan et al., OSDI 2020; as published, checked by ``scripts/validate_gavel.py``).
 
@@ -91,7 +92,7 @@ class Gavel:
             return
         ledger, now = self._ledger or self._open(view), view.now
         stoppable = view.preemption.on_resume == "resume"
-        leases = not stoppable or view.preemption.cost_s(1.0, True) > 0
+        leases = not (self.whole_steps and stoppable) or view.preemption.cost_s(1.0, True) > 0
         runs = _by_task(view.running.values())
         next_s = inf
         for order, due in self._due.items():
@@ -112,6 +113,8 @@ class Gavel:
                 ledger.arrive(self._job(task))
         if ledger.jobs:
             yield from self._open_round(view, ledger, waiting, runs if stoppable else {}, leases)
+        if not view.running and not view.pending:  # only machines that are down, or other resources, stop the chosen
+            yield from start_of(self._place, view, next((task for task in waiting.oldest() if view.fits(task)), None))
         if self._ends_s > view.now:
             yield Wait(min([self._ends_s, *[due.finish_s for due in self._due.values() if due.finish_s > view.now]]))
 
@@ -181,13 +184,14 @@ class Gavel:
         ledger.resize(self._capacity(view))
         chosen = ledger.next_round(now_s, more_arrive=True)
         if not chosen and not view.pending:
+            ledger.must_solve = True
             chosen = ledger.next_round(now_s, more_arrive=False) or ledger.next_round(now_s, more_arrive=False)
         goes_on = {task.key[0] for task in chosen}
         for order, held in runs.items():
             type_ = next((self._type_of[task.type] for task in chosen if order in task.key), None)
             if order not in goes_on or any(run.type != type_ for run in held):
                 for run in held:
-                    if run.started_s < view.now and run.task.demand.demand.gpus:
+                    if run.started_s < view.now and run.computing_s is not None:
                         yield Preempt(run.id)
         self._ends_s = max([task.finish_s for task in chosen], default=-inf)
         for task in sorted(chosen, key=lambda task: -ledger.jobs[task.key[0]].gpus):

@@ -242,7 +242,7 @@ class _Program:
     def spread(self, floors: np.ndarray) -> np.ndarray | None:
         """Shares, far from all limits, with which each job has a rate of at least its ``floors``."""
         limits, bounds = _stacked([[self._limits], [-self.rates]]), np.concatenate([self._bounds, -floors])
-        return _middle(np.zeros(limits.shape[1]), limits, bounds)
+        return _middle(np.zeros(limits.shape[1]), limits, bounds, 0.0)
 
     def allocation(self, shares: np.ndarray) -> Allocation:
         """The shares by row and type."""
@@ -285,7 +285,7 @@ def _solved(
     return shares, -result.ineqlin.marginals
 
 
-def _middle(cost: np.ndarray, limits: Any, bounds: np.ndarray) -> np.ndarray | None:
+def _middle(cost: np.ndarray, limits: Any, bounds: np.ndarray, centring: float = _CENTRING) -> np.ndarray | None:
     """Minimise ``cost`` by Mehrotra's predictor-corrector method (1992), which ends near the
     analytic centre of the optimal shares. None if it does not converge.
     """
@@ -308,7 +308,7 @@ def _middle(cost: np.ndarray, limits: Any, bounds: np.ndarray) -> np.ndarray | N
         primal, dual = _longest((x, d_x), (slack, d_slack)), _longest((price, d_price), (reduced, d_reduced))
         after = (x + primal * d_x) @ (reduced + dual * d_reduced)
         after += (slack + primal * d_slack) @ (price + dual * d_price)
-        target = gap * max(_CENTRING, (after / (gap * (rows + columns))) ** 3)
+        target = gap * max(centring, (after / (gap * (rows + columns))) ** 3)
         d_x, d_slack, d_price, d_reduced = step(
             target - x * reduced - d_x * d_reduced, target - slack * price - d_slack * d_price
         )

@@ -36,6 +36,7 @@ MORE = {
     "rollout": ["base=sjf,width=2"],
     "round-robin": ["quantum_s=2"],
     "tiresias": ["quantum_s=1,thresholds=3", "quantum_s=2,thresholds=[2,6],promote=2"],
+    "tiresias-events": ["limits=[3,9]", "schedule=dlas-gpu-2,limits=[2,9]", "schedule=shortest-gpu", "schedule=fjf"],
     "weighted-fair": ["alpha=-1", "alpha=0.5,by=tenant"],
 }
 SLURM = "sched_interval_s=2,bf_interval_s=3,bf_resolution_s=1,calc_period_s=2,max_age_s=20,half_life_s=10"
