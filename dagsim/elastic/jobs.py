@@ -1,4 +1,4 @@
-"""An elastic job: what it does at a placement and a batch, and how far it is.
+"""An elastic job: its rate at a placement and a batch, and its progress.
 
 A job advances in iterations of its initial batch (``profiles.py``). At a placement and a batch, its
 rate is constant until its epoch ends, because the gradient's noise is measured per epoch. So a
@@ -25,7 +25,7 @@ __all__ = ["ElasticJob", "Pace", "Training", "alone_s", "read_workload", "split_
 class ElasticJob:
     """A training job as submitted.
 
-    ``replicas`` and ``batch`` are what its user asked for; a policy may take both as advice.
+    ``replicas`` and ``batch`` are those that its user asked for; a policy may take both as advice.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Training:
 
     @property
     def goodput(self) -> GoodputModel | None:
-        """The model fitted to what the job has seen so far; None before its first iteration."""
+        """The model fitted to the iterations so far; None before the first."""
         if self._model is None and self.noise is not None:
             throughput = fit_throughput(list(self.measured.values()))
             self._model = GoodputModel(throughput, self.noise, self.job.profile.limits)

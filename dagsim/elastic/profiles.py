@@ -2,12 +2,14 @@
 
 An application is three kinds of CSV files, plain or gzip, as ``APP/NAME.csv`` or ``APP__NAME.csv``:
 
-- ``placements.csv``: ``placement`` (digits: replicas on each node), ``local_bsz, step_time, sync_time``
+- ``placements.csv``: ``placement`` (digits: replicas on each node), ``local_bsz, step_time,
+  sync_time``
 - ``scalability.csv``: ``num_nodes, num_replicas, local_bsz, step_time, sync_time``
 - ``validation-BATCH.csv``: a row per epoch with ``progress, iteration, metric, grad_sqr, grad_var``
 
-Sia (SOSP 2023) adds ``placements-CLUSTER.csv`` and ``scalability-CLUSTER.csv`` for other GPUs (``aws``: T4, ``azure``:
-V100, ``dgx`` and ``dgx-ext``: A100, ``quad``: RTX 6000, ``rtx``: RTX 2080 Ti).
+Sia (SOSP 2023) adds ``placements-CLUSTER.csv`` and ``scalability-CLUSTER.csv`` for other GPUs
+(``aws``: T4, ``azure``: V100, ``dgx`` and ``dgx-ext``: A100, ``quad``: RTX 6000, ``rtx``: RTX 2080
+Ti).
 
 Nothing is extrapolated: a question outside the measured range raises ``ModelError``.
 """
@@ -31,11 +33,11 @@ from dagsim.errors import ModelError, TraceError
 __all__ = ["APPLICATIONS", "Application", "IterationTime", "TrainingProfile", "read_applications", "table_rows"]
 
 _MOST_NODES = 16
-"""Largest number of nodes that was measured; more nodes take the times of so many."""
+"""Largest number of nodes that was measured; more nodes take the times of this number."""
 
 
 class Application(NamedTuple):
-    """What the files do not say about an application, from Pollux's and Sia's simulators."""
+    """Properties of an application that its files lack, from Pollux's and Sia's simulators."""
 
     limits: BatchLimits
     epochs: int
@@ -123,7 +125,7 @@ class TrainingProfile:
         return self._noise[batch, epoch]
 
     def progress_at(self, epochs: int) -> float:
-        """Progress after so many epochs, in iterations of the initial batch."""
+        """Progress after ``epochs`` epochs, in iterations of the initial batch."""
         return self._progress[epochs]
 
     def iterations(self, batch: int, epochs: int) -> float:
@@ -148,8 +150,8 @@ class TrainingProfile:
         if batch in self._epochs:
             row: np.ndarray = self._epochs[batch][epoch]
             return row
-        below = max((known for known in self._epochs if known < batch), default=None)
-        above = min((known for known in self._epochs if known > batch), default=None)
+        below = max((size for size in self._epochs if size < batch), default=None)
+        above = min((size for size in self._epochs if size > batch), default=None)
         if below is None or above is None:
             least, most = min(self._epochs), max(self._epochs)
             raise ModelError(

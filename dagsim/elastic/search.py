@@ -28,7 +28,7 @@ _LEAST_SPEEDUP = 1e-3
 class PolluxSearch:
     """Allocate by goodput, and choose batch sizes with it.
 
-    A job may have at most twice the replicas that it has run on, and nodes hold at most one job that
+    A job may have at most twice the replicas that it has run on. A node holds at most one job that
     is on several nodes.
 
     Args:
@@ -95,7 +95,7 @@ class PolluxSearch:
         return states
 
     def _crossed(self, candidates: np.ndarray, fitness: np.ndarray) -> np.ndarray:
-        """Children of winners of tournaments of two, which exchange the jobs before a random one."""
+        """Children of winners of tournaments, which exchange the jobs before a random one."""
         pairs = self._random.integers(len(candidates), size=(2, self._population, 2))
         winners = np.where(fitness[pairs[..., 0]] >= fitness[pairs[..., 1]], pairs[..., 0], pairs[..., 1])
         cut = self._random.integers(candidates.shape[1], size=(self._population, 1))
