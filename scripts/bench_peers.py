@@ -6,7 +6,7 @@
 Independent jobs of one GPU on 32 GPUs, first come, first served, random arrivals at a load of .9. In turn: a bare
 ``heapq`` loop, dagsim's kernel and its compiled lane (full records both), a model in plain SimPy as its documentation
 would have it, and those of ciw, salabim and SimGrid (C++ and Python) that are there: ``pip install ciw salabim`` for
-``--python`` (salabim wants greenlet), ``apt install libsimgrid-dev python3-simgrid`` for SimGrid (``--simgrid DIR``: it
+``--python`` (salabim needs greenlet), ``apt install libsimgrid-dev python3-simgrid`` for SimGrid (``--simgrid DIR``: it
 was unpacked there). The script skips peers that are not installed, and says so. Each peer is a program of its own in
 ``scripts/peers/``; only its simulation is measured, neither start nor reading. The figures are medians. README's table
 comes from ``--out results/peers/peers.json``.

@@ -70,10 +70,10 @@ class Stopwatch:
 
     def _take_part(self) -> None:
         decisions, before = self._part
-        made = self.decisions - decisions
-        if made * 10 >= self.wanted:
+        taken = self.decisions - decisions
+        if taken * 10 >= self.wanted:
             now = self.spent_s - self.readings * self._clock_s
-            self.parts.append((now - before) / made)
+            self.parts.append((now - before) / taken)
             self._part = self.decisions, now
 
 

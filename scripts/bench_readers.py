@@ -94,13 +94,13 @@ def _later(text: str, seconds: int) -> str:
         return str(datetime.fromisoformat(text) + timedelta(seconds=seconds))
 
 
-def write(path: Path, given: Namespace) -> None:
+def write(path: Path, options: Namespace) -> None:
     """Write the file to read."""
-    lines = rows(given.rows)
-    if given.format != "alibaba2018":
-        kind = REPEATED[given.format]
-        lines = repeated(kind, given.format, given.sample or SAMPLES / kind.sample, given.rows)
-    with gzip.open(path, "wt", compresslevel=1) if given.gz else path.open("w") as file:
+    lines = rows(options.rows)
+    if options.format != "alibaba2018":
+        kind = REPEATED[options.format]
+        lines = repeated(kind, options.format, options.sample or SAMPLES / kind.sample, options.rows)
+    with gzip.open(path, "wt", compresslevel=1) if options.gz else path.open("w") as file:
         file.writelines(lines)
 
 

@@ -111,7 +111,7 @@ def width(tasks: int) -> Case:
     jobs = []
     for number in range(max(1, 16_384 // tasks)):
         side = [Task(f"t{index}", seconds(rng)) for index in range(tasks - 1)]
-        graph = TaskGraph.of([*side, Task("last", seconds(rng))], {"last": [each.name for each in side]})
+        graph = TaskGraph.of([*side, Task("last", seconds(rng))], {"last": [task.name for task in side]})
         jobs.append(Job(f"j{number}", graph, number * tasks * MEAN_S / 32))
     return Cluster.of({"V100": 16, "T4": 16}), jobs, 32
 
@@ -176,7 +176,7 @@ def multiple(case: Case, policy: str, repeats: int) -> float:
 
 def policies() -> list[str]:
     """Policies that are not costly by definition and need nothing that a workload may lack."""
-    return [each.name for each in POLICIES.describe() if "costly" not in each.tags and each.name != "recorded"]
+    return [entry.name for entry in POLICIES.describe() if "costly" not in entry.tags and entry.name != "recorded"]
 
 
 def measured(options: Namespace) -> Iterator[tuple[str, int, float]]:
@@ -184,7 +184,7 @@ def measured(options: Namespace) -> Iterator[tuple[str, int, float]]:
     for series in options.series or SERIES:
         make, sizes = SERIES[series]
         names = options.policy or (NODE_POLICIES if sizes is NODES else policies())
-        for size in (each for each in sizes if each <= options.largest):
+        for size in (size for size in sizes if size <= options.largest):
             case = make(size)
             for name in names:
                 yield f"{series} {name}", size, round(multiple(case, name, options.repeats), 2)

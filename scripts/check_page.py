@@ -76,10 +76,10 @@ def check(browser: Any, address: str, pictures: Path | None = None) -> list[str]
                 viewport={"width": width, "height": height}, color_scheme=scheme, offline=offline
             )
             page = context.new_page()
-            asked, said = [], []
+            asked, messages = [], []
             page.on("request", lambda request, asked=asked: asked.append(request.url))
-            page.on("console", lambda message, said=said: said.append(message.text))
-            page.on("pageerror", lambda error, said=said: said.append(str(error)))
+            page.on("console", lambda message, messages=messages: messages.append(message.text))
+            page.on("pageerror", lambda error, messages=messages: messages.append(str(error)))
             where = f"{name}, {width} px, {scheme}"
             page.goto(address)
             page.wait_for_function("() => document.documentElement.dataset.drawn", timeout=30_000)
@@ -96,7 +96,7 @@ def check(browser: Any, address: str, pictures: Path | None = None) -> list[str]
             outside = [url for url in asked if urlsplit(url).scheme not in ("file", "data", "blob")]
             outside = [url for url in outside if urlsplit(url).netloc != origin]
             checked.claim(not outside, f"{where}: asks for {outside[:3]}")
-            checked.claim(not said, f"{where}: the console says {said[:3]}")
+            checked.claim(not messages, f"{where}: the console says {messages[:3]}")
             context.close()
     return checked.failed
 
@@ -114,7 +114,7 @@ def _look(page: Any, checked: Checked, where: str, scheme: str) -> None:
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number)")
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable")
-    figures = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+    figures = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
     heap = figures["JSHeapUsedSize"]
     checked.claim(0 < drawn_ms <= LIMIT_MS, f"{where}: drawn after {drawn_ms:.0f} ms, allowed {LIMIT_MS}")
     checked.claim(all(ink > 2 for ink in inks), f"{where}: a chart has no ink: {inks}")
@@ -162,8 +162,8 @@ def _zoom(page: Any, checked: Checked, where: str) -> None:
     page.fill("#search", "no such job at all")
     checked.claim(page.text_content("#told").startswith("0 jobs"), f"{where}: search found what is not there")
     page.fill("#search", "1")
-    found = page.text_content("#told")
-    checked.claim("found" in found and not found.startswith("0 "), f"{where}: search says {found!r}")
+    result_text = page.text_content("#told")
+    checked.claim("found" in result_text and not result_text.startswith("0 "), f"{where}: search says {result_text!r}")
     page.press("#search", "Enter")
     page.evaluate(settle)
     checked.claim(page.evaluate(span) <= whole * 1.3, f"{where}: what was found is not shown")
@@ -369,7 +369,7 @@ def main() -> int:
     parser.add_argument("--pictures", type=Path, help="folder for a picture at each size, light and dark")
     parser.add_argument("--demo", action="store_true", help="check pages made for the purpose, a server's, too")
     parser.add_argument("--docs", action="store_true", help="make the pictures of README and docs anew")
-    given = parser.parse_args()
+    options = parser.parse_args()
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     try:
         import playwright  # noqa: F401
@@ -378,23 +378,23 @@ def main() -> int:
     if program is None:
         print("check_page: skipped, there is no chromium, or no playwright (pip install playwright)")
         return 0
-    if given.pictures is not None:
-        given.pictures.mkdir(parents=True, exist_ok=True)
+    if options.pictures is not None:
+        options.pictures.mkdir(parents=True, exist_ok=True)
     failed = []
     with tempfile.TemporaryDirectory() as folder, browser_of(program) as browser:
-        for page in given.pages:
+        for page in options.pages:
             address = page if "://" in page else Path(page).resolve().as_uri()
-            failed += check(browser, address, given.pictures)
-        if given.demo or given.docs:
+            failed += check(browser, address, options.pictures)
+        if options.demo or options.docs:
             pages = make_demo(Path(folder))
             results = Path(folder) / "results"
-            for made in pages.values():
-                failed += check(browser, made.resolve().as_uri(), given.pictures)
+            for page_file in pages.values():
+                failed += check(browser, page_file.resolve().as_uri(), options.pictures)
             with served(results) as address:
                 run = next(results.glob("*-baseline-*")).name
-                for each in (address, f"{address}runs/{run}"):
-                    failed += check(browser, each, given.pictures)
-                if given.docs:
+                for address_of_page in (address, f"{address}runs/{run}"):
+                    failed += check(browser, address_of_page, options.pictures)
+                if options.docs:
                     take_pictures(browser, pages, address, results)
     for text in failed:
         print(f"FAILED {text}")

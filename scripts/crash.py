@@ -203,10 +203,10 @@ def crash(command: str, kills: int, root: Path, chance: random.Random, workers: 
         process.wait()
         at = f"{command}, kill {number}"
         outcome.faults += [f"{at}: process {pid} lives on" for pid in _left(ours)]
-        found = _folders(out)
-        if not found:
+        folders = _folders(out)
+        if not folders:
             outcome.before_its_folder += 1
-        for path in found:
+        for path in folders:
             if command == "sweep":
                 _check_sweep(arguments, path, reference, outcome, at)
             else:
@@ -294,12 +294,12 @@ def _check_sweep(arguments: Sequence[str], path: Path, reference: Path, outcome:
         outcome.faults.append(f"{at}: started again it ended with {again}")
         return
     outcome.resumed += 1
-    made = [
+    files = [
         {file.relative_to(folder) for file in folder.rglob("*") if file.is_file() and file.name not in OF_THE_CLOCK}
         for folder in (path, reference)
     ]
-    differing = made[0] ^ made[1] | {
-        name for name in made[0] & made[1] if (path / name).read_bytes() != (reference / name).read_bytes()
+    differing = files[0] ^ files[1] | {
+        name for name in files[0] & files[1] if (path / name).read_bytes() != (reference / name).read_bytes()
     }
     outcome.faults += [f"{at}: {name} differs after it was started again" for name in sorted(map(str, differing))]
 
@@ -338,7 +338,7 @@ def _below(pid: int) -> list[int]:
         children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
-    return [*children, *(each for child in children for each in _below(child))]
+    return [*children, *(descendant for child in children for descendant in _below(child))]
 
 
 def _left(pids: Sequence[int], wait_s: float = 60.0) -> list[int]:
@@ -385,12 +385,12 @@ def main() -> int:
         for place, command in enumerate(commands):
             kills = options.kills // len(commands) + (place < options.kills % len(commands))
             outcomes[command] = crash(command, kills, Path(root), chance, options.workers)
-            said = sys.stderr if options.json else sys.stdout
-            print(f"{command}: {asdict(outcomes[command])}", file=said, flush=True)
+            stream = sys.stderr if options.json else sys.stdout
+            print(f"{command}: {asdict(outcomes[command])}", file=stream, flush=True)
     faults = sum(len(outcome.faults) for outcome in outcomes.values())
     if options.json:
-        told = {command: asdict(outcome) for command, outcome in outcomes.items()}
-        print(json.dumps({"kills": options.kills, "faults": faults, "commands": told}))
+        by_command = {command: asdict(outcome) for command, outcome in outcomes.items()}
+        print(json.dumps({"kills": options.kills, "faults": faults, "commands": by_command}))
     return 1 if faults else 0
 
 

@@ -50,8 +50,8 @@ def main() -> int:
         mine = [sample for sample in SAMPLES if sample.format == format_]
         outcomes: Counter[str] = Counter()
         slowest, started = 0.0, time.perf_counter()
-        with tempfile.TemporaryDirectory() as made:
-            folder = Path(made) / "samples"
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary) / "samples"
             shutil.copytree(original, folder)
             for seed in range(options.first, options.first + options.count):
                 sample, began = mine[seed % len(mine)], time.perf_counter()

@@ -414,6 +414,36 @@ def validations() -> Iterator[str]:
     )
 
 
+def plans() -> Iterator[str]:
+    """The answers of ``dagsim plan`` on M/M/c queues beside the truth, from ``validate_plan.py``."""
+    rows = read_json("validation/plan.json")
+    yield from markdown(
+        ("servers x load / servers per node", "p95 wait today, log (s)", "GPUs, least", "interval, Erlang (s)"),
+        (
+            (
+                row["queue"],
+                f"{row['today_p95']:,.0f}, {row['log_p95']:,.0f}",
+                f"{row['planned']}, {row['least']}",
+                f"{row['low']:,.0f} to {row['high']:,.0f}, {row['erlang_p95']:,.0f}",
+            )
+            for row in rows
+        ),
+        numbers=(1, 2, 3),
+    )
+
+
+def sample() -> Iterator[str]:
+    """Waits of the sample log under several schedulers, from ``dagsim whatif --json``."""
+    facts = read_json("validation/sample.json")
+    rows = [("the log", facts["fit"]["mean_s"], facts["fit"]["p95_s"])]
+    rows += [(f"`{choice['policy']}`", choice["wait_s"], choice["wait_p95_s"]) for choice in facts["choices"]]
+    yield from markdown(
+        ("sample log", "mean wait (s)", "p95 wait (s)"),
+        ((name, f"{mean_s:,.0f}", f"{p95_s:,.0f}") for name, mean_s, p95_s in rows),
+        numbers=(1, 2),
+    )
+
+
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "speeds": speeds,
     "validations": validations,
@@ -433,6 +463,8 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "ramp": ramp,
     "rules": rules,
     "readers": readers,
+    "plans": plans,
+    "sample": sample,
 }
 
 

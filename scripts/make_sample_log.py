@@ -77,10 +77,10 @@ def jobs(machines: Cluster, rng: np.random.Generator, count: int = JOBS) -> Iter
         wished_s = longest_s * rng.uniform(1.0, 2.5)
         limit_s = 60 * next((limit for limit in LIMITS_MIN if 60 * limit >= wished_s), LIMITS_MIN[-1])
         estimate = task.work * limit_s / longest_s
-        made = replace(task, gpu_types=asked, cpus=4.0 * task.gpus, memory_gb=32.0 * task.gpus, estimate=estimate)
+        asking = replace(task, gpu_types=asked, cpus=4.0 * task.gpus, memory_gb=32.0 * task.gpus, estimate=estimate)
         user = str(rng.choice(list(USERS), p=[0.3, 0.2, 0.1, 0.15, 0.05, 0.2]))
         arrival_s = LONGER * job.arrival_s
-        yield replace(job, graph=TaskGraph((made,)), arrival_s=arrival_s, tenant=f"{user}:{limit_s // 60}")
+        yield replace(job, graph=TaskGraph((asking,)), arrival_s=arrival_s, tenant=f"{user}:{limit_s // 60}")
 
 
 def rows(count: int = JOBS, times: int = 1) -> Iterator[str]:
@@ -88,20 +88,20 @@ def rows(count: int = JOBS, times: int = 1) -> Iterator[str]:
     machines, rng = cluster(times), np.random.default_rng(SEED)
     work = list(jobs(machines, rng, count))
     scenario = ClusterScenario(machines, work, Throughput(), estimates=Estimates("predicted"))
-    made = columns(drive(scenario.engaged("easy", SEED).kernel, POLICIES.create("easy")))
-    first, last = (np.searchsorted(np.sort(made.runs.job), np.arange(count), side) for side in ("left", "right"))
-    by_job = np.argsort(made.runs.job, kind="stable")
+    cols = columns(drive(scenario.engaged("easy", SEED).kernel, POLICIES.create("easy")))
+    first, last = (np.searchsorted(np.sort(cols.runs.job), np.arange(count), side) for side in ("left", "right"))
+    by_job = np.argsort(cols.runs.job, kind="stable")
     site = {ours: name for name, ours, _ in NODES.values()}
     yield FIELDS
     for number, job in enumerate(work):
         (task,) = job.tasks
         mine = by_job[first[number] : last[number]]
-        names = [machines.nodes[node].name for node in made.runs.node[mine]]
-        gpu = machines.nodes[int(made.runs.node[mine[0]])].gpu
+        names = [machines.nodes[node].name for node in cols.runs.node[mine]]
+        gpu = machines.nodes[int(cols.runs.node[mine[0]])].gpu
         assert gpu is not None
         user, _, limit = job.tenant.partition(":")
         submit, start, end = (
-            BEGIN_S + round(at) for at in (job.arrival_s, made.runs.start_s[mine[0]], made.runs.end_s[mine[0]])
+            BEGIN_S + round(at) for at in (job.arrival_s, cols.runs.start_s[mine[0]], cols.runs.end_s[mine[0]])
         )
         gpus = int(task.gpus)
         tres = f"cpu={4 * gpus},gres/gpu{{kind}}={gpus},gres/gpu={gpus},mem={32 * gpus}G,node={len(names)}"

@@ -499,7 +499,7 @@ def blocks_of(file: str) -> dict[int, int]:
     for suite in _suites(ast.parse((ROOT / file).read_text())):  # bodies come after the statements that hold them
         starts = _starts(suite)
         for place, statement in enumerate(suite):
-            start = max((each for each in starts if each <= place), default=0)
+            start = max((begin for begin in starts if begin <= place), default=0)
             span = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
             blocks |= dict.fromkeys(span, suite[start].lineno)
     return blocks
@@ -673,18 +673,18 @@ def _changed(old: CodeType, new: CodeType) -> list[CodeType] | None:
     """
     if old.co_code != new.co_code or old.co_names != new.co_names or len(old.co_consts) != len(new.co_consts):
         return None
-    found: list[CodeType] = []
+    changed: list[CodeType] = []
     for one, other in zip(old.co_consts, new.co_consts, strict=True):
         if isinstance(one, CodeType) and isinstance(other, CodeType):
             if one.co_flags & inspect.CO_OPTIMIZED:
-                found += [other] if one != other else []
+                changed += [other] if one != other else []
             elif (inner := _changed(one, other)) is None:
                 return None
             else:
-                found += inner
+                changed += inner
         elif (type(one), one) != (type(other), other):
             return None
-    return found
+    return changed
 
 
 def _afresh(mutant: Mutant, tests: Sequence[str], reach: Reach) -> tuple[int, str]:
@@ -752,7 +752,8 @@ def main() -> int:
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     _preload()
     groups = options.groups.split(",")
-    mutants = [each for each in drawn(options.mutants, options.seed, groups) if (options.only or "") in each.name]
+    drawn_mutants = drawn(options.mutants, options.seed, groups)
+    mutants = [mutant for mutant in drawn_mutants if (options.only or "") in mutant.name]
     done = _read(options.log)
     survivors = {name for name, outcome in _read(options.survivors).items() if outcome.end == "survived"}
     if options.survivors:

@@ -154,11 +154,11 @@ class Referee:
 
     def refusal(self, vertex: Vertex) -> float:
         """Reason why the empty cluster could never run the job; 0 if it could."""
-        allowed = [each for each in TYPES if vertex.seconds[each] < inf and self.of(each)]
+        allowed = [kind for kind in TYPES if vertex.seconds[kind] < inf and self.of(kind)]
         if not allowed:
             return NO_SUCH_GPU
         needed = vertex.instances if vertex.gang else 1
-        enough = [sum(self.machines[at].gpus // vertex.gpus for at in self.of(each)) >= needed for each in allowed]
+        enough = [sum(self.machines[at].gpus // vertex.gpus for at in self.of(kind)) >= needed for kind in allowed]
         return 0.0 if any(enough) else TOO_LARGE
 
     def of(self, type_: str) -> list[int]:
@@ -193,9 +193,9 @@ class Referee:
         """
         if not self.ready:
             return None
-        piece = min(self.ready, key=lambda each: each.age)
+        piece = min(self.ready, key=lambda waiting: waiting.age)
         seconds = self.vertex(piece).seconds
-        fits = [(seconds[each], shares) for each in self.types() if (shares := self.fit(piece, each))]
+        fits = [(seconds[kind], shares) for kind in self.types() if (shares := self.fit(piece, kind))]
         if not fits:
             return None
         fastest = [shares for each_s, shares in fits if each_s == min(fits, key=lambda pair: pair[0])[0]]
@@ -325,7 +325,7 @@ def draw(seed: int) -> Workload:
 
 
 def _task(rng: random.Random, at: int) -> Task:
-    speeds = rng.choice((None, None, {TYPES[0]: 2.0, TYPES[2]: 0.5}, {each: rng.uniform(0.3, 3.0) for each in TYPES}))
+    speeds = rng.choice((None, None, {TYPES[0]: 2.0, TYPES[2]: 0.5}, {kind: rng.uniform(0.3, 3.0) for kind in TYPES}))
     return Task(
         f"t{at}",
         rng.choice((0.0, 1.0, 1.0, 2.0, 3.0, rng.expovariate(0.3))),
@@ -344,7 +344,7 @@ def referee_rows(workload: Workload, policy: str) -> list[Row]:
             job.arrival_s,
             tuple(
                 Vertex(
-                    {each: _seconds(task, each) for each in TYPES},
+                    {kind: _seconds(task, kind) for kind in TYPES},
                     task.instances,
                     task.gang,
                     int(task.gpus),

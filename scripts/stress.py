@@ -31,7 +31,9 @@ def specs() -> list[str]:
     for name in POLICIES.names():
         parameters = inspect.signature(POLICIES.get(name)).parameters  # type: ignore[arg-type]
         needed = [
-            each for each in parameters.values() if each.default is each.empty and each.kind is not each.VAR_KEYWORD
+            parameter
+            for parameter in parameters.values()
+            if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
         ]
         if needed:
             continue

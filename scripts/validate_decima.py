@@ -74,7 +74,7 @@ def read_expected(path: Path) -> dict[str, list[float]]:
     """Return completion times by policy, from the output of ``--json``."""
     try:
         document = read_json(path)
-        return {name: [float(each) for each in document[name]["jct_s"]] for name in POLICIES}
+        return {name: [float(value) for value in document[name]["jct_s"]] for name in POLICIES}
     except (ValueError, TypeError, KeyError) as error:
         raise TraceError(f"{path}: no completion times ({type(error).__name__}: {error})") from None
 
@@ -90,7 +90,7 @@ def by_id(episode: SparkEpisode) -> list[float]:
 def replayed(workload: Path, executors: int | None = None) -> dict[str, dict[str, Any]]:
     """For each policy, the mean completion time and that of every job."""
     episodes = replay(workload, executors)
-    return {name: {"mean_jct_s": each.mean_jct_s, "jct_s": by_id(each)} for name, each in episodes.items()}
+    return {name: {"mean_jct_s": episode.mean_jct_s, "jct_s": by_id(episode)} for name, episode in episodes.items()}
 
 
 def drawn(folder: Path, seeds: Sequence[int] = SEEDS) -> dict[str, dict[str, dict[int, float]]]:

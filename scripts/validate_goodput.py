@@ -40,7 +40,7 @@ __all__ = ["Differences", "compared"]
 
 
 class Differences(NamedTuple):
-    """What differs from the recorded points."""
+    """Differences from the recorded points."""
 
     points: int
     worst_relative: float

@@ -119,7 +119,7 @@ def populations(folder: Path, metric: str) -> list[Population]:
     loaded = [_population(path, metric) for path in sorted(folder.glob("*.npz"))]
     if not loaded:
         raise InputError(f"{folder}: there is no *.npz with a population in it")
-    return [each for each in loaded if each is not None]
+    return [population for population in loaded if population is not None]
 
 
 def _population(path: Path, metric: str) -> Population | None:
@@ -256,10 +256,10 @@ class Gate(NamedTuple):
         return self.low <= self.got <= self.high
 
 
-def coverage_gates(population: Population, found: dict[int, dict[str, Any]], draws: int) -> Iterator[Gate]:
+def coverage_gates(population: Population, coverage_by_n: dict[int, dict[str, Any]], draws: int) -> Iterator[Gate]:
     """The gates on coverage and false verdicts, by the kind of population."""
     least = HELD - 2 * (HELD * (1 - HELD) / draws) ** 0.5
-    for n, row in found.items():
+    for n, row in coverage_by_n.items():
         where = f"{population.name}, n = {n}"
         if "plain" in row:
             yield Gate(f"{where}: t on logs, not marked approximate", row["plain"], HELD)
@@ -386,14 +386,19 @@ def main() -> int:
         np.savez_compressed(args.simulate / "pareto.npz", **simulated(args.seeds))
         return 0
     try:
-        known = populations(args.data, args.metric)
-        covered = {each.name: {n: coverage(each, n, args.draws, args.seed) for n in SIZES} for each in known}
+        studied = populations(args.data, args.metric)
+        covered = {
+            population.name: {n: coverage(population, n, args.draws, args.seed) for n in SIZES}
+            for population in studied
+        }
         if args.json:
             print(json.dumps(covered))
             return 0
-        _print_coverage(known, covered)
-        gates = [gate for each in known for gate in coverage_gates(each, covered[each.name], args.draws)]
-        gates += [gate for each in known for gate in rule_gates(each, args.draws, args.seed)]
+        _print_coverage(studied, covered)
+        gates = [
+            gate for population in studied for gate in coverage_gates(population, covered[population.name], args.draws)
+        ]
+        gates += [gate for population in studied for gate in rule_gates(population, args.draws, args.seed)]
     except (DagsimError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -401,14 +406,14 @@ def main() -> int:
     return int(not all(gate.holds for gate in gates))
 
 
-def _print_coverage(known: list[Population], found: dict[str, dict[int, dict[str, Any]]]) -> None:
+def _print_coverage(studied: list[Population], covered: dict[str, dict[int, dict[str, Any]]]) -> None:
     from rich.table import Table
 
-    for population in known:
+    for population in studied:
         table = Table("n", title=f"{population.name}: {len(population.values)} seeds, {len(population.pairs)} pairs")
         for head in ("t on logs", "[worst]", "median", "[worst]", "ratio of means", "[worst]", "told apart if equal"):
             table.add_column(head, justify="right")
-        for n, row in found[population.name].items():
+        for n, row in covered[population.name].items():
             cells = [str(n)]
             for method in ("t_log", "median", "ratio_of_means"):
                 shares = row.get(method)

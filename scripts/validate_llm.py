@@ -45,9 +45,9 @@ def read_rows(file: Path) -> list[dict[str, str]]:
     with file.open(newline="", encoding="utf-8") as text:
         rows = list(csv.DictReader(text))
     for line, row in enumerate(rows, 2):
-        for column, known in (("model", SHAPES), ("gpu", GPUS)):
-            if row.get(column) not in known:
-                raise ConfigError(f"{file}:{line}: {column} {row.get(column)!r}; allowed: {', '.join(known)}")
+        for column, allowed in (("model", SHAPES), ("gpu", GPUS)):
+            if row.get(column) not in allowed:
+                raise ConfigError(f"{file}:{line}: {column} {row.get(column)!r}; allowed: {', '.join(allowed)}")
     return rows
 
 
@@ -94,8 +94,8 @@ def fitted(rows: Sequence[Row]) -> LlmFit:
         fit = LlmFit(*map(exp, logs))
         return [log(tokens_per_s(row, fit) / float(row["tokens_per_s"])) for row in rows]
 
-    found = least_squares(residuals, [log(value) for value in astuple(FITTED)], loss="soft_l1", f_scale=0.05)
-    return LlmFit(*(float(f"{exp(value):.3g}") for value in found.x))
+    solution = least_squares(residuals, [log(value) for value in astuple(FITTED)], loss="soft_l1", f_scale=0.05)
+    return LlmFit(*(float(f"{exp(value):.3g}") for value in solution.x))
 
 
 def errors(predicted: Sequence[float], rows: Sequence[Row]) -> dict[str, float]:

@@ -53,11 +53,11 @@ def finishes(scenario: Mapping[str, Any]) -> dict[str, float]:
             carrier.set_bandwidth(number[link["id"]], bandwidth)
 
     for flow in scenario["flows"]:
-        for name, known in (
+        for name, registered in (
             *((link, number) for link in flow["route"]),
             *((id_, arrived) for id_ in flow.get("after", ())),
         ):
-            if name not in known:
+            if name not in registered:
                 raise ConfigError(f"flow {flow['id']!r} names {name!r}, which does not exist")
     for link in scenario["links"]:
         clock.process(change(link))

@@ -1,6 +1,6 @@
 """``dagsim plan`` on logs of M/M/c queues, whose truth is known.
 
-    python scripts/validate_plan.py [--queues 64x0.95/8,...] [--jobs 20000] [--seed 1] [--json]
+    python scripts/validate_plan.py [--queues 64x0.95/8,...] [--jobs 20000] [--seed 1] [--json] [--out FILE]
 
 A queue ``64x0.95/8`` has 64 servers in nodes of 8, and a load of .95: jobs of one GPU arrive as a Poisson process and
 run for exponential times, 3,600 s on average. The log of the queue has the starts of first come, first served. Its
@@ -174,7 +174,7 @@ def _rows(options: Namespace, say: Say) -> Iterator[Checked]:
 
 
 def main() -> int:
-    parser = command.arguments(__doc__)
+    parser = command.arguments(__doc__, out=True)
     parser.add_argument("--queues", type=Queue.read_all, default=Queue.read_all(QUEUES), help=f"default: {QUEUES}")
     parser.add_argument("--jobs", type=command.at_least_one, default=20_000)
     parser.add_argument("--seed", type=int, default=1, help="of the first queue; the others have the next ones")

@@ -59,8 +59,9 @@ def objective(instance: Any, run: Any) -> float:
 
 def _work(options: Namespace, say: Say) -> list[tuple[float, float | None]]:
     rows = optima(options.instances, options.run)
-    known = [abs(ours - recorded) for ours, recorded in rows if recorded is not None]
-    say(f"{len(rows)} instances, largest difference to {len(known)} recorded optima: {max(known, default=0):.3g}")
+    differences = [abs(ours - recorded) for ours, recorded in rows if recorded is not None]
+    largest = max(differences, default=0)
+    say(f"{len(rows)} instances, largest difference to {len(differences)} recorded optima: {largest:.3g}")
     return rows
 
 

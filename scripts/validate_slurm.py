@@ -67,7 +67,7 @@ def accounting(folder: Path) -> dict[str, Any]:
         if "." in fields["JobID"].partition("[")[0]:
             continue  # a step
         amounts = resources(fields["AllocTRES"])
-        if not amounts.given:
+        if not amounts.is_stated:
             never_ran += array_tasks(fields["JobID"]) or 1
             continue
         jobs.add(fields["JobID"])

@@ -40,12 +40,20 @@ def plain(value: Any) -> Any:
         case set() | frozenset():
             return sorted((plain(item) for item in value), key=str)
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        parts = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}
+        return {name: plain(part) for name, (part, default) in parts.items() if not _is_default(part, default)}
     if hasattr(value, "_asdict"):
         return plain(value._asdict())
     if hasattr(value, "__iter__"):
         return [plain(item) for item in value]
     raise TypeError(f"there is no plain form of a {type(value).__name__}")
+
+
+def _is_default(part: Any, default: Any) -> bool:
+    """True if a field has its default: one more field with a default does not change what is recorded."""
+    return part is default or (
+        type(part) is type(default) and isinstance(part, bool | int | float | str) and part == default
+    )
 
 
 def _rounded(value: float) -> int | str:

@@ -5,6 +5,7 @@ Slow imports are inside the command that needs them.
 """
 
 from dagsim.cli import (
+    bound,
     capacity,
     compare,
     evaluate,
@@ -25,6 +26,7 @@ from dagsim.cli.app import app, main
 
 __all__ = [
     "app",
+    "bound",
     "capacity",
     "compare",
     "evaluate",

@@ -130,14 +130,15 @@ def whatif(
     fit, load = Fit.of(trials[0], metric), demand.on(chosen.cluster)
     label = workload_label(chosen)
     grid = whatif_table(choices, metric, workload=label, demand=load, fit=fit, prices=priced, wide=shown.wide)
-    given = whatif_answer(choices, metric, fit, grid)
+    remarks = [*_grown(growth), *(line for section in clusters.values() for line in joined(chosen.cluster, section))]
+    given = whatif_answer(choices, metric, fit, grid, remarks)
     page = _recommended(folder.path, given)
     if shown.json_:
         facts = {"run": str(folder.path), "metric": metric, "prices": priced.to_dict(), **_log_facts(load, fit)}
         typer.echo(json.dumps(facts | {"choices": [choice.to_dict() for choice in choices]}))
     elif not shown.quiet:
         _print(given, shown)
-        for sentence in (line for section in clusters.values() for line in joined(chosen.cluster, section)):
+        for sentence in remarks:
             typer.echo(sentence)
         typer.echo(f"page: {page}")
         typer.echo(f"run folder: {folder.path}")
@@ -210,12 +211,14 @@ def plan_capacity(
             argv=["dagsim", *sys.argv[1:]],
         )
     drawn = _drawn(planned, file or planned.path / "plots" / "plan.svg")
-    given = plan_answer(planned)
+    given = plan_answer(planned, _grown(growth))
     page = _recommended(planned.path, given)
     if shown.json_:
         typer.echo(json.dumps(_facts(planned)))
     elif not shown.quiet:
         _print(given, shown)
+        for sentence in _grown(growth):
+            typer.echo(sentence)
         typer.echo(f"drawn: {drawn}")
         typer.echo(f"page: {page}")
         typer.echo(f"run folder: {planned.path}")
@@ -277,6 +280,10 @@ def _percent(text: str) -> float:
     if match is None or not -100 < float(match[1]) <= 10_000:
         raise typer.BadParameter(f"--growth {text!r}: expected a percentage above -100%, such as 30%")
     return float(match[1]) / 100
+
+
+def _grown(growth: str | None) -> list[str]:
+    return [] if growth is None else [f"All rows have a demand that is {growth.strip()} larger than that of the log."]
 
 
 def _names(texts: list[str] | None) -> list[str]:

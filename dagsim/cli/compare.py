@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dagsim.cli.app import app
 from dagsim.cli.options import Json, TableLook, Wide, fraction
 from dagsim.report.grid import TableFormat
+
+if TYPE_CHECKING:
+    from dagsim.experiment.kept_files import CellRun
+    from dagsim.experiment.store import Store
 
 __all__ = ["compare_runs"]
 
@@ -30,6 +36,10 @@ def compare_runs(
         float | None,
         typer.Option(metavar="2%", parser=fraction, help="Print the number of seeds that intervals this narrow need."),
     ] = None,
+    bound: Annotated[
+        bool,
+        typer.Option("--bound", help="Add each policy's share of the way from the reference to a lower bound."),
+    ] = False,
     json_: Json = False,
     wide: Wide = False,
     table: TableLook = TableFormat.TEXT,
@@ -60,13 +70,17 @@ def compare_runs(
         write_comparison(ranked, csv)
     if plot is not None:
         draw_comparison(ranked, plot, metric, workload=workload)
+    to_bound = _to_bound(folders[0], lines, differences, metric, reference, watched=not json_) if bound else {}
     if json_:
         shown: dict[str, Any] = {"metric": metric, "reference": reference or lines[0].policy, "method": METHOD}
         plain = [standing.to_dict() for standing in ranked]
         shown |= {"workload": workload, "standings": plain, "differences": differences, "missing": missing}
+        if bound:
+            plain_shares = {name: share if isfinite(share) else None for name, share in to_bound.items()}
+            shown |= {"share_of_the_way": plain_shares}
         typer.echo(json.dumps(shown | {"notes": run_notes(lines)}))
         return
-    show_grid(comparison_table(ranked, metric, workload=workload, wide=wide), table, wide=wide)
+    show_grid(comparison_table(ranked, metric, workload=workload, wide=wide, to_bound=to_bound), table, wide=wide)
     if precision is not None:
         for name, look in looks_at(lines, Precision(precision, unit=sample), metric, reference).items():
             typer.echo(f"precision of {name}: {look}")
@@ -74,3 +88,25 @@ def compare_runs(
         typer.echo(note)
     for difference in differences:
         typer.echo(f"differs: {difference}")
+
+
+def _to_bound(
+    folder: Store,
+    lines: Sequence[CellRun],
+    differences: Sequence[str],
+    metric: str,
+    reference: str | None,
+    *,
+    watched: bool,
+) -> dict[str, float]:
+    """Share of the way from the reference to the bound, by policy."""
+    from dagsim.errors import InputError
+    from dagsim.experiment.bound import bounds_of_runs, shares_of_the_way
+    from dagsim.report.terminal import counted
+
+    if metric != "jct_s.mean":
+        raise InputError(f"--bound: goes with the metric jct_s.mean, not with {metric}")
+    if differences:
+        raise InputError(f"--bound: the runs need the same cluster and models, but differ: {'; '.join(differences)}")
+    bounds = bounds_of_runs(folder.config, lines, counted("bounding", watched, "seeds", every=1))
+    return shares_of_the_way(lines, bounds, reference)

@@ -38,7 +38,7 @@ def why(
     Example: dagsim why results/RUN 1042
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.compare import explained_wait
+    from dagsim.experiment.compare import explained_waits
     from dagsim.experiment.store import Store
     from dagsim.metrics.columns import columns
     from dagsim.metrics.why import find_job, wait_reasons
@@ -53,7 +53,7 @@ def why(
     asked = find_job(schedule_columns, job)
     reasons, bound, unknown = wait_reasons(schedule_columns, asked), None, ""
     try:
-        bound = explained_wait(folder, schedule, line.policy, asked, reasons.periods)
+        bound = explained_waits(folder, schedule, line.policy)(asked, reasons.periods)
     except InputError as error:
         unknown = str(error)
     if json_:

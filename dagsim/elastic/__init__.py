@@ -1,7 +1,7 @@
-"""Elastic jobs: training that runs on a number of GPUs and with a batch size of the scheduler's
-choice.
+"""Elastic jobs: training on a number of GPUs and with a batch size that the scheduler chooses.
 
-``goodput.py`` models how fast a job learns, ``profiles.py`` reads measured applications, ``jobs.py``
-combines both into a job with progress, and ``stepping.py`` runs such jobs under the policies of
-``policies.py`` as Pollux's simulator does. ``sia.py`` is the integer program of Sia.
+``goodput.py`` models how fast a job learns, ``profiles.py`` reads measured applications, and
+``jobs.py`` combines both into a job with progress. ``stepping.py`` runs such jobs as Pollux's
+simulator does, under the policies of ``policies.py`` and Pollux's own search in ``search.py``.
+``sia.py`` is the integer program of Sia.
 """

@@ -1,4 +1,4 @@
-"""Goodput after Pollux (Qiao et al., OSDI 2021): samples per second times what a sample is worth.
+"""Goodput after Pollux (Qiao et al., OSDI 2021): samples per second times progress per sample.
 
 Symbols as in the paper: ``n`` nodes, ``k`` replicas (one GPU each), ``m`` samples per replica and
 pass (the local batch), ``s`` accumulation steps, M = k m (s + 1) samples per iteration (the batch),
@@ -45,13 +45,13 @@ class BatchLimits(NamedTuple):
 
 
 class GradientNoise(NamedTuple):
-    """Squared norm of the true gradient and summed variance of its estimate, at the initial batch."""
+    """Squared norm of the true gradient, and variance of its estimate, at the initial batch."""
 
     square: float
     variance: float
 
     def gain(self, scale: Any) -> Any:
-        """Progress of one iteration with ``scale`` times the initial batch, in initial iterations."""
+        """Progress of an iteration with ``scale`` times the initial batch, in initial ones."""
         denominator = self.variance / np.asarray(scale) + self.square
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(denominator > 0, (self.variance + self.square) / denominator, 1.0)
@@ -68,7 +68,7 @@ class StepMeasurement(NamedTuple):
 
 
 class ThroughputModel(NamedTuple):
-    """Seconds of an iteration: computing is linear in the local batch, communication in the replicas.
+    """Seconds of an iteration: computing is linear in the local batch, communication in replicas.
 
     ``alpha_n, beta_n`` apply to replicas on several nodes, ``alpha_r, beta_r`` to several replicas
     on one node. ``gamma`` from 1 (no overlap) to 10 (nearly full overlap) says how far the two
@@ -129,7 +129,7 @@ class GoodputModel:
         return self.noise.gain(scale) / scale
 
     def goodput(self, nodes: Any, replicas: Any, local_batch: Any, accumulation: Any) -> Any:
-        """Samples of the initial batch's worth per second.
+        """Throughput times efficiency: samples per second at the efficiency of the initial batch.
 
         Raises:
             ModelError: A batch is smaller than the initial one, where the efficiency is unknown.
@@ -176,8 +176,8 @@ class GoodputModel:
 def fit_throughput(measurements: Sequence[StepMeasurement]) -> ThroughputModel:
     """Fit the seven parameters to measured iterations (L-BFGS-B, exact gradient).
 
-    Parameters that nothing was measured for are frozen at optimistic values: a job that never ran
-    on two nodes expects to lose nothing there, so that the scheduler tries.
+    Parameters without a measurement are frozen at optimistic values: a job that never ran on two
+    nodes expects to lose nothing there, so that the scheduler tries it.
 
     Raises:
         ModelError: There is no measurement, or one without computing time.

@@ -1,4 +1,4 @@
-"""An elastic job: what it does at a placement and a batch, and how far it is.
+"""An elastic job: its rate at a placement and a batch, and its progress.
 
 A job advances in iterations of its initial batch (``profiles.py``). At a placement and a batch, its
 rate is constant until its epoch ends, because the gradient's noise is measured per epoch. So a
@@ -18,14 +18,14 @@ from dagsim.elastic.goodput import GoodputModel, GradientNoise, StepMeasurement,
 from dagsim.elastic.profiles import TrainingProfile, table_rows
 from dagsim.errors import ModelError, TraceError
 
-__all__ = ["ElasticJob", "Pace", "Training", "read_workload", "split_batch"]
+__all__ = ["ElasticJob", "Pace", "Training", "alone_s", "read_workload", "split_batch"]
 
 
 @dataclass(frozen=True)
 class ElasticJob:
     """A training job as submitted.
 
-    ``replicas`` and ``batch`` are what its user asked for; a policy may take both as advice.
+    ``replicas`` and ``batch`` are those that its user asked for; a policy may take both as advice.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Training:
 
     @property
     def goodput(self) -> GoodputModel | None:
-        """The model fitted to what the job has seen so far; None before its first iteration."""
+        """The model fitted to the iterations so far; None before the first."""
         if self._model is None and self.noise is not None:
             throughput = fit_throughput(list(self.measured.values()))
             self._model = GoodputModel(throughput, self.noise, self.job.profile.limits)
@@ -147,6 +147,24 @@ def split_batch(profile: TrainingProfile, batch: int, replicas: int) -> tuple[in
     if replicas == 1 and batch > limits.initial:
         accumulation = max(1, accumulation)
     return ceil(per_replica / (accumulation + 1) - 1e-8), accumulation
+
+
+def alone_s(job: ElasticJob, gpus_per_node: int = 4) -> float:
+    """Seconds that the job trains with the replicas and the batch that its user asked for, on nodes
+    of its own filled one after the other, without restarts.
+
+    Raises:
+        ModelError: The replicas or the batch are outside the measured range.
+    """
+    full, rest = divmod(job.replicas, gpus_per_node)
+    training = Training(job, job.batch)
+    training.place([gpus_per_node] * full + [rest])
+    seconds = 0.0
+    while not training.done:
+        rate, until = training.pace()
+        seconds += (until - training.progress) / rate
+        training.end_epoch()
+    return seconds
 
 
 def read_workload(path: Path | str, profiles: Mapping[str, TrainingProfile]) -> list[ElasticJob]:

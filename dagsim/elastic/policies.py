@@ -1,4 +1,4 @@
-"""Tiresias and Optimus as Pollux's authors simulate them (OSDI 2021, artifact), by whole intervals."""
+"""Tiresias and Optimus as Pollux's authors simulate them (OSDI 2021, artifact)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AttainedServiceQueues:
     with the GPUs and the batch that their users asked for.
 
     Args:
-        threshold_gpu_s: GPU-seconds, restarts included, after which a job moves to the second queue.
+        threshold_gpu_s: GPU-seconds, with restarts, after which a job moves to the second queue.
     """
 
     def __init__(self, threshold_gpu_s: int = 57_600) -> None:
@@ -111,7 +111,7 @@ class OptimusOracle:
 
 
 def _take_most_free(free: Counter[int], replicas: int) -> list[int]:
-    """Take GPUs from the node with the most free ones, then the next; the first listed wins ties."""
+    """Take GPUs from the node with the most free ones, then the next; the first wins ties."""
     nodes: list[int] = []
     while len(nodes) < replicas:
         [(node, count)] = free.most_common(1)

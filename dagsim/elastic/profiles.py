@@ -2,9 +2,14 @@
 
 An application is three kinds of CSV files, plain or gzip, as ``APP/NAME.csv`` or ``APP__NAME.csv``:
 
-- ``placements.csv``: ``placement`` (digits: replicas on each node), ``local_bsz, step_time, sync_time``
+- ``placements.csv``: ``placement`` (digits: replicas on each node), ``local_bsz, step_time,
+  sync_time``
 - ``scalability.csv``: ``num_nodes, num_replicas, local_bsz, step_time, sync_time``
 - ``validation-BATCH.csv``: a row per epoch with ``progress, iteration, metric, grad_sqr, grad_var``
+
+Sia (SOSP 2023) adds ``placements-CLUSTER.csv`` and ``scalability-CLUSTER.csv`` for other GPUs
+(``aws``: T4, ``azure``: V100, ``dgx`` and ``dgx-ext``: A100, ``quad``: RTX 6000, ``rtx``: RTX 2080
+Ti).
 
 Nothing is extrapolated: a question outside the measured range raises ``ModelError``.
 """
@@ -28,11 +33,11 @@ from dagsim.errors import ModelError, TraceError
 __all__ = ["APPLICATIONS", "Application", "IterationTime", "TrainingProfile", "read_applications", "table_rows"]
 
 _MOST_NODES = 16
-"""Largest number of nodes that was measured; more nodes take the times of so many."""
+"""Largest number of nodes that was measured; more nodes take the times of this number."""
 
 
 class Application(NamedTuple):
-    """What the files do not say about an application, from Pollux's and Sia's simulators."""
+    """Properties of an application that its files lack, from Pollux's and Sia's simulators."""
 
     limits: BatchLimits
     epochs: int
@@ -120,7 +125,7 @@ class TrainingProfile:
         return self._noise[batch, epoch]
 
     def progress_at(self, epochs: int) -> float:
-        """Progress after so many epochs, in iterations of the initial batch."""
+        """Progress after ``epochs`` epochs, in iterations of the initial batch."""
         return self._progress[epochs]
 
     def iterations(self, batch: int, epochs: int) -> float:
@@ -145,8 +150,8 @@ class TrainingProfile:
         if batch in self._epochs:
             row: np.ndarray = self._epochs[batch][epoch]
             return row
-        below = max((known for known in self._epochs if known < batch), default=None)
-        above = min((known for known in self._epochs if known > batch), default=None)
+        below = max((size for size in self._epochs if size < batch), default=None)
+        above = min((size for size in self._epochs if size > batch), default=None)
         if below is None or above is None:
             least, most = min(self._epochs), max(self._epochs)
             raise ModelError(
@@ -197,51 +202,58 @@ class TrainingProfile:
         return LinearNDInterpolator(points[:, :3], points[:, 3:])
 
 
-def read_applications(folder: Path | str, names: Sequence[str] | None = None) -> dict[str, TrainingProfile]:
-    """Read the applications whose files are anywhere below ``folder``.
+def read_applications(
+    folders: Path | str | Sequence[Path | str], names: Sequence[str] | None = None, cluster: str | None = None
+) -> dict[str, TrainingProfile]:
+    """Read the applications whose files are anywhere below the folders.
 
     Args:
-        folder: Searched recursively.
-        names: The applications to read; all of ``APPLICATIONS`` by default.
+        folders: One or several, searched recursively; a later one replaces files of an earlier one.
+        names: The applications to read; by default all of ``APPLICATIONS`` with placements.
+        cluster: Sia's name of the measured cluster (``azure``); by default Pollux's, with T4s.
 
     Raises:
         TraceError: A named application is missing or incomplete, or a file is malformed.
     """
-    files = _files(Path(folder))
-    if not files:
-        raise TraceError(f"{folder}: no profiles in it (APP__placements.csv or APP/placements.csv)")
+    folders = [folders] if isinstance(folders, Path | str) else folders
+    shown, files = ", ".join(map(str, folders)), _files(folders)
+    ending = "" if cluster is None else f"-{cluster}"
+    if not any(f"placements{ending}" in parts for parts in files.values()):
+        raise TraceError(f"{shown}: no profiles in it (APP__placements{ending}.csv or APP/placements{ending}.csv)")
     profiles = {}
-    for name in names if names is not None else [name for name in APPLICATIONS if name in files]:
+    for name in names if names is not None else APPLICATIONS:
         if name not in APPLICATIONS:
-            raise TraceError(f"{folder}: unknown application {name!r}; known: {', '.join(APPLICATIONS)}")
-        profiles[name] = _profile(Path(folder), name, files.get(name, {}))
+            raise TraceError(f"{shown}: unknown application {name!r}; known: {', '.join(APPLICATIONS)}")
+        if names is not None or f"placements{ending}" in files.get(name, {}):
+            profiles[name] = _profile(shown, name, files.get(name, {}), ending)
     return profiles
 
 
-def _files(folder: Path) -> dict[str, dict[str, Path]]:
+def _files(folders: Sequence[Path | str]) -> dict[str, dict[str, Path]]:
     """Paths by application and file name without ending."""
     files: dict[str, dict[str, Path]] = defaultdict(dict)
-    for path in sorted(folder.rglob("*.csv*")):
-        stem = path.name.removesuffix(".gz").removesuffix(".csv")
-        application, separator, part = stem.partition("__")
-        if not separator:
-            application, part = path.parent.name, stem
-        if part in ("placements", "scalability") or part.startswith("validation-"):
-            files[application][part] = path
+    for folder in folders:
+        for path in sorted(Path(folder).rglob("*.csv*")):
+            stem = path.name.removesuffix(".gz").removesuffix(".csv")
+            application, separator, part = stem.partition("__")
+            if not separator:
+                application, part = path.parent.name, stem
+            if part.partition("-")[0] in ("placements", "scalability", "validation"):
+                files[application][part] = path
     return files
 
 
-def _profile(folder: Path, name: str, files: Mapping[str, Path]) -> TrainingProfile:
+def _profile(folder: str, name: str, files: Mapping[str, Path], ending: str) -> TrainingProfile:
     for part in ("placements", "scalability"):
-        if part not in files:
-            raise TraceError(f"{folder}: the profile of {name} lacks {part}.csv")
+        if part + ending not in files:
+            raise TraceError(f"{folder}: the profile of {name} lacks {part}{ending}.csv")
     times = ("local_bsz", "step_time", "sync_time")
     placements = [
         (_digits(digits, where), IterationTime(step_s, sync_s), local)
-        for where, [digits], (local, step_s, sync_s) in table_rows(files["placements"], ["placement"], times)
+        for where, [digits], (local, step_s, sync_s) in table_rows(files[f"placements{ending}"], ["placement"], times)
     ]
     columns: tuple[str, ...] = ("num_nodes", "num_replicas", *times)
-    scalability = [row for *_, row in table_rows(files["scalability"], [], columns)]
+    scalability = [row for *_, row in table_rows(files[f"scalability{ending}"], [], columns)]
     columns = ("progress", "iteration", "grad_sqr", "grad_var")
     epochs = {
         int(part.partition("-")[2]): np.array([row for *_, row in table_rows(path, [], columns)])

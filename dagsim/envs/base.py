@@ -123,7 +123,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
 
     @abstractmethod
     def _ended(self, episode: Episode) -> tuple[bool, bool]:
-        """Whether the episode is now terminated, and whether it is truncated."""
+        """The flags ``terminated`` and ``truncated`` of the episode now."""
 
     @abstractmethod
     def _seen(self) -> tuple[Any, dict[str, Any]]:

@@ -36,7 +36,7 @@ __all__ = [
     "Precise",
     "block_ratios",
     "compared_axis",
-    "explained_wait",
+    "explained_waits",
     "grouped_standings",
     "looks_at",
     "paired_lines",
@@ -369,10 +369,11 @@ def _logs(values: Iterable[float | None]) -> Floats:
     return np.log(np.where(numbers > 0, numbers, np.nan))
 
 
-def explained_wait(
-    folder: Store, schedule: Schedule, policy: str, job: int, periods: Sequence[tuple[float, float]]
-) -> tuple[Stretch, ...]:
-    """Return the causes of the waits ``periods`` of a job in a run of the folder.
+def explained_waits(
+    folder: Store, schedule: Schedule, policy: str
+) -> Callable[[int, Sequence[tuple[float, float]]], tuple[Stretch, ...]]:
+    """Return a function that finds the causes of the waits, given as periods, of a job in a run of
+    the folder.
 
     Raises:
         InputError: The run belongs to another system, or its trace is gone or has changed.
@@ -386,5 +387,5 @@ def explained_wait(
     except InputError:
         raise InputError(f"{folder.path}: its trace is gone or has changed, so that its jobs are not known") from None
     scenario = cluster_scenario_of(folder.config)
-    jobs = scenario.jobs(schedule.seed)
-    return binding_causes(schedule, jobs, job, periods, policy, scenario.queues)
+    jobs = list(scenario.jobs(schedule.seed))
+    return lambda job, periods: binding_causes(schedule, jobs, job, periods, policy, scenario.queues)

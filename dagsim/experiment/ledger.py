@@ -121,8 +121,8 @@ class Ledger:
         """Give ``count`` seeds to ``table``.
 
         ``pool`` is used for a table with fixed seeds; other tables get a block of 1,000.
-        ``windows_of`` names the part of a trace whose windows the seeds number: such a seed is a
-        position there, and not used to draw anything.
+        ``windows_of`` names the part of a trace whose windows the seeds number: such a seed is
+        the position of a window; nothing is drawn from it.
 
         Raises:
             ConfigError: The seeds were used before, or the pool has too few.

@@ -10,6 +10,7 @@ from dagsim.metrics.intervals import OverTime, over_time
 from dagsim.metrics.jct import (
     bounded_slowdown,
     bounded_slowdown_hpc,
+    exclusive_fairness,
     failures,
     finish_time_fairness,
     isolated_s,
@@ -74,6 +75,7 @@ __all__ = [
     "columns",
     "compared",
     "energy",
+    "exclusive_fairness",
     "failures",
     "finish_time_fairness",
     "flops_utilization",

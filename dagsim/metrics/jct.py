@@ -15,6 +15,7 @@ from dagsim.model.arithmetic import numbered
 __all__ = [
     "bounded_slowdown",
     "bounded_slowdown_hpc",
+    "exclusive_fairness",
     "failures",
     "finish_time_fairness",
     "isolated_s",
@@ -241,6 +242,31 @@ def finish_time_fairness(source: Source, contention: float | Literal["lifetime"]
     alone_s, jct_s = isolated_s(source, contention), jct(source)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where((jct_s == 0) & (alone_s == 0), 1.0, jct_s / alone_s)
+
+
+def exclusive_fairness(source: Source, round_s: float | None = None) -> Floats:
+    """Finish-time fairness as Shockwave measures it (NSDI 2023): JCT / (time alone x contention).
+
+    A job alone has the GPUs that it asks for. The contention, at least 1, is the number of jobs in
+    the log per GPU, or with ``round_s`` the mean over the job's rounds of the jobs in the system per
+    GPU. A job's rounds go from that of its arrival to that before its completion. NaN if rejected or
+    unfinished.
+    """
+    cols = columns(source)
+    jobs, gpus = cols.jobs, max(cols.cluster.gpus, 1)
+    if round_s is None:
+        contention = np.full(len(jobs), max(1.0, len(jobs) / gpus))
+    else:
+        first = np.floor(jobs.arrival_s / round_s).astype(np.int64)
+        done = np.isfinite(jobs.completed_s)
+        ends_s = np.where(done, jobs.completed_s, np.where(jobs.accepted, cols.log_end_s, jobs.arrival_s))
+        last = np.maximum(np.floor(ends_s / round_s).astype(np.int64), first)
+        rounds = int(last.max(initial=0)) + 1
+        changes = np.bincount(first, minlength=rounds) - np.bincount(last, minlength=rounds)
+        # Jobs in the system, summed over all rounds before each.
+        until = np.concatenate([[0], changes.cumsum().cumsum()])
+        contention = np.maximum(1.0, (until[last] - until[first]) / np.maximum(last - first, 1) / gpus)
+    return _ratio(jct(cols), jobs.ideal_s * contention)
 
 
 def unfair_share(rho: Floats) -> float:

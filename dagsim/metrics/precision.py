@@ -56,7 +56,7 @@ class Look:
     needs: float
     """Estimate of the seeds needed, from the spread so far; infinite if no seed differs."""
     approximate: str = ""
-    """How many seeds the interval needs to hold, in words; empty if ``n`` is enough."""
+    """Number of seeds that the interval needs, in words; empty if ``n`` is enough."""
 
     def __str__(self) -> str:
         return "; approximate: ".join(filter(None, (self._state(), self.approximate)))

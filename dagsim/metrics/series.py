@@ -223,7 +223,7 @@ def _mean_of(metric: str) -> str:
 
 
 def _of_quantile(values: Floats, order: float) -> Floats:
-    """Influences on a quantile. Its density is the slope of the empirical quantiles beside it."""
+    """Influences on a quantile. The density there is the slope of the neighbouring empirical quantiles."""
     near = min(0.02, (1 - order) / 2)
     low, quantile, high = np.quantile(values, [order - near, order, order + near])
     influences: Floats = quantile + ((values > quantile) - (1 - order)) * ((high - low) / (2 * near))

@@ -44,8 +44,10 @@ class Recommendation:
     assumptions: tuple[str, ...] = _ASSUMPTIONS
 
 
-def plan_answer(planned: SizePlan) -> Recommendation:
-    """The answer of ``dagsim plan``: the size, whether it is certain, its cost, and today's log."""
+def plan_answer(planned: SizePlan, remarks: Sequence[str] = ()) -> Recommendation:
+    """The answer of ``dagsim plan``: the size, whether it is certain, its cost, and today's log.
+    ``remarks`` follow the assumptions.
+    """
     config, search = planned.config, planned.search
     label = f"{workload_label(config)}, {config.policy}"
     grid = plan_table(
@@ -58,7 +60,7 @@ def plan_answer(planned: SizePlan) -> Recommendation:
         fit=planned.fit,
     )
     sentences = (*_of_fit(planned.fit), *_of_plan(planned))
-    return Recommendation(f"How many GPUs: {planned.target} on {label}", sentences, grid)
+    return Recommendation(f"How many GPUs: {planned.target} on {label}", sentences, grid, (*_ASSUMPTIONS, *remarks))
 
 
 def _of_fit(fit: Fit | None) -> list[str]:
@@ -69,7 +71,9 @@ def _of_fit(fit: Fit | None) -> list[str]:
 def _of_plan(planned: SizePlan) -> Iterator[str]:
     best, today, target = planned.search.best, planned.today, planned.target
     if best is None:
-        yield f"No cluster that was tried meets {target}."
+        largest = max([*planned.search.tried.values(), today], key=lambda size: size.gpus)
+        why = "" if largest.met.keeps_up else f" Even {largest.gpus:,} GPUs cannot keep up with the demand (--most)."
+        yield f"No cluster that was tried meets {target}.{why}"
     else:
         nodes = ", ".join(
             f"{count:,} {type_} nodes".replace("  ", " ")
@@ -98,7 +102,9 @@ def _of_plan(planned: SizePlan) -> Iterator[str]:
         f"Today's {today.gpus:,} GPUs: {target.first.metric} {value} in the simulation"
         f"{'' if unbounded else f'; {state}'}."
     )
-    if planned.fit is None:
+    if planned.fit is None and planned.config.trace().options.time_scale != 1:
+        yield "At another demand than the log's, the simulation cannot be compared with it: ask first without."
+    elif planned.fit is None:
         yield "The log does not say when its jobs started, so the simulation could not be compared with it."
     elif not planned.fit.is_far:
         yield f"The simulation reproduces the log: {planned.fit}."
@@ -125,15 +131,17 @@ def _measured(metric: str, value: float) -> str:
     return f"{number(value)}{' s' * metric.rpartition('].')[2].partition('.')[0].endswith('_s')}"
 
 
-def whatif_answer(choices: Sequence[Alternative], metric: str, fit: Fit | None, grid: Grid) -> Recommendation:
+def whatif_answer(
+    choices: Sequence[Alternative], metric: str, fit: Fit | None, grid: Grid, remarks: Sequence[str] = ()
+) -> Recommendation:
     """The answer of ``dagsim whatif``: every alternative with its verdict and cost. ``grid`` is its
-    table.
+    table; ``remarks`` follow the assumptions.
     """
     today = choices[0]
     sentences = [*_of_fit(fit), *(_of_choice(choice, today, metric) for choice in choices[1:])]
     if fit is not None and not fit.is_far:
         sentences.append(f"The simulation reproduces the log: {fit}.")
-    return Recommendation(grid.title, tuple(sentences), grid)
+    return Recommendation(grid.title, tuple(sentences), grid, (*_ASSUMPTIONS, *remarks))
 
 
 def _of_choice(choice: Alternative, today: Alternative, metric: str) -> str:

@@ -4,7 +4,7 @@ plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, isnan, nan
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -98,16 +98,23 @@ def _counted(n: int, unit: str) -> str:
 
 
 def comparison_table(
-    ranked: Sequence[PolicyResult], metric: str = "jct_s.mean", *, workload: str = "", wide: bool = False
+    ranked: Sequence[PolicyResult],
+    metric: str = "jct_s.mean",
+    *,
+    workload: str = "",
+    wide: bool = False,
+    to_bound: Mapping[str, float] | None = None,
 ) -> Grid:
     """Compare policies on the same seeds, in the order of ``ranked``.
 
     ``ranked`` are the ``standings`` by ``metric``. Policies with equal results on every seed share
     a row. Without ``wide`` the table fits 80 columns; ``wide`` adds the ratio of means, the median
-    ratio, Holm's p and other metrics.
+    ratio, Holm's p and other metrics. ``to_bound`` adds each policy's share of the way to a lower
+    bound (``dagsim.experiment.bound``).
     """
     sample, n = ranked[0].sample, ranked[0].n
-    title = ", ".join(filter(None, [f"{len(ranked)} policies", workload, _counted(n, _unit(sample))]))
+    policies = "1 policy" if len(ranked) == 1 else f"{len(ranked)} policies"
+    title = ", ".join(filter(None, [policies, workload, _counted(n, _unit(sample))]))
     best = "min" if lower_is_better(metric) else "max"
     any_not_done, any_unfinished = (
         any(getattr(standing, name) for standing in ranked) for name in ("not_done", "unfinished")
@@ -129,6 +136,9 @@ def comparison_table(
         else:
             row = [name, cells.mean, cells.ratio, cells.interval]
         row += [cells.won, cells.verdict]
+        if to_bound:
+            share = to_bound.get(result.policy, nan)
+            row.append("-" if isnan(share) else f"{round(100 * share)} %")
         if wide:
             row += _wide_cells(result, beside)
         if any_not_done:
@@ -136,6 +146,8 @@ def comparison_table(
         if any_unfinished:
             row.append(f"{result.unfinished:,}")
         rows.append(tuple(row))
+    if to_bound:
+        heads.append("way to\nbound")
     if wide:
         heads += ["of all\njob-seconds", "95 %\ninterval", "median\nratio", "95 %\ninterval", "Holm's\np"]
         heads += [_HEADS[name] for name in beside]
@@ -143,7 +155,13 @@ def comparison_table(
         heads.append("jobs\nnot done")
     if any_unfinished:
         heads.append("of them\nunfinished")
-    return Grid(f"{title}; {best} {metric_name(metric)} first", tuple(heads), rows, tuple(_notes(ranked)), (0, 5))
+    notes = [*_notes(ranked)]
+    if to_bound:
+        notes.append(
+            "way to bound: (reference - policy) / (reference - lower bound) of the mean completion times; - where runs "
+            "were stopped or jobs not done (docs/reference/bound.md)."
+        )
+    return Grid(f"{title}; {best} {metric_name(metric)} first", tuple(heads), rows, tuple(notes), (0, 5))
 
 
 def metric_name(metric: str) -> str:
@@ -293,18 +311,18 @@ def whatif_table(
         bounds = interval(change.low, change.high, factor) if choice is not choices[0] and isfinite(change.low) else "-"
         shown = [ratio, bounds] if wide else [ratio if bounds == "-" else f"{ratio}\n{bounds}"]
         rows.append((choice.cluster, choice.policy, *values, *shown, choice.verdict))
-    notes = [*_demand_notes(demand), *_whatif_notes(choices), *([prices.sentence()] if prices else [])]
+    notes = [*_demand_notes(demand), *_whatif_notes(choices, demand), *([prices.sentence()] if prices else [])]
     return Grid(f"what if: {workload}", tuple(heads), rows, tuple(notes), (0, 1, len(heads) - 1))
 
 
-def _whatif_notes(choices: Sequence[Alternative]) -> Iterator[str]:
+def _whatif_notes(choices: Sequence[Alternative], demand: Load) -> Iterator[str]:
     yield (
         "Every row is one continuous run of all jobs, from an empty cluster or the state that --from names. wait, "
         "energy: of all jobs. ratio: to the first row, with its 95 % interval from blocks of the run; verdict: p < "
         "0.05 by Holm."
     )
     if (longer := max(choice.change.longer for choice in choices)) > 1:
-        yield f"log too short: an interval needs a log {number(longer)} times as long."
+        yield f"log too short: an interval needs a log {_longer(longer, demand)}."
     if any(not choice.trial.keeps_up for choice in choices):
         yield "cannot keep up: the jobs demand more GPUs or cores than the cluster has, so its queue grows without end."
     lost = [choice.trial.lost for choice in choices]
@@ -315,6 +333,11 @@ def _whatif_notes(choices: Sequence[Alternative]) -> Iterator[str]:
         )
     elif any(lost):
         yield "jobs lost: turned away or not finished; the figures of a row leave them out."
+
+
+def _longer(times: float, demand: Load) -> str:
+    """The length that a log would need for an interval."""
+    return f"{number(times)} times as long, of {number(times * demand.span_s / 86400)} days"
 
 
 def _demand_notes(demand: Load) -> Iterator[str]:
@@ -350,7 +373,7 @@ def plan_table(
         blank = ["-"] * (len(target.each) + 2)
         machines = now[len(today.nodes) : -len(blank) - 1]
         rows.append(("the log", *["" for _ in types[1:]], *machines, number(fit.observed), *blank))
-    notes = [*_demand_notes(demand), *_plan_notes(planned, today, target)]
+    notes = [*_demand_notes(demand), *_plan_notes(planned, today, target, demand)]
     if priced:
         notes.append(prices.sentence())
     return Grid(f"plan: {target} on {workload}", tuple(heads), rows, tuple(notes), (len(heads) - 1,))
@@ -361,7 +384,7 @@ def _wrapped(metric: str) -> str:
     return metric.replace("].", "].\n")
 
 
-def _plan_notes(planned: SizeSearch, today: Size, target: Targets) -> Iterator[str]:
+def _plan_notes(planned: SizeSearch, today: Size, target: Targets, demand: Load) -> Iterator[str]:
     best, sizes = planned.best, [*planned.tried.values(), today]
     largest = max(sizes, key=lambda size: size.gpus)
     if best is None and not largest.met.keeps_up:
@@ -372,7 +395,7 @@ def _plan_notes(planned: SizeSearch, today: Size, target: Targets) -> Iterator[s
     elif not isfinite(best.met.value.high):
         longer = best.met.value.longer
         yield (
-            f"No interval: the log is too short ({number(longer)} times as long would do)."
+            f"No interval: the log is too short; it needs one {_longer(longer, demand)}."
             if longer > 1
             else ("No interval: the metric is not a mean or a percentile of jobs, or is 0.")
         )

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from dagsim.experiment.kept_files import CellRun
     from dagsim.experiment.trace_info import TraceInfo
     from dagsim.metrics.why import WaitReasons
-    from dagsim.systems.cluster.waits import Causes, Stretch
+    from dagsim.systems.cluster.waits import Stretch
     from dagsim.workload.info import Percentiles, WorkloadInfo
 
 __all__ = [
+    "causes_in_words",
     "info_tables",
     "observed_table",
     "published_table",
@@ -300,9 +301,7 @@ def _lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None, unknown
     if wait.stopped:
         yield f"Its runs were stopped {wait.stopped} times."
     if bound is not None:
-        from dagsim.systems.cluster.waits import causes_by_time
-
-        yield from _shares([(_in_words(causes), seconds) for causes, seconds in causes_by_time(bound)], wait.wait_s)
+        yield from _shares(causes_in_words(bound), wait.wait_s)
         return
     yield from _shares(sorted(wait.blocked_s.items(), key=lambda pair: -pair[1]), wait.wait_s)
     if wait.wait_s:
@@ -315,8 +314,11 @@ def _shares(parts: Iterable[tuple[str, float]], wait_s: float) -> Iterator[str]:
         yield f"{100 * seconds / wait_s:5.1f} % of the wait ({number(seconds)} s): {what}"
 
 
-def _in_words(causes: Causes) -> str:
-    return "; and ".join(cause.what for cause in causes)
+def causes_in_words(bound: Sequence[Stretch]) -> list[tuple[str, float]]:
+    """Each set of causes of a wait in words, with its seconds, the longest first."""
+    from dagsim.systems.cluster.waits import causes_by_time
+
+    return [("; and ".join(cause.what for cause in causes), seconds) for causes, seconds in causes_by_time(bound)]
 
 
 def why_tables(wait: WaitReasons, count: int) -> Iterator[Grid]:

@@ -102,6 +102,11 @@ class Source:
         chosen.files = tuple([shard for file in listed if file.matches(*patterns) for shard in file.files])
         return chosen
 
+    def select_in_folder(self, *patterns: str) -> Source:
+        """If the source is a folder with shards that match ``patterns``, only those; else all of it."""
+        inside = self.select(*patterns) if self.path.is_dir() else self
+        return inside if inside.files else self
+
     def beside(self, *patterns: str) -> Source:
         """The shards that match one of ``patterns``, or else such files in the directory of the
         file or archive.

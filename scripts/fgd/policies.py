@@ -41,9 +41,9 @@ def at_random(rng: GoRandom) -> Choice:
         node = int(room[rng.below(len(room))]) if len(room) > 1 else int(room[0])
         gpu = 0
         if pod.shares:
-            for seen, each in enumerate(np.flatnonzero(nodes.free[node] >= pod.milli).tolist()):
+            for seen, candidate in enumerate(np.flatnonzero(nodes.free[node] >= pod.milli).tolist()):
                 if rng.below(seen + 1) == 0:
-                    gpu = each
+                    gpu = candidate
         return node, gpu
 
     return choose

@@ -104,3 +104,27 @@ def test_a_malformed_file_is_named_with_its_line(tmp_path: Path, name: str, text
     (tmp_path / "ncf" / name).write_text(text)
     with pytest.raises(TraceError, match=words):
         read_applications(tmp_path)
+
+
+def test_files_of_another_cluster_are_read_by_its_name(tmp_path: Path) -> None:
+    write(tmp_path)
+    other = tmp_path / "sia/ncf"
+    other.mkdir(parents=True)
+    (other / "placements-azure.csv").write_text("local_bsz,step_time,sync_time,placement\n8,.1,0,1\n")
+    (other / "scalability-azure.csv").write_text("num_nodes,num_replicas,local_bsz,step_time,sync_time\n2,8,8,.2,.1\n")
+    profiles = read_applications([tmp_path / "ncf", tmp_path / "sia"], cluster="azure")
+    assert list(profiles) == ["ncf"]
+    assert profiles["ncf"].times((1,), 8) == (0.1, 0.0)
+    assert profiles["ncf"].progress_at(2) == 100
+    with pytest.raises(TraceError, match=r"no profiles in it \(APP__placements-rtx\.csv"):
+        read_applications(tmp_path, cluster="rtx")
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("cluster", "samples_per_s"), [("aws", 1461.35), ("azure", 4268.53), ("dgx-ext", 7825.62)])
+def test_sias_profiles_give_the_measured_speeds_of_their_gpus(data: Path, cluster: str, samples_per_s: float) -> None:
+    # CIFAR-10 on one GPU with 725 samples
+    folders = [data / "golden/elastic/inputs/pollux", data / "traces/gpu-throughputs/sia"]
+    profiles = read_applications(folders, cluster=cluster)
+    assert set(profiles) == {"bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3"}
+    assert 725 / profiles["cifar10"].times((1,), 725).step_s == pytest.approx(samples_per_s, abs=0.005)

@@ -82,6 +82,22 @@ def test_the_page_of_a_whatif_shows_every_alternative_with_verdict_and_cost(site
         read_answer(folder)
 
 
+def test_the_longest_waits_show_the_causes_that_why_finds(site: Path) -> None:
+    rows = [f"{n},{n},1,{1 if n else 4},100" for n in range(3)]  # job 1 waits for CPUs although three GPUs are free
+    (site / "w.csv").write_text("\n".join(["id,arrival_s,gpus,cpus,duration_s", *rows]) + "\n", encoding="utf-8")
+    (site / "w.yaml").write_text("cluster: {groups: [{name: t, gpu: T4, gpus: 4, cpus: 4}]}\n", encoding="utf-8")
+    common = ["replay", "--trace", str(site / "w.csv"), "--cluster", str(site / "w.yaml"), "--algo", "fifo"]
+    asked_of = ["--out", str(site / "causes"), "--no-plots"]
+    assert CliRunner().invoke(app, [*common, *asked_of]).exit_code == 0
+    (folder,) = (site / "causes").iterdir()
+    told = CliRunner().invoke(app, ["why", str(folder), "1"]).output
+    match = re.search(r"100\.0 % of the wait \(99 s\): (.*CPU.*)", told)
+    assert match is not None
+    page = CliRunner().invoke(app, ["report", str(folder), "-o", str(site / "w.html")])
+    assert page.exit_code == 0, page.output
+    assert f"100 %: {match[1]}" in (site / "w.html").read_text(encoding="utf-8")
+
+
 def test_the_page_of_a_replay_says_how_well_it_reproduces_the_log(site: Path) -> None:
     for policy, expected in (
         ("fifo", "fifo reproduces the waits of the log"),

@@ -89,7 +89,10 @@ class Target:
         if match[4] and not of_group.partition(".")[0].endswith("_s"):
             raise ConfigError(f"--target {text!r}: {metric} is not a time, so its bound has no unit {match[4]!r}")
         if of_group not in names and not group.startswith(_LISTED):
-            raise ConfigError(f"--target {text!r}: there is no metric {of_group!r}{nearest(of_group, names)}")
+            raise ConfigError(
+                f"--target {text!r}: there is no metric {of_group!r}{nearest(of_group, names)} (bounds are usually on "
+                "wait_s.mean, wait_s.p95, jct_s.mean or bounded_slowdown.mean)"
+            )
         if above == lower_is_better(metric):
             raise ConfigError(f"--target {text!r}: {metric} is better when it is {'lower' if above else 'higher'}")
         return cls(metric, above, bound)

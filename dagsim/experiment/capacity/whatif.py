@@ -53,7 +53,7 @@ METRICS = ("jct_s.mean", "wait_s.mean", "wait_s.p95", "energy_kwh")
 _AFTER = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|min|h|d)")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _FIRST_DATE_S = 1e8
-"""Times of logs below this number, in 1973, are not dates."""
+"""Times in a log below this number (a day in 1973) are not taken as dates."""
 _FAR = 0.1
 """Relative difference from the log above which an answer begins with it."""
 _OBSERVED = {"wait_s.mean": "mean", "wait_s.p50": "median", "wait_s.p95": "p95"}
@@ -77,7 +77,10 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
     demand = LogDemand(config)
     load = demand.on(config.cluster)
     if load.jobs < 2 or not load.span_s > 0:
-        raise InputError(f"{trace.path}: {load.jobs} jobs over {load.span_s:g} s are no log to plan with")
+        raise InputError(
+            f"{trace.path}: a log to plan with needs two jobs or more that arrive at different times, got "
+            f"{load.jobs} jobs over {load.span_s:g} s"
+        )
     if (long_s := demand.long_s()) > load.span_s:
         raise InputError(
             f"{trace.path}: its jobs arrive within {load.span_s:,.0f} s, and 5 % of their tasks run for {long_s:,.0f} "
@@ -157,7 +160,7 @@ class LogDemand:
         if not 0 <= after_s < span_s:
             raise InputError(
                 f"@{when}: this is {after_s / 86400:,.1f} days after the beginning of a run of "
-                f"{span_s / 86400:,.1f} days; name a time within it"
+                f"{span_s / 86400:,.1f} days; name a time within it, or none to ask for a period after they arrive"
             )
         return after_s
 

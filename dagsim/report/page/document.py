@@ -15,19 +15,23 @@ from typing import Any
 
 import dagsim
 from dagsim.errors import InputError
+from dagsim.experiment.compare import explained_waits
 from dagsim.experiment.scenario import workload_label
 from dagsim.experiment.store import Store, is_sweep
 from dagsim.experiment.training.log import read_log
 from dagsim.metrics.columns import ScheduleColumns, columns
+from dagsim.model.log import Schedule
 from dagsim.pictures.palette import COLOURS
 from dagsim.report.answer import Recommendation, read_answer
 from dagsim.report.page import sections
 from dagsim.report.page.blocking import ramp_tables, rejected_by_beta, rejected_by_cause
 from dagsim.report.page.charts import Packer, chart_of, distributions, graphs, learning
-from dagsim.report.page.chosen import Chosen, choose_runs
+from dagsim.report.page.chosen import Chosen, Shown, choose_runs
 from dagsim.report.page.markup import element, table
 from dagsim.report.page.sections import is_training, report_grid, training_sentences
 from dagsim.report.page.sweeping import SweepView
+from dagsim.report.page.waits import Explain, can_explain
+from dagsim.report.tables import causes_in_words
 
 __all__ = ["document", "page", "sealed", "static", "write_page"]
 
@@ -75,10 +79,15 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
     for run in chosen.drawn:
         schedule = run.folder.schedule(run.number)
         cols = made_of[run.line.policy] = columns(schedule)
+        explain = _explained_by(run, schedule)
         shapes = graphs(cols, schedule, packer, _MOST_TASKS // len(chosen.drawn))
         charts.append({"name": run.name, **chart_of(cols, schedule, packer), "graphs": shapes})
         tables.append(
-            _run_section(len(tables), run.name, sections.run_tables(cols, run.folder.config.workload.measure))
+            _run_section(
+                len(tables),
+                run.name,
+                sections.run_tables(cols, run.folder.config.workload.measure, explain),
+            )
         )
     data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
@@ -86,6 +95,17 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
     turned_away = [*([] if on_ramp else rejected_by_cause(made_of)), *rejected_by_beta(made_of)]
     body = _body(title, chosen, folders, "".join(tables), "".join(map(table, turned_away)), charts)
     return document(title, body, data, live=live)
+
+
+def _explained_by(run: Shown, schedule: Schedule) -> Explain | None:
+    """The causes of waits as ``dagsim why`` finds them; None if the jobs cannot be read again."""
+    if not can_explain(schedule):
+        return None
+    try:
+        causes = explained_waits(run.folder, schedule, run.line.policy)
+    except InputError:
+        return None
+    return lambda job, periods: causes_in_words(causes(job, periods))
 
 
 def _of_trainings(folders: Sequence[Store], live: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from dagsim.report.comparison import comparison_table, metric_name
 from dagsim.report.grid import Grid, factor, interval, number, short
 from dagsim.report.page.chosen import MOST_DRAWN, Chosen
 from dagsim.report.page.markup import details, element, notes, table
-from dagsim.report.page.waits import worst_waits
+from dagsim.report.page.waits import Explain, worst_waits
 from dagsim.report.series import Row
 from dagsim.report.tables import run_notes, summary_table, workload_notes
 
@@ -193,9 +193,11 @@ def _observed_grid(name: str, waits: Mapping[str, Any]) -> Grid:
     )
 
 
-def run_tables(cols: ScheduleColumns, measure: tuple[int, int | None] | None = None) -> str:
+def run_tables(
+    cols: ScheduleColumns, measure: tuple[int, int | None] | None = None, explain: Explain | None = None
+) -> str:
     """Results of one run by tenant and by size of the measured jobs, and the jobs that waited
-    longest.
+    longest, with the reasons that ``explain`` finds.
     """
     per_job = PerJob.of(cols)
     measured = np.zeros(len(cols.jobs), bool)
@@ -212,7 +214,7 @@ def run_tables(cols: ScheduleColumns, measure: tuple[int, int | None] | None = N
         named = {name or "(none)": group for name, group in tenants.items()}
         parts.append(table(_group_grid("By tenant", named)))
     parts.append(table(_group_grid(f"By size: {by}", sizes)))
-    parts.append(table(worst_waits(cols)))
+    parts.append(table(worst_waits(cols, explain=explain)))
     return "".join(parts)
 
 

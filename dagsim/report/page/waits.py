@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
 import numpy as np
 
+from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 from dagsim.metrics.jct import wait
 from dagsim.metrics.utilization import Steps, gpus_held, gpus_up
 from dagsim.metrics.why import wait_reasons
 from dagsim.model import Kind
+from dagsim.model.log import Schedule
 from dagsim.report.grid import Grid, number
 
-__all__ = ["worst_waits"]
+__all__ = ["Explain", "can_explain", "worst_waits"]
 
 _HEADS = (
     "job",
@@ -31,13 +36,28 @@ _MOST_LOOKED_AT = 200_000
 """Largest number of runs times nodes for the full analysis. Above it, only the free GPUs of the
 whole cluster count.
 """
+_MOST_EXPLAINED = 20_000
+"""Largest number of rows of a log for the causes that ``dagsim why`` finds, which reads the log once
+for each listed job.
+"""
 _LATE = 0.2
 """Share of the wait from which waiting after the first start is mentioned."""
 
 
-def worst_waits(cols: ScheduleColumns, count: int = 20) -> Grid:
+Explain: TypeAlias = Callable[[int, Sequence[tuple[float, float]]], Sequence[tuple[str, float]]]
+"""Returns the causes of the waits of a job, and the seconds of each, as ``dagsim why`` does. Raises
+``InputError`` if the jobs are gone.
+"""
+
+
+def can_explain(schedule: Schedule) -> bool:
+    """True if the log is small enough to look for the causes of every listed wait."""
+    return len(schedule.log) <= _MOST_EXPLAINED
+
+
+def worst_waits(cols: ScheduleColumns, count: int = 20, explain: Explain | None = None) -> Grid:
     """List the jobs with the longest waits, and the reasons. Unfinished jobs wait up to the end of
-    the log.
+    the log. ``explain`` knows more reasons than the log.
     """
     ended = cols.at_horizon()
     waits = np.where(cols.jobs.accepted, wait(ended), -1.0)
@@ -46,7 +66,7 @@ def worst_waits(cols: ScheduleColumns, count: int = 20) -> Grid:
     first_s = _first_start_s(cols)
     before_s = np.minimum(first_s, cols.log_end_s) - cols.jobs.arrival_s
     meanwhile = _held_meanwhile(cols, worst, first_s)
-    why = _reasons(cols, worst, first_s, waits)
+    why = _reasons(cols, worst, first_s, waits, explain)
     rows: list[tuple[str, ...]] = []
     for place, job in enumerate(worst.tolist()):
         open_ = " (unfinished)" if cols.jobs.unfinished[job] else ""
@@ -65,8 +85,8 @@ def worst_waits(cols: ScheduleColumns, count: int = 20) -> Grid:
     )
 
 
-def _reasons(cols: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats) -> list[str]:
-    """Describe the reasons of each wait, as far as the log shows them.
+def _reasons(cols: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats, explain: Explain | None) -> list[str]:
+    """Describe the reasons of each wait, as far as they are known.
 
     For a large run, only the free GPUs of the whole cluster count, not those of the types that a
     job ran on.
@@ -82,7 +102,9 @@ def _reasons(cols: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats) 
         causes = []
         arrival_s, until_s = float(cols.jobs.arrival_s[job]), float(min(first_s[job], cols.log_end_s))
         asked = float(cols.jobs.gpus[job])
-        if with_gpus and whole and asked > 0:
+        if (explained := _explained(cols, job, explain)) is not None:
+            causes += explained
+        elif with_gpus and whole and asked > 0:
             causes += _missing(cols, job)
         elif free is not None and asked > 0 and until_s > arrival_s:
             causes.append(_room(free, asked, arrival_s, until_s))
@@ -95,6 +117,18 @@ def _reasons(cols: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats) 
             causes.append(f"{100 * after:.0f} % of the wait after its first start")
         sentences.append("; ".join(causes) or "no run of it could start")
     return sentences
+
+
+def _explained(cols: ScheduleColumns, job: int, explain: Explain | None) -> list[str] | None:
+    """List the shares of the wait by cause, as ``dagsim why`` does; None if they are not known."""
+    if explain is None:
+        return None
+    reasons = wait_reasons(cols, job)
+    try:
+        shares = [(what, seconds / reasons.wait_s) for what, seconds in explain(job, reasons.periods)]
+    except InputError:
+        return None
+    return [f"{100 * share:.0f} %: {what}" for what, share in shares if share >= _LEAST]
 
 
 def _missing(cols: ScheduleColumns, job: int) -> list[str]:

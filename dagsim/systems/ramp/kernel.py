@@ -168,7 +168,7 @@ class RampKernel:
     def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
         """Seconds that the waiting job would take within each set of free servers (bit masks).
 
-        None where it cannot be placed. Agrees with ``outlook``, but is faster.
+        None for a set on which it cannot be placed. Agrees with ``outlook``, but is faster.
         """
         job, step_s = self.queued, self.planner.step_s
         for mask in servers:

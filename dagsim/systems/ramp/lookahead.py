@@ -343,7 +343,7 @@ class Memo:
         return step
 
     def put(self, key: Hashable, step: StepTime) -> None:
-        """Keep a step; beyond ``limit`` the oldest is dropped."""
+        """Keep a step, and drop the oldest if there are more than ``limit``."""
         if len(self._steps) >= self.limit:
             del self._steps[next(iter(self._steps))]
         self._steps[self._name(key)] = step

@@ -114,17 +114,7 @@ class FirstFitBlocks:
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
     ) -> OpPlacement | None:
         """Return servers for every operation, or None as soon as one has none."""
-        walk = _Walk(job, parts, fabric, rules)
-        for op in parts.graph.order:
-            if walk.beside_a_parent(op):
-                continue
-            for _, block in fabric.free(parts.splits[op], occupied):
-                if walk.fits(op, block):
-                    walk.take(op, block)
-                    break
-            else:
-                return None
-        return walk.done()
+        return place_inside(~occupied, job, parts, fabric, rules)
 
 
 class Packed:

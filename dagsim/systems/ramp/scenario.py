@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -55,6 +55,11 @@ class RampScenario:
     restricted to ``models``), or from synthetic graphs. A job starts on arrival, or it is rejected.
     """
 
+    system: ClassVar[str] = "ramp"
+    merit: ClassVar[str] = "blocking_rate"
+    policies: ClassVar[Registry[RampPolicy]] = RAMP_POLICIES
+    codecs: ClassVar[Registry[Any]] = RAMP_CODECS
+    terms: ClassVar[Registry[RewardTerm]] = RAMP_TERMS
     topology: str = "ramp"
     """The fabric, with parameters in brackets: ``ramp[groups=4,racks=4,servers_per_rack=2]``,
     ``torus``, ``switch``, ``fat_tree``.
@@ -112,34 +117,9 @@ class RampScenario:
         _ = self._rules, self._fabric()
 
     @property
-    def system(self) -> str:
-        """The name of the system."""
-        return "ramp"
-
-    @property
     def cluster(self) -> Cluster:
         """A node with one GPU per server."""
         return self.planner.fabric.cluster()
-
-    @property
-    def merit(self) -> str:
-        """The metric that policies are ranked by."""
-        return "blocking_rate"
-
-    @property
-    def policies(self) -> Registry[RampPolicy]:
-        """The policies for RAMP."""
-        return RAMP_POLICIES
-
-    @property
-    def codecs(self) -> Registry[Any]:
-        """The codecs for RAMP."""
-        return RAMP_CODECS
-
-    @property
-    def terms(self) -> Registry[RewardTerm]:
-        """The reward terms of RAMP."""
-        return RAMP_TERMS
 
     @property
     def planner(self) -> Planner:

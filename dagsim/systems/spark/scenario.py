@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster
@@ -50,6 +50,11 @@ class SparkScenario:
     of DAG jobs, without jobs of more than ``max_tasks`` tasks), or else from synthetic queries.
     """
 
+    system: ClassVar[str] = "spark"
+    merit: ClassVar[str] = "jct_s.mean"
+    policies: ClassVar[Registry[SparkPolicy]] = SPARK_POLICIES
+    codecs: ClassVar[Registry[Any]] = SPARK_CODECS
+    terms: ClassVar[Registry[RewardTerm]] = SPARK_TERMS
     executors: int | tuple[ExecutorType, ...] = 50
     """Number of executors, or a list of types with name, count and speed."""
     jobs: int = 200
@@ -86,34 +91,9 @@ class SparkScenario:
             raise ConfigError("parity knows neither batches nor executors of several speeds")
 
     @property
-    def system(self) -> str:
-        """The name of the system."""
-        return "spark"
-
-    @property
     def cluster(self) -> Cluster:
         """A node per executor."""
         return cluster_of(executor_types(self.executors))
-
-    @property
-    def merit(self) -> str:
-        """The metric that policies are ranked by."""
-        return "jct_s.mean"
-
-    @property
-    def policies(self) -> Registry[SparkPolicy]:
-        """The policies for Spark executors."""
-        return SPARK_POLICIES
-
-    @property
-    def codecs(self) -> Registry[Any]:
-        """The codecs of Spark executors."""
-        return SPARK_CODECS
-
-    @property
-    def terms(self) -> Registry[RewardTerm]:
-        """The reward terms of Spark executors."""
-        return SPARK_TERMS
 
     @property
     def pool(self) -> Sequence[SparkJob]:

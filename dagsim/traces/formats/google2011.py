@@ -111,10 +111,7 @@ def _rows(source: Source, tasks: Source, happened: Happened, report: ReadReport)
 
 def _tasks(source: Source) -> Source:
     """The shards of task events."""
-    if not source.path.is_dir():
-        return source
-    inside = source.select("task_events/*", "task_events.csv*")
-    return inside if inside.files else source
+    return source.select_in_folder("task_events/*", "task_events.csv*")
 
 
 def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:

@@ -250,10 +250,7 @@ def _flat(row: Any) -> dict[str, str]:
 
 def _instances(source: Source) -> Source:
     """The shards of instance events."""
-    if not source.path.is_dir():
-        return source
-    inside = source.select("instance_events*", "instance_events/*")
-    return inside if inside.files else source
+    return source.select_in_folder("instance_events*", "instance_events/*")
 
 
 def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:

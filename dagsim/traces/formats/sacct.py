@@ -437,8 +437,8 @@ class _Reading:
         return listed[0] if len(listed) == 1 else tuple([name for names in listed for name in names])
 
     def _by_type(self, attempts: list[_Attempt]) -> list[list[_Attempt]]:
-        """Split a component by GPU type, since a gang runs on one type. Only for components whose
-        whole nodes are of several types.
+        """Split a component by GPU type, since a gang runs on one type. Only a component that holds
+        whole nodes of several types is split.
         """
         last = attempts[-1]
         allocated, nodes = last.allocated, last.nodes

@@ -37,6 +37,38 @@ def test_sia_lists_say_no_durations(read: Reading, samples: Path) -> None:
     assert "no durations" in got.trace.assumptions["work"]
 
 
+@pytest.mark.parametrize("beside", ["list", "folder"])
+def test_profiles_near_a_list_of_pollux_say_how_long_its_jobs_train(read: Reading, tmp_path: Path, beside: str) -> None:
+    # 12 samples in .2 s on one GPU, 24 in .3 s on two; the gradient has no noise, so that 100 iterations are needed.
+    folder = tmp_path / "traces/bert" if beside == "folder" else tmp_path / "workloads/traces/bert"
+    tables = {
+        "placements": "placement,local_bsz,step_time,sync_time\n1,12,.2,0\n2,12,.3,.1\n",
+        "scalability": "num_nodes,num_replicas,local_bsz,step_time,sync_time\n2,8,12,.4,.2\n",
+        "validation-12": "progress,iteration,metric,grad_sqr,grad_var\n50,50,.5,1,0\n100,100,.6,1,0\n",
+        "validation-24": "progress,iteration,metric,grad_sqr,grad_var\n50,50,.5,1,0\n100,100,.6,1,0\n",
+    }
+    folder.mkdir(parents=True)
+    for name, text in tables.items():
+        (folder / f"{name}.csv").write_text(text)
+    path = tmp_path / "workloads/jobs.csv"
+    path.parent.mkdir(exist_ok=True)
+    rows = ["a,0,bert,1,12", "b,5,bert,2,24", "c,6,bert,2,96", "d,7,vgg,1,12"]
+    path.write_text("\n".join(["name,time,application,num_replicas,batch_size", *rows, ""]))
+    got = read(path)
+    assert [(job.id, job.tasks[0].work, job.tasks[0].instances) for job in got.jobs] == [("a", 20, 1), ("b", 30, 2)]
+    assert got.dropped == {"whose application, GPUs or batch the profiles do not cover": 2}
+    assert str(folder.parent) in got.trace.assumptions["work"]
+
+
+@pytest.mark.data
+def test_polluxs_jobs_train_for_the_seconds_of_their_simulator(read: Reading, data: Path) -> None:
+    # The first job of workload 6: 947 s, less 7 s to the next interval and 30 s of start; the simulator rounds up to
+    # half a second for each of 100 epochs and each of 16 intervals.
+    got = read(data / "golden/elastic/inputs/pollux/workloads/workloads_workload-6.csv.gz")
+    assert (len(got.jobs), got.dropped) == (160, {})
+    assert got.job("cifar10-0").tasks[0].work == pytest.approx(910, abs=58)
+
+
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("file", "jobs"),

@@ -1,0 +1,155 @@
+"""The problem that the bounds are proven for: a relaxation of the GPU cluster, in columns.
+
+It keeps the arrivals, the DAGs, the seconds of every instance on every GPU type, gangs, and for
+each type one resource in a common pool: GPUs, cores or memory, whichever the jobs need most of. It
+leaves out everything else: the borders of nodes, the other resources, transfers, set-ups, failures,
+the cost of preemption, and the limits of queues. All of these only delay jobs, so every schedule of
+the kernel is a schedule of this problem with the same completion times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from dagsim.model import Cluster
+from dagsim.systems.cluster.models.runtime import Runtime
+from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState
+from dagsim.workload.arrays import JobArrays
+from dagsim.workload.load import seconds_of
+
+__all__ = ["Relaxation", "relaxation_of", "spans_nodes"]
+
+
+class Relaxation(NamedTuple):
+    """J jobs with V tasks, on T types of machines."""
+
+    arrival_s: np.ndarray
+    """(J,) float64: seconds since the first arrival."""
+    weight: np.ndarray
+    """(J,) float64: the factor of each job's completion time in the sum."""
+    job: np.ndarray
+    """(V,) int64: the job of each task."""
+    copies: np.ndarray
+    """(V,) float64: pieces that start independently of each other; 1 for a gang."""
+    seconds: np.ndarray
+    """(V, T) float64: duration of a copy; inf where it cannot run."""
+    usage: np.ndarray
+    """(V, T) float64: amount of the type's resource that a copy holds while it runs."""
+    capacity: np.ndarray
+    """(T,) float64: amount of the resource in all nodes of the type."""
+    parent: np.ndarray
+    """(E,) int64: the task at the beginning of each edge."""
+    child: np.ndarray
+    """(E,) int64: the task at the end of each edge."""
+    rejected: int
+    """Number of jobs left out because not even the empty cluster can run them."""
+
+    @property
+    def shortest_s(self) -> np.ndarray:
+        """(V,) float64: seconds of a copy on its fastest type."""
+        shortest: np.ndarray = self.seconds.min(axis=1)
+        return shortest
+
+    def levels(self) -> list[np.ndarray]:
+        """Edges by the depth of their child, so that all edges into a parent come in earlier
+        groups.
+        """
+        depth = np.zeros(len(self.job), np.int64)
+        while len(self.parent):
+            deeper = depth.copy()
+            np.maximum.at(deeper, self.child, depth[self.parent] + 1)
+            if (deeper == depth).all():
+                break
+            depth = deeper
+        of = depth[self.child]
+        return [np.flatnonzero(of == level) for level in range(1, int(depth.max(initial=0)) + 1)]
+
+
+def relaxation_of(
+    jobs: JobArrays, cluster: Cluster, runtime: Runtime, weight: np.ndarray | None = None, *, by_node: bool = False
+) -> Relaxation:
+    """Build the problem of these jobs; ``weight`` is (J,), 1 for each job by default.
+
+    With ``by_node``, every node counts as a type of its own. This keeps the borders of nodes, but a
+    gang of several instances would have to be on one node: see ``spans_nodes``.
+
+    Raises:
+        InputError: The runtime model does not know a task.
+    """
+    machines = ClusterState(cluster)
+    column = [machine.type for machine in machines.list] if by_node else list(range(len(machines.types)))
+    places = [[machine] for machine in machines.list] if by_node else _by_type(machines)
+    seconds = seconds_of(jobs, runtime, machines.types)[:, column]
+    gang = np.where(np.array([kind.gang for kind in jobs.kinds], bool)[jobs.kind], jobs.instances, 0)
+    kinds, alike = np.unique(np.column_stack([jobs.kind, gang]), axis=0, return_inverse=True)
+    classes = [machines.compile(jobs.kinds[kind].demand, together) for kind, together in kinds.tolist()]
+    alike = alike.reshape(-1)
+    fits = np.array([[_fits(demand, nodes) for nodes in places] for demand in classes], bool).reshape(-1, len(places))
+    seconds = np.where(fits[alike], seconds, inf)
+    job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
+    possible = np.bincount(job, np.isinf(seconds).all(axis=1), len(jobs)) == 0
+    kept, number = possible[job], np.cumsum(possible) - 1
+    place = np.cumsum(kept) - 1
+    child = np.repeat(np.arange(jobs.tasks), np.diff(jobs.waits))
+    parent = jobs.first[:-1][job[child]] + jobs.parent
+    edges = kept[child]
+    seconds, copies = seconds[kept], np.where(gang, 1, jobs.instances)[kept].astype(float)
+    demands = np.array([_demand(demand) for demand in classes], float).reshape(-1, 3)[alike][kept]
+    total = np.array([np.sum([_amounts(machine) for machine in nodes], axis=0) for nodes in places])
+    usage, capacity = _scarcest(demands * np.maximum(gang[kept], 1)[:, None], copies, seconds, total)
+    arrival_s = jobs.arrival_s[possible]
+    return Relaxation(
+        arrival_s - (arrival_s.min() if len(arrival_s) else 0.0),
+        np.ones(int(possible.sum())) if weight is None else weight[possible],
+        number[job[kept]],
+        copies,
+        seconds,
+        usage,
+        capacity,
+        place[parent[edges]],
+        place[child[edges]],
+        int((~possible).sum()),
+    )
+
+
+def spans_nodes(jobs: JobArrays) -> bool:
+    """True if some gang has several instances, which may be on several nodes."""
+    gang = np.array([kind.gang for kind in jobs.kinds], bool)[jobs.kind]
+    return bool((gang & (jobs.instances > 1)).any())
+
+
+def _by_type(machines: ClusterState) -> list[list[NodeState]]:
+    return [[machine for machine in machines.list if machine.type == type_] for type_ in range(len(machines.types))]
+
+
+def _fits(demand: DemandClass, nodes: list[NodeState]) -> bool:
+    """True if these empty nodes, all of one type, hold an instance, or all of a gang."""
+    if nodes[0].type not in demand.types:
+        return False
+    kinds = Counter((node.node.gpus, node.node.cpus, node.node.memory_gb) for node in nodes)
+    sample = {(node.node.gpus, node.node.cpus, node.node.memory_gb): node for node in nodes}
+    return sum(count * sample[kind].room(demand) for kind, count in kinds.items()) >= max(demand.gang, 1)
+
+
+def _demand(demand: DemandClass) -> tuple[float, float, float]:
+    """GPUs, cores and GB of an instance, as the kernel counts them."""
+    return demand.whole or demand.share / MICRO, demand.cpus / MICRO, demand.memory / MICRO
+
+
+def _amounts(machine: NodeState) -> tuple[float, float, float]:
+    """GPUs, cores and GB of an empty node."""
+    return machine.gpus, machine.cpus / MICRO, machine.memory / MICRO
+
+
+def _scarcest(
+    demands: np.ndarray, copies: np.ndarray, seconds: np.ndarray, total: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(V, T) usage and (T,) capacity of the resource of each type that its tasks need most of."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        busy = np.where(np.isfinite(seconds), seconds, 0).T @ (demands * copies[:, None]) / total
+    resource = np.nan_to_num(busy, nan=0.0, posinf=0.0).argmax(axis=1)
+    return demands[:, resource], total[np.arange(len(total)), resource]
