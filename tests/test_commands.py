@@ -90,7 +90,7 @@ def with_files(line: str, run: Path) -> list[str]:
             Path(name).write_text(texts[name], encoding="utf-8")
         elif name == "cluster.yaml" and "import" not in line:
             shutil.copy(copies["nodes.txt"], "nodes.txt")
-            assert CliRunner().invoke(app, ["cluster", "import", "nodes.txt", "-o", name]).exit_code == 0
+            assert CliRunner().invoke(app, ["site", "import", "nodes.txt", "-o", name]).exit_code == 0
         elif re.fullmatch(r"results/(20\w+-.*|RUN\w*)", name):
             shutil.copytree(run, name)
         words.append("#0" if name == "1042" else name)

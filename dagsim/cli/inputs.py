@@ -16,7 +16,7 @@ from dagsim.cli.shared import configured, given
 from dagsim.errors import InputError
 from dagsim.report.listing import LISTINGS, listing
 
-__all__ = ["cluster_app", "config_app", "list_", "workload_app"]
+__all__ = ["config_app", "list_", "site_app", "workload_app"]
 
 
 config_app = typer.Typer(help="Show, check and describe configurations.", no_args_is_help=True)
@@ -136,22 +136,33 @@ def workload_save(
     typer.echo(f"{write_jobs(path, jobs, meta)} jobs written to {path}")
 
 
-cluster_app = typer.Typer(help="Import the nodes of a real cluster.", no_args_is_help=True)
-app.add_typer(cluster_app, name="cluster")
+@app.command("cluster", hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def cluster_import() -> None:
+    """The former name of dagsim site import.
+
+    Example: dagsim site import FILE -o site.yaml
+    """
+    from dagsim.errors import InputError
+
+    raise InputError("dagsim cluster import is now dagsim site import: dagsim site import FILE -o site.yaml")
 
 
-@cluster_app.callback()
-def _clusters() -> None:
+site_app = typer.Typer(help="Import a real cluster: nodes, queues, limits and its scheduler.", no_args_is_help=True)
+app.add_typer(site_app, name="site")
+
+
+@site_app.callback()
+def _sites() -> None:
     pass
 
 
-@cluster_app.command("import")
-def import_cluster(
-    path: Annotated[
-        Path,
+@site_app.command("import")
+def import_site(
+    paths: Annotated[
+        list[Path],
         typer.Argument(
-            metavar="FILE",
-            help="Output of scontrol show nodes, sinfo -N, kubectl get nodes -o json or pbsnodes -a.",
+            metavar="FOLDER|FILE...",
+            help="What the site has: slurm.conf, gres.conf, output of scontrol show and sacctmgr; or a list of nodes.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="YAML", help="The configuration to write.")],
@@ -162,26 +173,47 @@ def import_cluster(
     all_: Annotated[bool, typer.Option("--all", help="Keep nodes that are down, drained or in maintenance.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the nodes of a real cluster as the cluster of a configuration.
+    """Write a real cluster as a configuration: nodes, partitions, accounts, limits, scheduler.
 
-    Example: dagsim cluster import scontrol-show-nodes.txt -o cluster.yaml
+    Each file is recognised by its content. A list of nodes alone (scontrol show nodes, sinfo -N,
+    kubectl get nodes -o json, pbsnodes -a) gives the cluster without queues.
+
+    Example: dagsim site import /etc/slurm -o site.yaml
     """
     from dagsim.config.cluster_file import cluster_yaml
     from dagsim.config.schema import load_config
     from dagsim.files import write_text
     from dagsim.traces.nodes import grouped, read_nodes
     from dagsim.traces.sites import named_gpus
+    from dagsim.traces.slurm_site import read_slurm_site, site_files
     from dagsim.traces.source import Source
 
     named = named_gpus(",".join(gpu) if gpu else None, "--gpu")
-    imported = grouped(read_nodes(Source(path)), named, keep_all=all_)
-    write_text(out, cluster_yaml(imported, out.stem, path.name))
+    files = site_files(paths)
+    site = read_slurm_site(files)
+    origin = ", ".join(path.name for path in paths)
+    if site.conf or site.partitions:
+        imported = grouped(site.found_nodes(), named, keep_all=True, in_order=True)
+        queues = site.queues(named)
+        write_text(out, cluster_yaml(imported, site.conf.get("clustername", out.stem), origin, queues, site.unmodelled))
+    elif len(files) == 1:
+        imported = grouped(read_nodes(Source(files[0])), named, keep_all=all_)
+        write_text(out, cluster_yaml(imported, out.stem, origin))
+    else:
+        from dagsim.errors import InputError
+
+        read = "; ".join(site.read) or "nothing recognised"
+        raise InputError(f"{origin}: neither slurm.conf nor `scontrol show partition` among the files ({read})")
     cluster = load_config(out).build_cluster()
     if quiet:
         return
     typer.echo(f"{out}: {cluster}")
+    for line in site.read:
+        typer.echo(f"read {line}")
     for note in imported.notes:
         typer.echo(f"noted: {note}")
+    for what in site.unmodelled:
+        typer.echo(f"not modelled: {what}")
     if imported.left_out:
         typer.echo(f"left out {len(imported.left_out):,} nodes (--all keeps them): {'; '.join(imported.left_out[:8])}")
     for kind in imported.unknown:

@@ -370,7 +370,7 @@ def _print(
     from dagsim.experiment.scenario import metric_of, sample_of
     from dagsim.metrics.standings import Sample, standings, without_repeats
     from dagsim.report.comparison import comparison_table
-    from dagsim.report.tables import observed_table, run_notes, summary_table, workload_notes
+    from dagsim.report.tables import fidelity_lines, observed_table, run_notes, summary_table, workload_notes
     from dagsim.report.terminal import show_grid
 
     workload, sample = folder.label, sample_of(folder.config)
@@ -390,4 +390,7 @@ def _print(
             show_grid(observed_table(policy, line.workload["observed"]), output.table, wide=output.wide)
     for note in (*notes, *workload_notes([line.workload for line in lines]), *run_notes(lines)):
         typer.echo(note)
+    for policy, line in reversed(first.items()):
+        if "observed" in line.workload:
+            typer.echo("\n".join(fidelity_lines(policy, line.workload["observed"])))
     typer.echo(f"run folder: {folder.path}")

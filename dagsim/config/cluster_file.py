@@ -1,35 +1,44 @@
-"""Write an imported cluster as the YAML of a configuration."""
+"""Write an imported cluster or site as the YAML of a configuration."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from typing import Any
 
 import yaml
 
-from dagsim.model import GpuType
+from dagsim.model import GpuType, NodePartition, NodeReservation, QueueTree
 from dagsim.traces.nodes import ImportedCluster
+from dagsim.traces.sites import folded
 
 __all__ = ["cluster_yaml"]
 
 _SHOWN = 20
 
 
-def cluster_yaml(imported: ImportedCluster, name: str, origin: str) -> str:
-    """Write ``cluster`` and ``gpu_types``; nodes that were left out, and notes, become comments.
+def cluster_yaml(
+    imported: ImportedCluster, name: str, origin: str, queues: QueueTree | None = None, unmodelled: Iterable[str] = ()
+) -> str:
+    """Write ``cluster``, ``gpu_types`` and ``queues``; nodes that were left out, notes, and settings
+    that are not modelled become comments.
 
     Text from the log is quoted, so that it cannot end a comment or a value.
     """
-    lines = [f"Made by dagsim cluster import from {origin}."]
+    lines = [f"Made by dagsim site import from {origin}."]
     lines += _listed("left out, as jobs cannot run there", imported.left_out)
     lines += _listed("noted", imported.notes)
+    lines += _listed("not modelled", list(unmodelled))
     if imported.unknown:
         lines.append(f"NOT KNOWN: {', '.join(imported.unknown)}: fill in the figures of gpu_types, they are all 1")
     document: dict[str, Any] = {}
     if imported.gpu_types:
         document["gpu_types"] = [_figures(gpu) for gpu in imported.gpu_types.values()]
     document["cluster"] = {"name": name, "groups": [_group(asdict(group)) for group in imported.groups]}
+    if queues is not None:
+        document["queues"] = _lean(queues)
+        document["policy"] = "slurm-multifactor"
     comments = "".join(f"# {json.dumps(line, ensure_ascii=True)[1:-1]}\n" for line in lines)
     return comments + yaml.safe_dump(document, sort_keys=False, width=120)
 
@@ -45,4 +54,28 @@ def _figures(gpu: GpuType) -> dict[str, Any]:
 
 
 def _group(group: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in group.items() if value is not None}
+    plain = {"features": [], "weight": 1.0}
+    lean = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in group.items() if value is not None
+    }
+    return {key: value for key, value in lean.items() if key not in plain or value != plain[key]}
+
+
+def _lean(value: Any) -> Any:
+    """A value of the configuration as plain data, without fields at their defaults."""
+    if isinstance(value, NodePartition | NodeReservation) and value.nodes:
+        lean = {name: _lean(content) for name, content in _changed(value)}
+        return lean | {"nodes": [folded(value.nodes)]}
+    if is_dataclass(value):
+        return {name: _lean(content) for name, content in _changed(value)}
+    if isinstance(value, Mapping):
+        return {key: _lean(content) for key, content in value.items()}
+    return [_lean(content) for content in value] if isinstance(value, tuple) else value
+
+
+def _changed(value: Any) -> Iterable[tuple[str, Any]]:
+    for one in fields(value):
+        content = getattr(value, one.name)
+        default = one.default_factory() if one.default_factory is not MISSING else one.default
+        if content != default:
+            yield one.name, content

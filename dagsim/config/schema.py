@@ -116,6 +116,10 @@ class NodeGroup(Section):
     """CPU cores per node."""
     memory_gb: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Memory per node in GB."""
+    features: tuple[str, ...] = ()
+    """Features that jobs may ask for by a constraint."""
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """Weight in Slurm: nodes of a smaller weight are used first."""
     partitions: tuple[str, ...] = ()
     """Partitions of ``queues`` that its nodes belong to. If a group names some, the ``nodes`` of
     all partitions follow from the groups.
@@ -295,6 +299,8 @@ class Config(Section):
         section = info.data.get("cluster")
         if queues is None or section is None or section.from_trace:
             return queues
+        reserved = tuple([replace(one, nodes=_spelled(one.nodes, section)) for one in queues.reservations])
+        queues = replace(queues, reservations=reserved)
         if any(group.partitions for group in section.groups):
             return replace(queues, partitions=tuple([_of_groups(part, section) for part in queues.partitions]))
         names = {name for group in section.groups for name in (group.name, *group.nodes)}
@@ -305,7 +311,7 @@ class Config(Section):
                         f"partition {part.name!r}: there is no node and no group {name!r}{nearest(name, names)}; "
                         f"groups: {', '.join(group.name for group in section.groups)}"
                     )
-        parts = [_spelled(part, section) for part in queues.partitions]
+        parts = [replace(part, nodes=_spelled(part.nodes, section)) for part in queues.partitions]
         return replace(queues, partitions=tuple(parts))
 
     @field_validator("seeds")
@@ -387,7 +393,7 @@ class Config(Section):
         own = {gpu.name: gpu for gpu in self.gpu_types}
         return Cluster(
             tuple(
-                Node(name, gpu, group.gpus, group.cpus, group.memory_gb)
+                Node(name, gpu, group.gpus, group.cpus, group.memory_gb, group.features, group.weight)
                 for group in self.cluster.groups
                 for gpu in [None if group.gpu is None else own.get(group.gpu) or gpu_type(group.gpu)]
                 for name in group.nodes
@@ -396,14 +402,11 @@ class Config(Section):
         )
 
 
-def _spelled(part: NodePartition, section: ClusterSection) -> NodePartition:
-    """The partition with its nodes spelled out by name. A group whose nodes have names of their own
-    is replaced by them.
-    """
+def _spelled(nodes: tuple[str, ...], section: ClusterSection) -> tuple[str, ...]:
+    """Nodes spelled out by name. A group whose nodes have names of their own is replaced by them."""
     named = {group.name: group.nodes for group in section.groups if group.hosts is not None}
-    names = [name for text in part.nodes for name in _hosts(text)]
-    nodes = [node for name in names for node in named.get(name, (name,))]
-    return replace(part, nodes=tuple(dict.fromkeys(nodes)))
+    names = [name for text in nodes for name in _hosts(text)]
+    return tuple(dict.fromkeys([node for name in names for node in named.get(name, (name,))]))
 
 
 def _of_groups(part: NodePartition, section: ClusterSection) -> NodePartition:

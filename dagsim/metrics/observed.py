@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns
+from dagsim.metrics.columns import Floats, ScheduleColumns, Source, columns
 
 __all__ = ["ObservedWaits", "WaitPair", "Waits", "observed_against_simulated"]
 
-_GROUPS = 32
-_OTHER = "(other)"
+_SLACK_S = 10.0
+"""Added to both waits before their ratio is taken, because short waits are noise."""
+_EARLY_S = 1.0
+"""Slurm's clock counts whole seconds."""
 _SIZES = ((0.0, "0 GPUs"), (0.999, "under 1 GPU"), (1.0, "1 GPU"), (4.0, "2-4 GPUs"), (8.0, "5-8 GPUs"),
           (32.0, "9-32 GPUs"), (np.inf, "over 32 GPUs"))  # fmt: skip
 
@@ -47,13 +49,20 @@ class WaitPair:
 
 @dataclass(frozen=True, slots=True)
 class ObservedWaits:
-    """Waits of the jobs for which both are known: overall, by tenant and by number of GPUs."""
+    """Waits of the jobs for which both are known: overall, by tenant, partition and number of GPUs."""
 
     total: WaitPair
     by_tenant: dict[str, WaitPair]
+    by_partition: dict[str, WaitPair]
     by_size: dict[str, WaitPair]
     left_out: int
     """Number of jobs without an observed start, or that did not start in the simulation."""
+    median_abs_log_ratio: float
+    """Median over the jobs of |log((simulated + 10 s) / (observed + 10 s))|: 0.16 to 0.22 between two
+    real runs of the same submissions.
+    """
+    early: int
+    """Number of jobs that start in the simulation more than a second before they are eligible."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -61,32 +70,40 @@ class ObservedWaits:
 
 
 def observed_against_simulated(
-    source: Source, observed_start_s: Sequence[float] | Floats, eligible_s: Sequence[float] | Floats
+    source: Source,
+    observed_start_s: Sequence[float] | Floats,
+    eligible_s: Sequence[float] | Floats,
+    partitions: Sequence[str] = (),
 ) -> ObservedWaits | None:
     """Compare waits job by job. Returns None if no job has both.
 
     ``observed_start_s`` and ``eligible_s`` have an entry for each job in the order of
-    ``Record.job``, NaN if unknown. Both waits count from the time when the job could start, or from
-    its arrival if that is unknown. So neither includes delays that no scheduler can avoid: a
-    dependency, a hold, the delay of a requeue. Jobs that ran when the simulation began are left
-    out.
+    ``Record.job``, NaN if unknown; so has ``partitions``, unless it is empty. Both waits count from
+    the time when the job could start, or from its arrival if that is unknown. So neither includes
+    delays that no scheduler can avoid: a dependency, a hold, the delay of a requeue. Jobs that
+    ran when the simulation began are left out.
     """
     cols = columns(source)
     jobs = cols.jobs
     since_s = np.fmax(jobs.arrival_s, np.asarray(eligible_s, float))
     observed = np.maximum(np.asarray(observed_start_s, float) - since_s, 0.0)
-    simulated = np.maximum(_first_start_s(cols) - since_s, 0.0)
+    unclipped = _first_start_s(cols) - since_s
+    simulated = np.maximum(unclipped, 0.0)
     both = np.flatnonzero(np.isfinite(observed) & np.isfinite(simulated))
     if not len(both):
         return None
     observed, simulated = observed[both], simulated[both]
+    ratios = np.abs(np.log((simulated + _SLACK_S) / (observed + _SLACK_S)))
     tenants = [jobs.tenant[index] for index in both]
     sizes = np.searchsorted([most for most, _ in _SIZES], jobs.gpus[both])
     return ObservedWaits(
         _pair(observed, simulated),
-        _grouped(_pooled(tenants), observed, simulated),
+        _grouped(tenants, observed, simulated),
+        _grouped([partitions[index] for index in both.tolist()], observed, simulated) if any(partitions) else {},
         _grouped([_SIZES[size][1] for size in sizes], observed, simulated, [name for _, name in _SIZES]),
         len(jobs) - len(both),
+        float(np.median(ratios)),
+        int((unclipped[both] < -_EARLY_S).sum()),
     )
 
 
@@ -95,16 +112,6 @@ def _first_start_s(cols: ScheduleColumns) -> Floats:
     np.minimum.at(first, cols.runs.job, cols.runs.start_s)
     first[np.isinf(first) | (first < cols.begins_s)] = np.nan
     return first
-
-
-def _pooled(names: list[str]) -> list[str]:
-    """Keep the names with the most jobs, and merge the others into one."""
-    listed, places = np.unique(names, return_inverse=True)
-    counts: Ints = np.bincount(places)
-    if len(listed) <= _GROUPS:
-        return names
-    kept = {str(listed[index]) for index in np.argsort(-counts, kind="stable")[:_GROUPS]}
-    return [name if name in kept else _OTHER for name in names]
 
 
 def _grouped(

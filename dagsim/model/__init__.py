@@ -5,7 +5,8 @@ from dagsim.model.decision import Admit, Decision, Kill, Migrate, Placement, Pre
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type
 from dagsim.model.job import Demand, Edge, InFlight, Job, Task, TaskGraph
 from dagsim.model.log import JobFacts, Kind, Record, RejectReason
-from dagsim.model.queues import Caps, NodePartition, Qos, QueueNode, QueueTree
+from dagsim.model.queues import Caps, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.model.request import Request
 
 __all__ = [
     "GPU_TYPES",
@@ -24,6 +25,7 @@ __all__ = [
     "Migrate",
     "Node",
     "NodePartition",
+    "NodeReservation",
     "Placement",
     "Preempt",
     "Qos",
@@ -32,6 +34,7 @@ __all__ = [
     "Record",
     "Reject",
     "RejectReason",
+    "Request",
     "Share",
     "Start",
     "Task",

@@ -14,8 +14,9 @@ __all__ = ["Cluster", "Node"]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One machine: ``gpus`` GPUs of one type (``gpu=None`` and 0 for a CPU machine), CPU cores and
-    memory.
+    """One machine: ``gpus`` GPUs of one type (``gpu=None`` and 0 for a CPU machine), CPU cores,
+    memory, and the features that jobs may ask for by a constraint. Slurm uses nodes of a smaller
+    weight first.
 
     Raises:
         ModelError: A count or size is negative or not a number, or there are GPUs without a type
@@ -27,6 +28,8 @@ class Node:
     gpus: int = 0
     cpus: float = 0.0
     memory_gb: float = 0.0
+    features: tuple[str, ...] = ()
+    weight: float = 1.0
 
     def __post_init__(self) -> None:
         check_numbers(f"node {self.name!r}: ", self, ("gpus", "cpus", "memory_gb"))

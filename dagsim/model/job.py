@@ -11,6 +11,7 @@ from typing import NamedTuple
 from dagsim.errors import GraphError, ModelError
 from dagsim.model.arithmetic import check_numbers, check_whole
 from dagsim.model.decision import Placement
+from dagsim.model.request import Request
 
 __all__ = ["Demand", "Edge", "InFlight", "Job", "Links", "Task", "TaskGraph", "linked"]
 
@@ -266,11 +267,11 @@ class Job:
     - ``priority``: larger is more urgent.
     - ``deadline_s`` is a point in time, not a span.
     - ``weight`` is the cost of a second of waiting of this job.
-    - ``observed_start_s``, ``eligible_s`` and ``observed_nodes`` come from the log of a real cluster: when
-      the job started there (in the attempt that is kept), from when it could have started, and on which
-      nodes.
+    - ``observed_start_s`` and ``observed_nodes`` come from the log of a real cluster: when and on which
+      nodes the job started there, in the attempt that is kept. It may not start before ``eligible_s``,
+      because of a dependency, a hold or a begin time.
     - ``user``, ``account``, ``partition`` (a batch system's queue) and ``qos`` are those of its
-      submission, where known. Metrics are grouped by ``tenant``.
+      submission, where known; ``request`` holds its further terms. Metrics are grouped by ``tenant``.
     - ``in_flight`` are its instances that already run when the simulation begins. Tasks that are done
       by then are left out of the graph.
 
@@ -294,6 +295,7 @@ class Job:
     partition: str = ""
     qos: str = ""
     in_flight: tuple[InFlight, ...] = ()
+    request: Request | None = None
 
     def __post_init__(self) -> None:
         try:

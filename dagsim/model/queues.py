@@ -9,12 +9,13 @@ from typing import Literal
 
 from dagsim.errors import ModelError
 
-__all__ = ["Caps", "NodePartition", "Qos", "QueueNode", "QueueTree"]
+__all__ = ["Caps", "NodePartition", "NodeReservation", "Qos", "QueueNode", "QueueTree"]
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Maximum resources held at once; None means no limit. ``jobs`` counts runs.
+    """Maximum resources held at once; None means no limit. ``jobs`` counts runs, ``gpus_of`` limits
+    GPUs by type.
 
     Raises:
         ModelError: A limit is negative.
@@ -24,17 +25,19 @@ class Caps:
     cpus: float | None = None
     memory_gb: float | None = None
     jobs: int | None = None
+    gpus_of: Mapping[str, float] = field(default_factory=dict)
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        for limit in fields(self):
-            value = getattr(self, limit.name)
+        amounts = {limit.name: getattr(self, limit.name) for limit in fields(self) if limit.name != "gpus_of"}
+        for name, value in (amounts | dict(self.gpus_of)).items():
             if value is not None and not value >= 0:
-                raise ModelError(f"limits: {limit.name} must be 0 or more, got {value!r}")
+                raise ModelError(f"limits: {name} must be 0 or more, got {value!r}")
 
     def __bool__(self) -> bool:
-        return any(getattr(self, limit.name) is not None for limit in fields(self))
+        amounts = (self.gpus, self.cpus, self.memory_gb, self.jobs)
+        return bool(self.gpus_of) or any(amount is not None for amount in amounts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,8 @@ class QueueNode:
 
     - ``weight`` is its shares among its siblings, ``users`` the shares of its users (default 1).
     - ``priority`` is that of its association, ``user_priorities`` those of users that differ.
-    - ``limits`` hold for everything below it together, ``user_limits`` for each of its users.
+    - ``limits`` hold for everything below it together, ``user_limits`` for each of its users,
+      ``limits_of`` for the users that it names.
     - ``quota`` is its own share, by GPU type or as ``gpus``, ``cpus``, ``memory_gb``.
     - ``borrow`` and ``lend`` are the maximum that it takes of others' quota or gives of its own; None
       means no limit.
@@ -61,6 +65,7 @@ class QueueNode:
     user_priorities: Mapping[str, float] = field(default_factory=dict)
     limits: Caps = field(default_factory=Caps)
     user_limits: Caps = field(default_factory=Caps)
+    limits_of: Mapping[str, Caps] = field(default_factory=dict)
     quota: Mapping[str, float] = field(default_factory=dict)
     borrow: Mapping[str, float] = field(default_factory=dict)
     lend: Mapping[str, float] = field(default_factory=dict)
@@ -99,6 +104,7 @@ class NodePartition:
     - ``max_time_s`` kills jobs that run longer; ``default_time_s`` is the limit of jobs without one.
     - ``billing`` weighs ``gpus``, ``cpus`` and ``memory_gb`` in usage.
     - ``exclusive`` gives whole nodes.
+    - ``qos`` names the QOS whose limits hold for all of its jobs, in addition to those of their own.
 
     Raises:
         ModelError: A number is out of range, or a resource is unknown.
@@ -114,6 +120,7 @@ class NodePartition:
     billing: Mapping[str, float] = field(default_factory=dict)
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
     limits: Caps = field(default_factory=Caps)
+    qos: str = ""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -156,9 +163,40 @@ class Qos:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeReservation:
+    """Nodes that only the jobs of a reservation may use from ``start_s`` to ``end_s``.
+
+    Times are on the clock of the log: for Slurm, seconds since 1970; for generated jobs, seconds of
+    the simulation. A job outside the reservation starts on its nodes only if its time limit ends
+    before it begins. Jobs ask for it by name (``Request.reservation``).
+
+    Raises:
+        ModelError: It has no name, no nodes, or ends before it begins.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    start_s: float
+    end_s: float
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.nodes:
+            raise ModelError(f"reservation {self.name!r}: it needs a name and nodes")
+        if not 0 <= self.start_s < self.end_s:
+            raise ModelError(
+                f"reservation {self.name!r}: it must end after it begins, got {self.start_s!r} to {self.end_s!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class QueueTree:
     """All queues: the ``tree`` of accounts or cluster queues, the partitions and the qualities of
-    service.
+    service; reservations of nodes, and the number of each licence.
+
+    ``scheduler`` holds the parameters of ``slurm-multifactor`` that the site uses: a policy given
+    without parameters takes them.
 
     Jobs that name no partition or QOS, or an unknown one, have the first.
 
@@ -169,10 +207,17 @@ class QueueTree:
     tree: tuple[QueueNode, ...] = ()
     partitions: tuple[NodePartition, ...] = ()
     qos: tuple[Qos, ...] = ()
+    reservations: tuple[NodeReservation, ...] = ()
+    licences: Mapping[str, float] = field(default_factory=dict)
+    scheduler: Mapping[str, bool | float | str] = field(default_factory=dict)
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
+        _check("licences", self.licences)
+        for part in self.partitions:
+            if part.qos and part.qos not in [qos.name for qos in self.qos]:
+                raise ModelError(f"partition {part.name!r}: there is no QOS {part.qos!r}")
         named = {"queue": [node.name for node, _ in self.walk()]}
         named |= {"partition": [partition.name for partition in self.partitions], "qos": [qos.name for qos in self.qos]}
         for kind, names in named.items():

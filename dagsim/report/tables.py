@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple
+from math import exp, log
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "causes_in_words",
+    "fidelity_lines",
     "info_tables",
     "observed_table",
     "published_table",
@@ -36,6 +38,8 @@ __all__ = [
 ]
 
 
+_FEW_WAITS = 30
+"""Minimum number of jobs of a group whose error is shown as the worst."""
 _TENANTS = 8
 """Maximum number of tenants shown, those with the most jobs. ``runs.jsonl`` has them all."""
 _SHOWN = (
@@ -149,6 +153,41 @@ def observed_table(policy: str, waits: Mapping[str, Any]) -> Grid:
     left_out = waits["left_out"]
     notes = (f"{left_out:,} jobs left out: not observed, or not started here",) if left_out else ()
     return Grid(f"{policy}: observed and simulated waits in s", heads, rows, notes)
+
+
+def fidelity_lines(policy: str, waits: Mapping[str, Any]) -> list[str]:
+    """How far the simulated waits of a log are from the observed ones: the errors of mean and p95,
+    overall and for the worst account, partition and size, and jobs that start too early.
+    """
+
+    def errors(pair: Mapping[str, Any]) -> str:
+        return ", ".join(
+            f"{what} {_relative(pair['observed_s'][what], pair['simulated_s'][what])}" for what in ("mean", "p95")
+        )
+
+    lines = [
+        f"{policy}: waits against the log: {errors(waits['total'])}; half of the jobs are within a factor of "
+        f"{exp(waits['median_abs_log_ratio']):.2f} (of wait + 10 s)"
+    ]
+    for kind, key in (("account", "by_tenant"), ("partition", "by_partition"), ("size", "by_size")):
+        groups = {name: pair for name, pair in waits[key].items() if pair["jobs"] >= _FEW_WAITS}
+        if len(groups) > 1:
+            name, pair = max(groups.items(), key=lambda group: abs(_gap(group[1])))
+            lines.append(f"  worst {kind} {name or '(none)'} ({pair['jobs']:,} jobs): {errors(pair)}")
+    if waits["early"]:
+        lines.append(f"  {waits['early']:,} jobs start before the log says that they were eligible")
+    return lines
+
+
+def _gap(pair: Mapping[str, Any]) -> float:
+    """Logarithm of simulated over observed mean wait."""
+    return log((pair["simulated_s"]["mean"] + 10) / (pair["observed_s"]["mean"] + 10))
+
+
+def _relative(observed_s: float, simulated_s: float) -> str:
+    if not observed_s:
+        return f"{simulated_s:,.0f} s instead of 0 s"
+    return f"{simulated_s / observed_s - 1:+.0%} ({simulated_s:,.0f} s, log {observed_s:,.0f} s)"
 
 
 def info_tables(info: WorkloadInfo) -> list[Table | Grid]:

@@ -111,6 +111,8 @@ def _sacct_lines(source: Source, names: Names) -> Iterator[str]:
         fields["NodeList"] = names.nodes(fields["NodeList"])
         for column in ("ReqTRES", "AllocTRES"):  # names of licences may identify the site
             fields[column] = ",".join(part for part in fields[column].split(",") if part.startswith(_RESOURCES))
+        for column in ("Constraints", "Reservation", "SubmitLine"):  # free text may name people and paths
+            fields[column] = ""
         fields["State"] = (fields["State"].split() or [""])[0]  # CANCELLED by 1007 names a user
         yield "|".join(text.replace("|", " ").replace("\n", " ") for text in fields.values()) + "\n"
 
@@ -136,6 +138,7 @@ def _renamed(job: Job, names: Names) -> Job:
         account=names.new("account", job.account),
         partition=names.new("partition", job.partition),
         qos=names.new("qos", job.qos),
+        request=None,
         observed_nodes=tuple([names.new("node", name) for name in job.observed_nodes]),
         graph=replace(job.graph, tasks=tuple([replace(t, name=f"task-{n}") for n, t in enumerate(job.tasks)])),
     )

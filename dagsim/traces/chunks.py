@@ -82,8 +82,10 @@ class Form:
     """Rows whose first field equals this are skipped."""
     strips: bool = False
     """Strip blanks around each text."""
-    misfit: Callable[[list[str], int, str], None] = lambda fields, width, where: None
-    """Raises an error for a row with a wrong number of fields that must not be dropped silently."""
+    misfit: Callable[[list[str], int, str], list[str] | None] = lambda fields, width, where: None
+    """Repairs a row with a wrong number of fields, or raises an error if it must not be dropped
+    silently; None drops it.
+    """
 
     def split(self, line: str) -> list[str]:
         """Split a line without quotes into fields."""
@@ -428,11 +430,17 @@ class _File:
                 if form.heading and row[0] == form.heading:
                     continue
                 report.rows += 1
+                if len(row) != self._layout.width:
+                    repaired = form.misfit(row, self._layout.width, self._where(line))
+                    if repaired is not None:
+                        report.note(
+                            "whose columns were shifted by a separator within a text, repaired", self._where(line)
+                        )
+                        row = repaired
                 if len(row) == self._layout.width:
                     lines.append(line)
                     rows.append(row)
                 else:
-                    form.misfit(row, self._layout.width, self._where(line))
                     report.drop("with a wrong number of fields", self._where(line), detail=f"{len(row)}")
             if not rows:
                 continue

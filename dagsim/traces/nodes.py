@@ -54,6 +54,8 @@ class FoundNode:
     usable: bool
     partitions: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
+    weight: float = 1.0
+    """Slurm uses nodes of a smaller weight first."""
 
     def also_in(self, partitions: tuple[str, ...]) -> FoundNode:
         """Copy of the node with more partitions."""
@@ -176,6 +178,7 @@ def _node(where: str, fields: Mapping[str, str]) -> FoundNode:
             _usable(state),
             _listed(fields.get("Partitions", "")),
             _listed(fields.get("ActiveFeatures", "")),
+            finite_number(fields.get("Weight") or "1", "Weight"),
         )
     except Dirty as reason:
         raise TraceError(f"{where}: a node {reason}") from None
@@ -391,6 +394,8 @@ class HostGroup:
     gpus: int
     cpus: float
     memory_gb: float
+    features: tuple[str, ...] = ()
+    weight: float = 1.0
 
 
 @dataclass(slots=True)
@@ -416,13 +421,20 @@ class _Part(NamedTuple):
     gpus: int
     cpus: float
     memory_gb: float
+    features: tuple[str, ...] = ()
+    weight: float = 1.0
 
 
 def grouped(
-    nodes: Iterable[FoundNode], named: Mapping[str, str] | None = None, *, keep_all: bool = False
+    nodes: Iterable[FoundNode],
+    named: Mapping[str, str] | None = None,
+    *,
+    keep_all: bool = False,
+    in_order: bool = False,
 ) -> ImportedCluster:
     """Group equal usable nodes, in order of first appearance. With ``keep_all``, include nodes that
-    jobs cannot run on.
+    jobs cannot run on. With ``in_order``, groups are runs of consecutive nodes, so that the order of
+    the nodes stays.
 
     ``named`` maps the site's names of GPU types to those to use (``gpu`` is the name of GPUs
     without one). A node of several GPU types becomes one node per type, called ``name:type``, with
@@ -432,7 +444,9 @@ def grouped(
         TraceError: A node's name is invalid, or no node is left.
     """
     imported = ImportedCluster()
-    members: dict[_Part, list[str]] = {}
+    members: dict[tuple[_Part, int], list[str]] = {}
+    last: list[_Part] = []
+    runs = 0
     for node in nodes:
         if not _NAME.fullmatch(node.name):
             raise TraceError(
@@ -441,13 +455,17 @@ def grouped(
         if not (node.usable or keep_all):
             imported.left_out.append(f"{node.name} ({node.state})")
             continue
-        parts = _parts(node, named or {}, imported)
+        parts = [
+            part._replace(features=node.features, weight=node.weight) for part in _parts(node, named or {}, imported)
+        ]
+        runs += in_order and bool(last) and parts != last
+        last = parts
         for part in parts:
             suffix = f":{(part.gpu or 'cpu').lower()}" if len(parts) > 1 else ""
-            members.setdefault(part, []).append(node.name + suffix)
+            members.setdefault((part, runs), []).append(node.name + suffix)
     if not members:
         raise TraceError(f"no node is left that jobs can run on: {', '.join(imported.left_out[:8])} (--all keeps them)")
-    for part, names in members.items():
+    for (part, _), names in members.items():
         label = f"{(part.gpu or 'cpu').lower()}-x{part.gpus}" if part.gpu else "cpu"
         alike = sum(group.name.startswith(label) for group in imported.groups)
         imported.groups.append(HostGroup(f"{label}-{alike}" if alike else label, _hosts(names), len(names), *part))

@@ -31,6 +31,7 @@ __all__ = [
     "array_tasks",
     "delimiter_of",
     "duration_s",
+    "folder_parts",
     "is_json",
     "is_unset",
     "limit_s",
@@ -338,13 +339,17 @@ COLUMNS = (
     "Restarts",
     "NodeList",
     "QOS",
+    "Constraints",
+    "Reservation",
+    "SubmitLine",
 )
 """Columns of a row that are used."""
 
 COMMAND = (
     "SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0 sacct --allusers --duplicates --allocations --noconvert -P "
     "-S 2026-01-01 -E 2026-02-01 -o JobIDRaw,JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,"
-    "ElapsedRaw,Suspended,TimelimitRaw,NNodes,NCPUS,ReqTRES,AllocTRES,Priority,Reason,Flags,NodeList"
+    "ElapsedRaw,Suspended,TimelimitRaw,NNodes,NCPUS,ReqTRES,AllocTRES,Priority,Reason,Flags,NodeList,"
+    "Constraints,Reservation,SubmitLine"
 )
 """The command that produces a complete file; it runs on 22.05 and on 24.11."""
 
@@ -358,6 +363,7 @@ _NEEDED = (
     ("AllocTRES", "NCPUS"),
 )
 _FREE_TEXT = ("jobname", "comment", "admincomment", "systemcomment", "workdir", "submitline")
+_SUBMITTED = re.compile(r"(?:\S*/)?(?:sbatch|srun|salloc)\b|$")
 _DELIMITERS = "|,;\t^~"
 _NO_VALUE = 4294967294  # Slurm's NO_VAL and INFINITE stand at the end of 32 bits
 _MOST_BITS = 4_000_001
@@ -399,6 +405,8 @@ def sacct_tables(source: Source, report: ReadReport, delimiter: str | None) -> I
         TraceError: Columns are missing, or a separator in a job's name splits a row.
     """
     every = range(len(COLUMNS))
+    if (parts := folder_parts(source)) is not None:
+        return _joined_tables(parts, report, delimiter)
     if is_json(source):
         form = Form((), every, layout=lambda first, where: FileLayout(every, len(COLUMNS), False))
         return tables_of(source, form, len(COLUMNS), _json_rows(source, report))
@@ -411,16 +419,138 @@ def sacct_tables(source: Source, report: ReadReport, delimiter: str | None) -> I
         places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
         return FileLayout(places, len(first), True)
 
-    def misfit(fields: list[str], width: int, where: str) -> None:
+    def misfit(fields: list[str], width: int, where: str) -> list[str] | None:
+        if (repaired := _rejoined(fields, names, mark)) is not None:
+            return repaired
         free = next((name for name in names if name in _FREE_TEXT), "")
         if len(fields) > width and free:
             raise TraceError(
                 f"{where}: {len(fields)} fields under {width} columns: a {mark!r} within "
                 f"{free!r}, which sacct does not quote; leave JobName and other free text out: {COMMAND}"
             )
+        return None
 
     form = Form((), every, layout, mark, quoted=False, strips=True, misfit=misfit)
     return read_tables(source, form, report)
+
+
+def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] | None:
+    """Join a row's fields again if separators within Constraints or SubmitLine have split them: the
+    only columns that may hold one. None if the row cannot be joined in exactly one way.
+    """
+    extra = len(fields) - len(names)
+    places = [names.index(name) for name in ("constraints", "submitline") if name in names]
+    if extra < 1 or not places or any(name in _FREE_TEXT for name in names if name not in ("submitline", "jobname")):
+        return None
+    ways = []
+    for first in range(extra + 1) if len(places) == 2 else (extra,):
+        row, at = [], 0
+        for place, name in enumerate(names):
+            more = 0 if place not in places else first if place == places[0] else extra - first
+            row.append(mark.join(fields[at : at + 1 + more]))
+            at += 1 + more
+            if name == "constraints" and " " in row[-1]:
+                break
+            if name == "submitline" and not _SUBMITTED.match(row[-1].strip()):
+                break
+        else:
+            ways.append(row)
+    return ways[0] if len(ways) == 1 else None
+
+
+class FolderParts(NamedTuple):
+    """The files of sacct in a folder."""
+
+    logs: Source
+    """Files with all columns that are needed."""
+    further: tuple[Source, ...]
+    """Files with further columns of the same jobs."""
+    left_out: tuple[str, ...]
+    """Files that show the jobs of ``logs`` again."""
+
+
+def folder_parts(source: Source) -> FolderParts | None:
+    """Find the files of sacct among those of a folder; None if it has none, or holds nothing but
+    files with one and the same header (parts of one log).
+    """
+    if not source.path.is_dir():
+        return None
+    logs: list[tuple[Source, str, list[str]]] = []
+    further = []
+    headers = set()
+    for file in source.files:
+        header = file.head(1)[0] if file.head(1) else ""
+        headers.add(header)
+        mark = next((mark for mark in _DELIMITERS if _names(header, mark) & {"jobid", "jobidraw"}), "")
+        names = _names(header, mark) if mark else set()
+        if mark and all(any(name.lower() in names for name in each) for each in _NEEDED):
+            logs.append((file, mark, [name.strip().lower() for name in header.split(mark)]))
+        elif mark and names & {name.lower() for name in COLUMNS if name not in ("JobID", "JobIDRaw")}:
+            further.append(file)
+    if not logs or len(headers) == 1:
+        return None
+    logs.sort(key=lambda log: (not _in_epoch(log[0], *log[1:]), -len(log[2]), str(log[0])))
+    chosen: list[Source] = []
+    seen: set[str] = set()
+    left_out = []
+    for file, mark, columns in logs:
+        at = columns.index("jobidraw" if "jobidraw" in columns else "jobid")
+        ids = {fields[at] for _, line in file.lines() if len(fields := line.split(mark)) > at} - {""}
+        if len(ids & seen) * 2 > len(ids):
+            left_out.append(file.name)
+            continue
+        seen |= ids
+        chosen.append(file)
+    joined = Source(source.path)
+    joined.files = tuple(chosen)
+    return FolderParts(joined, tuple(further), tuple(left_out))
+
+
+def _in_epoch(file: Source, mark: str, names: list[str]) -> bool:
+    """True if the file gives times as seconds, which no zone can shift."""
+    at = names.index("submit")
+    rows = [line.split(mark) for line in file.head(8)[1:]]
+    return bool(rows) and all(len(row) > at and row[at].strip().isdecimal() for row in rows)
+
+
+def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
+    """The rows of the logs, with empty columns filled from the further files by JobIDRaw (or JobID)."""
+    further: dict[str, dict[str, str]] = {}
+    for file in parts.further:
+        mark = next(mark for mark in _DELIMITERS if _names(file.head(1)[0], mark) & {"jobid", "jobidraw"})
+        names: list[str] = []
+        for number, line in file.lines():
+            fields = line.split(mark)
+            if not names:
+                names = [name.strip().lower() for name in fields]
+                continue
+            if len(fields) != len(names):
+                repaired = _rejoined(fields, names, mark)
+                if repaired is None:
+                    report.note("of a further file with a wrong number of fields, not joined", file.where(number))
+                    continue
+                report.note("whose columns were shifted by a separator within a text, repaired", file.where(number))
+                fields = repaired
+            row = dict(zip(names, map(str.strip, fields), strict=True))
+            known = further.setdefault(row.get("jobidraw") or row["jobid"], {})
+            known.update({name: value for name, value in row.items() if value})
+    if parts.left_out:
+        report.note(f"files show the same jobs again, not read: {', '.join(parts.left_out)}", str(parts.logs))
+    raw, alias = COLUMNS.index("JobIDRaw"), COLUMNS.index("JobID")
+    fillable = [(place, name.lower()) for place, name in enumerate(COLUMNS) if place not in (raw, alias)]
+
+    def rows() -> Iterator[Row]:
+        for table in sacct_tables(parts.logs, report, delimiter):
+            for place, line in enumerate(table.line.tolist()):
+                fields = table.fields(place)
+                if more := further.get(fields[raw] or fields[alias]):
+                    for column, name in fillable:
+                        fields[column] = fields[column] or more.get(name, "")
+                yield line, fields
+
+    every = range(len(COLUMNS))
+    form = Form((), every, layout=lambda first, where: FileLayout(every, len(COLUMNS), False))
+    yield from tables_of(parts.logs, form, len(COLUMNS), rows())
 
 
 def _json_rows(source: Source, report: ReadReport) -> Iterator[Row]:
@@ -464,6 +594,9 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
         "Restarts": _text(_number(job.get("restart_cnt"))),
         "NodeList": text_in(job.get("nodes")),
         "QOS": text_in(job.get("qos")),
+        "Constraints": text_in(job.get("constraints")),
+        "Reservation": text_in(job, "reservation", "name"),
+        "SubmitLine": text_in(job.get("submit_line")),
     }
     for column, name in (("Submit", "submission"), ("Eligible", "eligible"), ("Start", "start"), ("End", "end")):
         row[column] = _text(_number(time.get(name)) or None)

@@ -40,6 +40,7 @@ _NUMBERS = {"priority": 0.0, "deadline_s": inf, "weight": 1.0, "observed_start_s
 _LABELS: dict[str, Any] = {"tenant": "", "user": "", "account": "", "partition": "", "qos": ""} | {
     "observed_nodes": (),
     "in_flight": (),
+    "request": None,
 }
 """Columns of labels, and the value of a job that has none."""
 
@@ -229,6 +230,7 @@ class JobArrays:
     in_flight: Labels | None = None  # of tuples of InFlight
     begins_s: float = 0.0
     """When a simulation of these jobs begins; earlier arrivals are in the system then."""
+    request: Labels | None = None  # of ``Request`` or None
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> JobArrays:
@@ -496,8 +498,8 @@ class JobArrays:
     def _seen(self) -> list[list[Any]]:
         """Columns of the fields after ``weight`` in ``Job``; ``None`` if no job sets any of them."""
         times, nodes = (self.observed_start_s, self.eligible_s), self.observed_nodes
-        labels = (self.user, self.account, self.partition, self.qos)
-        if all(column is None for column in (*times, nodes, *labels, self.in_flight)):
+        labels, request = (self.user, self.account, self.partition, self.qos), self.request
+        if all(column is None for column in (*times, nodes, *labels, self.in_flight, request)):
             return []
         nobody: list[Any] = [None] * len(self)
         return [
@@ -505,6 +507,7 @@ class JobArrays:
             [()] * len(self) if nodes is None else nodes.tolist(),
             *[[""] * len(self) if column is None else column.tolist() for column in labels],
             [()] * len(self) if self.in_flight is None else self.in_flight.tolist(),
+            nobody if request is None else request.tolist(),
         ]
 
     def _tasks(self, which: slice | np.ndarray) -> tuple[Task, ...]:

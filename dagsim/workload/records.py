@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any, NamedTuple
 
-from dagsim.model import Edge, InFlight, Job, Share, Task, TaskGraph
+from dagsim.model import Edge, InFlight, Job, Request, Share, Task, TaskGraph
 
 __all__ = ["MOST_INSTANCES", "WrongRecord", "clipped", "clipped_repr", "job_of", "record_of"]
 
@@ -28,6 +28,10 @@ class WrongRecord(Exception):
 def record_of(job: Job) -> dict[str, Any]:
     """Convert ``job`` to a record of plain values."""
     record = _given(job, _JOB_DEFAULTS)
+    if job.request is not None:
+        record["request"] = {name: value for name, value in asdict(job.request).items() if value}
+        if job.request.spread is False:
+            record["request"]["spread"] = False
     record["tasks"] = [_given(task, _TASK_DEFAULTS) for task in job.graph.tasks]
     for task, into in zip(job.graph.tasks, record["tasks"], strict=True):
         if task.speeds is not None:
@@ -51,6 +55,8 @@ def job_of(record: dict[str, Any]) -> Job:
     _check(record, _JOB_FIELDS, ("id",), "")
     if "observed_nodes" in record:
         record["observed_nodes"] = tuple(record["observed_nodes"])
+    if "request" in record:
+        record["request"] = _request(record["request"])
     if "in_flight" in record:
         record["in_flight"] = tuple(
             [
@@ -84,6 +90,15 @@ def _task(record: Any, place: int) -> Task:
     if record.get("gpu_types") is not None:
         record["gpu_types"] = tuple(record["gpu_types"])
     return Task(**record)
+
+
+def _request(record: dict[str, Any]) -> Request:
+    _check(record, _REQUEST_FIELDS, (), "request.")
+    if "partitions" in record:
+        record["partitions"] = tuple(record["partitions"])
+    if "licences" in record:
+        record["licences"] = tuple([(name, count) for name, count in record["licences"]])
+    return Request(**record)
 
 
 def _edge(record: Any, place: int) -> Edge:
@@ -136,6 +151,12 @@ def _are_numbers(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_is_number, value.values()))
 
 
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and _is_text(pair[0]) and _is_whole(pair[1]) for pair in value
+    )
+
+
 def _are_flights(value: Any) -> bool:
     return isinstance(value, list) and all(map(_is_flight, value))
 
@@ -175,6 +196,17 @@ _JOB_FIELDS = {
     "partition": _TEXT,
     "qos": _TEXT,
     "in_flight": _Field(_are_flights, "a list of [since_s, [[node, instances, gpu], ...], task]"),
+    "request": _Field(lambda value: isinstance(value, dict), "an object"),
+}
+_REQUEST_FIELDS = {
+    "constraint": _TEXT,
+    "partitions": _Field(_are_texts, "a list of names"),
+    "reservation": _TEXT,
+    "licences": _Field(_are_counts, "a list of [name, number]"),
+    "exclusive": _TRUTH,
+    "spread": _TRUTH,
+    "array": _TEXT,
+    "array_limit": _WHOLE,
 }
 _TASK_FIELDS = {
     "name": _TEXT,
@@ -192,7 +224,9 @@ _TASK_FIELDS = {
 }
 
 
-_JOB_DEFAULTS = [(field.name, field.default) for field in fields(Job) if field.name in _JOB_FIELDS]
+_JOB_DEFAULTS = [
+    (field.name, field.default) for field in fields(Job) if field.name in _JOB_FIELDS and field.name != "request"
+]
 """Fields that are written, with their defaults; fields without one have a marker that equals no value."""
 _TASK_DEFAULTS = [
     (field.name, field.default) for field in fields(Task) if field.name in _TASK_FIELDS and field.name != "speeds"

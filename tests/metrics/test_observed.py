@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import nan
+from math import log, nan
 
 import pytest
 
@@ -49,6 +49,15 @@ def test_both_waits_count_from_when_the_job_could_start(schedule: Schedule) -> N
     got = observed_against_simulated(schedule, [0, 10, 45], [0, 0, 30])
     assert got is not None
     assert (got.total.observed_s.mean, got.total.simulated_s.mean) == pytest.approx((25 / 3, 10 / 3))
+
+
+def test_the_ratio_of_waits_per_job_and_early_starts_are_counted(schedule: Schedule) -> None:
+    # simulated 0, 10, 20, but the last job was eligible only at 30 s, and waited 15 s
+    got = observed_against_simulated(schedule, [0, 30, 45], [0, 0, 30], ["p", "p", "q"])
+    assert got is not None
+    assert got.early == 1
+    assert got.median_abs_log_ratio == pytest.approx(log(40 / 20))  # of 0, log(40 / 20), log(25 / 10)
+    assert {name: pair.jobs for name, pair in got.by_partition.items()} == {"p": 2, "q": 1}
 
 
 def test_jobs_that_were_not_observed_are_left_out(schedule: Schedule) -> None:

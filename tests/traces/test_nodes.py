@@ -122,7 +122,7 @@ def test_a_slot_has_its_share_of_the_compute_slices() -> None:
 @pytest.mark.parametrize("file", ["scontrol.txt", "scontrol.json", "sinfo.txt", "kubectl.json", "pbsnodes.txt"])
 def test_what_is_written_is_a_configuration(tmp_path: Path, file: str) -> None:
     out = tmp_path / "cluster.yaml"
-    result = CliRunner().invoke(app, ["cluster", "import", str(SAMPLES / file), "-o", str(out), "--gpu", "gpu=T4"])
+    result = CliRunner().invoke(app, ["site", "import", str(SAMPLES / file), "-o", str(out), "--gpu", "gpu=T4"])
     assert result.exit_code == 0, result.output
     usable = {node.name for node in read_nodes(Source(SAMPLES / file)) if node.usable}
     cluster = load_config(out).build_cluster()
@@ -131,7 +131,7 @@ def test_what_is_written_is_a_configuration(tmp_path: Path, file: str) -> None:
 
 def test_a_type_that_is_not_known_is_said_and_to_be_filled_in(tmp_path: Path) -> None:
     (tmp_path / "n.txt").write_text("NodeName=a1 CPUTot=4 RealMemory=1024 Gres=gpu:warp9:2 State=IDLE\n")
-    result = CliRunner().invoke(app, ["cluster", "import", str(tmp_path / "n.txt"), "-o", str(tmp_path / "c.yaml")])
+    result = CliRunner().invoke(app, ["site", "import", str(tmp_path / "n.txt"), "-o", str(tmp_path / "c.yaml")])
     assert result.exit_code == 0
     assert "GPU type 'warp9' is not known: say what it is with --gpu warp9=TYPE" in result.output
     assert "# NOT KNOWN: warp9: fill in the figures" in (tmp_path / "c.yaml").read_text()
@@ -140,7 +140,7 @@ def test_a_type_that_is_not_known_is_said_and_to_be_filled_in(tmp_path: Path) ->
 
 def test_nodes_that_are_down_are_kept_if_all_are(tmp_path: Path) -> None:
     out = tmp_path / "c.yaml"
-    CliRunner().invoke(app, ["cluster", "import", str(SAMPLES / "sinfo.txt"), "-o", str(out), "--all"])
+    CliRunner().invoke(app, ["site", "import", str(SAMPLES / "sinfo.txt"), "-o", str(out), "--all"])
     assert len(load_config(out).build_cluster().nodes) == 4
 
 
@@ -156,7 +156,7 @@ def test_what_a_state_says_cannot_leave_its_comment(tmp_path: Path) -> None:
     node = '{"name": "%s", "gres": "", "state": ["%s"], "cpus": 1, "real_memory": 1024}'
     evil = "DOWN+\\ncluster: {name: evil}\\n#"
     (tmp_path / "n.json").write_text(f'{{"nodes": [{node % ("a1", "IDLE")}, {node % ("a2", evil)}]}}')
-    result = CliRunner().invoke(app, ["cluster", "import", str(tmp_path / "n.json"), "-o", str(tmp_path / "c.yaml")])
+    result = CliRunner().invoke(app, ["site", "import", str(tmp_path / "n.json"), "-o", str(tmp_path / "c.yaml")])
     assert result.exit_code == 0, result.output
     assert load_config(tmp_path / "c.yaml").build_cluster().name == "c"
 

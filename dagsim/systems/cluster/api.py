@@ -89,6 +89,7 @@ already.
 """
 
 from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState
+from dagsim.systems.cluster.site import SiteState, Terms, members
 from dagsim.systems.cluster.state import Index, JobState, Key, Queue, Run, RunIndex, TaskState, TypedKey, TypedQueue
 from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation
 
@@ -108,7 +109,10 @@ __all__ = [
     "Run",
     "RunIndex",
     "Simulation",
+    "SiteState",
     "TaskState",
+    "Terms",
     "TypedKey",
     "TypedQueue",
+    "members",
 ]

@@ -27,6 +27,7 @@ from dagsim.registry import Spec
 from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.site import SiteState
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.lane.drive import LanePlan
@@ -198,6 +199,8 @@ def compiled(
     arrays = jobs.arrays()
     if scenario.engine == "auto" and arrays.tasks < least:
         return few
+    if arrays.eligible_s is not None and (arrays.eligible_s > arrays.arrival_s).any():
+        return "the compiled engine does not know jobs that may not start when they arrive"
     if arrays.in_flight and any(
         share.gpu is not None for runs in arrays.in_flight.words for run in runs for share in run.placement
     ):
@@ -267,6 +270,7 @@ def _feature(scenario: ClusterScenario, observed: bool) -> str:
         "disturbances": bool(scenario.disturbances),
         "observers of the log": observed,
         "admission": scenario.admission,
+        "partitions, features, reservations and licences": SiteState.binds(scenario.cluster, scenario.queues),
         f"more than {_MOST:.0e} cores or GB of memory": max(amounts) > _MOST,
     }
     named = [feature for feature, there in features.items() if there]

@@ -67,6 +67,7 @@ class JobStream:
         self._count = 0
         self._started_s: array[float] | np.ndarray = array("d")
         self._eligible_s: array[float] | np.ndarray = array("d")
+        self._partitions: list[str] = []
 
     def __iter__(self) -> Iterator[Job]:
         return iter(self._jobs) if isinstance(self._jobs, StoredJobs | list | tuple) else self._metered(self._jobs)
@@ -98,6 +99,24 @@ class JobStream:
                 ]
             )
         )
+
+    def origin_s(self) -> float | None:
+        """The time of the log at 0 s: for a trace, the arrival of its first job on its own clock;
+        otherwise 0. None if the log's times do not apply, because arrivals are scaled or the jobs
+        are a window. Reads the first job.
+
+        Raises:
+            TraceError: The trace cannot be read.
+        """
+        if self._trace is None:
+            return None if isinstance(self._jobs, StoredJobs) else 0.0
+        if self._trace.options.time_scale != 1:
+            return None
+        if "origin_s" not in self._trace.meta:
+            jobs = iter(self._jobs)
+            self._jobs = chain([next(jobs)], jobs)
+        origin_s: float = self._trace.meta["origin_s"]
+        return origin_s
 
     def may_have(self, tasks: int) -> bool:
         """True if there are at least this many tasks, or if the jobs are a large trace that has not
@@ -150,6 +169,7 @@ class JobStream:
         unknown = np.full(len(arrays), nan)
         self._started_s = unknown if arrays.observed_start_s is None else arrays.observed_start_s
         self._eligible_s = unknown if arrays.eligible_s is None else arrays.eligible_s
+        self._partitions = [] if arrays.partition is None else arrays.partition.tolist()
 
     @property
     def load(self) -> Load:
@@ -159,12 +179,14 @@ class JobStream:
             self.measure(arrays, seconds_of(arrays, self._runtime, self._cluster.gpu_types))
         return self._meter.over(self._last_s - self._first_s, self._count)
 
-    def observed(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """When each job that arrived really started, and when it became eligible, NaN if unknown.
-        ``None`` if no start is known.
+    def observed(self) -> tuple[np.ndarray, np.ndarray, list[str]] | None:
+        """When each job that arrived really started, and when it became eligible, NaN if unknown;
+        and its partition. ``None`` if no start is known.
         """
         started_s = np.asarray(self._started_s)
-        return None if np.isnan(started_s).all() else (started_s, np.asarray(self._eligible_s))
+        if np.isnan(started_s).all():
+            return None
+        return started_s, np.asarray(self._eligible_s), self._partitions
 
     def facts(self) -> dict[str, Any]:
         """Facts of the jobs that arrived, as plain values."""
@@ -211,12 +233,14 @@ class JobStream:
         """The jobs; iteration adds up their load."""
         add = self._meter.add
         self._started_s, self._eligible_s = started_s, eligible_s = array("d"), array("d")
+        self._partitions = partitions = []
         for job in jobs:
             if not self._count:
                 self._first_s = job.arrival_s
             self._last_s = job.arrival_s
             started_s.append(nan if job.observed_start_s is None else job.observed_start_s)
             eligible_s.append(nan if job.eligible_s is None else job.eligible_s)
+            partitions.append(job.partition)
             self._count += 1
             for task in job.graph.tasks:
                 add(task)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from heapq import heappop, heappush
 from itertools import tee
 from math import inf
 from sys import float_info
@@ -39,6 +40,7 @@ from dagsim.model import (
     Reject,
     RejectReason,
     Start,
+    Task,
     Wait,
 )
 from dagsim.model.arithmetic import bits
@@ -52,6 +54,7 @@ from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.network.base import Carrier, Flow, Network
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import check_in_flight, past_of
+from dagsim.systems.cluster.site import SiteState
 from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
@@ -99,8 +102,10 @@ class ClusterKernel:
     ``jobs`` must be in order of arrival and is read lazily: only the next job and those in the
     system are in memory. ``runtime`` turns work into seconds. ``setup``, ``network``,
     ``preemption`` and ``disturbances`` are off by default; ``estimates`` are exact by default. With
-    ``admission=True`` every arrival waits for ``Admit`` or ``Reject``. ``queues`` are for policies
-    to read. The same arguments and ``seed`` give the same log, byte for byte.
+    ``admission=True`` every arrival waits for ``Admit`` or ``Reject``. A job is not ready before its
+    ``eligible_s``. Policies read ``queues``; its partitions, reservations and licences bind all of
+    them. ``origin_s`` is the time of the log at 0 s. The same arguments and ``seed`` give the same
+    log, byte for byte.
 
     The simulation begins at ``begins_s``. Jobs that arrived earlier are in the system then, and
     their instances in flight run (``Job.in_flight``): the log starts with this past. Times of
@@ -124,12 +129,15 @@ class ClusterKernel:
         observers: Sequence[Observer] = (),
         admission: bool = False,
         queues: QueueTree | None = None,
+        origin_s: float = 0.0,
         begins_s: float = 0.0,
         seed: int = 0,
     ) -> None:
         self.queues = queues
         self.schedule = Schedule(cluster, seed=seed, begins_s=begins_s)
-        self.machines = ClusterState(cluster)
+        self.machines = ClusterState(
+            cluster, SiteState(cluster, queues, origin_s) if SiteState.binds(cluster, queues) else None
+        )
         self.frontier = Frontier()
         self.running: Live[int, Run] = Live()
         self.applicants: Live[int, JobState] = Live()
@@ -157,6 +165,10 @@ class ClusterKernel:
         self._away = 0
         """Number of nodes that are down."""
         self._wake_s = inf
+        self._held: list[tuple[float, int, JobState]] = []
+        """Jobs that have arrived and are not eligible yet: a heap by time and number."""
+        self._reopen_s = -inf
+        """The next time at which reservations change the nodes that are open to some task."""
         self._streams: dict[str, np.random.Generator] = {}
         self._served: list[list[int]] | None = None
         """The job that each GPU of each machine served last; kept only for a set-up model."""
@@ -178,14 +190,16 @@ class ClusterKernel:
     @property
     def done(self) -> bool:
         """True if every job has arrived and left."""
-        return not (self._jobs_left or self.frontier.jobs or self.applicants)
+        return not (self._jobs_left or self.frontier.jobs or self.applicants or self._held)
 
     @property
     def pending(self) -> bool:
         """True if something will happen without a decision: an end, an arrival, a requested
         wake-up, or a repair.
         """
-        if self.running or self._jobs_left or self._wake_s < inf:
+        if self.running or self._jobs_left or self._held or self._wake_s < inf:
+            return True
+        if self.machines.site is not None and any(time_s > self.now for time_s in self.machines.site.boundaries):
             return True
         return any(disturbing.returning() for disturbing in self._disturbing)
 
@@ -211,6 +225,8 @@ class ClusterKernel:
             if self._changed:
                 if self._wake_s <= self.now:
                     self._wake_s = inf
+                if self._reopen_s <= self.now:
+                    self._reopen_s = self.machines.reopen(self.now)
                 answered = True
                 while answered:
                     answered = False
@@ -362,7 +378,7 @@ class ClusterKernel:
         self._arrived += 1
         self._changed = True
         graph, schedule, machines, runtime = job.graph, self.schedule, self.machines, self._runtime.seconds
-        types, class_of = machines.types, machines.classes.get
+        types, class_of, site = machines.types, machines.classes.get, machines.site
         active = JobState(job, number)
         if self._shows_truth:
             active.shows_truth = True
@@ -375,6 +391,8 @@ class ClusterKernel:
             if demand is None:
                 demand = machines.compile(task.demand, instances if task.gang else 0)
             seconds = runtime(task, types)
+            if site is not None:
+                demand = self._bound(site, job, task, seconds) or demand
             if inf in seconds:
                 demand = machines.narrowed(demand, seconds)
             entry = TaskState(active, index, task, demand, seconds, len(parents[index]))
@@ -400,13 +418,46 @@ class ClusterKernel:
             return
         if self._estimated:
             self._estimates.apply(active, schedule.seed, lambda task: runtime(task, types))
-        if self._admission:
+        begins_s = schedule.begins_s
+        if job.eligible_s is not None and job.eligible_s > max(self.now, begins_s) and not job.in_flight:
+            self._hold_back(job.eligible_s, active)
+        elif self._admission:
             self.applicants[number] = active
         elif len(tasks) == 1:
             self.frontier.jobs[number] = active
             self.frontier.add(entry, self.now)
         else:
             self._enter(active)
+
+    def _bound(self, site: SiteState, job: Job, task: Task, seconds: tuple[float, ...]) -> DemandClass | None:
+        """The demand class of a task that the site restricts, with the nodes that are open to it."""
+        claimed = task.estimate
+        claimed_s = None if claimed is None else self._runtime.seconds(replace(task, work=claimed), self.machines.types)
+        terms = site.terms(job, claimed_s, min(seconds))
+        if terms is None:
+            return None
+        demand = self.machines.compile(task.demand, task.instances if task.gang else 0, terms)
+        demand.nodes = site.open(terms, self.now)
+        self._reopen_s = min(self._reopen_s, site.next_s(terms, self.now))
+        return demand
+
+    def _hold_back(self, until_s: float, active: JobState) -> None:
+        """Keep a job that has arrived out of the frontier until it is eligible."""
+        heappush(self._held, (until_s, active.number, active))
+        self._call_at(until_s, self._let_in)
+
+    def _let_in(self, _: Event) -> None:
+        while self._held and self._held[0][0] <= self.now:
+            active = heappop(self._held)[2]
+            self._changed = True
+            if self._admission:
+                self.applicants[active.number] = active
+            else:
+                self._enter(active)
+
+    def _call_at(self, time_s: float, callback: Callable[[Event], None]) -> None:
+        timer = Timer(self.clock, time_s, ARRIVALS)
+        timer.callbacks.append(callback)
 
     def _enter(self, active: JobState) -> None:
         self.frontier.jobs[active.number] = active
@@ -488,6 +539,8 @@ class ClusterKernel:
         if not task.waiting:
             del self.frontier.ready[task]
         number, index, gpus = task.job.number, task.index, task.demand.demand.gpus
+        if task.demand.terms is not None:
+            self.machines.hold(task.demand, 1, now)
         for machine, count, mask, _ in held:
             if not machine.named:
                 mask = 0
@@ -519,8 +572,7 @@ class ClusterKernel:
     def _wait(self, until_s: float) -> None:
         if until_s < self._wake_s:
             self._wake_s = until_s
-            timer = Timer(self.clock, until_s, ARRIVALS)
-            timer.callbacks.append(self._wake)
+            self._call_at(until_s, self._wake)
 
     def _wake(self, _: Event) -> None:
         self._changed = True
@@ -647,6 +699,8 @@ class ClusterKernel:
         gpus = demand.demand.gpus
         active.service_gpu_s += gpus * run.instances * (now - run.started_s)
         give = self.machines.give
+        if demand.terms is not None:
+            self.machines.hold(demand, -1, now)
         for machine, count, mask, on in run.held:
             give(machine, demand, count, mask, on)
             named = mask if machine.named else 0
@@ -714,6 +768,12 @@ class ClusterKernel:
             # With a past, runs that end at the beginning make room first.
             timer = Timer(clock, now, ARRIVALS if now == self.schedule.begins_s > 0 else FIRST)
             timer.callbacks = self._on_arrival  # type: ignore[assignment]
+        for until_s, *_ in self._held:
+            self._call_at(until_s, self._let_in)
+        if self.machines.site is not None:
+            for time_s in self.machines.site.boundaries:
+                if time_s > now:
+                    self._call_at(time_s, self._wake)
         for disturbing in self._disturbing:
             for process in disturbing.processes(clock, self):
                 clock.process(process)
@@ -751,6 +811,9 @@ class ClusterKernel:
         twin.machines = self.machines.copy()
         twin.frontier = self.frontier.copy(twin.machines)
         twin.applicants = Live((number, active.copy(twin.machines)) for number, active in self.applicants.items())
+        twin._held = (
+            [] if known else [(until_s, number, held.copy(twin.machines)) for until_s, number, held in self._held]
+        )
         if known:
             twin._jobs_left, twin._next_job, twin._source = False, None, iter(())
             twin.frontier.believe_estimates()

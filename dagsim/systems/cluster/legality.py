@@ -17,7 +17,7 @@ from dagsim.systems.cluster.nodes import NodeState
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import Simulation
 
-__all__ = ["Allotted", "applicant", "moved", "resident", "started", "stopped", "wake_up"]
+__all__ = ["Allotted", "applicant", "mixes_types", "moved", "resident", "started", "stopped", "wake_up"]
 
 
 class Allotted(NamedTuple):
@@ -154,7 +154,8 @@ def _allotted(
     total = sum(share.instances for share in shares)
     distinct = len({share.machine.index for share in shares}) == len(shares)
     if task.demand.gang:
-        if total != waiting or not distinct or len({share.machine.type for share in shares}) != 1:
+        types = {share.machine.type for share in shares}
+        if total != waiting or not distinct or (len(types) != 1 and not mixes_types(task)):
             _refuse_start(
                 kernel, task, f"a gang of {waiting} starts whole, on distinct nodes of one type; got {placement}"
             )
@@ -163,6 +164,11 @@ def _allotted(
     elif total > waiting:
         _refuse_start(kernel, task, f"{total} instances asked, {waiting} waiting")
     return shares
+
+
+def mixes_types(task: TaskState) -> bool:
+    """True if a gang may combine nodes of different GPU types: a batch job that needs no GPUs."""
+    return not task.demand.demand.gpus and task.job.job.request is not None
 
 
 def _share(kernel: Simulation, task: TaskState, waiting: int, share: object, machines: Sequence[NodeState]) -> Allotted:

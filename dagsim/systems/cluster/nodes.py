@@ -11,6 +11,7 @@ from dagsim.model.arithmetic import bits
 from dagsim.model.gpu import canonical
 from dagsim.model.log import RejectReason
 from dagsim.systems.cluster.free_index import ALL, EnoughIndex, FreeIndex, ShareIndex
+from dagsim.systems.cluster.site import SiteState, Terms
 
 __all__ = ["ClusterState", "DemandClass", "NodeState"]
 
@@ -51,17 +52,30 @@ class DemandClass:
         "gang",
         "key",
         "memory",
+        "nodes",
         "number",
         "plain",
         "rejected",
         "share",
+        "terms",
         "types",
         "whole",
         "width",
     )
 
-    def __init__(self, demand: Demand, gang: int, types: tuple[int, ...], number: int, key: object) -> None:
+    def __init__(
+        self,
+        demand: Demand,
+        gang: int,
+        types: tuple[int, ...],
+        number: int,
+        key: object,
+        terms: Terms | None = None,
+    ) -> None:
         self.demand = demand
+        self.terms = terms
+        self.nodes = ALL if terms is None else terms.nodes
+        """The nodes on which it may start now, as a bit set; they change with reservations and licences."""
         self.key = key
         self.gang = gang
         self.types = types
@@ -72,8 +86,8 @@ class DemandClass:
         """GPUs that start together: one instance's, or the whole gang's; 1 for tasks without GPUs."""
         self.cpus = _millionths(demand.cpus)
         self.memory = _millionths(demand.memory_gb)
-        self.plain = bool(self.whole) and not (self.cpus or self.memory or gang)
-        """True if it needs only whole GPUs, so that room depends on idle GPUs alone."""
+        self.plain = bool(self.whole) and not (self.cpus or self.memory or gang or terms)
+        """True if it needs only whole GPUs of any node, so that room depends on idle GPUs alone."""
         self.rejected: RejectReason | None = None
         self.blocked_at = -1
 
@@ -119,6 +133,8 @@ class NodeState:
         """Number of instances of ``demand`` that could start here now."""
         if demand.plain:
             return self.idle // demand.whole if self.up else 0
+        if demand.nodes != ALL and not demand.nodes & self.bit:
+            return 0
         if demand.whole:
             count = self.idle // demand.whole
         elif demand.share:
@@ -180,10 +196,13 @@ class ClusterState:
         "recent",
         "released",
         "shared",
+        "site",
         "types",
     )
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, site: SiteState | None = None) -> None:
+        self.site = site
+        """The rules of the site, if it has any."""
         self.types: tuple[GpuType | None, ...] = cluster.gpu_types
         place = {gpu: index for index, gpu in enumerate(self.types)}
         self.list = [NodeState(index, node, place[node.gpu]) for index, node in enumerate(cluster.nodes)]
@@ -212,12 +231,14 @@ class ClusterState:
             machine.levels = self.by_gpus[machine.type]
             machine.levels.add(machine.bit, machine.idle)
 
-    def compile(self, demand: Demand, gang: int) -> DemandClass:
+    def compile(self, demand: Demand, gang: int, terms: Terms | None = None) -> DemandClass:
         """The class of ``demand``; ``gang`` instances that start together, or 0."""
-        key = (demand, gang) if gang else demand
+        key: object = (demand, gang) if gang else demand
+        if terms is not None:
+            key = (key, terms)
         compiled = self.classes.get(key)
         if compiled is None:
-            compiled = self.classes[key] = self._compile(demand, gang, self._allowed(demand), key)
+            compiled = self.classes[key] = self._compile(demand, gang, self._allowed(demand), key, terms)
         return compiled
 
     def narrowed(self, demand: DemandClass, seconds: Sequence[float]) -> DemandClass:
@@ -227,10 +248,10 @@ class ClusterState:
         types = tuple([type_ for type_ in demand.types if seconds[type_] < inf])
         if types == demand.types:
             return demand
-        key = (demand.demand, demand.gang, types)
+        key = (demand.demand, demand.gang, types, demand.terms)
         compiled = self.classes.get(key)
         if compiled is None:
-            compiled = self.classes[key] = self._compile(demand.demand, demand.gang, types, key)
+            compiled = self.classes[key] = self._compile(demand.demand, demand.gang, types, key, demand.terms)
         return compiled
 
     def fits(self, demand: DemandClass) -> bool:
@@ -304,15 +325,15 @@ class ClusterState:
         come first), for CPU-only demands by free cores. CPUs and memory are not checked: use
         ``NodeState.room``.
         """
-        return self._candidates(demand, type_, most_free_first, ALL)
+        return self._candidates(demand, type_, most_free_first, demand.nodes)
 
     def candidate_set(self, demand: DemandClass, type_: int) -> int:
         """``candidates`` as a bit set."""
         if demand.whole:
-            return self.by_gpus[type_].having(demand.whole)
+            return demand.nodes & self.by_gpus[type_].having(demand.whole)
         if demand.share:
-            return self.shared[type_] | self.by_gpus[type_].having(1)
-        return self._cpu_levels()[type_].having(_cores(demand.cpus))
+            return demand.nodes & (self.shared[type_] | self.by_gpus[type_].having(1))
+        return demand.nodes & self._cpu_levels()[type_].having(_cores(demand.cpus))
 
     def fit(self, demand: DemandClass, type_: int, waiting: int) -> Placement | None:
         """Return a placement on ``type_`` by best fit, ``None`` if there is no room. Independent
@@ -423,9 +444,34 @@ class ClusterState:
         twin.released, twin.recent = 0, deque(maxlen=_LOOK_BACK)
         twin.classes = {}
         for key, demand in self.classes.items():
-            again = twin.classes[key] = DemandClass(demand.demand, demand.gang, demand.types, demand.number, key)
-            again.rejected = demand.rejected
+            again = twin.classes[key] = DemandClass(
+                demand.demand, demand.gang, demand.types, demand.number, key, demand.terms
+            )
+            again.rejected, again.nodes = demand.rejected, demand.nodes
+        twin.site = None if self.site is None else self.site.copy()
         return twin
+
+    def reopen(self, now: float) -> float:
+        """Update the nodes on which each restricted class may start at ``now``; return the next time
+        at which one changes by itself.
+        """
+        next_s, site = inf, self.site
+        if site is not None:
+            self.released += _LOOK_BACK + 1  # classes that did not fit must search all nodes again
+            for demand in self.classes.values():
+                if demand.terms is not None:
+                    demand.nodes = site.open(demand.terms, now)
+                    next_s = min(next_s, site.next_s(demand.terms, now))
+        return next_s
+
+    def hold(self, demand: DemandClass, sign: int, now: float) -> None:
+        """Take the licences of a start (``sign`` 1) or give them back (-1)."""
+        if self.site is not None and demand.terms is not None and demand.terms.licences:
+            self.site.take(demand.terms.licences, sign)
+            self.released += _LOOK_BACK + 1 if sign < 0 else 0
+            for other in self.classes.values():
+                if other.terms is not None and other.terms.licences:
+                    other.nodes = self.site.open(other.terms, now)
 
     def _allowed(self, demand: Demand) -> tuple[int, ...]:
         """The types that ``demand`` names, or all types it may use if it names none."""
@@ -437,8 +483,10 @@ class ClusterState:
             types = [index for index in types if (gpu := self.types[index]) is not None and gpu.name in allowed]
         return tuple(types)
 
-    def _compile(self, demand: Demand, gang: int, types: tuple[int, ...], key: object) -> DemandClass:
-        compiled = DemandClass(demand, gang, types, len(self.classes), key)
+    def _compile(
+        self, demand: Demand, gang: int, types: tuple[int, ...], key: object, terms: Terms | None
+    ) -> DemandClass:
+        compiled = DemandClass(demand, gang, types, len(self.classes), key, terms)
         if not types:
             compiled.rejected = RejectReason.NO_SUCH_GPU
         elif not any(self.capacity(compiled, index) >= max(gang, 1) for index in types):
@@ -459,7 +507,9 @@ class ClusterState:
         """The bit set of machines with enough CPUs and memory for one instance. It may contain
         further machines.
         """
-        enough = self._enough_cpus.having(demand.cpus) if demand.cpus else ALL
+        enough = demand.nodes
+        if demand.cpus:
+            enough &= self._enough_cpus.having(demand.cpus)
         return enough & self._enough_memory.having(demand.memory) if demand.memory else enough
 
     def _candidates(self, demand: DemandClass, type_: int, most_free_first: bool, among: int) -> Iterator[int]:
@@ -473,7 +523,7 @@ class ClusterState:
 
     def _fits_gang(self, demand: DemandClass, type_: int) -> bool:
         needed, whole = demand.gang, demand.whole
-        if whole:
+        if whole and demand.nodes == ALL:
             levels, room = self.by_gpus[type_], 0
             used, sets = levels.used >> whole << whole, levels.sets
             while used and room < needed:  # most idle first: a few machines often do
@@ -489,7 +539,7 @@ class ClusterState:
         return False
 
     def _fit_gang(self, demand: DemandClass, type_: int) -> Placement | None:
-        if demand.whole and not (demand.cpus or demand.memory):
+        if demand.whole and demand.nodes == ALL and not (demand.cpus or demand.memory):
             return self._fit_whole_gang(demand, type_)
         whole = demand.whole * demand.gang
         roomy: list[tuple[int, int]] = []

@@ -169,6 +169,10 @@ class ClusterScenario:
         self, jobs: JobStream, seed: int, heard: Callable[[int], None] | None, observers: Sequence[Observer]
     ) -> ClusterKernel:
         outages = (jobs.outages(),) if self.outages else ()
+        queues, origin_s = self.queues, 0.0
+        if queues is not None and queues.reservations:
+            clock_s = jobs.origin_s()
+            origin_s, queues = (0.0, replace(queues, reservations=())) if clock_s is None else (clock_s, queues)
         return ClusterKernel(
             self.cluster,
             jobs if heard is None else Heard(jobs, heard),
@@ -180,7 +184,8 @@ class ClusterScenario:
             estimates=self.estimates,
             observers=observers,
             admission=self.admission,
-            queues=self.queues,
+            queues=queues,
+            origin_s=origin_s,
             begins_s=jobs.begins_s,
             seed=seed,
         )

@@ -274,7 +274,9 @@ class Run(Event):
         self.task = task
         self.instances = instances
         self.held = held
-        self._seconds = task._truth[held[0][0].type] * task.left
+        truth = task._truth
+        seconds = truth[held[0][0].type] if len(held) == 1 else max([truth[machine.type] for machine, *_ in held])
+        self._seconds = seconds * task.left
         """Its true computing time; like ``_ends_s`` for the kernel and rewards."""
         self.started_s = self._ends_s = started_s
         self.setup_s = 0.0

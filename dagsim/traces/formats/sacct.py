@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.errors import ConfigError, ModelError
-from dagsim.model import Job, Task, TaskGraph
+from dagsim.model import Job, Request, Task, TaskGraph
 from dagsim.model.arithmetic import numbered, ordered_sum
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, count, finite_number
@@ -35,6 +35,7 @@ from dagsim.traces.slurm import (
     array_tasks,
     delimiter_of,
     duration_s,
+    folder_parts,
     is_json,
     is_unset,
     limit_s,
@@ -44,7 +45,8 @@ from dagsim.traces.slurm import (
     state,
 )
 from dagsim.traces.source import Source
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects
+from dagsim.traces.submission import Submission, submission
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
 
 __all__ = ["Sacct"]
 
@@ -52,7 +54,8 @@ _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _HOUR_S = 3600.0
 _AT = {name: place for place, name in enumerate(COLUMNS)}
-_SHAPE = ("State", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "AllocTRES", "Restarts")
+_SHAPE = ("State", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "AllocTRES", "Restarts",
+          "SubmitLine", "Constraints", "Reservation")  # fmt: skip
 """Columns that decide, together with whether nodes were assigned, the demand of a job and whether
 it is kept.
 """
@@ -88,7 +91,7 @@ class Sacct(Reader):
     )
 
     def recognises(self, source: Source) -> bool:
-        return is_json(source) or delimiter_of(source) is not None
+        return folder_parts(source) is not None or is_json(source) or delimiter_of(source) is not None
 
     def nearly(self, source: Source) -> str | None:
         names = re.split(r"[\s|,;]+", source.head(1)[0].lower())
@@ -138,6 +141,7 @@ class _Attempt:
     ran: bool
     restarts: bool
     node_list: str
+    terms: Submission
 
     @property
     def base(self) -> str:
@@ -204,6 +208,7 @@ class _Reading:
         arrival, eligible_s = submit[first], np.where(np.isnan(eligible), submit, eligible)[first]
         labels = ("User", "Account", "Partition", "QOS", "NodeList")
         words = {name: table.words(_AT[name]).chosen(first) for name in labels}
+        priority, request = _submitted_terms(table, groups.ids, first, words["Partition"])
         words["Partition"] = words["Partition"].mapped(lambda text: text.partition(",")[0])
         every = JobArrays.of_single_tasks(
             groups.ids,
@@ -219,8 +224,10 @@ class _Reading:
             account=words["Account"],
             partition=words["Partition"],
             qos=words["QOS"],
+            priority=priority,
+            request=request,
             observed_start_s=np.maximum(arrival, start[first]),
-            eligible_s=np.maximum(arrival, eligible_s),
+            eligible_s=np.maximum(arrival, np.fmin(eligible_s, start[first])),
             observed_nodes=words["NodeList"].mapped(_readable_hosts),
         )
         kept = plain[first] & (np.diff(groups.first) == 1)
@@ -338,7 +345,14 @@ class _Reading:
             ran,
             not is_unset(row["Restarts"]) and finite_number(row["Restarts"], "Restarts") > 0,
             row["NodeList"],
+            self._terms(place, row),
         )
+
+    def _terms(self, place: int, row: dict[str, str]) -> Submission:
+        terms = submission(row["SubmitLine"], row["Constraints"], row["Reservation"], row["Partition"])
+        if terms.note:
+            self._note(terms.note, place)
+        return terms
 
     def _tenant(self, row: dict[str, str]) -> str:
         match self.options.tenant:
@@ -423,8 +437,10 @@ class _Reading:
             account=first.submitted[1],
             partition=shown.submitted[2],  # the partition used, if the job asked for several
             qos=first.submitted[3],
+            priority=-first.terms.nice or 0.0,
+            request=_request(first.terms, first.base),
             observed_start_s=None if shown.start_s is None else max(time, shown.start_s),
-            eligible_s=max(time, shown.eligible_s),
+            eligible_s=max(time, shown.eligible_s if shown.start_s is None else min(shown.eligible_s, shown.start_s)),
             observed_nodes=self._nodes([attempts[-1] for attempts in components]),
         )
 
@@ -464,7 +480,9 @@ class _Reading:
         last = attempts[-1]
         every = self.options.protocol == "all-attempts"
         seconds = ordered_sum(attempt.ran_s for attempt in attempts) if every else last.ran_s
-        taken = last.asked if self.options.demand == "requested" and last.asked.is_stated else last.allocated
+        alone = last.terms.request is not None and last.terms.request.exclusive and last.asked.is_stated
+        requested = alone or (self.options.demand == "requested" and last.asked.is_stated)
+        taken = last.asked if requested else last.allocated
         instances, gpus = self._shape(taken, last)
         measured_on = self._measured_on(last)
         asked = tuple(dict.fromkeys([site_gpu(kind, self.named) for kind, _ in last.asked.types]))
@@ -484,6 +502,8 @@ class _Reading:
     def _shape(self, taken: Resources, attempt: _Attempt) -> tuple[int, float]:
         """Number of instances, and GPUs per instance."""
         nodes = attempt.nodes
+        if attempt.terms.tasks is not None and not (taken.gpus or taken.slices or taken.shards):
+            return attempt.terms.tasks, 0
         if taken.slices:
             if not self.options.mig:
                 raise Dirty("on MIG slices (option mig)")
@@ -501,6 +521,26 @@ class _Reading:
             whole, rest = divmod(taken.shards, self.options.shards)
             return 1, whole + (rest > 0) if whole else rest / self.options.shards
         return nodes, self.options.gpus_per_task or 0
+
+
+def _request(terms: Submission, id: str) -> Request | None:
+    """The request of a job; an array with a limit is known by its number."""
+    if terms.request is None or terms.request.array_limit is None:
+        return terms.request
+    return replace(terms.request, array=id.partition("_")[0])
+
+
+def _submitted_terms(
+    table: Table, ids: np.ndarray, first: np.ndarray, partition: Labels
+) -> tuple[np.ndarray | None, Labels | None]:
+    """Priority and request of each job, from the columns of its first row."""
+    columns = [table.words(_AT[name]).chosen(first) for name in ("SubmitLine", "Constraints", "Reservation")]
+    if not any(any(column.words) for column in columns) and not any("," in word for word in partition.words):
+        return None, None
+    rows = zip(*[column.tolist() for column in (*columns, partition)], strict=True)
+    terms = [submission(*row) for row in rows]
+    nice = np.array([-term.nice or 0.0 for term in terms])
+    return optional(nice, 0.0), Labels.of([_request(term, id) for term, id in zip(terms, ids.tolist(), strict=True)])
 
 
 def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:

@@ -58,6 +58,6 @@ def test_real_starts_and_eligible_times_are_kept_job_by_job() -> None:
     stream = JobStream(known, CLUSTER, Recorded())
     assert stream.observed() is None  # nothing came yet
     assert stream.load.jobs == 3
-    starts, eligible = stream.observed() or ([], [])
+    starts, eligible, _ = stream.observed() or ([], [], [])
     np.testing.assert_array_equal(starts, [3.0, 9.0, nan])
     np.testing.assert_array_equal(eligible, [nan, 5.0, nan])

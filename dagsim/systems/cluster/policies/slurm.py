@@ -4,7 +4,7 @@ limits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from inspect import signature
@@ -17,7 +17,14 @@ from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.preemption import make_room
 from dagsim.systems.cluster.policies.shares import Weights
-from dagsim.systems.cluster.policies.slurm_backfill import BackfillOutlook, NodePlan, PendingJobs
+from dagsim.systems.cluster.policies.slurm_backfill import (
+    BackfillOutlook,
+    NodePlan,
+    PendingJob,
+    PendingJobs,
+    may_fit,
+)
+from dagsim.systems.cluster.policies.slurm_placement import NodeChoice
 from dagsim.systems.cluster.policies.slurm_priority import (
     Asked,
     Capacity,
@@ -45,6 +52,7 @@ _CHOICES = {
     "kill": ("partition", "limit", "never"),
     "bf_ties": ("wait", "fit"),
     "gangs": ("packed", "distinct"),
+    "place": ("first", "best"),
 }
 _POSITIVE = ("sched_interval_s", "bf_interval_s", "queue_depth", "bf_resolution_s")
 _NOT_NEGATIVE = (
@@ -55,6 +63,9 @@ _NOT_NEGATIVE = (
     "calc_phase_s",
     "sched_min_interval_s",
     "bf_max_job_test",
+    "bf_max_job_user",
+    "bf_max_job_assoc",
+    "bf_max_job_part",
 )
 _OF_PRIORITIES = (
     "max_age_s",
@@ -100,6 +111,9 @@ class SlurmSettings:
     bf_phase_s: float = 0.0
     bf_window_s: float = 86400.0
     bf_max_job_test: int = 100
+    bf_max_job_user: int = 0
+    bf_max_job_assoc: int = 0
+    bf_max_job_part: int = 0
     bf_resolution_s: float = 60.0
     bf_ties: str = "wait"
     preempt: str = "off"
@@ -107,6 +121,7 @@ class SlurmSettings:
     kill: str = "partition"
     over_time_s: float = 0.0
     gangs: str = "packed"
+    place: str = "first"
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -144,6 +159,19 @@ class SlurmSettings:
     def distinct(self) -> bool:
         """True if instances of a gang go to different nodes."""
         return self.gangs == "distinct"
+
+
+def _settings_of(queues: QueueTree) -> SlurmSettings:
+    """The parameters that the site uses.
+
+    Raises:
+        ConfigError: There is no such parameter, or its value is out of range.
+    """
+    unknown = [name for name in queues.scheduler if name not in SlurmSettings.__dataclass_fields__]
+    if unknown:
+        names = ", ".join(SlurmSettings.__dataclass_fields__)
+        raise ConfigError(f"queues.scheduler: slurm-multifactor has no parameter {unknown[0]!r}; it has {names}")
+    return SlurmSettings(**queues.scheduler)  # type: ignore[arg-type]
 
 
 class _Kept(NamedTuple):
@@ -186,6 +214,8 @@ class SlurmMultifactor:
         """
         self._set = SlurmSettings(**settings)
         self._priorities = self._set.priorities()
+        self._is_bare = not settings
+        """True if it was given without parameters, so that those of the site apply."""
         self._now = inf
         self._released = -1
         """``ClusterState.released`` when last seen; it changes when a node comes back."""
@@ -208,22 +238,32 @@ class SlurmMultifactor:
             return
         task, rules = run.task, self._rules
         part, qos = rules.partition(run.job), rules.quality(run.job)
+        if self._starting is not None and self._starting[0] is task:
+            part = self._starting[1]
+        alone = rules.alone(run.job, part)
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
-        self._book.begin(run.id, self._asked(task, run.instances), now)
-        rules.holdings.take(run.id, rules.holders(run.job), amounts)
+        asked = self._asked(task, part, run.instances)
+        if alone and not part.exclusive:  # the job pays for all of its nodes, and they count against its limits
+            nodes_held = [machine.node for machine, *_ in run.held]
+            asked = asked._replace(cpus=ordered_sum(node.cpus for node in nodes_held))
+            amounts = amounts._replace(cpus=asked.cpus)
+        self._book.begin(run.id, asked, now)
+        gpu = self._gpu(run.type) if task.demand.demand.gpus else ""
+        rules.holdings.take(run.id, rules.holders(run.job, part, gpu), amounts)
         limit_s, kill_s = rules.limit_s(task, run.type), rules.kill_s(task, run.type) + self._set.over_time_s
         nodes = run.nodes
-        self._runs[run.id] = _Kept(run.job.number, part.name, qos.name, nodes, now, now + limit_s, part.exclusive)
+        self._runs[run.id] = _Kept(run.job.number, part.name, qos.name, nodes, now, now + limit_s, alone)
         self._latest[run.job.number] = now
         for node in nodes:
             self._count[node] = self._count.get(node, 0) + 1
-            self._whole |= (1 << node) if part.exclusive else 0
+            self._whole |= (1 << node) if alone else 0
         if kill_s < inf:
             heappush(self._deadlines, (now + kill_s, run.id))
         if part.preempt != "off" or qos.preempt != "off":
             self._preemptable[run.id] = None
         if not task.waiting:
-            self._ranks.drop((task.order, task.piece))
+            for place in range(len(rules.parts(run.job))):
+                self._ranks.drop((task.order, task.piece, place))
         self._changed = True
 
     def ended(self, run: Run, now: float) -> None:
@@ -280,6 +320,13 @@ class SlurmMultifactor:
     def _set_up(self, view: ClusterView) -> None:
         """Begin a simulation."""
         nodes = view.cluster.nodes
+        if self._is_bare and view.queues is not None and view.queues.scheduler:
+            self._set = _settings_of(view.queues)
+            self._priorities = self._set.priorities()
+        self._choice = NodeChoice(view.cluster, best=self._set.place == "best")
+        self._starting: tuple[TaskState, NodePartition] | None = None
+        """The task that is being started, and its partition."""
+        self._gpu_names = [gpu.name if gpu is not None else "" for gpu in view.gpu_types]
         totals = [ordered_sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
         capacity = Capacity(len(nodes), *totals)
         self._book = PriorityBook(self._priorities, view.queues or QueueTree(), capacity, self._set.origin_s)
@@ -310,31 +357,40 @@ class SlurmMultifactor:
     def _pending(self, view: ClusterView) -> PendingJobs:
         return PendingJobs(self._rank, self._ranks, self._eligible_s)
 
-    def _rank(self, task: TaskState) -> tuple[int, int]:
-        """Return tier and slot of a task; compute its priority if it has none yet."""
-        tier, key = self._rules.partition(task.job).tier, (task.order, task.piece)
+    def _rank(self, task: TaskState) -> list[tuple[int, int]]:
+        """Return tier and slot of a task in each of its partitions; compute its priority there if it
+        has none yet.
+        """
+        parts = self._rules.parts(task.job)
         if self._set.order == "basic":
-            return tier, -1
-        slot = self._ranks.slot(key)
-        if slot < 0:
-            asked = self._asked(task, task.demand.gang or 1)
-            fixed = self._book.fixed(asked)
-            slot = self._ranks.add(key, tier, fixed, self._book.since_s(asked), asked.user)
-            self._ranks.note(slot, self._book.priority(fixed, asked, self._now))
-        return tier, slot
+            return [(part.tier, -1) for part in parts]
+        ranks = []
+        for place, part in enumerate(parts):
+            key = (task.order, task.piece, place)
+            slot = self._ranks.slot(key)
+            if slot < 0:
+                asked = self._asked(task, part, task.demand.gang or 1)
+                fixed = self._book.fixed(asked)
+                slot = self._ranks.add(key, part.tier, fixed, self._book.since_s(asked), asked.user)
+                self._ranks.note(slot, self._book.priority(fixed, asked, self._now))
+            ranks.append((part.tier, slot))
+        return ranks
+
+    def _gpu(self, type_: int) -> str:
+        return self._gpu_names[type_]
 
     def _eligible_s(self, task: TaskState) -> float:
         return task.ready_s + (self._set.requeue_delay_s if task.piece and not self._no_delay else 0.0)
 
-    def _asked(self, task: TaskState, instances: int) -> Asked:
+    def _asked(self, task: TaskState, part: NodePartition, instances: int) -> Asked:
         job, (gpus, cpus, memory_gb, _) = task.job.job, task.demand.demand
         return Asked(
             self._book.user(account_of(task.job), user_of(task.job)),
-            job.partition,
+            part.name,
             job.qos,
             job.arrival_s,
             self._eligible_s(task),
-            instances,
+            1 if job.request is not None and job.request.spread is False else instances,
             cpus * instances,
             memory_gb * instances,
             gpus * instances,
@@ -372,70 +428,88 @@ class SlurmMultifactor:
         closed: set[str] = set()
         while at < len(listed) and len(closed) < len(rules.partitions):
             task = listed[at].task
-            part = rules.partition(task.job)
             if not task.waiting:
                 del listed[at]
                 continue
-            if part.name in closed:
+            part = rules.parts(task.job)[listed[at].place]
+            if part.name in closed or not self._licensed(view, task):
                 at += 1
                 continue
             if tested >= most:
                 self._sweep_s = (floor(view.now / self._set.sched_interval_s) + 1) * self._set.sched_interval_s
                 return
-            room, holder, amounts = self._room(task)
+            room, holder, amounts = self._room(task, part)
             if not room and holder is not None:
                 pending.set_aside(at, holder, amounts)
                 continue
             tested += 1
             nodes = rules.nodes[part.name] & ~blocked
-            placement = self._fit(view, task, nodes, room)
+            placement = self._fit(view, task, part, nodes, room)
             if placement is None and self._set.preempt != "off" and self._preemptable:
                 yield from self._make_way(view, task, part)
-                placement = self._fit(view, task, nodes, room)
+                placement = self._fit(view, task, part, nodes, room)
             if placement is None:
                 closed.add(part.name)
                 blocked |= rules.nodes[part.name]
                 at += 1
                 continue
             self.latest = "main"
+            self._starting = task, part
             yield Start(task, placement)
 
     def _backfill(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
         """Run one backfill cycle over the first jobs by priority."""
-        listed, tests = pending.listed, self._set.bf_max_job_test
+        listed, tests, rules = pending.listed, self._set.bf_max_job_test, self._rules
         ends_s = {run: kept.limit_ends_s for run, kept in self._runs.items()}
         plan = NodePlan(
-            view, ends_s, self._whole, window_s=self._set.bf_window_s, resolution_s=self._set.bf_resolution_s
+            view,
+            ends_s,
+            self._whole,
+            self._choice,
+            window_s=self._set.bf_window_s,
+            resolution_s=self._set.bf_resolution_s,
         )
+
+        def part_of(job: PendingJob) -> NodePartition:
+            return rules.parts(job.task.job)[job.place]
+
         outlook = BackfillOutlook(
             listed,
             tests,
-            lambda task: task.waiting > 0 and self._room(task)[0] > 0,
-            lambda task: self._fit_beside(view, task, plan, self._room(task)[0]) is not None,
-            view.machines.fits,
+            lambda job: job.task.waiting > 0 and self._room(job.task, part_of(job))[0] > 0,
+            lambda job: (
+                self._fit_beside(view, job.task, part_of(job), plan, self._room(job.task, part_of(job))[0]) is not None
+            ),
+            lambda demand: may_fit(view.machines, demand),
         )
+        counts = {"user": self._set.bf_max_job_user, "assoc": self._set.bf_max_job_assoc}
+        most = {name: count for name, count in (counts | {"part": self._set.bf_max_job_part}).items() if count}
+        considered: dict[tuple[str, str], int] = {}
         at = tested = 0
         while at < len(listed) and tested < tests:
-            task = listed[at].task
+            task, part = listed[at].task, part_of(listed[at])
             if not task.waiting:
-                del listed[at]
-                outlook.removed(task)
+                outlook.removed(listed.pop(at))
                 continue
-            room, holder, amounts = self._room(task)
+            room, holder, amounts = self._room(task, part)
             if not room and holder is not None:
+                outlook.removed(listed[at])
                 pending.set_aside(at, holder, amounts)
-                outlook.removed(task)
                 continue
             tested += 1
-            placement = None if outlook.knows_no(at) else self._fit_beside(view, task, plan, room)
+            if (most and self._is_over(task, part, most, considered)) or not self._licensed(view, task):
+                at += 1
+                continue
+            placement = None if outlook.knows_no(at) else self._fit_beside(view, task, part, plan, room)
             if placement is None:
                 at += 1
                 if not outlook.any_fits(at, tests - tested):
                     return
                 if outlook.is_hopeful(at):
-                    self._reserve(task, plan)
+                    self._reserve(task, part, plan)
                 continue
             self.latest = "backfill"
+            self._starting = task, part
             latest = max(self._runs, default=-1)
             yield Start(task, placement)
             outlook.started()
@@ -443,80 +517,136 @@ class SlurmMultifactor:
                 ends_s[run] = self._runs[run].limit_ends_s
                 plan.started(view.running[run])
 
-    def _room(self, task: TaskState) -> tuple[float, Holder | None, Amounts]:
-        """Return the number of starts that the limits allow, the tightest limit, and the amounts of
-        one start.
+    def _is_over(
+        self,
+        task: TaskState,
+        part: NodePartition,
+        most: Mapping[str, int],
+        considered: dict[tuple[str, str], int],
+    ) -> bool:
+        """Count a job of this cycle; True if its user, association or partition has had its share of
+        tests (bf_max_job_user, bf_max_job_assoc, bf_max_job_part).
         """
-        rules = self._rules
+        user, account = user_of(task.job), account_of(task.job)
+        names = {"user": user, "assoc": f"{account}/{user}", "part": part.name}
+        over = False
+        for kind, limit in most.items():
+            count = considered[kind, names[kind]] = considered.get((kind, names[kind]), 0) + 1
+            over = over or count > limit
+        return over
+
+    def _licensed(self, view: ClusterView, task: TaskState) -> bool:
+        """True if the licences that a start needs are free."""
+        site, terms = view.machines.site, task.demand.terms
+        if site is None or terms is None:
+            return True
+        return all(site.licences[name] >= count for name, count in terms.licences)
+
+    def _room(self, task: TaskState, part: NodePartition) -> tuple[float, Holder | None, Amounts]:
+        """Return the number of starts that the limits allow, the tightest limit, and the amounts of
+        one start. A limit on a GPU type counts if the task can run on no other.
+        """
+        rules, types = self._rules, task.demand.types
         amounts = rules.amounts(task)
-        return *rules.holdings.room(rules.holders(task.job), amounts), amounts
+        gpu = self._gpu(types[0]) if len(types) == 1 and task.demand.demand.gpus else ""
+        return *rules.holdings.room(rules.holders(task.job, part, gpu), amounts), amounts
 
-    def _fit_beside(self, view: ClusterView, task: TaskState, plan: NodePlan, room: float) -> Placement | None:
+    def _room_on(self, task: TaskState, part: NodePartition, type_: int) -> float:
+        """The number of starts on a GPU type that the limits allow."""
+        rules = self._rules
+        return rules.holdings.room(rules.holders(task.job, part, self._gpu(type_)), rules.amounts(task))[0]
+
+    def _fit_beside(
+        self, view: ClusterView, task: TaskState, part: NodePartition, plan: NodePlan, room: float
+    ) -> Placement | None:
         """Return a placement now that delays no reservation."""
-        rules, demand, best = self._rules, task.demand, None
-        if not room or not view.machines.fits(demand):
+        rules, demand = self._rules, task.demand
+        if not room or not may_fit(view.machines, demand):
             return None
-        nodes = self._usable(task)
-        for type_ in demand.types:
-            open_ = nodes & view.machines.candidate_set(demand, type_)
-            if not open_:
-                continue
-            kept = plan.kept(
-                view.now, view.now + rules.limit_s(task, type_), closed=self._set.bf_ties == "wait", of=open_
-            )
-            placement = self._on(view, task, open_ & ~kept, room)
-            if placement is not None and (best is None or placement[0].node < best[0].node):
-                best = placement
-        return best
 
-    def _reserve(self, task: TaskState, plan: NodePlan) -> None:
+        def open_nodes(nodes: int) -> int:
+            limit_s = max([rules.limit_s(task, type_) for type_ in demand.types if rules.of_type[type_] & nodes])
+            closed = self._set.bf_ties == "wait"
+            return nodes & ~plan.kept(view.now, view.now + limit_s, closed=closed, of=nodes)
+
+        return self._first(view, task, part, self._usable(task, part), room, open_nodes)
+
+    def _reserve(self, task: TaskState, part: NodePartition, plan: NodePlan) -> None:
         """Reserve nodes for the earliest possible start of the task."""
-        rules, part = self._rules, self._rules.partition(task.job)
+        rules, types = self._rules, task.demand.types
+        alone, spread = rules.alone(task.job, part), rules.spread(task.job)
         best: tuple[float, float, int] | None = None
-        for type_ in task.demand.types:
-            limit_s = rules.limit_s(task, type_)
-            nodes = rules.nodes[part.name] & rules.of_type[type_]
-            earliest = plan.earliest(task.demand, nodes, limit_s, alone=part.exclusive, distinct=self._set.distinct)
+        for group in rules.groups(task):
+            nodes = rules.nodes[part.name] & group
+            limit_s = max([rules.limit_s(task, type_) for type_ in types if rules.of_type[type_] & group])
+            earliest = plan.earliest(task.demand, nodes, limit_s, alone=alone, distinct=spread)
             if earliest is not None and (best is None or earliest[0] < best[0]):
                 best = earliest[0], earliest[0] + limit_s, earliest[1]
         if best is not None:
             plan.reserve(*best)
 
-    def _fit(self, view: ClusterView, task: TaskState, nodes: int, room: float) -> Placement | None:
-        """Return the first of ``nodes``, in the order of the configuration, that hold the task (or
-        ``room`` instances).
-        """
-        demand, machines = task.demand, view.machines
-        if not nodes or not machines.fits(demand):
+    def _fit(
+        self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, room: float
+    ) -> Placement | None:
+        """Return a placement on ``nodes`` for the task (or ``room`` instances)."""
+        if not nodes or not may_fit(view.machines, task.demand):
             return None
-        nodes &= self._usable(task)
+        return self._first(view, task, part, nodes & self._usable(task, part), room, lambda open_: open_)
+
+    def _first(
+        self,
+        view: ClusterView,
+        task: TaskState,
+        part: NodePartition,
+        nodes: int,
+        room: float,
+        open_nodes: Callable[[int], int],
+    ) -> Placement | None:
+        """Return the placement whose first node comes first, over the groups of nodes that the task
+        may combine; ``open_nodes`` leaves out those that are reserved.
+        """
+        demand, machines, rules = task.demand, view.machines, self._rules
         best: Placement | None = None
-        for type_ in demand.types:
-            placement = self._on(view, task, nodes & machines.candidate_set(demand, type_), room)
+        for group in rules.groups(task):
+            candidates = 0
+            for type_ in demand.types:
+                if not rules.of_type[type_] & group:
+                    continue
+                if demand.demand.gpus and not self._room_on(task, part, type_):
+                    continue
+                candidates |= machines.candidate_set(demand, type_)
+            if not candidates & nodes:
+                continue
+            placement = self._on(view, task, open_nodes(candidates & nodes), room)
             if placement is not None and (best is None or placement[0].node < best[0].node):
                 best = placement
         return best
 
-    def _usable(self, task: TaskState) -> int:
-        """Return the nodes of the task's partition that it may share, or have to itself."""
-        part = self._rules.partition(task.job)
+    def _usable(self, task: TaskState, part: NodePartition) -> int:
+        """Return the nodes of a partition that the task may share, or have to itself."""
         nodes = self._rules.nodes[part.name] & ~self._whole
-        return nodes & ~sum(1 << node for node in self._count) if part.exclusive else nodes
+        if self._rules.alone(task.job, part):
+            nodes &= ~sum(1 << node for node in self._count)
+        return nodes
 
     def _on(self, view: ClusterView, task: TaskState, nodes: int, room: float) -> Placement | None:
         demand, machines = task.demand, view.machines.list
-        wanted, shares = demand.gang, []
-        for node in bits(nodes):
-            count = machines[node].room(demand)
-            if count and not wanted:
-                return (Share(node, int(min(count, task.waiting, room))),)
-            if count:
-                count = min(wanted, 1 if self._set.distinct else count)
-                shares.append(Share(node, count))
-                wanted -= count
-                if not wanted:
-                    return tuple(shares)
-        return None
+        if self._set.place == "first" and not demand.gang:  # most jobs: no need to examine all nodes
+            for node in bits(nodes):
+                if count := machines[node].room(demand):
+                    return (Share(node, int(min(count, task.waiting, room))),)
+            return None
+        rooms = {node: count for node in bits(nodes) if (count := machines[node].room(demand))}
+        open_ = sum([1 << node for node in rooms])
+        free = {node: machines[node].cpus for node in rooms}
+        spread = self._rules.spread(task.job)
+        if demand.gang:
+            return self._choice.placement(open_, rooms, free, demand.gang, spread=spread)
+        chosen = self._choice.nodes(open_, rooms, free, 1, spread=True)
+        if not chosen:
+            return None
+        node = chosen.bit_length() - 1
+        return (Share(node, int(min(rooms[node], task.waiting, room))),)
 
     # Stopping.
 

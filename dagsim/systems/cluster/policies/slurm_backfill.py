@@ -8,12 +8,12 @@ from heapq import heappop, heappush
 from math import ceil, floor, inf
 from typing import NamedTuple
 
-from dagsim.model.arithmetic import bits
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, NodeState, Run, TaskState
+from dagsim.systems.cluster.policies.slurm_placement import NodeChoice
 from dagsim.systems.cluster.policies.slurm_priority import PriorityBook, RankColumns
 from dagsim.systems.cluster.policies.slurm_rules import Amounts, Holder, Holdings
 
-__all__ = ["BackfillOutlook", "NodePlan", "PendingJob", "PendingJobs", "Reservation"]
+__all__ = ["BackfillOutlook", "NodePlan", "PendingJob", "PendingJobs", "Reservation", "may_fit"]
 
 
 class Reservation(NamedTuple):
@@ -34,9 +34,17 @@ class NodePlan:
     """
 
     def __init__(
-        self, view: ClusterView, ends_s: Mapping[int, float], whole: int, *, window_s: float, resolution_s: float
+        self,
+        view: ClusterView,
+        ends_s: Mapping[int, float],
+        whole: int,
+        choice: NodeChoice,
+        *,
+        window_s: float,
+        resolution_s: float,
     ) -> None:
         self.now = view.now
+        self._choice = choice
         self.reserved: list[Reservation] = []
         """Reservations, sorted by their ends."""
         self._ends: list[float] = []
@@ -94,6 +102,9 @@ class NodePlan:
             return None
         steps = [step for step in self._steps(demand, alone) if nodes >> step[1] & 1]
         times = {least_s, *(step[0] for step in steps), *(reservation.end_s for reservation in self.reserved)}
+        site, terms = self._view.machines.site, demand.terms
+        if site is not None and terms is not None:
+            times.update(site.boundaries)
         room: dict[int, int] = {}
         with_room, at = 0, 0
         for begin_s in sorted([time_s for time_s in times if least_s <= time_s <= self._until_s]):
@@ -102,8 +113,12 @@ class NodePlan:
                 room[node] = count
                 with_room = with_room | 1 << node if count else with_room & ~(1 << node)
                 at += 1
-            free = with_room and with_room & ~self.kept(begin_s, begin_s + limit_s, closed=False, of=with_room)
-            chosen = _chosen(free, room, demand.gang or 1, distinct) if free else 0
+            free = with_room
+            if free and site is not None and terms is not None:
+                free &= site.open_between(terms, begin_s, begin_s + limit_s)
+            if free:
+                free &= ~self.kept(begin_s, begin_s + limit_s, closed=False, of=free)
+            chosen = self._choice.nodes(free, room, room, demand.gang or 1, spread=distinct) if free else 0
             if chosen:
                 tried.append((limit_s, begin_s))
                 return begin_s, chosen
@@ -166,17 +181,11 @@ def _room(demand: DemandClass, idle: int, cpus: int, memory: int) -> int:
     return min(room, memory // demand.memory) if demand.memory else room
 
 
-def _chosen(free: int, room: Mapping[int, int], wanted: int, distinct: bool) -> int:
-    """Return the first nodes of ``free`` that have room for ``wanted`` instances together; 0 if
-    there is not enough room.
+def may_fit(machines: ClusterState, demand: DemandClass) -> bool:
+    """True if nodes may have room for a start. A gang without GPUs may combine nodes of different
+    types, so it is not judged here.
     """
-    chosen = 0
-    for node in bits(free):
-        chosen |= 1 << node
-        wanted -= 1 if distinct else room[node]
-        if wanted <= 0:
-            return chosen
-    return 0
+    return bool(demand.gang and not demand.demand.gpus) or machines.fits(demand)
 
 
 class PendingJob(NamedTuple):
@@ -188,13 +197,15 @@ class PendingJob(NamedTuple):
     slot: int
     """Slot of its priority in ``RankColumns``; -1 if all jobs have the same priority."""
     task: TaskState
+    place: int = 0
+    """Index of its partition among those that the job may run in; it is listed once for each."""
 
 
 class PendingJobs:
     """An index of the ready tasks (``ClusterView.index``) in the order in which they are examined:
     by tier and priority, highest first, then by submission. ``rank`` returns tier and slot of a
-    new task, ``ranks`` holds the priority of a slot, ``eligible_s`` returns the time from which
-    a task may start.
+    new task in each of its partitions, ``ranks`` holds the priority of a slot, ``eligible_s``
+    returns the time from which a task may start.
 
     Cost: a search and a shift of the list per task added or removed, O(n log n) when all priorities
     change.
@@ -202,7 +213,7 @@ class PendingJobs:
 
     def __init__(
         self,
-        rank: Callable[[TaskState], tuple[int, int]],
+        rank: Callable[[TaskState], Sequence[tuple[int, int]]],
         ranks: RankColumns,
         eligible_s: Callable[[TaskState], float],
     ) -> None:
@@ -219,8 +230,8 @@ class PendingJobs:
         self._aside: dict[Holder, dict[Amounts, list[PendingJob]]] = {}
 
     def any_fits(self, machines: ClusterState) -> bool:
-        """True if nodes have room for any of the jobs, whatever their limits. O(demand classes)."""
-        return bool(self.listed) and any(machines.fits(demand) for demand in self._demands)
+        """True if nodes may have room for any of the jobs, whatever their limits. O(demand classes)."""
+        return bool(self.listed) and any(may_fit(machines, demand) for demand in self._demands)
 
     def push(self, task: TaskState) -> None:
         """Add a task that became ready."""
@@ -245,8 +256,8 @@ class PendingJobs:
             if task.waiting:
                 yield task
                 if task.waiting:
-                    tier, slot = self._rank(task)
-                    self._list(PendingJob(tier, task.order, task.piece, slot, task))
+                    for place, (tier, slot) in enumerate(self._rank(task)):
+                        self._list(PendingJob(tier, task.order, task.piece, slot, task, place))
                     self.changed = True
 
     def next_s(self) -> float:
@@ -294,9 +305,9 @@ class PendingJobs:
         insort(self.listed, job, key=self._key)
         self.changed = True
 
-    def _key(self, job: PendingJob) -> tuple[int, float, int, int]:
+    def _key(self, job: PendingJob) -> tuple[int, float, int, int, int]:
         priority = 0.0 if job.slot < 0 else self._ranks.latest(job.slot)
-        return -job.tier, -priority, job.order, job.piece
+        return -job.tier, -priority, job.order, job.piece, job.place
 
 
 class BackfillOutlook:
@@ -313,8 +324,8 @@ class BackfillOutlook:
         self,
         listed: Sequence[PendingJob],
         tests: int,
-        testable: Callable[[TaskState], bool],
-        could: Callable[[TaskState], bool],
+        testable: Callable[[PendingJob], bool],
+        could: Callable[[PendingJob], bool],
         fits: Callable[[DemandClass], bool],
     ) -> None:
         self._listed, self._testable, self._could, self._fits = listed, testable, could, fits
@@ -324,15 +335,15 @@ class BackfillOutlook:
         """Index before which no job finds room on machines."""
         self._end = tests
         """Index after the last job that may be tested."""
-        self._passed: set[TaskState] = set()
+        self._passed: set[PendingJob] = set()
         """Jobs seen ahead that do not count."""
 
-    def removed(self, task: TaskState) -> None:
+    def removed(self, job: PendingJob) -> None:
         """Record that the current job left the list untested."""
         self._next -= 1
         self._fitting -= 1
-        if task in self._passed:
-            self._passed.discard(task)
+        if job in self._passed:
+            self._passed.discard(job)
             self._end -= 1
 
     def started(self) -> None:
@@ -355,12 +366,12 @@ class BackfillOutlook:
         """True if some job from index ``at`` on could start."""
         place = max(self._next, at)
         while place < min(self._end, len(self._listed)):
-            task = self._listed[place].task
-            if not self._testable(task):
-                if task not in self._passed:
-                    self._passed.add(task)
+            job = self._listed[place]
+            if not self._testable(job):
+                if job not in self._passed:
+                    self._passed.add(job)
                     self._end += 1
-            elif self._could(task):
+            elif self._could(job):
                 break
             place += 1
         self._next = place

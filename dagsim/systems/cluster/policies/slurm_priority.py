@@ -313,10 +313,10 @@ def _accounts(queues: QueueTree) -> list[Account]:
     return accounts
 
 
-_Key: TypeAlias = tuple[int, int]
+_Key: TypeAlias = tuple[int, int, int]
 _SLOTS = 64
 """Initial capacity, in slots."""
-_FLOATS, _INTS = ("fixed", "since_s", "latest"), ("tier", "order", "piece", "user")
+_FLOATS, _INTS = ("fixed", "since_s", "latest"), ("tier", "order", "piece", "place", "user")
 
 
 class RankColumns:
@@ -337,7 +337,7 @@ class RankColumns:
         self._ints = {name: np.zeros(_SLOTS, np.int64) for name in _INTS}
 
     def slot(self, key: _Key) -> int:
-        """Return the slot of an order and piece of a task; -1 if it has none."""
+        """Return the slot of an order and piece of a task in one of its partitions; -1 if it has none."""
         return self._slots.get(key, -1)
 
     def add(self, key: _Key, tier: int, fixed: float, since_s: float | None, user: str) -> int:
@@ -354,7 +354,7 @@ class RankColumns:
         for name, value in floats.items():
             self._floats[name][slot] = value
         number = self._users.setdefault(user, len(self._users))
-        for name, count in {"tier": tier, "order": key[0], "piece": key[1], "user": number}.items():
+        for name, count in {"tier": tier, "order": key[0], "piece": key[1], "place": key[2], "user": number}.items():
             self._ints[name][slot] = count
         return slot
 
@@ -384,6 +384,6 @@ class RankColumns:
         priority = book.priorities(floats["fixed"][rows], floats["since_s"][rows], shares[ints["user"][rows]], at_s)
         floats["latest"][rows] = priority
         places: list[int] = np.lexsort(
-            (ints["piece"][rows], ints["order"][rows], -priority, -ints["tier"][rows])
+            (ints["place"][rows], ints["piece"][rows], ints["order"][rows], -priority, -ints["tier"][rows])
         ).tolist()
         return places

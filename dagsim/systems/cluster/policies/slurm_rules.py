@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import floor, inf
 from typing import NamedTuple, TypeAlias
 
-from dagsim.errors import ConfigError
 from dagsim.model import Caps, Demand, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits
-from dagsim.systems.cluster.api import ClusterView, JobState, NodeState, TaskState
+from dagsim.systems.cluster.api import ClusterState, ClusterView, JobState, NodeState, TaskState, members
 
 __all__ = ["Amounts", "Holder", "Holdings", "SlurmRules", "SlurmWaits", "account_of", "user_of"]
 
@@ -22,7 +21,8 @@ class SlurmRules:
         self.partitions = {part.name: part for part in queues.partitions} or {"": NodePartition("")}
         self.qos = {qos.name: qos for qos in queues.qos} or {"": Qos("")}
         self.holdings = Holdings()
-        self.nodes = {part.name: _members(part, view) for part in self.partitions.values()}
+        names = [node.name for node in view.cluster.nodes]
+        self.nodes = {part.name: members(part, names) for part in self.partitions.values()}
         """The nodes of each partition, as a bit set."""
         self.of_type = [0] * len(view.gpu_types)
         for machine in view.machines.list:
@@ -31,11 +31,14 @@ class SlurmRules:
         self._kill, self._distinct = kill, distinct
         self._above: dict[str, tuple[str, ...]] = {}
         self._per_user: dict[str, Caps] = {}
+        self._of_user: dict[tuple[str, str], Caps] = {}
+        """Limits of users by account and name; they replace those of all users."""
         self._limit(queues)
-        self._holders: dict[tuple[str, str, str, str], tuple[Holder, ...]] = {}
+        self._holders: dict[tuple[str, str, str, str, str], tuple[Holder, ...]] = {}
         self._times: dict[int, list[list[tuple[float, float]]]] = {}
         """For each job and task, the time limit and the seconds until it is killed, by type."""
-        self._possible: dict[tuple[Demand, int, int], bool] = {}
+        self._possible: dict[tuple[Demand, int, int, bool], bool] = {}
+        self._empty: ClusterState | None = None
 
     def partition(self, job: JobState) -> NodePartition:
         """The partition that the job names, else the first."""
@@ -51,27 +54,54 @@ class SlurmRules:
         count = task.demand.gang or 1
         return Amounts(gpus * count, cpus * count, memory_gb * count)
 
-    def holders(self, job: JobState) -> tuple[Holder, ...]:
-        """All holders of limits that a job counts against."""
-        part, qos = self.partition(job).name, self.quality(job).name
+    def parts(self, job: JobState) -> tuple[NodePartition, ...]:
+        """All partitions that the job may run in."""
+        request = job.job.request
+        named = [self.partitions[name] for name in request.partitions if name in self.partitions] if request else []
+        return tuple(named) or (self.partition(job),)
+
+    def alone(self, job: JobState, part: NodePartition) -> bool:
+        """True if the job shares no node."""
+        return part.exclusive or (job.job.request is not None and job.job.request.exclusive)
+
+    def spread(self, job: JobState) -> bool:
+        """True if each instance of a gang takes a node of its own."""
+        request = job.job.request
+        return self._distinct if request is None or request.spread is None else request.spread
+
+    def holders(self, job: JobState, part: NodePartition | None = None, gpu: str = "") -> tuple[Holder, ...]:
+        """All holders of limits that a job counts against in one of its partitions, with GPUs of
+        the type ``gpu``.
+        """
+        where, qos = part or self.partition(job), self.quality(job).name
         account, user = account_of(job), user_of(job)
-        limited = self._holders.get((account, user, part, qos))
+        key = account, user, where.name, qos, gpu
+        limited = self._holders.get(key)
         if limited is None:
-            holders: list[Holder] = [("partition", part), ("qos", qos)]
+            holders: list[Holder] = [("partition", where.name)]
             for name in self._above.get(account, (account,)):
                 holders += [("account", name), ("user", name, user)]
-            holders += [("qos user", qos, user), ("qos account", qos, account)]
-            self._limit_users(account, user, qos)
-            limited = tuple([holder for holder in holders if holder in self.holdings.most])
-            self._holders[account, user, part, qos] = limited
-        return limited
+            for name in dict.fromkeys([qos, where.qos or qos]):
+                holders += [("qos", name), ("qos user", name, user), ("qos account", name, account)]
+                self._limit_users(account, user, name)
+            holders += [("gpus", gpu, *holder) for holder in holders if gpu]
+            limited = self._holders[key] = tuple([holder for holder in holders if holder in self.holdings.most])
+        request = job.job.request
+        if request is None or request.array_limit is None:
+            return limited
+        array = ("array", request.array)
+        if array not in self.holdings.most:
+            self.holdings.limit(array, Caps(jobs=request.array_limit))
+        return (*limited, array)
 
     def learn(self, view: ClusterView, job: JobState) -> bool:
         """Record the time limits of a job's tasks; True if the job is new."""
         if job.number in self._times:
             return False
-        part, qos = self.partition(job), self.quality(job)
-        most_s = min(part.max_time_s or inf, qos.max_time_s or inf)
+        qos = self.quality(job)
+        part = max(self.parts(job), key=lambda part: part.max_time_s or inf)
+        own = self.qos[part.qos].max_time_s if part.qos in self.qos else None
+        most_s = min(part.max_time_s or inf, qos.max_time_s or inf, own or inf)
         times = []
         for task in job.tasks:
             claimed = view.claimed_s(task)
@@ -101,27 +131,43 @@ class SlurmRules:
 
     def admits(self, view: ClusterView, job: JobState) -> bool:
         """True if no limit and no partition prevents a task of the job from ever starting."""
-        nodes = self.nodes[self.partition(job).name]
         return all(
-            self.holdings.ever(self.holders(job), self.amounts(task)) and self._holds(view, task, nodes)
+            any(
+                self.holdings.ever(self.holders(job, part), self.amounts(task))
+                and self._holds(view, task, self.nodes[part.name])
+                for part in self.parts(job)
+            )
             for task in job.tasks
         )
 
     def _holds(self, view: ClusterView, task: TaskState, nodes: int) -> bool:
         """True if the nodes, empty, have room for a start of the task."""
         demand = task.demand
-        distinct = self._distinct and demand.gang
+        distinct = bool(self.spread(task.job) and demand.gang)
         if nodes == self._all and not distinct:
             return True  # otherwise the kernel would have rejected it
-        key = (demand.demand, demand.gang, nodes)
+        if demand.terms is not None:
+            nodes &= demand.terms.nodes
+        key = (demand.demand, demand.gang, nodes, distinct)
         if key not in self._possible:
             self._possible[key] = False
-            for type_ in demand.types:
-                listed = [view.machines.list[node] for node in bits(nodes & self.of_type[type_])]
-                rooms = [NodeState(machine.index, machine.node, type_).room(demand) for machine in listed]
+            if self._empty is None:
+                self._empty = ClusterState(view.cluster)
+            empty = self._empty.compile(demand.demand, demand.gang)
+            for members_of_type in self.groups(task):
+                listed = [view.machines.list[node] for node in bits(nodes & members_of_type)]
+                rooms = [NodeState(machine.index, machine.node, machine.type).room(empty) for machine in listed]
                 room = sum([min(count, 1) for count in rooms] if distinct else rooms)
                 self._possible[key] = self._possible[key] or room >= (demand.gang or 1)
         return self._possible[key]
+
+    def groups(self, task: TaskState) -> list[int]:
+        """Sets of nodes that a start of the task may combine: those of one GPU type. A batch job that
+        needs no GPUs, and a start on one node, may take any.
+        """
+        by_type = [self.of_type[type_] for type_ in task.demand.types]
+        mixes = not task.demand.demand.gpus and (task.job.job.request is not None or not task.demand.gang)
+        return [sum(by_type)] if mixes else by_type
 
     def _limit(self, queues: QueueTree) -> None:
         for node, above in queues.walk():
@@ -132,12 +178,14 @@ class SlurmRules:
         for qos in queues.qos:
             self.holdings.limit(("qos", qos.name), qos.limits)
         self._per_user |= {node.name: node.user_limits for node, _ in queues.walk() if node.user_limits}
+        self._of_user |= {(node.name, user): caps for node, _ in queues.walk() for user, caps in node.limits_of.items()}
 
     def _limit_users(self, account: str, user: str, qos: str) -> None:
         """Set the limits of a user and an account that have appeared."""
         for name in self._above.get(account, (account,)):
-            if name in self._per_user:
-                self.holdings.limit(("user", name, user), self._per_user[name])
+            caps = self._of_user.get((name, user)) or self._per_user.get(name)
+            if caps is not None:
+                self.holdings.limit(("user", name, user), caps)
         if qos in self.qos:
             self.holdings.limit(("qos user", qos, user), self.qos[qos].user_limits)
             self.holdings.limit(("qos account", qos, account), self.qos[qos].account_limits)
@@ -151,28 +199,6 @@ def account_of(job: JobState) -> str:
 def user_of(job: JobState) -> str:
     """The user of a job; its tenant if the log has no user."""
     return job.job.user or job.job.tenant or "default"
-
-
-def _members(part: NodePartition, view: ClusterView) -> int:
-    """Return the nodes of a partition as a bit set: the nodes and node groups that it names.
-
-    Raises:
-        ConfigError: A name matches no node.
-    """
-    if not part.nodes:
-        return (1 << len(view.machines.list)) - 1
-    by_name: dict[str, int] = {}
-    for machine in view.machines.list:
-        name = machine.node.name.partition(":")[0]
-        for alias in {name, machine.node.name, name.rpartition("-")[0]}:
-            by_name[alias] = by_name.get(alias, 0) | machine.bit
-    for name in part.nodes:
-        if name not in by_name:
-            raise ConfigError(f"partition {part.name!r}: the cluster has no node and no group of nodes {name!r}")
-    members = 0
-    for name in part.nodes:
-        members |= by_name[name]
-    return members
 
 
 _SLACK = 1e-9
@@ -211,6 +237,8 @@ class Holdings:
         if caps:
             most = (caps.gpus, caps.cpus, caps.memory_gb, caps.jobs)
             self.most[holder] = tuple([inf if value is None else float(value) for value in most])
+            for gpu, count in caps.gpus_of.items():
+                self.most["gpus", gpu, *holder] = (float(count), inf, inf, inf)
 
     def room(self, holders: Iterable[Holder], start: Amounts) -> tuple[float, Holder | None]:
         """Return the number of such starts that all holders still allow, and the holder that allows
@@ -270,6 +298,7 @@ _WORDS = {
     "user": "the user {1} in the account {0}",
     "qos user": "the user {1} in the QOS {0}",
     "qos account": "the account {1} in the QOS {0}",
+    "array": "the array {0}",
 }
 _UNITS = {"gpus": "GPUs", "cpus": "CPUs", "memory_gb": "GB of memory", "jobs": "running jobs"}
 
@@ -280,7 +309,7 @@ class SlurmWaits:
     elsewhere = "there was room, but only outside its partition"
 
     def __init__(self, view: ClusterView, *, distinct: bool) -> None:
-        self._rules, self._distinct = SlurmRules(view, kill="never", distinct=distinct), distinct
+        self._rules = SlurmRules(view, kill="never", distinct=distinct)
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
         """Add a run."""
@@ -302,13 +331,15 @@ class SlurmWaits:
         return self._rules.nodes[self._rules.partition(task.job).name]
 
     def alone(self, task: TaskState) -> bool:
-        """True in a partition that allocates whole nodes."""
-        return self._rules.partition(task.job).exclusive
+        """True if its job or its partition takes whole nodes."""
+        return self._rules.alone(task.job, self._rules.partition(task.job))
 
     def distinct(self, task: TaskState) -> bool:
-        """True if gangs take a node for each instance."""
-        return self._distinct
+        """True if a gang of its job takes a node for each instance."""
+        return self._rules.spread(task.job)
 
 
 def _named(holder: Holder) -> str:
+    if holder[0] == "gpus":
+        return f"{_named(holder[2:])} on {holder[1]}"
     return _WORDS[holder[0]].format(*holder[1:])

@@ -123,12 +123,12 @@ def test_limits_of_accounts_hold_for_all_below_and_those_of_a_qos_for_each_user(
     assert starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=qos)) == {"x": 0, "z": 0, "y": 10}
 
 
-def test_what_no_limit_would_ever_let_run_is_cancelled() -> None:
+def test_what_no_limit_would_ever_let_run_is_cancelled_and_what_no_node_of_its_partition_holds_rejected() -> None:
     queues = QueueTree(tree=(QueueNode("lab", limits=Caps(gpus=2)),), partitions=(NodePartition("p", ("n0",)),))
     jobs = [job("wide", 0, 1, 3, account="lab"), job("fits", 0, 1, 2, account="lab"), job("two", 0, 1, 4, nodes=2)]
     schedule = played(jobs, "slurm-multifactor", queues=queues)
     reasons = {row.job: row.value for row in schedule.log if row.kind == Kind.REJECTED}
-    assert reasons == {0: RejectReason.CANCELLED, 2: RejectReason.CANCELLED}
+    assert reasons == {0: RejectReason.CANCELLED, 2: RejectReason.TOO_LARGE}
 
 
 def test_the_wall_limit_of_a_partition_kills() -> None:
@@ -327,7 +327,7 @@ def test_priorities_in_columns_are_those_of_each_job_to_the_last_bit() -> None:
         user = book.user("lab", rng.choice("uvw"))
         asked.append(Asked(user, "", "", rng.uniform(0, 900), rng.choice((None, rng.uniform(0, 900))), 1, 1, 1, 1, 60))
         fixed = book.fixed(asked[-1])
-        slots.append(ranks.add((at, 0), rng.choice((1, 2)), fixed, book.since_s(asked[-1]), user))
+        slots.append(ranks.add((at, 0, 0), rng.choice((1, 2)), fixed, book.since_s(asked[-1]), user))
     book.begin(0, asked[0], 0.0)
     book.calculate(900.0)
     places = ranks.rank(slots, book, 900.0)

@@ -1,0 +1,174 @@
+"""The rules of a site that bind every policy: partitions, constraints, reservations and licences.
+
+They decide on which nodes a task may start now. ``Terms`` are the fixed part for one task, and a
+part of its demand class; ``SiteState`` keeps the *open* nodes of all such classes up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import NamedTuple
+
+from dagsim.errors import ConfigError
+from dagsim.model import Cluster, Job, NodePartition, QueueTree, Request
+from dagsim.model.request import satisfies
+
+__all__ = ["ClosedTime", "SiteState", "Terms", "members"]
+
+
+class Terms(NamedTuple):
+    """Where a task may run, as part of its demand class."""
+
+    nodes: int
+    """The nodes of its partitions that satisfy its constraint, as a bit set."""
+    limit_s: float = 0.0
+    """Its time limit; 0 if the site has no reservations."""
+    reservation: int = -1
+    """Index of the reservation that it runs in."""
+    licences: tuple[tuple[str, int], ...] = ()
+
+
+class ClosedTime(NamedTuple):
+    """A reservation on the clock of the simulation; ``nodes`` is a bit set."""
+
+    name: str
+    nodes: int
+    start_s: float
+    end_s: float
+
+
+_NO_REQUEST = Request()
+
+
+class SiteState:
+    """The restrictions of a site, and the licences in use. Plain data.
+
+    ``origin_s`` is the time of the log at 0 s. Constraints bind only if the cluster has features,
+    and a reservation or licence that the site does not list binds no job.
+    """
+
+    def __init__(self, cluster: Cluster, queues: QueueTree | None, origin_s: float = 0.0) -> None:
+        queues = queues or QueueTree()
+        names = [node.name for node in cluster.nodes]
+        self._all = (1 << len(names)) - 1
+        self._features = [node.features for node in cluster.nodes]
+        self._partitions = {part.name: part for part in queues.partitions}
+        self._members = {part.name: members(part, names) for part in queues.partitions}
+        self.closed: list[ClosedTime] = []
+        """The reservations, in order of their starts."""
+        for reservation in sorted(queues.reservations, key=lambda one: one.start_s):
+            nodes = members(NodePartition(f"{reservation.name} (reservation)", reservation.nodes), names)
+            times = (max(0.0, reservation.start_s - origin_s), reservation.end_s - origin_s)
+            if times[1] > 0:
+                self.closed.append(ClosedTime(reservation.name, nodes, *times))
+        self._numbers = {closed.name: number for number, closed in enumerate(self.closed)}
+        self.licences = dict(queues.licences)
+        """Number of each licence that is free."""
+        self._chosen: dict[str, int] = {}
+        """Nodes that satisfy each constraint."""
+
+    @classmethod
+    def binds(cls, cluster: Cluster, queues: QueueTree | None) -> bool:
+        """True if any job could be restricted."""
+        if queues is not None and (queues.reservations or queues.licences or any(p.nodes for p in queues.partitions)):
+            return True
+        return any(node.features for node in cluster.nodes)
+
+    @property
+    def boundaries(self) -> list[float]:
+        """Times at which a reservation begins or ends."""
+        return sorted({time_s for closed in self.closed for time_s in (closed.start_s, closed.end_s)})
+
+    def terms(self, job: Job, claimed_s: Sequence[float] | None, estimate_s: float) -> Terms | None:
+        """The terms of a task of the job; None if nothing restricts it.
+
+        ``claimed_s`` are the seconds that its user claims, by type; without a claim, the default of
+        its partition counts, else ``estimate_s``.
+        """
+        request = job.request or _NO_REQUEST
+        nodes, limit_s, reservation = self._all, 0.0, -1
+        if self._partitions:
+            named = [name for name in request.partitions or (job.partition,) if name in self._partitions]
+            named = named or [next(iter(self._partitions))]
+            nodes = 0
+            for name in named:
+                nodes |= self._members[name]
+        if request.constraint:
+            nodes &= self._satisfying(request.constraint)
+        if self.closed:
+            part = self._partitions.get(job.partition) or next(iter(self._partitions.values()), NodePartition("all"))
+            limit_s = estimate_s if part.default_time_s is None else part.default_time_s
+            claims = [seconds for seconds in claimed_s or () if seconds < inf]  # inf where it cannot run
+            limit_s = min(max(claims, default=limit_s), part.max_time_s or inf)
+            reservation = self._numbers.get(request.reservation, -1)
+        licences = tuple([pair for pair in request.licences if pair[0] in self.licences])
+        if nodes == self._all and not (self.closed or licences):
+            return None
+        return Terms(nodes, limit_s, reservation, licences)
+
+    def open(self, terms: Terms, now: float) -> int:
+        """The nodes on which a task with these terms may start now."""
+        if any(self.licences[name] < count for name, count in terms.licences):
+            return 0
+        return self.open_between(terms, now, now + terms.limit_s)
+
+    def open_between(self, terms: Terms, begin_s: float, end_s: float) -> int:
+        """The nodes that a task with these terms may hold from ``begin_s`` to ``end_s``."""
+        nodes = terms.nodes
+        if terms.reservation >= 0:
+            own = self.closed[terms.reservation]
+            nodes &= own.nodes if own.start_s <= begin_s < own.end_s else 0
+        for number, closed in enumerate(self.closed):
+            if number != terms.reservation and begin_s < closed.end_s and end_s > closed.start_s:
+                nodes &= ~closed.nodes
+        return nodes
+
+    def next_s(self, terms: Terms, now: float) -> float:
+        """The next time at which the open nodes of these terms change by themselves."""
+        times = [time_s for closed in self.closed for time_s in (closed.start_s - terms.limit_s, closed.end_s)]
+        times += [] if terms.reservation < 0 else [self.closed[terms.reservation].start_s]
+        return min([time_s for time_s in times if time_s > now], default=inf)
+
+    def take(self, licences: Iterable[tuple[str, int]], sign: int) -> None:
+        """Take licences (``sign`` 1), or give them back (-1)."""
+        for name, count in licences:
+            self.licences[name] -= sign * count
+
+    def copy(self) -> SiteState:
+        """An equal state that changes independently."""
+        twin = SiteState.__new__(SiteState)
+        twin.__dict__.update(self.__dict__)
+        twin.licences = dict(self.licences)
+        return twin
+
+    def _satisfying(self, constraint: str) -> int:
+        nodes = self._chosen.get(constraint)
+        if nodes is None:
+            nodes = self._all
+            if any(self._features):
+                bits = [1 << at for at, features in enumerate(self._features) if satisfies(constraint, features)]
+                nodes = sum(bits)
+            self._chosen[constraint] = nodes
+        return nodes
+
+
+def members(part: NodePartition, names: Sequence[str]) -> int:
+    """Return the nodes of a partition as a bit set: the nodes and node groups that it names.
+
+    Raises:
+        ConfigError: A name matches no node.
+    """
+    if not part.nodes:
+        return (1 << len(names)) - 1
+    by_name: dict[str, int] = {}
+    for index, full_name in enumerate(names):
+        name = full_name.partition(":")[0]
+        for alias in {name, full_name, name.rpartition("-")[0]}:
+            by_name[alias] = by_name.get(alias, 0) | 1 << index
+    nodes = 0
+    for name in part.nodes:
+        if name not in by_name:
+            raise ConfigError(f"partition {part.name!r}: the cluster has no node and no group of nodes {name!r}")
+        nodes |= by_name[name]
+    return nodes

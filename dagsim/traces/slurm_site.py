@@ -1,0 +1,667 @@
+"""The configuration of a Slurm site, from the files and listings that it has.
+
+Each file is recognised by its content: ``slurm.conf`` with its includes, ``gres.conf``, listings of
+``scontrol show`` (config, partition, node, reservation, license) and of ``sacctmgr`` (``dump``,
+``show assoc``, ``show qos``). A listing of ``scontrol`` shows what the controller uses, so it counts
+more than ``slurm.conf``. Settings are those of slurm.conf(5) and sacctmgr(1), version 24.11.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dagsim.errors import ModelError, TraceError
+from dagsim.model import Caps, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.traces.fields import Dirty
+from dagsim.traces.nodes import FoundNode, is_scontrol, is_sinfo, read_nodes
+from dagsim.traces.sites import hosts, site_gpu
+from dagsim.traces.slurm import delimiter_of, duration_s, is_unset, memory_gb, moment_s
+from dagsim.traces.source import Source
+
+__all__ = ["SlurmSite", "read_slurm_site", "scheduler_of", "site_files"]
+
+_ENDLESS_GB = 1e6
+"""Memory of a node where memory limits nothing."""
+_WORD = re.compile(r'(\w[\w/.-]*)\s*=\s*("[^"]*"|\S*)')
+_ENTRY = re.compile(r"^\s*(NodeName|PartitionName|NodeSet|DownNodes|FrontendName|SwitchName)\s*=", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class SlurmSite:
+    """What the files say. ``conf`` are the keys of slurm.conf in lower case."""
+
+    conf: dict[str, str] = field(default_factory=dict)
+    nodes: dict[str, dict[str, str]] = field(default_factory=dict)
+    partitions: dict[str, dict[str, str]] = field(default_factory=dict)
+    listed: dict[str, FoundNode] = field(default_factory=dict)
+    """Nodes of scontrol or sinfo, which count more than those of slurm.conf."""
+    gres: dict[str, str] = field(default_factory=dict)
+    """GPUs by node, from gres.conf."""
+    reservations: dict[str, dict[str, str]] = field(default_factory=dict)
+    licences: dict[str, float] = field(default_factory=dict)
+    qos: dict[str, dict[str, str]] = field(default_factory=dict)
+    accounts: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)
+    """For each account, its parent and its settings."""
+    users: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    """Settings of each user, by account and user."""
+    named: dict[str, str] = field(default_factory=dict)
+    read: list[str] = field(default_factory=list)
+    """Files, and what each is."""
+    unmodelled: dict[str, None] = field(default_factory=dict)
+    """Settings that have no effect here."""
+
+    def drop(self, what: str) -> None:
+        """Record a setting that is not modelled."""
+        self.unmodelled[what] = None
+
+    def found_nodes(self) -> list[FoundNode]:
+        """All nodes, in the order of slurm.conf.
+
+        Raises:
+            TraceError: No file lists nodes, or two files describe different clusters.
+        """
+        nodes = {name: self._configured(name, fields) for name, fields in self.nodes.items()}
+        if self.nodes and self.listed:
+            strangers = [name for name in self.listed if name not in self.nodes]
+            if len(strangers) * 2 > len(self.listed):
+                raise TraceError(
+                    f"the list of nodes is of another cluster: {strangers[0]!r} and {len(strangers) - 1} others are "
+                    "not in slurm.conf; put only files of one cluster into the folder"
+                )
+            for name in strangers:
+                self.drop(f"node {name}: listed, but not in slurm.conf; kept")
+        nodes |= self.listed
+        if not nodes:
+            raise TraceError("no file lists nodes: add slurm.conf or the output of `scontrol show nodes`")
+        if not self.counts_memory():
+            self.drop("memory: it is no consumable resource (SelectTypeParameters), so it limits nothing")
+            return [replace(node, memory_gb=_ENDLESS_GB) for node in nodes.values()]
+        return list(nodes.values())
+
+    def counts_memory(self) -> bool:
+        """True if memory is a consumable resource."""
+        kinds = self.conf.get("selecttypeparameters", "CR_Core_Memory")
+        return "memory" in kinds.lower()
+
+    def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
+        """Accounts, partitions, QOS, reservations, licences and the parameters of the scheduler.
+        ``named`` maps the site's names of GPU types to those to use.
+
+        Raises:
+            TraceError: A value cannot be read.
+        """
+        self.named = dict(named or {})
+        whole = "linear" in self.conf.get("selecttype", "")
+        names = {node.name for node in self.found_nodes()}
+        qos = {name: _qos(self, name, row) for name, row in self.qos.items()}
+        partitions = sorted(
+            [
+                (row.get("default", "").upper() != "YES", place, name)
+                for place, (name, row) in enumerate(self.partitions.items())
+            ]
+        )
+        return QueueTree(
+            tuple([self._account(name) for name, (parent, _) in self.accounts.items() if parent == "root"]),
+            tuple([_partition(self, name, self.partitions[name], qos, names, whole) for _, _, name in partitions]),
+            tuple(qos.values()),
+            tuple(filter(None, [_reservation(self, name, row) for name, row in self.reservations.items()])),
+            dict(self.licences),
+            scheduler_of(self),
+        )
+
+    def _configured(self, name: str, fields: Mapping[str, str]) -> FoundNode:
+        sockets, cores, threads = (int(fields.get(key, 1)) for key in ("sockets", "corespersocket", "threadspercore"))
+        cpus = int(fields.get("cpus") or int(fields.get("boards", 1)) * sockets * cores * threads)
+        memory_mb = float(fields.get("realmemory", 1)) - float(fields.get("memspeclimit", 0))
+        gres = self.gres.get(name) or fields.get("gres", "")
+        return FoundNode(
+            name,
+            _gpus(gres),
+            cpus,
+            max(0.0, memory_mb) / 1024,
+            fields.get("state", "UNKNOWN"),
+            True,
+            features=tuple(filter(None, re.split("[,&]", fields.get("features") or fields.get("feature", "")))),
+            weight=float(fields.get("weight", 1)),
+        )
+
+    def _account(self, name: str) -> QueueNode:
+        row = self.accounts[name][1]
+        users = {user: fields for (account, user), fields in self.users.items() if account == name}
+        own = {user: caps for user, fields in users.items() if (caps := _caps_of_user(self, fields))}
+        return QueueNode(
+            name,
+            _shares(row),
+            float(row.get("priority") or 0),
+            {user: _shares(fields) for user, fields in users.items()},
+            {user: float(fields["priority"]) for user, fields in users.items() if fields.get("priority")},
+            _caps(self, row.get("grptres", ""), row.get("grpjobs", "")),
+            _caps(self, "", row.get("maxjobs", "")),
+            own,
+            children=tuple([self._account(child) for child, (parent, _) in self.accounts.items() if parent == name]),
+        )
+
+
+def site_files(paths: Iterable[Path]) -> list[Path]:
+    """The files of folders, and the files that are named."""
+    files: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise TraceError(f"{path}: no such file or folder")
+        files += sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+    return files
+
+
+def read_slurm_site(files: Sequence[Path]) -> SlurmSite:
+    """Read the files of a site; files of other kinds are passed over.
+
+    Raises:
+        TraceError: A file cannot be read.
+    """
+    site = SlurmSite()
+    kinds = [(file, _kind_of(file)) for file in files]
+    order = list(_READERS)
+    for file, kind in sorted(kinds, key=lambda pair: order.index(pair[1]) if pair[1] in order else len(order)):
+        if kind in _READERS:
+            site.read.append(f"{file.name}: {kind}")
+            _READERS[kind](site, file)
+    return site
+
+
+def _kind_of(file: Path) -> str:
+    """What a file is, judging by its first lines; empty if it is nothing of Slurm's configuration."""
+    source = Source(file)
+    try:
+        head = [line for line in source.head(60) if line.strip()]
+    except TraceError:
+        return ""
+    if not head:
+        return ""
+    first, text = head[0], "\n".join(head)
+    if first.startswith("Configuration data as of"):
+        return "scontrol show config"
+    for word, kind in (("ReservationName=", "reservation"), ("LicenseName=", "license")):
+        if first.lstrip().startswith(word):
+            return f"scontrol show {kind}"
+    if first.startswith("PartitionName=") and re.search(r"^\s+AllowGroups=|\bTotalNodes=", text, re.MULTILINE):
+        return "scontrol show partition"
+    if re.search(r"^(Cluster|Parent|Account|User) - '", text, re.MULTILINE):
+        return "sacctmgr dump"
+    names = {name.strip().lower() for name in first.split("|")}
+    if {"account", "user", "rawshares"} <= names:
+        return "sshare"
+    if {"account", "user"} <= names and names & {"share", "fairshare"} and "jobid" not in names:
+        return "sacctmgr show assoc"
+    if {"name", "priority"} <= names and names & {"maxtrespu", "usagefactor", "preempt", "grptres"}:
+        return "sacctmgr show qos"
+    if {"nodename", "timestart", "timeend"} <= names:
+        return "sacctmgr show event"
+    if delimiter_of(source) is not None:
+        return ""
+    if re.search(r"^\s*SwitchName\s*=", text, re.MULTILINE | re.IGNORECASE):
+        return "topology.conf"
+    if is_sinfo(source) or (is_scontrol(source) and re.search(r"\bCPUTot=|\bCPUAlloc=", text)):
+        return "sinfo" if is_sinfo(source) else "scontrol show nodes"
+    if re.search(r"^\s*(?:NodeName=\S+\s+)?Name\s*=\s*\w+", text, re.MULTILINE) and "PartitionName" not in text:
+        return "gres.conf"
+    if "CPUAlloc=" in text:
+        return ""  # nodes without their states: cut off
+    if re.search(r"^\s*(SlurmctldHost|ControlMachine|ClusterName|PartitionName|NodeName)\s*=", text, re.MULTILINE):
+        return "slurm.conf"
+    return ""
+
+
+def _lines(file: Path, seen: tuple[Path, ...] = ()) -> Iterator[str]:
+    """The lines of slurm.conf, joined where they continue, without comments, with its includes."""
+    if file in seen or len(seen) > 16:
+        raise TraceError(f"{file}: slurm.conf includes itself")
+    pending = ""
+    for _, raw in Source(file).lines():
+        line = pending + re.sub(r"(?<!\\)#.*", "", raw).rstrip()
+        if line.endswith("\\"):
+            pending = line[:-1]
+            continue
+        pending = ""
+        included = re.match(r"\s*include\s+(\S+)", line, re.IGNORECASE)
+        if included:
+            path = file.parent / Path(included[1]).name
+            if not path.exists():
+                raise TraceError(f"{file}: it includes {included[1]}, which is not in the folder; add {path.name}")
+            yield from _lines(path, (*seen, file))
+        elif line.strip():
+            yield line.strip()
+
+
+def _read_conf(site: SlurmSite, file: Path) -> None:
+    defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
+    for line in _lines(file):
+        pairs = {key.lower(): value.strip('"') for key, value in _WORD.findall(line)}
+        entry = _ENTRY.match(line)
+        if entry is None:
+            key, _, value = line.partition("=")
+            key, value = key.strip().lower(), value.strip().strip('"')
+            if key in site.conf and site.conf[key] != value and key != "slurmctldhost":
+                site.drop(f"{key}: given twice in slurm.conf, the last value counts")
+            site.conf[key] = value
+            continue
+        kind = entry[1].lower()
+        if kind not in defaults:
+            site.drop(f"{entry[1]} in slurm.conf")
+            continue
+        name = pairs.pop(kind)
+        if name.upper() == "DEFAULT":
+            defaults[kind] |= pairs
+        elif kind == "partitionname":
+            site.partitions[name] = defaults[kind] | pairs
+        else:
+            for host in _hosts(name, str(file)):
+                site.nodes[host] = defaults[kind] | pairs
+    for name, total in _licences(site.conf.get("licenses", "")):
+        site.licences[name] = total
+
+
+def _read_config(site: SlurmSite, file: Path) -> None:
+    for _, line in Source(file).lines():
+        key, equals, value = line.partition("=")
+        if equals and key.strip().isidentifier():
+            site.conf[key.strip().lower()] = "" if is_unset(value) else value.strip()
+    for name, total in _licences(site.conf.get("licenses", "")):
+        site.licences[name] = total
+
+
+def _read_gres(site: SlurmSite, file: Path) -> None:
+    for line in _lines(file):
+        pairs = {key.lower(): value.strip('"') for key, value in _WORD.findall(line)}
+        if pairs.get("name", "").lower() != "gpu" or "nodename" not in pairs:
+            continue
+        count = pairs.get("count") or str(max(1, len(_hosts(pairs.get("file", ""), str(file)))))
+        for host in _hosts(pairs["nodename"], str(file)):
+            gpu = f"gpu:{pairs['type']}:{count}" if "type" in pairs else f"gpu:{count}"
+            site.gres[host] = f"{site.gres[host]},{gpu}" if host in site.gres else gpu
+
+
+def _read_listed(site: SlurmSite, file: Path) -> None:
+    for node in read_nodes(Source(file)):
+        weight = float(site.nodes.get(node.name, {}).get("weight", node.weight))
+        site.listed.setdefault(node.name, replace(node, weight=weight))
+
+
+def _read_partitions(site: SlurmSite, file: Path) -> None:
+    for block in _blocks(file, "PartitionName"):
+        name = block.pop("partitionname")
+        site.partitions[name] = site.partitions.get(name, {}) | {
+            key: value for key, value in block.items() if not is_unset(value)
+        }
+
+
+def _read_reservations(site: SlurmSite, file: Path) -> None:
+    for block in _blocks(file, "ReservationName"):
+        site.reservations[block["reservationname"]] = block
+
+
+def _read_licences(site: SlurmSite, file: Path) -> None:
+    for block in _blocks(file, "LicenseName"):
+        site.licences[block["licensename"]] = float(block.get("total", 0))
+
+
+def _blocks(file: Path, first: str) -> Iterator[dict[str, str]]:
+    """Blocks of ``scontrol show``, each from its first key to the next block; keys in lower case."""
+    block: dict[str, str] = {}
+    for _, line in Source(file).lines():
+        if line.lstrip().startswith(f"{first}="):
+            if block:
+                yield block
+            block = {}
+        for key, value in _WORD.findall(line):
+            block.setdefault(key.lower(), value.strip('"'))
+    if block:
+        yield block
+
+
+def _table(file: Path) -> list[dict[str, str]]:
+    """Rows of ``sacctmgr -P``, with the names of columns in lower case and without blanks."""
+    lines = [line for _, line in Source(file).lines() if line.strip()]
+    names = [name.strip().lower().replace(" ", "") for name in lines[0].split("|")]
+    return [dict(zip(names, map(str.strip, line.split("|")), strict=False)) for line in lines[1:]]
+
+
+def _read_qos(site: SlurmSite, file: Path) -> None:
+    for row in _table(file):
+        if row.get("name"):
+            site.qos[row["name"]] = row
+
+
+_DUMPED = re.compile(r"^(Cluster|Parent|Account|User) - '([^']*)'(.*)$")
+_OPTION = re.compile(r":([A-Z]\w+)=('[^']*'|.*?)(?=:(?:[A-Z][a-z]|QOS)\w*=|$)")  # values may hold gres/gpu:a100=1
+
+
+def _read_dump(site: SlurmSite, file: Path) -> None:
+    parent = "root"
+    for _, line in Source(file).lines():
+        match = _DUMPED.match(line)
+        if match is None:
+            continue
+        kind, name, rest = match.groups()
+        row = {key.lower(): value.strip("'") for key, value in _OPTION.findall(rest)}
+        if kind == "Parent":
+            parent = name
+        elif kind == "Account" and name != "root":
+            site.accounts[name] = (parent, row)
+        elif kind == "User" and parent != "root":
+            site.users.setdefault((parent, name), row)
+
+
+def _read_sshare(site: SlurmSite, file: Path) -> None:
+    """Shares; the indentation of accounts gives the tree."""
+    lines = [line for _, line in Source(file).lines() if line.strip()]
+    above: list[tuple[int, str]] = [(-1, "root")]
+    fresh = not site.accounts
+    for row, line in zip(_table(file), lines[1:], strict=False):
+        account, user, depth = row["account"], row["user"], len(line) - len(line.lstrip())
+        shares = {"fairshare": row["rawshares"]}
+        if account == "root" or not account:
+            continue
+        if user:
+            site.users.setdefault((account, user), shares)
+            continue
+        while above[-1][0] >= depth:
+            above.pop()
+        if fresh:
+            site.accounts[account] = (above[-1][1], shares)
+        above.append((depth, account))
+
+
+def _read_assoc(site: SlurmSite, file: Path) -> None:
+    """Associations. The trees of a dump and of sshare count more: this listing has no parents unless
+    they are asked for.
+    """
+    rows = _table(file)
+    stated = bool(rows) and "parentname" in rows[0]
+    fresh = not site.accounts
+    for row in rows:
+        row["fairshare"] = row.get("share") or row.get("fairshare") or "1"
+        account, user = row.get("account", ""), row.get("user", "")
+        if not account or account == "root":
+            continue
+        if user and not row.get("partition"):
+            site.users[account, user] = row | site.users.get((account, user), {})
+        elif not user:
+            parent, known = site.accounts.get(account, (row.get("parentname") or "root", {}))
+            site.accounts[account] = (parent, row | known)
+    if fresh and not stated and len(site.accounts) > 1:
+        site.drop("sacctmgr show assoc without ParentName: all accounts are taken as children of root (add a dump)")
+
+
+def _skip(what: str) -> Callable[[SlurmSite, Path], None]:
+    return lambda site, file: site.drop(what)
+
+
+_READERS: dict[str, Callable[[SlurmSite, Path], None]] = {
+    "slurm.conf": _read_conf,
+    "gres.conf": _read_gres,
+    "scontrol show config": _read_config,
+    "scontrol show nodes": _read_listed,
+    "sinfo": _read_listed,
+    "scontrol show partition": _read_partitions,
+    "scontrol show reservation": _read_reservations,
+    "scontrol show license": _read_licences,
+    "sacctmgr show qos": _read_qos,
+    "sacctmgr dump": _read_dump,
+    "sshare": _read_sshare,
+    "sacctmgr show assoc": _read_assoc,
+    "sacctmgr show event": _skip("sacctmgr show event: times when nodes were down"),
+    "topology.conf": _skip("topology.conf: switches"),
+}
+"""Readers by kind of file, in the order in which they must be read."""
+
+
+def _gpus(text: str) -> tuple[tuple[str, int], ...]:
+    gpus: dict[str, int] = {}
+    for part in re.sub(r"\([^()]*\)", "", text).split(","):
+        kind, *rest = part.strip().split(":")
+        if kind == "gpu":
+            model = rest[0] if rest and not rest[0].isdecimal() else ""
+            size = rest[-1] if rest and rest[-1].isdecimal() else "1"
+            gpus[model] = gpus.get(model, 0) + int(size)
+    return tuple([pair for pair in gpus.items() if pair[1]])
+
+
+def _hosts(text: str, where: str) -> tuple[str, ...]:
+    try:
+        return hosts(text)
+    except ValueError as error:
+        raise TraceError(f"{where}: {error}") from None
+
+
+def _licences(text: str) -> Iterator[tuple[str, float]]:
+    for part in text.split(",") if not is_unset(text) else ():
+        name, _, count = part.strip().replace("=", ":").partition(":")
+        yield name, float(count or 1)
+
+
+def _shares(row: Mapping[str, str]) -> float:
+    text = row.get("fairshare", "1")
+    return float(text) if re.fullmatch(r"\d+", text) else 1.0
+
+
+def _minutes_s(text: str | None) -> float | None:
+    """A time limit in seconds: minutes, or ``[DD-]HH:MM:SS``; None without a limit."""
+    if text is None or is_unset(text) or text.upper() in ("UNLIMITED", "INFINITE"):
+        return None
+    return 60.0 * float(text) if text.isdecimal() else _long_s(text)
+
+
+def _long_s(text: str) -> float:
+    """A duration such as ``7-0``, ``7-00:00``, ``1-02:03:04``, ``08:00`` or minutes."""
+    if text.isdecimal():
+        return 60.0 * float(text)
+    days, dash, rest = text.partition("-")
+    parts = [float(part or 0) for part in (rest if dash else text).split(":")]
+    if dash:  # DD-HH, DD-HH:MM, DD-HH:MM:SS
+        hours, minutes, seconds = (*parts, 0.0, 0.0)[:3]
+        return float(days) * 86400 + hours * 3600 + minutes * 60 + seconds
+    return duration_s(text, "duration") or 0.0
+
+
+_TRES = {"cpu": "cpus", "mem": "memory_gb", "gres/gpu": "gpus"}
+
+
+def _caps(site: SlurmSite, tres: str, jobs: str = "") -> Caps:
+    amounts: dict[str, float] = {}
+    by_type: dict[str, float] = {}
+    for part in tres.split(",") if tres else ():
+        name, _, value = part.partition("=")
+        if value in ("", "-1"):
+            continue
+        if name.lower().startswith("gres/gpu:"):
+            by_type[site_gpu(name.partition(":")[2], site.named)] = float(value)
+        elif name.lower() not in _TRES:
+            site.drop(f"a limit on {name}")
+        else:
+            amounts[_TRES[name.lower()]] = memory_gb(value) if name.lower() == "mem" else float(value)
+    count = int(jobs) if jobs and jobs != "-1" else None
+    return Caps(**amounts, jobs=count, gpus_of=by_type)
+
+
+def _caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
+    jobs = [int(text) for text in (row.get("maxjobs"), row.get("grpjobs")) if text and text != "-1"]
+    return _caps(site, row.get("grptres", ""), str(min(jobs)) if jobs else "")
+
+
+def _partition(
+    site: SlurmSite, name: str, row: Mapping[str, str], qos: Mapping[str, Qos], names: set[str], whole: bool
+) -> NodePartition:
+    listed = row.get("nodes", "ALL")
+    nodes = () if listed.upper() == "ALL" else _hosts("" if is_unset(listed) else listed, f"partition {name}")
+    if strangers := [node for node in nodes if node not in names]:
+        raise TraceError(f"partition {name}: node {strangers[0]!r} is in no list of nodes; add slurm.conf")
+    for key, plain in (("maxnodes", "UNLIMITED"), ("maxcpuspernode", "UNLIMITED"), ("lln", "NO"),
+                       ("allowaccounts", "ALL"), ("allowqos", "ALL"), ("exclusiveuser", "NO")):  # fmt: skip
+        if row.get(key, plain).upper() != plain:
+            site.drop(f"partition {name}: {key}={row[key]}")
+    own = row.get("qos", "")
+    mode = row.get("preemptmode", site.conf.get("preemptmode", "off")).lower().partition(",")[0]
+    tier = row.get("prioritytier") or row.get("priority") or "1"
+    factor = row.get("priorityjobfactor") or row.get("priority") or "1"
+    return NodePartition(
+        name,
+        nodes,
+        float(factor),
+        int(tier),
+        _minutes_s(row.get("maxtime")),
+        _minutes_s(row.get("defaulttime")),
+        whole or "exclusive" in (row.get("oversubscribe") or row.get("shared", "")).lower(),
+        _billed(site, row.get("tresbillingweights", "")),
+        mode if mode in ("requeue", "cancel", "suspend") else "off",  # type: ignore[arg-type]
+        Caps(),
+        own if own in qos else "",
+    )
+
+
+def _billed(site: SlurmSite, weights: str) -> dict[str, float]:
+    """TRESBillingWeights. The weight of memory may have a unit, and counts per GB here."""
+    billing: dict[str, float] = {}
+    for part in weights.strip('"').split(",") if not is_unset(weights) else ():
+        name, _, weight = part.partition("=")
+        if name.lower() not in _TRES:
+            site.drop(f"TRESBillingWeights of {name}")
+            continue
+        number = float(weight.rstrip("KMGTPkmgtp") or 0)
+        per = memory_gb(f"1{weight[-1]}" if weight[-1:].isalpha() else "1M") if name.lower() == "mem" else 1.0
+        billing[_TRES[name.lower()]] = number / per
+    return billing
+
+
+def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
+    def first(*keys: str) -> str:
+        return next((row[key] for key in keys if row.get(key)), "")
+
+    for key in ("grptresmins", "grptresrunmins", "grpwall", "maxtresmins", "mintres", "maxtres", "maxtrespernode"):
+        if row.get(key):
+            site.drop(f"QOS {name}: {key}={row[key]}")
+    flags = [flag for flag in row.get("flags", "").split(",") if flag and flag != "DenyOnLimit"]
+    if flags:
+        site.drop(f"QOS {name}: flags {','.join(flags)}")
+    preempts = tuple([other for other in row.get("preempt", "").split(",") if other in site.qos])
+    mode = row.get("preemptmode", "").lower()
+    mode = site.conf.get("preemptmode", "off").lower().partition(",")[0] if mode in ("", "cluster") else mode
+    return Qos(
+        name,
+        float(row.get("priority") or 0),
+        _minutes_s(first("maxwall", "maxwalldurationperjob") or None),
+        float(row.get("usagefactor") or 1),
+        _caps(site, row.get("grptres", ""), row.get("grpjobs", "")),
+        _caps(site, first("maxtrespu", "maxtresperuser"), first("maxjobspu", "maxjobsperuser")),
+        _caps(site, first("maxtrespa", "maxtresperaccount"), first("maxjobspa", "maxjobsperaccount")),
+        preempts,
+        mode if mode in ("requeue", "cancel", "suspend") else "off",  # type: ignore[arg-type]
+    )
+
+
+def _reservation(site: SlurmSite, name: str, row: Mapping[str, str]) -> NodeReservation | None:
+    flags = row.get("flags", "").split(",")
+    for flag in ("DAILY", "WEEKLY", "HOURLY", "WEEKDAY", "WEEKEND", "FLEX", "REPLACE", "MAGNETIC"):
+        if flag in flags:
+            site.drop(f"reservation {name}: flag {flag}")
+    if is_unset(row.get("nodes", "")):
+        site.drop(f"reservation {name}: it has no nodes")
+        return None
+    if any(not is_unset(row.get(key, "")) for key in ("licenses", "features")):
+        site.drop(f"reservation {name}: its licences or features")
+    try:
+        start_s, end_s = (moment_s(row.get(key, ""), key, None) for key in ("starttime", "endtime"))
+        if start_s is None or end_s is None:
+            raise Dirty("without a start or an end")
+        return NodeReservation(name, _hosts(row["nodes"], f"reservation {name}"), start_s, end_s)
+    except (Dirty, ModelError) as error:
+        raise TraceError(f"reservation {name}: {error}") from None
+
+
+_WEIGHTS = {"age": "age", "assoc": "assoc", "fair_share": "fairshare", "job_size": "jobsize",
+            "partition": "partition", "qos": "qos"}  # fmt: skip
+_FLAGS = {"accrue_always": "ACCRUE_ALWAYS", "relative_size": "SMALL_RELATIVE_TO_TIME", "max_tres": "MAX_TRES"}
+_PLAIN = frozenset({"bf_continue", "bf_running_job_reserve", "kill_invalid_depend", "nohold_on_prolog_fail",
+                    "bf_yield_interval", "bf_yield_sleep", "max_rpc_cnt", "sched_max_job_start", "batch_sched_delay",
+                    "enable_user_top", "bf_busy_nodes", "bf_max_time"})  # fmt: skip
+"""SchedulerParameters without an effect on the starts of jobs here."""
+
+
+def scheduler_of(site: SlurmSite) -> dict[str, Any]:
+    """The parameters of ``slurm-multifactor`` that follow from slurm.conf, with Slurm's defaults
+    (slurm.conf(5)) where it is silent.
+
+    Raises:
+        TraceError: A value cannot be read.
+    """
+    conf = site.conf
+    try:
+        return _scheduler_of(site, conf)
+    except (ValueError, Dirty) as error:
+        raise TraceError(f"slurm.conf: a value cannot be read: {error}") from None
+
+
+def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
+    flags = [flag for flag in conf.get("priorityflags", "").upper().split(",") if flag]
+    settings: dict[str, Any] = {
+        "order": "basic" if "basic" in conf.get("prioritytype", "multifactor") else "multifactor"
+    }
+    settings |= {ours: float(conf.get(f"priorityweight{name}") or 0) for ours, name in _WEIGHTS.items()}
+    for part in (conf.get("priorityweighttres") or "").split(","):
+        name, _, weight = part.partition("=")
+        if name and not is_unset(name):
+            ours = {"cpu": "tres_cpus", "mem": "tres_memory", "gres/gpu": "tres_gpus"}.get(name.lower())
+            if ours is None:
+                site.drop(f"PriorityWeightTRES of {name}")
+            else:
+                settings[ours] = float(weight)
+    settings["max_age_s"] = _long_s(conf.get("prioritymaxage") or "7-0")
+    settings["half_life_s"] = _long_s(conf.get("prioritydecayhalflife") or "7-0")
+    period = conf.get("prioritycalcperiod") or "5"
+    settings["calc_period_s"] = 60.0 * float(period) if period.isdecimal() else _long_s(period)
+    settings["damping"] = float(conf.get("fairsharedampeningfactor") or 1)
+    settings["algorithm"] = "classic" if "NO_FAIR_TREE" in flags else "tree"
+    settings["favor_small"] = conf.get("priorityfavorsmall", "no").lower() in ("yes", "1")
+    settings |= {ours: flag in flags for ours, flag in _FLAGS.items()}
+    for flag in flags:
+        if flag not in (*_FLAGS.values(), "NO_FAIR_TREE", "FAIR_TREE"):
+            site.drop(f"PriorityFlags={flag}")
+    if (conf.get("priorityusageresetperiod") or "none").lower() != "none":
+        site.drop(f"PriorityUsageResetPeriod={conf['priorityusageresetperiod']}")
+    settings["backfill"] = "builtin" not in conf.get("schedulertype", "sched/backfill")
+    settings["preempt"] = {"preempt/partition_prio": "partition_prio", "preempt/qos": "qos"}.get(
+        conf.get("preempttype", ""), "off"
+    )
+    over = conf.get("overtimelimit") or "0"
+    if over.upper() in ("UNLIMITED", "INFINITE"):
+        settings["kill"] = "never"
+    else:
+        settings["over_time_s"] = 60.0 * float(over.split()[0])
+    settings["gangs"] = "distinct"
+    settings["place"] = "best"
+    return settings | _scheduler_parameters(site, conf.get("schedulerparameters") or "")
+
+
+def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
+    parts = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+    stated = {name: value for name, _, value in parts}
+    seconds = {"bf_interval": ("bf_interval_s", 30.0, 1.0), "bf_window": ("bf_window_s", 1440.0, 60.0),
+               "bf_resolution": ("bf_resolution_s", 60.0, 1.0), "sched_interval": ("sched_interval_s", 60.0, 1.0),
+               "sched_min_interval": ("sched_min_interval_s", 2.0, 1e-6)}  # fmt: skip
+    counts = {"bf_max_job_test": ("bf_max_job_test", 500), "default_queue_depth": ("queue_depth", 100),
+              "bf_max_job_user": ("bf_max_job_user", 0), "bf_max_job_assoc": ("bf_max_job_assoc", 0),
+              "bf_max_job_part": ("bf_max_job_part", 0)}  # fmt: skip
+    settings: dict[str, Any] = {}
+    for name, (ours, default, unit) in seconds.items():
+        settings[ours] = float(stated.pop(name, default)) * unit
+    if settings["sched_min_interval_s"] < 0.001:
+        settings["sched_min_interval_s"] = 0.0  # Slurm's default, 2 microseconds, is no pause
+    for name, (ours, count) in counts.items():
+        settings[ours] = int(stated.pop(name, count))
+    for name, value in stated.items():
+        if name not in _PLAIN:
+            site.drop(f"SchedulerParameters={name}{'=' if value else ''}{value}")
+    return settings

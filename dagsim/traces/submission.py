@@ -1,0 +1,132 @@
+"""Terms of a submission to Slurm, from sacct's SubmitLine, Constraints and Reservation."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import lru_cache
+from typing import NamedTuple
+
+from dagsim.errors import ModelError
+from dagsim.model import Request
+
+__all__ = ["Submission", "submission"]
+
+
+class Submission(NamedTuple):
+    """What a job asked for besides its resources."""
+
+    request: Request | None
+    nice: float = 0.0
+    tasks: int | None = None
+    """Number of its tasks (``--ntasks``) if they are free to share nodes."""
+    note: str = ""
+    """Anything about it that is not modelled."""
+
+
+_LONG = {
+    "p": "partition", "C": "constraint", "L": "licenses", "n": "ntasks", "N": "nodes", "c": "cpus-per-task",
+    "a": "array", "w": "nodelist", "x": "exclude", "t": "time", "q": "qos", "A": "account", "J": "job-name",
+    "d": "dependency", "b": "begin", "m": "distribution", "G": "gpus", "o": "output", "e": "error", "i": "input",
+    "D": "chdir", "M": "clusters", "F": "nodefile", "S": "core-spec", "B": "extra-node-info",
+}  # fmt: skip
+_BARE = frozenset(
+    {
+        "exclusive", "nice", "requeue", "no-requeue", "parsable", "hold", "H", "overcommit", "O", "contiguous",
+        "oversubscribe", "s", "wait", "W", "Q", "quiet", "v", "verbose", "test-only", "ignore-pbs", "spread-job",
+        "use-min-nodes", "reboot", "kill-on-invalid-dep", "get-user-env", "k", "no-kill", "propagate", "export-file",
+    }
+)  # fmt: skip
+"""Options without a value, or whose value follows only after ``=``."""
+_COMMANDS = ("sbatch", "srun", "salloc")
+_UNMODELLED = {"nodelist": "nodes by name", "exclude": "excluded nodes", "contiguous": "contiguous nodes",
+               "switches": "switches"}  # fmt: skip
+
+
+def submission(line: str, constraint: str, reservation: str, partition: str) -> Submission:
+    """Read the terms of a job. A constraint or reservation that sacct states counts more than the
+    one in the ``line``; ``partition`` is sacct's column, which may name several.
+    """
+    return _read(line, _stated(constraint), _stated(reservation), partition if "," in partition else "")
+
+
+@lru_cache(maxsize=1 << 14)
+def _read(line: str, constraint: str, reservation: str, partition: str) -> Submission:
+    options = _options(line)
+    partitions = tuple(name for name in options.get("partition", partition).split(",") if name)
+    limit = re.search(r"%(\d{1,9})$", options.get("array", ""))
+    spread, tasks = _shape(options)
+    notes = [f"that ask for {what}, not modelled" for name, what in _UNMODELLED.items() if name in options]
+    constraint = constraint or options.get("constraint", "")
+    try:
+        request = Request(
+            constraint,
+            partitions if len(partitions) > 1 else (),
+            reservation or options.get("reservation", ""),
+            _licences(options.get("licenses", "")),
+            options.get("exclusive", "no") in ("", "node"),
+            spread,
+            "",
+            int(limit[1]) if limit and int(limit[1]) else None,
+        )
+    except ModelError:
+        request, notes = Request(), [*notes, "whose constraint cannot be read, ignored"]
+    return Submission(request if request else None, _nice(options), tasks, notes[0] if notes else "")
+
+
+def _shape(options: dict[str, str]) -> tuple[bool | None, int | None]:
+    """Whether instances take nodes of their own, and the number of tasks if they need not."""
+    if not options:
+        return None, None
+    counted = "nodes" in options or "ntasks-per-node" in options or any(name.startswith("gpus") for name in options)
+    tasks = options.get("ntasks", "1")
+    if counted or not tasks.isdecimal() or not 1 < int(tasks) < 1 << 20:
+        return True, None
+    return False, int(tasks)
+
+
+def _nice(options: dict[str, str]) -> float:
+    if "nice" not in options:
+        return 0.0
+    text = options["nice"] or "100"
+    return float(text) if re.fullmatch(r"[+-]?\d{1,10}", text) else 0.0
+
+
+def _licences(text: str) -> tuple[tuple[str, int], ...]:
+    pairs = []
+    for part in re.split("[,;|]", text):
+        match = re.fullmatch(r"([^:=@]+)(?:@[^:=]*)?(?:[:=](\d{1,6}))?", part.strip())
+        if match and match[2] != "0":
+            pairs.append((match[1], int(match[2] or 1)))
+    return tuple(pairs)
+
+
+def _stated(text: str) -> str:
+    return "" if text.strip().lower() in ("", "none", "(null)", "n/a", "unknown") else text.strip()
+
+
+def _options(line: str) -> dict[str, str]:
+    """The options of a command of Slurm, up to the script or ``--wrap``, by long name."""
+    head = line.partition(" --wrap")[0]
+    try:
+        words = shlex.split(head)
+    except ValueError:
+        words = head.split()
+    if not words or words[0].rpartition("/")[2] not in _COMMANDS:
+        return {}
+    options: dict[str, str] = {}
+    at = 1
+    while at < len(words):
+        word, at = words[at], at + 1
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+        elif word.startswith("-") and len(word) > 1:
+            name, value = word[1], word[2:]
+            equals = value
+            name = _LONG.get(name, name)
+        else:
+            break  # the script
+        if not equals and name not in _BARE and at < len(words):
+            value, at = words[at], at + 1
+        options[name] = value
+    return options

@@ -1,0 +1,110 @@
+"""Rules of a site that bind every policy: eligibility, partitions, constraints, reservations, licences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from dagsim.model import Cluster, Job, Kind, Node, NodePartition, NodeReservation, QueueTree, Request, Task
+from dagsim.model.gpu import GpuType
+from dagsim.systems.cluster import ClusterKernel, choice
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
+
+GPU = GpuType("G", 1.0, 16, 100, 100, 10)
+BINDING = ["fifo", "fifo-fit", "easy", "slurm-multifactor[order=basic,bf_interval_s=1,bf_resolution_s=1]", "sjf"]
+
+
+def cluster() -> Cluster:
+    """Two nodes of a slow and a fast kind, 4 GPUs each."""
+    return Cluster((Node("s0", GPU, 4, 8, 64, ("slow",)), Node("f0", GPU, 4, 8, 64, ("fast", "big"))))
+
+
+def job(name: str, at_s: float, seconds: float, gpus: int = 1, limit_s: float | None = None, **rest: object) -> Job:
+    task = Task("t", seconds, gpus=gpus, cpus=1, estimate=limit_s or seconds)
+    return Job.single(name, task, at_s, **rest)
+
+
+def starts(jobs: Sequence[Job], policy: str, queues: QueueTree | None = None) -> dict[str, tuple[float, int]]:
+    """Time and node of the start of each job."""
+    schedule = ClusterKernel(cluster(), list(jobs), queues=queues).run(POLICIES.create(policy))
+    rows = [row for row in schedule.log if row.kind == Kind.STARTED]
+    return {schedule.jobs[row.job].id: (row.time_s, row.node) for row in rows}
+
+
+@pytest.mark.parametrize("policy", BINDING)
+def test_no_job_starts_before_it_is_eligible(policy: str) -> None:
+    jobs = [job("held", 0, 5, eligible_s=20.0), job("free", 1, 5)]
+    got = starts(jobs, policy)
+    assert (got["held"][0], got["free"][0]) == (20, 1)
+
+
+@pytest.mark.parametrize("policy", BINDING)
+def test_a_job_runs_only_on_the_nodes_of_its_partition(policy: str) -> None:
+    queues = QueueTree(partitions=(NodePartition("slow", ("s0",)), NodePartition("fast", ("f0",))))
+    jobs = [job("first", 0, 10, 4, partition="fast"), job("next", 1, 5, 4, partition="fast")]
+    assert starts(jobs, policy, queues) == {"first": (0, 1), "next": (10, 1)}
+
+
+@pytest.mark.parametrize("policy", BINDING)
+def test_a_job_for_several_partitions_takes_the_one_with_room(policy: str) -> None:
+    queues = QueueTree(partitions=(NodePartition("slow", ("s0",)), NodePartition("fast", ("f0",))))
+    both = Request(partitions=("fast", "slow"))
+    jobs = [job("first", 0, 10, 4, partition="fast"), job("next", 1, 5, 4, partition="fast", request=both)]
+    assert starts(jobs, policy, queues)["next"] == (1, 0)
+
+
+@pytest.mark.parametrize("policy", BINDING)
+@pytest.mark.parametrize(("constraint", "node"), [("slow", 0), ("fast&big", 1), ("!fast", 0), ("(none|fast)&big", 1)])
+def test_every_node_of_a_job_satisfies_its_constraint(policy: str, constraint: str, node: int) -> None:
+    assert starts([job("j", 0, 5, request=Request(constraint))], policy)["j"] == (0, node)
+
+
+@pytest.mark.parametrize("policy", BINDING)
+def test_jobs_hold_licences_while_they_run(policy: str) -> None:
+    asked = Request(licences=(("matlab", 1),))
+    jobs = [job("one", 0, 10, request=asked), job("two", 1, 5, request=asked), job("other", 2, 5)]
+    got = starts(jobs, policy, QueueTree(licences={"matlab": 1}))
+    assert got["two"][0] == 10
+    assert got["other"][0] == (2 if policy != "fifo" else 10)  # strict fifo waits behind the job without a licence
+
+
+@pytest.mark.parametrize("policy", BINDING)
+def test_no_job_whose_limit_crosses_a_reservation_starts_on_its_nodes(policy: str) -> None:
+    queues = QueueTree(reservations=(NodeReservation("maint", ("s0", "f0"), 30, 50),))
+    jobs = [job("short", 0, 10, limit_s=30), job("long", 1, 10, limit_s=40)]
+    got = starts(jobs, policy, queues)
+    assert (got["short"][0], got["long"][0]) == (0, 50)
+
+
+@pytest.mark.parametrize("policy", BINDING)
+def test_the_jobs_of_a_reservation_run_inside_it(policy: str) -> None:
+    queues = QueueTree(reservations=(NodeReservation("course", ("f0",), 30, 50),))
+    jobs = [job("pupil", 0, 5, request=Request(reservation="course")), job("other", 31, 5, gpus=4)]
+    assert starts(jobs, policy, queues) == {"pupil": (30, 1), "other": (31, 0)}
+
+
+def test_backfill_reserves_nodes_around_a_reservation() -> None:
+    # "wide" needs both nodes' GPUs in turn; it cannot begin before 50 s, and "small" may run until then
+    queues = QueueTree(reservations=(NodeReservation("maint", ("s0", "f0"), 40, 50),))
+    jobs = [job("now", 0, 20, 4), job("wide", 1, 30, 4, limit_s=45), job("small", 2, 5, 4, limit_s=35)]
+    got = starts(jobs, "slurm-multifactor[order=basic,bf_interval_s=1,bf_resolution_s=1]", queues)
+    assert (got["small"][0], got["wide"][0]) == (2, 50)
+
+
+def test_a_fork_keeps_licences_reservations_and_jobs_that_are_not_eligible() -> None:
+    queues = QueueTree(licences={"matlab": 1}, reservations=(NodeReservation("maint", ("s0",), 30, 50),))
+    asked = Request(licences=(("matlab", 1),))
+    jobs = [job("one", 0, 10, request=asked), job("two", 1, 5, request=asked), job("held", 2, 5, eligible_s=40.0)]
+    kernel = ClusterKernel(cluster(), jobs, queues=queues)
+    kernel.run(POLICIES.create("fifo-fit"), until_s=5)
+    twin = kernel.fork()
+    logs = [list(each.run(POLICIES.create("fifo-fit")).log) for each in (kernel, twin)]
+    assert logs[0] == logs[1]
+
+
+def test_the_compiled_engine_refuses_the_rules_of_a_site() -> None:
+    queues = QueueTree(partitions=(NodePartition("slow", ("s0",)),))
+    scenario = ClusterScenario(cluster(), [job("j", 0, 1)], queues=queues)
+    assert "partitions, features, reservations and licences" in choice.why_not(scenario, "fifo")

@@ -1,0 +1,169 @@
+"""The import of a Slurm site from its files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.config.schema import load_config
+from dagsim.errors import TraceError
+from dagsim.model import Caps, Request
+from dagsim.traces import open_trace
+from dagsim.traces.slurm_site import read_slurm_site, site_files
+from dagsim.traces.submission import submission
+
+CONF = """ClusterName=tide
+SelectTypeParameters=CR_Core_Memory
+PriorityWeightAge=500   # a comment
+PriorityWeightFairshare=2000
+PriorityDecayHalfLife=1-12
+PriorityMaxAge=0-08:00:00
+PriorityFlags=ACCRUE_ALWAYS,DEPTH_OBLIVIOUS
+SchedulerParameters=bf_interval=45,bf_window=600,bf_max_job_user=7,default_queue_depth=50,bf_strange=1
+Licenses=solver:3
+include nodes.conf
+PartitionName=DEFAULT MaxTime=1-0 State=UP
+PartitionName=side Nodes=n[1-2] PriorityTier=3 QOS=side
+PartitionName=main Nodes=ALL Default=YES DefaultTime=30 TRESBillingWeights="CPU=1.0,Mem=0.25G,GRES/gpu=8"
+"""
+NODES = """NodeName=DEFAULT Sockets=2 CoresPerSocket=4 RealMemory=65536
+NodeName=n[1-2] Feature=old Weight=5
+NodeName=g1 Gres=gpu:a100:2 Feature=new,nvl Weight=9
+"""
+DUMP = """Cluster - 'tide':Fairshare=1:QOS='normal'
+Parent - 'root'
+Account - 'lab':Description='lab':Organization='lab':Fairshare=30:GrpTRES=cpu=12,gres/gpu:a100=1
+Parent - 'lab'
+Account - 'sub':Fairshare=7
+Parent - 'sub'
+User - 'ada':DefaultAccount='sub':Fairshare=3:MaxJobs=2
+"""
+QOS = """Name|Priority|Preempt|PreemptMode|Flags|UsageFactor|GrpTRES|MaxWall|MaxTRESPU|MaxJobsPU
+normal|10||cluster||1.0||||
+side|0||cluster||1.0||00:30:00|cpu=4|1
+"""
+RESERVATION = """ReservationName=maint StartTime=2026-03-02T12:00:00 EndTime=2026-03-02T14:00:00 Duration=02:00:00
+   Nodes=n1 NodeCnt=1 Features=(null) PartitionName=(null) Flags=MAINT,SPEC_NODES
+   Users=root Accounts=(null) Licenses=(null) State=INACTIVE
+"""
+HEADER = (
+    "JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|NNodes|NCPUS|"
+)
+HEADER += "ReqTRES|AllocTRES|NodeList\n"
+
+
+def row(id: int, submit: int, start: int, end: int, cpus: int = 1) -> str:
+    tres = f"cpu={cpus},mem=1000M,node=1"
+    times = f"{submit}|{submit}|{start}|{end}|{end - start}|10"
+    return f"{id}|{id}|ada|sub|main|normal|COMPLETED|{times}|1|{cpus}|{tres}|{tres}|n1\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    files = {"slurm.conf": CONF, "nodes.conf": NODES, "dump": DUMP, "qos.txt": QOS, "reservations": RESERVATION}
+    log = HEADER + row(1, 1772440000, 1772440000, 1772440300) + row(2, 1772440010, 1772440300, 1772440400)
+    further = "JobIDRaw|Constraints|SubmitLine\n2|old|new|sbatch -C old|new -L solver:2 --nice=5 -n 1 -N1 x.sh\n"
+    for name, text in (files | {"sacct.txt": log, "sacct-more.txt": further}).items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_each_file_is_read_by_its_content(folder: Path) -> None:
+    site = read_slurm_site(site_files([folder]))
+    queues = site.queues()
+    assert [(node.name, node.cpus, node.features, node.weight) for node in site.found_nodes()] == [
+        ("n1", 8, ("old",), 5),
+        ("n2", 8, ("old",), 5),
+        ("g1", 8, ("new", "nvl"), 9),
+    ]
+    main, side = queues.partitions
+    assert (main.name, main.nodes, main.default_time_s, main.max_time_s) == ("main", (), 1800, 86400)
+    assert main.billing == {"cpus": 1, "memory_gb": 0.25, "gpus": 8}
+    assert (side.tier, side.nodes, side.qos) == (3, ("n1", "n2"), "side")
+    (lab,) = queues.tree
+    assert (lab.weight, lab.limits.cpus, lab.limits.gpus_of) == (30, 12, {"A100-40": 1})
+    assert lab.children[0].users == {"ada": 3}
+    assert lab.children[0].limits_of == {"ada": Caps(jobs=2)}
+    assert queues.qos[1].user_limits == Caps(cpus=4, jobs=1)
+    assert queues.qos[1].max_time_s == 1800
+    assert queues.licences == {"solver": 3}
+    assert (queues.reservations[0].start_s, queues.reservations[0].end_s) == (1772452800, 1772460000)
+    settings = queues.scheduler
+    assert (settings["age"], settings["half_life_s"], settings["max_age_s"]) == (500, 129600, 28800)
+    assert (settings["bf_interval_s"], settings["bf_window_s"], settings["bf_max_job_user"]) == (45, 36000, 7)
+    assert settings["accrue_always"]
+    assert set(site.unmodelled) == {"PriorityFlags=DEPTH_OBLIVIOUS", "SchedulerParameters=bf_strange=1"}
+
+
+def test_the_import_is_a_configuration_whose_scheduler_replay_uses(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "site.yaml"
+    result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "not modelled: SchedulerParameters=bf_strange=1" in result.output
+    assert load_config(out).queues is not None
+    words = ["replay", "--trace", str(folder), "--config", str(out), "--algo", "slurm-multifactor", "--json"]
+    replay = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "runs")])
+    assert replay.exit_code == 0, replay.output
+    observed = json.loads(replay.output)["runs"][0]["workload"]["observed"]
+    assert (observed["total"]["jobs"], observed["early"]) == (2, 0)
+    assert set(observed["by_partition"]) == {"main"}
+
+
+def test_a_folder_joins_the_files_of_sacct_and_repairs_bars(folder: Path) -> None:
+    trace = open_trace(folder)
+    jobs = list(trace.jobs())
+    assert jobs[0].request is None
+    assert jobs[1].request == Request("old|new", licences=(("solver", 2),), spread=True)
+    assert jobs[1].priority == -5
+    assert trace.report.noted["whose columns were shifted by a separator within a text, repaired"] == 1
+
+
+def test_slurm_conf_alone_is_enough(folder: Path) -> None:
+    site = read_slurm_site([folder / "slurm.conf"])
+    assert len(site.found_nodes()) == 3
+    assert site.queues().partitions[1].qos == ""  # no file describes the QOS
+
+
+def test_what_contradicts_or_is_missing_is_named(folder: Path, tmp_path: Path) -> None:
+    (folder / "show-nodes").write_text("NodeName=x1 CPUTot=4 RealMemory=1024 State=IDLE\n")
+    with pytest.raises(TraceError, match="the list of nodes is of another cluster: 'x1'"):
+        read_slurm_site(site_files([folder])).queues()
+    (folder / "nodes.conf").unlink()
+    with pytest.raises(TraceError, match=r"includes nodes\.conf, which is not in the folder"):
+        read_slurm_site(site_files([folder]))
+    result = CliRunner().invoke(app, ["cluster", "import", "nodes.txt", "-o", "c.yaml"])
+    assert result.exit_code != 0
+    assert "dagsim site import" in result.output
+
+
+@pytest.mark.parametrize(
+    ("line", "request_", "nice", "tasks"),
+    [
+        (
+            "sbatch -p a,b -N2 --exclusive x.sh -C no",
+            Request(partitions=("a", "b"), exclusive=True, spread=True),
+            0,
+            None,
+        ),
+        ("sbatch -n 64 --nice x.sh", Request(spread=False), 100, 64),
+        (
+            "srun --reservation=course -a 0-9%3 hostname",
+            Request(reservation="course", spread=True, array_limit=3),
+            0,
+            None,
+        ),
+        ("python3 x.py", None, 0, None),
+        ("", None, 0, None),
+    ],
+)
+def test_the_terms_of_a_submission_are_read_from_its_line(
+    line: str, request_: Request | None, nice: float, tasks: int | None
+) -> None:
+    terms = submission(line, "", "", "a")
+    assert (terms.request, terms.nice, terms.tasks) == (request_, nice, tasks)
