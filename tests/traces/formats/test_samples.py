@@ -9,7 +9,7 @@ import pytest
 from dagsim.errors import TraceError
 from dagsim.traces import open_trace
 from dagsim.traces.fields import Dirty
-from dagsim.traces.slurm import array_tasks
+from dagsim.traces.slurm import array_tasks, state
 
 PAI = "gang gpu types work"
 PODS = "start survivors tenant work"
@@ -101,3 +101,14 @@ def test_an_array_of_slurm_jobs_is_counted(job: str, tasks: int | None) -> None:
 def test_an_array_that_is_no_list_of_tasks_is_refused(listed: str) -> None:
     with pytest.raises(Dirty, match="whose array is not a list of tasks"):
         array_tasks(f"9_[{listed}]")
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"), [("B+", "BOOT_FAIL"), ("OUT_OF_ME+", "OUT_OF_MEMORY"), ("completed", "COMPLETED")]
+)
+def test_a_state_may_be_cut_to_one_letter(text: str, whole: str) -> None:
+    assert state(text) == whole
+    with pytest.raises(Dirty, match="of an unknown state"):
+        state("C+")
+    with pytest.raises(Dirty, match="of an unknown state"):
+        state("+")

@@ -51,8 +51,10 @@ ends.
 """
 _HALVINGS = 10
 """Halvings of the interval in which the worth of a unit of work lies, with preemption."""
-_LARGEST = 2**21
-"""Maximum number of tasks times cells: with more tasks, the grid has fewer cells."""
+_SMALL_TABLE, _TABLE_PER_JOB, _LARGE_TABLE = 2**19, 2**12, 2**21
+"""Limits of tasks times cells: with more tasks, the grid has fewer cells. An entry costs the most
+with preemption, where the limits are a 16th of these.
+"""
 _ROUNDING = 1e-9
 """Share of the absolute sums that is taken off the result: more than their rounding errors."""
 
@@ -111,9 +113,10 @@ def lagrangian(
     Costs about ``steps * V * cells * T`` operations. ``watch`` passes on the numbers of the steps.
     """
     cells = cells or (_CELLS_WITH_BREAKS if preemptive else _CELLS)
+    entries = min(max(_SMALL_TABLE, _TABLE_PER_JOB * len(problem.weight)), _LARGE_TABLE) // (16 if preemptive else 1)
     flows = Flows(problem)
     release_s = problem.arrival_s[problem.job] + flows.heads()
-    grid = _grid(problem, release_s, max(min(cells, _LARGEST // max(len(problem.job), 1)), 3))
+    grid = _grid(problem, release_s, max(min(cells, entries // max(len(problem.job), 1)), 6))
     side: _Side = (_WithBreaks if preemptive else _Unbroken)(problem, release_s, grid)
     length_s, arrivals = np.diff(grid), float(problem.weight @ problem.arrival_s)
     capacity = problem.capacity[:, None] * length_s
@@ -124,7 +127,7 @@ def lagrangian(
         through = flows.through(prices)
         least = side.cheapest(prices, through)
         costs, paid = float(problem.copies @ least.cost), float((capacity * prices.rate[:, :-1]).sum())
-        bound = costs - paid - arrivals - _ROUNDING * (costs + paid + arrivals)
+        bound = costs - paid - arrivals - _ROUNDING * (costs + paid + arrivals + _ROUNDING)
         gap = gap or bound
         stalled = 0 if bound > best.bound_s * (1 + 1e-4) else stalled + 1
         if bound > best.bound_s:
