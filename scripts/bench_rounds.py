@@ -29,7 +29,7 @@ from dagsim.systems.cluster import ClusterView
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 
-ROUNDS = ("las", "2d-las", "las[lead=0.1]", "2d-las[lead=0.1]", "tiresias", "2d-gittins", "gavel")
+ROUNDS = ("las", "2d-las", "las[lead=0.1]", "2d-las[lead=0.1]", "tiresias", "2d-gittins", "gavel-events")
 
 
 def replayed(trace: Path, limit: int) -> tuple[Cluster, list[Job]]:

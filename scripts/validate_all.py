@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -21,6 +22,7 @@ import command
 import validate_bound
 import validate_decima
 import validate_fgd
+import validate_gavel
 import validate_goodput
 import validate_pollux
 import validate_ramp
@@ -31,6 +33,7 @@ import validate_slurm
 import validate_span
 import validate_stg
 import validate_swf
+import validate_tiresias
 import validate_wfcommons
 from command import Say, read_json, read_rows
 from fgd.nodes import read_nodes
@@ -113,6 +116,28 @@ def fgd(data: Path) -> Iterator[Figure]:
 
 
 NODES = "openb_node_list_gpu_node.csv"
+
+
+def gavel(data: Path) -> Iterator[Figure]:
+    """Gavel's simulator, job by job, with its own shares where they come from a linear program."""
+    for path in sorted((data / validate_gavel.CELLS).glob("*.json.gz")):
+        cell = read_json(path)
+        if cell["policy"] in validate_gavel.PLAYED:
+            jobs = validate_gavel.completed(cell, data / "golden/elastic/inputs")["jobs"]
+            largest = validate_gavel.largest_difference(cell, jobs)
+            name = f"{path.name.removesuffix('.json.gz')}: largest difference of {len(jobs)} jobs (s)"
+            yield Figure("gavel", name, 0, inf if largest is None else largest, 1e-6)
+
+
+def tiresias(data: Path) -> Iterator[Figure]:
+    """Tiresias' own simulator: start, end, preemptions and promotions of every job."""
+    inputs = data / "golden/elastic/inputs/tiresias"
+    for path in sorted((data / "golden/elastic/tiresias").glob("*.csv")):
+        jobs, nodes, schedule = path.stem.split("_")
+        if "gittins" not in schedule:
+            rows = validate_tiresias.played(inputs / validate_tiresias.CELLS[jobs], inputs / f"c{nodes}.csv", schedule)
+            wrong = len(validate_tiresias.different(rows, path))
+            yield Figure("tiresias", f"{path.stem}: jobs of {len(rows)} that differ", 0, wrong)
 
 
 def goodput(data: Path) -> Iterator[Figure]:
@@ -286,6 +311,8 @@ VALIDATIONS: dict[str, Callable[[Path], Iterator[Figure]]] = {
         pollux,
         pollux_search,
         sia,
+        gavel,
+        tiresias,
     )
 }
 

@@ -74,7 +74,7 @@ READING = {
     "info of a file": "workload info jobs.jsonl",
     "info of a log": "trace info sacct.txt",
     "info of a log as JSON": "trace info sacct.txt --json",
-    "nodes": "cluster import nodes.txt -o nodes.yaml",
+    "nodes": "site import nodes.txt -o nodes.yaml",
     "anonymise": "trace anonymise sacct.txt nodes.txt --to anonymous",
     "convert": "trace convert sacct.txt jobs2.jsonl",
     "sample": "trace sample --to site",

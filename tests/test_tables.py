@@ -66,7 +66,7 @@ def _figures(row: dict[str, str]) -> dict[str, str]:
 
 def test_the_grids_files_come_out_to_the_last_digit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def small(name: str, seeds: range | None = None) -> SweepGrid:
-        policies = ["sjf", "srtf"] if name == "baselines/grid" else ["sjf", "gavel"]
+        policies = ["sjf", "srtf"] if name == "baselines/grid" else ["sjf", "gavel-events"]
         cells = {"cluster_groups": ["homogeneous"], "workload": ["independent"], "estimates_kind": ["exact"]}
         return narrowed(sweep_of(name, seeds), policy=policies, workload_load=["0.5"], **cells)
 
@@ -78,7 +78,7 @@ def test_the_grids_files_come_out_to_the_last_digit(tmp_path: Path, monkeypatch:
     published = [_figures(row) for row in GRID]
     assert all(_figures(row) in published for row in rows)
     assert "pool `baselines/grid`" in (tmp_path / "baselines" / "grid.md").read_text()
-    assert "`gavel` ran on the first 5 of these only" in (tmp_path / "baselines" / "grid.md").read_text()
+    assert "`gavel-events` ran on the first 5 of these only" in (tmp_path / "baselines" / "grid.md").read_text()
     assert (tmp_path / "baselines" / "grid.png").stat().st_size > 1000
 
 

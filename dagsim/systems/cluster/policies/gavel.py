@@ -1,393 +1,230 @@
-"""Gavel: the share of its time that each task should spend on each GPU type, by a linear program,
-and rounds that approximate these shares.
+"""Gavel as published: its rounds and its policies, on dagsim's kernel (Narayanan et al., OSDI 2020).
+
+The policy keeps Gavel's own books (``gavel_ledger.py``), and starts and stops runs at the ends of
+its micro-tasks. ``scripts/validate_gavel.py`` compares the ends of all jobs with Gavel's simulator.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from itertools import chain
-from math import inf
-from typing import Literal, NamedTuple, TypeAlias
-
-import numpy as np
+from collections.abc import Iterable, Iterator
+from math import inf, isnan
+from typing import NamedTuple
 
 from dagsim.errors import ConfigError
-from dagsim.model import Decision, Preempt, Start, Wait
-from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, Queue, Run, TaskState
-from dagsim.systems.cluster.policies.orders import by_rank, width
+from dagsim.model import Decision, Kill, Preempt, RejectReason, Start, Wait
+from dagsim.systems.cluster.api import ClusterView, Run, TaskState
+from dagsim.systems.cluster.policies.gavel_events import WaitingTasks
+from dagsim.systems.cluster.policies.gavel_ledger import Allocator, GavelJob, GavelLedger
+from dagsim.systems.cluster.policies.gavel_shares import allocator
+from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
-__all__ = ["Gavel", "Objective", "by_rate", "by_throughput", "shares"]
+__all__ = ["Gavel"]
 
-
-Objective: TypeAlias = Literal["max-min", "makespan", "cost"]
-_Key: TypeAlias = int
-"""``TaskState.order``: the job and the task, the same for all pieces."""
-_Kind: TypeAlias = tuple[float, ...]
-"""Tasks of a kind: the GPUs they need at once, then their progress on each type (0 where they may
-not run).
+_SAME_S = 1e-6
+"""Times that differ by less are the same: the books and the kernel add up the same seconds in
+different orders.
 """
-_Pair: TypeAlias = tuple[float, _Key, int, float]
-"""Task and type: minus the lag of the task behind its share there, its key, the type, the GPUs it
-needs.
-"""
-_Had: TypeAlias = list[float]
-"""Seconds by type."""
-_Shared: TypeAlias = tuple[tuple[int, float], ...]
-"""Types, each with the share of its time that a task should spend there."""
-_USED = 1e-6
-"""Shares up to this are rounding errors."""
-
-PRICE_PER_HOUR = {"A100-80": 5.0, "A100-40": 3.7, "V100-32": 2.5, "V100-16": 2.5, "P100": 1.5, "K80": 0.5, "T4": 0.35}
-"""Price in dollars per GPU and hour in public clouds, 2023; other types cost the same as a V100."""
+_SAME_PART = 1e-6
+"""Amounts of work, as parts of the whole, that differ by less are the same."""
+_NO_TIME_S = 1e-9
+"""Seconds that a task without work takes."""
 
 
 class Gavel:
-    """Rounds that give each task its share of time on each type, as computed by a linear program.
+    """Gavel: rounds that approximate the shares of time that each task should have on each GPU type.
 
-    ``objective`` is one of three:
+    ``policy`` computes the shares; it is one of Gavel's own, by its name there
+    (``max_min_fairness_perf``, ``finish_time_fairness_perf``, ``min_total_duration_perf``,
+    ``isolated``, ``fifo_perf``, ``allox`` and more), or any ``Allocator``. Shares are computed at
+    arrivals and ends, but at least ``gap_s`` apart. In a round of ``round_s`` seconds, the tasks
+    with the highest priority run: their share over the part of the time that they had so far. Tasks
+    that become ready wait for the next round. With ``whole_steps``, ``Task.work`` counts steps, and
+    a round has only whole ones, so it ends slightly early. ``seed`` decides the order of types in
+    policies that do not know them. At most ``window`` tasks compete, the oldest; Gavel itself has no
+    such bound.
 
-    - ``max-min`` maximises the least normalised throughput,
-    - ``makespan`` minimises the time until all tasks have ended,
-    - ``cost`` maximises the throughput per dollar.
-
-    In rounds of ``round_s`` seconds the tasks that lag most behind their share run: highest share /
-    share of its time spent there so far. Between rounds, tasks that fit start in that order.
-
-    The program covers the running tasks and the ``window`` oldest ready ones, each with all its
-    GPUs at once; other tasks wait. Tasks of a kind share a row of it, and a program that was solved
-    before is not solved again. Uses estimates; preemptive. Costly by definition: a program of kinds
-    x types variables takes some ms (Narayanan et al., OSDI 2020, sections 3 and 4).
+    A task that goes on keeps its GPUs, as with Gavel's leases. Only with ``whole_steps`` and free
+    preemption it is stopped at the end of its micro-task, as in Gavel's simulator. Where preemption
+    loses work, runs are never stopped, nor are runs that do not compute yet.
+    Uses estimates; preemptive. Costly by definition: a program of tasks x types variables per solve
+    (Narayanan et al., OSDI 2020; as published, checked by ``scripts/validate_gavel.py``).
 
     Raises:
-        ConfigError: The objective is unknown, or ``round_s`` is not positive.
+        ConfigError: There is no such policy, it needs pairs, or a time is not positive.
     """
 
     def __init__(
         self,
-        objective: Objective = "max-min",
+        policy: str | Allocator = "max_min_fairness_perf",
         round_s: float = 360.0,
-        window: int = 40,
+        gap_s: float = 1920.0,
+        seed: int = 0,
+        whole_steps: bool = False,
+        window: int = 200,
         placement: str | PlacementRule = "best-fit",
     ) -> None:
-        if objective not in ("max-min", "makespan", "cost"):
-            raise ConfigError(f"gavel: objective must be max-min, makespan or cost, got {objective!r}")
         if not round_s > 0:
             raise ConfigError(f"gavel: round_s must be positive, got {round_s!r}")
-        self.objective: Objective = objective
+        if not gap_s >= 0:
+            raise ConfigError(f"gavel: gap_s must be 0 or more, got {gap_s!r}")
+        self.allocator = allocator(policy) if isinstance(policy, str) else policy
+        if self.allocator.pairs:
+            raise ConfigError(f"gavel: policy {policy!r} lets two tasks share a GPU at rates that the cluster lacks")
         self.round_s = round_s
+        self.gap_s = gap_s
+        self.seed = seed
+        self.whole_steps = whole_steps
         self.window = window
         self._place = placing(placement).place
-        self._next_s = 0.0
-        self._had: dict[_Key, _Had] = {}
-        """Seconds that each task has spent on each type."""
-        self._since: dict[_Key, float] = {}
-        """Time at which each task first competed."""
-        self._remembered = 0
-        """Number of entries in ``_had`` and ``_since`` after the last removal of tasks whose jobs
-        have left.
-        """
-        self._rivals: dict[TaskState, _Rival] = {}
-        """The tasks that compete, and some that did before."""
-        self._counted: dict[int, tuple[_Had, int]] = {}
-        """For each counted run, the seconds of its task by type, and its type."""
-        self._counted_s = 0.0
-        """Time until which they are counted."""
-        self._new: dict[int, tuple[_Key, int]] = {}
-        """Task and type of runs that started since then; they count from the next decision on."""
-        self._gone: list[int] = []
-        """Runs that ended since then; they count until the next decision."""
-
-    def started(self, run: Run, now: float) -> None:
-        """Add a run."""
-        if run.id not in self._counted:
-            self._new[run.id] = run.task.order, run.type
-
-    def ended(self, run: Run, now: float) -> None:
-        """Remove a run."""
-        if self._new.pop(run.id, None) is None:
-            self._gone.append(run.id)
+        self._ledger: GavelLedger | None = None
+        self._type_of: dict[str, int] = {}
+        """Index of each GPU type by name."""
+        self._due: dict[int, _Due] = {}
+        """The micro-tasks of the present round, by ``TaskState.order``."""
+        self._ends_s = -inf
+        """End of the present round."""
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        view.follow(self)
-        waiting = view.index(Gavel, lambda: _Waiting(view.machines))
-        self._count(view)
+        waiting = view.index(Gavel, lambda: WaitingTasks(view.machines))
         if start := start_of(self._place, view, waiting.without_gpus.first_fit()):
             yield from start
             return
-        ready = waiting.oldest(self.window)
-        competing = view.now >= self._next_s
-        if competing:
-            self._next_s = view.now + self.round_s
-            self._forget(view)
-        if not ready:
-            return
-        if competing or any(map(view.machines.fits, {waiting.demand: None for waiting in ready})):
-            chosen = self._chosen(view, ready) if competing else self._chosen(view, ready, waiting)
-            if competing:
-                yield from self._make_way(view, chosen)
-            started = False
-            full: set[tuple[DemandClass, int]] = set()
-            for _, key, type_, _ in chosen:
-                again = waiting.get(key)
-                if again is None or (again.demand, type_) in full:
-                    continue
-                placement = self._place(view, again, type_)
-                if placement is None:
-                    full.add((again.demand, type_))
-                else:
-                    started = True
-                    yield Start(again, placement)
-            if not started and not view.running:
-                oldest = next((task for task in waiting.oldest() if view.fits(task)), None)
-                yield from start_of(self._place, view, oldest)
-        if waiting.oldest(1):
-            yield Wait(self._next_s)
-
-    def _make_way(self, view: ClusterView, chosen: list[_Pair]) -> Iterator[Decision]:
-        """Stop the runs that should not run on their type in this round."""
-        kept, free = set(), [float(view.machines.idle_gpus(type_)) for type_ in range(len(view.gpu_types))]
-        for run in view.running.values():
-            free[run.type] += run.gpus
-        for _, key, type_, gpus in chosen:
-            if gpus <= free[type_] + 1e-9:
-                free[type_] -= gpus
-                kept.add((key, type_))
-        for run in list(view.running.values()):
-            asks = run.task.demand.demand.gpus
-            if asks and (run.task.order, run.type) not in kept and run.started_s < view.now:
-                yield Preempt(run.id)
-
-    def _chosen(self, view: ClusterView, ready: list[TaskState], waiting: _Waiting | None = None) -> list[_Pair]:
-        """Return the pair with the largest lag for each task, largest lag first. With ``waiting``,
-        only tasks that wait in it and would fit.
-        """
-        now, since = view.now, self._since
-        runs = {run.task: run for run in view.running.values() if run.task.demand.demand.gpus}
-        tasks = list(dict.fromkeys(chain(runs, ready)))
-        rivals = self._compete(tasks)
-        for rival in rivals:
-            since.setdefault(rival.key, now)
-        pairs: dict[_Key, _Pair] = {}
-        parts = None if waiting is None else waiting.fitting(rivals, view.machines)
-        if parts is not None and not parts:
-            return []
-        for rival, shared in zip(rivals, self._shares(view, tasks, runs), strict=True):
-            key = rival.key
-            if parts is not None and key not in parts:
+        ledger, now = self._ledger or self._open(view), view.now
+        stoppable = view.preemption.on_resume == "resume"
+        leases = not (self.whole_steps and stoppable) or view.preemption.cost_s(1.0, True) > 0
+        runs = _by_task(view.running.values())
+        next_s = inf
+        for order, due in self._due.items():
+            if order not in runs or (leases and not due.ends):
                 continue
-            total_s = now - since[key] or 1.0
-            had, best_pair = self._had.get(key), pairs.get(key)
-            for type_, share in shared:
-                if type_ in rival.types:
-                    lag = share / ((had[type_] if had else 0.0) / total_s + 1e-3)
-                    pair = (-lag, key, type_, rival.gpus)
-                    if best_pair is None or pair < best_pair:
-                        best_pair = pairs[key] = pair
-        return sorted(pairs.values())
+            stop_s = due.latest_s if due.ends else due.finish_s
+            if stop_s > now:
+                next_s = min(next_s, stop_s)
+            elif not leases:
+                for run in runs.pop(order):
+                    yield Preempt(run.id)
+        if next_s < inf or now < self._ends_s:
+            yield Wait(min(next_s, self._ends_s) if self._ends_s > now else next_s)
+            return
+        yield from self._close(view, ledger, waiting, runs)
+        for task in sorted(waiting.oldest(), key=lambda task: (task.ready_s, task.order)):
+            if task.order not in ledger.jobs and len(ledger.jobs) < self.window:
+                ledger.arrive(self._job(task))
+        if ledger.jobs:
+            yield from self._open_round(view, ledger, waiting, runs if stoppable else {}, leases)
+        if not view.running and not view.pending:  # only machines that are down, or other resources, stop the chosen
+            yield from start_of(self._place, view, next((task for task in waiting.oldest() if view.fits(task)), None))
+        if self._ends_s > view.now:
+            yield Wait(min([self._ends_s, *[due.finish_s for due in self._due.values() if due.finish_s > view.now]]))
 
-    def _compete(self, tasks: list[TaskState]) -> list[_Rival]:
-        """Return the rival of each task."""
-        if len(self._rivals) > 4 * len(tasks):  # mostly pieces of preempted tasks
-            self._rivals = {task: self._rivals[task] for task in tasks if task in self._rivals}
-        rival_of, rivals = self._rivals, []
-        for task in tasks:
-            rival = rival_of.get(task)
-            if rival is None:
-                gpus = width(task)
-                kind = by_throughput(task.seconds, gpus)
-                rival = rival_of[task] = _Rival(task.order, task.demand.types, gpus, kind)
-            rivals.append(rival)
-        return rivals
+    def _open(self, view: ClusterView) -> GavelLedger:
+        """Open the books."""
+        types = [gpu for gpu in view.gpu_types if gpu is not None]
+        self._type_of = {gpu.name: view.gpu_types.index(gpu) for gpu in types}
+        order = [gpu.name for gpu in sorted(types, key=lambda gpu: -gpu.fp32_tflops)]
+        self._ledger = GavelLedger(
+            self._capacity(view),
+            self.allocator,
+            order=order,
+            seed=self.seed,
+            round_s=self.round_s,
+            gap_s=self.gap_s,
+        )
+        return self._ledger
 
-    def _shares(self, view: ClusterView, tasks: list[TaskState], runs: dict[TaskState, Run]) -> list[_Shared]:
-        """Return the shares of each task, on the machines that are up."""
-        types = view.gpu_types
-        capacity = [0.0] * len(types)
+    def _capacity(self, view: ClusterView) -> dict[str, int]:
+        """The GPUs of the machines that are up, by type."""
+        capacity = dict.fromkeys(self._type_of, 0)
         for machine in view.machines.list:
-            if machine.up:
-                capacity[machine.type] += machine.gpus
-        if self.objective == "makespan":
-            left_s = np.array([task.seconds for task in tasks])
-            left_s *= np.array([_left(runs.get(task), view.now) for task in tasks])[:, None]
-            kinds = by_rate(left_s, [width(task) for task in tasks])
-        else:
-            kinds = [self._rivals[task].kind for task in tasks]
-        price = [PRICE_PER_HOUR.get(gpu.name, 2.5) if gpu else 0.0 for gpu in types]
-        return _used_shares(kinds, capacity, price if self.objective == "cost" else None)
+            gpu = view.gpu_types[machine.type]
+            if machine.up and gpu is not None:
+                capacity[gpu.name] += machine.gpus
+        return capacity
 
-    def _count(self, view: ClusterView) -> None:
-        """Add the time of the counted runs until now."""
-        now, until_s = view.now, self._counted_s
-        for had, type_ in self._counted.values():
-            had[type_] = had[type_] + now - until_s
-        for id_ in self._gone:
-            del self._counted[id_]
-        for id_, (key, type_) in self._new.items():
-            self._counted[id_] = self._had.setdefault(key, [0.0] * len(view.gpu_types)), type_
-        self._counted_s = now
-        self._new.clear()
-        self._gone.clear()
+    def _job(self, task: TaskState) -> GavelJob:
+        """The task in Gavel's terms. Rates are exact where the task has its own."""
+        work = task.task.work or 1.0
+        rate = dict(task.task.speeds or {}) if self.whole_steps else {}
+        for name, type_ in self._type_of.items():
+            if task.seconds[type_] == inf:
+                rate[name] = 0.0
+            elif name not in rate:
+                rate[name] = work / max(task.seconds[type_], _NO_TIME_S)
+        job = task.job.job
+        return GavelJob(
+            task.order, rate, width(task), work, job.weight, task.ready_s, task.task.model, whole_steps=self.whole_steps
+        )
 
-    def _forget(self, view: ClusterView) -> None:
-        """Forget the tasks of jobs that have left, once they may outnumber the others."""
-        if len(self._had) + len(self._since) > 2 * self._remembered:
-            for entries in (self._had, self._since):
-                for key in [key for key in entries if key >> 32 not in view.jobs]:
-                    del entries[key]
-            self._remembered = len(self._had) + len(self._since)
+    def _close(
+        self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks, runs: dict[int, list[Run]]
+    ) -> Iterator[Decision]:
+        """Book the round that is over."""
+        now_s = self._ends_s if abs(self._ends_s - view.now) <= _SAME_S else view.now
+        undone: dict[int, float] = {}
+        for task in ledger.round:
+            for order, steps in zip(task.key, task.steps, strict=True):
+                job, pieces = ledger.jobs[order], waiting.pieces(order)
+                parts = [piece.left for piece in pieces] + [_left(run, view.now) for run in runs.get(order, ())]
+                left, planned = max(parts, default=0.0) * job.steps, job.left - steps
+                if bool(parts) != (planned > 0) or abs(left - planned) > _SAME_PART * job.steps:
+                    undone[order] = left - planned
+        for order, end_s in ledger.close_round(now_s, undone):
+            if isnan(end_s) and order >> 32 in view.jobs:
+                yield Kill(order >> 32, RejectReason.BY_POLICY)
+        for order in [order for order in ledger.jobs if order not in runs and not waiting.pieces(order)]:
+            ledger.leave(order)
+        self._due, self._ends_s = {}, now_s
 
-
-class _Rival(NamedTuple):
-    """The facts of a competing task, none of which change."""
-
-    key: _Key
-    types: tuple[int, ...]
-    gpus: float
-    kind: _Kind
-
-
-class _Waiting:
-    """Ready tasks, and the ready tasks without GPUs. A preempted task has several pieces."""
-
-    def __init__(self, machines: ClusterState) -> None:
-        self._tasks: dict[_Key, list[TaskState]] = {}
-        self._sorted: list[_Key] = []
-        """Negated keys of these tasks in rising order, so that the oldest, which leave first, are
-        at the end.
-        """
-        self.without_gpus = Queue(by_rank, machines)
-
-    def push(self, task: TaskState) -> None:
-        if not task.demand.demand.gpus:
-            self.without_gpus.push(task)
-            return
-        pieces = self._tasks.get(task.order)
-        if pieces is None:
-            self._tasks[task.order] = [task]
-            insort(self._sorted, -task.order)
-        else:
-            pieces.append(task)
-
-    def started(self, run: Run, now: float) -> None:
-        task, key = run.task, run.task.order
-        pieces = self._tasks.get(key)
-        if pieces is None or task.waiting or task not in pieces:
-            return
-        pieces.remove(task)
-        if not pieces:
-            del self._tasks[key], self._sorted[bisect_left(self._sorted, -key)]
-
-    def get(self, key: _Key) -> TaskState | None:
-        """Return a waiting piece of the task."""
-        pieces = self._tasks.get(key)
-        return None if pieces is None else pieces[0]
-
-    def oldest(self, count: int = 0) -> list[TaskState]:
-        """Return the first ``count`` tasks by arrival, one piece of each; all if ``count`` is 0."""
-        tasks = self._tasks
-        return [tasks[-key][0] for key in reversed(self._sorted[-count:])]
-
-    def fitting(self, rivals: list[_Rival], machines: ClusterState) -> set[_Key]:
-        """Return the keys of the ``rivals`` with a waiting piece that would fit."""
-        get, fits = self._tasks.get, machines.fits
-        return {rival.key for rival in rivals if (pieces := get(rival.key)) is not None and fits(pieces[0].demand)}
+    def _open_round(
+        self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks, runs: dict[int, list[Run]], leases: bool
+    ) -> Iterator[Decision]:
+        """Begin a round: stop the runs that are not part of it, and start the others."""
+        now_s = self._ends_s
+        ledger.resize(self._capacity(view))
+        chosen = ledger.next_round(now_s, more_arrive=True)
+        if not chosen and not view.pending:
+            ledger.must_solve = True
+            chosen = ledger.next_round(now_s, more_arrive=False) or ledger.next_round(now_s, more_arrive=False)
+        goes_on = {task.key[0] for task in chosen}
+        for order, held in runs.items():
+            type_ = next((self._type_of[task.type] for task in chosen if order in task.key), None)
+            if order not in goes_on or any(run.type != type_ for run in held):
+                for run in held:
+                    if run.started_s < view.now and run.computing_s is not None:
+                        yield Preempt(run.id)
+        self._ends_s = max([task.finish_s for task in chosen], default=-inf)
+        for task in sorted(chosen, key=lambda task: -ledger.jobs[task.key[0]].gpus):
+            order, type_ = task.key[0], self._type_of[task.type]
+            ends = task.steps[0] >= ledger.jobs[order].left
+            latest_s = max(task.finish_s, view.now + self.round_s) + _SAME_S
+            self._due[order] = _Due(task.finish_s, latest_s, ends)
+            while task.steps[0] > 0 and (piece := waiting.get(order)) is not None and piece.waiting:
+                placement = self._place(view, piece, type_)
+                if placement is None:
+                    break
+                yield Start(piece, placement)
 
 
-def by_throughput(seconds: tuple[float, ...], gpus: float) -> _Kind:
-    """Return the kind of a task by its throughput relative to its fastest type, to 9 decimals. It
-    does not depend on the work left.
-    """
-    left_s = [max(each_s, 1e-9) for each_s in seconds]
-    best_s = min(left_s)
-    return (gpus, *[round(best_s / each_s * 1e9) / 1e9 for each_s in left_s])
+class _Due(NamedTuple):
+    """When the runs of a micro-task should stop."""
+
+    finish_s: float
+    latest_s: float
+    """The time at which a run stops that should have ended by itself."""
+    ends: bool
+    """True if the task should end with it."""
 
 
-def by_rate(left_s: np.ndarray, gpus: Sequence[float]) -> list[_Kind]:
-    """Return the kinds of tasks by their rates relative to the highest of all. ``left_s``: (tasks,
-    types), inf where a task may not run.
-    """
-    rate = 1.0 / np.maximum(left_s, 1e-9)
-    progress = rate / max(rate.max(), 1e-300)
-    return [(asked, *row) for asked, row in zip(gpus, progress.tolist(), strict=True)]
+def _by_task(runs: Iterable[Run]) -> dict[int, list[Run]]:
+    by_task: dict[int, list[Run]] = {}
+    for run in runs:
+        if run.task.demand.demand.gpus:
+            by_task.setdefault(run.task.order, []).append(run)
+    return by_task
 
 
-def shares(
-    kinds: Sequence[_Kind], capacity: Sequence[float], price: Sequence[float] | None = None
-) -> list[tuple[float, ...]]:
-    """Return the share of its time that each task should spend on each type, for tasks of these
-    ``kinds``.
-
-    ``capacity`` is the number of GPUs of each type, ``price`` the cost of one. The shares of a task
-    add up to at most 1, and the GPUs they take to at most the capacity. Tasks of a kind get the
-    same shares: the program has a row for each kind.
-    """
-    share = _by_kind(kinds, capacity, price)
-    return [share[kind] for kind in kinds]
-
-
-def _used_shares(kinds: Sequence[_Kind], capacity: Sequence[float], price: Sequence[float] | None) -> list[_Shared]:
-    """Like ``shares``, but with only the types that each task should use."""
-    share = {kind: _used(by_type) for kind, by_type in _by_kind(kinds, capacity, price).items()}
-    return [share[kind] for kind in kinds]
-
-
-@lru_cache(maxsize=4096)
-def _used(shares: tuple[float, ...]) -> _Shared:
-    return tuple([(type_, share) for type_, share in enumerate(shares) if share > _USED])
-
-
-def _by_kind(
-    kinds: Sequence[_Kind], capacity: Sequence[float], price: Sequence[float] | None
-) -> dict[_Kind, tuple[float, ...]]:
-    count = Counter(kinds)
-    rows = sorted(count)
-    dear = None if price is None else tuple(price)
-    kind_shares = _solved(tuple(rows), tuple([count[kind] for kind in rows]), tuple(capacity), dear)
-    return dict(zip(rows, kind_shares, strict=True))
-
-
-@lru_cache(maxsize=4096)
-def _solved(
-    kinds: tuple[_Kind, ...],
-    count: tuple[int, ...],
-    capacity: tuple[float, ...],
-    price: tuple[float, ...] | None,
-) -> tuple[tuple[float, ...], ...]:
-    """Return the shares of a task of each kind, with ``count`` tasks per kind. Maximises the least
-    progress, or with a ``price`` the progress per dollar.
-    """
-    from scipy.optimize import milp  # linprog gives the same result, but spends longer checking its input
-
-    table = np.array(kinds)
-    gpus, progress = table[:, 0], table[:, 1:]
-    rows, types = len(kinds), len(capacity)
-    times = np.array(count, float)[:, None]
-    one_each = np.kron(np.eye(rows), np.ones(types))
-    room = np.tile(np.eye(types), rows) * np.repeat(gpus * times[:, 0], types)
-    upper, bound = np.concatenate([one_each, room]), np.concatenate([np.ones(rows), capacity])
-    most = (progress.ravel() > 0).astype(float)
-    if price is not None:
-        goal = -(times * progress / np.maximum(gpus[:, None] * np.array(price), 1e-9)).ravel()
-    else:
-        upper = np.block([[upper, np.zeros((len(upper), 1))], [-one_each * progress.ravel(), np.ones((rows, 1))]])
-        bound = np.concatenate([bound, np.zeros(rows)])
-        most = np.append(most, inf)
-        # The lowest level first; the remaining capacity goes to tasks that can use it, so that nothing idles.
-        total = times * progress
-        goal = np.append(-1e-4 * total.ravel() / max(total.sum(), 1e-9), -1.0)
-    solution = milp(goal, constraints=(upper, -inf, bound), bounds=(0.0, most))
-    if solution.x is None:
-        return ((0.0,) * types,) * rows
-    flat: list[float] = solution.x.tolist()
-    return tuple(tuple(flat[row * types : (row + 1) * types]) for row in range(rows))
-
-
-def _left(run: Run | None, now: float) -> float:
-    """The fraction of a task's work that is left, by the estimates."""
-    if run is None:
-        return 1.0
-    return min(max(run.estimated_end_s(now) - now, 1e-6) / max(run.estimate_s, 1e-6), 1.0)
+def _left(run: Run, now: float) -> float:
+    """The part of the task that the run has still to do, by the estimates."""
+    left_s = max(run.estimated_end_s(now) - now, 0.0)
+    return run.task.left * min(1.0, left_s / max(run.estimate_s, _NO_TIME_S))

@@ -12,7 +12,7 @@ from dagsim.model import Cluster, Job, Start, Task
 from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel, Estimates
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.gavel import by_rate, by_throughput, shares
+from dagsim.systems.cluster.policies.gavel_events import by_rate, by_throughput, shares
 from dagsim.systems.cluster.policies.look_ahead import Profile, assign, plan_slots
 
 FIVE = ((0, 3, 2), (0, 1, 3), (0, 1, 4), (0, 3, 1), (0, 6, 1))
@@ -141,14 +141,14 @@ def test_gavel_knows_no_progress_where_a_task_may_not_run():
 
 def test_gavel_lets_all_end_together_if_asked_to(run, rows, ends):
     # One GPU for 10 and 30 s of work: shares of 1/4 and 3/4, not 1/2 each
-    assert ends(run("gavel[round_s=1]", rows((0, 10), (0, 30)))) == pytest.approx([19, 40], abs=1.01)
-    together = ends(run('gavel[round_s=1,objective="makespan"]', rows((0, 10), (0, 30))))
+    assert ends(run("gavel-events[round_s=1]", rows((0, 10), (0, 30)))) == pytest.approx([19, 40], abs=1.01)
+    together = ends(run('gavel-events[round_s=1,objective="makespan"]', rows((0, 10), (0, 30))))
     assert together == pytest.approx([38, 40], abs=3.01)
 
 
 def test_gavel_takes_turns_by_its_shares(run, rows, ends):
     # Two tasks of 10 s on one GPU in rounds of 1 s: both get half, so that both end at about 20.
-    assert ends(run("gavel[round_s=1]", rows((0, 10), (0, 10)))) == pytest.approx([19, 20], abs=1.01)
+    assert ends(run("gavel-events[round_s=1]", rows((0, 10), (0, 10)))) == pytest.approx([19, 20], abs=1.01)
 
 
 def test_a_rollout_sees_what_its_base_policy_does_not():

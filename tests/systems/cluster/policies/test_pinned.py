@@ -19,7 +19,7 @@ from dagsim.testing.cases import Case, random_case
 
 LEFT_OUT = ("recorded",)
 """It needs a trace."""
-FEW = {"rollout": 6, "plan-ahead": 6, "gavel": 12, "slurm-multifactor": 12, "peft": 12, "dls": 12}
+FEW = {"rollout": 6, "plan-ahead": 6, "gavel": 12, "gavel-events": 12, "slurm-multifactor": 12, "peft": 12, "dls": 12}
 """Number of cases of policies that take long."""
 MORE = {
     "2d-gittins": ["quantum_s=2,history=[1,2,8]"],
@@ -27,7 +27,8 @@ MORE = {
     "committed": ["score=sjf", "score=f1,backfill=true"],
     "drf": ["by=job"],
     "eft-wait": ["theta=0.5", "order=work", "order=path,theta=0.8"],
-    "gavel": ["round_s=2", "round_s=3,objective=makespan", "round_s=3,objective=cost", "round_s=3,window=2"],
+    "gavel": [f"policy={name},round_s=2,gap_s=5" for name in ("isolated", "fifo_perf", "min_total_duration_perf")],
+    "gavel-events": ["round_s=2", "round_s=3,objective=makespan", "round_s=3,objective=cost", "round_s=3,window=2"],
     "kueue": ["scoring=most", "gpu=2", "scoring=most,cpu=0.2,memory=3"],
     "kube-default": ["scoring=most", "gpu=2", "scoring=most,cpu=0.2,memory=3", "preempt=false"],
     "las": ["quantum_s=2", "quantum_s=2,lead=0.5"],
@@ -35,6 +36,7 @@ MORE = {
     "rollout": ["base=sjf,width=2"],
     "round-robin": ["quantum_s=2"],
     "tiresias": ["quantum_s=1,thresholds=3", "quantum_s=2,thresholds=[2,6],promote=2"],
+    "tiresias-events": ["limits=[3,9]", "schedule=dlas-gpu-2,limits=[2,9]", "schedule=shortest-gpu", "schedule=fjf"],
     "weighted-fair": ["alpha=-1", "alpha=0.5,by=tenant"],
 }
 SLURM = "sched_interval_s=2,bf_interval_s=3,bf_resolution_s=1,calc_period_s=2,max_age_s=20,half_life_s=10"

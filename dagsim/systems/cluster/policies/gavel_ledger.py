@@ -1,0 +1,277 @@
+"""Gavel's books: what each job has had on each GPU type, and the rounds that follow from it
+(Narayanan et al., OSDI 2020; the simulator that the authors published with the paper).
+
+Nothing here knows dagsim's kernel. Times are seconds, work is in steps, rates are steps per second
+of a whole gang. The order of floating-point operations is Gavel's: one unit in the last place swaps
+two equal jobs and moves them by a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple, Protocol, TypeAlias
+
+__all__ = ["Allocation", "Allocator", "GavelJob", "GavelLedger", "Key", "MicroTask", "PairRates", "Situation"]
+
+Key: TypeAlias = tuple[int, ...]
+"""A job, or a pair of jobs on one GPU, lower number first."""
+Allocation: TypeAlias = dict[Key, dict[str, float]]
+"""The share of its time that each job or pair should spend on each GPU type."""
+
+_MOST_FAILURES = 5
+"""Number of failures in a row after which Gavel drops a job."""
+_HUGE = 1e9
+"""Factor of the priority on a type on which nobody has run since the last solve."""
+_SHUFFLE_SEED = 5
+"""Added to the seed of the run for the shuffling of GPU types."""
+
+
+class PairRates(Protocol):
+    """The rates of two jobs that share a GPU."""
+
+    def __call__(self, first: GavelJob, second: GavelJob, type_: str) -> tuple[float, float]:
+        """Steps per second of each of the two on ``type_``; zeros if they do not fit together."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class GavelJob:
+    """A job in Gavel's books."""
+
+    number: int
+    rate: Mapping[str, float]
+    """Steps per second of the gang on each GPU type, 0 where it cannot run."""
+    gpus: float
+    """Size of the gang (Gavel's scale factor)."""
+    left: float
+    """Steps left."""
+    weight: float = 1.0
+    arrival_s: float = 0.0
+    kind: object = None
+    """Key of the job in a table of pairs."""
+    whole_steps: bool = True
+    """True if only whole steps fit in a round."""
+    failures: int = 0
+    steps: float = field(init=False)
+    """Steps at arrival."""
+
+    def __post_init__(self) -> None:
+        self.steps = self.left
+
+
+class MicroTask(NamedTuple):
+    """One round of a job, or of a pair of jobs."""
+
+    key: Key
+    type: str
+    steps: tuple[float, ...]
+    """Steps of each of its jobs."""
+    finish_s: float
+
+
+class Situation(NamedTuple):
+    """What a policy sees when it computes shares."""
+
+    jobs: Mapping[int, GavelJob]
+    """The active jobs by number, in order of arrival."""
+    gpus: Mapping[str, int]
+    """Number of GPUs of each type in use, in alphabetical order of the types."""
+    now_s: float
+    pair_rates: PairRates | None = None
+
+
+class Allocator(Protocol):
+    """A policy of Gavel: it computes shares, the ledger turns them into rounds."""
+
+    fixed_order: bool
+    """True if the types are visited in a fixed order (Gavel's policies with Perf or Packing in
+    their names), false if they are shuffled in each round."""
+    needs_priority: bool
+    """True if a job without priority never runs, not even on idle GPUs (Gavel's FIFO)."""
+    pairs: bool
+    """True if two jobs may share a GPU."""
+
+    def allocate(self, situation: Situation) -> Allocation:
+        """Return the shares; a job that is missing gets none and cannot fill idle GPUs."""
+        ...
+
+
+class GavelLedger:
+    """The books and the rounds.
+
+    A simulation calls ``arrive`` and ``close_round`` at the end of each round, then ``next_round``.
+    """
+
+    def __init__(
+        self,
+        gpus: Mapping[str, int],
+        allocator: Allocator,
+        *,
+        order: Sequence[str],
+        seed: int = 0,
+        round_s: float = 360.0,
+        gap_s: float = 1920.0,
+        pair_rates: PairRates | None = None,
+    ) -> None:
+        self.allocator = allocator
+        self.round_s = round_s
+        self.gap_s = gap_s
+        self.gpus = {name: gpus[name] for name in sorted(gpus) if gpus[name]}
+        self.pair_rates = pair_rates if allocator.pairs else None
+        self.jobs: dict[int, GavelJob] = {}
+        self.allocation: Allocation = {}
+        self.round: list[MicroTask] = []
+        """The micro-tasks of the present round, in the order in which they were chosen."""
+        self._order = [name for name in order if name in self.gpus]
+        self._shuffler = Random(seed + _SHUFFLE_SEED)
+        self._had: dict[Key, dict[str, float]] = {}
+        """Seconds of each job or pair on each type since the last solve, plus half a round."""
+        self._deficit: dict[Key, dict[str, float]] = {}
+        self._worked = dict.fromkeys(self.gpus, 0.0)
+        """Seconds of all jobs on each type since the last solve."""
+        self._solved_s = 0.0
+        self._round_ended_s = 0.0
+        self.must_solve = True
+
+    def arrive(self, job: GavelJob) -> None:
+        """Add a job, and its pairs with jobs of as many GPUs."""
+        self.jobs[job.number] = job
+        self._open((job.number,), self.round_s / 2)
+        if self.pair_rates is not None:
+            for other in self.jobs.values():
+                if other is not job and other.gpus == job.gpus:
+                    self._open((min(other.number, job.number), max(other.number, job.number)), 0.0)
+        self.must_solve = True
+
+    def leave(self, number: int) -> None:
+        """Remove a job and its pairs. It stays in the allocation until the next solve."""
+        del self.jobs[number]
+        for key in [key for key in self._had if number in key]:
+            del self._had[key], self._deficit[key]
+        self.must_solve = True
+
+    def close_round(self, now_s: float, undone: Mapping[int, float] | None = None) -> list[tuple[int, float]]:
+        """Book the micro-tasks of the round that ends; return the jobs that are done, each with the
+        end of its last micro-task. ``undone`` are the steps that jobs did not manage as planned.
+        """
+        done = []
+        for task in sorted(self.round, key=lambda task: (-task.finish_s, task.key)):
+            ran_s = task.finish_s - self._round_ended_s
+            failed = True
+            for number, steps in zip(task.key, task.steps, strict=True):
+                job = self.jobs[number]
+                steps -= undone.get(number, 0.0) if undone else 0.0
+                if steps <= 0 or ran_s <= 0 or (job.gpus > 1 and job.whole_steps and steps // job.gpus == 0):
+                    self.must_solve = True
+                    job.failures += 1
+                    if job.failures == _MOST_FAILURES and job.whole_steps:
+                        self.leave(number)
+                        done.append((number, float("nan")))
+                    continue
+                failed = False
+                job.failures = 0
+                job.left -= steps
+            if not failed:
+                if task.key in self._had:
+                    self._had[task.key][task.type] += ran_s
+                self._worked[task.type] += ran_s
+            for number in task.key:
+                if number in self.jobs and self.jobs[number].left <= 0:
+                    done.append((number, task.finish_s))
+                    self.leave(number)
+        if self.round:
+            self._round_ended_s = now_s
+        self.round = []
+        return done
+
+    def next_round(self, now_s: float, *, more_arrive: bool) -> list[MicroTask]:
+        """Solve if it is time, and choose the micro-tasks of the round that begins."""
+        if self.must_solve and (now_s - self._solved_s >= self.gap_s or self._solved_s == 0):
+            self._settle(now_s)
+            situation = Situation(self.jobs, self.gpus, now_s, self.pair_rates)
+            self.allocation = self.allocator.allocate(situation) if self.jobs and any(self.gpus.values()) else {}
+            self.must_solve = False
+        self.round = [self._micro_task(key, type_, now_s) for key, type_ in self._chosen()]
+        if not self.round and not more_arrive:
+            self._solved_s = 0.0
+        return self.round
+
+    def resize(self, gpus: Mapping[str, int]) -> None:
+        """Set the number of GPUs of each type: nodes may go down and come back."""
+        now = {name: gpus.get(name, 0) for name in self.gpus}
+        if now != self.gpus:
+            self.gpus = now
+            self.must_solve = True
+
+    def rates(self, key: Key, type_: str) -> tuple[float, ...]:
+        """Steps per second of the job, or of each of the pair."""
+        if len(key) == 1:
+            return (self.jobs[key[0]].rate[type_],)
+        assert self.pair_rates is not None
+        return self.pair_rates(self.jobs[key[0]], self.jobs[key[1]], type_)
+
+    def _open(self, key: Key, had_s: float) -> None:
+        self._had[key] = dict.fromkeys(self.gpus, had_s)
+        self._deficit[key] = dict.fromkeys(self.gpus, 0.0)
+
+    def _settle(self, now_s: float) -> None:
+        """Add to each deficit what is owed since the last solve, and start to count again."""
+        elapsed_s, half_s = now_s - self._solved_s, self.round_s / 2
+        for type_ in self.gpus:
+            self._worked[type_] = 0.0
+            for key, had in self._had.items():
+                share = self.allocation.get(key)
+                owed_s = 0.0 if share is None else share[type_] * elapsed_s
+                self._deficit[key][type_] += owed_s - (had[type_] - half_s)
+                had[type_] = half_s
+                self._worked[type_] += half_s
+        self._solved_s = now_s
+
+    def _priority(self, key: Key, type_: str) -> float:
+        share = self.allocation.get(key, {}).get(type_, 0.0)
+        if share == 0 or not all(self.rates(key, type_)):
+            return 0.0
+        worked_s = self._worked[type_]
+        part = self._had[key][type_] / worked_s if worked_s else 0.0
+        return share / part if part > 0 else share * _HUGE
+
+    def _chosen(self) -> list[tuple[Key, str]]:
+        """Choose jobs and pairs for the next round, with their types: highest priority first, as
+        long as there is room. Those that the last solve did not know take room but do not run.
+        """
+        order = list(self._order)
+        if not self.allocator.fixed_order:
+            self._shuffler.shuffle(order)
+        queue: list[tuple[Key, str, float]] = []
+        for type_ in order:
+            rows = []
+            for key in self._had:
+                share = self.allocation.get(key, {}).get(type_, 0.0)
+                rows.append((self._priority(key, type_), self._deficit[key][type_], share, key))
+            rows.sort(key=lambda row: row[:3], reverse=True)
+            queue.extend([(key, type_, priority) for priority, _, _, key in rows])
+        room: dict[str, float] = dict(self.gpus)
+        taken, chosen = set[int](), []
+        for key, type_, priority in queue:
+            gpus = self.jobs[key[0]].gpus
+            if not room[type_] or not taken.isdisjoint(key) or min(self.rates(key, type_)) <= 0:
+                continue
+            if (self.allocator.needs_priority and priority <= 0) or gpus > room[type_]:
+                continue
+            room[type_] -= gpus
+            taken.update(key)
+            if key in self.allocation:
+                chosen.append((key, type_))
+        return chosen
+
+    def _micro_task(self, key: Key, type_: str, now_s: float) -> MicroTask:
+        rates = self.rates(key, type_)
+        steps, finish_s = [], now_s
+        for number, rate in zip(key, rates, strict=True):
+            job = self.jobs[number]
+            most = rate * self.round_s
+            steps.append(min(int(most) if job.whole_steps else most, job.left))
+            finish_s = max(finish_s, now_s + steps[-1] / rate)
+        return MicroTask(key, type_, tuple(steps), finish_s)

@@ -1,0 +1,164 @@
+"""Jobs of Gavel's simulator: ``python scripts/validate_gavel.py --cell FILE --inputs DIR [--own] [--json]``.
+
+``FILE`` is a cell of ``golden/elastic/gavel``: policy, seed, cluster (GPUs by type), round_s, jobs (job, type, gpus,
+steps, weight, arrival), or a trace in ``DIR/gavel`` instead of jobs, and perhaps ``allocations``, the shares at each
+solve. With allocations, or with ``--own`` from dagsim's own solver, the policy ``gavel`` plays the cell on dagsim's
+kernel. Where the cell has the jobs' completion times, the largest difference is printed too, and the exit status is 1
+if it is above 1e-6 s (with own shares of a linear program: if the mean is more than 3 % away).
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import command
+from command import Say
+
+from dagsim.errors import InputError
+from dagsim.model import Cluster, Job, Node, Task, gpu_type
+from dagsim.model.log import Kind
+from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.policies.gavel import Gavel
+from dagsim.systems.cluster.policies.gavel_ledger import Allocation, Allocator
+from dagsim.systems.cluster.policies.gavel_shares import GAVEL_POLICIES, GivenShares, allocator
+
+__all__ = ["CELLS", "NO_PROGRAM", "PLAYED", "completed", "largest_difference", "mean_difference"]
+
+NO_PROGRAM = ("isolated", "fifo_perf", "fifo_packed", "allox")
+"""Gavel's policies that solve no linear program; dagsim computes their shares itself."""
+PLAYED = frozenset(name for name, make in GAVEL_POLICIES.items() if not make().pairs)
+"""Gavel's policies that the policy ``gavel`` plays: those without pairs of jobs on one GPU."""
+CELLS = "golden/elastic/gavel"
+TOLERANCE_S = 1e-6
+"""Tolerance for the completion time of a job."""
+MEAN_TOLERANCE = 0.03
+"""Tolerance for the mean with own shares, as a part of it."""
+_TABLE = "simulation_throughputs.json.gz"
+
+
+def completed(cell: Mapping[str, Any], inputs: Path, *, own: bool = False) -> dict[str, Any]:
+    """Play a cell; return the completion time of each job, their mean, and the end.
+
+    With ``own``, shares come from dagsim's solver even if the cell has allocations.
+
+    Raises:
+        InputError: The cell lacks a key, or the table of rates a job.
+    """
+    try:
+        rates = command.read_json(inputs / "gavel" / _TABLE)
+        jobs = cell.get("jobs") or list(_traced(inputs / "gavel" / cell["trace"]))
+        names = {name: gpu_type(name.upper()).name for name in cell["cluster"]}
+        work = [_job(job, rates, names) for job in jobs]
+        shares: Allocator = allocator(cell["policy"])
+        if cell.get("allocations") and not own and cell["policy"] not in NO_PROGRAM:
+            shares = GivenShares(shares, list(_given(cell["allocations"], [job["job"] for job in jobs], names)))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"not a cell of Gavel: {error!r}") from error
+    nodes = [
+        Node(f"{name}-{place}", gpu_type(names[name]), 1)
+        for name, count in cell["cluster"].items()
+        for place in range(count)
+    ]
+    policy = Gavel(shares, cell.get("round_s", 360.0), seed=cell["seed"], whole_steps=True, window=len(jobs))
+    schedule = ClusterKernel(Cluster(tuple(nodes)), work, seed=cell["seed"]).run(policy)
+    done_s = {row.job: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
+    rows = [
+        {"job": job["job"], "jct": done_s[place] - job["arrival"] if place in done_s else None}
+        for place, job in enumerate(jobs)
+    ]
+    return {
+        "jobs": rows,
+        "mean_jct_s": fmean([row["jct"] for row in rows if row["jct"] is not None]),
+        "end_s": schedule.ended_s,
+    }
+
+
+def _traced(path: Path) -> Iterator[dict[str, Any]]:
+    """The jobs of a trace of Gavel, numbered by line."""
+    for number, line in enumerate(command.lines(path)):
+        fields = line.rstrip("\n").split("\t")
+        yield {
+            "job": number,
+            "type": fields[0],
+            "gpus": int(fields[6]),
+            "steps": int(fields[5]),
+            "weight": float(fields[7]),
+            "arrival": float(fields[9]),
+        }
+
+
+def _job(job: Mapping[str, Any], rates: Mapping[str, Any], names: Mapping[str, str]) -> Job:
+    """A job whose work is in steps, at its own rates."""
+    key = str((job["type"], job["gpus"]))
+    speeds = {names[name]: float(rates[name][key]["null"]) for name in names}
+    task = Task("train", job["steps"], job["gpus"], job["gpus"] > 1, speeds=speeds, model=key)
+    return Job.single(str(job["job"]), task, job["arrival"], weight=job["weight"])
+
+
+def _given(
+    allocations: Sequence[Any], jobs: Sequence[int], names: Mapping[str, str]
+) -> Iterator[tuple[float, Allocation]]:
+    """The time and the shares of each solve. The policy numbers tasks by job, from the 33rd bit on."""
+    place_of = {number: place << 32 for place, number in enumerate(jobs)}
+    for time_s, rows in allocations:
+        shares: Allocation = {}
+        for text, row in rows.items():
+            value = ast.literal_eval(text)
+            key = tuple(place_of[number] for number in (value if isinstance(value, tuple) else (value,)))
+            shares[key] = {names[name]: share for name, share in row.items()}
+        yield time_s, shares
+
+
+def largest_difference(cell: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> float | None:
+    """Largest difference from the cell's completion times in seconds; None if the cell has none."""
+    pairs = [
+        (one["jct"], other["jct"])
+        for one, other in zip(jobs, cell.get("jobs") or (), strict=False)
+        if other.get("jct") is not None
+    ]
+    return max([abs(got - wanted) if got is not None else inf for got, wanted in pairs], default=None)
+
+
+def mean_difference(cell: Mapping[str, Any], mean_s: float) -> float | None:
+    """Difference from the cell's mean completion time, as a part of it; None if the cell has none."""
+    expected = cell.get("mean_jct_s")
+    return None if expected is None else mean_s / expected - 1
+
+
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    cell = command.read_json(options.cell)
+    result = completed(cell, options.inputs, own=options.own)
+    say(f"{cell['policy']}: {len(result['jobs'])} jobs, mean {result['mean_jct_s']!r} s, end {result['end_s']!r} s")
+    largest, mean = largest_difference(cell, result["jobs"]), mean_difference(cell, result["mean_jct_s"])
+    if largest is not None:
+        say(f"largest difference of a job: {largest:g} s")
+    if mean is not None:
+        say(f"difference of the mean: {mean:+.4%}")
+    solved = cell["policy"] not in NO_PROGRAM and (options.own or not cell.get("allocations"))
+    options.holds = abs(mean or 0.0) <= MEAN_TOLERANCE if solved else (largest or 0.0) <= TOLERANCE_S
+    return result
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--cell", type=Path, required=True, metavar="FILE", help="a cell as JSON, may end in .gz")
+    parser.add_argument("--inputs", type=Path, required=True, metavar="DIR", help="a folder with gavel/ in it")
+    parser.add_argument("--own", action="store_true", help="solve all programs, even if the cell has allocations")
+    parsed: list[Namespace] = []
+
+    def work(options: Namespace, say: Say) -> dict[str, Any]:
+        parsed.append(options)
+        return _work(options, say)
+
+    return command.run(parser, work, lambda _: parsed[0].holds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Tiresias' own simulator, job by job, on dagsim's kernel.
+
+    python scripts/validate_tiresias.py --jobs FILE --cluster FILE --schedule NAME [--expected FILE] [--json]
+
+``--jobs`` is a CSV with job_id, num_gpu, submit_time and duration, ``--cluster`` one with num_switch, num_node_p_switch
+and num_gpu_p_node. ``NAME`` is fifo, fjf, sjf, shortest, shortest-gpu, dlas, dlas-gpu, or one of the last two with a
+factor of promotion (dlas-gpu-8). With ``--json``: ``{"jobs": {id: {"start", "end", "preemptions", "promotions"}}}``.
+With ``--expected``, the simulator's own job.csv, the exit status is 1 if any of these differs.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import command
+from command import Say, read_rows
+
+from dagsim.errors import InputError
+from dagsim.model import Cluster, Job, Node, Task, gpu_type
+from dagsim.model.log import Kind
+from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.policies.tiresias import TiresiasEvents
+
+__all__ = ["CELLS", "different", "played"]
+
+CELLS = {"out": "60_job.csv", "x20": "60_job_x20.csv"}
+"""Job list by the first part of the name of a file of results (``out_4_dlas.csv``)."""
+
+
+def played(jobs: Path, cluster: Path, schedule: str) -> dict[str, dict[str, int]]:
+    """Play the jobs; return start, end, preemptions and promotions of each.
+
+    Raises:
+        InputError: A file lacks a column, or has a field that is not a whole number.
+        ConfigError: The schedule is unknown.
+    """
+    policy = TiresiasEvents(schedule)
+    gpu = gpu_type("P100")
+    try:
+        rows = sorted(read_rows(jobs), key=lambda row: int(row["submit_time"]))
+        (shape,) = read_rows(cluster)
+        nodes = int(shape["num_switch"]) * int(shape["num_node_p_switch"])
+        machines = tuple(Node(f"n{place}", gpu, int(shape["num_gpu_p_node"])) for place in range(nodes))
+        work = [
+            Job.single(
+                row["job_id"],
+                Task("train", int(row["duration"]), int(row["num_gpu"]), int(row["num_gpu"]) > 1),
+                int(row["submit_time"]),
+            )
+            for row in rows
+        ]
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{jobs} and {cluster}: not jobs and cluster of Tiresias ({error!r})") from error
+    schedule_log = ClusterKernel(Cluster(machines), work).run(policy)
+    starts: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    stops: Counter[tuple[int, float]] = Counter()
+    for row in schedule_log.log:
+        if row.kind == Kind.STARTED:
+            starts.setdefault(row.job, round(row.time_s))
+        elif row.kind == Kind.COMPLETED:
+            ends[row.job] = round(row.time_s)
+        elif row.kind == Kind.PREEMPTED:
+            stops[row.job, row.time_s] = 1  # one row for each node of a gang
+    preempted = Counter(job for job, _ in stops)
+    return {
+        job.id: {
+            "start": starts[number],
+            "end": ends[number],
+            "preemptions": preempted[number],
+            "promotions": policy.promotions.get(number << 32, 0),
+        }
+        for number, job in enumerate(work)
+    }
+
+
+def different(jobs: dict[str, dict[str, int]], expected: Path) -> list[str]:
+    """The jobs that differ from the simulator's job.csv."""
+    columns = {"start": "start_time", "end": "end_time", "preemptions": "preempt", "promotions": "promote"}
+    recorded = {
+        row["job_id"]: {name: int(row[column]) for name, column in columns.items()} for row in read_rows(expected)
+    }
+    return [id_ for id_ in recorded.keys() | jobs.keys() if recorded.get(id_) != jobs.get(id_)]
+
+
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    jobs = played(options.jobs, options.cluster, options.schedule)
+    mean_s = sum(job["end"] for job in jobs.values()) / len(jobs)
+    stops = sum(job["preemptions"] for job in jobs.values())
+    say(f"{options.schedule}: {len(jobs)} jobs, mean end {mean_s:,.1f} s, {stops} preemptions")
+    wrong = different(jobs, options.expected) if options.expected else []
+    if options.expected:
+        say(f"{len(wrong)} jobs differ{': ' if wrong else ''}{', '.join(sorted(wrong))}")
+    return {"jobs": jobs, "differ": wrong}
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--jobs", type=Path, required=True, metavar="FILE", help="jobs as CSV")
+    parser.add_argument("--cluster", type=Path, required=True, metavar="FILE", help="the cluster as CSV")
+    parser.add_argument("--schedule", required=True, metavar="NAME", help="such as dlas-gpu")
+    parser.add_argument("--inputs", type=Path, metavar="DIR", help="unused: for schedules that need a distribution")
+    parser.add_argument("--expected", type=Path, metavar="FILE", help="compare with this job.csv")
+    return command.run(parser, _work, lambda result: not result["differ"], lambda result: {"jobs": result["jobs"]})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
