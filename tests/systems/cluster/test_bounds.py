@@ -108,6 +108,11 @@ def test_jobs_that_arrived_before_the_beginning_count_nothing() -> None:
     assert (least.jobs, least.bound_s) == (2, pytest.approx(2.0, rel=1e-5))
 
 
+@pytest.mark.parametrize("preemptive", [False, True])
+def test_jobs_without_work_have_the_bound_0(*, preemptive: bool) -> None:
+    assert bound(ONE, [single("a", 0.0)], preemptive=preemptive).bound_s == 0.0
+
+
 def test_only_measured_jobs_count() -> None:
     # The second job alone: it runs first and takes 2 s, although the others wait for it.
     jobs = [single("a", 4.0), single("b", 2.0), single("c", 4.0)]

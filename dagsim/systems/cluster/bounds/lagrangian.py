@@ -127,7 +127,7 @@ def lagrangian(
         through = flows.through(prices)
         least = side.cheapest(prices, through)
         costs, paid = float(problem.copies @ least.cost), float((capacity * prices.rate[:, :-1]).sum())
-        bound = costs - paid - arrivals - _ROUNDING * (costs + paid + arrivals)
+        bound = costs - paid - arrivals - _ROUNDING * (costs + paid + arrivals + _ROUNDING)
         gap = gap or bound
         stalled = 0 if bound > best.bound_s * (1 + 1e-4) else stalled + 1
         if bound > best.bound_s:
