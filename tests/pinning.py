@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from hashlib import sha256
 from pathlib import Path
@@ -39,6 +39,8 @@ def plain(value: Any) -> Any:
             return plain(value.tolist())
         case set() | frozenset():
             return sorted((plain(item) for item in value), key=str)
+    if value is MISSING:
+        return "MISSING"
     if is_dataclass(value) and not isinstance(value, type):
         parts = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}
         return {name: plain(part) for name, (part, default) in parts.items() if not _is_default(part, default)}
@@ -51,9 +53,7 @@ def plain(value: Any) -> Any:
 
 def _is_default(part: Any, default: Any) -> bool:
     """True if a field has its default: one more field with a default does not change what is recorded."""
-    return part is default or (
-        type(part) is type(default) and isinstance(part, bool | int | float | str) and part == default
-    )
+    return part is default or (isinstance(part, int | float | str) and plain(part) == plain(default))
 
 
 def _rounded(value: float) -> int | str:

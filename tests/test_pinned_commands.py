@@ -121,6 +121,7 @@ def said(text: str, home: Path) -> str:
     """A text without paths and times of day, and with numbers of six digits: the last ones depend on the processor."""
     for pattern, word in MOVING:
         text = re.sub(pattern, word, text)
+    text = re.sub(r"(?<=\d)\.0\b", "", text)  # demands that are equal are shared, and one may have whole numbers
     text = re.sub(r"-?\d+\.\d{6,}(e[-+]?\d+)?", lambda found: f"{float(found[0]):.6g}", text)
     return "\n".join(line.rstrip() for line in text.replace(str(home), "HOME").splitlines())
 
