@@ -244,6 +244,16 @@ class TraceFlags(NamedTuple):
             help=f"Option of the reader; repeatable: {', '.join(READ_KEYS)} (docs/reference/traces.md).",
         ),
     ] = None
+    from_: Annotated[
+        str | None,
+        _of_trace(
+            "--from",
+            metavar="WHEN",
+            help="Begin at this instant of the log, with the jobs that run and wait then: a date, or a time after the "
+            "first job (36h, 7d).",
+        ),
+    ] = None
+    until: Annotated[str | None, _of_trace(metavar="WHEN", help="Leave out the jobs that arrive later.")] = None
     windows: Annotated[
         int | None,
         _of_trace(min=1, help="Run on this many disjoint windows, spread over the trace (default: as many as seeds)."),
@@ -269,6 +279,12 @@ class TraceFlags(NamedTuple):
         settings = [
             Setting(f"{option} {value}", f"workload.options.{key}", value)
             for option, key, value in own
+            if value is not None
+        ]
+        instants = (("--from", "since", self.from_), ("--until", "until", self.until))
+        settings += [
+            Setting(f"{option} {value}", f"workload.{key}", value)
+            for option, key, value in instants
             if value is not None
         ]
         for text in self.read or ():

@@ -26,7 +26,8 @@ __all__ = ["Recommendation", "plan_answer", "read_answer", "whatif_answer", "wri
 _FILE = "answer.json"
 _ASSUMPTIONS = (
     "The run stands for the next period, as long as the log and at the same demand, unless a growth is stated.",
-    "Every figure comes from one simulation of all jobs of the log, which starts on an empty cluster.",
+    "Every figure comes from one simulation of all jobs of the log, from an empty cluster or the state that --from "
+    "names.",
     "The simulation knows no holds, no people and no broken nodes beyond what the log and the cluster describe.",
     "A job takes as long as in the log, on every GPU type that it may use, unless speeds are given.",
 )

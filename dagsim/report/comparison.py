@@ -317,8 +317,9 @@ def whatif_table(
 
 def _whatif_notes(choices: Sequence[Alternative], demand: Load) -> Iterator[str]:
     yield (
-        "Every row is one continuous run of all jobs, from an empty cluster. wait, energy: of all jobs. ratio: to the "
-        "first row, with its 95 % interval from blocks of the run; verdict: p < 0.05 by Holm."
+        "Every row is one continuous run of all jobs, from an empty cluster or the state that --from names. wait, "
+        "energy: of all jobs. ratio: to the first row, with its 95 % interval from blocks of the run; verdict: p < "
+        "0.05 by Holm."
     )
     if (longer := max(choice.change.longer for choice in choices)) > 1:
         yield f"log too short: an interval needs a log {_longer(longer, demand)}."
@@ -412,8 +413,8 @@ def _plan_notes(planned: SizeSearch, today: Size, target: Targets, demand: Load)
         yield "cannot keep up: the jobs demand more than the cluster has; such a cluster never meets a target."
     yield (
         f"{', '.join(planned.types) + ': nodes. ' if planned.types else ''}Every row is a replay of the whole log, "
-        "from an empty cluster; interval: for the next period as long as the log, at the same demand, from blocks of "
-        "the run."
+        "from an empty cluster or the state that --from names; interval: for the next period as long as the log, at "
+        "the same demand, from blocks of the run."
     )
 
 

@@ -223,6 +223,12 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     notes = [f"cluster: {of}" for of in dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)]
     if any(loads):
         notes += [f"offered load: {low if low == high else f'{low} to {high}'} ({_LOAD})"]
+    if (state := workloads[0].get("state")) is not None:
+        lost = f", {state['without_room']:,} of which ran in the log and have no room here"
+        notes.append(
+            f"begins {state['begins_s']:,.0f} s after the first job of the log, with {state['running']:,} jobs running "
+            f"and {state['waiting']:,} waiting{lost if state['without_room'] else ''}; metrics count later arrivals"
+        )
     if len(by_types := {tuple(of.get("gpu_load_by_types", ())) for of in workloads}) == 1:
         notes += [f"demand of jobs that may use only {text}" for text in by_types.pop()[:-1]]
     notes += [f"warning: {text}" for text in dict.fromkeys(of["warning"] for of in workloads if of["warning"])][:1]

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from math import inf
 
 import numpy as np
 
+from dagsim.errors import ConfigError
 from dagsim.workload.records import MOST_INSTANCES
 
-__all__ = ["MOST_GPUS", "Dirty", "are_counts", "count", "finite_number", "pbs_memory_gb", "seconds_since_1970"]
+__all__ = [
+    "MOST_GPUS",
+    "Dirty",
+    "are_counts",
+    "count",
+    "finite_number",
+    "instant_s",
+    "pbs_memory_gb",
+    "seconds_since_1970",
+]
 
 
 MOST_GPUS = 1 << 16
@@ -70,6 +80,34 @@ def seconds_since_1970(text: str, field: str) -> float:
     if moment < _EPOCH:
         raise Dirty(f"whose {field} is not a date")
     return (moment - _EPOCH).total_seconds()
+
+
+_AFTER = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
+_UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_FIRST_DATE_S = 1e8
+"""A clock that starts before this number of seconds counts from something other than 1970."""
+
+
+def instant_s(name: str, value: str | float, origin_s: float, zone: tzinfo | None) -> float:
+    """Parse an instant of a log as seconds after its first job, which arrived at ``origin_s`` on the
+    log's clock: a date (``2023-05-03T14:00``, in ``zone`` or UTC), or a time after the first job
+    (``36h``, ``7d``, or seconds).
+
+    Raises:
+        ConfigError: It is neither, or the log has no dates.
+    """
+    text = str(value).strip()
+    if after := _AFTER.fullmatch(text):
+        return float(after[1]) * _UNITS_S[after[2]]
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"{name}: expected a date such as 2023-05-03T14:00 or a time after the first job such as 36h, got {value!r}"
+        ) from None
+    if origin_s < _FIRST_DATE_S:
+        raise ConfigError(f"{name}: this log has no dates; give a time after its first job such as 36h, got {value!r}")
+    return moment.replace(tzinfo=moment.tzinfo or zone or UTC).timestamp() - origin_s
 
 
 _UNITS_GB = {"b": 2.0**-30, "kb": 2.0**-20, "mb": 2.0**-10, "gb": 1.0, "tb": 2.0**10, "pb": 2.0**20, "w": 2.0**-27}

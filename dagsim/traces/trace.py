@@ -119,6 +119,16 @@ class Trace:
         arrays, self.report, self.meta = _KEPT[key]
         return self.change(arrays)
 
+    def unscaled(self) -> JobArrays:
+        """All jobs as columns at their own times, whatever the time scale; also fills ``report``.
+
+        Raises:
+            TraceError: As ``jobs``.
+        """
+        if self.options.time_scale == 1 and (arrays := self.arrays_if_large()) is not None:
+            return arrays
+        return self.change(self._joined(1.0))
+
     def arrays(self) -> JobArrays:
         """All jobs of ``jobs`` as columns; also fills ``report``.
 
@@ -127,13 +137,14 @@ class Trace:
         """
         return self.change(self._joined())
 
-    def _joined(self) -> JobArrays:
+    def _joined(self, scale: float | None = None) -> JobArrays:
         self.report = ReadReport(strict=self.options.strict, full=self._full)
-        return JobArrays.joined(list(self._windowed(self.report)))
+        return JobArrays.joined(list(self._windowed(self.report, scale)))
 
-    def _windowed(self, report: ReadReport) -> Iterator[JobArrays]:
+    def _windowed(self, report: ReadReport, scale: float | None = None) -> Iterator[JobArrays]:
         """Yield the jobs of the window, shifted to the origin, block by block."""
-        start, limit, scale = self.options.start, self.options.limit, self.options.time_scale
+        start, limit = self.options.start, self.options.limit
+        scale = self.options.time_scale if scale is None else scale
         origin, last, passed = None, 0.0, 0
         read = getattr(self._reader, "blocks", None) or partial(Reader.blocks, self._reader)  # plug-ins may lack it
         for block in read(self.source, self.options, report, None if limit is None else start + limit):

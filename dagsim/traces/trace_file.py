@@ -14,6 +14,7 @@ from dagsim.model import Cluster, Job
 from dagsim.model.streams import stream
 from dagsim.seeds import REPORT, VALIDATION, WINDOWS, part_of
 from dagsim.traces import Source, Trace, TraceOptions, open_trace, reader, recognise
+from dagsim.traces.fields import instant_s
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.jsonl import read_meta
 from dagsim.workload.load import WorkRuntime, offered_load
@@ -43,6 +44,12 @@ class TraceFile:
     """Range of jobs by arrival that metrics count, ``[first, last]``, in each window if there are
     windows; default: all.
     """
+    since: str | float | None = None
+    """When the run begins, with the jobs that run and wait then (``--from``): a date such as
+    2023-05-03T14:00, or a time after the first job of the log such as 36h or 7d, or seconds.
+    """
+    until: str | float | None = None
+    """When arrivals end (``--until``), likewise."""
     kind: Literal["trace"] = "trace"
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -51,6 +58,8 @@ class TraceFile:
         if self.window is not None and self.window < 2:
             raise ConfigError(f"window must be 2 jobs or more, or left out, got {self.window!r}")
         check_measure(self.measure)
+        if self.window is not None and self.has_period:
+            raise ConfigError("window: goes with the whole log, not with since or until")
         if self.windows is not None and (self.window is None or self.windows < 1):
             raise ConfigError(f"windows must be 1 or more and come with window (jobs of each), got {self.windows!r}")
 
@@ -75,6 +84,23 @@ class TraceFile:
             return self
         scale = self.options.time_scale * self._offered(cluster, runtime) / self.options.load
         return replace(self, options=replace(self.options, load=None, time_scale=scale))
+
+    def period(self, origin_s: float) -> tuple[float, float]:
+        """When the run begins and when arrivals end, in seconds after the first job, which arrived
+        at ``origin_s`` on the log's own clock.
+
+        Raises:
+            ConfigError: One of them is not an instant of this log, or nothing lies between them.
+        """
+        zone = self.options.zone()
+        begins_s = 0.0 if self.since is None else instant_s("from", self.since, origin_s, zone)
+        until_s = inf if self.until is None else instant_s("until", self.until, origin_s, zone)
+        if not 0 <= begins_s < until_s:
+            raise ConfigError(
+                f"{self.path}: from {self.since!r} until {self.until!r}: this is {begins_s:,.0f} s to {until_s:,.0f} s "
+                "after its first job; expected a time after the first job, and a later one"
+            )
+        return begins_s, until_s
 
     def window_of(self, seed: int, cluster: Cluster, runtime: WorkRuntime) -> JobArrays:
         """The jobs of the window of ``seed``, starting at 0 s, with arrivals scaled to the
@@ -191,6 +217,11 @@ class TraceFile:
         if not 0 < offered < inf:
             raise WorkloadError(f"{self.path}: its jobs offer a load of {offered:g}, which cannot be scaled")
         return offered
+
+    @property
+    def has_period(self) -> bool:
+        """True if only a part of the log is run, from an instant or until one."""
+        return self.since is not None or self.until is not None
 
     @property
     def source(self) -> Source:

@@ -110,6 +110,11 @@ class LogDemand:
         arrays = trace.arrays_if_large()
         self._jobs = trace.arrays() if arrays is None else arrays
         self._origin_s: float = trace.meta["origin_s"]
+        if config.trace().has_period:
+            scale = trace.options.time_scale
+            begins_s, until_s = config.trace().period(self._origin_s)
+            places = np.searchsorted(self._jobs.arrival_s, [scale * begins_s, scale * until_s])
+            self._jobs = self._jobs.between(*places.tolist())
         columns = {name: getattr(self._jobs, name) for name in ("account", "user", "partition", "qos")}
         self.labels: dict[str, list[str]] = {
             name: column.tolist() for name, column in columns.items() if column is not None

@@ -86,9 +86,19 @@ class JobStream:
         """
         if self._trace is None:
             return Outages(())
-        jobs = iter(self._jobs)
-        self._jobs = chain([next(jobs)], jobs)
-        return Outages(self._trace.downtimes())
+        if not isinstance(self._jobs, StoredJobs):
+            jobs = iter(self._jobs)
+            self._jobs = chain([next(jobs)], jobs)
+        begins_s = self.begins_s
+        return Outages(
+            tuple(
+                [
+                    (node, max(start_s - begins_s, 0.0), end_s - begins_s)
+                    for node, start_s, end_s in self._trace.downtimes()
+                    if end_s > begins_s
+                ]
+            )
+        )
 
     def origin_s(self) -> float | None:
         """The time of the log at 0 s: for a trace, the arrival of its first job on its own clock;
@@ -149,11 +159,14 @@ class JobStream:
         """Record the load of all jobs; ``seconds`` (n, GPU types) holds the seconds of an instance
         of each task.
         """
-        self._meter.add_arrays(arrays, seconds)
-        self._count = len(arrays)
+        early = int(np.searchsorted(arrays.arrival_s, arrays.begins_s)) if arrays.begins_s else 0
+        later = arrays.between(early, len(arrays)) if early else arrays
+        self._meter.add_arrays(later, seconds[arrays.first[early] :])
+        self._count = len(later)
         if self._count:
-            self._first_s, self._last_s = float(arrays.arrival_s[0]), float(arrays.arrival_s[-1])
-        unknown = np.full(self._count, nan)
+            self._first_s = arrays.begins_s or float(arrays.arrival_s[0])
+            self._last_s = float(arrays.arrival_s[-1])
+        unknown = np.full(len(arrays), nan)
         self._started_s = unknown if arrays.observed_start_s is None else arrays.observed_start_s
         self._eligible_s = unknown if arrays.eligible_s is None else arrays.eligible_s
         self._partitions = [] if arrays.partition is None else arrays.partition.tolist()
@@ -188,6 +201,8 @@ class JobStream:
         }
         if len(load.by_types) > 1:
             facts["gpu_load_by_types"] = [str(part) for part in load.by_types]
+        if self.begins_s:
+            facts["state"] = self._state()
         if (trace := self._trace) is not None:
             facts["trace"] = {
                 "format": trace.format,
@@ -197,6 +212,22 @@ class JobStream:
                 **trace.report.to_dict(),
             }
         return facts
+
+    def _state(self) -> dict[str, Any]:
+        """When the simulation began, how many jobs ran and waited then, and how many of those that
+        waited ran in the log, but found no room.
+        """
+        arrays, begins_s = self.arrays(), self.begins_s
+        early = int(np.searchsorted(arrays.arrival_s, begins_s))
+        running = [bool(runs) for runs in ([] if arrays.in_flight is None else arrays.in_flight.tolist()[:early])]
+        start_s = np.full(early, nan) if arrays.observed_start_s is None else arrays.observed_start_s[:early]
+        without_room = int((start_s < begins_s).sum()) - sum(running)
+        return {
+            "begins_s": begins_s,
+            "running": sum(running),
+            "waiting": early - sum(running),
+            "without_room": max(without_room, 0),
+        }
 
     def _metered(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """The jobs; iteration adds up their load."""

@@ -4,13 +4,19 @@ that still ran.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.model import Demand, InFlight, Job
+from dagsim.model import Cluster, Demand, InFlight, Job, Placement, Share
+from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
+from dagsim.workload.arrays import JobArrays, Labels
+from dagsim.workload.load import seconds_of
 
-__all__ = ["check_in_flight", "past_of"]
+__all__ = ["check_in_flight", "jobs_at", "nodes_by_name", "past_of", "placement_on"]
 
 
 def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight]]:
@@ -75,3 +81,137 @@ def _words(demand: Demand) -> str:
     parts += [f"{demand.cpus:g} CPUs"] if demand.cpus else []
     parts += [f"{demand.memory_gb:g} GB"] if demand.memory_gb else []
     return ", ".join(parts) or "nothing"
+
+
+def jobs_at(
+    jobs: JobArrays, begins_s: float, until_s: float, cluster: Cluster, runtime: Runtime, *, exact: bool = False
+) -> JobArrays:
+    """Return the jobs of a log that are in the system at ``begins_s``, with their instances in
+    flight, and those that arrive later and before ``until_s``.
+
+    A job of one task that started earlier is in flight if its work takes until then; of other jobs
+    that started earlier the log does not say what is left, and they are left out. It runs on the
+    nodes that the log names. If they are unknown or have no room, it gets a place by best fit after
+    the others, the largest jobs first. A job for which there is no place waits.
+
+    Raises:
+        ModelError: With ``exact``, a node that the log names does not exist or has no room; the
+            message names job and node.
+    """
+    first, last = np.searchsorted(jobs.arrival_s, [begins_s, until_s]).tolist()
+    unknown = np.full(len(jobs), np.nan)
+    start_s = unknown if jobs.observed_start_s is None else jobs.observed_start_s
+    started = np.flatnonzero((start_s[:first] < begins_s) & (np.diff(jobs.first)[:first] == 1))
+    machines = ClusterState(cluster)
+    flights = _flights(jobs.chosen(started), begins_s, machines, runtime, exact=exact)
+    kept = np.flatnonzero((start_s >= begins_s) | (np.arange(len(jobs)) >= first))
+    kept = np.sort(np.concatenate([kept[kept < last], started[sorted(flights)]])).astype(np.int64)
+    runs = dict(zip(started.tolist(), [flights.get(place, ()) for place in range(len(started))], strict=True))
+    in_flight = Labels.of([runs.get(number, ()) for number in kept.tolist()])
+    return replace(jobs.chosen(kept), begins_s=begins_s, in_flight=in_flight)
+
+
+def _flights(
+    jobs: JobArrays, begins_s: float, machines: ClusterState, runtime: Runtime, *, exact: bool
+) -> dict[int, tuple[InFlight, ...]]:
+    """What is in flight of each of these jobs of one task that have started, by number; nothing of
+    those without room. Jobs that are done are not there.
+    """
+    seconds = seconds_of(jobs, runtime, machines.types)
+    by_name = nodes_by_name(machine.node.name for machine in machines.list)
+    listed_s: list[float] = [] if jobs.observed_start_s is None else jobs.observed_start_s.tolist()
+    flights: dict[int, tuple[InFlight, ...]] = {}
+    unplaced: list[tuple[float, int, Job, DemandClass]] = []
+    listed = list(jobs.jobs())
+    for number in np.argsort(listed_s, kind="stable").tolist():
+        job, since_s, lasts_s = listed[number], listed_s[number], seconds[number].tolist()
+        task = job.graph.tasks[0]
+        demand = machines.compile(task.demand, task.instances if task.gang else 0)
+        demand = machines.narrowed(demand, lasts_s)
+        placement = placement_on(job.observed_nodes, by_name, machines, demand, task.instances)
+        type_ = machines.list[placement[0].node].type if placement else int(np.argmin(lasts_s))
+        if since_s + lasts_s[type_] <= begins_s or demand.rejected is not None:
+            continue
+        if placement is None or sum(share.instances for share in placement) < task.instances:
+            if exact and job.observed_nodes:
+                raise ModelError(
+                    f"job {job.id!r} runs on node {', '.join(map(repr, job.observed_nodes))}, which the cluster lacks "
+                    f"or where there is no room for {task.instances} x {_words(task.demand)}"
+                )
+            unplaced.append((-task.gpus * task.instances, number, job, demand))
+            continue
+        flights[number] = _taken(machines, demand, placement, since_s)
+    for _, number, job, demand in sorted(unplaced, key=lambda entry: entry[:2]):
+        placement = _by_best_fit(machines, demand, job.graph.tasks[0].instances, seconds[number].tolist())
+        flights[number] = () if placement is None else _taken(machines, demand, placement, listed_s[number])
+    return flights
+
+
+def _by_best_fit(
+    machines: ClusterState, demand: DemandClass, instances: int, lasts_s: Sequence[float]
+) -> Placement | None:
+    """A placement of all instances on the fastest type that has room for them, ``None`` if none has."""
+    for type_ in sorted(demand.types, key=lasts_s.__getitem__):
+        if demand.gang or instances == 1:
+            if (placement := machines.fit(demand, type_, instances)) is not None:
+                return placement
+            continue
+        room = [(machine.index, machine.room(demand)) for machine in machines.with_room(demand, type_)]
+        if sum(count for _, count in room) >= instances:
+            shares: list[Share] = []
+            for node, count in room:
+                shares.append(Share(node, min(count, instances - sum(share.instances for share in shares))))
+            return tuple([share for share in shares if share.instances])
+    return None
+
+
+def _taken(machines: ClusterState, demand: DemandClass, placement: Placement, since_s: float) -> tuple[InFlight, ...]:
+    for share in placement:
+        machines.take(machines.list[share.node], demand, share.instances, share.gpu)
+    return (InFlight(since_s, placement),)
+
+
+def nodes_by_name(names: Iterable[str]) -> dict[str, list[int]]:
+    """Numbers of the nodes by the name that a log has for them: a node with GPUs of two types is
+    two nodes, ``name:A100`` and ``name:T4``.
+    """
+    by_name: dict[str, list[int]] = {}
+    for number, name in enumerate(names):
+        by_name.setdefault(name.partition(":")[0], []).append(number)
+    return by_name
+
+
+def placement_on(
+    names: Sequence[str],
+    by_name: Mapping[str, Sequence[int]],
+    machines: ClusterState,
+    demand: DemandClass,
+    waiting: int,
+) -> Placement | None:
+    """A placement of as many of the waiting instances as possible (of a gang: all) on the nodes that
+    a log names; ``None`` if they do not exist or have no room.
+    """
+    listed = [machines.list[number] for name in names for number in by_name.get(name, ())]
+    for type_ in dict.fromkeys([machine.type for machine in listed if machine.type in demand.types]):
+        room = [(node.index, node.room(demand)) for node in listed if node.type == type_]
+        room = [(node, instances) for node, instances in room if instances]
+        if sum(count for _, count in room) >= (waiting if demand.gang else 1):
+            return _spread(room, waiting)
+    return None
+
+
+def _spread(room: list[tuple[int, int]], waiting: int) -> Placement:
+    """Distribute the waiting instances over the nodes: evenly if that fits, as a batch system does,
+    else filling one node after the other.
+    """
+    per_node, rest = divmod(waiting, len(room))
+    even = [per_node + (place < rest) for place in range(len(room))]
+    if all(count <= free for count, (_, free) in zip(even, room, strict=True)):
+        return tuple([Share(index, count) for count, (index, _) in zip(even, room, strict=True) if count])
+    shares = []
+    for index, free in room:
+        count = min(free, waiting)
+        waiting -= count
+        if count:
+            shares.append(Share(index, count))
+    return tuple(shares)

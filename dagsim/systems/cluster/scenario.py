@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, TraceError
 from dagsim.metrics.observed import observed_against_simulated
 from dagsim.model import Cluster, Job, QueueTree
 from dagsim.registry import Registry, nearest
@@ -20,6 +20,7 @@ from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.network.base import Network
+from dagsim.systems.cluster.past import jobs_at
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.view import ClusterPolicy
@@ -30,6 +31,7 @@ from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
 if TYPE_CHECKING:
+    from dagsim.traces.trace import Trace
     from dagsim.traces.trace_file import TraceFile
 
 __all__ = ["ClusterScenario", "ClusterSystem", "Engaged"]
@@ -228,7 +230,18 @@ class ClusterScenario:
             case file:
                 trace = file.open(self.cluster, self.runtime)
                 trace.change = self._accepted
+                if file.has_period:
+                    return JobStream(self._period(file, trace), self.cluster, self.runtime, trace)
                 return JobStream(trace.jobs(), self.cluster, self.runtime, trace)
+
+    def _period(self, file: TraceFile, trace: Trace) -> StoredJobs:
+        """The jobs from an instant of a log until another, with those in the system at the first."""
+        jobs = trace.unscaled()
+        begins_s, until_s = file.period(trace.meta["origin_s"])
+        jobs = jobs_at(jobs, begins_s, until_s, self.cluster, self.runtime)
+        if not len(jobs):
+            raise TraceError(f"{file.path}: no job runs, waits or arrives from {file.since!r} until {file.until!r}")
+        return StoredJobs(jobs.shifted(0.0, trace.options.time_scale))
 
     def _window(self, file: TraceFile, seed: int) -> JobArrays:
         return self._accepted(file.window_of(seed, self.cluster, self.runtime))

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from heapq import heappop, heappush
 
-from dagsim.model import Decision, Placement, Share, Start, Wait
+from dagsim.model import Decision, Placement, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Queue, Run, TaskState
+from dagsim.systems.cluster.past import nodes_by_name, placement_on
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
@@ -48,15 +49,8 @@ class AsObserved:
         if not names:
             return None
         if not self._nodes:
-            for index, node in enumerate(view.cluster.nodes):
-                self._nodes.setdefault(node.name.partition(":")[0], []).append(index)
-        machines = [view.machines.list[index] for name in names for index in self._nodes.get(name, ())]
-        for type_ in dict.fromkeys([machine.type for machine in machines if machine.type in task.demand.types]):
-            room = [(node.index, node.room(task.demand)) for node in machines if node.type == type_]
-            room = [(node, instances) for node, instances in room if instances]
-            if sum(count for _, count in room) >= (task.waiting if task.demand.gang else 1):
-                return _spread(room, task.waiting)
-        return None
+            self._nodes = nodes_by_name(node.name for node in view.cluster.nodes)
+        return placement_on(names, self._nodes, view.machines, task.demand, task.waiting)
 
 
 class _Due:
@@ -81,23 +75,6 @@ class _Due:
 def _due_s(task: TaskState) -> float:
     observed_s = task.job.job.observed_start_s
     return task.ready_s if observed_s is None else max(task.ready_s, observed_s)
-
-
-def _spread(room: list[tuple[int, int]], waiting: int) -> Placement:
-    """Distribute the waiting instances over the nodes: evenly if that fits, as a batch system does,
-    else filling one node after the other.
-    """
-    per_node, rest = divmod(waiting, len(room))
-    even = [per_node + (place < rest) for place in range(len(room))]
-    if all(count <= free for count, (_, free) in zip(even, room, strict=True)):
-        return tuple([Share(index, count) for count, (index, _) in zip(even, room, strict=True) if count])
-    shares = []
-    for index, free in room:
-        count = min(free, waiting)
-        waiting -= count
-        if count:
-            shares.append(Share(index, count))
-    return tuple(shares)
 
 
 class Qssf:

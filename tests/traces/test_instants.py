@@ -1,0 +1,154 @@
+"""Runs of a part of a log, which begin with the jobs that run and wait then."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.errors import ConfigError, ModelError, TraceError
+from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
+from dagsim.model.log import Schedule
+from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.past import jobs_at
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.seam import drive
+from dagsim.traces.fields import instant_s
+from dagsim.traces.trace_file import TraceFile
+from dagsim.workload.arrays import JobArrays
+from dagsim.workload.jsonl import write_jobs
+
+T4 = gpu_type("T4")
+CLUSTER = Cluster(tuple(Node(f"n{number}", T4, 4) for number in range(4)))
+
+
+def log_of(path: Path, seed: int = 0) -> Path:
+    """The log of 300 jobs as a FIFO scheduler started them, with their nodes."""
+    rng = np.random.default_rng(seed)
+    arrivals = np.cumsum(rng.integers(0, 40, 300)).tolist()
+    jobs = [
+        Job.single(f"j{number}", Task("t", float(rng.integers(1, 600)), gpus=int(rng.integers(1, 5))), float(arrival_s))
+        for number, arrival_s in enumerate(arrivals)
+    ]
+    schedule = drive(ClusterScenario(CLUSTER, jobs).kernel(0), POLICIES.create("fifo"))
+    started = {row.job: row for row in schedule.log if row.kind == Kind.STARTED}
+    seen = [
+        replace(job, observed_start_s=started[number].time_s, observed_nodes=(f"n{started[number].node}",))
+        for number, job in enumerate(jobs)
+    ]
+    write_jobs(path, seen)
+    return path
+
+
+def recorded(trace: TraceFile, cluster: Cluster = CLUSTER) -> Schedule:
+    return drive(ClusterScenario(cluster, trace).kernel(0), POLICIES.create("recorded"))
+
+
+def events(schedule: Schedule, since_s: float = 0.0) -> list[tuple[int, float, str, int]]:
+    rows = [row for row in schedule.log if row.time_s >= since_s]
+    return [(row.kind, row.time_s, schedule.jobs[row.job].id, row.node) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return log_of(tmp_path_factory.mktemp("log") / "log.jsonl")
+
+
+@pytest.mark.parametrize("since", [500, 2222.5, "40m", 5000])
+def test_recorded_from_the_middle_of_a_log_reproduces_the_rest_exactly(log: Path, since: str | float) -> None:
+    whole, rest = recorded(TraceFile(str(log))), recorded(TraceFile(str(log), since=since))
+    assert events(rest, rest.begins_s) == events(whole, rest.begins_s)
+    assert set(events(rest)) < set(events(whole))
+    assert len(rest.jobs) < len(whole.jobs)
+
+
+def test_a_policy_without_memory_goes_on_as_in_the_whole_log(log: Path) -> None:
+    def fifo(trace: TraceFile) -> Schedule:
+        return drive(ClusterScenario(CLUSTER, trace).kernel(0), POLICIES.create("fifo"))
+
+    assert events(fifo(TraceFile(str(log), since=2000)), 2000.0) == events(fifo(TraceFile(str(log))), 2000.0)
+
+
+def test_until_leaves_out_later_arrivals(log: Path) -> None:
+    part = recorded(TraceFile(str(log), since=1000, until=2000))
+    assert 1900 < max(job.arrival_s for job in part.jobs) < 2000
+    assert part.begins_s == 1000
+
+
+def test_the_facts_say_what_ran_and_waited(log: Path) -> None:
+    scenario = ClusterScenario(CLUSTER, TraceFile(str(log), since=2000))
+    kernel = scenario.kernel(0)
+    kernel.run(POLICIES.create("recorded"))
+    state = scenario.facts(kernel)["state"]
+    assert state["begins_s"] == 2000
+    assert state["running"] == sum(job.arrival_s < 2000 for job in kernel.schedule.jobs) - state["waiting"]
+    assert state["running"] > 0 < state["waiting"]
+    assert state["without_room"] == 0
+    assert scenario.facts(kernel)["observed"]["total"]["difference_s"] == 0
+
+
+def test_jobs_whose_nodes_are_gone_run_elsewhere_or_wait() -> None:
+    jobs = [
+        Job.single(f"j{n}", Task("t", 100.0, gpus=4), float(n), observed_start_s=float(n), observed_nodes=(f"n{n}",))
+        for n in range(4)
+    ]
+    three = Cluster(CLUSTER.nodes[1:])
+    state = jobs_at(JobArrays.of(jobs), 50.0, 99.0, three, Recorded())
+    flights = {job.id: [share.node for run in job.in_flight for share in run.placement] for job in state.jobs()}
+    assert flights == {"j0": [], "j1": [0], "j2": [1], "j3": [2]}
+    with pytest.raises(ModelError, match="job 'j0' runs on node 'n0', which the cluster lacks"):
+        jobs_at(JobArrays.of(jobs), 50.0, 99.0, three, Recorded(), exact=True)
+
+
+def test_without_node_names_the_largest_jobs_get_a_place_first() -> None:
+    jobs = [
+        Job.single("small", Task("t", 100.0, gpus=1), 0.0, observed_start_s=0.0),
+        Job.single("wide", Task("t", 100.0, instances=4, gpus=4, gang=True), 1.0, observed_start_s=1.0),
+        Job.single("done", Task("t", 9.0), 1.0, observed_start_s=1.0),
+        Job.single("waits", Task("t", 9.0), 2.0, observed_start_s=60.0),
+    ]
+    state = list(jobs_at(JobArrays.of(jobs), 50.0, 99.0, CLUSTER, Recorded()).jobs())
+    assert [(job.id, len(job.in_flight)) for job in state] == [("small", 0), ("wide", 1), ("waits", 0)]
+
+
+def test_growth_scales_only_what_arrives_later(log: Path) -> None:
+    trace = TraceFile(str(log), since=2000)
+    faster = replace(trace, options=replace(trace.options, time_scale=0.5))
+    jobs, quick = ([*ClusterScenario(CLUSTER, each).jobs(0)] for each in (trace, faster))
+    assert [job.in_flight for job in quick] == [job.in_flight for job in jobs]
+    assert quick[-1].arrival_s == 2000 + (jobs[-1].arrival_s - 2000) / 2
+
+
+def test_instants_are_dates_of_the_log_or_times_after_its_first_job() -> None:
+    origin_s = datetime(2023, 5, 1, tzinfo=UTC).timestamp()
+    assert instant_s("from", "2023-05-02T12:00", origin_s, None) == 36 * 3600
+    assert instant_s("from", "2023-05-02T14:00+02:00", origin_s, None) == 36 * 3600
+    assert instant_s("from", "1.5d", origin_s, None) == instant_s("from", 129600.0, origin_s, None)
+    with pytest.raises(ConfigError, match="expected a date such as"):
+        instant_s("from", "soon", origin_s, None)
+    with pytest.raises(ConfigError, match="has no dates"):
+        instant_s("from", "2023-05-02", 0.0, None)
+
+
+def test_impossible_periods_are_refused(log: Path) -> None:
+    with pytest.raises(ConfigError, match="expected a time after the first job, and a later one"):
+        recorded(TraceFile(str(log), since="2h", until="1h"))
+    with pytest.raises(TraceError, match="no job runs, waits or arrives from '30d'"):
+        recorded(TraceFile(str(log), since="30d"))
+    with pytest.raises(ConfigError, match="goes with the whole log"):
+        TraceFile(str(log), window=10, since="1h")
+
+
+def test_the_command_replays_a_part(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text("cluster: {groups: [{name: n, gpu: T4, gpus: 4, count: 4}]}\n")
+    argv = ["replay", "--trace", str(log), "--algo", "fifo", "--from", "30m", "--until", "1h", "--json"]
+    done = CliRunner().invoke(app, [*argv, "--cluster", str(tmp_path / "cluster.yaml"), "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["runs"][0]["workload"]["state"]["begins_s"] == 1800
