@@ -27,7 +27,7 @@ __all__ = ["app", "main"]
 ALLOW_CODE = "--allow-code"
 ORDER = (
     *("eval", "baseline", "train", "replay", "tune", "compare", "report", "plot", "record", "serve", "sweep"),
-    *("whatif", "plan", "bound", "why", "trace", "site", "cluster", "workload", "config", "list", "warm"),
+    *("whatif", "plan", "bound", "why", "trace", "site", "workload", "config", "list", "warm"),
 )
 """Commands in the usual order of use, which is also the order in ``dagsim --help``."""
 _READING = ("eval", "baseline", "replay", "tune", "whatif", "plan", "bound")
@@ -104,7 +104,9 @@ def _ended(error: Exception, text: str, code: int) -> typer.Exit:
 
 
 def _refuse_removed(args: Sequence[str]) -> None:
-    """Exit with the name of the replacement if one of the arguments is a removed option."""
+    """Exit with the name of the replacement if the command or one of its options was removed."""
+    if args and args[0] == "cluster":
+        raise _ended(InputError(), "dagsim cluster import is now dagsim site import FILE -o site.yaml", 2)
     if not args or args[0] not in _READING:
         return
     for place, arg in enumerate(args):

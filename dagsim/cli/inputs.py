@@ -136,17 +136,6 @@ def workload_save(
     typer.echo(f"{write_jobs(path, jobs, meta)} jobs written to {path}")
 
 
-@app.command("cluster", hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def cluster_import() -> None:
-    """The former name of dagsim site import.
-
-    Example: dagsim site import FILE -o site.yaml
-    """
-    from dagsim.errors import InputError
-
-    raise InputError("dagsim cluster import is now dagsim site import: dagsim site import FILE -o site.yaml")
-
-
 site_app = typer.Typer(help="Import a real cluster: nodes, queues, limits and its scheduler.", no_args_is_help=True)
 app.add_typer(site_app, name="site")
 
@@ -178,7 +167,7 @@ def import_site(
     Each file is recognised by its content. A list of nodes alone (scontrol show nodes, sinfo -N,
     kubectl get nodes -o json, pbsnodes -a) gives the cluster without queues.
 
-    Example: dagsim site import /etc/slurm -o site.yaml
+    Example: dagsim site import scontrol-show-nodes.txt -o site.yaml
     """
     from dagsim.config.cluster_file import cluster_yaml
     from dagsim.config.schema import load_config

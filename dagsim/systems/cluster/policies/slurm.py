@@ -547,25 +547,26 @@ class SlurmMultifactor:
         one start. A limit on a GPU type counts if the task can run on no other.
         """
         rules, types = self._rules, task.demand.types
-        amounts = rules.amounts(task)
         gpu = self._gpu(types[0]) if len(types) == 1 and task.demand.demand.gpus else ""
-        return *rules.holdings.room(rules.holders(task.job, part, gpu), amounts), amounts
+        holders, amounts = rules.claim(task, part, gpu)
+        if not holders:
+            return inf, None, amounts
+        return *rules.holdings.room(holders, amounts), amounts
 
     def _room_on(self, task: TaskState, part: NodePartition, type_: int) -> float:
         """The number of starts on a GPU type that the limits allow."""
-        rules = self._rules
-        return rules.holdings.room(rules.holders(task.job, part, self._gpu(type_)), rules.amounts(task))[0]
+        holdings = self._rules.holdings
+        return holdings.room(*self._rules.claim(task, part, self._gpu(type_)))[0] if holdings.limits_types else inf
 
     def _fit_beside(
         self, view: ClusterView, task: TaskState, part: NodePartition, plan: NodePlan, room: float
     ) -> Placement | None:
         """Return a placement now that delays no reservation."""
-        rules, demand = self._rules, task.demand
-        if not room or not may_fit(view.machines, demand):
+        if not room or not may_fit(view.machines, task.demand):
             return None
 
-        def open_nodes(nodes: int) -> int:
-            limit_s = max([rules.limit_s(task, type_) for type_ in demand.types if rules.of_type[type_] & nodes])
+        def open_nodes(nodes: int, types: tuple[int, ...]) -> int:
+            limit_s = self._longest_s(task, types)
             closed = self._set.bf_ties == "wait"
             return nodes & ~plan.kept(view.now, view.now + limit_s, closed=closed, of=nodes)
 
@@ -573,12 +574,12 @@ class SlurmMultifactor:
 
     def _reserve(self, task: TaskState, part: NodePartition, plan: NodePlan) -> None:
         """Reserve nodes for the earliest possible start of the task."""
-        rules, types = self._rules, task.demand.types
+        rules = self._rules
         alone, spread = rules.alone(task.job, part), rules.spread(task.job)
         best: tuple[float, float, int] | None = None
         for group in rules.groups(task):
-            nodes = rules.nodes[part.name] & group
-            limit_s = max([rules.limit_s(task, type_) for type_ in types if rules.of_type[type_] & group])
+            nodes = rules.nodes[part.name] & group.nodes
+            limit_s = self._longest_s(task, group.types)
             earliest = plan.earliest(task.demand, nodes, limit_s, alone=alone, distinct=spread)
             if earliest is not None and (best is None or earliest[0] < best[0]):
                 best = earliest[0], earliest[0] + limit_s, earliest[1]
@@ -591,7 +592,7 @@ class SlurmMultifactor:
         """Return a placement on ``nodes`` for the task (or ``room`` instances)."""
         if not nodes or not may_fit(view.machines, task.demand):
             return None
-        return self._first(view, task, part, nodes & self._usable(task, part), room, lambda open_: open_)
+        return self._first(view, task, part, nodes & self._usable(task, part), room, lambda open_, _: open_)
 
     def _first(
         self,
@@ -600,7 +601,7 @@ class SlurmMultifactor:
         part: NodePartition,
         nodes: int,
         room: float,
-        open_nodes: Callable[[int], int],
+        open_nodes: Callable[[int, tuple[int, ...]], int],
     ) -> Placement | None:
         """Return the placement whose first node comes first, over the groups of nodes that the task
         may combine; ``open_nodes`` leaves out those that are reserved.
@@ -609,18 +610,21 @@ class SlurmMultifactor:
         best: Placement | None = None
         for group in rules.groups(task):
             candidates = 0
-            for type_ in demand.types:
-                if not rules.of_type[type_] & group:
-                    continue
+            for type_ in group.types:
                 if demand.demand.gpus and not self._room_on(task, part, type_):
                     continue
                 candidates |= machines.candidate_set(demand, type_)
             if not candidates & nodes:
                 continue
-            placement = self._on(view, task, open_nodes(candidates & nodes), room)
+            placement = self._on(view, task, open_nodes(candidates & nodes, group.types), room)
             if placement is not None and (best is None or placement[0].node < best[0].node):
                 best = placement
         return best
+
+    def _longest_s(self, task: TaskState, types: tuple[int, ...]) -> float:
+        """The longest time limit of the task on these types."""
+        limit_s = self._rules.limit_s
+        return limit_s(task, types[0]) if len(types) == 1 else max([limit_s(task, type_) for type_ in types])
 
     def _usable(self, task: TaskState, part: NodePartition) -> int:
         """Return the nodes of a partition that the task may share, or have to itself."""

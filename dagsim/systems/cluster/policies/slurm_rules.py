@@ -10,7 +10,14 @@ from dagsim.model import Caps, Demand, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits
 from dagsim.systems.cluster.api import ClusterState, ClusterView, JobState, NodeState, TaskState, members
 
-__all__ = ["Amounts", "Holder", "Holdings", "SlurmRules", "SlurmWaits", "account_of", "user_of"]
+__all__ = ["Amounts", "Holder", "Holdings", "NodesOfTypes", "SlurmRules", "SlurmWaits", "account_of", "user_of"]
+
+
+class NodesOfTypes(NamedTuple):
+    """Nodes as a bit set, and their types."""
+
+    nodes: int
+    types: tuple[int, ...]
 
 
 class SlurmRules:
@@ -39,6 +46,9 @@ class SlurmRules:
         """For each job and task, the time limit and the seconds until it is killed, by type."""
         self._possible: dict[tuple[Demand, int, int, bool], bool] = {}
         self._empty: ClusterState | None = None
+        self._groups: dict[tuple[tuple[int, ...], bool], tuple[NodesOfTypes, ...]] = {}
+        self._parts: dict[int, tuple[NodePartition, ...]] = {}
+        self._claims: dict[int, dict[tuple[int, str, str], tuple[tuple[Holder, ...], Amounts]]] = {}
 
     def partition(self, job: JobState) -> NodePartition:
         """The partition that the job names, else the first."""
@@ -56,9 +66,21 @@ class SlurmRules:
 
     def parts(self, job: JobState) -> tuple[NodePartition, ...]:
         """All partitions that the job may run in."""
-        request = job.job.request
-        named = [self.partitions[name] for name in request.partitions if name in self.partitions] if request else []
-        return tuple(named) or (self.partition(job),)
+        parts = self._parts.get(job.number)
+        if parts is None:
+            request = job.job.request
+            names = request.partitions if request is not None else ()
+            listed = tuple([self.partitions[name] for name in names if name in self.partitions])
+            parts = self._parts[job.number] = listed or (self.partition(job),)
+        return parts
+
+    def claim(self, task: TaskState, part: NodePartition, gpu: str) -> tuple[tuple[Holder, ...], Amounts]:
+        """The holders that a start of the task counts against, and its amounts, kept per job."""
+        claims = self._claims.setdefault(task.job.number, {})
+        key = task.index, part.name, gpu
+        if key not in claims:
+            claims[key] = self.holders(task.job, part, gpu), self.amounts(task)
+        return claims[key]
 
     def alone(self, job: JobState, part: NodePartition) -> bool:
         """True if the job shares no node."""
@@ -127,7 +149,8 @@ class SlurmRules:
 
     def forget(self, job: int) -> None:
         """Forget a job that has left."""
-        self._times.pop(job, None)
+        for kept in (self._times, self._parts, self._claims):
+            kept.pop(job, None)
 
     def admits(self, view: ClusterView, job: JobState) -> bool:
         """True if no limit and no partition prevents a task of the job from ever starting."""
@@ -154,20 +177,25 @@ class SlurmRules:
             if self._empty is None:
                 self._empty = ClusterState(view.cluster)
             empty = self._empty.compile(demand.demand, demand.gang)
-            for members_of_type in self.groups(task):
-                listed = [view.machines.list[node] for node in bits(nodes & members_of_type)]
+            for group in self.groups(task):
+                listed = [view.machines.list[node] for node in bits(nodes & group.nodes)]
                 rooms = [NodeState(machine.index, machine.node, machine.type).room(empty) for machine in listed]
                 room = sum([min(count, 1) for count in rooms] if distinct else rooms)
                 self._possible[key] = self._possible[key] or room >= (demand.gang or 1)
         return self._possible[key]
 
-    def groups(self, task: TaskState) -> list[int]:
-        """Sets of nodes that a start of the task may combine: those of one GPU type. A batch job that
-        needs no GPUs, and a start on one node, may take any.
+    def groups(self, task: TaskState) -> tuple[NodesOfTypes, ...]:
+        """Sets of nodes that a start of the task may combine, each with its types: those of one GPU
+        type. A batch job that needs no GPUs, and a start on one node, may take any.
         """
-        by_type = [self.of_type[type_] for type_ in task.demand.types]
-        mixes = not task.demand.demand.gpus and (task.job.job.request is not None or not task.demand.gang)
-        return [sum(by_type)] if mixes else by_type
+        demand = task.demand
+        mixes = not demand.demand.gpus and (task.job.job.request is not None or not demand.gang)
+        groups = self._groups.get((demand.types, mixes))
+        if groups is None:
+            by_type = [NodesOfTypes(self.of_type[type_], (type_,)) for type_ in demand.types]
+            joined = (NodesOfTypes(sum(self.of_type[type_] for type_ in demand.types), demand.types),)
+            groups = self._groups[demand.types, mixes] = joined if mixes else tuple(by_type)
+        return groups
 
     def _limit(self, queues: QueueTree) -> None:
         for node, above in queues.walk():
@@ -231,12 +259,15 @@ class Holdings:
         self._runs: dict[int, tuple[tuple[Holder, ...], Amounts]] = {}
         self.freed: dict[Holder, None] = {}
         """Holders that have freed something since the last call."""
+        self.limits_types = False
+        """True if any limit is on GPUs of one type."""
 
     def limit(self, holder: Holder, caps: Caps) -> None:
         """Set the limits of a holder; a holder without limits is not stored."""
         if caps:
             most = (caps.gpus, caps.cpus, caps.memory_gb, caps.jobs)
             self.most[holder] = tuple([inf if value is None else float(value) for value in most])
+            self.limits_types = self.limits_types or bool(caps.gpus_of)
             for gpu, count in caps.gpus_of.items():
                 self.most["gpus", gpu, *holder] = (float(count), inf, inf, inf)
 
