@@ -24,10 +24,10 @@ from command import Say
 from dagsim.errors import InputError
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.model.log import Kind
-from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies.gavel import Gavel
 from dagsim.systems.cluster.policies.gavel_ledger import Allocation, Allocator
 from dagsim.systems.cluster.policies.gavel_shares import GAVEL_POLICIES, GivenShares, allocator
+from dagsim.systems.cluster.scenario import ClusterScenario
 
 __all__ = ["CELLS", "NO_PROGRAM", "PLAYED", "completed", "largest_difference", "mean_difference"]
 
@@ -67,7 +67,7 @@ def completed(cell: Mapping[str, Any], inputs: Path, *, own: bool = False) -> di
         for place in range(count)
     ]
     policy = Gavel(shares, cell.get("round_s", 360.0), seed=cell["seed"], whole_steps=True, window=len(jobs))
-    schedule = ClusterKernel(Cluster(tuple(nodes)), work, seed=cell["seed"]).run(policy)
+    schedule = ClusterScenario(Cluster(tuple(nodes)), work).kernel(cell["seed"]).run(policy)
     done_s = {row.job: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
     rows = [
         {"job": job["job"], "jct": done_s[place] - job["arrival"] if place in done_s else None}

@@ -22,8 +22,8 @@ from command import Say, read_rows
 from dagsim.errors import InputError
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.model.log import Kind
-from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies.tiresias import TiresiasEvents
+from dagsim.systems.cluster.scenario import ClusterScenario
 
 __all__ = ["CELLS", "different", "played"]
 
@@ -55,7 +55,7 @@ def played(jobs: Path, cluster: Path, schedule: str) -> dict[str, dict[str, int]
         ]
     except (KeyError, ValueError) as error:
         raise InputError(f"{jobs} and {cluster}: not jobs and cluster of Tiresias ({error!r})") from error
-    schedule_log = ClusterKernel(Cluster(machines), work).run(policy)
+    schedule_log = ClusterScenario(Cluster(machines), work).kernel(0).run(policy)
     starts: dict[int, int] = {}
     ends: dict[int, int] = {}
     stops: Counter[tuple[int, float]] = Counter()

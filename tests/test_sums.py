@@ -13,12 +13,12 @@ WHOLE_NUMBERS = {
     "traces/formats/google.py": {"sum(life.rows for life in self.tasks.values())"},
     "traces/formats/google2019.py": {"sum(value >= least for least in (100, 116, 120, 360))"},
     "traces/formats/kubernetes.py": {
-        "sum(not each.piece.is_workload for each in pieces)",
+        "sum(not entry.piece.is_workload for entry in pieces)",
         "sum(piece.count for piece in pieces)",
     },
     "traces/formats/pbs.py": {"sum(chunk.pieces for chunk in parsed)"},
     "traces/formats/philly.py": {"sum(len(gpus) for gpus in lists if isinstance(gpus, list))"},
-    "traces/formats/sacct.py": {"sum(each for _, each in taken.slices)", "sum(size for _, size in allocated.types)"},
+    "traces/formats/sacct.py": {"sum(count for _, count in taken.slices)", "sum(size for _, size in allocated.types)"},
     "traces/kube.py": {"sum(whole(taken.get(name, 0.0)) for name in _WHOLE_GPUS)"},
     "traces/nodes.py": {
         "sum(group.name.startswith(label) for group in imported.groups)",
@@ -34,9 +34,10 @@ WHOLE_NUMBERS = {
         "sum(file.stat().st_size for file in files)",
     },
     "workload/arrays.py": {
-        'sum(each.nbytes for each in (getattr(self, name) for name in self.__slots__) if hasattr(each, "nbytes"))'
+        "sum( column.nbytes for column in (getattr(self, name) for name in self.__slots__) "
+        'if hasattr(column, "nbytes") )'
     },
-    "workload/fitting.py": {"sum(count for _, count in common)", "sum(each[4] for each in mine)"},
+    "workload/fitting.py": {"sum(count for _, count in common)", "sum(demand[4] for demand in mine)"},
     "workload/info.py": {"sum(self.instances)"},
     "workload/load.py": {"sum(single)"},
     "metrics/lanes.py": {"sum(1 << slot % int(lanes.count[node]) for slot in slots)"},

@@ -122,7 +122,7 @@ def test_what_cannot_be_is_found_before_anything_runs(
     settings: list[str], policy: str, fault: type[InputError], message: str
 ) -> None:
     with pytest.raises(fault, match=message):
-        check(load_config(None, SMALL + settings), (policy,))
+        check(load_config(None, settings if "kind: trace" in str(settings) else SMALL + settings), (policy,))
 
 
 def test_a_network_a_set_up_and_failures_are_used() -> None:

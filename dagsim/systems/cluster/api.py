@@ -89,6 +89,7 @@ already.
 """
 
 from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState
+from dagsim.systems.cluster.past import nodes_by_name, placement_on
 from dagsim.systems.cluster.site import SiteState, Terms, members
 from dagsim.systems.cluster.state import Index, JobState, Key, Queue, Run, RunIndex, TaskState, TypedKey, TypedQueue
 from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation
@@ -115,4 +116,6 @@ __all__ = [
     "TypedKey",
     "TypedQueue",
     "members",
+    "nodes_by_name",
+    "placement_on",
 ]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.errors import ConfigError
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
 from dagsim.systems.cluster.policies.gavel_ledger import Allocation, Allocator, GavelJob, Key, Situation
 
@@ -70,7 +71,7 @@ class Isolated(_Rule):
 
 def _isolated(situation: Situation, job: GavelJob) -> dict[str, float]:
     share = {name: count / len(situation.jobs) / job.gpus for name, count in situation.gpus.items()}
-    scale = max(1.0, sum(share.values()))
+    scale = max(1.0, ordered_sum(share.values()))
     return {name: part / scale for name, part in share.items()}
 
 
@@ -86,7 +87,7 @@ class Proportional(_Rule):
 
 def _proportional(situation: Situation) -> dict[str, float]:
     share = {name: count / len(situation.jobs) for name, count in situation.gpus.items()}
-    total = sum(share.values())
+    total = ordered_sum(share.values())
     return {name: part / total for name, part in share.items()}
 
 
@@ -382,7 +383,9 @@ class MaxMin(_Rule):
         """The progress of each job (row) per unit of each variable."""
         fair = _proportional(situation)
         rates = program.rates if self.perf else program.present
-        base = [sum((job.rate[name] if self.perf else 1.0) * fair[name] for name in fair) for job in program.jobs]
+        base = [
+            ordered_sum((job.rate[name] if self.perf else 1.0) * fair[name] for name in fair) for job in program.jobs
+        ]
         scale = [
             job.gpus / (job.weight * level) if level else 0.0 for job, level in zip(program.jobs, base, strict=True)
         ]
@@ -433,7 +436,7 @@ class FinishTimeFairness(_Rule):
         age_s, alone_s, left = [], [], []
         for job in program.jobs:
             share = _isolated(situation, job)
-            rate = sum(job.rate[name] * share[name] for name in share)
+            rate = ordered_sum(job.rate[name] * share[name] for name in share)
             had_left, had_rate = self._last.get(job.number, (job.left, 1.0))
             past_s = self._isolated_s.get(job.number, 0.0) + (had_left - job.left) / had_rate
             self._isolated_s[job.number] = past_s

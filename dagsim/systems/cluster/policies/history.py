@@ -8,8 +8,7 @@ from collections.abc import Hashable, Iterator
 from heapq import heappop, heappush
 
 from dagsim.model import Decision, Placement, Start, Wait
-from dagsim.systems.cluster.api import ClusterView, Queue, Run, TaskState
-from dagsim.systems.cluster.past import nodes_by_name, placement_on
+from dagsim.systems.cluster.api import ClusterView, Queue, Run, TaskState, nodes_by_name, placement_on
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
