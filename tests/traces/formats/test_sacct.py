@@ -465,10 +465,11 @@ def test_real_runs_are_read_whole_and_alike_as_text_and_json(read: Reading, data
     assert all(job.request is None for job in text.jobs)
     for job in text.jobs:
         full = by_id[job.id]
-        if full.request is not None and full.request.spread is False:  # tasks that may share nodes: -n without -N
-            (one,), (of_many,) = job.graph.tasks, full.graph.tasks
-            assert one.instances * one.cpus == of_many.instances * of_many.cpus
-            assert one.instances * one.memory_gb == pytest.approx(of_many.instances * of_many.memory_gb)
+        if full.request is not None and (full.request.exclusive or full.request.spread is False):
+            # Only the submit line says that whole nodes were allocated beyond the request, or -n without -N.
+            assert [task.work for task in full.graph.tasks] == [task.work for task in job.graph.tasks]
             full = replace(full, graph=job.graph)
+        if full.request is not None:  # so is --nice
+            full = replace(full, priority=job.priority)
         assert replace(full, request=None) == job
     assert len(document.jobs) - len(text.jobs) == (run == "backfill-nodes-again-24.11")  # a job ended in between
