@@ -131,13 +131,13 @@ def whatif(
     label = workload_label(chosen)
     grid = whatif_table(choices, metric, workload=label, demand=load, fit=fit, prices=priced, wide=shown.wide)
     remarks = [*_grown(growth), *(line for section in clusters.values() for line in joined(chosen.cluster, section))]
-    given = whatif_answer(choices, metric, fit, grid, remarks)
-    page = _recommended(folder.path, given)
+    recommendation = whatif_answer(choices, metric, fit, grid, remarks)
+    page = _recommended(folder.path, recommendation)
     if shown.json_:
         facts = {"run": str(folder.path), "metric": metric, "prices": priced.to_dict(), **_log_facts(load, fit)}
         typer.echo(json.dumps(facts | {"choices": [choice.to_dict() for choice in choices]}))
     elif not shown.quiet:
-        _print(given, shown)
+        _print(recommendation, shown)
         for sentence in remarks:
             typer.echo(sentence)
         typer.echo(f"page: {page}")
@@ -211,12 +211,12 @@ def plan_capacity(
             argv=["dagsim", *sys.argv[1:]],
         )
     drawn = _drawn(planned, file or planned.path / "plots" / "plan.svg")
-    given = plan_answer(planned, _grown(growth))
-    page = _recommended(planned.path, given)
+    recommendation = plan_answer(planned, _grown(growth))
+    page = _recommended(planned.path, recommendation)
     if shown.json_:
         typer.echo(json.dumps(_facts(planned)))
     elif not shown.quiet:
-        _print(given, shown)
+        _print(recommendation, shown)
         for sentence in _grown(growth):
             typer.echo(sentence)
         typer.echo(f"drawn: {drawn}")

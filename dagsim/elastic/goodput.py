@@ -180,7 +180,7 @@ def fit_throughput(measurements: Sequence[StepMeasurement]) -> ThroughputModel:
     nodes expects to lose nothing there, so that the scheduler tries it.
 
     Raises:
-        ModelError: There is no measurement, or one without computing time.
+        ModelError: No measurement is given, or one has no computing time.
     """
     from scipy.optimize import Bounds, minimize
 

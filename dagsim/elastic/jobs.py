@@ -25,7 +25,7 @@ __all__ = ["ElasticJob", "Pace", "Training", "alone_s", "read_workload", "split_
 class ElasticJob:
     """A training job as submitted.
 
-    ``replicas`` and ``batch`` are those that its user asked for; a policy may take both as advice.
+    The user chose ``replicas`` and ``batch``; a policy may take both as advice.
     """
 
     name: str

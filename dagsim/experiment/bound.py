@@ -94,7 +94,7 @@ def scenario_bound(
     are not solved exactly. ``watch`` passes on the steps of the search.
 
     Raises:
-        InputError: There is no job that the cluster can run, or jobs may be turned away.
+        InputError: The cluster can run none of the jobs, or jobs may be turned away.
     """
     if scenario.admission:
         raise InputError("bound: with admission, a policy may turn jobs away, so that no bound above 0 holds")

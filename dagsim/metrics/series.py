@@ -47,9 +47,7 @@ which makes the variance of their mean too small by about 1 / (2 x _TIMES); ``_h
 _SOKAL = 4
 """Autocorrelations count up to this number of integrated autocorrelation times."""
 _FEWEST, _MOST = 4, 50
-"""Limits of the number of blocks. With fewer there is no interval; more would narrow it by less
-than 2 %.
-"""
+"""Least and greatest number of blocks. Fewer give no interval; more would narrow it by less than 2 %."""
 
 
 class Period(NamedTuple):
@@ -140,10 +138,10 @@ class JobSeries:
         match = _NAME.fullmatch(metric)
         if match is None or (kind := match["kind"]) is None:
             return ""
-        known = sorted(set(self.labels.get(kind, self.tenants if kind == "tenant" else ())))
-        if match["group"] in known:
+        groups = sorted(set(self.labels.get(kind, self.tenants if kind == "tenant" else ())))
+        if match["group"] in groups:
             return ""
-        listed = f"the log has {', '.join(map(repr, known[:20]))}" if known else f"the log has no {kind}s"
+        listed = f"the log has {', '.join(map(repr, groups[:20]))}" if groups else f"the log has no {kind}s"
         return f"there is no {kind} {match['group']!r}; {listed}"
 
     def _counted(self, match: re.Match[str]) -> Flags:

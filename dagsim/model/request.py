@@ -25,7 +25,7 @@ class Request:
     - ``exclusive``: it shares no node.
     - ``spread`` is True if every instance takes a node of its own, False if instances may share nodes,
       None if unknown.
-    - ``array`` is the job array it belongs to, of which at most ``array_limit`` tasks run at a time.
+    - ``array`` is its job array; at most ``array_limit`` tasks of the array run at a time.
 
     Raises:
         ModelError: The constraint cannot be read, or a number is below 1.

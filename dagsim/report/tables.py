@@ -156,7 +156,7 @@ def observed_table(policy: str, waits: Mapping[str, Any]) -> Grid:
 
 
 def fidelity_lines(policy: str, waits: Mapping[str, Any]) -> list[str]:
-    """How far the simulated waits of a log are from the observed ones: the errors of mean and p95,
+    """The distance of the simulated waits of a log from the observed ones: the errors of mean and p95,
     overall and for the worst account, partition and size, and jobs that start too early.
     """
 

@@ -532,8 +532,8 @@ def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None
                 report.note("whose columns were shifted by a separator within a text, repaired", file.where(number))
                 fields = repaired
             row = dict(zip(names, map(str.strip, fields), strict=True))
-            known = further.setdefault(row.get("jobidraw") or row["jobid"], {})
-            known.update({name: value for name, value in row.items() if value})
+            entry = further.setdefault(row.get("jobidraw") or row["jobid"], {})
+            entry.update({name: value for name, value in row.items() if value})
     if parts.left_out:
         report.note(f"files show the same jobs again, not read: {', '.join(parts.left_out)}", str(parts.logs))
     raw, alias = COLUMNS.index("JobIDRaw"), COLUMNS.index("JobID")

@@ -32,7 +32,7 @@ _ENTRY = re.compile(r"^\s*(NodeName|PartitionName|NodeSet|DownNodes|FrontendName
 
 @dataclass(slots=True)
 class SlurmSite:
-    """What the files say. ``conf`` are the keys of slurm.conf in lower case."""
+    """The contents of a site's files. ``conf`` are the keys of slurm.conf in lower case."""
 
     conf: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -173,7 +173,7 @@ def read_slurm_site(files: Sequence[Path]) -> SlurmSite:
 
 
 def _kind_of(file: Path) -> str:
-    """What a file is, judging by its first lines; empty if it is nothing of Slurm's configuration."""
+    """The kind of a file by its first lines; empty if it is not part of Slurm's configuration."""
     source = Source(file)
     try:
         head = [line for line in source.head(60) if line.strip()]

@@ -14,7 +14,7 @@ __all__ = ["Submission", "submission"]
 
 
 class Submission(NamedTuple):
-    """What a job asked for besides its resources."""
+    """The terms that a job was submitted with, besides its resources."""
 
     request: Request | None
     nice: float = 0.0

@@ -156,7 +156,7 @@ def with_added(cluster: ClusterSection, gpus: GpuCount, from_s: float = 0.0) -> 
     that they are like, or in that of ``gpus``.
 
     Raises:
-        ConfigError: There is no such partition; or no node of that type, and no partition is named.
+        ConfigError: The partition does not exist; or none is named, and no node has that type.
     """
     _check(cluster)
     like = _like(cluster, gpus.type, gpus.partition).model_copy(update={"from_s": from_s})
@@ -248,12 +248,14 @@ def _like(cluster: ClusterSection, type_: str, partition: str = "") -> NodeGroup
     """The shape and the partitions of a node of that type.
 
     Raises:
-        ConfigError: There is no such partition; or no node of that type, and no partition is named.
+        ConfigError: The partition does not exist; or none is named, and no node has that type.
     """
-    known = _memberships(cluster)
-    if partition and partition not in known:
-        hint = nearest(partition, known)
-        raise ConfigError(f"{type_}:{partition}: there is no partition {partition!r}{hint}; known: {sorted(known)}")
+    partitions = _memberships(cluster)
+    if partition and partition not in partitions:
+        hint = nearest(partition, partitions)
+        raise ConfigError(
+            f"{type_}:{partition}: there is no partition {partition!r}{hint}; known: {sorted(partitions)}"
+        )
     same = [group for group in cluster.groups if _gpus(group, type_)]
     if same:
         inside = [group for group in same if partition in group.partitions]
@@ -262,8 +264,10 @@ def _like(cluster: ClusterSection, type_: str, partition: str = "") -> NodeGroup
             if inside
             else same[0].model_copy(update={"partitions": (partition,) if partition else same[0].partitions})
         )
-    if known and not partition:
-        raise ConfigError(f"no node has {type_} GPUs, so name the partition of new ones, as 16x{type_}:{min(known)}")
+    if partitions and not partition:
+        raise ConfigError(
+            f"no node has {type_} GPUs, so name the partition of new ones, as 16x{type_}:{min(partitions)}"
+        )
     with_gpus = [group for group in cluster.groups if group.gpus]
     cpus = max((group.cpus / group.gpus for group in with_gpus), default=12.0)
     memory_gb = max((group.memory_gb / group.gpus for group in with_gpus), default=128.0)

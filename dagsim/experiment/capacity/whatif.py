@@ -194,7 +194,7 @@ class Trial:
         """The metric over all jobs, or over those of an account or a partition; NaN if it is not known.
 
         Raises:
-            InputError: There is no such metric.
+            InputError: The metric does not exist.
         """
         if metric not in self.run.metrics:
             if (of_jobs := self.series.value(metric)) is not None:

@@ -148,8 +148,8 @@ def reproduction(chosen: Chosen) -> list[str]:
 def _reproduced(policy: str, waits: Mapping[str, Any]) -> str:
     total = waits["total"]
     changes = {part: _off(total["observed_s"][part], total["simulated_s"][part]) for part in ("mean", "p95")}
-    known = [abs(change) for change in changes.values() if isfinite(change)]
-    how = "reproduces the waits of the log" if max(known, default=0.0) <= _FAR else "does not reproduce the log"
+    distances = [abs(change) for change in changes.values() if isfinite(change)]
+    how = "reproduces the waits of the log" if max(distances, default=0.0) <= _FAR else "does not reproduce the log"
     parts = [
         f"{part} wait {number(total['simulated_s'][part])} s, in the log {number(total['observed_s'][part])} s"
         + (f" ({change:+.0%})" if isfinite(change) else "")

@@ -114,8 +114,8 @@ def jobs_at(
 def _flights(
     jobs: JobArrays, begins_s: float, machines: ClusterState, runtime: Runtime, *, exact: bool
 ) -> dict[int, tuple[InFlight, ...]]:
-    """What is in flight of each of these jobs of one task that have started, by number; nothing of
-    those without room. Jobs that are done are not there.
+    """The runs in flight of these started jobs of one task, by number: none for a job without room,
+    and no entry for a job that is done.
     """
     seconds = seconds_of(jobs, runtime, machines.types)
     by_name = nodes_by_name(machine.node.name for machine in machines.list)

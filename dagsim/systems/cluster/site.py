@@ -18,7 +18,7 @@ __all__ = ["ClosedTime", "SiteState", "Terms", "members"]
 
 
 class Terms(NamedTuple):
-    """Where a task may run, as part of its demand class."""
+    """The nodes and terms under which a task may run, as part of its demand class."""
 
     nodes: int
     """The nodes of its partitions that satisfy its constraint, as a bit set."""

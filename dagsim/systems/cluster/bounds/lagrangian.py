@@ -396,7 +396,7 @@ class _WithBreaks:
 
 
 class _Work(NamedTuple):
-    """What each copy does if a unit of work is worth a certain amount."""
+    """The best work of each copy if a unit of work is worth a certain amount."""
 
     work: np.ndarray  # (V,): units of work
     value: np.ndarray  # (V,): lower bound of the cost of one unit

@@ -131,9 +131,7 @@ def _one_by_one(problem: Relaxation, start_s: np.ndarray) -> tuple[Relaxation, n
 
 
 def _common_unit(problem: Relaxation) -> float:
-    """The longest time of which all arrivals and durations are multiples; 0 if it is shorter than a
-    microsecond.
-    """
+    """The greatest common divisor of all arrivals and durations; 0 if it is below a microsecond."""
     times_s = np.concatenate([problem.arrival_s, problem.seconds[np.isfinite(problem.seconds)]])
     for decimals in range(_DECIMALS + 1):
         counts = times_s * 10**decimals

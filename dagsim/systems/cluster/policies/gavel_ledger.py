@@ -72,7 +72,7 @@ class MicroTask(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """What a policy sees when it computes shares."""
+    """The state from which a policy computes shares."""
 
     jobs: Mapping[int, GavelJob]
     """The active jobs by number, in order of arrival."""
