@@ -1,6 +1,6 @@
 """Tiresias' own simulator, job by job, on dagsim's kernel.
 
-    python scripts/validate_tiresias.py --jobs FILE --cluster FILE --schedule NAME [--inputs DIR] [--expected FILE] [--json]
+    python scripts/validate_tiresias.py --jobs FILE --cluster FILE --schedule NAME [--inputs DIR] [--expected FILE]
 
 ``--jobs`` is a CSV with job_id, num_gpu, submit_time and duration, ``--cluster`` one with num_switch, num_node_p_switch
 and num_gpu_p_node. ``NAME`` is fifo, fjf, sjf, shortest, shortest-gpu, dlas, dlas-gpu, one of the last two with a

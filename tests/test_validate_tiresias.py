@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from scripting import run_script
 
-from dagsim.systems.cluster.policies.tiresias import gittins_indices
+from dagsim.systems.cluster.policies.tiresias import tiresias_indices
 
 RUNS = [
     "x20_2_dlas-gpu",
@@ -57,4 +57,4 @@ def test_gittins_without_a_distribution_is_refused_with_the_option_that_gives_it
 def test_the_gittins_index_weighs_the_chance_to_end_soon_against_the_service_it_takes() -> None:
     # Of the tasks 1,000, 2,000 and 9,000 GPU-seconds long, two of three end within 3,250 GPU-seconds from 999 on,
     # after (1,000 + 2,000 + 3,250) // 3 = 2,083 GPU-seconds on average.
-    assert gittins_indices((1000, 2000, 9000)) == [round(0.66667e6 / 2083, 4), round(0.5e6 / 2625, 4), 0.0]
+    assert tiresias_indices((1000, 2000, 9000)) == [round(0.66667e6 / 2083, 4), round(0.5e6 / 2625, 4), 0.0]

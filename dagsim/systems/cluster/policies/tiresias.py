@@ -17,7 +17,7 @@ from dagsim.systems.cluster.policies.gavel_events import WaitingTasks
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
-__all__ = ["TiresiasEvents", "gittins_indices"]
+__all__ = ["TiresiasEvents", "tiresias_indices"]
 
 _SCHEDULES = ("fifo", "fjf", "sjf", "shortest", "shortest-gpu", "dlas", "dlas-gpu", "dlas-gpu-gittins")
 _GITTINS_UNIT = 3250
@@ -57,7 +57,7 @@ class TiresiasEvents:
       count. With a factor after the name (``dlas-gpu-8``), a task that has waited for that many
       times its service goes back to the first queue.
     - ``dlas-gpu-gittins``: as ``dlas-gpu``, but the queues are sorted by Gittins indices
-      (``gittins_indices``), highest first. ``samples`` are the GPU-seconds of earlier tasks.
+      (``tiresias_indices``), highest first. ``samples`` are the GPU-seconds of earlier tasks.
     - ``shortest``, ``shortest-gpu``: least seconds, or GPU-seconds, left first.
     - ``sjf``: fewest GPUs first. ``fjf``: oldest that fits, without preemption. ``fifo``: oldest.
 
@@ -98,7 +98,7 @@ class TiresiasEvents:
             )
         self.schedule = schedule.removesuffix("-gittins")
         self.samples = tuple(sorted(samples))
-        self._indices = gittins_indices(self.samples)
+        self._indices = tiresias_indices(self.samples)
         self.limits = limits
         self.promotions: dict[int, int] = {}
         """Number of promotions by ``TaskState.order``."""
@@ -236,7 +236,7 @@ class TiresiasEvents:
         return jump_s if jump_s > event_s else inf
 
 
-def gittins_indices(samples: Sequence[int]) -> list[float]:
+def tiresias_indices(samples: Sequence[int]) -> list[float]:
     """The Gittins index of a task just below each of the rising ``samples``: the chance that it ends
     within a unit of further service, over the service that it then takes.
 
