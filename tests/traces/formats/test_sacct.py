@@ -473,3 +473,11 @@ def test_real_runs_are_read_whole_and_alike_as_text_and_json(read: Reading, data
             full = replace(full, priority=job.priority)
         assert replace(full, request=None) == job
     assert len(document.jobs) - len(text.jobs) == (run == "backfill-nodes-again-24.11")  # a job ended in between
+
+
+def test_json_gives_the_tasks_of_a_pending_array_from_0_on(read: Reading, samples: Path, tmp_path: Path) -> None:
+    document = json.loads((samples / "sacct" / "jobs.json").read_text())
+    (waiting,) = [row for row in document["jobs"] if row.get("array", {}).get("task")]
+    waiting["array"]["task"] = "0x2d"  # bits 0, 2, 3 and 5
+    (tmp_path / "log.json").write_text(json.dumps(document))
+    assert read(tmp_path / "log.json").noted["array tasks never ran, at least"] == 4
