@@ -12,7 +12,7 @@ from traceback import extract_tb
 from typing import Any
 
 from dagsim.config.schema import Config
-from dagsim.errors import DagsimError, PluginError, PolicyFailed, UnknownName
+from dagsim.errors import ConfigError, DagsimError, PluginError, PolicyFailed, UnknownName
 from dagsim.experiment.scenario import cluster_scenario_of, scenario_of
 from dagsim.metrics import Summary, summarize
 from dagsim.model.log import Schedule
@@ -238,30 +238,32 @@ def agent_spec(
     checkpoint: Path | None = None,
     root: Path = Path("results"),
     system: str = "cluster",
-    codec: str | None = None,
 ) -> str:
-    """Return the policy that ``--algo ALGO`` names, with ``--checkpoint`` and ``--codec`` if they
-    are given.
+    """Return the policy that ``--algo ALGO`` names, with its ``--checkpoint`` as a parameter.
 
     The name of an algorithm stands for the agent of the newest training for ``system`` below
     ``root``, or else for the agent that ships with dagsim. Any other name is already a policy.
 
     Raises:
-        UnknownName: The agent does not exist, or a checkpoint or codec is given for a policy that is not trained.
+        UnknownName: The agent does not exist, or a checkpoint is given for a policy that is not trained.
+        ConfigError: The checkpoint is given twice, or the brackets of ``algo`` do not match.
     """
-    if algo not in _agents():
-        for option, value in (("--checkpoint", checkpoint), ("--codec", codec)):
-            if value is not None:
-                raise UnknownName(f"{option} goes with --algo {', '.join(_agents())}, not with {algo!r}")
+    name, bracket, rest = algo.partition("[")
+    if name not in _agents():
+        if checkpoint is not None:
+            raise UnknownName(f"--checkpoint goes with --algo {', '.join(_agents())}, not with {algo!r}")
+        return algo
+    if "checkpoint" in Spec.parse(algo).params:
+        if checkpoint is not None:
+            raise ConfigError(f"--checkpoint {checkpoint}: --algo {algo} also names one; leave one of them out")
         return algo
     if checkpoint is None:
-        checkpoint = _newest(algo, root, system)
+        checkpoint = _newest(name, root, system)
     if checkpoint is not None:
-        own = "" if codec is None else f',codec="{codec}"'
-        return f'{algo}[checkpoint="{checkpoint}"{own}]'
-    if (system, algo) not in _SHIPPED:
+        return f'{name}[checkpoint="{checkpoint}"{f",{rest}" if bracket else "]"}'
+    if (system, name) not in _SHIPPED:
         raise UnknownName(
-            f"no trained {algo} below {root}/ for the system {system!r}: train one (dagsim train --algo {algo}) or "
+            f"no trained {name} below {root}/ for the system {system!r}: train one (dagsim train --algo {name}) or "
             "give --checkpoint"
         )
     return algo

@@ -537,3 +537,11 @@ def test_licences_among_the_resources_are_requested(read: Reading, log: Log) -> 
     asked = "billing=4,cpu=4,gres/gpu=2,license/solver=3,mem=4096M,node=1"
     got = read(log({"ReqTRES": asked}, {"JobID": "8"}))
     assert [job.request.licences if job.request else () for job in got.jobs] == [(("solver", 3),), ()]
+
+
+def test_json_gives_the_tasks_of_a_pending_array_from_0_on(read: Reading, samples: Path, tmp_path: Path) -> None:
+    document = json.loads((samples / "sacct" / "jobs.json").read_text())
+    (waiting,) = [row for row in document["jobs"] if row.get("array", {}).get("task")]
+    waiting["array"]["task"] = "0x2d"  # bits 0, 2, 3 and 5
+    (tmp_path / "log.json").write_text(json.dumps(document))
+    assert read(tmp_path / "log.json").noted["array tasks never ran, at least"] == 4
