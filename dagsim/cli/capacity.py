@@ -293,7 +293,9 @@ def _grown(growth: str | None) -> list[str]:
 
 def _names(texts: list[str] | None) -> list[str]:
     """Split the texts at commas outside brackets; return each name once, in order."""
-    parts = [[text] if text.startswith("exec") else re.split(r",(?![^\[]*\])", text) for text in texts or ()]
+    from dagsim.experiment.simulate import external_command
+
+    parts = [[text] if external_command(text) is not None else re.split(r",(?![^\[]*\])", text) for text in texts or ()]
     flat = [part.strip() for names in parts for part in names]
     return list(dict.fromkeys(filter(None, flat)))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from dagsim.cli.options import Experiment, Output, TraceFlags
+from dagsim.cli.options import Experiment, Output, TraceFlags, WindowCount
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
@@ -89,6 +89,7 @@ def experiment(
     trace: TraceFlags,
     policy: str | None = None,
     *,
+    windows: WindowCount | None = None,
     first: Sequence[Setting] = (),
     more: Sequence[Setting] = (),
     quiet: bool = False,
@@ -112,15 +113,12 @@ def experiment(
     reading = trace.settings()
     if trace.format_ is not None:
         reading.append(Setting(f"--format {trace.format_}", "workload.format", trace.format_))
-    if trace.windows is not None:
-        reading.append(Setting(f"--windows {trace.windows}", "seeds", trace.windows))
-    options = {"window": "--window-jobs", "windows": "--windows"}
-    reading += [Setting(options[key], f"workload.{key}", value) for key, value in trace.windowing().items()]
+    reading += [] if windows is None else windows.settings()
     from dagsim.errors import ConfigError
     from dagsim.experiment.scenario import on_its_cluster
     from dagsim.report.terminal import counted
 
-    asked = [setting.source.partition(" ")[0] for setting in reading]
+    asked = list(dict.fromkeys(setting.source.partition(" ")[0] for setting in reading))
     if trace.cluster in ("trace", "sized"):
         asked.append("--cluster")
     try:

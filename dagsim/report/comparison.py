@@ -217,7 +217,7 @@ def _notes(ranked: Sequence[PolicyResult]) -> Iterator[str]:
     if len(ranked) < 2:
         return
     if sample is Sample.TRACE:
-        yield "One trace is one sample: no interval and no verdict. Windows of it give both (--windows, --window-jobs)."
+        yield "One trace is one sample: no interval and no verdict. Windows of it give both (--windows)."
         return
     if any(result.pair is not None for result in ranked):
         yield _method(ranked, sample)

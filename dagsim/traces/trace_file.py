@@ -15,7 +15,7 @@ from dagsim.errors import ConfigError, WorkloadError
 from dagsim.model import Cluster, Job
 from dagsim.model.streams import stream
 from dagsim.seeds import REPORT, VALIDATION, WINDOWS, part_of
-from dagsim.traces import Source, Trace, TraceOptions, open_trace, reader, recognise
+from dagsim.traces import Source, Trace, TraceOptions, format_of, open_trace, reader
 from dagsim.traces.fields import instant_s
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.jsonl import read_meta
@@ -208,7 +208,7 @@ class TraceFile:
 
     def _chosen(self) -> tuple[str, TraceOptions]:
         """The format, and the options for its reader."""
-        name = self.format or ("plain" if self.options.map else recognise(self.path))
+        name = self.format or format_of(self.path, self.options)
         if "reference_gpu" in reader(name).uses:
             return name, self.options
         return name, replace(self.options, reference_gpu=None)  # the runtime model treats work as measured on it

@@ -75,7 +75,7 @@ def test_other_questions_get_other_folders_and_windows_are_refused(here: Path) -
     runs = [answer("whatif", *common, "--add", f"{gpus}xT4")["run"] for gpus in (2, 4, 2)]
     assert runs[0] != runs[1]
     assert runs[0] == runs[2]
-    result = CliRunner().invoke(app, ["whatif", *common, "--add", "2xT4", "--windows", "4", "--window-jobs", "10"])
+    result = CliRunner().invoke(app, ["whatif", *common, "--add", "2xT4", "--set", "workload.window=10"])
     assert result.exit_code == 2
     assert "simulate the whole log" in result.output.replace("\n", " ")
 

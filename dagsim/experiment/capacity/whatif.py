@@ -75,7 +75,7 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
     """
     trace = config.trace()
     if trace.window is not None:
-        raise InputError("--windows, --window-jobs: whatif and plan simulate the whole log; leave them out")
+        raise InputError("workload.window: whatif and plan simulate the whole log; leave it out")
     config = with_memberships(config)
     trace = _from_full(trace, config).at_load(config.build_cluster(), config.runtime)
     config = config.model_copy(update={"workload": trace, "seeds": 1})

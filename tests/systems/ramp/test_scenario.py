@@ -132,3 +132,12 @@ def test_the_codec_of_a_scenario_reads_its_views() -> None:
         seen = codec.encode(view)
         view = conversation.send(codec.decode(view, 0 if seen is None else len(seen.tokens) - 1))
     assert kernel.schedule.decisions == 10
+
+
+def test_the_facts_of_an_episode_are_those_of_the_jobs_that_arrived() -> None:
+    made = scenario(jobs=12, gap_s=0.5)
+    kernel = made.kernel(1)
+    assert made.facts(kernel)["span_s"] == 0.0
+    kernel.run(RAMP_POLICIES.create("random"))
+    facts = made.facts(kernel)
+    assert (facts["jobs"], facts["span_s"]) == (12, pytest.approx(11 * 0.5))
