@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,11 @@ def convert(
         raise ConfigError(f"{to}: should end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
     trace = open_trace(path, format)
     write = write_parquet if to.suffix == ".parquet" else write_jobs
-    write(to, counted(trace.jobs()), {"format": trace.format, "assumptions": trace.assumptions})
+    jobs, meta = trace.jobs(), {"format": trace.format, "assumptions": trace.assumptions}
+    if (begins_s := trace.begins_s) is not None:
+        jobs = chain([next(jobs)], jobs)  # the origin is the arrival of the first job
+        meta["begins_s"] = begins_s - trace.meta["origin_s"]
+    write(to, counted(jobs), meta)
     return trace.report
 
 

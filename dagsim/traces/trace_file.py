@@ -9,6 +9,8 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from dagsim.errors import ConfigError, WorkloadError
 from dagsim.model import Cluster, Job
 from dagsim.model.streams import stream
@@ -85,15 +87,18 @@ class TraceFile:
         scale = self.options.time_scale * self._offered(cluster, runtime) / self.options.load
         return replace(self, options=replace(self.options, load=None, time_scale=scale))
 
-    def period(self, origin_s: float) -> tuple[float, float]:
+    def period(self, origin_s: float, stated_s: float | None = None) -> tuple[float, float]:
         """When the run begins and when arrivals end, in seconds after the first job, which arrived
-        at ``origin_s`` on the log's own clock.
+        at ``origin_s`` on the log's own clock. Without ``since``, the run begins at the instant
+        ``stated_s`` of that clock at which the trace itself states what runs.
 
         Raises:
             ConfigError: One of them is not an instant of this log, or nothing lies between them.
         """
         zone = self.options.zone()
-        begins_s = 0.0 if self.since is None else instant_s("from", self.since, origin_s, zone)
+        begins_s = 0.0 if stated_s is None else max(stated_s - origin_s, 0.0)
+        if self.since is not None:
+            begins_s = instant_s("from", self.since, origin_s, zone)
         until_s = inf if self.until is None else instant_s("until", self.until, origin_s, zone)
         if not 0 <= begins_s < until_s:
             raise ConfigError(
@@ -209,8 +214,30 @@ class TraceFile:
         return name, replace(self.options, reference_gpu=None)  # the runtime model treats work as measured on it
 
     def _offered(self, cluster: Cluster, runtime: WorkRuntime) -> float:
-        """Load that the jobs offer as recorded."""
-        return self._offered_by(self.as_recorded().jobs(), cluster, runtime)
+        """Load that the jobs of the period offer as recorded."""
+        trace = self.as_recorded()
+        if (part := self.part_of(trace)) is None:
+            return self._offered_by(trace.jobs(), cluster, runtime)
+        jobs, begins_s = part
+        arrival_s = jobs.arrival_s
+        if not len(jobs) or not arrival_s[-1] > arrival_s[0]:
+            raise WorkloadError(f"{self.path}: {len(jobs)} jobs arrive in its part, whose load cannot be scaled")
+        offered = self._offered_by(jobs.jobs(), cluster, runtime) / self.options.time_scale
+        return offered * float((arrival_s[-1] - arrival_s[0]) / (arrival_s[-1] - begins_s))
+
+    def part_of(self, trace: Trace) -> tuple[JobArrays, float] | None:
+        """The jobs that arrive in the part of the log that is run, at their own times, and its
+        beginning; ``None`` if that is the whole log.
+
+        Raises:
+            TraceError: The trace cannot be read.
+        """
+        if not self.has_period and trace.begins_s is None:
+            return None
+        jobs = trace.unscaled()
+        begins_s, until_s = self.period(trace.meta["origin_s"], trace.begins_s)
+        first, last = np.searchsorted(jobs.arrival_s, [begins_s, until_s]).tolist()
+        return jobs.between(first, last), begins_s
 
     def _offered_by(self, jobs: Iterable[Job], cluster: Cluster, runtime: WorkRuntime) -> float:
         offered = offered_load(jobs, cluster, runtime).offered

@@ -12,7 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
+from dagsim.config.schema import Setting, load_config
 from dagsim.errors import ConfigError, ModelError, TraceError
+from dagsim.experiment.scenario import on_its_cluster
 from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.models.runtime import Recorded
@@ -20,7 +22,9 @@ from dagsim.systems.cluster.past import jobs_at
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
+from dagsim.traces.convert import convert
 from dagsim.traces.fields import instant_s
+from dagsim.traces.options import TraceOptions
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.jsonl import write_jobs
@@ -152,3 +156,46 @@ def test_the_command_replays_a_part(log: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*argv, "--cluster", str(tmp_path / "cluster.yaml"), "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["runs"][0]["workload"]["state"]["begins_s"] == 1800
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_a_saved_part_of_a_log_keeps_the_jobs_that_run_when_it_begins(log: Path, tmp_path: Path, scale: float) -> None:
+    def fifo(trace: TraceFile) -> Schedule:
+        return drive(ClusterScenario(CLUSTER, trace).kernel(0), POLICIES.create("fifo"))
+
+    (tmp_path / "cluster.yaml").write_text(
+        "cluster: {groups: [{name: n, hosts: 'n[0-3]', gpu: T4, gpus: 4, count: 4}]}\n"
+    )
+    saved = tmp_path / "saved.jsonl"
+    argv = ["workload", "save", str(log), str(saved), "--config", str(tmp_path / "cluster.yaml")]
+    argv += ["--set", "workload.since=2000", "--set", f"workload.options.time_scale={scale}"]
+    done = CliRunner().invoke(app, argv)
+    assert done.exit_code == 0, done.output
+    part = fifo(TraceFile(str(log), since=2000, options=TraceOptions(time_scale=scale)))
+    again = fifo(TraceFile(str(saved)))
+    assert 0 < again.begins_s == part.begins_s - part.jobs[0].arrival_s
+    assert [row[:1] + row[2:] for row in events(again)] == [row[:1] + row[2:] for row in events(part)]
+    copied = tmp_path / "copied.jsonl"
+    convert(saved, copied)
+    assert events(fifo(TraceFile(str(copied)))) == events(again)
+
+
+def test_a_requested_load_is_that_of_the_part(log: Path) -> None:
+    trace = TraceFile(str(log), since=2000, until=4000, options=TraceOptions(load=0.7))
+    assert ClusterScenario(CLUSTER, trace).jobs(0).load.offered == pytest.approx(0.7)
+
+
+def test_a_cluster_sized_to_a_part_has_room_for_the_widest_job_of_the_log(tmp_path: Path) -> None:
+    jobs = [
+        Job.single(
+            "wide", Task("t", 900.0, instances=5, gpus=8, gang=True, gpu_types=("T4",)), 0.0, observed_start_s=0.0
+        )
+    ]
+    jobs += [Job.single(f"j{n}", Task("t", 9.0, gpus=1, gpu_types=("T4",)), 10.0 * n) for n in range(1, 50)]
+    write_jobs(tmp_path / "log.jsonl", jobs)
+    config = load_config(
+        settings=[Setting("--trace", "workload", {"kind": "trace", "path": str(tmp_path / "log.jsonl"), "since": 100})]
+    )
+    cluster = on_its_cluster(config, "sized").build_cluster()
+    assert cluster.gpus == 40
+    assert len(next(iter(ClusterScenario(cluster, config.trace()).jobs(0))).in_flight) == 1

@@ -230,15 +230,15 @@ class ClusterScenario:
             case file:
                 trace = file.open(self.cluster, self.runtime)
                 trace.change = self._accepted
-                if file.has_period:
+                if file.has_period or trace.begins_s is not None:
                     return JobStream(self._period(file, trace), self.cluster, self.runtime, trace)
                 return JobStream(trace.jobs(), self.cluster, self.runtime, trace)
 
     def _period(self, file: TraceFile, trace: Trace) -> StoredJobs:
         """The jobs from an instant of a log until another, with those in the system at the first."""
-        jobs = trace.unscaled()
-        begins_s, until_s = file.period(trace.meta["origin_s"])
-        jobs = jobs_at(jobs, begins_s, until_s, self.cluster, self.runtime)
+        jobs, stated_s = trace.unscaled(), trace.begins_s
+        begins_s, until_s = file.period(trace.meta["origin_s"], stated_s)
+        jobs = jobs_at(jobs, begins_s, until_s, self.cluster, self.runtime, stated=stated_s is not None)
         if not len(jobs):
             raise TraceError(f"{file.path}: no job runs, waits or arrives from {file.since!r} until {file.until!r}")
         return StoredJobs(jobs.shifted(0.0, trace.options.time_scale))
