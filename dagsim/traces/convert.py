@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def convert(
             raise ConfigError(f"{to}: should end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, or give --to-format")
         to_format = "parquet" if to.suffix == ".parquet" else "jsonl"
     trace = open_trace(path, format)
-    jobs = counted(trace.jobs())
+    jobs = trace.jobs()
     if to_format in FORMATS:
         saved = read_meta(path).get("runtime") if trace.format == "jsonl" else None
         if saved is not None and (not isinstance(saved, dict) or saved.get("kind") != "recorded"):
@@ -76,9 +76,13 @@ def convert(
                 f"{path}: cannot be written as {to_format}, which holds durations; these depend on the "
                 f"GPU type (its runtime is {saved!r})"
             )
-        return trace.report, export(to_format, to, jobs, trace.cluster())
+        return trace.report, export(to_format, to, counted(jobs), trace.cluster())
     write = write_parquet if to_format == "parquet" else write_jobs
-    write(to, jobs, {"format": trace.format, "assumptions": trace.assumptions})
+    meta = {"format": trace.format, "assumptions": trace.assumptions}
+    if (begins_s := trace.begins_s) is not None:
+        jobs = chain([next(jobs)], jobs)  # the origin is the arrival of the first job
+        meta["begins_s"] = begins_s - trace.meta["origin_s"]
+    write(to, counted(jobs), meta)
     return trace.report, Written((to,), {})
 
 

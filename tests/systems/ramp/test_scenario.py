@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -14,6 +15,7 @@ import pytest
 from dagsim.errors import UnknownName, WorkloadError
 from dagsim.systems.ramp import RAMP_POLICIES, RampScenario, RampWorkload
 from dagsim.systems.ramp.graph import op_chain
+from dagsim.systems.ramp.kpis import kpis
 from dagsim.systems.ramp.workload import BETAS, PAPER_BETAS
 
 GRAPHS = tuple(op_chain(length, rng=np.random.default_rng(length)) for length in (2, 3, 4))
@@ -141,3 +143,5 @@ def test_the_facts_of_an_episode_are_those_of_the_jobs_that_arrived() -> None:
     kernel.run(RAMP_POLICIES.create("random"))
     facts = made.facts(kernel)
     assert (facts["jobs"], facts["span_s"]) == (12, pytest.approx(11 * 0.5))
+    assert "figures" not in facts
+    assert replace(made, figures=True).facts(kernel)["figures"] == kpis(kernel)
