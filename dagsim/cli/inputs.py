@@ -133,6 +133,8 @@ def workload_save(
     chosen = configured(config, set_, given(seed=seed), workload)
     jobs = cluster_scenario_of(chosen).jobs(chosen.seed)
     meta = {key: plain(getattr(chosen, key)) for key in ("workload", "runtime", "cluster", "seed")}
+    if jobs.begins_s:
+        meta["begins_s"] = jobs.begins_s
     typer.echo(f"{write_jobs(path, jobs, meta)} jobs written to {path}")
 
 
