@@ -71,7 +71,7 @@ from dagsim.systems.cluster.network.base import Carrier, Flow, Network
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import check_in_flight, past_of
 from dagsim.systems.cluster.site import SiteState
-from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, RunProgress, TaskState
+from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState, WorkProgress
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
 
@@ -701,7 +701,7 @@ class ClusterKernel:
         self.clock.at(run._ends_s, COMPLETIONS, run)
 
     # Rates. A run has work left and a present rate; most runs have rate 1 from their start to their end, and no
-    # ``RunProgress``. A change adds up the work done, and sets another event for the end: the event before it stays on
+    # ``WorkProgress``. A change adds up the work done, and sets another event for the end: the event before it stays on
     # the clock and does nothing.
 
     def set_rate(self, run: Run, rate: float, until: float = inf, after_s: float | None = None) -> None:
@@ -717,7 +717,7 @@ class ClusterKernel:
         if progress is None:
             if rate == 1.0 and training is None:
                 return
-            progress = run.progress = RunProgress(run.computing_s)
+            progress = run.progress = WorkProgress(run.computing_s)
         elif rate == progress.rate and until == progress.until and progress.event is not None:
             return
         self._settle(run, progress)
@@ -735,12 +735,12 @@ class ClusterKernel:
         for tell in self.frontier.rated:
             tell(run, now)
 
-    def _set_end(self, run: Run, progress: RunProgress) -> None:
+    def _set_end(self, run: Run, progress: WorkProgress) -> None:
         if run._ends_s < inf:
             progress.event = Timer(self.clock, run._ends_s, COMPLETIONS, run)
             progress.event.callbacks = self._on_reached
 
-    def _settle(self, run: Run, progress: RunProgress) -> None:
+    def _settle(self, run: Run, progress: WorkProgress) -> None:
         """Add up the work that a run has done until now."""
         work = (self.now - progress.since_s) * progress.rate
         if run.task.training is None:

@@ -27,10 +27,10 @@ __all__ = [
     "Queue",
     "Run",
     "RunIndex",
-    "RunProgress",
     "TaskState",
     "TypedKey",
     "TypedQueue",
+    "WorkProgress",
 ]
 
 
@@ -241,7 +241,7 @@ it shares GPUs, the GPU of each instance.
 """
 
 
-class RunProgress:
+class WorkProgress:
     """Work done and present rate of a run whose rate is not always 1.
 
     ``done`` is the work done until ``since_s``, in seconds at rate 1; an elastic task counts its own
@@ -255,12 +255,12 @@ class RunProgress:
         self.rate = 1.0
         self.since_s = since_s
         self.until = inf
-        """RunProgress of an elastic task at which its rate may change."""
+        """Progress of an elastic task at which its rate may change."""
         self.event: Event | None = None
 
-    def copy(self) -> RunProgress:
+    def copy(self) -> WorkProgress:
         """An equal progress, without an event."""
-        twin = RunProgress(self.since_s)
+        twin = WorkProgress(self.since_s)
         twin.done, twin.rate, twin.until = self.done, self.rate, self.until
         return twin
 
@@ -316,7 +316,7 @@ class Run(Event):
         self.computing_s: float | None = None
         self.flows: Sequence[Flow] = ()
         self.process: Process | None = None
-        self.progress: RunProgress | None = None
+        self.progress: WorkProgress | None = None
         """None while its rate has always been 1."""
         self.beside: tuple[int, ...] = ()
         """The runs that share its GPUs."""
@@ -390,7 +390,7 @@ class Run(Event):
             return self.estimate_s * max(1.0 - training.progress / training.total, 0.0)
         return max(self.estimate_s - progress.done - (now - progress.since_s) * progress.rate, 0.0)
 
-    def _paced_end_s(self, progress: RunProgress) -> float:
+    def _paced_end_s(self, progress: WorkProgress) -> float:
         training = self.task.training
         left = self.estimate_s - progress.done if training is None else training.total - training.progress
         return progress.since_s + left / progress.rate if progress.rate else inf
