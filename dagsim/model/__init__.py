@@ -5,7 +5,7 @@ from dagsim.model.decision import Admit, Decision, Kill, Migrate, Placement, Pre
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type
 from dagsim.model.job import Demand, Edge, InFlight, Job, Task, TaskGraph
 from dagsim.model.log import JobFacts, Kind, Record, RejectReason
-from dagsim.model.queues import Caps, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.model.queues import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.model.request import Request
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Kind",
     "Migrate",
     "Node",
+    "NodeOutage",
     "NodePartition",
     "NodeReservation",
     "Placement",
