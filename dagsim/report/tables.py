@@ -262,12 +262,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     notes = [f"cluster: {of}" for of in dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)]
     if any(loads):
         notes += [f"offered load: {low if low == high else f'{low} to {high}'} ({_LOAD})"]
-    if (state := workloads[0].get("state")) is not None:
-        lost = f", {state['without_room']:,} of which ran in the log and have no room here"
-        notes.append(
-            f"begins {state['begins_s']:,.0f} s after the first job of the log, with {state['running']:,} jobs running "
-            f"and {state['waiting']:,} waiting{lost if state['without_room'] else ''}; metrics count later arrivals"
-        )
+    notes += _beginnings(workloads)
     if len(by_types := {tuple(of.get("gpu_load_by_types", ())) for of in workloads}) == 1:
         notes += [f"demand of jobs that may use only {text}" for text in by_types.pop()[:-1]]
     notes += [f"warning: {text}" for text in dict.fromkeys(of["warning"] for of in workloads if of["warning"])][:1]
@@ -284,6 +279,26 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
         notes += [f"options: {', '.join(chosen)}"] if chosen else []
         notes += [f"assumed {question}: {answer}" for question, answer in trace["assumptions"].items()]
     return notes
+
+
+def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The states in which runs of a part or of windows of a log begin."""
+    states = [of["state"] for of in workloads if "state" in of]
+    first = states[:1] if len({state["begins_s"] for state in states}) == 1 else states
+    running, waiting, lost = (sum(state[key] for state in first) for key in ("running", "waiting", "without_room"))
+    more = f", {lost:,} of which ran in the log and have no room here" if lost else ""
+    if len(first) == 1:
+        yield (
+            f"begins {first[0]['begins_s']:,.0f} s after the first job of the log, with {running:,} jobs running "
+            f"and {waiting:,} waiting{more}; metrics count later arrivals"
+        )
+    elif first:
+        yield (
+            f"windows begin with the jobs that ran and waited then, on average {running / len(first):,.1f} and "
+            f"{waiting / len(first):,.1f}{more}; metrics count later arrivals"
+        )
+    if reasons := [reason for of in workloads if (reason := of.get("empty"))]:
+        yield f"windows begin on an empty cluster: {reasons[0]}"
 
 
 def run_notes(lines: Iterable[CellRun]) -> list[str]:

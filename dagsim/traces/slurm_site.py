@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from zoneinfo import ZoneInfo
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.network import Tree, TreeSwitch
-from dagsim.traces.fields import Dirty
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.nodes import FoundNode, is_scontrol, is_sinfo, read_nodes
 from dagsim.traces.sites import hosts, site_gpu
 from dagsim.traces.slurm import delimiter_of, duration_s, is_unset, memory_gb, moment_s
@@ -169,33 +170,49 @@ class SlurmSite:
         return tuple([NodeOutage(tuple(alike[key]), key[0], key[1], key[2]) for key in times])  # type: ignore[arg-type]
 
     def _configured(self, name: str, fields: Mapping[str, str]) -> FoundNode:
-        sockets, cores, threads = (int(fields.get(key, 1)) for key in ("sockets", "corespersocket", "threadspercore"))
-        cpus = int(fields.get("cpus") or int(fields.get("boards", 1)) * sockets * cores * threads)
-        memory_mb = float(fields.get("realmemory", 1)) - float(fields.get("memspeclimit", 0))
-        gres = self.gres.get(name) or fields.get("gres", "")
+        with _naming(f"node {name}"):
+            boards, sockets, cores, threads, cpus = (
+                count(fields.get(key) or "1", key, 0)
+                for key in ("boards", "sockets", "corespersocket", "threadspercore", "cpus")
+            )
+            memory_mb, reserved_mb = (
+                finite_number(fields.get(key, least), key)
+                for key, least in (("realmemory", "1"), ("memspeclimit", "0"))
+            )
+            gpus = _gpus(self.gres.get(name) or fields.get("gres", ""))
+            weight = finite_number(fields.get("weight", "1"), "weight")
         return FoundNode(
             name,
-            _gpus(gres),
-            cpus,
-            max(0.0, memory_mb) / 1024,
+            gpus,
+            cpus if fields.get("cpus") else boards * sockets * cores * threads,
+            max(0.0, memory_mb - reserved_mb) / 1024,
             fields.get("state", "UNKNOWN"),
             True,
             features=tuple(filter(None, re.split("[,&]", fields.get("features") or fields.get("feature", "")))),
-            weight=float(fields.get("weight", 1)),
+            weight=weight,
         )
 
     def _account(self, name: str) -> QueueNode:
         row = self.accounts[name][1]
         users = {user: fields for (account, user), fields in self.users.items() if account == name}
-        own = {user: caps for user, fields in users.items() if (caps := _caps_of_user(self, fields))}
+        with _naming(f"account {name}"):
+            own = {user: caps for user, fields in users.items() if (caps := _caps_of_user(self, fields))}
+            priority = finite_number(row.get("priority") or "0", "priority")
+            priorities = {
+                user: finite_number(fields["priority"], "priority")
+                for user, fields in users.items()
+                if fields.get("priority")
+            }
+            limits = _caps(self, row.get("grptres", ""), row.get("grpjobs", ""))
+            user_limits = _caps(self, "", row.get("maxjobs", ""))
         return QueueNode(
             name,
             _shares(row),
-            float(row.get("priority") or 0),
+            priority,
             {user: _shares(fields) for user, fields in users.items()},
-            {user: float(fields["priority"]) for user, fields in users.items() if fields.get("priority")},
-            _caps(self, row.get("grptres", ""), row.get("grpjobs", "")),
-            _caps(self, "", row.get("maxjobs", "")),
+            priorities,
+            limits,
+            user_limits,
             own,
             children=tuple([self._account(child) for child, (parent, _) in self.accounts.items() if parent == name]),
         )
@@ -224,8 +241,22 @@ def read_slurm_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Slur
     for file, kind in sorted(kinds, key=lambda pair: order.index(pair[1]) if pair[1] in order else len(order)):
         if kind in _READERS:
             site.read.append(f"{file.name}: {kind}")
-            _READERS[kind](site, file)
+            with _naming(str(file)):
+                _READERS[kind](site, file)
     return site
+
+
+_MOST = 2**32
+"""Slurm's limits have 32 bits."""
+
+
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """Raise a TraceError that says what a value belongs to, if the value cannot be read."""
+    try:
+        yield
+    except Dirty as error:
+        raise TraceError(f"{what}: {str(error).removeprefix('whose ')}") from None
 
 
 def _kind_of(file: Path) -> str:
@@ -275,13 +306,14 @@ def _lines(file: Path, seen: tuple[Path, ...] = ()) -> Iterator[str]:
     """The lines of slurm.conf, joined where they continue, without comments, with its includes."""
     if file in seen or len(seen) > 16:
         raise TraceError(f"{file}: slurm.conf includes itself")
-    pending = ""
+    parts: list[str] = []
     for _, raw in Source(file).lines():
-        line = pending + re.sub(r"(?<!\\)#.*", "", raw).rstrip()
-        if line.endswith("\\"):
-            pending = line[:-1]
+        parts.append(re.sub(r"(?<!\\)#.*", "", raw).rstrip())
+        if parts[-1].endswith("\\"):
+            parts[-1] = parts[-1][:-1]
             continue
-        pending = ""
+        line = "".join(parts)
+        parts.clear()
         included = re.match(r"\s*include\s+(\S+)", line, re.IGNORECASE)
         if included:
             path = file.parent / Path(included[1]).name
@@ -342,7 +374,8 @@ def _read_gres(site: SlurmSite, file: Path) -> None:
 
 def _read_listed(site: SlurmSite, file: Path) -> None:
     for node in read_nodes(Source(file)):
-        weight = float(site.nodes.get(node.name, {}).get("weight", node.weight))
+        stated = site.nodes.get(node.name, {}).get("weight")
+        weight = node.weight if stated is None else finite_number(stated, f"weight of {node.name}")
         site.listed.setdefault(node.name, replace(node, weight=weight))
 
 
@@ -361,7 +394,7 @@ def _read_reservations(site: SlurmSite, file: Path) -> None:
 
 def _read_licences(site: SlurmSite, file: Path) -> None:
     for block in _blocks(file, "LicenseName"):
-        site.licences[block["licensename"]] = float(block.get("total", 0))
+        site.licences[block["licensename"]] = finite_number(block.get("total", "0"), "total")
 
 
 def _blocks(file: Path, first: str) -> Iterator[dict[str, str]]:
@@ -521,7 +554,7 @@ def _gpus(text: str) -> tuple[tuple[str, int], ...]:
         if kind == "gpu":
             model = rest[0] if rest and not rest[0].isdecimal() else ""
             size = rest[-1] if rest and rest[-1].isdecimal() else "1"
-            gpus[model] = gpus.get(model, 0) + int(size)
+            gpus[model] = gpus.get(model, 0) + count(size, "number of GPUs", 0)
     return tuple([pair for pair in gpus.items() if pair[1]])
 
 
@@ -534,8 +567,8 @@ def _hosts(text: str, where: str) -> tuple[str, ...]:
 
 def _licences(text: str) -> Iterator[tuple[str, float]]:
     for part in text.split(",") if not is_unset(text) else ():
-        name, _, count = part.strip().replace("=", ":").partition(":")
-        yield name, float(count or 1)
+        name, _, number = part.strip().replace("=", ":").partition(":")
+        yield name, finite_number(number or "1", "licences")
 
 
 def _shares(row: Mapping[str, str]) -> float:
@@ -555,10 +588,10 @@ def _long_s(text: str) -> float:
     if text.isdecimal():
         return 60.0 * float(text)
     days, dash, rest = text.partition("-")
-    parts = [float(part or 0) for part in (rest if dash else text).split(":")]
+    parts = [finite_number(part or "0", "duration") for part in (rest if dash else text).split(":")]
     if dash:  # DD-HH, DD-HH:MM, DD-HH:MM:SS
         hours, minutes, seconds = (*parts, 0.0, 0.0)[:3]
-        return float(days) * 86400 + hours * 3600 + minutes * 60 + seconds
+        return finite_number(days, "duration") * 86400 + hours * 3600 + minutes * 60 + seconds
     return duration_s(text, "duration") or 0.0
 
 
@@ -573,17 +606,21 @@ def _caps(site: SlurmSite, tres: str, jobs: str = "") -> Caps:
         if value in ("", "-1"):
             continue
         if name.lower().startswith("gres/gpu:"):
-            by_type[site_gpu(name.partition(":")[2], site.named)] = float(value)
+            by_type[site_gpu(name.partition(":")[2], site.named)] = finite_number(value, name)
         elif name.lower() not in _TRES:
             site.drop(f"a limit on {name}")
         else:
-            amounts[_TRES[name.lower()]] = memory_gb(value) if name.lower() == "mem" else float(value)
-    count = int(jobs) if jobs and jobs != "-1" else None
-    return Caps(**amounts, jobs=count, gpus_of=by_type)
+            amounts[_TRES[name.lower()]] = memory_gb(value) if name.lower() == "mem" else finite_number(value, name)
+    most = count(jobs, "limit of jobs", 0, _MOST) if jobs and jobs != "-1" else None
+    return Caps(**amounts, jobs=most, gpus_of=by_type)
 
 
 def _caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
-    jobs = [int(text) for text in (row.get("maxjobs"), row.get("grpjobs")) if text and text != "-1"]
+    jobs = [
+        count(text, "limit of jobs", 0, _MOST)
+        for text in (row.get("maxjobs"), row.get("grpjobs"))
+        if text and text != "-1"
+    ]
     return _caps(site, row.get("grptres", ""), str(min(jobs)) if jobs else "")
 
 
@@ -602,15 +639,18 @@ def _partition(
     mode = row.get("preemptmode", site.conf.get("preemptmode", "off")).lower().partition(",")[0]
     tier = row.get("prioritytier") or row.get("priority") or "1"
     factor = row.get("priorityjobfactor") or row.get("priority") or "1"
+    with _naming(f"partition {name}"):
+        ranks = finite_number(factor, "priorityjobfactor"), count(tier, "prioritytier", 0, _MOST)
+        limit_s, default_s = (_minutes_s(row.get(key)) for key in ("maxtime", "defaulttime"))
+        billing = _billed(site, row.get("tresbillingweights", ""))
     return NodePartition(
         name,
         nodes,
-        float(factor),
-        int(tier),
-        _minutes_s(row.get("maxtime")),
-        _minutes_s(row.get("defaulttime")),
+        *ranks,
+        limit_s,
+        default_s,
         whole or "exclusive" in (row.get("oversubscribe") or row.get("shared", "")).lower(),
-        _billed(site, row.get("tresbillingweights", "")),
+        billing,
         mode if mode in ("requeue", "cancel", "suspend") else "off",  # type: ignore[arg-type]
         Caps(),
         own if own in qos else "",
@@ -625,7 +665,7 @@ def _billed(site: SlurmSite, weights: str) -> dict[str, float]:
         if name.lower() not in _TRES:
             site.drop(f"TRESBillingWeights of {name}")
             continue
-        number = float(weight.rstrip("KMGTPkmgtp") or 0)
+        number = finite_number(weight.rstrip("KMGTPkmgtp") or "0", "tresbillingweights")
         per = memory_gb(f"1{weight[-1]}" if weight[-1:].isalpha() else "1M") if name.lower() == "mem" else 1.0
         billing[_TRES[name.lower()]] = number / per
     return billing
@@ -644,17 +684,18 @@ def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
     preempts = tuple([other for other in row.get("preempt", "").split(",") if other in site.qos])
     mode = row.get("preemptmode", "").lower()
     mode = site.conf.get("preemptmode", "off").lower().partition(",")[0] if mode in ("", "cluster") else mode
-    return Qos(
-        name,
-        float(row.get("priority") or 0),
-        _minutes_s(first("maxwall", "maxwalldurationperjob") or None),
-        float(row.get("usagefactor") or 1),
-        _caps(site, row.get("grptres", ""), row.get("grpjobs", "")),
-        _caps(site, first("maxtrespu", "maxtresperuser"), first("maxjobspu", "maxjobsperuser")),
-        _caps(site, first("maxtrespa", "maxtresperaccount"), first("maxjobspa", "maxjobsperaccount")),
-        preempts,
-        mode if mode in ("requeue", "cancel", "suspend") else "off",  # type: ignore[arg-type]
-    )
+    with _naming(f"QOS {name}"):
+        return Qos(
+            name,
+            finite_number(row.get("priority") or "0", "priority"),
+            _minutes_s(first("maxwall", "maxwalldurationperjob") or None),
+            finite_number(row.get("usagefactor") or "1", "usagefactor"),
+            _caps(site, row.get("grptres", ""), row.get("grpjobs", "")),
+            _caps(site, first("maxtrespu", "maxtresperuser"), first("maxjobspu", "maxjobsperuser")),
+            _caps(site, first("maxtrespa", "maxtresperaccount"), first("maxjobspa", "maxjobsperaccount")),
+            preempts,
+            mode if mode in ("requeue", "cancel", "suspend") else "off",  # type: ignore[arg-type]
+        )
 
 
 def _reservation(site: SlurmSite, name: str, row: Mapping[str, str]) -> NodeReservation | None:
@@ -693,10 +734,8 @@ def scheduler_of(site: SlurmSite) -> dict[str, Any]:
         TraceError: A value cannot be read.
     """
     conf = site.conf
-    try:
+    with _naming("slurm.conf"):
         return _scheduler_of(site, conf)
-    except (ValueError, Dirty) as error:
-        raise TraceError(f"slurm.conf: a value cannot be read: {error}") from None
 
 
 def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
@@ -704,7 +743,10 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "order": "basic" if "basic" in conf.get("prioritytype", "multifactor") else "multifactor"
     }
-    settings |= {ours: float(conf.get(f"priorityweight{name}") or 0) for ours, name in _WEIGHTS.items()}
+    settings |= {
+        ours: finite_number(conf.get(f"priorityweight{name}") or "0", f"priorityweight{name}")
+        for ours, name in _WEIGHTS.items()
+    }
     for part in (conf.get("priorityweighttres") or "").split(","):
         name, _, weight = part.partition("=")
         if name and not is_unset(name):
@@ -712,12 +754,14 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
             if ours is None:
                 site.drop(f"PriorityWeightTRES of {name}")
             else:
-                settings[ours] = float(weight)
+                settings[ours] = finite_number(weight, "priorityweighttres")
     settings["max_age_s"] = _long_s(conf.get("prioritymaxage") or "7-0")
     settings["half_life_s"] = _long_s(conf.get("prioritydecayhalflife") or "7-0")
     period = conf.get("prioritycalcperiod") or "5"
-    settings["calc_period_s"] = 60.0 * float(period) if period.isdecimal() else _long_s(period)
-    settings["damping"] = float(conf.get("fairsharedampeningfactor") or 1)
+    settings["calc_period_s"] = (
+        60.0 * finite_number(period, "prioritycalcperiod") if period.isdecimal() else _long_s(period)
+    )
+    settings["damping"] = finite_number(conf.get("fairsharedampeningfactor") or "1", "fairsharedampeningfactor")
     settings["algorithm"] = "classic" if "NO_FAIR_TREE" in flags else "tree"
     settings["favor_small"] = conf.get("priorityfavorsmall", "no").lower() in ("yes", "1")
     settings |= {ours: flag in flags for ours, flag in _FLAGS.items()}
@@ -734,7 +778,7 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
     if over.upper() in ("UNLIMITED", "INFINITE"):
         settings["kill"] = "never"
     else:
-        settings["over_time_s"] = 60.0 * float(over.split()[0])
+        settings["over_time_s"] = 60.0 * finite_number(over.split()[0], "overtimelimit")
     settings["gangs"] = "distinct"
     settings["place"] = "best"
     return settings | _scheduler_parameters(site, conf.get("schedulerparameters") or "")
@@ -751,11 +795,11 @@ def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
               "bf_max_job_part": ("bf_max_job_part", 0)}  # fmt: skip
     settings: dict[str, Any] = {}
     for name, (ours, default, unit) in seconds.items():
-        settings[ours] = float(stated.pop(name, default)) * unit
+        settings[ours] = finite_number(str(stated.pop(name, default)), name) * unit
     if settings["sched_min_interval_s"] < 0.001:
         settings["sched_min_interval_s"] = 0.0  # Slurm's default, 2 microseconds, is no pause
-    for name, (ours, count) in counts.items():
-        settings[ours] = int(stated.pop(name, count))
+    for name, (ours, least) in counts.items():
+        settings[ours] = count(str(stated.pop(name, least)), name, 0, _MOST)
     for name, value in stated.items():
         if name not in _PLAIN:
             site.drop(f"SchedulerParameters={name}{'=' if value else ''}{value}")

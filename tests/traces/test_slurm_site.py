@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -239,3 +241,47 @@ def test_a_node_of_two_gpu_types_stays_in_its_partition(folder: Path, tmp_path: 
     words = ["replay", "--trace", str(folder), "--config", str(out), "--json", "--out", str(tmp_path / "runs")]
     replay = CliRunner().invoke(app, words)
     assert replay.exit_code == 0, replay.output
+
+
+_HUGE = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("nodes.conf", "Sockets=2", f"Sockets={_HUGE}", "node n1: sockets is not a number"),
+        ("nodes.conf", "RealMemory=65536", "RealMemory=nan", "node n1: realmemory is not a number"),
+        ("nodes.conf", "a100:2", f"a100:{_HUGE}", "node g1: number of GPUs is not a number"),
+        ("nodes.conf", "Weight=9", "Weight=heavy", "node g1: weight is not a number"),
+        ("slurm.conf", "PriorityTier=3", f"PriorityTier={_HUGE}", "partition side: prioritytier is not a number"),
+        ("slurm.conf", "MaxTime=1-0", "MaxTime=-5", "partition (main|side): without duration"),
+        ("slurm.conf", "GRES/gpu=8", "GRES/gpu=x", "partition main: tresbillingweights is not a number"),
+        ("slurm.conf", "bf_interval=45", f"bf_interval={_HUGE}", "slurm.conf: bf_interval is not a number"),
+        ("slurm.conf", "default_queue_depth=50", "default_queue_depth=-1", "default_queue_depth is impossible"),
+        ("slurm.conf", "PriorityWeightAge=500", "PriorityWeightAge=x", "slurm.conf: priorityweightage is not a number"),
+        ("slurm.conf", "Licenses=solver:3", "Licenses=solver:x", "slurm.conf: licences is not a number"),
+        ("dump.txt", "cpu=12", "cpu=twelve", "account lab: cpu is not a number"),
+        ("dump.txt", "MaxJobs=2", f"MaxJobs={_HUGE}", "account sub: limit of jobs is not a number"),
+        ("qos.txt", "normal|10", f"normal|{_HUGE}", "QOS normal: priority is not a number"),
+        ("qos.txt", "cpu=4|1", "cpu=4|many", "QOS side: limit of jobs is not a number"),
+    ],
+)
+def test_a_value_that_cannot_be_read_is_an_error_that_names_its_owner(
+    tmp_path: Path, name: str, old: str, new: str, words: str
+) -> None:
+    texts = {"slurm.conf": CONF, "nodes.conf": NODES, "dump.txt": DUMP, "qos.txt": QOS}
+    assert old in texts[name]
+    for file, text in texts.items():
+        (tmp_path / file).write_text(text.replace(old, new) if file == name else text)
+    ended = CliRunner().invoke(app, ["site", "import", str(tmp_path), "-o", str(tmp_path / "out.yaml")])
+    assert ended.exit_code == 2, ended.exception
+    assert re.search(words, ended.stderr), ended.stderr
+
+
+def test_a_line_may_be_continued_a_hundred_thousand_times(tmp_path: Path) -> None:
+    path = tmp_path / "slurm.conf"
+    path.write_text(CONF.replace("include nodes.conf\n", NODES) + "Prolog=x\\\n" + "y\\\n" * 100_000 + "z # end\n")
+    began = time.process_time()
+    site = read_slurm_site([path])
+    assert site.conf["prolog"] == "x" + 100_000 * "y" + "z"
+    assert time.process_time() - began < 10  # joined piece by piece it took minutes
