@@ -1,7 +1,21 @@
 """Frozen values that describe a simulation: clusters, jobs, decisions, records and queues."""
 
 from dagsim.model.cluster import Cluster, Node
-from dagsim.model.decision import Admit, Decision, Kill, Migrate, Placement, Preempt, Reject, Share, Start, Wait
+from dagsim.model.decision import (
+    Admit,
+    Decision,
+    Join,
+    Kill,
+    Migrate,
+    Placement,
+    Preempt,
+    Reject,
+    Resize,
+    Share,
+    Start,
+    Wait,
+)
+from dagsim.model.elastic import Elastic, Pace, TrainingModel, TrainingState
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type
 from dagsim.model.job import Demand, Edge, InFlight, Job, Task, TaskGraph
 from dagsim.model.log import JobFacts, Kind, Record, RejectReason
@@ -16,10 +30,12 @@ __all__ = [
     "Decision",
     "Demand",
     "Edge",
+    "Elastic",
     "GpuType",
     "InFlight",
     "Job",
     "JobFacts",
+    "Join",
     "Kill",
     "Kind",
     "Migrate",
@@ -27,6 +43,7 @@ __all__ = [
     "NodeOutage",
     "NodePartition",
     "NodeReservation",
+    "Pace",
     "Placement",
     "Preempt",
     "Qos",
@@ -36,10 +53,13 @@ __all__ = [
     "Reject",
     "RejectReason",
     "Request",
+    "Resize",
     "Share",
     "Start",
     "Task",
     "TaskGraph",
+    "TrainingModel",
+    "TrainingState",
     "Wait",
     "gpu_type",
 ]

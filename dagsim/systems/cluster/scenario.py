@@ -19,6 +19,7 @@ from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
+from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.network.base import Network
 from dagsim.systems.cluster.past import jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
@@ -99,6 +100,7 @@ class ClusterScenario:
     runtime: Runtime = field(default_factory=Recorded)
     setup: Setup | None = None
     network: Network | None = None
+    sharing: Sharing | None = None
     preemption: Preemption = field(default_factory=Preemption)
     disturbances: tuple[FailureModel, ...] = ()
     estimates: Estimates = field(default_factory=Estimates)
@@ -184,6 +186,7 @@ class ClusterScenario:
             runtime=self.runtime,
             setup=self.setup,
             network=self.network,
+            sharing=self.sharing,
             preemption=self.preemption,
             disturbances=(*self.disturbances, *outages),
             estimates=self.estimates,
