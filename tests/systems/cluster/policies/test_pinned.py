@@ -112,7 +112,9 @@ def spread(case: Case) -> Case:
     cluster = replace(
         case.cluster, nodes=tuple(replace(node, weight=1 + at % 2) for at, node in enumerate(case.cluster.nodes))
     )
-    return replace(case, cluster=cluster, jobs=jobs, models=case.models | {"queues": replace(QUEUES, partitions=partitions)})
+    return replace(
+        case, cluster=cluster, jobs=jobs, models=case.models | {"queues": replace(QUEUES, partitions=partitions)}
+    )
 
 
 def outcome(case: Case, spec: str) -> str:
