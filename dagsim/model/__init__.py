@@ -19,7 +19,7 @@ from dagsim.model.elastic import Elastic, Pace, TrainingModel, TrainingState
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type
 from dagsim.model.job import Demand, Edge, InFlight, Job, Task, TaskGraph
 from dagsim.model.log import JobFacts, Kind, Record, RejectReason
-from dagsim.model.queues import Caps, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.model.queues import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.model.request import Request
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "Kind",
     "Migrate",
     "Node",
+    "NodeOutage",
     "NodePartition",
     "NodeReservation",
     "Pace",

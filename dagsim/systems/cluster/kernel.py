@@ -64,13 +64,20 @@ from dagsim.systems.cluster.legality import (
     wake_up,
 )
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess, Preemption, Setup, start_all
+from dagsim.systems.cluster.models.failures import (
+    FailureModel,
+    FailureProcess,
+    Outages,
+    Preemption,
+    Setup,
+    start_all,
+)
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.network.base import Carrier, Flow, Network
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import check_in_flight, past_of
-from dagsim.systems.cluster.site import SiteState
+from dagsim.systems.cluster.site import SiteState, down_windows
 from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState, WorkProgress
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
@@ -169,6 +176,9 @@ class ClusterKernel:
         self.preemption = preemption if preemption is not None else Preemption()
         self._estimates = estimates if estimates is not None else Estimates()
         self._estimated = self._estimates.kind != "exact"
+        if queues is not None and queues.outages:
+            down = down_windows(queues, [node.name for node in cluster.nodes], origin_s, begins_s)
+            disturbances = [*disturbances, Outages(down)]
         self._disturbing: list[FailureProcess] = start_all(disturbances, len(cluster.nodes), seed, begins_s)
         self._admission = admission
         self._shows_truth = False

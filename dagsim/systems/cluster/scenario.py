@@ -174,9 +174,12 @@ class ClusterScenario:
     ) -> ClusterKernel:
         outages = (jobs.outages(),) if self.outages else ()
         queues, origin_s = self.queues, 0.0
-        if queues is not None and queues.reservations:
+        if queues is not None and (queues.reservations or queues.outages):
             clock_s = jobs.origin_s()
-            origin_s, queues = (0.0, replace(queues, reservations=())) if clock_s is None else (clock_s, queues)
+            if clock_s is None:
+                queues = replace(queues, reservations=(), outages=())
+            else:
+                origin_s = clock_s
         return ClusterKernel(
             self.cluster,
             jobs if heard is None else Heard(jobs, heard),
