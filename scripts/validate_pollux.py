@@ -5,8 +5,9 @@
 
 16 nodes of 4 GPUs, allocations every 60 s, no interference, as in the paper's figures. ``DIR`` has
 the applications' profiles anywhere below it. With ``--json``: ``jobs``, seconds from arrival to end
-by name. With ``--kernel``, the policy plays on the GPU cluster's kernel. ``--expected`` is a summary of the authors (``jobload_*.json.gz``). Exits with 1 if a job
-differs from it; with ``pollux``, whose search is random, if the mean differs by more than 5 %.
+by name. With ``--kernel``, the policy plays on the GPU cluster's kernel. ``--expected`` is a
+summary of the authors (``jobload_*.json.gz``). Exits with 1 if a job differs from it; with
+``pollux``, whose search is random, if the mean differs by more than 5 %.
 """
 
 from __future__ import annotations

@@ -161,7 +161,8 @@ class Training:
         self.job = job
         self.batch = batch
         self._whole_seconds = whole_seconds
-        self._late_s = 0.0
+        self._late_s = self._next_late_s = 0.0
+        """Time by which the present epoch began late, and by which the next one will."""
         self.placement: tuple[int, ...] = ()
         self.local_batch = 0
         self.accumulation = 0
@@ -234,8 +235,8 @@ class Training:
             return Pace(rate, until)
         exact_s = (until - self.progress) / rate
         whole_s = round(exact_s)
-        late_s, self._late_s = self._late_s, _LATE_S if whole_s < exact_s else 0.0
-        return Pace(rate, until, whole_s - late_s + self._late_s)
+        self._next_late_s = _LATE_S if whole_s < exact_s else 0.0
+        return Pace(rate, until, whole_s - self._late_s + self._next_late_s)
 
     def advance(self, progress: float) -> None:
         """Add progress within the epoch."""
@@ -244,6 +245,7 @@ class Training:
     def end_epoch(self) -> None:
         """Reach the end of the epoch, and choose the batch of the next."""
         self.epoch += 1
+        self._late_s = self._next_late_s
         self.progress = self.job.profile.progress_at(self.epoch)
         self._choose_batch()
 

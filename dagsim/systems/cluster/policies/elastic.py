@@ -63,7 +63,9 @@ class IntervalAllocation:
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         now = view.now
-        if now % self.interval_s or now == self._decided_s:
+        if not (view.ready or view.running):
+            return
+        if now % self.interval_s or now in (0.0, self._decided_s):  # the simulator first decides after an interval
             yield Wait((floor(now / self.interval_s) + 1) * self.interval_s)
             return
         self._decided_s = now
