@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from recorded_policy import RecordedPolicy
@@ -14,7 +15,7 @@ from dagsim.model import Caps, Cluster, Job, Kind, Node, NodePartition, Qos, Que
 from dagsim.model.gpu import GpuType
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.models.failures import Preemption
-from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.policies import POLICIES, slurm_backfill
 from dagsim.systems.cluster.policies.shares import Weights
 from dagsim.systems.cluster.policies.slurm import SlurmSettings
 from dagsim.systems.cluster.policies.slurm_backfill import BackfillOutlook
@@ -316,6 +317,16 @@ def test_who_is_passed_over_in_a_cycle_could_not_have_started(seed: int, monkeyp
     monkeypatch.setattr(BackfillOutlook, "knows_no", lambda self, at: False)
     monkeypatch.setattr(BackfillOutlook, "is_hopeful", lambda self, at: True)
     assert played(crowd(seed), spec, queues=queues).log == short.log
+
+
+@pytest.mark.parametrize("more", ["", ",gangs=distinct,place=best"])
+def test_compiled_plans_are_those_of_lists(more: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    queues = QueueTree(partitions=(NodePartition("p"), NodePartition("whole", exclusive=True)))
+    jobs = [replace(job, partition="whole") if at % 5 == 0 else job for at, job in enumerate(crowd(7))]
+    spec = f"slurm-multifactor[bf_interval_s=5{more}]"
+    listed = played(jobs, spec, queues=queues)
+    monkeypatch.setattr(slurm_backfill, "_LISTED", 10)
+    assert played(jobs, spec, queues=queues).log == listed.log
 
 
 def test_priorities_in_columns_are_those_of_each_job_to_the_last_bit() -> None:
