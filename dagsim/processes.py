@@ -1,7 +1,8 @@
-"""Worker processes, and the signals that stop a run."""
+"""Worker processes, the signals that stop a run, and the output of this process."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from types import FrameType, ModuleType
 from typing import Any, Self
 
-__all__ = ["SIGNALS", "Stopped", "Stops", "end_with_parent", "exit_code", "starting"]
+__all__ = ["SIGNALS", "Stopped", "Stops", "end_with_parent", "exit_code", "starting", "without_output"]
 
 
 SIGNALS = tuple(
@@ -34,6 +35,27 @@ def _wait_for_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+@contextmanager
+def without_output() -> Iterator[None]:
+    """Discard the standard output of this process, that of C libraries included.
+
+    HiGHS prints lines for its developers about some integer programs, even without ``disp``; they
+    would stand beside the JSON of a command.
+    """
+    library = ctypes.CDLL(None)
+    sys.stdout.flush()
+    library.fflush(None)
+    stdout = os.dup(1)
+    try:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+        yield
+    finally:
+        library.fflush(None)
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 @contextmanager

@@ -1,9 +1,8 @@
 """The tables ``ramp/SETTING`` and ``ramp/SETTING-BETA``: policies and placers on RAMP, and agents beside the best.
 
 Settings, each on 32 servers (RAMP 4x4x2) with the five models of PAC-ML, 1,001 jobs and 50 training steps, are the
-sweep files ``tables/ramp/ddls.yaml``, ``plain.yaml`` and ``mixed.yaml``. The cells of these sweeps run here in one
-process and are not kept: the figures of ddls (completion time, speed-up, utilisation, share of communication) come from
-the kernel and are not among a run's metrics.
+sweep files ``tables/ramp/ddls.yaml``, ``plain.yaml`` and ``mixed.yaml``. Their cells keep ddls' figures (completion
+time, speed-up, utilisation, share of communication), which are not among a run's metrics (``system.figures``).
 
 ``ramp/SETTING`` writes for each distribution of beta, policy and placer the blocking rate by seed, and its ratio to
 that of ``max`` with ``first_fit``. ``ramp/SETTING-BETA`` plays the agents ``results/ramp/agents/SETTING-BETA-*.pt``
@@ -15,7 +14,7 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from statistics import fmean
@@ -24,18 +23,16 @@ from typing import Any
 import numpy as np
 from command import Say
 from numpy.typing import NDArray
-from sweeps import RESULTS, origin, sweep_of
+from sweeps import RESULTS, finished, origin, sweep_of
 
+from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Spending
 from dagsim.experiment.plan import Axis, SweepGrid
-from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.simulate import make_policy
 from dagsim.files import write_text
 from dagsim.metrics.intervals import ratio_of_means, t_quantile
-from dagsim.systems.ramp.kpis import kpis
 from dagsim.systems.ramp.policies import tuned_weights
 
-__all__ = ["JUDGED", "SEEDS", "compared", "grids_of", "played", "rows_of", "write_compared", "write_judged"]
+__all__ = ["JUDGED", "SEEDS", "compared", "figures_of", "grids_of", "rows_of", "write_compared", "write_judged"]
 
 SEEDS = range(3_012_000, 3_012_008)
 """As many report seeds as a table of agents has. The ledger gives each its own."""
@@ -58,17 +55,12 @@ Figures = dict[str, dict[str, list[dict[str, float]]]]
 """By beta, and by policy with placer: the figures of an episode for each seed."""
 
 
-def played(grid: SweepGrid) -> Figures:
-    """Run the cells of a grid over placers, policies and distributions of beta."""
-    worlds: dict[tuple[str, str], Any] = {}
+def figures_of(runs: Iterable[CellRun]) -> Figures:
+    """Collect the figures of a grid over placers, policies and distributions of beta."""
     figures: Figures = {}
-    for cell in grid.cells():
-        placer, policy, beta = cell.at["system.placer"], cell.at["policy"], cell.at["system.beta"]
-        if (placer, beta) not in worlds:  # what a scenario has planned serves its other policies
-            worlds[placer, beta] = scenario_of(cell.config)
-        kernel = worlds[placer, beta].kernel(cell.seed)
-        kernel.run(make_policy(worlds[placer, beta], cell.policy, cell.seed))
-        figures.setdefault(beta, {}).setdefault(f"{policy}, {placer}", []).append(kpis(kernel))
+    for run in runs:
+        name = f"{run.at['policy']}, {run.at['system.placer']}"
+        figures.setdefault(run.at["system.beta"], {}).setdefault(name, []).append(run.workload["figures"])
     return figures
 
 
@@ -90,7 +82,7 @@ def rows_of(figures: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, d
 
 def write_compared(spending: Spending, options: Namespace, say: Say) -> None:
     """Write ``ramp/SETTING.json``."""
-    figures = played(sweep_of(spending.table, spending.seeds))
+    figures = figures_of(finished(sweep_of(spending.table, spending.seeds), options))
     content = {"setting": spending.table.removeprefix("ramp/"), "seeds": list(spending.seeds)}
     content |= {"made": origin(spending, "ratios of means"), **{beta: rows_of(rows) for beta, rows in figures.items()}}
     write_text(options.folder / f"{spending.table}.json", json.dumps(content, indent=1) + "\n")
@@ -116,6 +108,7 @@ def grids_of(table: str, seeds: Sequence[int]) -> list[SweepGrid]:
     return [
         replace(
             sweep_of(f"ramp/{setting}"),
+            name=f"ramp-{setting}-{beta}-{placer}",
             axes=(
                 Axis("system.placer", (placer,), (placer,)),
                 Axis("policy", tuple(specs), tuple(specs.values())),
@@ -132,7 +125,7 @@ def write_judged(spending: Spending, options: Namespace, say: Say) -> None:
     setting, beta = spending.table.removeprefix("ramp/").split("-")
     policies: dict[str, Any] = {}
     for grid in grids_of(spending.table, spending.seeds):
-        for name, runs in played(grid)[beta].items():
+        for name, runs in figures_of(finished(grid, options)).get(beta, {}).items():
             policies[name.partition(",")[0] if name.startswith("agent ") else name] = {
                 "blocking": [run["blocking_rate"] for run in runs],
                 "jct_s": [run.get("job_completion_time") for run in runs],

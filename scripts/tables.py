@@ -34,7 +34,6 @@ import table_workloads
 from command import Say
 from sweeps import FILES, RESULTS, ROOT, finished, origin, spend, sweep_of
 
-from dagsim.errors import InputError
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.files import write_text
@@ -161,8 +160,6 @@ def _work(options: Namespace, say: Say) -> None:
     os.chdir(ROOT)
     for name in options.table:
         seeds, write = TABLES[name]
-        if options.draw and name.startswith("ramp/"):
-            raise InputError(f"{name}: cells of RAMP are not kept, so there is nothing to draw; leave out --draw")
         windows_of = table_agents.WINDOWS_OF if name == "agents/itp" else None
         spending = spend(name, seeds, options, windows_of)
         write(spending, options, say)

@@ -381,9 +381,11 @@ def test_one_trace_has_no_interval_and_says_why(tmp_path: Path) -> None:
 def test_a_trace_is_run_once_unless_seeds_or_windows_are_asked_for(tmp_path: Path) -> None:
     fine("eval", "-w", TRACE, "--out", tmp_path / "once", "--no-plots")
     assert len(run_folder(tmp_path / "once").lines()) == 1
-    windows = ("--windows", 2, "--window-jobs", 2)
+    windows = ("--windows", "2x2")
     shown = fine("baseline", "-w", TRACE, "-a", "sjf", *windows, "--out", tmp_path / "two", "--no-plots").stdout
     assert "jobs.csv, windows of 2 jobs, 2 windows" in " ".join(shown.split())
     assert {line.seed for line in run_folder(tmp_path / "two").lines()} == {4_000_000, 4_000_001}
-    refused = dagsim("eval", "-w", TRACE, "--windows", 100, "--window-jobs", 2, "--out", tmp_path / "no", "--no-plots")
+    refused = dagsim("eval", "-w", TRACE, "--windows", "100x2", "--out", tmp_path / "no", "--no-plots")
     assert "would overlap" in refused.output
+    for text in ("0", "2x", "two"):
+        assert "30x1000" in dagsim("eval", "-w", TRACE, "--windows", text).output

@@ -47,6 +47,7 @@ OWNERS = {
     "torch": "agents",
     "typer": "cli",
     "uvicorn": "report/serve",
+    "zmq": "systems/cluster/policies/batsim",
 }
 """The one part that imports a foreign library."""
 

@@ -181,9 +181,9 @@ def test_a_codec_of_ones_own_is_named_by_whoever_loads_the_agent(folder: Path) -
     plain = dict(read_plain(shipped_agent("ppo", "cluster")))
     plain["codec"] = {**plain["codec"], "kind": "own_codec:Codec"}
     write_plain(folder / "own.pt", plain)
-    with pytest.raises(CodeNotAllowed, match=r"--codec own_codec:Codec"):
+    with pytest.raises(CodeNotAllowed, match=r"parameter codec=own_codec:Codec"):
         Checkpoint.load(folder / "own.pt")
-    ended = run("eval", "--algo", "ppo", "--checkpoint", "own.pt", "--codec", "own_codec:Codec", *SHORT)
+    ended = run("eval", "--algo", "ppo[codec=own_codec:Codec]", "--checkpoint", "own.pt", *SHORT)
     assert ended.exit_code == 0, ended.output
     assert imported(folder) == ["own_codec"]
 

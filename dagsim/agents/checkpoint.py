@@ -249,10 +249,9 @@ def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: st
     kind = settings["kind"]
     part = registry.kind
     if registry.is_own(kind) and own is None and kind not in _NETS_OF_ALGORITHMS:
-        option = "--codec " if part == "codec" else f"the parameter {part}="
         raise CodeNotAllowed(
             f"its {part} {kind!r} is code outside dagsim, and a checkpoint is only data. If you know that code, name "
-            f"it yourself with {option}{kind} (docs/security.md)"
+            f"it yourself with the parameter {part}={kind} (docs/security.md)"
         )
     if own not in (None, kind) and not registry.is_own(kind):
         raise ConfigError(f"its {part} is {kind!r}, which comes with dagsim; leave out {own!r}")

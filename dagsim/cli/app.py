@@ -116,7 +116,7 @@ def _refuse_removed(args: Sequence[str]) -> None:
         if not equals:
             following = args[place + 1] if place + 1 < len(args) else "-"
             value = "true" if following.startswith("-") and not following[1:2].isdigit() else following
-        raise _ended(InputError(), f"{option} is no longer an option; write {REMOVED[option]}{value}", 2)
+        raise _ended(InputError(), f"{option} is no longer an option; write {REMOVED[option].replace('{}', value)}", 2)
 
 
 app = typer.Typer(

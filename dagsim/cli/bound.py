@@ -9,7 +9,18 @@ from typing import Annotated
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import ConfigFile, Experiment, Jobs, Json, Quiet, Seed, Settings, TraceFlags, expand_options
+from dagsim.cli.options import (
+    ConfigFile,
+    Experiment,
+    Jobs,
+    Json,
+    Quiet,
+    Seed,
+    Settings,
+    TraceFlags,
+    Windows,
+    expand_options,
+)
 from dagsim.cli.shared import experiment
 
 __all__ = ["print_bound"]
@@ -24,6 +35,7 @@ def print_bound(
     config: ConfigFile = None,
     set_: Settings = None,
     seed: Seed = None,
+    windows: Windows = None,
     preemptive: Annotated[
         bool, typer.Option("--preemptive", help="Include schedules that stop runs and resume them.")
     ] = False,
@@ -44,7 +56,9 @@ def print_bound(
     watched = not (quiet or json_)
     described = {"kind": "trace", "path": str(trace), "format": reading.format_}
     more = [] if trace is None else [Setting(f"--trace {trace}", "workload", described)]
-    chosen = experiment(Experiment(workload, config, set_, seed=seed), reading, more=more, quiet=not watched)
+    chosen = experiment(
+        Experiment(workload, config, set_, seed=seed), reading, windows=windows, more=more, quiet=not watched
+    )
     number = experiment_seeds(chosen)[0]
     watch = counted("searching for prices", watched, "steps", every=10)
     least = bound_of(chosen, number, preemptive=preemptive, watch=watch)

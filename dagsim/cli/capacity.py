@@ -122,16 +122,21 @@ def whatif(
         label = " ".join([*(f"-{gpus}" for gpus in removed), *(f"+{gpus}" for gpus in added), *(accept or ())])
         changed = resized(chosen.cluster, added, removed, demand.arrival_s)
         clusters[label] = changed.model_copy(update={"accept": accepted})
+        if demand.is_snapshot and (displaced := demand.displaced(changed)):
+            raise InputError(f"{label}: no room for {displaced:,} of the jobs that run now")
     priced = Prices.read(price or [], chosen.prices, prices).of(clusters.values())
     name = shown.name or question(trace, chosen, [plain(section) for section in clusters.values()], policies)
     folder, runs = swept(Plan.of_grid(whatif_grid(chosen, clusters, policies, name), "whatif"), shown)
-    trials = trials_of(folder, runs, chosen, demand.labels)
+    trials = trials_of(folder, runs, chosen, demand)
     choices = alternatives_of(trials, clusters, priced, metric)
     fit, load = Fit.of(trials[0], metric), demand.on(chosen.cluster)
     label = workload_label(chosen)
-    grid = whatif_table(choices, metric, workload=label, demand=load, fit=fit, prices=priced, wide=shown.wide)
+    begins = demand.beginning
+    grid = whatif_table(
+        choices, metric, workload=label, demand=load, fit=fit, prices=priced, begins=begins, wide=shown.wide
+    )
     remarks = [*_grown(growth), *(line for section in clusters.values() for line in joined(chosen.cluster, section))]
-    recommendation = whatif_answer(choices, metric, fit, grid, remarks)
+    recommendation = whatif_answer(choices, metric, fit, grid, begins, remarks)
     page = _recommended(folder.path, recommendation)
     if shown.json_:
         facts = {"run": str(folder.path), "metric": metric, "prices": priced.to_dict(), **_log_facts(load, fit)}
@@ -288,7 +293,9 @@ def _grown(growth: str | None) -> list[str]:
 
 def _names(texts: list[str] | None) -> list[str]:
     """Split the texts at commas outside brackets; return each name once, in order."""
-    parts = [[text] if text.startswith("exec") else re.split(r",(?![^\[]*\])", text) for text in texts or ()]
+    from dagsim.experiment.simulate import external_command
+
+    parts = [[text] if external_command(text) is not None else re.split(r",(?![^\[]*\])", text) for text in texts or ()]
     flat = [part.strip() for names in parts for part in names]
     return list(dict.fromkeys(filter(None, flat)))
 

@@ -5,6 +5,7 @@ command.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
@@ -38,6 +39,8 @@ __all__ = [
     "TableLook",
     "TraceFlags",
     "Wide",
+    "WindowCount",
+    "Windows",
     "Within",
     "Workers",
     "expand_options",
@@ -120,8 +123,37 @@ Resume = Annotated[Path | None, _output(metavar="RUN", help="Continue a stopped 
 Wide = Annotated[bool, _output("--wide", help="Print every column, even if they need more than 80 characters.")]
 TableLook = Annotated[TableFormat, _output("--table", help="Print tables as text, Markdown or LaTeX.")]
 
-WINDOW_JOBS = 1000
-"""Default length of a window, in jobs. Longer windows help more than more windows."""
+
+class WindowCount(NamedTuple):
+    """Number of windows of a trace, and jobs of each. Longer windows help more than more windows."""
+
+    windows: int
+    jobs: int = 1000
+
+    @classmethod
+    def parse(cls, text: str) -> WindowCount:
+        """Read ``30`` or ``30x1000``."""
+        match = re.fullmatch(r"([1-9][0-9]*)(?:x([1-9][0-9]*))?", text.strip())
+        if match is None:
+            raise typer.BadParameter(f"expected a number of windows, such as 30 or 30x1000, got {text!r}")
+        return cls(*(int(number) for number in match.groups() if number is not None))
+
+    def settings(self) -> list[Setting]:
+        """Return the settings that run these windows."""
+        from dagsim.config.schema import Setting
+
+        values = {"seeds": self.windows, "workload.window": self.jobs, "workload.windows": self.windows}
+        return [Setting(f"--windows {self.windows}x{self.jobs}", key, value) for key, value in values.items()]
+
+
+Windows = Annotated[
+    WindowCount | None,
+    _of_trace(
+        metavar="N[xJOBS]",
+        parser=WindowCount.parse,
+        help="Run on N disjoint windows, spread over the trace, of 1000 or JOBS jobs each.",
+    ),
+]
 
 READ_KEYS = (
     "gpus_per_task",
@@ -145,11 +177,13 @@ READ_KEYS = (
 )
 """Keys of ``--read``. The other fields of ``TraceOptions`` have options of their own."""
 
-REMOVED = {f"--{key.replace('_', '-')}": f"--read {key}=" for key in READ_KEYS} | {
-    "--measure": "--set workload.measure=",
-    "--engine": "--set engine=",
+REMOVED = {f"--{key.replace('_', '-')}": f"--read {key}={{}}" for key in READ_KEYS} | {
+    "--measure": "--set workload.measure={}",
+    "--engine": "--set engine={}",
+    "--window-jobs": "--windows Nx{} (N windows), or --set workload.window={}",
+    "--codec": "--algo 'NAME[codec={}]'",
 }
-"""Removed options, each with the beginning of its replacement."""
+"""Removed options, each with its replacement; ``{}`` stands for the value."""
 
 
 class Experiment(NamedTuple):
@@ -254,18 +288,6 @@ class TraceFlags(NamedTuple):
         ),
     ] = None
     until: Annotated[str | None, _of_trace(metavar="WHEN", help="Leave out the jobs that arrive later.")] = None
-    windows: Annotated[
-        int | None,
-        _of_trace(min=1, help="Run on this many disjoint windows, spread over the trace (default: as many as seeds)."),
-    ] = None
-    window_jobs: Annotated[int | None, _of_trace(min=2, help="Jobs of each window (default: 1000 with --windows).")] = (
-        None
-    )
-
-    def windowing(self) -> dict[str, int]:
-        """Settings for the windows to run, by key of ``workload``; empty if the whole trace is run."""
-        jobs = self.window_jobs or (WINDOW_JOBS if self.windows else None)
-        return {key: value for key, value in (("window", jobs), ("windows", self.windows)) if value is not None}
 
     def settings(self) -> list[Setting]:
         """Return settings for the options that were given.

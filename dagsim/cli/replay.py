@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import Algo, ConfigFile, Experiment, Output, Seed, Settings, TraceFlags, expand_options
+from dagsim.cli.options import Algo, ConfigFile, Experiment, Output, Seed, Settings, TraceFlags, Windows, expand_options
 from dagsim.cli.shared import experiment, resume_policies, run_policies
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def replay_trace(
         str | None,
         typer.Option(metavar="NAME", help="Also run this scheduler, and compare (default with --blocks: fifo)."),
     ] = None,
+    windows: Windows = None,
     blocks: Annotated[
         int | None,
         typer.Option(min=2, max=100, help="Give the ratio an interval over time, from this many blocks of jobs."),
@@ -53,7 +54,7 @@ def replay_trace(
     """
     if output.resume is not None:
         what = Experiment(config=config, set_=set_, seed=seed)
-        resume_policies("replay", output, what, reading, trace=trace, algo=algo, report=report)
+        resume_policies("replay", output, what, reading, trace=trace, algo=algo, report=report, windows=windows)
         return
     if trace is None:
         raise typer.BadParameter("give --trace FILE or --resume RUN", param_hint="'--trace'")
@@ -61,7 +62,7 @@ def replay_trace(
 
     workload = [Setting(f"--trace {trace}", "workload", {"kind": "trace", "path": str(trace)})]
     what = Experiment(config=config, set_=set_, seeds=seeds, seed=seed)
-    chosen = experiment(what, reading, algo, first=workload, quiet=output.quiet or output.json_)
+    chosen = experiment(what, reading, algo, windows=windows, first=workload, quiet=output.quiet or output.json_)
     if report is not None:
         _report(chosen, report, quiet=output.quiet or output.json_)
     against = reference or (None if blocks is None else "fifo")

@@ -25,6 +25,7 @@ from dagsim.cli.options import (
     TableLook,
     TraceFlags,
     Wide,
+    Windows,
     Workers,
     expand_options,
 )
@@ -38,6 +39,7 @@ __all__ = ["tune"]
 @expand_options
 def tune(
     trace: TraceFlags,
+    windows: Windows = None,
     algo: Annotated[
         str | None,
         typer.Option("--algo", "-a", metavar="NAME", help="Scheduler: name or name\\[param=value] (required)."),
@@ -84,11 +86,13 @@ def tune(
             algo=algo,
             param=param,
             keep=keep,
+            windows=windows,
         )
     else:
         if algo is None:
             raise typer.BadParameter("give --algo NAME or --resume RUN", param_hint="'--algo'")
-        chosen = experiment(Experiment(workload, config, set_, system), trace, algo, quiet=quiet or json_)
+        what = Experiment(workload, config, set_, system)
+        chosen = experiment(what, trace, algo, windows=windows, quiet=quiet or json_)
         tried = candidates(algo, grid_of(algo, param or ()))
         about = {"metric": metric, "keep": None if keep is None else str(keep)}
         folder, lines, _ = run_kept(

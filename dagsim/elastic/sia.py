@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.errors import ModelError
+from dagsim.processes import without_output
 
 __all__ = ["Configuration", "ConfigurationChoice", "choose_configurations"]
 
@@ -88,13 +89,14 @@ def choose_configurations(
     one_each = np.kron(np.eye(jobs), np.ones(width))
     used = np.array([[option.gpus if option.type == type else 0 for option in options] for type in gpus], float)
     rows = np.vstack([one_each, np.tile(used, jobs)])
-    solution = milp(
-        (costs - waiting_cost).ravel(),
-        constraints=LinearConstraint(rows, ub=[*[1.0] * jobs, *gpus.values()]),
-        integrality=np.ones(jobs * width),
-        bounds=Bounds(low.ravel(), 1.0),
-        options={"mip_rel_gap": 0.0},
-    )
+    with without_output():
+        solution = milp(
+            (costs - waiting_cost).ravel(),
+            constraints=LinearConstraint(rows, ub=[*[1.0] * jobs, *gpus.values()]),
+            integrality=np.ones(jobs * width),
+            bounds=Bounds(low.ravel(), 1.0),
+            options={"mip_rel_gap": 0.0},
+        )
     if solution.x is None:
         raise ModelError(f"Sia's program has no solution ({solution.message}): do the locked jobs fit on the GPUs?")
     taken = solution.x.reshape(jobs, width) > 0.5

@@ -303,7 +303,7 @@ def rule_for(config: Config) -> Precision:
     if workload is None:
         return Precision(config.precision)
     if workload.window is None:
-        raise InputError("precision: all of a trace is one sample; --window-jobs N makes windows of it")
+        raise InputError("precision: all of a trace is one sample; --set workload.window=1000 cuts it into windows")
     if workload.windows is not None:
         raise InputError("precision: --precision finds the number of windows itself; leave --windows out")
     return Precision(config.precision, cap=min(500, workload.most_windows()), unit=Sample.WINDOW)

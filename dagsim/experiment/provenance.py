@@ -53,13 +53,13 @@ def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
 
 def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
     """Yield the files of a policy: the checkpoint of an agent, the user's own module, or the files
-    of an ``exec:`` command. Each comes with its kind (``code`` or ``checkpoints``) and the name
-    to keep it under.
+    of the command that starts another program. Each comes with its kind (``code`` or
+    ``checkpoints``) and the name to keep it under.
     """
     if (command := external_command(policy)) is not None:
-        for word in command[0].split():
+        for word in command.words():
             if Path(word).is_file():
-                yield "code", f"exec:{word}", Path(word)
+                yield "code", f"{command.kind}:{word}", Path(word)
         return
     for name in own_names(policy):
         for path in _source(name):

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter, process_time
 from traceback import extract_tb
-from typing import Any
+from typing import Any, NamedTuple
 
 from dagsim.config.schema import Config
-from dagsim.errors import DagsimError, PluginError, PolicyFailed, UnknownName
+from dagsim.errors import ConfigError, DagsimError, PluginError, PolicyFailed, UnknownName
 from dagsim.experiment.scenario import cluster_scenario_of, scenario_of
 from dagsim.metrics import Summary, summarize
 from dagsim.model.log import Schedule
@@ -22,6 +22,7 @@ from dagsim.systems.cluster.choice import EngineUse
 from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, View, decisions_of
 
 __all__ = [
+    "ExternalCommand",
     "Outcome",
     "Timed",
     "agent_spec",
@@ -238,30 +239,32 @@ def agent_spec(
     checkpoint: Path | None = None,
     root: Path = Path("results"),
     system: str = "cluster",
-    codec: str | None = None,
 ) -> str:
-    """Return the policy that ``--algo ALGO`` names, with ``--checkpoint`` and ``--codec`` if they
-    are given.
+    """Return the policy that ``--algo ALGO`` names, with its ``--checkpoint`` as a parameter.
 
     The name of an algorithm stands for the agent of the newest training for ``system`` below
     ``root``, or else for the agent that ships with dagsim. Any other name is already a policy.
 
     Raises:
-        UnknownName: The agent does not exist, or a checkpoint or codec is given for a policy that is not trained.
+        UnknownName: The agent does not exist, or a checkpoint is given for a policy that is not trained.
+        ConfigError: The checkpoint is given twice, or the brackets of ``algo`` do not match.
     """
-    if algo not in _agents():
-        for option, value in (("--checkpoint", checkpoint), ("--codec", codec)):
-            if value is not None:
-                raise UnknownName(f"{option} goes with --algo {', '.join(_agents())}, not with {algo!r}")
+    name, bracket, rest = algo.partition("[")
+    if name not in _agents():
+        if checkpoint is not None:
+            raise UnknownName(f"--checkpoint goes with --algo {', '.join(_agents())}, not with {algo!r}")
+        return algo
+    if "checkpoint" in Spec.parse(algo).params:
+        if checkpoint is not None:
+            raise ConfigError(f"--checkpoint {checkpoint}: --algo {algo} also names one; leave one of them out")
         return algo
     if checkpoint is None:
-        checkpoint = _newest(algo, root, system)
+        checkpoint = _newest(name, root, system)
     if checkpoint is not None:
-        own = "" if codec is None else f',codec="{codec}"'
-        return f'{algo}[checkpoint="{checkpoint}"{own}]'
-    if (system, algo) not in _SHIPPED:
+        return f'{name}[checkpoint="{checkpoint}"{f",{rest}" if bracket else "]"}'
+    if (system, name) not in _SHIPPED:
         raise UnknownName(
-            f"no trained {algo} below {root}/ for the system {system!r}: train one (dagsim train --algo {algo}) or "
+            f"no trained {name} below {root}/ for the system {system!r}: train one (dagsim train --algo {name}) or "
             "give --checkpoint"
         )
     return algo
@@ -274,7 +277,7 @@ def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Polic
         InputError: The policy does not exist, or its parameters or its checkpoint are wrong.
     """
     if (command := external_command(spec)) is not None:
-        return _external(scenario, spec, *command)
+        return _external(scenario, spec, command)
     name = Spec.parse(spec).name
     if not is_agent(scenario, spec):
         heuristic: Policy[Any, Any] = scenario.policies.create(spec, **({} if seed is None else {"seed": seed}))
@@ -292,28 +295,60 @@ def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Polic
     return agents.create(spec)
 
 
-def external_command(spec: str) -> tuple[str, dict[str, object]] | None:
-    """Return the command of ``exec:COMMAND``, a scheduler in another program, and the parameters in
-    ``exec[...]:COMMAND``.
+class ExternalCommand(NamedTuple):
+    """A scheduler in another program: ``kind[params]:address``."""
+
+    kind: str
+    """A name of ``_PROGRAMS``: ``exec`` or ``batsim``."""
+    address: str
+    """The command, or the endpoint of Batsim's protocol."""
+    head: str
+    """The kind with its parameters, as written."""
+
+    @property
+    def params(self) -> dict[str, object]:
+        """The parameters in brackets."""
+        return Spec.parse(self.head).params
+
+    def words(self) -> list[str]:
+        """The words of the command that starts the program; empty if the user starts it."""
+        return (self.address if self.kind == "exec" else str(self.params.get("start", ""))).split()
+
+
+_PROGRAMS = {
+    "exec": "dagsim.systems.cluster.policies.external:External",
+    "batsim": "dagsim.systems.cluster.policies.batsim:Batsim",
+}
+"""Policies that talk to a scheduler in another program, by kind."""
+
+_PROGRAM = re.compile(rf"(({'|'.join(_PROGRAMS)})(?:\[[^\]]*\])?):(.*)", re.DOTALL)
+
+
+def external_command(spec: str) -> ExternalCommand | None:
+    """Return the scheduler in another program that ``exec:COMMAND`` or ``batsim:ENDPOINT`` names,
+    with or without parameters in brackets; None for any other policy.
 
     Raises:
         ConfigError: The parameters cannot be read.
     """
-    match = re.fullmatch(r"(exec(?:\[[^\]]*\])?):(.*)", spec.strip(), re.DOTALL)
-    return None if match is None else (match[2].strip(), Spec.parse(match[1]).params)
+    match = _PROGRAM.fullmatch(spec.strip())
+    if match is None:
+        return None
+    command = ExternalCommand(match[2], match[3].strip(), match[1])
+    Spec.parse(command.head)
+    return command
 
 
-def _external(scenario: Scenario, spec: str, command: str, params: dict[str, object]) -> Policy[Any, Any]:
+def _external(scenario: Scenario, spec: str, command: ExternalCommand) -> Policy[Any, Any]:
     from dagsim.registry import Entry, Registry
 
     if (names := allowed()) is not None:
         names.check("policy", spec)
     if scenario.system != "cluster":
         raise UnknownName(f"policy {spec!r}: other programs can schedule the system 'cluster' only")
-    target = "dagsim.systems.cluster.policies.external:External"
-    programs: Registry[Any] = Registry("policy", [Entry("exec", target)])
-    options = ",".join(f"{key}={value}" for key, value in params.items())
-    program: Policy[Any, Any] = programs.create(f"exec[{options}]" if options else "exec", command=command)
+    programs: Registry[Any] = Registry("policy", [Entry(kind, target) for kind, target in _PROGRAMS.items()])
+    address = command.address
+    program: Policy[Any, Any] = programs.create(command.head, command=address, endpoint=address)
     return program
 
 

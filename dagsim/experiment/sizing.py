@@ -16,6 +16,7 @@ from dagsim.errors import ConfigError
 from dagsim.model import GPU_TYPES, Job, Task
 from dagsim.model.gpu import canonical
 from dagsim.systems.cluster.models.runtime import HasRates, Runtime
+from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
 
 __all__ = ["LOAD", "TotalDemand", "cluster_for", "sized", "sized_to", "trace_cluster"]
@@ -181,9 +182,36 @@ def trace_cluster(
     if cluster == "trace":
         return "--cluster trace", {"cluster": {"name": "trace", "from_trace": True}}
     recorded = trace.as_recorded()
+    if (part := trace.part_of(recorded)) is not None:
+        return "--cluster sized", {"cluster": _sized_to_part(part, trace, recorded.unscaled(), config.runtime)}
     if isinstance(config.runtime, HasRates) and (arrays := recorded.arrays_if_large()) is not None:
         return "--cluster sized", {"cluster": sized_to(arrays, config.runtime)}
     return "--cluster sized", {"cluster": sized(watch(recorded.jobs()), config.runtime)}
+
+
+def _sized_to_part(
+    part: tuple[JobArrays, float], trace: TraceFile, every: JobArrays, runtime: Runtime
+) -> ClusterSection:
+    """Return the cluster to which the jobs that arrive in a part of a log offer the usual load. It
+    is large enough for the widest job of the whole log, since earlier jobs run and wait when the
+    part begins.
+    """
+    jobs, begins_s = part
+    demand, widest = TotalDemand(runtime), TotalDemand(runtime)
+    for job in every.jobs():
+        widest.add(job)
+    if not len(jobs):
+        return cluster_for(widest)
+    for job in jobs.jobs():
+        demand.add(job)
+    demand.first_s = begins_s
+    demand.last_s = begins_s + (demand.last_s - begins_s) * trace.options.time_scale
+    demand.gpus = widest.gpus
+    for name in widest.gpu_s:
+        demand.gpu_s.setdefault(name, 0.0)
+    for name in ("instance_gpus", "instance_cpus", "instance_gb", "gang_cpus", "gang_gb"):
+        setattr(demand, name, getattr(widest, name))
+    return cluster_for(demand)
 
 
 def sized(jobs: Iterable[Job], runtime: Runtime, load: float = LOAD) -> ClusterSection:

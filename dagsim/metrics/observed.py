@@ -81,7 +81,7 @@ def observed_against_simulated(
     ``Record.job``, NaN if unknown; so has ``partitions``, unless it is empty. Both waits count from
     the time when the job could start, or from its arrival if that is unknown. So neither includes
     delays that no scheduler can avoid: a dependency, a hold, the delay of a requeue. Jobs that
-    ran when the simulation began are left out.
+    arrived before the simulation began are left out, as in all metrics.
     """
     cols = columns(source)
     jobs = cols.jobs
@@ -89,7 +89,7 @@ def observed_against_simulated(
     observed = np.maximum(np.asarray(observed_start_s, float) - since_s, 0.0)
     unclipped = _first_start_s(cols) - since_s
     simulated = np.maximum(unclipped, 0.0)
-    both = np.flatnonzero(np.isfinite(observed) & np.isfinite(simulated))
+    both = np.flatnonzero(np.isfinite(observed) & np.isfinite(simulated) & cols.counted)
     if not len(both):
         return None
     observed, simulated = observed[both], simulated[both]
@@ -101,7 +101,7 @@ def observed_against_simulated(
         _grouped(tenants, observed, simulated),
         _grouped([partitions[index] for index in both.tolist()], observed, simulated) if any(partitions) else {},
         _grouped([_SIZES[size][1] for size in sizes], observed, simulated, [name for _, name in _SIZES]),
-        len(jobs) - len(both),
+        int(cols.counted.sum()) - len(both),
         float(np.median(ratios)),
         int((unclipped[both] < -_EARLY_S).sum()),
     )

@@ -88,6 +88,10 @@ class JobSeries:
     tenants: tuple[str, ...]
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Other labels of each job, ``partition`` for example. Not part of the file."""
+    goes_on: bool = True
+    """False for the jobs of one instant, which say nothing of other periods: no intervals. Not part
+    of the file.
+    """
 
     @classmethod
     def of(cls, source: Source) -> JobSeries:
@@ -182,7 +186,7 @@ def next_period(series: JobSeries, metric: str, value: float) -> Period:
 
     Its variance is that of this run's value and that of the next one, which are equal.
     """
-    influences = series.influences(metric)
+    influences = series.influences(metric) if series.goes_on else None
     if influences is None or not isfinite(value):
         return Period(value, nan, nan, 0, 1.0)
     if value <= 0:
@@ -202,7 +206,7 @@ def change_of(series: JobSeries, value: float, before: JobSeries, value_before: 
     if not (value > 0 and value_before > 0):
         return Change(nan, nan, nan, nan, 0, 1.0)
     ratio = value / value_before
-    if ours is None or theirs is None:
+    if ours is None or theirs is None or not series.goes_on:
         return Change(ratio, nan, nan, nan, 0, 1.0)
     means = [each.influences(_mean_of(metric)) for each in (series, before)]
     half, blocks, longer = _half(ours / value - theirs / value_before, *means)

@@ -14,23 +14,30 @@ from typing import TYPE_CHECKING
 from dagsim.errors import RunFolderError
 from dagsim.experiment.scenario import workload_label
 from dagsim.files import write_text
-from dagsim.report.comparison import metric_name, plan_table
+from dagsim.report.comparison import begins_text, metric_name, plan_table
 from dagsim.report.grid import Grid, factor, interval, number
 
 if TYPE_CHECKING:
     from dagsim.experiment.capacity.search import Size, SizePlan
-    from dagsim.experiment.capacity.whatif import Alternative, Fit
+    from dagsim.experiment.capacity.whatif import Alternative, Beginning, Fit
 
 __all__ = ["Recommendation", "plan_answer", "read_answer", "whatif_answer", "write_answer"]
 
 _FILE = "answer.json"
-_ASSUMPTIONS = (
-    "The run stands for the next period, as long as the log and at the same demand, unless a growth is stated.",
-    "Every figure comes from one simulation of all jobs of the log, from an empty cluster or the state that --from "
-    "names.",
-    "The simulation knows no holds, no people and no broken nodes beyond what the log and the cluster describe.",
-    "A job takes as long as in the log, on every GPU type that it may use, unless speeds are given.",
-)
+
+
+def _assumptions(begins: Beginning | None, remarks: Sequence[str]) -> tuple[str, ...]:
+    """The assumptions behind every figure, and further remarks."""
+    period = "The run stands for the next period, as long as the log and at the same demand, unless a growth is stated."
+    if begins is not None and begins.is_snapshot:
+        period = "No job arrives later, and jobs end when the snapshot expects them to, usually at their time limits."
+    return (
+        period,
+        f"Every figure comes from one simulation of all jobs of the log, {begins_text(begins)}.",
+        "The simulation knows no holds, no people and no broken nodes beyond what the log and the cluster describe.",
+        "A job takes as long as in the log, on every GPU type that it may use, unless speeds are given.",
+        *remarks,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,7 @@ class Recommendation:
     sentences: tuple[str, ...]
     """The first is the answer, or says that the simulation does not reproduce the log."""
     grid: Grid
-    assumptions: tuple[str, ...] = _ASSUMPTIONS
+    assumptions: tuple[str, ...]
 
 
 def plan_answer(planned: SizePlan, remarks: Sequence[str] = ()) -> Recommendation:
@@ -58,9 +65,11 @@ def plan_answer(planned: SizePlan, remarks: Sequence[str] = ()) -> Recommendatio
         prices=planned.prices,
         demand=planned.demand,
         fit=planned.fit,
+        begins=planned.beginning,
     )
     sentences = (*_of_fit(planned.fit), *_of_plan(planned))
-    return Recommendation(f"How many GPUs: {planned.target} on {label}", sentences, grid, (*_ASSUMPTIONS, *remarks))
+    title = f"How many GPUs: {planned.target} on {label}"
+    return Recommendation(title, sentences, grid, _assumptions(planned.beginning, remarks))
 
 
 def _of_fit(fit: Fit | None) -> list[str]:
@@ -132,7 +141,12 @@ def _measured(metric: str, value: float) -> str:
 
 
 def whatif_answer(
-    choices: Sequence[Alternative], metric: str, fit: Fit | None, grid: Grid, remarks: Sequence[str] = ()
+    choices: Sequence[Alternative],
+    metric: str,
+    fit: Fit | None,
+    grid: Grid,
+    begins: Beginning | None = None,
+    remarks: Sequence[str] = (),
 ) -> Recommendation:
     """The answer of ``dagsim whatif``: every alternative with its verdict and cost. ``grid`` is its
     table; ``remarks`` follow the assumptions.
@@ -141,7 +155,7 @@ def whatif_answer(
     sentences = [*_of_fit(fit), *(_of_choice(choice, today, metric) for choice in choices[1:])]
     if fit is not None and not fit.is_far:
         sentences.append(f"The simulation reproduces the log: {fit}.")
-    return Recommendation(grid.title, tuple(sentences), grid, (*_ASSUMPTIONS, *remarks))
+    return Recommendation(grid.title, tuple(sentences), grid, _assumptions(begins, remarks))
 
 
 def _of_choice(choice: Alternative, today: Alternative, metric: str) -> str:

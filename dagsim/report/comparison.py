@@ -19,11 +19,12 @@ from dagsim.report.grid import Grid, factor, interval, number, short
 if TYPE_CHECKING:
     from dagsim.experiment.capacity.machines import Prices
     from dagsim.experiment.capacity.search import Size, SizeSearch, Targets
-    from dagsim.experiment.capacity.whatif import Alternative, Fit
+    from dagsim.experiment.capacity.whatif import Alternative, Beginning, Fit
     from dagsim.workload.load import Load
 
 __all__ = [
     "ResultCells",
+    "begins_text",
     "comparison_table",
     "metric_name",
     "plan_table",
@@ -216,7 +217,7 @@ def _notes(ranked: Sequence[PolicyResult]) -> Iterator[str]:
     if len(ranked) < 2:
         return
     if sample is Sample.TRACE:
-        yield "One trace is one sample: no interval and no verdict. Windows of it give both (--windows, --window-jobs)."
+        yield "One trace is one sample: no interval and no verdict. Windows of it give both (--windows)."
         return
     if any(result.pair is not None for result in ranked):
         yield _method(ranked, sample)
@@ -288,6 +289,7 @@ def whatif_table(
     demand: Load,
     fit: Fit | None = None,
     prices: Prices | None = None,
+    begins: Beginning | None = None,
     wide: bool = False,
 ) -> Grid:
     """List every cluster under every policy: waits, energy, monthly cost, and the ratio to the
@@ -311,13 +313,13 @@ def whatif_table(
         bounds = interval(change.low, change.high, factor) if choice is not choices[0] and isfinite(change.low) else "-"
         shown = [ratio, bounds] if wide else [ratio if bounds == "-" else f"{ratio}\n{bounds}"]
         rows.append((choice.cluster, choice.policy, *values, *shown, choice.verdict))
-    notes = [*_demand_notes(demand), *_whatif_notes(choices, demand), *([prices.sentence()] if prices else [])]
+    notes = [*_demand_notes(demand), *_whatif_notes(choices, demand, begins), *([prices.sentence()] if prices else [])]
     return Grid(f"what if: {workload}", tuple(heads), rows, tuple(notes), (0, 1, len(heads) - 1))
 
 
-def _whatif_notes(choices: Sequence[Alternative], demand: Load) -> Iterator[str]:
+def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginning | None) -> Iterator[str]:
     yield (
-        "Every row is one continuous run of all jobs, from an empty cluster or the state that --from names. wait, "
+        f"Every row is one continuous run of all jobs, {begins_text(begins)}. wait, "
         "energy: of all jobs. ratio: to the first row, with its 95 % interval from blocks of the run; verdict: p < "
         "0.05 by Holm."
     )
@@ -335,6 +337,11 @@ def _whatif_notes(choices: Sequence[Alternative], demand: Load) -> Iterator[str]
         yield "jobs lost: turned away or not finished; the figures of a row leave them out."
 
 
+def begins_text(begins: Beginning | None) -> str:
+    """The state in which the runs of an answer begin, in words."""
+    return "from an empty cluster" if begins is None else begins.text
+
+
 def _longer(times: float, demand: Load) -> str:
     """The length that a log would need for an interval."""
     return f"{number(times)} times as long, of {number(times * demand.span_s / 86400)} days"
@@ -343,6 +350,9 @@ def _longer(times: float, demand: Load) -> str:
 def _demand_notes(demand: Load) -> Iterator[str]:
     """The demand of the jobs beside today's capacity, by type."""
     parts = "; ".join(map(str, demand.by_types))
+    if not demand.span_s:
+        yield "No job arrives after the beginning; the jobs that wait then count."
+        return
     yield f"Mean demand and capacity today: {parts}." if parts else "The jobs demand no GPUs."
 
 
@@ -355,6 +365,7 @@ def plan_table(
     prices: Prices,
     demand: Load,
     fit: Fit | None = None,
+    begins: Beginning | None = None,
 ) -> Grid:
     """List every cluster that was tried, the smallest or cheapest first, then today's and the log.
     Intervals are those of the first target.
@@ -373,7 +384,7 @@ def plan_table(
         blank = ["-"] * (len(target.each) + 2)
         machines = now[len(today.nodes) : -len(blank) - 1]
         rows.append(("the log", *["" for _ in types[1:]], *machines, number(fit.observed), *blank))
-    notes = [*_demand_notes(demand), *_plan_notes(planned, today, target, demand)]
+    notes = [*_demand_notes(demand), *_plan_notes(planned, today, target, demand, begins)]
     if priced:
         notes.append(prices.sentence())
     return Grid(f"plan: {target} on {workload}", tuple(heads), rows, tuple(notes), (len(heads) - 1,))
@@ -384,7 +395,9 @@ def _wrapped(metric: str) -> str:
     return metric.replace("].", "].\n")
 
 
-def _plan_notes(planned: SizeSearch, today: Size, target: Targets, demand: Load) -> Iterator[str]:
+def _plan_notes(
+    planned: SizeSearch, today: Size, target: Targets, demand: Load, begins: Beginning | None
+) -> Iterator[str]:
     best, sizes = planned.best, [*planned.tried.values(), today]
     largest = max(sizes, key=lambda size: size.gpus)
     if best is None and not largest.met.keeps_up:
@@ -411,10 +424,14 @@ def _plan_notes(planned: SizeSearch, today: Size, target: Targets, demand: Load)
         )
     if any(not size.met.keeps_up for size in sizes):
         yield "cannot keep up: the jobs demand more than the cluster has; such a cluster never meets a target."
+    period = (
+        ""
+        if begins is not None and begins.is_snapshot
+        else ("; interval: for the next period as long as the log, at the same demand, from blocks of the run")
+    )
     yield (
         f"{', '.join(planned.types) + ': nodes. ' if planned.types else ''}Every row is a replay of the whole log, "
-        "from an empty cluster or the state that --from names; interval: for the next period as long as the log, at "
-        "the same demand, from blocks of the run."
+        f"{begins_text(begins)}{period}."
     )
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "Source",
     "Trace",
     "TraceOptions",
+    "format_of",
     "open_trace",
     "reader",
     "recognise",
@@ -34,6 +35,7 @@ READERS: Registry[Reader] = Registry(
     [
         Entry("alibaba2017", ".alibaba2017:Alibaba2017"),
         Entry("alibaba2018", ".alibaba2018:Alibaba2018"),
+        Entry("batsim", ".batsim:BatsimWorkload"),
         Entry("dax", ".dax:Dax"),
         Entry("gavel", ".gavel:GavelTrace"),
         Entry("google2011", ".google2011:Google2011"),
@@ -97,6 +99,17 @@ def recognise(path: Path | str) -> str:
     )
 
 
+def format_of(path: Path | str, options: TraceOptions) -> str:
+    """Return the name of the format to read ``path`` in; with ``--map`` it is a plain table, or SWF.
+
+    Raises:
+        TraceError: The file cannot be read or is not recognised.
+    """
+    if not options.map:
+        return recognise(path)
+    return "swf" if reader("swf").recognises(Source(path)) else "plain"
+
+
 def open_trace(
     path: Path | str, format: str | None = None, options: TraceOptions | None = None, *, full_report: bool = False
 ) -> Trace:
@@ -111,7 +124,7 @@ def open_trace(
         ConfigError: The format does not use one of the options.
     """
     options = TraceOptions() if options is None else options
-    chosen = reader(format or ("plain" if options.map else recognise(path)))
+    chosen = reader(format or format_of(path, options))
     heeded = COMMON_OPTIONS | chosen.uses
     for name in options.given():
         if name not in heeded:

@@ -94,6 +94,12 @@ class Reader(Protocol):
         """Times when nodes of ``cluster`` join late, leave or are away, on the clock of ``read``."""
         return ()
 
+    def begins_s(self, source: Source, options: TraceOptions) -> float | None:
+        """When a run of the jobs begins, on the clock of ``read``, with the jobs that run and wait
+        then; ``None`` for logs, which may begin anywhere.
+        """
+        return None
+
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         """Assumptions where the trace is silent: a keyword for the question, a sentence for the
         answer.

@@ -41,12 +41,14 @@ __all__ = [
     "sacct_rows",
     "sacct_tables",
     "state",
+    "with_older_columns",
 ]
 
 
 _UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
 _UNITS_GB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
 _SHORT = 500  # characters; longer texts are not cached
+_GPU_PLUGIN = "7696487"  # the letters gpu as a number: how old versions wrote AllocGRES
 _NO_LIMIT_MINUTES = 525_600  # a year: Slurm's limit where partition and user set none
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
 _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(?:(\d{1,8}):)?(\d{1,12}(?:\.\d{1,9})?)")
@@ -103,6 +105,7 @@ class Resources(NamedTuple):
     cpus: float = 0.0
     memory_gb: float = 0.0
     """0 if not stated, or if a node is taken whole."""
+    licences: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_stated(self) -> bool:
@@ -148,6 +151,38 @@ def _resources(text: str) -> Resources:
         sum(_count(value) for name, value in listed.items() if f"{name}:".startswith("gres/shard:")),
         _count(listed.get("cpu", "0")),
         memory_gb(listed.get("mem", "0")),
+        tuple([(name[8:], _count(value)) for name, value in listed.items() if name.startswith("license/")]),
+    )
+
+
+def with_older_columns(stated: Resources, gres: str, memory: str, cpus: str, nodes: int, total: bool) -> Resources:
+    """Fill in what a list of resources lacks from columns of its own: GPUs from ``AllocGRES``
+    (``total``) or ``ReqGRES`` (per node) of versions before 20.11, memory from ``ReqMem``, and CPUs.
+
+    GPUs are written ``gpu:2``, ``gpu:tesla:2``, ``PER_NODE:gpu:2`` (``JOB``, ``TASK``, ``SOCKET``) or
+    with the number of the plugin, ``7696487:2``. ``ReqMem`` is per CPU (``4000Mc``), per node
+    (``16Gn``) or a total.
+
+    Raises:
+        Dirty: A number is impossible.
+    """
+    if not stated.cpus and cpus:
+        stated = stated._replace(cpus=_count(cpus))
+    if not stated.memory_gb and not is_unset(memory):
+        times = {"c": stated.cpus, "n": nodes}.get(memory.strip()[-1:], 1)
+        stated = stated._replace(memory_gb=memory_gb(memory) * times)
+    if stated.gpus or stated.slices or stated.shards or is_unset(gres):
+        return stated
+    types: dict[str, int] = {}
+    for part in re.sub(r"\([^()]*\)", "", gres).split(","):
+        words = [word for word in part.strip().split(":") if word != "gres"]
+        per = words.pop(0).upper() if words and words[0].upper().startswith("PER_") else ""
+        if len(words) < 2 or words[0].lower() not in ("gpu", _GPU_PLUGIN):
+            continue
+        kind = words[1] if len(words) > 2 else ""
+        types[kind] = types.get(kind, 0) + _count(words[-1]) * (1 if total or per == "PER_JOB" else nodes)
+    return stated._replace(
+        gpus=sum(types.values()), types=tuple([(kind, size) for kind, size in types.items() if kind and size])
     )
 
 
@@ -342,13 +377,18 @@ COLUMNS = (
     "Constraints",
     "Reservation",
     "SubmitLine",
+    "ReqCPUS",
+    "ReqMem",
+    "ReqNodes",
+    "ReqGRES",
+    "AllocGRES",
 )
 """Columns of a row that are used."""
 
 COMMAND = (
     "SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0 sacct --allusers --duplicates --allocations --noconvert -P "
     "-S 2026-01-01 -E 2026-02-01 -o JobIDRaw,JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,"
-    "ElapsedRaw,Suspended,TimelimitRaw,NNodes,NCPUS,ReqTRES,AllocTRES,Priority,Reason,Flags,NodeList,"
+    "ElapsedRaw,Suspended,TimelimitRaw,NNodes,ReqNodes,NCPUS,ReqMem,ReqTRES,AllocTRES,Priority,Reason,Flags,NodeList,"
     "Constraints,Reservation,SubmitLine"
 )
 """The command that produces a complete file; it runs on 22.05 and on 24.11."""

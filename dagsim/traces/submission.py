@@ -43,15 +43,20 @@ _UNMODELLED = {"nodelist": "nodes by name", "exclude": "excluded nodes", "contig
                "switches": "switches"}  # fmt: skip
 
 
-def submission(line: str, constraint: str, reservation: str, partition: str) -> Submission:
-    """Read the terms of a job. A constraint or reservation that sacct states counts more than the
-    one in the ``line``; ``partition`` is sacct's column, which may name several.
+def submission(
+    line: str, constraint: str, reservation: str, partition: str, licences: tuple[tuple[str, int], ...] = ()
+) -> Submission:
+    """Read the terms of a job. A constraint, reservation or licences that sacct states count more
+    than those in the ``line``; ``partition`` is sacct's column, which may name several.
     """
-    return _read(line, _stated(constraint), _stated(reservation), partition if "," in partition else "")
+    named = partition if "," in partition else ""
+    return _read(line, _stated(constraint), _stated(reservation), named, tuple([pair for pair in licences if pair[1]]))
 
 
 @lru_cache(maxsize=1 << 14)
-def _read(line: str, constraint: str, reservation: str, partition: str) -> Submission:
+def _read(
+    line: str, constraint: str, reservation: str, partition: str, licences: tuple[tuple[str, int], ...]
+) -> Submission:
     options = _options(line)
     partitions = tuple(name for name in options.get("partition", partition).split(",") if name)
     limit = re.search(r"%(\d{1,9})$", options.get("array", ""))
@@ -63,7 +68,7 @@ def _read(line: str, constraint: str, reservation: str, partition: str) -> Submi
             constraint,
             partitions if len(partitions) > 1 else (),
             reservation or options.get("reservation", ""),
-            _licences(options.get("licenses", "")),
+            licences or _licences(options.get("licenses", "")),
             options.get("exclusive", "no") in ("", "node"),
             spread,
             "",

@@ -64,6 +64,12 @@ class Trace:
         """Assumptions where the trace is silent."""
         return self._reader.assumptions(self.source, self.options)
 
+    @property
+    def begins_s(self) -> float | None:
+        """When a run begins, on the trace's own clock, if the trace states what runs and waits then."""
+        stated = getattr(self._reader, "begins_s", None)  # plug-ins may lack it
+        return None if stated is None else stated(self.source, self.options)
+
     def cluster(self) -> Cluster | None:
         """The trace's own machines, or ``None`` if it lists none."""
         return self._reader.cluster(self.source, self.options)

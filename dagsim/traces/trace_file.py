@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from dagsim.errors import ConfigError, WorkloadError
 from dagsim.model import Cluster, Job
 from dagsim.model.streams import stream
 from dagsim.seeds import REPORT, VALIDATION, WINDOWS, part_of
-from dagsim.traces import Source, Trace, TraceOptions, open_trace, reader, recognise
+from dagsim.traces import Source, Trace, TraceOptions, format_of, open_trace, reader
 from dagsim.traces.fields import instant_s
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.jsonl import read_meta
@@ -85,15 +87,18 @@ class TraceFile:
         scale = self.options.time_scale * self._offered(cluster, runtime) / self.options.load
         return replace(self, options=replace(self.options, load=None, time_scale=scale))
 
-    def period(self, origin_s: float) -> tuple[float, float]:
+    def period(self, origin_s: float, stated_s: float | None = None) -> tuple[float, float]:
         """When the run begins and when arrivals end, in seconds after the first job, which arrived
-        at ``origin_s`` on the log's own clock.
+        at ``origin_s`` on the log's own clock. Without ``since``, the run begins at the instant
+        ``stated_s`` of that clock at which the trace itself states what runs.
 
         Raises:
             ConfigError: One of them is not an instant of this log, or nothing lies between them.
         """
         zone = self.options.zone()
-        begins_s = 0.0 if self.since is None else instant_s("from", self.since, origin_s, zone)
+        begins_s = 0.0 if stated_s is None else max(stated_s - origin_s, 0.0)
+        if self.since is not None:
+            begins_s = instant_s("from", self.since, origin_s, zone)
         until_s = inf if self.until is None else instant_s("until", self.until, origin_s, zone)
         if not 0 <= begins_s < until_s:
             raise ConfigError(
@@ -102,9 +107,16 @@ class TraceFile:
             )
         return begins_s, until_s
 
-    def window_of(self, seed: int, cluster: Cluster, runtime: WorkRuntime) -> JobArrays:
+    def window_of(
+        self,
+        seed: int,
+        cluster: Cluster,
+        runtime: WorkRuntime,
+        past: Callable[[JobArrays, float], JobArrays] | None = None,
+    ) -> JobArrays:
         """The jobs of the window of ``seed``, starting at 0 s, with arrivals scaled to the
-        requested load.
+        requested load. ``past`` returns those of earlier jobs that run or wait at an instant; the
+        clock then starts at the first arrival of these, and the run when the window begins.
 
         Windows of experiments (``WINDOWS``) and of reports are disjoint, and so are those of
         validation while there are enough. Training draws its windows at random.
@@ -113,13 +125,24 @@ class TraceFile:
             TraceError: The trace cannot be read.
             WorkloadError: There are too few jobs for the window, or they offer no load that could be scaled.
         """
-        jobs = _all_jobs(self._whole())
+        jobs = self.whole()
         where = self._place(seed, len(jobs))
         window = jobs.between(where.start, where.stop)
         scale = 1.0
         if self.options.load is not None:
             scale = self._offered_by(window.jobs(), cluster, runtime) / self.options.load
+        elif past is not None and where.start:
+            state = past(jobs.between(0, where.start), float(window.arrival_s[0]))
+            window = JobArrays.joined([state, window]) if len(state) else window
         return window.shifted(float(window.arrival_s[0]), scale)
+
+    def whole(self) -> JobArrays:
+        """All jobs of the trace from which windows are taken, as recorded.
+
+        Raises:
+            TraceError: The trace cannot be read.
+        """
+        return _all_jobs(self._whole())
 
     def most_windows(self) -> int:
         """Number of disjoint windows that fit into the whole trace.
@@ -128,7 +151,7 @@ class TraceFile:
             TraceError: The trace cannot be read.
         """
         assert self.window is not None
-        return most_windows(len(_all_jobs(self._whole())), self.window)
+        return most_windows(len(self.whole()), self.window)
 
     def _whole(self) -> TraceFile:
         """The same trace without windows, as recorded; one copy in memory serves all windows."""
@@ -203,14 +226,36 @@ class TraceFile:
 
     def _chosen(self) -> tuple[str, TraceOptions]:
         """The format, and the options for its reader."""
-        name = self.format or ("plain" if self.options.map else recognise(self.path))
+        name = self.format or format_of(self.path, self.options)
         if "reference_gpu" in reader(name).uses:
             return name, self.options
         return name, replace(self.options, reference_gpu=None)  # the runtime model treats work as measured on it
 
     def _offered(self, cluster: Cluster, runtime: WorkRuntime) -> float:
-        """Load that the jobs offer as recorded."""
-        return self._offered_by(self.as_recorded().jobs(), cluster, runtime)
+        """Load that the jobs of the period offer as recorded."""
+        trace = self.as_recorded()
+        if (part := self.part_of(trace)) is None:
+            return self._offered_by(trace.jobs(), cluster, runtime)
+        jobs, begins_s = part
+        arrival_s = jobs.arrival_s
+        if not len(jobs) or not arrival_s[-1] > arrival_s[0]:
+            raise WorkloadError(f"{self.path}: {len(jobs)} jobs arrive in its part, whose load cannot be scaled")
+        offered = self._offered_by(jobs.jobs(), cluster, runtime) / self.options.time_scale
+        return offered * float((arrival_s[-1] - arrival_s[0]) / (arrival_s[-1] - begins_s))
+
+    def part_of(self, trace: Trace) -> tuple[JobArrays, float] | None:
+        """The jobs that arrive in the part of the log that is run, at their own times, and its
+        beginning; ``None`` if that is the whole log.
+
+        Raises:
+            TraceError: The trace cannot be read.
+        """
+        if not self.has_period and trace.begins_s is None:
+            return None
+        jobs = trace.unscaled()
+        begins_s, until_s = self.period(trace.meta["origin_s"], trace.begins_s)
+        first, last = np.searchsorted(jobs.arrival_s, [begins_s, until_s]).tolist()
+        return jobs.between(first, last), begins_s
 
     def _offered_by(self, jobs: Iterable[Job], cluster: Cluster, runtime: WorkRuntime) -> float:
         offered = offered_load(jobs, cluster, runtime).offered

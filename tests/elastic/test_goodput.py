@@ -13,6 +13,8 @@ from dagsim.elastic.goodput import (
     GradientNoise,
     StepMeasurement,
     ThroughputModel,
+    _columns,
+    _objective,
     fit_objective,
     fit_throughput,
 )
@@ -102,3 +104,28 @@ def test_parts_that_were_not_measured_are_optimistic() -> None:
 def test_a_fit_needs_computing_times(measured: list[StepMeasurement], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         fit_throughput(measured)
+
+
+def test_the_slopes_of_the_objective_are_its_differences() -> None:
+    measured = [
+        StepMeasurement(nodes, replicas, local, 0.3 + 0.03 * nodes + 0.02 * local + 0.01 * replicas, 0.1 * nodes)
+        for nodes, replicas in ((1, 1), (1, 2), (1, 4), (2, 4), (3, 8))
+        for local in (5, 10, 20)
+    ]
+    at = np.array([0.15, 0.02, 0.4, 0.03, 0.2, 0.007, 1.7])
+    step = 1e-6
+    for place, slope in enumerate(_objective(at, *_columns(measured))[1]):
+        sides = [fit_objective(ThroughputModel(*(at + sign * step * np.eye(7)[place])), measured) for sign in (1, -1)]
+        assert slope == pytest.approx((sides[0] - sides[1]) / (2 * step), rel=1e-5, abs=1e-8)
+
+
+def test_the_fit_finds_the_model_that_made_exact_times() -> None:
+    truth = ThroughputModel(0.15, 0.02, 0.4, 0.01, 0.2, 0.005, 1.0)  # no penalty on gamma
+    measured = []
+    for nodes, replicas in ((1, 1), (1, 2), (1, 4), (1, 8), (2, 4), (2, 8), (4, 16)):
+        for local in (5, 10, 20, 40):
+            pass_s, step_s = float(truth.pass_s(local)), float(truth.step_s(nodes, replicas, local))
+            measured.append(StepMeasurement(nodes, replicas, local, step_s, step_s - pass_s))
+    fitted = fit_throughput(measured)
+    for nodes, replicas in ((1, 1), (1, 3), (2, 6), (3, 12)):
+        assert fitted.step_s(nodes, replicas, 15) == pytest.approx(float(truth.step_s(nodes, replicas, 15)), rel=0.02)

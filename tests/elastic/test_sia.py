@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+from typing import Any
+
 import numpy as np
 import pytest
+from scipy import optimize
 
 from dagsim.elastic.sia import Configuration, choose_configurations
 from dagsim.errors import ModelError
@@ -18,6 +22,20 @@ def test_the_job_that_gains_most_gets_the_fast_gpu() -> None:
     choice = choose_configurations(ROWS, OPTIONS, GPUS, present=[None, None], restart_factors=[1.0, 1.0])
     assert choice.chosen == [2, 1]
     assert choice.objective == pytest.approx(0.5 + 0.82)
+
+
+def test_lines_of_the_solver_are_discarded(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    solve, library = optimize.milp, ctypes.CDLL(None)
+
+    def noisy(*args: Any, **options: Any) -> Any:
+        library.printf(b"lines for developers\n")
+        return solve(*args, **options)
+
+    monkeypatch.setattr(optimize, "milp", noisy)
+    choose_configurations(ROWS, OPTIONS, GPUS, present=[None, None], restart_factors=[1.0, 1.0])
+    print("the answer")
+    library.fflush(None)
+    assert capfd.readouterr().out == "the answer\n"
 
 
 def test_a_restart_must_pay() -> None:

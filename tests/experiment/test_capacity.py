@@ -26,7 +26,7 @@ from dagsim.experiment.capacity.machines import (
     with_nodes,
 )
 from dagsim.experiment.capacity.search import Size, SizeSearch, Target, Targets, gpus_of, least_size
-from dagsim.experiment.capacity.whatif import Trial
+from dagsim.experiment.capacity.whatif import LogDemand, Trial, with_growth
 from dagsim.experiment.store import CellRun
 from dagsim.metrics.series import JobSeries
 from dagsim.model import GPU_TYPES
@@ -373,6 +373,8 @@ def test_plan_finds_a_size_draws_it_and_says_when_there_is_none(site: Path) -> N
     assert best["value"] < 30
     assert not tried[best["gpus"] - 4]["meets"]
     assert (site / "curve.pdf").read_bytes().startswith(b"%PDF")
+    arguments = ("plan", "--trace", "log.csv", "--cluster", "c.yaml", "--target", "wait_s.mean<30")
+    assert "drawn: curve.pdf\n" in CliRunner().invoke(app, [*arguments, "--plot", "curve.pdf"]).stdout
     none = told("plan", "--target", "wait_s.mean<1e-9", "--most", "8", "--name", "none", code=1)
     assert none["best"] is None
     assert (Path(none["run"]) / "plots" / "plan.svg").exists()
@@ -388,3 +390,48 @@ def test_whatif_without_a_question_is_refused(site: Path) -> None:
     assert result.exit_code == 2
     with pytest.raises(InputError, match="no metric"):
         Target("x", False, 1.0).of(trial({"jobs_arrived": 1, "jobs_completed": 1}))
+
+
+@pytest.mark.parametrize(
+    ("when", "after_s"),
+    [
+        ("90s", 90),
+        ("1.5min", 90),
+        ("2h", 7200),
+        ("0.5d", 43200),
+        ("2023-11-15T00:00", 6400),  # 22:13:20 plus 1 h 46 min 40 s
+        ("2023-11-17T22:13:20", 86400),  # one day after the end of the log: one day after the beginning of the run
+    ],
+)
+def test_an_instant_of_a_run_is_a_time_after_its_beginning_or_a_date(tmp_path: Path, when: str, after_s: float) -> None:
+    demand = dated(tmp_path, 1_700_000_000)  # 2023-11-14 22:13:20 UTC
+    assert demand.arrival_s(when) == after_s
+
+
+@pytest.mark.parametrize(
+    ("origin_s", "when", "words"),
+    [
+        (0, "2023-11-15", "the log has no dates"),
+        (1_700_000_000, "2d", "this is 2.0 days after the beginning of a run of 2.0 days"),
+        (1_700_000_000, "2023-11-13", "this is -1.9 days after"),
+        (1_700_000_000, "soon", "expected a date, such as 2027-03-01, or a time, such as 14d"),
+    ],
+)
+def test_an_instant_outside_of_the_run_is_refused(tmp_path: Path, origin_s: int, when: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        dated(tmp_path, origin_s).arrival_s(when)
+
+
+def dated(folder: Path, origin_s: int) -> LogDemand:
+    """A log of two days with three jobs."""
+    rows = [f"j{day},{origin_s + day * 86400},60,1" for day in range(3)]
+    (folder / "log.csv").write_text("\n".join(["id,arrival_s,duration_s,gpus", *rows]))
+    trace = {"kind": "trace", "path": str(folder / "log.csv")}
+    return LogDemand(Config.model_validate({"workload": trace, "cluster": plain(CLUSTER)}))
+
+
+def test_growth_brings_the_same_jobs_closer_together(tmp_path: Path) -> None:
+    grown = with_growth(dated(tmp_path, 0).config, 0.25)
+    assert grown.trace().options.time_scale == pytest.approx(0.8)
+    twice = with_growth(grown, 0.25)
+    assert twice.trace().options.time_scale == pytest.approx(0.64)

@@ -13,6 +13,8 @@ from validate_plan import Queue, fifo
 
 from dagsim.cli import app
 from dagsim.metrics.series import JobSeries, change_of, next_period
+from dagsim.model import Job, Task
+from dagsim.workload.jsonl import write_jobs
 
 Columns = tuple[np.ndarray, np.ndarray]
 
@@ -73,7 +75,7 @@ def test_other_questions_get_other_folders_and_windows_are_refused(here: Path) -
     runs = [answer("whatif", *common, "--add", f"{gpus}xT4")["run"] for gpus in (2, 4, 2)]
     assert runs[0] != runs[1]
     assert runs[0] == runs[2]
-    result = CliRunner().invoke(app, ["whatif", *common, "--add", "2xT4", "--windows", "4", "--window-jobs", "10"])
+    result = CliRunner().invoke(app, ["whatif", *common, "--add", "2xT4", "--set", "workload.window=10"])
     assert result.exit_code == 2
     assert "simulate the whole log" in result.output.replace("\n", " ")
 
@@ -215,3 +217,47 @@ def test_a_budget_buys_the_best_mix_and_prices_come_from_a_file(here: Path) -> N
     assert answers[2]["prices"]["A100-40"]["per_gpu_h"] == pytest.approx(1)
     (here / "p.yaml").write_text("rent: {A100-40: 1}\nbuy: {A100-40: 1}\n", encoding="utf-8")
     assert "both in rent and in buy" in CliRunner().invoke(app, [*question, "--budget", "9"]).output.replace("\n", " ")
+
+
+def full_site(folder: Path, servers: int = 8) -> list[str]:
+    """The jobs that still ran or waited after three days, or arrived later, at a FIFO cluster."""
+    arrival_s, run_s = queue(servers, 0.9, 1200, 5)
+    free_s, starts = [0.0] * servers, []
+    for at_s, lasts_s in zip(arrival_s.tolist(), run_s.tolist(), strict=True):
+        starts.append(max(at_s, free_s.pop(0)))
+        free_s = sorted([*free_s, starts[-1] + lasts_s])
+    rows = zip(arrival_s.tolist(), starts, run_s.tolist(), strict=True)
+    listed = [(at_s, start_s, lasts_s) for at_s, start_s, lasts_s in rows if start_s + lasts_s > 3 * 86400]
+    jobs = [
+        Job.single(f"j{n}", Task("t", lasts_s, gpus=1), at_s, observed_start_s=start_s, account="ab"[n % 2])
+        for n, (at_s, start_s, lasts_s) in enumerate(listed)
+    ]
+    write_jobs(folder / "log.jsonl", jobs)
+    (folder / "c.yaml").write_text(f"cluster: {{groups: [{{name: n, gpu: T4, gpus: 1, count: {servers}}}]}}\n")
+    return ["--trace", "log.jsonl", "--cluster", "c.yaml", "--policy", "fifo", "--price", "none", "--on", "local:1"]
+
+
+def test_a_log_that_begins_with_a_full_cluster_is_simulated_from_there(here: Path) -> None:
+    common = full_site(here)
+    facts = answer("whatif", *common, "--add", "1xT4")
+    today = json.loads((Path(facts["run"]) / "runs.jsonl").read_text().splitlines()[0])
+    state = today["workload"]["state"]
+    jobs = state["running"] + state["waiting"] + today["metrics"]["jobs_arrived"]
+    assert jobs == len(Path("log.jsonl").read_text().splitlines()) - 2  # the first to end, and the header
+    assert state["running"] >= 7  # the eighth has just ended
+    assert state["waiting"] > 0
+    assert facts["fit"]["simulated"] == pytest.approx(facts["fit"]["observed"], rel=1e-9)
+    assert facts["fit"]["mean_s"] == pytest.approx(facts["choices"][0]["wait_s"], rel=1e-9)
+    shown = CliRunner().invoke(app, ["whatif", *common, "--add", "1xT4"]).output.replace("\n", " ")
+    assert f"with {state['running']} jobs running and {state['waiting']} waiting" in " ".join(shown.split())
+
+
+def test_groups_growth_and_sizes_of_a_part_count_the_same_jobs(here: Path) -> None:
+    common = [*full_site(here), "--from", "30h"]
+    of_a = answer("plan", *common, "--target", "account[a].wait_s.mean<2h")["today"]["value"]
+    of_b = answer("plan", *common, "--target", "account[b].wait_s.mean<2h")["today"]["value"]
+    facts = answer("plan", *common, "--target", "wait_s.mean<2h")
+    assert min(of_a, of_b) < facts["today"]["value"] < max(of_a, of_b)
+    grown = answer("plan", *common, "--target", "wait_s.mean<2h", "--growth", "30%")
+    assert grown["load"] == pytest.approx(1.3 * facts["load"], rel=1e-6)
+    assert grown["best"]["gpus"] > facts["best"]["gpus"]

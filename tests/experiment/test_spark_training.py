@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from dagsim.agents.checkpoint import Checkpoint
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
+from dagsim.config.training import section_for
 from dagsim.errors import ConfigError
 from dagsim.experiment.simulate import agent_spec
 from dagsim.experiment.store import Store
@@ -117,3 +118,18 @@ def test_jobs_can_come_from_a_trace() -> None:
     assert all(job.tasks <= 100 for job in scenario.pool)
     with pytest.raises(ConfigError, match="parity"):
         SparkScenario(trace="any", parity=True)
+
+
+@pytest.mark.parametrize(
+    ("system", "codec", "net", "reward"),
+    [
+        ("cluster", "candidates", "scorer", {"shaped_job_seconds": 1.0}),
+        ("spark", "stages", "decima", {"job_seconds": 1.0}),  # Mao et al. 2019: the mean JCT by Little's law
+        ("ramp", "partition", "pac_ml", {"job_acceptance": 1.0}),  # Parsonson et al. 2023: jobs that are not blocked
+    ],
+)
+def test_a_training_has_the_codec_net_and_reward_of_its_system(
+    system: str, codec: str, net: str, reward: dict[str, float]
+) -> None:
+    section = section_for(system)
+    assert (section.codec.kind, section.net.kind, section.reward) == (codec, net, reward)

@@ -12,15 +12,22 @@ import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
+from dagsim.config.schema import Setting, load_config
 from dagsim.errors import ConfigError, ModelError, TraceError
+from dagsim.experiment.scenario import on_its_cluster
+from dagsim.metrics.series import JobSeries
 from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
 from dagsim.model.log import Schedule
+from dagsim.report.tables import workload_notes
+from dagsim.seeds import WINDOWS
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.past import jobs_at
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
+from dagsim.traces.convert import convert
 from dagsim.traces.fields import instant_s
+from dagsim.traces.options import TraceOptions
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.jsonl import write_jobs
@@ -152,3 +159,78 @@ def test_the_command_replays_a_part(log: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*argv, "--cluster", str(tmp_path / "cluster.yaml"), "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["runs"][0]["workload"]["state"]["begins_s"] == 1800
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_a_saved_part_of_a_log_keeps_the_jobs_that_run_when_it_begins(log: Path, tmp_path: Path, scale: float) -> None:
+    def fifo(trace: TraceFile) -> Schedule:
+        return drive(ClusterScenario(CLUSTER, trace).kernel(0), POLICIES.create("fifo"))
+
+    (tmp_path / "cluster.yaml").write_text(
+        "cluster: {groups: [{name: n, hosts: 'n[0-3]', gpu: T4, gpus: 4, count: 4}]}\n"
+    )
+    saved = tmp_path / "saved.jsonl"
+    argv = ["workload", "save", str(log), str(saved), "--config", str(tmp_path / "cluster.yaml")]
+    argv += ["--set", "workload.since=2000", "--set", f"workload.options.time_scale={scale}"]
+    done = CliRunner().invoke(app, argv)
+    assert done.exit_code == 0, done.output
+    part = fifo(TraceFile(str(log), since=2000, options=TraceOptions(time_scale=scale)))
+    again = fifo(TraceFile(str(saved)))
+    assert 0 < again.begins_s == part.begins_s - part.jobs[0].arrival_s
+    assert [row[:1] + row[2:] for row in events(again)] == [row[:1] + row[2:] for row in events(part)]
+    copied = tmp_path / "copied.jsonl"
+    convert(saved, copied)
+    assert events(fifo(TraceFile(str(copied)))) == events(again)
+
+
+def test_a_requested_load_is_that_of_the_part(log: Path) -> None:
+    trace = TraceFile(str(log), since=2000, until=4000, options=TraceOptions(load=0.7))
+    assert ClusterScenario(CLUSTER, trace).jobs(0).load.offered == pytest.approx(0.7)
+
+
+def test_a_cluster_sized_to_a_part_has_room_for_the_widest_job_of_the_log(tmp_path: Path) -> None:
+    jobs = [
+        Job.single(
+            "wide", Task("t", 900.0, instances=5, gpus=8, gang=True, gpu_types=("T4",)), 0.0, observed_start_s=0.0
+        )
+    ]
+    jobs += [Job.single(f"j{n}", Task("t", 9.0, gpus=1, gpu_types=("T4",)), 10.0 * n) for n in range(1, 50)]
+    write_jobs(tmp_path / "log.jsonl", jobs)
+    config = load_config(
+        settings=[Setting("--trace", "workload", {"kind": "trace", "path": str(tmp_path / "log.jsonl"), "since": 100})]
+    )
+    cluster = on_its_cluster(config, "sized").build_cluster()
+    assert cluster.gpus == 40
+    assert len(next(iter(ClusterScenario(cluster, config.trace()).jobs(0))).in_flight) == 1
+
+
+def test_windows_begin_with_the_jobs_that_ran_and_waited_then(log: Path) -> None:
+    """A window under the log's own scheduler has the waits of the log."""
+    for seed in WINDOWS[:6]:
+        scenario = ClusterScenario(CLUSTER, TraceFile(str(log), window=30, windows=6))
+        kernel = scenario.kernel(seed)
+        kernel.run(POLICIES.create("fifo"))
+        facts = scenario.facts(kernel)
+        assert facts["state"]["running"] > 0
+        assert facts["observed"]["total"]["jobs"] == 30
+        assert facts["observed"]["total"]["simulated_s"] == facts["observed"]["total"]["observed_s"]
+        assert JobSeries.of(kernel.schedule).value("wait_s.mean") == facts["observed"]["total"]["observed_s"]["mean"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "options", "why"),
+    [
+        (Cluster(CLUSTER.nodes[1:]), TraceOptions(), "its jobs hold up to 16 GPUs at once, more than the cluster's 12"),
+        (CLUSTER, TraceOptions(load=0.7), "their arrivals are scaled"),
+    ],
+)
+def test_windows_of_another_cluster_or_load_begin_empty_and_say_so(
+    log: Path, cluster: Cluster, options: TraceOptions, why: str
+) -> None:
+    scenario = ClusterScenario(cluster, TraceFile(str(log), window=30, windows=6, options=options))
+    kernel = scenario.kernel(WINDOWS[3])
+    kernel.run(POLICIES.create("fifo"))
+    facts = scenario.facts(kernel)
+    assert facts["jobs"] == len(kernel.schedule.jobs) == 30
+    assert facts["empty"] == why
+    assert f"windows begin on an empty cluster: {why}" in workload_notes([facts])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from dagsim.config.schema import ClusterSection, Config
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.capacity.machines import GpuCount, Prices, proportional, with_added, with_nodes
-from dagsim.experiment.capacity.whatif import TODAY, Fit, Trial, Trials, on_whole_log, question
+from dagsim.experiment.capacity.whatif import TODAY, Beginning, Fit, Trial, Trials, on_whole_log, question
 from dagsim.experiment.carry_out import Watch
 from dagsim.experiment.executors import executor_for
 from dagsim.metrics import glossary
@@ -242,6 +242,7 @@ class SizePlan(NamedTuple):
     """Load of the jobs on today's cluster."""
     fit: Fit | None
     """Today's waits beside those of the log; None if the log has no starts."""
+    beginning: Beginning
 
 
 def plan_size(
@@ -287,7 +288,8 @@ def plan_size(
     )
     assert trials.path is not None
     first = trials.run(TODAY, config.cluster)
-    return SizePlan(config, bound, priced, today, search, trials.path, load, Fit.of(first, bound.first.metric))
+    fit = Fit.of(first, bound.first.metric)
+    return SizePlan(config, bound, priced, today, search, trials.path, load, fit, demand.beginning)
 
 
 def _known_types(config: Config, types: Sequence[str]) -> list[str]:

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
-from math import isnan, nan
+from math import inf, isnan, nan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,18 +22,23 @@ from dagsim.experiment.carry_out import Watch, carry_out, raise_failures
 from dagsim.experiment.executors import CellExecutor
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
+from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.experiment.store import Store
 from dagsim.metrics.compare import holm
 from dagsim.metrics.series import Change, JobSeries, Period, change_of, next_period
 from dagsim.metrics.standings import lower_is_better, not_done
 from dagsim.model import Cluster
 from dagsim.registry import nearest
+from dagsim.systems.cluster.past import first_full_s
+from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.accept import accepting
+from dagsim.workload.arrays import JobArrays
 from dagsim.workload.load import Load, LoadMeter, seconds_of
 
 __all__ = [
     "TODAY",
     "Alternative",
+    "Beginning",
     "Fit",
     "LogDemand",
     "Trial",
@@ -70,11 +75,13 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
     """
     trace = config.trace()
     if trace.window is not None:
-        raise InputError("--windows, --window-jobs: whatif and plan simulate the whole log; leave them out")
+        raise InputError("workload.window: whatif and plan simulate the whole log; leave it out")
     config = with_memberships(config)
-    trace = trace.at_load(config.build_cluster(), config.runtime)
+    trace = _from_full(trace, config).at_load(config.build_cluster(), config.runtime)
     config = config.model_copy(update={"workload": trace, "seeds": 1})
     demand = LogDemand(config)
+    if demand.is_snapshot:
+        return config, demand
     load = demand.on(config.cluster)
     if load.jobs < 2 or not load.span_s > 0:
         raise InputError(
@@ -89,6 +96,17 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
     return config, demand
 
 
+def _from_full(trace: TraceFile, config: Config) -> TraceFile:
+    """The trace from the instant at which it first states everything that runs, if it begins with a
+    full cluster.
+    """
+    recorded = trace.as_recorded()
+    if trace.has_period or recorded.begins_s is not None:
+        return trace
+    begins_s = first_full_s(recorded.unscaled(), config.build_cluster(), config.runtime)
+    return trace if begins_s is None else replace(trace, since=begins_s)
+
+
 def with_growth(config: Config, growth: float) -> Config:
     """Return the configuration with arrivals 1 + ``growth`` times as frequent, the same jobs
     otherwise.
@@ -101,20 +119,32 @@ def with_growth(config: Config, growth: float) -> Config:
     return config.model_copy(update={"workload": replace(trace, options=options)})
 
 
+class Beginning(NamedTuple):
+    """The state in which all runs of an answer begin."""
+
+    text: str = "from an empty cluster"
+    is_snapshot: bool = False
+    """True if no job arrives later."""
+
+
 class LogDemand:
-    """The jobs of the log, and the load that they offer to any cluster."""
+    """The jobs of the log that count, and the load that they offer to any cluster: those that arrive
+    when the run has begun, or those that wait then if none arrives later.
+    """
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        trace = config.trace().open(config.build_cluster(), config.runtime)
-        arrays = trace.arrays_if_large()
-        self._jobs = trace.arrays() if arrays is None else arrays
-        self._origin_s: float = trace.meta["origin_s"]
-        if config.trace().has_period:
-            scale = trace.options.time_scale
-            begins_s, until_s = config.trace().period(self._origin_s)
-            places = np.searchsorted(self._jobs.arrival_s, [scale * begins_s, scale * until_s])
-            self._jobs = self._jobs.between(*places.tolist())
+        stream = cluster_scenario_of(config).jobs(config.seed)
+        self._jobs, self._begins_s = stream.arrays(), stream.begins_s
+        self._origin_s = stream.log_origin_s()
+        self._state = stream.state() if self._begins_s else None
+        first = int(np.searchsorted(self._jobs.arrival_s, self._begins_s)) if self._begins_s else 0
+        self.is_snapshot = bool(self._begins_s) and first == len(self._jobs)
+        """True if nothing arrives after the beginning: the run is that of the jobs that wait then."""
+        if self.is_snapshot:
+            self._jobs = self._jobs.chosen(_waiting(self._jobs))
+        else:
+            self._jobs = self._jobs.between(first, len(self._jobs))
         columns = {name: getattr(self._jobs, name) for name in ("account", "user", "partition", "qos")}
         self.labels: dict[str, list[str]] = {
             name: column.tolist() for name, column in columns.items() if column is not None
@@ -127,12 +157,40 @@ class LogDemand:
         return len(self._jobs)
 
     def on(self, section: ClusterSection) -> Load:
-        """Load that the jobs offer to a cluster."""
+        """Load that the jobs offer to a cluster; none if no job arrives after the beginning, and
+        without limit if a cluster then lacks room for the jobs that run.
+        """
         cluster = self._built(section)
+        if self.is_snapshot:
+            limitless = inf if self.displaced(section) else 0.0
+            return Load(limitless, 0.0, 0.0, len(self._jobs))
         jobs = accepting(self._jobs, section.accept, self.config.runtime, cluster.gpu_types)
         meter = LoadMeter(cluster, self.config.runtime)
         meter.add_arrays(jobs, seconds_of(jobs, self.config.runtime, cluster.gpu_types))
-        return meter.over(float(jobs.arrival_s[-1] - jobs.arrival_s[0]), len(jobs))
+        return meter.over(self.span_s, len(jobs))
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the beginning of the run to the last arrival; 0 if none arrives later."""
+        arrival_s = self._jobs.arrival_s
+        return 0.0 if self.is_snapshot else float(arrival_s[-1] - (self._begins_s or arrival_s[0]))
+
+    @property
+    def beginning(self) -> Beginning:
+        """The state in which today's run begins."""
+        if self._state is None:
+            return Beginning()
+        jobs = f"with {self._state['running']:,} jobs running and {self._state['waiting']:,} waiting"
+        if self.is_snapshot:
+            return Beginning(f"from the snapshot, {jobs}", True)
+        return Beginning(f"from the state of the log after {self._begins_s / 3600:,.1f} h, {jobs}, which do not count")
+
+    def displaced(self, section: ClusterSection) -> int:
+        """Number of jobs that run at the beginning, but find no room on another cluster."""
+        if not self._begins_s:
+            return 0
+        config = self.config.model_copy(update={"cluster": section})
+        return int(cluster_scenario_of(config).jobs(config.seed).state()["without_room"])
 
     def arrival_s(self, when: str) -> float:
         """Seconds from the beginning of the run to a date, or to a time such as ``14d``.
@@ -143,7 +201,7 @@ class LogDemand:
         Raises:
             InputError: The text has another form, or the time is not within the run.
         """
-        span_s = float(self._jobs.arrival_s[-1])
+        span_s = inf if self.is_snapshot else self.span_s
         if match := _AFTER.fullmatch(when):
             after_s = float(match[1]) * _SECONDS[match[2]]
         else:
@@ -155,6 +213,7 @@ class LogDemand:
                 raise InputError(f"@{when}: the log has no dates; give a time after its beginning, such as @14d")
             zone = self.config.trace().options.zone() or UTC
             after_s = date.replace(tzinfo=date.tzinfo or zone).timestamp() - self._origin_s
+            after_s -= self._begins_s
             logged_s = span_s / self.config.trace().options.time_scale
             after_s -= logged_s if after_s > logged_s else 0.0
         if not 0 <= after_s < span_s:
@@ -173,6 +232,12 @@ class LogDemand:
 
     def _built(self, section: ClusterSection) -> Cluster:
         return self.config.model_copy(update={"cluster": section}).build_cluster()
+
+
+def _waiting(jobs: JobArrays) -> np.ndarray:
+    """Numbers of the jobs that do not run at the beginning."""
+    runs = [()] * len(jobs) if jobs.in_flight is None else jobs.in_flight.tolist()
+    return np.flatnonzero([not flights for flights in runs])
 
 
 def question(log: Path, config: Config, *asked: Any) -> str:
@@ -374,11 +439,8 @@ def _verdict(trial: Trial, today: Trial, change: Change, p: float, metric: str) 
     return "better" if (change.ratio < 1) == lower_is_better(metric) else "worse"
 
 
-def trials_of(
-    store: Store, runs: Mapping[Cell, CellRun], config: Config, labels: Mapping[str, Sequence[str]]
-) -> list[Trial]:
-    """The runs of a folder with the series of their jobs, in the order of the cells. ``labels`` are
-    those of ``LogDemand``.
+def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config, demand: LogDemand) -> list[Trial]:
+    """The runs of a folder with the series of their jobs, in the order of the cells.
 
     Raises:
         RunFolderError: A series is missing or damaged.
@@ -389,7 +451,8 @@ def trials_of(
     for cell, run in runs.items():
         path = store.path / "cells" / f"{cell.id}.npz"
         try:
-            series = replace(JobSeries.read(path.read_bytes()), labels=labels)
+            series = JobSeries.read(path.read_bytes())
+            series = replace(series, labels=demand.labels, goes_on=not demand.is_snapshot)
         except (OSError, ValueError, KeyError) as error:
             raise RunFolderError(f"{path}: not readable as values of jobs ({error}); delete the folder") from None
         measure = config.trace().measure
@@ -438,7 +501,7 @@ class Trials:
         self.path = store.path
         runs = carry_out(store, plan, self.executor, self.watch)
         mine = {cell: run for cell, run in runs.items() if cell.at["cluster"] == label}
-        (trial,) = trials_of(store, mine, self.config, self.demand.labels)
+        (trial,) = trials_of(store, mine, self.config, self.demand)
         replayed, jobs = trial.run.metrics["jobs_arrived"], self.demand.jobs
         if self.config.trace().measure is None and replayed != jobs:
             raise SimulationError(f"{label}: {replayed:,} jobs were simulated, but the log has {jobs:,}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.models.runtime import Runtime
@@ -110,13 +111,25 @@ class JobStream:
         """
         if self._trace is None:
             return None if isinstance(self._jobs, StoredJobs) else 0.0
-        if self._trace.options.time_scale != 1:
-            return None
+        return self.log_origin_s() if self._trace.options.time_scale == 1 else None
+
+    def log_origin_s(self) -> float:
+        """The arrival of the first job of the trace on its own clock. Reads the first job.
+
+        Raises:
+            TraceError: The trace cannot be read.
+        """
+        assert self._trace is not None
         if "origin_s" not in self._trace.meta:
             jobs = iter(self._jobs)
             self._jobs = chain([next(jobs)], jobs)
         origin_s: float = self._trace.meta["origin_s"]
         return origin_s
+
+    @property
+    def are_stored(self) -> bool:
+        """True if the jobs are columns already: they are generated, or a window of a trace."""
+        return isinstance(self._jobs, StoredJobs)
 
     def may_have(self, tasks: int) -> bool:
         """True if there are at least this many tasks, or if the jobs are a large trace that has not
@@ -136,18 +149,29 @@ class JobStream:
             self._jobs = chain(first_jobs, jobs)
         return count >= tasks
 
+    @property
+    def elastic(self) -> bool:
+        """True if the jobs are a list in which a task is elastic."""
+        return isinstance(self._jobs, list | tuple) and any(
+            task.elastic is not None for job in self._jobs for task in job.tasks
+        )
+
     def arrays(self) -> JobArrays:
         """All jobs as columns. A later iteration makes its objects from them.
 
         Raises:
             TraceError: The trace cannot be read.
+            ModelError: A task of jobs that are not a list is elastic.
         """
         if isinstance(self._jobs, StoredJobs):
             return self._jobs.arrays
         if isinstance(self._jobs, list | tuple):
             return replace(JobArrays.of(self._jobs), begins_s=self._begins_s)
         if self._trace is None:
-            arrays = replace(JobArrays.of(list(self._jobs)), begins_s=self._begins_s)
+            jobs = list(self._jobs)
+            if any(task.elastic is not None for job in jobs for task in job.tasks):
+                raise ModelError("elastic tasks have no columns; pass the jobs as a list")
+            arrays = replace(JobArrays.of(jobs), begins_s=self._begins_s)
         elif (arrays_if_large := self._trace.arrays_if_large()) is not None:
             arrays = arrays_if_large
         else:
@@ -202,7 +226,7 @@ class JobStream:
         if len(load.by_types) > 1:
             facts["gpu_load_by_types"] = [str(part) for part in load.by_types]
         if self.begins_s:
-            facts["state"] = self._state()
+            facts["state"] = self.state()
         if (trace := self._trace) is not None:
             facts["trace"] = {
                 "format": trace.format,
@@ -213,20 +237,21 @@ class JobStream:
             }
         return facts
 
-    def _state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """When the simulation began, how many jobs ran and waited then, and how many of those that
         waited ran in the log, but found no room.
         """
         arrays, begins_s = self.arrays(), self.begins_s
         early = int(np.searchsorted(arrays.arrival_s, begins_s))
-        running = [bool(runs) for runs in ([] if arrays.in_flight is None else arrays.in_flight.tolist()[:early])]
+        in_flight = [()] * early if arrays.in_flight is None else arrays.in_flight.tolist()[:early]
+        running = [bool(runs) for runs in in_flight]
         start_s = np.full(early, nan) if arrays.observed_start_s is None else arrays.observed_start_s[:early]
-        without_room = int((start_s < begins_s).sum()) - sum(running)
+        without_room = int(((start_s < begins_s) & ~np.array(running, bool)).sum())
         return {
             "begins_s": begins_s,
             "running": sum(running),
             "waiting": early - sum(running),
-            "without_room": max(without_room, 0),
+            "without_room": without_room,
         }
 
     def _metered(self, jobs: Iterable[Job]) -> Iterator[Job]:

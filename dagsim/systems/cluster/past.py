@@ -16,7 +16,7 @@ from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.load import seconds_of
 
-__all__ = ["check_in_flight", "jobs_at", "nodes_by_name", "past_of", "placement_on"]
+__all__ = ["check_in_flight", "first_full_s", "jobs_at", "nodes_by_name", "past_of", "placement_on", "why_no_state"]
 
 
 def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight]]:
@@ -84,7 +84,14 @@ def _words(demand: Demand) -> str:
 
 
 def jobs_at(
-    jobs: JobArrays, begins_s: float, until_s: float, cluster: Cluster, runtime: Runtime, *, exact: bool = False
+    jobs: JobArrays,
+    begins_s: float,
+    until_s: float,
+    cluster: Cluster,
+    runtime: Runtime,
+    *,
+    stated: bool = False,
+    exact: bool = False,
 ) -> JobArrays:
     """Return the jobs of a log that are in the system at ``begins_s``, with their instances in
     flight, and those that arrive later and before ``until_s``.
@@ -92,23 +99,115 @@ def jobs_at(
     A job of one task that started earlier is in flight if its work takes until then; of other jobs
     that started earlier the log does not say what is left, and they are left out. It runs on the
     nodes that the log names. If they are unknown or have no room, it gets a place by best fit after
-    the others, the largest jobs first. A job for which there is no place waits.
+    the others, the largest jobs first. A job for which there is no place waits. Jobs that state
+    their own runs in flight, but no start, keep them. Others without a start wait if the jobs are
+    ``stated`` as those of an instant; in a log, it is not known when they ran, and they are left out.
 
     Raises:
         ModelError: With ``exact``, a node that the log names does not exist or has no room; the
             message names job and node.
     """
     first, last = np.searchsorted(jobs.arrival_s, [begins_s, until_s]).tolist()
-    unknown = np.full(len(jobs), np.nan)
-    start_s = unknown if jobs.observed_start_s is None else jobs.observed_start_s
-    started = np.flatnonzero((start_s[:first] < begins_s) & (np.diff(jobs.first)[:first] == 1))
+    earlier = jobs.between(0, first)
+    own = _own_runs(earlier)
+    start_s = _observed_start_s(earlier)
     machines = ClusterState(cluster)
-    flights = _flights(jobs.chosen(started), begins_s, machines, runtime, exact=exact)
-    kept = np.flatnonzero((start_s >= begins_s) | (np.arange(len(jobs)) >= first))
-    kept = np.sort(np.concatenate([kept[kept < last], started[sorted(flights)]])).astype(np.int64)
-    runs = dict(zip(started.tolist(), [flights.get(place, ()) for place in range(len(started))], strict=True))
-    in_flight = Labels.of([runs.get(number, ()) for number in kept.tolist()])
+    for number, runs in own.items():
+        _take_all(machines, earlier, number, runs)
+    started = np.flatnonzero((start_s < begins_s) & _may_run_at(earlier, begins_s, runtime, machines))
+    started = started[~np.isin(started, list(own))]
+    flights = _flights(earlier.chosen(started), begins_s, machines, runtime, exact=exact)
+    runs_of = own | {int(started[place]): runs for place, runs in flights.items()}
+    waiting = ~(start_s < begins_s) if stated else start_s >= begins_s
+    waiting[list(runs_of)] = True
+    kept = np.concatenate([np.flatnonzero(waiting), np.arange(first, last)]).astype(np.int64)
+    in_flight = Labels.of([runs_of.get(number, ()) for number in kept.tolist()])
     return replace(jobs.chosen(kept), begins_s=begins_s, in_flight=in_flight)
+
+
+def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float | None:
+    """When a log that begins with a full cluster states first what runs: at its first end of a job.
+
+    A log of all jobs that ran in some period (``sacct -S``) lists the jobs that ran when the period
+    began, but none that ended before. From its first end on, it lists everything. None if the log
+    does not begin like that: fewer than half of the GPUs that are busy on average are held then,
+    more than a quarter of the jobs arrived before, or starts are unknown.
+    """
+    start_s = _observed_start_s(jobs)
+    if not np.isfinite(start_s).any() or (np.diff(jobs.first) != 1).any():
+        return None
+    seconds = seconds_of(jobs, runtime, ClusterState(cluster).types).min(axis=1)
+    end_s = start_s + seconds
+    ran = np.isfinite(end_s)
+    if not ran.any():
+        return None
+    begins_s, last_s = float(end_s[ran].min()), float(jobs.arrival_s[-1])
+    before = int(np.searchsorted(jobs.arrival_s, begins_s))
+    if not begins_s < last_s or before > _MOST_BEFORE * len(jobs):
+        return None
+    gpus = np.where(ran, jobs.asked("gpus") * jobs.instances, 0.0)
+    inside_s = np.clip(end_s, begins_s, last_s) - np.clip(start_s, begins_s, last_s)
+    mean = float((gpus[ran] * inside_s[ran]).sum()) / (last_s - begins_s)
+    held = float(gpus[ran & (start_s < begins_s) & (end_s > begins_s)].sum())
+    return begins_s if held >= mean / 2 > 0 else None
+
+
+def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
+    """The reason why the state of this cluster at an instant of a log is unknown; empty if the log
+    states it: jobs have starts, and never hold more GPUs at once than the cluster has.
+    """
+    start_s = _observed_start_s(jobs)
+    if not np.isfinite(start_s).any():
+        return "the log has no starts of jobs"
+    if (np.diff(jobs.first) != 1).any():
+        return "the log does not say which tasks of a job have ended"
+    end_s = start_s + seconds_of(jobs, runtime, ClusterState(cluster).types).min(axis=1)
+    ran = np.isfinite(end_s)
+    gpus = (jobs.asked("gpus") * jobs.instances)[ran]
+    times, changes = np.concatenate([end_s[ran], start_s[ran]]), np.concatenate([-gpus, gpus])
+    held = np.cumsum(changes[np.argsort(times, kind="stable")])  # at equal times, ends come first
+    if held.max(initial=0.0) > cluster.gpus * (1 + _ROUNDING):
+        return f"its jobs hold up to {held.max():,.10g} GPUs at once, more than the cluster's {cluster.gpus:,}"
+    return ""
+
+
+_ROUNDING = 1e-9
+_MOST_BEFORE = 0.25
+"""Largest share of the jobs that may arrive before a run of the whole log begins."""
+
+
+def _observed_start_s(jobs: JobArrays) -> np.ndarray:
+    return np.full(len(jobs), np.nan) if jobs.observed_start_s is None else jobs.observed_start_s
+
+
+def _own_runs(jobs: JobArrays) -> dict[int, tuple[InFlight, ...]]:
+    """Runs in flight that the jobs state themselves, by number, where the log has no start."""
+    if jobs.in_flight is None:
+        return {}
+    unknown = np.isnan(_observed_start_s(jobs)).tolist()
+    return {number: runs for number, runs in enumerate(jobs.in_flight.tolist()) if runs and unknown[number]}
+
+
+def _take_all(machines: ClusterState, jobs: JobArrays, number: int, runs: Sequence[InFlight]) -> None:
+    """Take the nodes of the runs, as far as they exist; the kernel reports those that do not."""
+    (job,) = jobs.between(number, number + 1).jobs()
+    for run in runs:
+        task = job.graph.tasks[run.task]
+        demand = machines.compile(task.demand, task.instances if task.gang else 0)
+        for node, instances, gpu in run.placement:
+            if node < len(machines.list) and machines.list[node].room(demand) >= instances:
+                machines.take(machines.list[node], demand, instances, gpu)
+
+
+def _may_run_at(jobs: JobArrays, begins_s: float, runtime: Runtime, machines: ClusterState) -> np.ndarray:
+    """(J,) bool: True for jobs of one task whose work, on the slowest type, takes until then."""
+    if not len(jobs):
+        return np.zeros(0, bool)
+    single = np.diff(jobs.first) == 1
+    seconds = seconds_of(jobs, runtime, machines.types)
+    slowest_s = np.where(np.isfinite(seconds), seconds, 0.0).max(axis=1)[jobs.first[:-1]]
+    may_run: np.ndarray = single & (_observed_start_s(jobs) + slowest_s > begins_s)
+    return may_run
 
 
 def _flights(

@@ -19,6 +19,7 @@ from dagsim.systems.ramp.decisions import DDLS, PLAIN, Rules
 from dagsim.systems.ramp.fabric import Fabric
 from dagsim.systems.ramp.graph import ComputationGraph, attention, branches, costed, op_chain
 from dagsim.systems.ramp.kernel import RampKernel
+from dagsim.systems.ramp.kpis import kpis
 from dagsim.systems.ramp.planner import Planner
 from dagsim.systems.ramp.policies import RAMP_POLICIES
 from dagsim.systems.ramp.readers import read_graphs
@@ -102,6 +103,8 @@ class RampScenario:
     """Rules that differ from the chosen set, by name (``dagsim.systems.ramp.decisions.Rules``)."""
     horizon_s: float | None = None
     """Time at which everything stops; by default, when all jobs have left."""
+    figures: bool = False
+    """Keep the figures that ``ddls`` gives of an episode with each run (``dagsim.systems.ramp.kpis``)."""
     kind: Literal["ramp"] = "ramp"
     _made: Any = field(default_factory=_Made, init=False, repr=False, compare=False)
 
@@ -213,9 +216,13 @@ class RampScenario:
         return RampCodec(self.examples, blocks=blocks, outlooks=outlooks)
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Facts of the jobs that arrived: their number and span."""
+        """Facts of the jobs that arrived: their number and span; the figures of the episode if they
+        are kept.
+        """
         jobs = kernel.schedule.jobs
-        return {
+        assert isinstance(kernel, RampKernel)
+        figures = {"figures": kpis(kernel)} if self.figures else {}
+        return figures | {
             "cluster": self.planner.fabric.name,
             "jobs": len(jobs),
             "span_s": jobs[-1].arrival_s - jobs[0].arrival_s if jobs else 0.0,

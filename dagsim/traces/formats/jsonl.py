@@ -38,6 +38,11 @@ class JsonLines(Reader):
             report.kept += 1
             yield job
 
+    def begins_s(self, source: Source, options: TraceOptions) -> float | None:
+        """When the jobs' own runs in flight have begun, if the file was written with such a state."""
+        begins_s = jsonl.read_meta(source.files[0].path).get("begins_s")
+        return float(begins_s) if isinstance(begins_s, int | float) and begins_s > 0 else None
+
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         """The assumptions that the jobs were made under, if they were written with the jobs."""
         recorded = jsonl.read_meta(source.files[0].path).get("assumptions")

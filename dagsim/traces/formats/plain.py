@@ -5,6 +5,7 @@ arrival_s, gpus`` and either ``duration_s`` or both ``start_s`` and ``end_s``. A
 
 ==============  =====================================================================================
 ``gpu_type``    GPU types that the job may use, ``A100-40|V100-16``; nothing allows any
+``nodes``       nodes of the job, instead of ``instances``: ``gpus``, ``cpus``, ``memory_gb`` are then totals
 ``instances``   identical parallel instances, each of ``gpus`` GPUs and ``duration_s`` (1)
 ``gang``        whether the instances start together: yes or no (yes)
 ``cpus``        cores per instance (0)
@@ -18,18 +19,21 @@ arrival_s, gpus`` and either ``duration_s`` or both ``start_s`` and ``end_s``. A
 ``start_s``     when it really started, on the same clock
 ``end_s``       when it really ended
 ``eligible_s``  earliest time at which it could have started
+``state``       how it ended; jobs that run or wait are dropped, and those cancelled without a run
+``constraint``  features that its nodes must have, ``a100|v100``
 ``weight``      cost of one second of waiting (1)
 ``task``        the name of a task: rows of one ``id`` are then the tasks of one job
 ``parents``     names of the tasks that a task waits for, ``map|shuffle``
 ==============  =====================================================================================
 
-Times are seconds, from any origin at or before the first arrival, or ISO dates; durations are seconds or
+``--map type=COLUMN`` means ``gpu_type``. Times are seconds, from any origin at or before the first arrival, or
+ISO dates; durations are seconds or
 ``[DD-]HH:MM:SS``. Jobs are sorted by arrival.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -40,7 +44,6 @@ import numpy as np
 
 from dagsim.errors import GraphError, TraceError
 from dagsim.model import Demand, Task, TaskGraph
-from dagsim.model.gpu import canonical
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty
 from dagsim.traces.options import TraceOptions
@@ -57,10 +60,12 @@ from dagsim.traces.rows import (
     rows_by_job,
     single_tasks,
 )
-from dagsim.traces.slurm import duration_s, moment_s
+from dagsim.traces.sites import site_gpu
+from dagsim.traces.slurm import ENDED, NOT_OVER, duration_s, moment_s
 from dagsim.traces.source import Source
+from dagsim.traces.submission import submission
 from dagsim.traces.tables import NamedColumns, likely, map_command
-from dagsim.workload.arrays import JobArrays, TaskKind, bounds, objects, optional
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects, optional
 from dagsim.workload.records import clipped
 
 __all__ = ["Plain"]
@@ -89,6 +94,9 @@ _ALLOWED = (
     "weight",
     "task",
     "parents",
+    "nodes",
+    "state",
+    "constraint",
 )
 _COLUMNS = (*_NEEDED, *_ALLOWED)
 _AT = {name: place for place, name in enumerate(_COLUMNS)}
@@ -98,12 +106,16 @@ _NUMBERS = tuple(
         _AT[name]
         for name in (
             *("arrival_s", "gpus", "duration_s", "start_s", "end_s", "eligible_s", "instances", "cpus", "memory_gb"),
-            *("estimate_s", "priority", "deadline_s", "weight", "batch"),
+            *("estimate_s", "priority", "deadline_s", "weight", "batch", "nodes"),
         )
     ]
 )
 _LABELS = ("tenant", "user", "account", "partition", "qos")
 _DURATION = ("duration_s", "start_s", "end_s")
+_CANCELLED = ("CANCELLED", "CANCELED", "ABORTED", "DELETED")
+_NOT_OVER = (*NOT_OVER, "QUEUED", "WAITING", "SUBMITTED", "ACTIVE", "HELD", "STARTING")
+_OVER = (*ENDED, *_CANCELLED, "SUCCEEDED", "SUCCESS", "FINISHED", "DONE", "PASS", "OK", "KILLED", "ERROR", "TERMINATED",
+         "STOPPED", "EXITED", "EVICTED")  # fmt: skip
 _YES_OR_NO = {"": True, "yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 
@@ -153,7 +165,10 @@ def _columns(source: Source, options: TraceOptions) -> NamedColumns:
     Raises:
         TraceError: A column is missing or unknown.
     """
-    columns = NamedColumns(source, options.mapping(), options.delimiter)
+    mapping = options.mapping()
+    if "type" in mapping:
+        mapping["gpu_type"] = mapping.pop("type")
+    columns = NamedColumns(source, mapping, options.delimiter)
     columns.check(_COLUMNS)
     if missing := _missing(columns):
         raise TraceError(
@@ -189,6 +204,8 @@ class _Rows:
     def jobs(self, checks: Checks) -> JobArrays:
         """One job per row, with one task."""
         tasks = self.tasks(checks)
+        if checks.table.has(_AT["state"]):
+            _check_states(checks, tasks.work)
         return replace(tasks, arrival_s=self.checked_arrivals(checks), **self.facts(checks))
 
     def tasks(self, checks: Checks) -> JobArrays:
@@ -205,6 +222,8 @@ class _Rows:
         gpus = checks.number(_AT["gpus"], "gpus")
         cpus = checks.number(_AT["cpus"], "cpus", 0)
         memory = checks.number(_AT["memory_gb"], "memory_gb", 0)
+        if table.has(_AT["nodes"]):
+            instances, gpus, cpus, memory = _over_nodes(checks, instances, gpus, cpus, memory)
         batch = np.where(table.blank(_AT["batch"]), 0, checks.count(_AT["batch"], "batch", 0, blank=0))
         names, model = table.words(_AT["gpu_type"]), table.words(_AT["model"])
         types = [self._types(text) for text in names.words]
@@ -235,7 +254,13 @@ class _Rows:
 
     def facts(self, checks: Checks) -> dict[str, Any]:
         """Columns of jobs that do not describe tasks, one row per job."""
-        return {
+        facts: dict[str, Any] = {}
+        if checks.table.has(_AT["constraint"]):
+            words = checks.table.words(_AT["constraint"])
+            terms = [submission("", word, "", "") for word in words.words]
+            checks.note(np.array([bool(term.note) for term in terms])[words.place], "whose constraint cannot be read")
+            facts["request"] = Labels(words.place, tuple([term.request for term in terms]))
+        return facts | {
             "observed_start_s": self._moment(checks, "start_s"),
             "eligible_s": self._moment(checks, "eligible_s"),
             "priority": optional(checks.number(_AT["priority"], "priority", 0), 0.0),
@@ -311,7 +336,35 @@ class _Rows:
     def _types(self, text: str) -> tuple[str, ...]:
         """The GPU types that a field names."""
         names = [name.strip() for name in text.split("|") if name.strip()]
-        return tuple(dict.fromkeys([self._named.get(name.lower()) or canonical(name) for name in names]))
+        return tuple(dict.fromkeys([site_gpu(name, self._named) for name in names]))
+
+
+def _check_states(checks: Checks, work: np.ndarray) -> None:
+    """Drop the rows of jobs that had not ended, or that were cancelled and never ran."""
+    words = checks.table.words(_AT["state"])
+    states = [(word.split() or [""])[0].upper().rstrip("+") for word in words.words]
+
+    def are(names: Sequence[str]) -> np.ndarray:
+        rows: np.ndarray = np.array([state in names for state in states], bool)[words.place]
+        return rows
+
+    checks.drop(are(_NOT_OVER), "that outlive the trace")
+    checks.drop(are(_CANCELLED) & (work <= 0), "cancelled before they started")
+    checks.note(~are(("", *_NOT_OVER, *_OVER)), "whose state is not a known word, taken as ended")
+
+
+def _over_nodes(
+    checks: Checks, instances: np.ndarray, gpus: np.ndarray, cpus: np.ndarray, memory: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Instances and the demand of each where ``nodes`` are stated: one per node, or one per GPU if
+    the GPUs are not even over the nodes.
+    """
+    nodes = checks.count(_AT["nodes"], "nodes", blank=1)
+    checks.drop((nodes > 1) & (instances > 1), "with both nodes and instances")
+    uneven = (nodes > 1) & (gpus % nodes > 0)
+    checks.note(uneven, "whose GPUs are not even over their nodes, taken one by one")
+    parts = np.where(uneven, np.maximum(np.floor(gpus), 1), nodes)
+    return np.where(nodes > 1, parts, instances), gpus / parts, cpus / parts, memory / parts
 
 
 def _task_blocks(columns: NamedColumns, rows: _Rows, report: ReadReport, most: int | None) -> Iterator[Block]:

@@ -43,6 +43,7 @@ from dagsim.traces.slurm import (
     resources,
     sacct_tables,
     state,
+    with_older_columns,
 )
 from dagsim.traces.source import Source
 from dagsim.traces.submission import Submission, submission
@@ -53,9 +54,13 @@ __all__ = ["Sacct"]
 _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _HOUR_S = 3600.0
+_MIXED = "that mix GPU types on a node, which all run on one type here"
+_CLOCK_S = 1.0
+"""Slurm's clock counts whole seconds, and each column is rounded by itself."""
 _AT = {name: place for place, name in enumerate(COLUMNS)}
 _SHAPE = ("State", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "AllocTRES", "Restarts",
-          "SubmitLine", "Constraints", "Reservation")  # fmt: skip
+          "SubmitLine", "Constraints", "Reservation", "ReqCPUS", "ReqMem", "ReqNodes", "ReqGRES",
+          "AllocGRES")  # fmt: skip
 """Columns that decide, together with whether nodes were assigned, the demand of a job and whether
 it is kept.
 """
@@ -326,8 +331,16 @@ class _Reading:
         ran = word != "PENDING" and start_s is not None and not nowhere
         if row["ReqTRES"] or row["AllocTRES"]:  # both are empty if the file lacks the columns
             ran = ran and allocated.is_stated
-        else:
-            allocated = Resources(cpus=count(row["NCPUS"] or "0", "NCPUS", 0))
+        nodes = count(row["NNodes"] or row["ReqNodes"] or "1", "NNodes", 0) or 1
+        states_request = any(row[name] for name in ("ReqTRES", "ReqCPUS", "ReqMem", "ReqGRES"))
+        cpus = row["ReqCPUS"] or (row["NCPUS"] if states_request and not row["ReqTRES"] else "")
+        asked = with_older_columns(resources(row["ReqTRES"]), row["ReqGRES"], row["ReqMem"], cpus, nodes, False)
+        has_total = not is_unset(row["AllocGRES"])
+        allocated = with_older_columns(
+            allocated, row["AllocGRES"] if has_total else row["ReqGRES"], row["ReqMem"], row["NCPUS"], nodes, has_total
+        )
+        if asked.gpus and nodes > 1 and not is_unset(row["ReqGRES"]) and not has_total:
+            self._note("whose GPUs are those of ReqGRES, taken as a number per node", place)
         return _Attempt(
             place,
             row["JobID"] or row["JobIDRaw"],
@@ -339,8 +352,8 @@ class _Reading:
             start_s,
             self._ran_s(place, row, start_s, end_s) if ran else 0.0,
             limit_s(row["TimelimitRaw"], row["Timelimit"]),
-            count(row["NNodes"] or "1", "NNodes", 0) or 1,
-            resources(row["ReqTRES"]),
+            nodes,
+            asked,
             allocated,
             ran,
             not is_unset(row["Restarts"]) and finite_number(row["Restarts"], "Restarts") > 0,
@@ -349,7 +362,8 @@ class _Reading:
         )
 
     def _terms(self, place: int, row: dict[str, str]) -> Submission:
-        terms = submission(row["SubmitLine"], row["Constraints"], row["Reservation"], row["Partition"])
+        licences = resources(row["ReqTRES"]).licences
+        terms = submission(row["SubmitLine"], row["Constraints"], row["Reservation"], row["Partition"], licences)
         if terms.note:
             self._note(terms.note, place)
         return terms
@@ -376,6 +390,8 @@ class _Reading:
             elapsed_s = between_s
         elif between_s is not None and abs(abs(between_s - elapsed_s) - _HOUR_S) < 1:
             self._note("whose hours change between winter and summer time", place)
+        elif between_s is not None and abs(between_s - elapsed_s) > _CLOCK_S:
+            self._note("whose elapsed time is not that from Start to End without suspensions; it counts", place)
         if elapsed_s is None:
             raise Dirty("without End and Elapsed")
         if elapsed_s < 0:
@@ -461,12 +477,16 @@ class _Reading:
         if allocated.gpus > last.asked.gpus and last.asked.is_stated:
             self._note("that hold GPUs they did not request", last.place)
         requested = self.options.demand == "requested" and last.asked.is_stated
-        if requested or allocated.slices or len(allocated.types) < 2 or nodes < 2 or allocated.gpus % nodes:
+        if requested or allocated.slices or len(allocated.types) < 2:
+            return [attempts]
+        if nodes < 2 or allocated.gpus % nodes:
+            self._note(_MIXED, last.place)
             return [attempts]
         per_node = allocated.gpus // nodes
         if sum(size for _, size in allocated.types) != allocated.gpus or any(
             size % per_node for _, size in allocated.types
         ):
+            self._note(_MIXED, last.place)
             return [attempts]
         self._note("on nodes of several GPU types, which need not start together here", last.place)
         parts = []
@@ -535,12 +555,24 @@ def _submitted_terms(
 ) -> tuple[np.ndarray | None, Labels | None]:
     """Priority and request of each job, from the columns of its first row."""
     columns = [table.words(_AT[name]).chosen(first) for name in ("SubmitLine", "Constraints", "Reservation")]
-    if not any(any(column.words) for column in columns) and not any("," in word for word in partition.words):
+    asked = table.words(_AT["ReqTRES"]).chosen(first)
+    counts_licences = any("license/" in word.lower() for word in asked.words)
+    several = any("," in word for word in partition.words)
+    if not (several or counts_licences or any(any(column.words) for column in columns)):
         return None, None
-    rows = zip(*[column.tolist() for column in (*columns, partition)], strict=True)
+    licences = asked.mapped(_licences) if counts_licences else Labels(np.zeros(len(first), np.int32), ((),))
+    rows = zip(*[column.tolist() for column in (*columns, partition, licences)], strict=True)
     terms = [submission(*row) for row in rows]
     nice = np.array([-term.nice or 0.0 for term in terms])
     return optional(nice, 0.0), Labels.of([_request(term, id) for term, id in zip(terms, ids.tolist(), strict=True)])
+
+
+def _licences(tres: str) -> tuple[tuple[str, int], ...]:
+    """Licences among requested resources; none if the list cannot be read."""
+    try:
+        return resources(tres).licences
+    except Dirty:
+        return ()
 
 
 def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
@@ -599,7 +631,7 @@ def _ran(table: Table, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, 
     elapsed = np.where(np.isnan(raw), elapsed, raw)
     with np.errstate(invalid="ignore"):
         between = end - start - np.where(np.isnan(suspended), 0.0, suspended)
-        is_plain &= ~(np.abs(np.abs(between - elapsed) - 3600.0) < 1)
+        is_plain &= ~(np.abs(between - elapsed) > _CLOCK_S)
         ran_s = np.where(np.isnan(elapsed), between, elapsed)
         is_plain &= (ran_s >= 0) & (ran_s < inf)
     return ran_s, is_plain

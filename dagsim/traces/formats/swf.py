@@ -5,6 +5,10 @@ job, submit, wait, run, allocated processors, CPU time, memory, requested proces
 time, requested memory, status, user, group, executable, queue, partition, preceding job, think
 time. -1 means unknown; numbers may be floats. A Parquet table has the 18 fields as columns, in this
 order and under any names. Jobs are sorted by submit time.
+
+A log may have further fields. ``--map nodes=20`` names one that holds the nodes of a job, as a number or
+as ``nodes=128`` in a text; a header line ``; Field 20: number of nodes`` does the same. A node is then
+a processor.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from functools import partial
 
 import numpy as np
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, TraceError
 from dagsim.model import Cluster, Demand, Node
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
 from dagsim.traces.options import TraceOptions
@@ -24,21 +28,19 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind
+from dagsim.workload.records import MOST_INSTANCES
 
 __all__ = ["Swf", "max_processors"]
 
 _FIELDS = 18
 _JOB, _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _USER, _PRECEDING = 0, 1, 3, 4, 7, 8, 11, 16
-_FORM = Form(
-    numbers=(_SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _PRECEDING),
-    texts=(_JOB, _USER),
-    layout=lambda first, where: FileLayout(range(_FIELDS), _FIELDS, False),
-    separator=" ",
-    quoted=False,
-    comment=";",
-)
+_NODES = _FIELDS
+"""Column of the field that holds the number of nodes, after the 18."""
+_MOST_FIELDS = 200
 _PROTOCOLS = ("rlscheduler", "pyss")
 _MACHINE = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d{1,9})(?!\d)", re.IGNORECASE)
+_DESCRIBED = re.compile(r";\s*(?:field|column)?\s*(\d{2,3})\s*[:=.)-]\s*(.*\bnodes?\b.*)", re.IGNORECASE)
+_NODE_COUNT = re.compile(r"(?:^|.*\bn?nodes?\W{1,3})(\d{1,9})(?:$|\D.*)", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
@@ -55,21 +57,24 @@ class Swf(Reader):
 
     name = "swf"
     summary = "Standard Workload Format (.swf): logs of the Parallel Workloads Archive"
-    uses = frozenset({"protocol", "processors", "gpus_per_task", "floor_s"})
+    uses = frozenset({"protocol", "processors", "gpus_per_task", "floor_s", "map"})
 
     def recognises(self, source: Source) -> bool:
         separator, header = (None, 0) if source.columns is None else (",", 1)
         for line in source.head(1000)[header:]:
             if line.strip() and not line.lstrip().startswith(";"):
                 fields = line.split(separator)
-                return len(fields) == _FIELDS and all(_NUMBER.fullmatch(field) for field in fields)
+                if source.columns is not None and len(fields) != _FIELDS:
+                    return False
+                return len(fields) >= _FIELDS and all(_NUMBER.fullmatch(field) for field in fields[:_FIELDS])
         return False
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         if options.protocol not in (None, *_PROTOCOLS):
             raise ConfigError(f"swf has no protocol {options.protocol!r}; choose from {', '.join(_PROTOCOLS)}")
         machine = options.processors or max_processors(source)
-        return row_blocks(partial(read_tables, source, _FORM), _times, partial(_jobs, options, machine), report, most)
+        form = _form(_nodes_field(source, options))
+        return row_blocks(partial(read_tables, source, form), _times, partial(_jobs, options, machine), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """One machine of ``MaxProcs`` cores (``processors`` if given, else ``MaxNodes``, else no
@@ -85,9 +90,64 @@ class Swf(Reader):
             "estimate": "the requested time, or the run time where none was requested",
             "order": "preceding job and think time are ignored",
         }
+        if (field := _nodes_field(source, options)) is not None:
+            answers["processors"] = f"the nodes in field {field}"
+        elif (further := _fields(source) - _FIELDS) > 0:
+            answers["further fields"] = f"{further} fields after the 18 are ignored (--map nodes=FIELD reads one)"
         if options.protocol:
             answers["protocol"] = f"rows are turned into jobs by the rules of {options.protocol}"
         return answers
+
+
+def _form(nodes: int | None) -> Form:
+    """The table, with the field ``nodes`` (from 1) as a further column."""
+
+    def layout(first: list[str], where: str) -> FileLayout:
+        if not _FIELDS <= len(first) <= _MOST_FIELDS:
+            raise TraceError(f"{where}: {len(first)} fields instead of {_FIELDS} or a few more")
+        if nodes is not None and nodes > len(first):
+            raise TraceError(f"{where}: there is no field {nodes} (nodes); the row has {len(first)}")
+        return FileLayout((*range(_FIELDS), None if nodes is None else nodes - 1), len(first), False)
+
+    return Form(
+        numbers=(_SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _PRECEDING),
+        texts=(_JOB, _USER, _NODES),
+        layout=layout,
+        separator=" ",
+        quoted=False,
+        comment=";",
+    )
+
+
+def _nodes_field(source: Source, options: TraceOptions) -> int | None:
+    """The field (from 1) with the number of nodes: that of the map, else that of the header.
+
+    Raises:
+        ConfigError: The map names something else.
+    """
+    mapping = options.mapping()
+    text = mapping.pop("nodes", "")
+    if mapping or (options.map and not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST_FIELDS)):
+        raise ConfigError(f"map: swf takes nodes=NUMBER, a field (from 1) with the nodes of a job, got {options.map!r}")
+    if text:
+        return int(text)
+    described = [match for line in source.head(1000) if (match := _DESCRIBED.match(line))]
+    return next((int(match[1]) for match in described if int(match[1]) > _FIELDS), None)
+
+
+def _fields(source: Source) -> int:
+    """Number of fields of the first row."""
+    rows = (line for line in source.head(1000) if line.strip() and not line.lstrip().startswith(";"))
+    return len(next(rows, "").split()) if source.columns is None else _FIELDS
+
+
+def _node_counts(checks: Checks) -> np.ndarray:
+    """(n,) float64: the number of nodes in the further field, -1 if it names none."""
+    words = checks.table.words(_NODES)
+    counts = [int(match[1]) if (match := _NODE_COUNT.match(word)) else -1 for word in words.words]
+    values: np.ndarray = np.array(counts, np.float64)[words.place]
+    checks.drop(values > MOST_INSTANCES, "whose nodes is impossible")
+    return values
 
 
 def max_processors(source: Source) -> int | None:
@@ -113,6 +173,8 @@ def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArra
     checks.drop(submit < 0, "with a negative submit time")
     allocated = checks.count(_ALLOCATED, "processors", -1)
     requested = checks.count(_REQUESTED, "processors", -1)
+    if checks.table.has(_NODES):
+        allocated = requested = _node_counts(checks)
     limit = checks.number(_LIMIT, "requested time")
     match options.protocol:
         case "rlscheduler":

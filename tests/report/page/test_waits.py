@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from dagsim.metrics import columns
+from dagsim.metrics.utilization import Steps
 from dagsim.model import Cluster, JobFacts, Kind
 from dagsim.model.log import Schedule, ScheduleLog
-from dagsim.report.page.waits import worst_waits
+from dagsim.report.page.waits import _room, worst_waits
 
 
 def test_the_longest_wait_comes_first_with_what_happened_meanwhile() -> None:
@@ -71,3 +73,16 @@ def test_without_gpus_nothing_is_said_of_them() -> None:
     grid = worst_waits(columns(run_policy(config, "fifo", 1).schedule))
     assert grid.heads[:2] + grid.heads[-1:] == ("job", "tenant", "why it waited")
     assert "GPU" not in " ".join(grid.heads) + " ".join(" ".join(row) for row in grid.rows)
+
+
+def test_exactly_the_gpus_asked_for_are_enough() -> None:
+    # a large cluster is only asked for the number of free GPUs, which may be a sum of shares with rounding
+    free = Steps(np.array([0.0, 4.0]), np.array([0.3 - 1e-12, 0.3 - 2e-9]), 10.0)
+    kept = "type, nodes or the policy's order kept it"
+    assert _room(free, 0.3, 0.0, 4.0) == f"0.3 GPUs free for 100 % of the time before: {kept}"
+    assert _room(free, 0.3, 4.0, 10.0) == "fewer than 0.3 GPUs free for 100 % of the time before"
+    whole = Steps(np.array([0.0, 6.0]), np.array([1.0, 2.0]), 10.0)
+    assert _room(whole, 2.0, 0.0, 10.0) == "fewer than 2 GPUs free for 60 % of the time before"
+    assert _room(whole, 2.0, 2.0, 10.0) == "fewer than 2 GPUs free for 50 % of the time before"
+    assert _room(whole, 2.0, 3.0, 10.0) == f"2 GPUs free for 57 % of the time before: {kept}"
+    assert _room(whole, 1.0, 0.0, 10.0) == f"1 GPU free for 100 % of the time before: {kept}"

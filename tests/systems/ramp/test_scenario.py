@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -14,6 +15,7 @@ import pytest
 from dagsim.errors import UnknownName, WorkloadError
 from dagsim.systems.ramp import RAMP_POLICIES, RampScenario, RampWorkload
 from dagsim.systems.ramp.graph import op_chain
+from dagsim.systems.ramp.kpis import kpis
 from dagsim.systems.ramp.workload import BETAS, PAPER_BETAS
 
 GRAPHS = tuple(op_chain(length, rng=np.random.default_rng(length)) for length in (2, 3, 4))
@@ -132,3 +134,20 @@ def test_the_codec_of_a_scenario_reads_its_views() -> None:
         seen = codec.encode(view)
         view = conversation.send(codec.decode(view, 0 if seen is None else len(seen.tokens) - 1))
     assert kernel.schedule.decisions == 10
+
+
+def test_the_facts_of_an_episode_are_those_of_the_jobs_that_arrived() -> None:
+    made = scenario(jobs=12, gap_s=0.5)
+    kernel = made.kernel(1)
+    assert made.facts(kernel)["span_s"] == 0.0
+    kernel.run(RAMP_POLICIES.create("random"))
+    facts = made.facts(kernel)
+    assert (facts["jobs"], facts["span_s"]) == (12, pytest.approx(11 * 0.5))
+    assert "figures" not in facts
+    assert replace(made, figures=True).facts(kernel)["figures"] == kpis(kernel)
+
+
+def test_skewed_betas_within_impossible_limits_are_refused() -> None:
+    for limits in ("least=0.5,most=0.2", "least=0", "most=-1"):
+        with pytest.raises(WorkloadError, match=r"must be above 0|the smaller one first"):
+            BETAS.create(f"skewed[skewness=1,{limits}]")

@@ -99,3 +99,30 @@ def test_claimed_durations_may_be_days_hours_minutes_and_seconds(read: Reading, 
     (tmp_path / "x.csv").write_text("id,arrival_s,gpus,duration_s,limit\na,0,1,60,02:00:00\nb,1,1,60,1-00:00:10\n")
     got = read(tmp_path / "x.csv", map="estimate_s=limit")
     assert [job.tasks[0].estimate for job in got.jobs] == [7200, 86_410]
+
+
+def test_nodes_share_the_totals_of_a_row(read: Reading, tmp_path: Path) -> None:
+    rows = "a,0,8,60,2,16,64\nb,1,3,60,2,6,12\nc,2,0,60,4,40,80\nd,3,2,60,,4,8\n"
+    (tmp_path / "x.csv").write_text(f"id,arrival_s,gpus,duration_s,n,cpus,memory_gb\n{rows}")
+    got = read(tmp_path / "x.csv", map="nodes=n")
+    demands = [(t.instances, t.gang, t.gpus, t.cpus, t.memory_gb) for t in (job.tasks[0] for job in got.jobs)]
+    assert demands == [(2, True, 4, 8, 32), (3, True, 1, 2, 4), (4, True, 0, 10, 20), (1, False, 2, 4, 8)]
+    assert got.noted == {"whose GPUs are not even over their nodes, taken one by one": 1}
+
+
+def test_a_state_says_which_rows_are_jobs_that_ran(read: Reading, tmp_path: Path) -> None:
+    rows = "a,0,1,60,COMPLETED\nb,1,1,60,cancelled by 7\nc,2,1,0,CANCELLED\nd,3,1,5,Running\ne,4,1,5,blue\n"
+    (tmp_path / "x.csv").write_text(f"id,arrival_s,gpus,duration_s,how\n{rows}")
+    got = read(tmp_path / "x.csv", map="state=how")
+    assert [job.id for job in got.jobs] == ["a", "b", "e"]
+    assert got.dropped == {"cancelled before they started": 1, "that outlive the trace": 1}
+    assert got.noted == {"whose state is not a known word, taken as ended": 1}
+
+
+def test_a_type_may_be_the_site_s_word_and_a_constraint_is_a_request(read: Reading, tmp_path: Path) -> None:
+    rows = "a,0,1,60,a100,nvl|ib\nb,1,1,60,h100,\nc,2,1,60,,(((\n"
+    (tmp_path / "x.csv").write_text(f"id,arrival_s,gpus,duration_s,card,features\n{rows}")
+    got = read(tmp_path / "x.csv", map="type=card,constraint=features")
+    assert [job.tasks[0].gpu_types for job in got.jobs] == [("A100-40",), ("H100",), None]
+    assert [job.request.constraint if job.request else "" for job in got.jobs] == ["nvl|ib", "", ""]
+    assert got.noted == {"whose constraint cannot be read": 1}

@@ -473,3 +473,75 @@ def test_real_runs_are_read_whole_and_alike_as_text_and_json(read: Reading, data
             full = replace(full, priority=job.priority)
         assert replace(full, request=None) == job
     assert len(document.jobs) - len(text.jobs) == (run == "backfill-nodes-again-24.11")  # a job ended in between
+
+
+_OLD = {"ReqMem": "4000Mc", "ReqGRES": "gpu:tesla:2", "AllocTRES": "cpu=8,mem=32000M,node=2", "NNodes": "2"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "gpus", "types"),
+    [
+        ({}, 2, ("tesla",)),
+        ({"ReqGRES": "PER_NODE:gpu:2"}, 2, None),
+        ({"ReqGRES": "gres:gpu:v100:1,gres:craynetwork:1"}, 1, ("V100-16",)),
+        ({"ReqGRES": "PER_JOB:gpu:6"}, 3, None),
+        ({"AllocGRES": "7696487:8"}, 4, ("tesla",)),
+        ({"ReqGRES": "", "AllocGRES": "gpu:4"}, 2, None),
+        ({"ReqGRES": "gpu:0"}, 0, None),
+        ({"ReqGRES": "craynetwork:1"}, 0, None),
+    ],
+)
+def test_gpus_of_old_logs_are_in_a_column_of_their_own(
+    read: Reading, log: Log, columns: dict[str, str], gpus: int, types: tuple[str, ...] | None
+) -> None:
+    row = _OLD | {"ReqTRES": "cpu=8,mem=32000M,node=2", "AllocGRES": ""} | columns
+    task = _only(read(log(row)))
+    assert (task.instances, task.gpus, task.gpu_types) == (2, gpus, types)
+
+
+def test_memory_of_old_logs_is_per_cpu_or_per_node(read: Reading, log: Log) -> None:
+    for text, gb in (("4000Mc", 4000 * 8 / 1024), ("16Gn", 32), ("24G", 24), ("0n", 0)):
+        row = {"AllocTRES": "cpu=8,node=2", "NCPUS": "8", "NNodes": "2", "ReqTRES": "", "ReqMem": text}
+        task = _only(read(log(row)))
+        assert task.memory_gb * task.instances == pytest.approx(gb)
+
+
+def test_a_log_without_lists_of_resources_has_them_in_columns(read: Reading, log: Log) -> None:
+    row = {"ReqMem": "2Gn", "ReqGRES": "gpu:1", "NCPUS": "6", "ReqNodes": "3", "ReqCPUS": "3"}
+    path = log(row, without=("ReqTRES", "AllocTRES", "NNodes"))
+    task = _only(read(path))
+    assert (task.instances, task.gpus, task.cpus, task.memory_gb) == (3, 1, 2, 2)
+    assert _only(read(path, demand="requested")).cpus == 1
+
+
+def test_an_impossible_count_in_an_old_column_drops_the_row(read: Reading, log: Log) -> None:
+    assert read(log(_OLD | {"ReqGRES": "gpu:many"}, {"JobID": "8", "ReqMem": "", "ReqGRES": ""})).dropped == {
+        "whose resources is not a number": 1
+    }
+
+
+def test_an_elapsed_time_that_disagrees_with_the_clock_is_noted(read: Reading, log: Log) -> None:
+    got = read(log({"ElapsedRaw": "70"}, {"JobID": "8", "ElapsedRaw": "70", "Suspended": "00:00:30"}))
+    assert [job.tasks[0].work for job in got.jobs] == [70, 70]
+    assert got.noted == {"whose elapsed time is not that from Start to End without suspensions; it counts": 1}
+
+
+def test_a_job_that_mixes_gpu_types_on_a_node_is_noted(read: Reading, log: Log) -> None:
+    tres = "cpu=4,gres/gpu:a100=2,gres/gpu:v100=1,gres/gpu=3,mem=4096M,node=1"
+    got = read(log({"ReqTRES": tres, "AllocTRES": tres}))
+    assert _only(got).gpus == 3
+    assert got.noted == {"that mix GPU types on a node, which all run on one type here": 1}
+
+
+def test_licences_among_the_resources_are_requested(read: Reading, log: Log) -> None:
+    asked = "billing=4,cpu=4,gres/gpu=2,license/solver=3,mem=4096M,node=1"
+    got = read(log({"ReqTRES": asked}, {"JobID": "8"}))
+    assert [job.request.licences if job.request else () for job in got.jobs] == [(("solver", 3),), ()]
+
+
+def test_json_gives_the_tasks_of_a_pending_array_from_0_on(read: Reading, samples: Path, tmp_path: Path) -> None:
+    document = json.loads((samples / "sacct" / "jobs.json").read_text())
+    (waiting,) = [row for row in document["jobs"] if row.get("array", {}).get("task")]
+    waiting["array"]["task"] = "0x2d"  # bits 0, 2, 3 and 5
+    (tmp_path / "log.json").write_text(json.dumps(document))
+    assert read(tmp_path / "log.json").noted["array tasks never ran, at least"] == 4

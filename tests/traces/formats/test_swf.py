@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, TraceError
 from dagsim.traces import TraceOptions, open_trace
 
 Reading = Callable[..., Any]
@@ -128,3 +128,40 @@ def test_cancelled_rows_of_sdsc_never_ran(read: Reading, data: Path) -> None:
     got = read(data / "traces" / "swf" / "SDSC-SP2-1998-first5000lines.swf")
     assert got.trace.report.rows == 4961
     assert got.dropped == {"that never ran": 355}
+
+
+_FURTHER = "{} {} 0 60 -1 -1 -1 -1 90 -1 1 7 1 -1 1 -1 -1 -1 batch {} x\n"
+
+
+@pytest.mark.parametrize("descriptor", ["{}", "gpus=8,nodes={},mem=1", "NNodes:{}"])
+def test_a_further_field_holds_the_nodes(read: Reading, tmp_path: Path, descriptor: str) -> None:
+    rows = [_FURTHER.format(number, number, descriptor.format(nodes)) for number, nodes in ((1, 128), (2, 1))]
+    (tmp_path / "a.swf").write_text("; MaxNodes: 9408\n" + "".join(rows))
+    got = read(tmp_path / "a.swf", map="nodes=20")
+    assert got.trace.format == "swf"
+    assert [job.tasks[0].instances for job in got.jobs] == [128, 1]
+    assert got.trace.assumptions["processors"] == "the nodes in field 20"
+
+
+def test_the_header_may_describe_the_field_of_the_nodes(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "a.swf").write_text("; Field 19: queue\n; Field 20: Number of nodes\n" + _FURTHER.format(1, 0, 16))
+    assert read(tmp_path / "a.swf").job("1").tasks[0].instances == 16
+
+
+def test_further_fields_are_ignored_and_said_so(read: Reading, tmp_path: Path) -> None:
+    row = "1 0 0 5 4 -1 -1 4 9 -1 1 1 1 -1 1 -1 -1 -1 2 8 z\n"
+    (tmp_path / "a.swf").write_text(row + _FURTHER.format(2, 1, 3))
+    got = read(tmp_path / "a.swf")
+    assert got.job("1").tasks[0].instances == 4
+    assert got.dropped == {"without processors": 1}
+    assert "--map nodes=FIELD" in got.trace.assumptions["further fields"]
+
+
+def test_a_map_of_swf_names_a_field_by_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "a.swf"
+    path.write_text(_FURTHER.format(1, 0, 16))
+    for text in ("nodes=x", "gpus=20", "nodes=0"):
+        with pytest.raises(ConfigError, match="map: swf takes nodes=NUMBER"):
+            list(open_trace(path, options=TraceOptions(map=text)).jobs())
+    with pytest.raises(TraceError, match=r"a\.swf:1: there is no field 22 \(nodes\); the row has 21"):
+        list(open_trace(path, options=TraceOptions(map="nodes=22")).jobs())

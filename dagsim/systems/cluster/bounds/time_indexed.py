@@ -15,17 +15,15 @@ above that sum are left out.
 
 from __future__ import annotations
 
-import ctypes
-import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from math import ceil, gcd, inf
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dagsim.model.streams import stream
+from dagsim.processes import without_output
 from dagsim.systems.cluster.bounds.lagrangian import Dual, Flows, StartCosts, lagrangian
 from dagsim.systems.cluster.bounds.relaxation import Relaxation
 from dagsim.workload.arrays import ranges
@@ -223,7 +221,7 @@ class _Program(NamedTuple):
         cost = np.where(np.isin(self.task, last), problem.weight[job] * (end_s - problem.arrival_s[job]), 0.0)
         options = {"node_limit": _NODES, "time_limit": _SECONDS, "mip_rel_gap": 1e-7 if slots.exact else 1e-4}
         constraint = LinearConstraint(self.matrix, self.low, self.high)
-        with _without_output():
+        with without_output():
             result = milp(
                 cost, integrality=np.ones(len(cost)), bounds=Bounds(0, 1), constraints=constraint, options=options
             )
@@ -235,25 +233,6 @@ class _Program(NamedTuple):
             bound_s = ceil(bound_s / slots.slot_s - 1e-4) * slots.slot_s
             return Optimum(bound_s * (1 - 1e-9), done, done)
         return Optimum(bound_s * (1 - 1e-6), done and slots.exact, done)
-
-
-@contextmanager
-def _without_output() -> Iterator[None]:
-    """Discard standard output: HiGHS prints lines for its developers about some programs, even
-    without ``disp``, and they would stand beside the JSON of a command.
-    """
-    library = ctypes.CDLL(None)
-    sys.stdout.flush()
-    library.fflush(None)
-    kept = os.dup(1)
-    try:
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), 1)
-        yield
-    finally:
-        library.fflush(None)
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 def _program(slots: _Slots, start: np.ndarray) -> _Program | None:

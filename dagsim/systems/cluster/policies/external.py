@@ -19,7 +19,7 @@ from dagsim.errors import ConfigError, PolicyFailed, UnknownName
 from dagsim.model import Decision, Preempt, Share, Start, Wait
 from dagsim.systems.cluster.api import MICRO, ClusterView, NodeState, Run, TaskState
 
-__all__ = ["PROTOCOL", "External"]
+__all__ = ["PROTOCOL", "External", "end_program", "program_words", "shown"]
 
 PROTOCOL = 1
 """Version of the protocol, sent in the first message."""
@@ -42,16 +42,7 @@ class External:
     """
 
     def __init__(self, command: str, timeout_s: float = 10.0) -> None:
-        try:
-            self.argv = shlex.split(command)
-        except ValueError as error:
-            raise ConfigError(f"exec: cannot read the command {command!r}: {error}") from None
-        if not self.argv:
-            raise ConfigError("exec: the command is empty; expected a program and its arguments, as exec:node fifo.js")
-        if not 0 < timeout_s < 1e6:
-            raise ConfigError(f"exec: timeout_s must be a number of seconds above 0, got {timeout_s!r}")
-        if shutil.which(self.argv[0]) is None:
-            raise UnknownName(f"exec: there is no program {self.argv[0]!r}")
+        self.argv = program_words("exec", command, "exec:node fifo.js", timeout_s)
         self.name = f"exec:{command}"
         self.timeout_s = timeout_s
         self._process: subprocess.Popen[bytes] | None = None
@@ -79,7 +70,7 @@ class External:
             process = subprocess.Popen(self.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         except OSError as error:
             raise PolicyFailed(f"policy {self.name!r} cannot be started: {error.strerror}") from None
-        finalize(self, _end, process)
+        finalize(self, end_program, process)
         return process
 
     def _send(self, view: ClusterView, message: Mapping[str, Any]) -> None:
@@ -172,12 +163,49 @@ class External:
         return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
     def _nonsense(self, view: ClusterView, answer: Any, what: str) -> NoReturn:
-        text = repr(answer)
-        short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-        self._fail(view, f"answered {short}: {what}")
+        self._fail(view, f"answered {shown(answer)}: {what}")
 
     def _fail(self, view: ClusterView, what: str) -> NoReturn:
         raise PolicyFailed(f"policy {self.name!r} at {view.now:g} s: it {what} (docs/reference/protocol.md)")
+
+
+def program_words(kind: str, command: str, example: str, timeout_s: float) -> list[str]:
+    """Split the command of a policy of ``kind`` into its program and arguments, without a shell.
+
+    Raises:
+        ConfigError: The command is empty or its quotes do not match, or ``timeout_s`` is not positive.
+        UnknownName: The program does not exist.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ConfigError(f"{kind}: cannot read the command {command!r}: {error}") from None
+    if not words:
+        raise ConfigError(f"{kind}: the command is empty; expected a program and its arguments, as {example}")
+    if not 0 < timeout_s < 1e6:
+        raise ConfigError(f"{kind}: timeout_s must be a number of seconds above 0, got {timeout_s!r}")
+    if shutil.which(words[0]) is None:
+        raise UnknownName(f"{kind}: there is no program {words[0]!r}")
+    return words
+
+
+def end_program(process: subprocess.Popen[bytes]) -> None:
+    """End the program: close its input, and kill it if it does not end within a second."""
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            if pipe is not None:
+                pipe.close()
+    try:
+        process.wait(1.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def shown(answer: object) -> str:
+    """The answer of a program for a message, shortened to 200 characters."""
+    text = repr(answer)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _begin(view: ClusterView) -> dict[str, Any]:
@@ -252,16 +280,3 @@ def _free(state: NodeState) -> dict[str, Any] | None:
         return None
     free: dict[str, Any] = {"gpus": state.idle, "cpus": state.cpus / MICRO, "memory_gb": state.memory / MICRO}
     return free | ({"shares": [left / MICRO for left in state.shares.values()]} if state.shares else {})
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the program: close its input, and kill it if that does not end it."""
-    for pipe in (process.stdin, process.stdout):
-        with suppress(OSError):
-            if pipe is not None:
-                pipe.close()
-    try:
-        process.wait(1.0)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager
 from heapq import heappop, heappush, nsmallest
 from itertools import islice
 from math import inf
@@ -17,6 +14,7 @@ import numpy as np
 from dagsim.errors import ConfigError, Stalled
 from dagsim.model import Decision, Kind, Placement, Start
 from dagsim.model.arithmetic import ordered_sum
+from dagsim.processes import without_output
 from dagsim.registry import Registry
 from dagsim.systems.cluster.api import (
     ClusterPolicy,
@@ -252,7 +250,7 @@ def plan_slots(
                 values.append(gpus[task])
     most = np.concatenate([np.ones(len(seconds)), free.ravel()])
     matrix = csr_array((values, (rows, columns)), shape=(len(most), len(choices)))
-    with _silence():
+    with without_output():
         solution = milp(
             ends - late,
             constraints=LinearConstraint(matrix, ub=most),
@@ -264,21 +262,6 @@ def plan_slots(
         return []
     chosen = [column for column, value in enumerate(solution.x) if value > 0.5]
     return [choices[column] for column in sorted(chosen, key=lambda column: (ends[column], column))]
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Discard standard output: HiGHS sometimes writes to it even when asked not to."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
 
 
 _STUCK_S = 1e9

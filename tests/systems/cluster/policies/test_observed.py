@@ -9,7 +9,7 @@ import pytest
 from dagsim.config.cluster_file import cluster_yaml
 from dagsim.config.schema import load_config
 from dagsim.metrics import columns
-from dagsim.model import Cluster, Job, Node, Task, gpu_type
+from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models.runtime import Recorded
@@ -84,3 +84,15 @@ def test_a_real_run_of_slurm_is_given_back_to_the_second_on_its_own_nodes(data: 
     assert first == [job.observed_start_s for job in jobs]
     worked = [max(task.work for task in job.tasks) for job in jobs]
     assert [end - start for start, end in zip(first, last, strict=True)] == worked
+
+
+def test_a_gang_that_does_not_spread_evenly_fills_one_node_after_the_other() -> None:
+    # n0 has one GPU free when "a" starts, n1 has three: two each do not fit
+    nodes = tuple(Node(name, gpu_type("T4"), gpus) for name, gpus in (("n0", 2), ("n1", 3)))
+    jobs = [
+        Job.single("first", Task("t", 10), observed_start_s=0, observed_nodes=("n0",)),
+        Job.single("a", Task("t", 10, instances=4, gang=True), observed_start_s=1, observed_nodes=("n0", "n1")),
+    ]
+    schedule = replayed(Cluster(nodes), jobs)
+    held = [(row.node, row.instances) for row in schedule.log if row.kind == Kind.STARTED and row.job == 1]
+    assert held == [(0, 1), (1, 3)]

@@ -5,20 +5,35 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from recorded_policy import RecordedPolicy
 
 from dagsim.errors import ConfigError
 from dagsim.metrics import summarize
-from dagsim.model import Caps, Cluster, Job, Kind, Node, NodePartition, Qos, QueueNode, QueueTree, RejectReason, Task
+from dagsim.model import (
+    Caps,
+    Cluster,
+    Job,
+    Kind,
+    Node,
+    NodePartition,
+    Qos,
+    QueueNode,
+    QueueTree,
+    RejectReason,
+    Task,
+    TaskGraph,
+)
 from dagsim.model.gpu import GpuType
 from dagsim.model.log import Schedule
+from dagsim.systems.cluster.api import ClusterState
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES, slurm_backfill
 from dagsim.systems.cluster.policies.shares import Weights
 from dagsim.systems.cluster.policies.slurm import SlurmSettings
-from dagsim.systems.cluster.policies.slurm_backfill import BackfillOutlook
+from dagsim.systems.cluster.policies.slurm_backfill import BackfillOutlook, NodePlan, RunTable
 from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
 from dagsim.systems.cluster.policies.slurm_rules import Amounts, Holdings
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -375,3 +390,52 @@ def test_unknown_words_and_numbers_are_refused() -> None:
 
 def test_it_keeps_the_promises_of_a_policy() -> None:
     check_policy(lambda: POLICIES.create("slurm-multifactor[bf_interval_s=2,requeue_delay_s=3]"), workloads=2)
+
+
+def test_a_job_of_two_runs_is_cancelled_once() -> None:
+    queues = QueueTree(partitions=(NodePartition("low", tier=1, preempt="cancel"), NodePartition("high", tier=2)))
+    two = Job("two", TaskGraph((Task("a", 10, gpus=2), Task("b", 10, gpus=2))), partition="low")
+    jobs = [two, job("high", 2, 5, 4, partition="high")]
+    schedule = played(jobs, "slurm-multifactor[preempt=partition_prio]", cluster(1), queues)
+    assert [(row.time_s, row.job) for row in schedule.log if row.kind == Kind.PREEMPTED] == [(2, 0), (2, 0)]
+    assert [(row.time_s, row.job) for row in schedule.log if row.kind == Kind.REJECTED] == [(2, 0)]
+    assert starts(schedule)["high"] == 2
+
+
+def test_the_plan_knows_the_nodes_of_every_reservation_that_is_left() -> None:
+    rng = random.Random(3)
+    for _ in range(30):
+        view = SimpleNamespace(now=0.0, machines=ClusterState(cluster(8)))
+        plan = NodePlan(view, RunTable(8), 0, None, window_s=1000.0, resolution_s=1.0)  # type: ignore[arg-type]
+        listed = []
+        for number in range(8):
+            begin_s = rng.randrange(20)
+            end_s = begin_s + rng.randrange(1, 20)
+            plan.reserve(begin_s, end_s, 1 << number)
+            listed.append((begin_s, end_s, 1 << number))
+        begin_s = rng.randrange(20)
+        end_s = begin_s + rng.randrange(1, 20)
+        for closed in (False, True):
+            expected = sum(
+                node for begin, end, node in listed if end > begin_s and (begin < end_s or (closed and begin == end_s))
+            )
+            assert plan.kept(begin_s, end_s, closed=closed) == expected
+
+
+@pytest.mark.parametrize(("most", "start_s"), [(0, 2), (2, 2), (1, 15)])
+def test_backfill_tests_only_so_many_jobs_of_a_user(most: int, start_s: float) -> None:
+    jobs = [job("long", 0, 10, 3), job("wide", 1, 5, 4, user="ada"), job("short", 2, 2, user="ada")]
+    limits = f"bf_max_job_user={most},bf_max_job_assoc=0"
+    assert starts(played(jobs, f"slurm-multifactor[{FIFO},{limits}]", cluster(1)))["short"] == start_s
+    others = [*jobs[:2], job("short", 2, 2, user="bo")]
+    assert starts(played(others, f"slurm-multifactor[{FIFO},{limits}]", cluster(1)))["short"] == 2
+
+
+def test_the_age_of_a_job_counts_from_when_it_was_eligible_or_submitted() -> None:
+    for always, expected in ((False, 0.3), (True, 0.5)):
+        settings = PrioritySettings(Weights(age=100), max_age_s=1000, accrue_always=always)
+        book = PriorityBook(settings, QueueTree(), Capacity(2, 64, 512, 8))
+        asked = Asked(book.user("lab", "ada"), "", "", 100, 300, 1, 1, 1, 1, 60)
+        assert book.factors(asked, 600).age == pytest.approx(expected)
+        assert book.factors(asked, 5000).age == 1.0
+        assert book.factors(asked._replace(eligible_s=None), 600).age == (0.5 if always else 0.0)
