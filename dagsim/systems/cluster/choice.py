@@ -304,6 +304,7 @@ def _feature(scenario: ClusterScenario, observed: bool) -> str:
         "a network": scenario.network is not None,
         "a sharing model": scenario.sharing is not None,
         "disturbances": bool(scenario.disturbances),
+        "periodic checkpoints": scenario.preemption.interval_s is not None,
         "observers of the log": observed,
         "admission": scenario.admission,
         "partitions, features, reservations and licences": SiteState.binds(scenario.cluster, scenario.queues),
