@@ -120,17 +120,27 @@ def anonymise_traces(
 @trace_app.command("convert")
 def convert_trace(
     path: Annotated[Path, typer.Argument(metavar="IN", help="The trace, as its publisher ships it.")],
-    to: Annotated[Path, typer.Argument(metavar="OUT", help="A file called .jsonl, .jsonl.gz or .parquet.")],
+    to: Annotated[Path, typer.Argument(metavar="OUT", help="A file, or a folder for several workflows.")],
     format_: Annotated[str | None, typer.Option("--format", help="Format of the trace (default: detected).")] = None,
+    to_format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="jsonl, parquet, batsim, plain, swf or wfcommons (default: by the ending, .jsonl or .parquet).",
+        ),
+    ] = None,
 ) -> None:
-    """Rewrite a trace as JSON Lines, which dagsim reads, or as a Parquet table for analysis.
+    """Rewrite a trace as JSON Lines, which dagsim reads exactly, as a Parquet table, or for another simulator.
 
     Example: dagsim trace convert batch_task.csv.gz jobs.jsonl.gz
     """
     from dagsim.report.terminal import counted
     from dagsim.traces.convert import convert
 
-    typer.echo(str(convert(path, to, format_, counted(f"converting {path.name}", wanted=True))))
+    report, written = convert(path, to, format_, counted(f"converting {path.name}", wanted=True), to_format)
+    typer.echo(str(report))
+    if to_format is not None:
+        typer.echo(str(written))
 
 
 @trace_app.command("fetch")

@@ -1,22 +1,25 @@
 """The configuration of a Slurm site, from the files and listings that it has.
 
-Each file is recognised by its content: ``slurm.conf`` with its includes, ``gres.conf``, listings of
-``scontrol show`` (config, partition, node, reservation, license) and of ``sacctmgr`` (``dump``,
-``show assoc``, ``show qos``). A listing of ``scontrol`` shows what the controller uses, so it counts
-more than ``slurm.conf``. Settings are those of slurm.conf(5) and sacctmgr(1), version 24.11.
+Each file is recognised by its content: ``slurm.conf`` with its includes, ``gres.conf``,
+``topology.conf``, listings of ``scontrol show`` (config, partition, node, reservation, license) and of
+``sacctmgr`` (``dump``, ``show assoc``, ``show qos``, ``show event``). A listing of ``scontrol`` shows
+the settings that the controller uses, so it counts more than ``slurm.conf``. Settings are those of
+slurm.conf(5) and sacctmgr(1), version 24.11.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from dagsim.errors import ModelError, TraceError
-from dagsim.model import Caps, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.network import Tree, TreeSwitch
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.nodes import FoundNode, is_scontrol, is_sinfo, read_nodes
 from dagsim.traces.sites import hosts, site_gpu
@@ -49,6 +52,13 @@ class SlurmSite:
     """For each account, its parent and its settings."""
     users: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     """Settings of each user, by account and user."""
+    outages: list[tuple[str, float, float | None, str]] = field(default_factory=list)
+    """Node, start, end and ``down`` or ``drain``, of each event."""
+    switches: dict[str, TreeSwitch] = field(default_factory=dict)
+    blocks: list[str] = field(default_factory=list)
+    """Names of the switches that are blocks."""
+    zone: ZoneInfo | None = None
+    """Zone of dates without an offset; UTC if None."""
     named: dict[str, str] = field(default_factory=dict)
     read: list[str] = field(default_factory=list)
     """Files, and what each is."""
@@ -110,9 +120,54 @@ class SlurmSite:
             tuple([_partition(self, name, self.partitions[name], qos, names, whole) for _, _, name in partitions]),
             tuple(qos.values()),
             tuple(filter(None, [_reservation(self, name, row) for name, row in self.reservations.items()])),
+            self._outages(names),
             dict(self.licences),
             scheduler_of(self),
         )
+
+    def network(self, names: Sequence[str]) -> dict[str, Any] | None:
+        """The switches of topology.conf as a shared network between the nodes ``names`` of the
+        cluster; None if they are not one tree above all nodes.
+        """
+        if not self.switches:
+            return None
+        parts: dict[str, list[str]] = {}
+        for name in names:
+            parts.setdefault(name.partition(":")[0], []).append(name)  # a node of several GPU types is several here
+        strangers = sorted({node for switch in self.switches.values() for node in switch.nodes if node not in parts})
+        if strangers:
+            self.drop(f"topology.conf: {len(strangers):,} nodes that the cluster lacks, such as {strangers[0]}")
+        switches = [
+            replace(switch, nodes=tuple([part for node in switch.nodes for part in parts.get(node, ())]))
+            for switch in self.switches.values()
+        ]
+        if self.blocks:
+            switches.append(TreeSwitch("blocks", switches=tuple(self.blocks)))
+            self.drop("topology.conf: BlockSizes; each block is a switch")
+        try:
+            Tree(tuple(switches)).routing(names)
+        except ModelError as error:
+            self.drop(f"topology.conf: not taken as a network: {error}")
+            return None
+        self.drop("topology.conf: jobs are not placed by switches; bandwidths of the network are defaults")
+        lean = [
+            {"name": switch.name}
+            | ({"nodes": list(switch.nodes)} if switch.nodes else {})
+            | ({"switches": list(switch.switches)} if switch.switches else {})
+            for switch in switches
+        ]
+        return {"kind": "shared", "topology": {"kind": "tree", "switches": lean}}
+
+    def _outages(self, names: Collection[str]) -> tuple[NodeOutage, ...]:
+        """Events of the cluster's nodes; nodes with equal times are together."""
+        alike: dict[tuple[float, float | None, str], list[str]] = {}
+        for node, start_s, end_s, kind in self.outages:
+            if node in names:
+                alike.setdefault((start_s, end_s, kind), []).append(node)
+        if strangers := {node for node, *_ in self.outages if node not in names}:
+            self.drop(f"sacctmgr show event: {len(strangers):,} nodes that the cluster lacks, such as {min(strangers)}")
+        times = sorted(alike, key=lambda key: (key[0], key[2], key[1] or 0.0))
+        return tuple([NodeOutage(tuple(alike[key]), key[0], key[1], key[2]) for key in times])  # type: ignore[arg-type]
 
     def _configured(self, name: str, fields: Mapping[str, str]) -> FoundNode:
         with _naming(f"node {name}"):
@@ -173,13 +228,14 @@ def site_files(paths: Iterable[Path]) -> list[Path]:
     return files
 
 
-def read_slurm_site(files: Sequence[Path]) -> SlurmSite:
-    """Read the files of a site; files of other kinds are passed over.
+def read_slurm_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> SlurmSite:
+    """Read the files of a site; files of other kinds are passed over. ``zone`` is that of dates
+    without an offset (default UTC).
 
     Raises:
         TraceError: A file cannot be read.
     """
-    site = SlurmSite()
+    site = SlurmSite(zone=zone)
     kinds = [(file, _kind_of(file)) for file in files]
     order = list(_READERS)
     for file, kind in sorted(kinds, key=lambda pair: order.index(pair[1]) if pair[1] in order else len(order)):
@@ -233,7 +289,7 @@ def _kind_of(file: Path) -> str:
         return "sacctmgr show event"
     if delimiter_of(source) is not None:
         return ""
-    if re.search(r"^\s*SwitchName\s*=", text, re.MULTILINE | re.IGNORECASE):
+    if re.search(r"^\s*(Switch|Block)Name\s*=", text, re.MULTILINE | re.IGNORECASE):
         return "topology.conf"
     if is_sinfo(source) or (is_scontrol(source) and re.search(r"\bCPUTot=|\bCPUAlloc=", text)):
         return "sinfo" if is_sinfo(source) else "scontrol show nodes"
@@ -429,8 +485,47 @@ def _read_assoc(site: SlurmSite, file: Path) -> None:
         site.drop("sacctmgr show assoc without ParentName: all accounts are taken as children of root (add a dump)")
 
 
-def _skip(what: str) -> Callable[[SlurmSite, Path], None]:
-    return lambda site, file: site.drop(what)
+_MARKS = "*~#!%$@^-"
+_DOWN = frozenset({"DOWN", "FAIL", "FAILED", "ERROR", "NOT_RESPONDING", "NO_RESPOND", "POWERED_DOWN", "POWER_DOWN",
+                   "REBOOT", "REBOOT_ISSUED"})  # fmt: skip
+_DRAIN = frozenset({"DRAIN", "DRAINED", "DRAINING", "DRNG", "FAILING", "MAINT", "INVAL", "INVALID_REG"})
+
+
+def _read_events(site: SlurmSite, file: Path) -> None:
+    """Events of nodes; those without a node are events of the whole cluster. An end that is not
+    known has not come yet.
+    """
+    for number, row in enumerate(_table(file), 2):
+        node, words = row.get("nodename", ""), {word.strip(_MARKS).upper() for word in row.get("state", "").split("+")}
+        if is_unset(node):
+            continue
+        kind = "down" if words & _DOWN else "drain" if words & _DRAIN else ""
+        if not kind:
+            site.drop(f"sacctmgr show event: state {row.get('state', '')!r}")
+            continue
+        try:
+            start_s, end_s = (moment_s(row.get(key, ""), key, site.zone) for key in ("timestart", "timeend"))
+        except Dirty as error:
+            raise TraceError(f"{file}:{number}: an event {error}") from None
+        if start_s is None or (end_s is not None and end_s <= start_s):
+            site.drop("sacctmgr show event: events without a start, or that end when they begin")
+        else:
+            site.outages.append((node, start_s, end_s, kind))
+
+
+def _read_topology(site: SlurmSite, file: Path) -> None:
+    for line in _lines(file):
+        pairs = {key.lower(): value.strip('"') for key, value in _WORD.findall(line)}
+        if "blocksizes" in pairs:
+            continue
+        name = pairs.get("switchname") or pairs.get("blockname")
+        if name is None:
+            raise TraceError(f"{file}: a line names neither a switch nor a block: {line[:80]!r}")
+        nodes, switches = (
+            tuple(dict.fromkeys(_hosts(pairs.get(key, ""), f"{file}: {name}"))) for key in ("nodes", "switches")
+        )
+        site.switches[name] = TreeSwitch(name, nodes, switches)
+        site.blocks += [name] if "blockname" in pairs else []
 
 
 _READERS: dict[str, Callable[[SlurmSite, Path], None]] = {
@@ -446,8 +541,8 @@ _READERS: dict[str, Callable[[SlurmSite, Path], None]] = {
     "sacctmgr dump": _read_dump,
     "sshare": _read_sshare,
     "sacctmgr show assoc": _read_assoc,
-    "sacctmgr show event": _skip("sacctmgr show event: times when nodes were down"),
-    "topology.conf": _skip("topology.conf: switches"),
+    "sacctmgr show event": _read_events,
+    "topology.conf": _read_topology,
 }
 """Readers by kind of file, in the order in which they must be read."""
 
@@ -614,7 +709,7 @@ def _reservation(site: SlurmSite, name: str, row: Mapping[str, str]) -> NodeRese
     if any(not is_unset(row.get(key, "")) for key in ("licenses", "features")):
         site.drop(f"reservation {name}: its licences or features")
     try:
-        start_s, end_s = (moment_s(row.get(key, ""), key, None) for key in ("starttime", "endtime"))
+        start_s, end_s = (moment_s(row.get(key, ""), key, site.zone) for key in ("starttime", "endtime"))
         if start_s is None or end_s is None:
             raise Dirty("without a start or an end")
         return NodeReservation(name, _hosts(row["nodes"], f"reservation {name}"), start_s, end_s)

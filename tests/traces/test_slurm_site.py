@@ -6,6 +6,7 @@ import json
 import re
 import time
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +14,8 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
-from dagsim.model import Caps, Request
+from dagsim.model import Caps, NodeOutage, Request
+from dagsim.network import Tree, TreeSwitch
 from dagsim.traces import open_trace
 from dagsim.traces.slurm_site import read_slurm_site, site_files
 from dagsim.traces.submission import submission
@@ -169,6 +171,76 @@ def test_the_terms_of_a_submission_are_read_from_its_line(
 ) -> None:
     terms = submission(line, "", "", "a")
     assert (terms.request, terms.nice, terms.tasks) == (request_, nice, tasks)
+
+
+EVENTS = """Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User
+tide||2026-03-01T00:00:00|Unknown||Cluster registered TRES|slurm(64030)
+tide|n1|2026-03-02T12:00:00|2026-03-02T13:00:00|DOWN*|Not responding|slurm(64030)
+tide|n2|2026-03-02T12:00:00|2026-03-02T13:00:00|DOWN|Not responding|slurm(64030)
+tide|g1|1772460000|Unknown|IDLE+DRAIN|ecc errors|root(0)
+tide|x9|1772460000|Unknown|DRAIN|gone|root(0)
+tide|g1|1772450000|1772450100|PLANNED|?|root(0)
+"""
+TREE = "SwitchName=leaf1 Nodes=n[1-2]\nSwitchName=leaf2 Nodes=g1  # a rack\nSwitchName=top Switches=leaf[1-2]\n"
+
+
+def test_events_of_nodes_are_outages_of_the_site(folder: Path) -> None:
+    (folder / "events.txt").write_text(EVENTS)
+    site = read_slurm_site(site_files([folder]), ZoneInfo("Europe/Berlin"))
+    assert site.queues().outages == (
+        NodeOutage(("n1", "n2"), 1772452800 - 3600, 1772456400 - 3600, "down"),
+        NodeOutage(("g1",), 1772460000),
+    )
+    unmodelled = " ".join(site.unmodelled)
+    assert "sacctmgr show event: 1 nodes that the cluster lacks, such as x9" in unmodelled
+    assert "sacctmgr show event: state 'PLANNED'" in unmodelled
+    (folder / "events.txt").write_text(EVENTS.replace("1772460000", "yesterday"))
+    with pytest.raises(TraceError, match=r"events\.txt:5: an event whose timestart is not a time"):
+        read_slurm_site(site_files([folder]))
+
+
+def test_switches_are_the_network_of_the_configuration(folder: Path, tmp_path: Path) -> None:
+    (folder / "topology.conf").write_text(TREE)
+    (folder / "events.txt").write_text(EVENTS)
+    out = tmp_path / "site.yaml"
+    result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "not modelled: topology.conf: jobs are not placed by switches" in result.output
+    network = load_config(out).network
+    assert network.topology == Tree(
+        (TreeSwitch("leaf1", ("n1", "n2")), TreeSwitch("leaf2", ("g1",)), TreeSwitch("top", (), ("leaf1", "leaf2")))
+    )
+    words = ["replay", "--trace", str(folder), "--config", str(out), "--algo", "easy", "--json"]
+    replay = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "runs")])
+    assert replay.exit_code == 0, replay.output
+
+
+def test_blocks_are_switches_below_one_and_other_forests_are_named(folder: Path) -> None:
+    (folder / "topology.conf").write_text("BlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=g1,z1\nBlockSizes=1,2\n")
+    site = read_slurm_site(site_files([folder]))
+    switches = site.network(["n1", "n2", "g1:a", "g1:b"])["topology"]["switches"]
+    assert switches == [
+        {"name": "b1", "nodes": ["n1", "n2"]}, {"name": "b2", "nodes": ["g1:a", "g1:b"]},
+        {"name": "blocks", "switches": ["b1", "b2"]},
+    ]  # fmt: skip
+    assert "topology.conf: 1 nodes that the cluster lacks, such as z1" in site.unmodelled
+    (folder / "topology.conf").write_text("SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=g1\n")
+    site = read_slurm_site(site_files([folder]))
+    assert site.network(["n1", "n2", "g1"]) is None
+    assert any("expected one switch above all others" in what for what in site.unmodelled)
+
+
+def test_a_node_of_two_gpu_types_stays_in_its_partition(folder: Path, tmp_path: Path) -> None:
+    nodes = NODES.replace("gpu:a100:2", "gpu:a100:2,gpu:v100:2")
+    (folder / "nodes.conf").write_text(nodes)
+    (folder / "slurm.conf").write_text(CONF.replace("Nodes=n[1-2]", "Nodes=n1,g1"))
+    (folder / "topology.conf").write_text(TREE)
+    out = tmp_path / "site.yaml"
+    result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    words = ["replay", "--trace", str(folder), "--config", str(out), "--json", "--out", str(tmp_path / "runs")]
+    replay = CliRunner().invoke(app, words)
+    assert replay.exit_code == 0, replay.output
 
 
 _HUGE = "9" * 5000

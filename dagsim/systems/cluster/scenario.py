@@ -19,6 +19,7 @@ from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
+from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.network.base import Network
 from dagsim.systems.cluster.past import jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
@@ -99,6 +100,7 @@ class ClusterScenario:
     runtime: Runtime = field(default_factory=Recorded)
     setup: Setup | None = None
     network: Network | None = None
+    sharing: Sharing | None = None
     preemption: Preemption = field(default_factory=Preemption)
     disturbances: tuple[FailureModel, ...] = ()
     estimates: Estimates = field(default_factory=Estimates)
@@ -172,15 +174,19 @@ class ClusterScenario:
     ) -> ClusterKernel:
         outages = (jobs.outages(),) if self.outages else ()
         queues, origin_s = self.queues, 0.0
-        if queues is not None and queues.reservations:
+        if queues is not None and (queues.reservations or queues.outages):
             clock_s = jobs.origin_s()
-            origin_s, queues = (0.0, replace(queues, reservations=())) if clock_s is None else (clock_s, queues)
+            if clock_s is None:
+                queues = replace(queues, reservations=(), outages=())
+            else:
+                origin_s = clock_s
         return ClusterKernel(
             self.cluster,
             jobs if heard is None else Heard(jobs, heard),
             runtime=self.runtime,
             setup=self.setup,
             network=self.network,
+            sharing=self.sharing,
             preemption=self.preemption,
             disturbances=(*self.disturbances, *outages),
             estimates=self.estimates,
