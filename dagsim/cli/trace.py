@@ -152,8 +152,10 @@ def convert_trace(
     from dagsim.report.terminal import counted
     from dagsim.traces.convert import convert
 
-    for line in convert(path, to, format_, counted(f"converting {path.name}", wanted=True), to_format):
-        typer.echo(str(line))
+    report, written = convert(path, to, format_, counted(f"converting {path.name}", wanted=True), to_format)
+    typer.echo(str(report))
+    if to_format is not None:
+        typer.echo(str(written))
 
 
 @trace_app.command("fetch")

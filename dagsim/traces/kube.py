@@ -200,6 +200,8 @@ class PodSet:
     """``over``, ``failed``, ``evicted``, ``runs`` or ``waits``."""
     is_workload: bool = False
     node: str = ""
+    limit_s: float | None = None
+    """Longest time that it may run (``activeDeadlineSeconds``, Kueue's ``maximumExecutionTimeSeconds``)."""
 
     def to_text(self) -> str:
         """Serialise the facts as one line, for ``from_text``."""
@@ -255,6 +257,7 @@ def pod(object: Any, scheduled_s: float | None = None) -> PodSet:
         ended_s,
         _fate(status),
         node=text_in(spec, "nodeName"),
+        limit_s=_positive(object_in(spec).get("activeDeadlineSeconds")),
     )
 
 
@@ -302,7 +305,13 @@ def kueue_workload(object: Any) -> Iterator[PodSet]:
             finished_s,
             fate if admitted_s is not None else "waits",
             True,
+            limit_s=_positive(object_in(spec).get("maximumExecutionTimeSeconds")),
         )
+
+
+def _positive(value: Any) -> float | None:
+    """A number of seconds above 0; ``None`` for anything else."""
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 53 else None
 
 
 def _created(object: Any) -> float:
