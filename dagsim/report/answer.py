@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dagsim.errors import RunFolderError
 from dagsim.experiment.scenario import workload_label
-from dagsim.files import write_text
+from dagsim.files import parsed_json, write_text
 from dagsim.report.comparison import begins_text, metric_name, plan_table
 from dagsim.report.grid import Grid, factor, interval, number
 
@@ -184,7 +184,7 @@ def read_answer(folder: Path) -> Recommendation | None:
     if not path.exists():
         return None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parsed_json(path.read_text(encoding="utf-8"))
         grid = content["grid"]
         parts = {name: tuple(grid[name]) for name in ("heads", "notes", "texts")}
         table = Grid(grid["title"], rows=[tuple(row) for row in grid["rows"]], **parts)

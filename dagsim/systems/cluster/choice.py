@@ -29,6 +29,8 @@ from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.site import SiteState
 from dagsim.workload.arrays import JobArrays
+from dagsim.workload.sessions import Sessions
+from dagsim.workload.synthetic import Synthetic
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.lane.drive import LanePlan
@@ -181,7 +183,7 @@ def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> s
 
 def why_not_live(scenario: ClusterScenario) -> str:
     """The reason against episodes in the compiled engine (``lane.episodes``), whose decisions come
-    one by one; empty if there is none. Draws the jobs of one seed.
+    one by one; empty if there is none. Cuts one window of a trace, to look at its columns.
     """
     if scenario.engine == "simpy":
         return "asked for"
@@ -193,6 +195,8 @@ def why_not_live(scenario: ClusterScenario) -> str:
 
     if not jitted():
         return "NUMBA_DISABLE_JIT=1 keeps numba from compiling"
+    if isinstance(scenario.workload, Synthetic | Sessions):
+        return ""
     jobs = scenario.jobs(0)
     if not jobs.are_stored or jobs.begins_s:
         return "the compiled engine plays episodes of generated jobs and of windows of a trace"
