@@ -319,3 +319,17 @@ def test_names_in_keys_and_lists_of_a_file_are_allowed() -> None:
     names.trust_values({"train": {"reward": {"mine:Term": 1.0}}, "over": {"policy": ["mine:A", "mine:B"]}})
     for name in ("mine:Term", "mine:A", "mine:B"):
         names.check("policy", name)
+
+
+def test_a_relative_path_allows_the_absolute_path_of_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A configuration that was read names a class by its absolute path, and is checked again."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
+    names = Allowed(["--set", "system.kind=./mine.py:World"])
+    names.trust_command_line()
+    names.check("system", f"{tmp_path / 'mine.py'}:World")
+    for other in (f"{tmp_path / 'mine.py'}:Other", f"{tmp_path / 'else.py'}:World"):
+        with pytest.raises(CodeNotAllowed):
+            names.check("system", other)

@@ -733,7 +733,7 @@ class Store:
         """
         if isinstance(self.config.system, Foreign):
             raise CodeNotAllowed(
-                f"{self.path}: its system {self.config.system.kind!r} is code outside dagsim, which was not imported; "
+                f"{self.path}: its system {self.config.system_kind!r} is code outside dagsim, which was not imported; "
                 "--allow-code imports it (docs/security.md)"
             )
         return scenario_of(self.config).cluster

@@ -35,6 +35,7 @@ __all__ = [
     "is_json",
     "is_squeue",
     "is_unset",
+    "licences_or_none",
     "limit_s",
     "memory_gb",
     "moment_s",
@@ -155,6 +156,14 @@ def _resources(text: str) -> Resources:
         memory_gb(listed.get("mem", "0")),
         tuple([(name[8:], _count(value)) for name, value in listed.items() if name.startswith("license/")]),
     )
+
+
+def licences_or_none(tres: str) -> tuple[tuple[str, int], ...]:
+    """Licences among resources; none if the list cannot be read."""
+    try:
+        return resources(tres).licences
+    except Dirty:
+        return ()
 
 
 def with_older_columns(stated: Resources, gres: str, memory: str, cpus: str, nodes: int, total: bool) -> Resources:
