@@ -46,9 +46,10 @@ def config_check(
 
     Example: dagsim config check my.yaml
     """
-    from dagsim.config.schema import foreign_parts
+    from dagsim.config.schema import foreign_parts, plain
     from dagsim.errors import CodeNotAllowed, ConfigError
     from dagsim.experiment.simulate import check
+    from dagsim.own_code import own_names
 
     faults = []
     for file in files:
@@ -57,6 +58,8 @@ def config_check(
             unchecked = foreign_parts(config)
             if not unchecked:  # a scenario of which a part is missing cannot be built
                 check(config, (config.policy,))
+                # rewards, rivals and estimators of a training are imported only when it begins
+                unchecked = own_names(json.dumps(plain(config).get("train")))
         except CodeNotAllowed:
             unchecked = [config.policy]
         except InputError as error:

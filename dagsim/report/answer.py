@@ -132,7 +132,14 @@ def _certainty(planned: SizePlan, best: Size) -> str:
     bounds += _measured(planned.target.first.metric, high)
     if planned.target.is_sure(best.met):
         return f"It is certain at this demand: {bounds}."
-    return f"It is not certain: {bounds}. Plan for a tighter bound if a miss is expensive."
+    short = ""
+    if longer > 1:
+        days = longer * planned.demand.span_s / 86400
+        short = (
+            f" The log is too short for more: one {number(longer)} times as long, of {days:,.0f} days, would bound the "
+            "value within a factor of 2."
+        )
+    return f"It is not certain: {bounds}.{short} Plan for a tighter bound if a miss is expensive."
 
 
 def _measured(metric: str, value: float) -> str:
