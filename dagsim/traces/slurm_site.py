@@ -390,8 +390,8 @@ def _read_assoc(site: SlurmSite, file: Path) -> None:
         if user and not row.get("partition"):
             site.users[account, user] = row | site.users.get((account, user), {})
         elif not user:
-            parent, known = site.accounts.get(account, (row.get("parentname") or "root", {}))
-            site.accounts[account] = (parent, row | known)
+            parent, earlier = site.accounts.get(account, (row.get("parentname") or "root", {}))
+            site.accounts[account] = (parent, row | earlier)
     if fresh and not stated and len(site.accounts) > 1:
         site.drop("sacctmgr show assoc without ParentName: all accounts are taken as children of root (add a dump)")
 

@@ -169,9 +169,9 @@ def test_no_answer_is_an_answer(system: str) -> None:
 
 
 def test_jobs_are_heard_of(system: str) -> None:
-    heard: list[int] = []
+    counts: list[int] = []
     world = scenario(system)
-    kernel = world.kernel(1, heard=heard.append)
+    kernel = world.kernel(1, on_arrivals=counts.append)
     drive(kernel, world.policies.create(SETTINGS[system][1]))
-    assert heard[:1] == [0]
+    assert counts[:1] == [0]
     assert world.facts(kernel)["jobs"] == len(kernel.schedule.jobs)

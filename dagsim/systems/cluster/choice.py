@@ -178,7 +178,7 @@ def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> s
 
 
 def compiled(
-    scenario: ClusterScenario, jobs: JobStream, policy: str, seed: int, heard: Callable[[int], None] | None
+    scenario: ClusterScenario, jobs: JobStream, policy: str, seed: int, on_arrivals: Callable[[int], None] | None
 ) -> CompiledKernel | str:
     """Return the compiled kernel, or the reason against it.
 
@@ -210,8 +210,8 @@ def compiled(
     plan = plan_for(policy, scenario.preemption)
     scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed)
     jobs.measure(arrays, scene.work.truth)
-    if heard is not None:
-        heard(len(arrays))
+    if on_arrivals is not None:
+        on_arrivals(len(arrays))
     return too_much(scene, plan) or CompiledKernel(scenario.cluster, jobs, scene, plan, seed)
 
 
