@@ -3,8 +3,9 @@
 ``FILE`` is a cell of ``golden/elastic/gavel``: policy, seed, cluster (GPUs by type), round_s, jobs (job, type, gpus,
 steps, weight, arrival), or a trace in ``DIR/gavel`` instead of jobs, and perhaps ``allocations``, the shares at each
 solve. With allocations, or with ``--own`` from dagsim's own solver, the policy ``gavel`` plays the cell on dagsim's
-kernel. Where the cell has the jobs' completion times, the largest difference is printed too, and the exit status is 1
-if it is above 1e-6 s (with own shares of a linear program: if the mean is more than 3 % away).
+kernel. The two jobs of a pair end their micro-task together, as in Gavel's simulator. Where the cell has the jobs'
+completion times, the largest difference is printed too, and the exit status is 1 if it is above 1e-6 s (with own shares
+of a linear program: if the mean is more than 3 % away).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dagsim.errors import InputError
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.model.log import Kind
 from dagsim.systems.cluster.policies.gavel import Gavel
-from dagsim.systems.cluster.policies.gavel_ledger import Allocation, Allocator
+from dagsim.systems.cluster.policies.gavel_ledger import Allocation, Allocator, GavelJob
 from dagsim.systems.cluster.policies.gavel_shares import GAVEL_POLICIES, GivenShares, allocator
 from dagsim.systems.cluster.scenario import ClusterScenario
 
@@ -33,8 +34,8 @@ __all__ = ["CELLS", "NO_PROGRAM", "PLAYED", "completed", "largest_difference", "
 
 NO_PROGRAM = ("isolated", "fifo_perf", "fifo_packed", "allox")
 """Gavel's policies that solve no linear program; dagsim computes their shares itself."""
-PLAYED = frozenset(name for name, make in GAVEL_POLICIES.items() if not make().pairs)
-"""Gavel's policies that the policy ``gavel`` plays: those without pairs of jobs on one GPU."""
+PLAYED = frozenset(GAVEL_POLICIES)
+"""Gavel's policies that the policy ``gavel`` plays."""
 CELLS = "golden/elastic/gavel"
 TOLERANCE_S = 1e-6
 """Tolerance for the completion time of a job."""
@@ -55,7 +56,8 @@ def completed(cell: Mapping[str, Any], inputs: Path, *, own: bool = False) -> di
         rates = command.read_json(inputs / "gavel" / _TABLE)
         jobs = cell.get("jobs") or list(_traced(inputs / "gavel" / cell["trace"]))
         names = {name: gpu_type(name.upper()).name for name in cell["cluster"]}
-        work = [_job(job, rates, names) for job in jobs]
+        work = [_job(place, job, rates, names) for place, job in enumerate(jobs)]
+        pairs = _Pairs(rates, names)
         shares: Allocator = allocator(cell["policy"])
         if cell.get("allocations") and not own and cell["policy"] not in NO_PROGRAM:
             shares = GivenShares(shares, list(_given(cell["allocations"], [job["job"] for job in jobs], names)))
@@ -66,8 +68,10 @@ def completed(cell: Mapping[str, Any], inputs: Path, *, own: bool = False) -> di
         for name, count in cell["cluster"].items()
         for place in range(count)
     ]
-    policy = Gavel(shares, cell.get("round_s", 360.0), seed=cell["seed"], whole_steps=True, window=len(jobs))
-    schedule = ClusterScenario(Cluster(tuple(nodes)), work).kernel(cell["seed"]).run(policy)
+    options = {"seed": cell["seed"], "whole_steps": True, "window": len(jobs), "pair_rates": pairs}
+    policy = Gavel(shares, cell.get("round_s", 360.0), **options)
+    sharing = _LockStep(pairs, policy) if shares.pairs else None
+    schedule = ClusterScenario(Cluster(tuple(nodes)), work, sharing=sharing).kernel(cell["seed"]).run(policy)
     done_s = {row.job: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
     rows = [
         {"job": job["job"], "jct": done_s[place] - job["arrival"] if place in done_s else None}
@@ -94,11 +98,44 @@ def _traced(path: Path) -> Iterator[dict[str, Any]]:
         }
 
 
-def _job(job: Mapping[str, Any], rates: Mapping[str, Any], names: Mapping[str, str]) -> Job:
+class _Pairs:
+    """Gavel's table: steps per second of two jobs on one GPU, by their kinds."""
+
+    def __init__(self, rates: Mapping[str, Any], names: Mapping[str, str]) -> None:
+        self._rates = {names[name]: rates[name] for name in names}
+
+    def of(self, first: object, second: object, type_: str) -> tuple[float, float]:
+        mine, theirs = self._rates[type_][first][second]
+        return float(mine), float(theirs)
+
+    def __call__(self, first: GavelJob, second: GavelJob, type_: str) -> tuple[float, float]:
+        return self.of(first.kind, second.kind, type_)
+
+
+class _LockStep:
+    """Gavel's simulator as a sharing model: the jobs of a pair do their steps of a micro-task in the
+    same time, that of the slower one.
+    """
+
+    def __init__(self, pairs: _Pairs, policy: Gavel) -> None:
+        self._pairs, self._policy = pairs, policy
+
+    def pair(self, first: Task, second: Task, gpu: str) -> tuple[float, float] | None:
+        rates = self._pairs.of(first.model, second.model, gpu)
+        alone = [(task.speeds or {})[gpu] for task in (first, second)]
+        return (rates[0] / alone[0], rates[1] / alone[1]) if min(rates) > 0 else None
+
+    def rate(self, task: Task, other: Task, gpu: str, now: float) -> float:
+        order = int(task.name) << 32
+        micro = next(micro for micro in self._policy.micro_tasks if order in micro.key)
+        return micro.steps[micro.key.index(order)] / (micro.finish_s - now) / (task.speeds or {})[gpu]
+
+
+def _job(place: int, job: Mapping[str, Any], rates: Mapping[str, Any], names: Mapping[str, str]) -> Job:
     """A job whose work is in steps, at its own rates."""
     key = str((job["type"], job["gpus"]))
     speeds = {names[name]: float(rates[name][key]["null"]) for name in names}
-    task = Task("train", job["steps"], job["gpus"], job["gpus"] > 1, speeds=speeds, model=key)
+    task = Task(str(place), job["steps"], job["gpus"], job["gpus"] > 1, speeds=speeds, model=key)
     return Job.single(str(job["job"]), task, job["arrival"], weight=job["weight"])
 
 

@@ -1,10 +1,11 @@
 """Tiresias' own simulator, job by job, on dagsim's kernel.
 
-    python scripts/validate_tiresias.py --jobs FILE --cluster FILE --schedule NAME [--expected FILE] [--json]
+    python scripts/validate_tiresias.py --jobs FILE --cluster FILE --schedule NAME [--inputs DIR] [--expected FILE]
 
 ``--jobs`` is a CSV with job_id, num_gpu, submit_time and duration, ``--cluster`` one with num_switch, num_node_p_switch
-and num_gpu_p_node. ``NAME`` is fifo, fjf, sjf, shortest, shortest-gpu, dlas, dlas-gpu, or one of the last two with a
-factor of promotion (dlas-gpu-8). With ``--json``: ``{"jobs": {id: {"start", "end", "preemptions", "promotions"}}}``.
+and num_gpu_p_node. ``NAME`` is fifo, fjf, sjf, shortest, shortest-gpu, dlas, dlas-gpu, one of the last two with a
+factor of promotion (dlas-gpu-8), or dlas-gpu-gittins, which needs tiresias/yarn-gput1000.csv in the folder
+``--inputs``. With ``--json``: ``{"jobs": {id: {"start", "end", "preemptions", "promotions"}}}``.
 With ``--expected``, the simulator's own job.csv, the exit status is 1 if any of these differs.
 """
 
@@ -31,14 +32,18 @@ CELLS = {"out": "60_job.csv", "x20": "60_job_x20.csv"}
 """Job list by the first part of the name of a file of results (``out_4_dlas.csv``)."""
 
 
-def played(jobs: Path, cluster: Path, schedule: str) -> dict[str, dict[str, int]]:
+SAMPLES = "tiresias/yarn-gput1000.csv"
+
+
+def played(jobs: Path, cluster: Path, schedule: str, inputs: Path | None = None) -> dict[str, dict[str, int]]:
     """Play the jobs; return start, end, preemptions and promotions of each.
 
     Raises:
-        InputError: A file lacks a column, or has a field that is not a whole number.
+        InputError: A file lacks a column, or has a field that is not a whole number; or the schedule
+            needs ``inputs``.
         ConfigError: The schedule is unknown.
     """
-    policy = TiresiasEvents(schedule)
+    policy = TiresiasEvents(schedule, samples=_samples(inputs) if schedule.endswith("gittins") else ())
     gpu = gpu_type("P100")
     try:
         rows = sorted(read_rows(jobs), key=lambda row: int(row["submit_time"]))
@@ -78,6 +83,16 @@ def played(jobs: Path, cluster: Path, schedule: str) -> dict[str, dict[str, int]
     }
 
 
+def _samples(inputs: Path | None) -> tuple[int, ...]:
+    """GPU-seconds of earlier jobs."""
+    if inputs is None:
+        raise InputError(f"dlas-gpu-gittins needs --inputs, the folder of {SAMPLES}")
+    try:
+        return tuple(int(row["duration"]) for row in read_rows(inputs / SAMPLES))
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{inputs / SAMPLES}: no column of whole durations ({error!r})") from error
+
+
 def different(jobs: dict[str, dict[str, int]], expected: Path) -> list[str]:
     """The jobs that differ from the simulator's job.csv."""
     columns = {"start": "start_time", "end": "end_time", "preemptions": "preempt", "promotions": "promote"}
@@ -88,7 +103,7 @@ def different(jobs: dict[str, dict[str, int]], expected: Path) -> list[str]:
 
 
 def _work(options: Namespace, say: Say) -> dict[str, Any]:
-    jobs = played(options.jobs, options.cluster, options.schedule)
+    jobs = played(options.jobs, options.cluster, options.schedule, options.inputs)
     mean_s = sum(job["end"] for job in jobs.values()) / len(jobs)
     stops = sum(job["preemptions"] for job in jobs.values())
     say(f"{options.schedule}: {len(jobs)} jobs, mean end {mean_s:,.1f} s, {stops} preemptions")
@@ -103,7 +118,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=Path, required=True, metavar="FILE", help="jobs as CSV")
     parser.add_argument("--cluster", type=Path, required=True, metavar="FILE", help="the cluster as CSV")
     parser.add_argument("--schedule", required=True, metavar="NAME", help="such as dlas-gpu")
-    parser.add_argument("--inputs", type=Path, metavar="DIR", help="unused: for schedules that need a distribution")
+    parser.add_argument("--inputs", type=Path, metavar="DIR", help="folder with tiresias/, for dlas-gpu-gittins")
     parser.add_argument("--expected", type=Path, metavar="FILE", help="compare with this job.csv")
     return command.run(parser, _work, lambda result: not result["differ"], lambda result: {"jobs": result["jobs"]})
 

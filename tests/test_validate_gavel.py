@@ -14,6 +14,8 @@ CELLS = [
     "max_min_fairness_8-16-24_max_min_fairness_perf_s0",
     "minimize_makespan_8-16-24_fifo_perf_s0",
     "single16_2-2-2_allox_s0",
+    "single16_2-2-2_fifo_packed_s0",
+    "single16_2-2-2_finish_time_fairness_packed_s0",
     "single16_2-2-2_finish_time_fairness_perf_s0",
 ]
 

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from scripting import run_script
 
+from dagsim.systems.cluster.policies.tiresias import tiresias_indices
+
 RUNS = [
     "x20_2_dlas-gpu",
     "x20_4_dlas-gpu-1",
     "x20_2_dlas",
+    "x20_2_dlas-gpu-gittins",
     "x20_2_shortest-gpu",
     "out_4_sjf",
     "out_4_fjf",
@@ -29,6 +32,7 @@ def test_every_job_starts_and_ends_when_it_did_in_tiresias_simulator(data: Path,
         "validate_tiresias",
         *("--jobs", inputs / ("60_job.csv" if jobs == "out" else "60_job_x20.csv")),
         *("--cluster", inputs / f"c{nodes}.csv", "--schedule", schedule, "--json"),
+        *("--inputs", inputs.parent),
     )
     assert done.returncode == 0, done.stderr
     with (data / f"golden/elastic/tiresias/{name}.csv").open() as file:
@@ -42,3 +46,15 @@ def test_an_unknown_schedule_is_said_with_those_that_exist(tmp_path: Path) -> No
     done = run_script("validate_tiresias", "--jobs", tmp_path, "--cluster", tmp_path, "--schedule", "gitins")
     assert done.returncode == 2
     assert "must be one of fifo, fjf" in done.stderr
+
+
+def test_gittins_without_a_distribution_is_refused_with_the_option_that_gives_it(tmp_path: Path) -> None:
+    done = run_script("validate_tiresias", "--jobs", tmp_path, "--cluster", tmp_path, "--schedule", "dlas-gpu-gittins")
+    assert done.returncode == 2
+    assert "needs --inputs" in done.stderr
+
+
+def test_the_gittins_index_weighs_the_chance_to_end_soon_against_the_service_it_takes() -> None:
+    # Of the tasks 1,000, 2,000 and 9,000 GPU-seconds long, two of three end within 3,250 GPU-seconds from 999 on,
+    # after (1,000 + 2,000 + 3,250) // 3 = 2,083 GPU-seconds on average.
+    assert tiresias_indices((1000, 2000, 9000)) == [round(0.66667e6 / 2083, 4), round(0.5e6 / 2625, 4), 0.0]

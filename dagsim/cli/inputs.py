@@ -161,6 +161,10 @@ def import_site(
         list[str] | None,
         typer.Option(metavar="SITE=TYPE", help="GPU type for a site's own name, such as a100=A100-80; repeatable."),
     ] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Zone of dates in listings, such as Europe/Berlin (default: UTC)."),
+    ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Keep nodes that are down, drained or in maintenance.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -174,6 +178,7 @@ def import_site(
     from dagsim.config.cluster_file import cluster_yaml
     from dagsim.config.schema import load_config
     from dagsim.files import write_text
+    from dagsim.traces import TraceOptions
     from dagsim.traces.nodes import grouped, read_nodes
     from dagsim.traces.sites import named_gpus
     from dagsim.traces.slurm_site import read_slurm_site, site_files
@@ -181,12 +186,14 @@ def import_site(
 
     named = named_gpus(",".join(gpu) if gpu else None, "--gpu")
     files = site_files(paths)
-    site = read_slurm_site(files)
+    site = read_slurm_site(files, TraceOptions(timezone=timezone).zone())
     origin = ", ".join(path.name for path in paths)
     if site.conf or site.partitions:
         imported = grouped(site.found_nodes(), named, keep_all=True, in_order=True)
         queues = site.queues(named)
-        write_text(out, cluster_yaml(imported, site.conf.get("clustername", out.stem), origin, queues, site.unmodelled))
+        network = site.network(imported.node_names())
+        name = site.conf.get("clustername", out.stem)
+        write_text(out, cluster_yaml(imported, name, origin, queues, site.unmodelled, network))
     elif len(files) == 1:
         imported = grouped(read_nodes(Source(files[0])), named, keep_all=all_)
         write_text(out, cluster_yaml(imported, out.stem, origin))

@@ -368,9 +368,20 @@ def _print(
     from dagsim.experiment.scenario import metric_of, sample_of
     from dagsim.metrics.standings import Sample, standings, without_repeats
     from dagsim.report.comparison import comparison_table
-    from dagsim.report.tables import fidelity_lines, observed_table, run_notes, summary_table, workload_notes
+    from dagsim.report.grid import TableFormat
+    from dagsim.report.tables import (
+        fidelity_lines,
+        observed_table,
+        rejection_notes,
+        run_notes,
+        summary_table,
+        workload_notes,
+    )
     from dagsim.report.terminal import show_grid
 
+    urgent = rejection_notes(lines) if output.table is TableFormat.TEXT else []
+    for note in urgent:  # first of all, since every figure below lacks these jobs
+        typer.echo(note)
     workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
         lines, notes = shown, (*notes, "one run: seeds change nothing here")
@@ -387,7 +398,8 @@ def _print(
         if "observed" in line.workload:
             show_grid(observed_table(policy, line.workload["observed"]), output.table, wide=output.wide)
     for note in (*notes, *workload_notes([line.workload for line in lines]), *run_notes(lines)):
-        typer.echo(note)
+        if note not in urgent:
+            typer.echo(note)
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:
             typer.echo("\n".join(fidelity_lines(policy, line.workload["observed"])))

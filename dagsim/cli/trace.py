@@ -55,31 +55,38 @@ def show_trace(
     format_: Annotated[str | None, typer.Option("--format", help="Format of the trace (default: detected).")] = None,
     start: Annotated[int, typer.Option(min=0, help="Number of jobs to skip at the beginning.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of jobs to keep (default: all).")] = None,
+    map_: Annotated[
+        str | None,
+        typer.Option(
+            "--map", metavar="OURS=THEIRS,...", help="Columns of a CSV or JSON Lines file, by dagsim's names."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plot.")] = Path("results"),
     plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw the distributions.")] = True,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Describe a trace: jobs, shapes, sizes and arrivals, next to the published figures.
+    """Describe a trace: jobs, shapes, sizes, arrivals, and GPU-hours by account, user and partition.
 
     Example: dagsim trace info batch_task.csv.gz
     """
     from dagsim.experiment.trace_info import trace_info
     from dagsim.report.drawing import draw_trace
-    from dagsim.report.tables import info_tables, published_table, trace_notes
+    from dagsim.report.tables import hours_tables, info_tables, published_table, trace_notes
     from dagsim.report.terminal import console, counted
     from dagsim.systems.cluster.models.runtime import Recorded
     from dagsim.traces import TraceOptions
     from dagsim.traces.trace_file import TraceFile
 
-    file = TraceFile(str(path), format_, TraceOptions(start=start, limit=limit))
+    file = TraceFile(str(path), format_, TraceOptions(start=start, limit=limit, map=map_))
     file.check()
     info = trace_info(file, Recorded(), counted(f"reading {path.name}", wanted=not (quiet or json_)))
     drawn = draw_trace(info, out) if plot else None
     if json_:
         typer.echo(json.dumps(info.to_dict() | {"plot": None if drawn is None else str(drawn)}))
     elif not quiet:
-        tables = [*info_tables(info.workload), *([published_table(info)] if info.comparison else [])]
+        tables = [*info_tables(info.workload), *hours_tables(info)]
+        tables += [published_table(info)] if info.comparison else []
         console().print(*tables, sep="\n")
         for note in trace_notes(info):
             typer.echo(note)
@@ -113,17 +120,27 @@ def anonymise_traces(
 @trace_app.command("convert")
 def convert_trace(
     path: Annotated[Path, typer.Argument(metavar="IN", help="The trace, as its publisher ships it.")],
-    to: Annotated[Path, typer.Argument(metavar="OUT", help="A file called .jsonl, .jsonl.gz or .parquet.")],
+    to: Annotated[Path, typer.Argument(metavar="OUT", help="A file, or a folder for several workflows.")],
     format_: Annotated[str | None, typer.Option("--format", help="Format of the trace (default: detected).")] = None,
+    to_format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="jsonl, parquet, batsim, plain, swf or wfcommons (default: by the ending, .jsonl or .parquet).",
+        ),
+    ] = None,
 ) -> None:
-    """Rewrite a trace as JSON Lines, which dagsim reads, or as a Parquet table for analysis.
+    """Rewrite a trace as JSON Lines, which dagsim reads exactly, as a Parquet table, or for another simulator.
 
     Example: dagsim trace convert batch_task.csv.gz jobs.jsonl.gz
     """
     from dagsim.report.terminal import counted
     from dagsim.traces.convert import convert
 
-    typer.echo(str(convert(path, to, format_, counted(f"converting {path.name}", wanted=True))))
+    report, written = convert(path, to, format_, counted(f"converting {path.name}", wanted=True), to_format)
+    typer.echo(str(report))
+    if to_format is not None:
+        typer.echo(str(written))
 
 
 @trace_app.command("fetch")

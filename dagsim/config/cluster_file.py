@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from dagsim.model import GpuType, NodePartition, NodeReservation, QueueTree
+from dagsim.model import GpuType, NodeOutage, NodePartition, NodeReservation, QueueTree
 from dagsim.traces.nodes import ImportedCluster
 from dagsim.traces.sites import folded
 
@@ -19,10 +19,16 @@ _SHOWN = 20
 
 
 def cluster_yaml(
-    imported: ImportedCluster, name: str, origin: str, queues: QueueTree | None = None, unmodelled: Iterable[str] = ()
+    imported: ImportedCluster,
+    name: str,
+    origin: str,
+    queues: QueueTree | None = None,
+    unmodelled: Iterable[str] = (),
+    network: Mapping[str, Any] | None = None,
+    policy: str = "slurm-multifactor",
 ) -> str:
-    """Write ``cluster``, ``gpu_types`` and ``queues``; nodes that were left out, notes, and settings
-    that are not modelled become comments.
+    """Write ``cluster``, ``gpu_types``, ``queues``, ``policy`` and ``network``; nodes that were left
+    out, notes, and settings that are not modelled become comments.
 
     Text from the log is quoted, so that it cannot end a comment or a value.
     """
@@ -38,7 +44,9 @@ def cluster_yaml(
     document["cluster"] = {"name": name, "groups": [_group(asdict(group)) for group in imported.groups]}
     if queues is not None:
         document["queues"] = _lean(queues)
-        document["policy"] = "slurm-multifactor"
+        document["policy"] = policy
+    if network is not None:
+        document["network"] = network
     comments = "".join(f"# {json.dumps(line, ensure_ascii=True)[1:-1]}\n" for line in lines)
     return comments + yaml.safe_dump(document, sort_keys=False, width=120)
 
@@ -63,7 +71,7 @@ def _group(group: dict[str, Any]) -> dict[str, Any]:
 
 def _lean(value: Any) -> Any:
     """A value of the configuration as plain data, without fields at their defaults."""
-    if isinstance(value, NodePartition | NodeReservation) and value.nodes:
+    if isinstance(value, NodePartition | NodeReservation | NodeOutage) and value.nodes:
         lean = {name: _lean(content) for name, content in _changed(value)}
         return lean | {"nodes": [folded(value.nodes)]}
     if is_dataclass(value):

@@ -300,10 +300,12 @@ class Config(Section):
         if queues is None or section is None or section.from_trace:
             return queues
         reserved = tuple([replace(one, nodes=_spelled(one.nodes, section)) for one in queues.reservations])
-        queues = replace(queues, reservations=reserved)
+        out = tuple([replace(one, nodes=_spelled(one.nodes, section)) for one in queues.outages])
+        queues = replace(queues, reservations=reserved, outages=out)
         if any(group.partitions for group in section.groups):
             return replace(queues, partitions=tuple([_of_groups(part, section) for part in queues.partitions]))
         names = {name for group in section.groups for name in (group.name, *group.nodes)}
+        names |= {name.partition(":")[0] for name in names}  # a node of several GPU types is one of each here
         for part in queues.partitions:
             for name in [host for text in part.nodes for host in _hosts(text)]:
                 if name not in names:

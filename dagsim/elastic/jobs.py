@@ -8,17 +8,27 @@ simulator needs ``Training.pace``, the present rate and the progress at which it
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, isfinite
 from pathlib import Path
-from typing import NamedTuple
 
 from dagsim.elastic.goodput import GoodputModel, GradientNoise, StepMeasurement, fit_throughput
 from dagsim.elastic.profiles import TrainingProfile, table_rows
 from dagsim.errors import ModelError, TraceError
+from dagsim.model import Pace
 
-__all__ = ["ElasticJob", "Pace", "Training", "alone_s", "read_workload", "split_batch"]
+__all__ = [
+    "ElasticJob",
+    "GoodputProgress",
+    "GoodputTraining",
+    "MeasuredTraining",
+    "Training",
+    "alone_s",
+    "read_workload",
+    "split_batch",
+]
 
 
 @dataclass(frozen=True)
@@ -35,11 +45,97 @@ class ElasticJob:
     batch: int
 
 
-class Pace(NamedTuple):
-    """Progress per second, valid until ``progress`` reaches ``until``."""
+@dataclass(frozen=True)
+class MeasuredTraining:
+    """The progress of a task by the measurements of an application (``TrainingModel``).
 
-    rate: float
-    until: float
+    ``batch`` as in ``Training``. With ``whole_seconds``, epochs end after whole seconds, as in
+    Pollux's simulator.
+    """
+
+    job: ElasticJob
+    batch: int | None = None
+    whole_seconds: bool = False
+
+    def start(self) -> Training:
+        """The state before the first start."""
+        return Training(self.job, self.batch, self.whole_seconds)
+
+
+@dataclass(frozen=True)
+class GoodputTraining:
+    """The progress of a task by goodput models (``TrainingModel``), in samples at the efficiency of
+    the initial batch: it is done after ``samples``.
+
+    ``models`` are by GPU type; the empty name stands for all others. The batch is always the best
+    for the placement.
+
+    Raises:
+        ModelError: ``samples`` is not positive, or there is no model.
+    """
+
+    models: Mapping[str, GoodputModel]
+    samples: float
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.samples) and self.samples > 0):
+            raise ModelError(f"samples must be positive, got {self.samples!r}")
+        if not self.models:
+            raise ModelError("a task needs a goodput model for some GPU type")
+
+    def start(self) -> GoodputProgress:
+        """The state before the first start."""
+        return GoodputProgress(self)
+
+
+class GoodputProgress:
+    """A task under way with ``GoodputTraining``. See ``TrainingState``."""
+
+    def __init__(self, task: GoodputTraining) -> None:
+        self.task = task
+        self.progress = 0.0
+        self._rate = 0.0
+
+    @property
+    def total(self) -> float:
+        """All samples."""
+        return self.task.samples
+
+    @property
+    def done(self) -> bool:
+        """True if no samples are left."""
+        return self.progress >= self.task.samples
+
+    def place(self, placement: Sequence[int], gpu: str = "") -> None:
+        """Take GPUs of a type.
+
+        Raises:
+            ModelError: No model is for this type, or it allows no batch on so many GPUs.
+        """
+        model = self.task.models.get(gpu) or self.task.models.get("")
+        if model is None:
+            raise ModelError(f"no goodput model for {gpu}; there are some for {', '.join(sorted(self.task.models))}")
+        self._rate = 0.0
+        if placement:
+            self._rate = float(model.best(len(placement), sum(placement)).goodput)
+            if not self._rate:
+                raise ModelError(f"the goodput model allows no batch on {sum(placement)} GPUs")
+
+    def pace(self, interference: float = 0.0) -> Pace:
+        """The goodput of the placement."""
+        return Pace(self._rate * (1.0 - interference), self.task.samples)
+
+    def advance(self, progress: float) -> None:
+        """Add samples."""
+        self.progress += progress
+
+    def end_epoch(self) -> None:
+        """Finish."""
+        self.progress = self.task.samples
+
+    def copy(self) -> GoodputProgress:
+        """An equal state that continues independently."""
+        return copy.copy(self)
 
 
 class Training:
@@ -49,14 +145,16 @@ class Training:
         job: The job.
         batch: Samples per iteration; by default those of the best goodput, chosen again at each
             placement and epoch.
+        whole_seconds: Whether epochs end after whole seconds, as in Pollux's simulator.
 
     ``placement`` are the replicas on each node (empty: not running), ``measured`` all iterations
     that the job has seen, by (nodes, replicas, local batch) in order of discovery.
     """
 
-    def __init__(self, job: ElasticJob, batch: int | None) -> None:
+    def __init__(self, job: ElasticJob, batch: int | None, whole_seconds: bool = False) -> None:
         self.job = job
         self.batch = batch
+        self._whole_seconds = whole_seconds
         self.placement: tuple[int, ...] = ()
         self.local_batch = 0
         self.accumulation = 0
@@ -70,6 +168,11 @@ class Training:
     def done(self) -> bool:
         """True if all epochs are finished."""
         return self.epoch >= self.job.profile.application.epochs
+
+    @property
+    def total(self) -> float:
+        """The progress at which all epochs are finished."""
+        return self.job.profile.progress_at(self.job.profile.application.epochs)
 
     @property
     def replicas(self) -> int:
@@ -89,8 +192,10 @@ class Training:
             self._model = GoodputModel(throughput, self.noise, self.job.profile.limits)
         return self._model
 
-    def place(self, placement: Sequence[int]) -> None:
-        """Take other GPUs: replicas on each node, empty to stop. Choose the batch for them."""
+    def place(self, placement: Sequence[int], gpu: str = "") -> None:
+        """Take other GPUs: replicas on each node, empty to stop. Choose the batch for them. The
+        profile is of one GPU type, so that ``gpu`` does not matter.
+        """
         self.placement = tuple([count for count in placement if count])
         if self.placement:
             self._choose_batch()
@@ -116,7 +221,8 @@ class Training:
         self.noise = noise
         seconds = step_s + (step_s - sync_s) * self.accumulation
         gain = float(noise.gain(batch / profile.limits.initial))
-        return Pace(gain / seconds * (1.0 - interference), profile.progress_at(self.epoch + 1))
+        rate, until = gain / seconds * (1.0 - interference), profile.progress_at(self.epoch + 1)
+        return Pace(rate, until, round((until - self.progress) / rate) if self._whole_seconds else None)
 
     def advance(self, progress: float) -> None:
         """Add progress within the epoch."""
@@ -127,6 +233,12 @@ class Training:
         self.epoch += 1
         self.progress = self.job.profile.progress_at(self.epoch)
         self._choose_batch()
+
+    def copy(self) -> Training:
+        """An equal state that continues independently."""
+        twin = copy.copy(self)
+        twin.measured = dict(self.measured)
+        return twin
 
     def _choose_batch(self) -> None:
         limits, replicas = self.job.profile.limits, self.replicas
@@ -161,7 +273,7 @@ def alone_s(job: ElasticJob, gpus_per_node: int = 4) -> float:
     training.place([gpus_per_node] * full + [rest])
     seconds = 0.0
     while not training.done:
-        rate, until = training.pace()
+        rate, until, _ = training.pace()
         seconds += (until - training.progress) / rate
         training.end_epoch()
     return seconds

@@ -56,7 +56,7 @@ class SteppedJob:
         self.restart_left_s -= held_s
         left_s = seconds - held_s
         while left_s > 0 and self.end_s is None:
-            rate, until = training.pace(interference)
+            rate, until, _ = training.pace(interference)
             if training.progress + rate * left_s < until:
                 training.advance(rate * left_s)
                 left_s = 0

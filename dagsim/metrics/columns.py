@@ -300,7 +300,7 @@ def _outages(rows: np.ndarray, log_end_s: float) -> NodeOutages:
 
 
 def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
-    change = np.zeros(Kind.UP + 1, np.int8)
+    change = np.zeros(max(Kind) + 1, np.int8)
     change[Kind.STARTED] = 1
     change[list(_ENDS)] = -1
     kind = np.ascontiguousarray(rows["kind"])

@@ -1,11 +1,25 @@
 """Frozen values that describe a simulation: clusters, jobs, decisions, records and queues."""
 
 from dagsim.model.cluster import Cluster, Node
-from dagsim.model.decision import Admit, Decision, Kill, Migrate, Placement, Preempt, Reject, Share, Start, Wait
+from dagsim.model.decision import (
+    Admit,
+    Decision,
+    Join,
+    Kill,
+    Migrate,
+    Placement,
+    Preempt,
+    Reject,
+    Resize,
+    Share,
+    Start,
+    Wait,
+)
+from dagsim.model.elastic import Elastic, Pace, TrainingModel, TrainingState
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type
 from dagsim.model.job import Demand, Edge, InFlight, Job, Task, TaskGraph
 from dagsim.model.log import JobFacts, Kind, Record, RejectReason
-from dagsim.model.queues import Caps, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.model.queues import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.model.request import Request
 
 __all__ = [
@@ -16,16 +30,20 @@ __all__ = [
     "Decision",
     "Demand",
     "Edge",
+    "Elastic",
     "GpuType",
     "InFlight",
     "Job",
     "JobFacts",
+    "Join",
     "Kill",
     "Kind",
     "Migrate",
     "Node",
+    "NodeOutage",
     "NodePartition",
     "NodeReservation",
+    "Pace",
     "Placement",
     "Preempt",
     "Qos",
@@ -35,10 +53,13 @@ __all__ = [
     "Reject",
     "RejectReason",
     "Request",
+    "Resize",
     "Share",
     "Start",
     "Task",
     "TaskGraph",
+    "TrainingModel",
+    "TrainingState",
     "Wait",
     "gpu_type",
 ]

@@ -6,7 +6,20 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from dagsim.model.log import RejectReason
 
-__all__ = ["Admit", "Decision", "Kill", "Migrate", "Placement", "Preempt", "Reject", "Share", "Start", "Wait"]
+__all__ = [
+    "Admit",
+    "Decision",
+    "Join",
+    "Kill",
+    "Migrate",
+    "Placement",
+    "Preempt",
+    "Reject",
+    "Resize",
+    "Share",
+    "Start",
+    "Wait",
+]
 
 
 class Waiting(Protocol):
@@ -54,6 +67,25 @@ class Migrate(NamedTuple):
     placement: Placement
 
 
+class Resize(NamedTuple):
+    """Preempt a run of an elastic task and continue it at the same instant on another number of
+    GPUs, or elsewhere. It pays the task's restart.
+    """
+
+    run: int
+    placement: Placement
+
+
+class Join(NamedTuple):
+    """Start a ready task beside a run, on the same GPUs (only in simulations with a sharing model).
+
+    It must need as many whole GPUs. Both then run at the rates of the pair, until one of them ends.
+    """
+
+    task: Waiting
+    run: int
+
+
 class Admit(NamedTuple):
     """Admit an arrived job (only in simulations with admission control)."""
 
@@ -82,4 +114,4 @@ class Wait(NamedTuple):
     until_s: float
 
 
-Decision: TypeAlias = Start | Preempt | Migrate | Admit | Reject | Kill | Wait
+Decision: TypeAlias = Start | Preempt | Migrate | Resize | Join | Admit | Reject | Kill | Wait

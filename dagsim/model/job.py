@@ -11,6 +11,7 @@ from typing import NamedTuple
 from dagsim.errors import GraphError, ModelError
 from dagsim.model.arithmetic import check_numbers, check_whole
 from dagsim.model.decision import Placement
+from dagsim.model.elastic import Elastic
 from dagsim.model.request import Request
 
 __all__ = ["Demand", "Edge", "InFlight", "Job", "Links", "Task", "TaskGraph", "linked"]
@@ -212,9 +213,12 @@ class Task:
     - ``model`` and ``batch`` name a row of the throughput table.
     - ``estimate`` is the work that the user claimed (a batch system's requested time), for policies that
       may not see the true work.
+    - ``elastic`` is the range of instances of a gang that a policy may resize, with its progress. Then
+      ``instances`` are those that the user asked for, and ``work`` is what they take.
 
     Raises:
-        ModelError: Negative or non-finite work, no instances, or impossible demands.
+        ModelError: Negative or non-finite work, no instances, or impossible demands; an elastic task
+            that is no gang of one GPU per instance, or asks for instances outside its range.
     """
 
     name: str
@@ -229,6 +233,7 @@ class Task:
     model: str | None = None
     batch: int | None = None
     estimate: float | None = None
+    elastic: Elastic | None = None
     demand: Demand = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -240,11 +245,21 @@ class Task:
             if self.instances < 1:
                 raise ModelError(f"instances must be at least 1, got {self.instances!r}")
             object.__setattr__(self, "demand", _demand(self.gpus, self.cpus, self.memory_gb, self.gpu_types))
+            if self.elastic is not None:
+                self._check_elastic(self.elastic)
         except ModelError as error:
             raise ModelError(f"task {self.name!r}: {error}") from None
         except TypeError:
             check_numbers(f"task {self.name!r}: ", self, ("work", "instances", "gpus", "cpus", "memory_gb"))
             raise
+
+    def _check_elastic(self, elastic: Elastic) -> None:
+        if not self.gang or self.gpus != 1:
+            raise ModelError(f"an elastic task is a gang of instances of one GPU, got {self.gpus!r} GPUs per instance")
+        if not elastic.least <= self.instances <= elastic.most:
+            raise ModelError(
+                f"instances must lie in the task's range of {elastic.least} to {elastic.most}, got {self.instances}"
+            )
 
 
 class InFlight(NamedTuple):

@@ -65,6 +65,8 @@ class Kind(IntEnum):
     """A node went down."""
     UP = 10
     """A node came back."""
+    RATE = 11
+    """A run goes on at another rate; ``value`` is the rate. It is 1 if the run never had another."""
 
 
 class RejectReason(IntEnum):

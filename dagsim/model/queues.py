@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from math import isfinite
+from math import inf, isfinite
 from typing import Literal
 
 from dagsim.errors import ModelError
 
-__all__ = ["Caps", "NodePartition", "NodeReservation", "Qos", "QueueNode", "QueueTree"]
+__all__ = ["Caps", "NodeOutage", "NodePartition", "NodeReservation", "Qos", "QueueNode", "QueueTree"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +191,33 @@ class NodeReservation:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeOutage:
+    """Nodes that were out of service from ``start_s`` to ``end_s`` (None: to the end), on the same
+    clock as reservations. ``drain``: what runs there goes on, and nothing starts. ``down``: runs
+    fail. Unlike a reservation, it is not known ahead.
+
+    Raises:
+        ModelError: It has no nodes, or ends before it begins.
+    """
+
+    nodes: tuple[str, ...]
+    start_s: float
+    end_s: float | None = None
+    kind: Literal["drain", "down"] = "drain"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not self.nodes:
+            raise ModelError("outage: it needs nodes")
+        if not 0 <= self.start_s < (inf if self.end_s is None else self.end_s):
+            raise ModelError(f"outage: it must end after it begins, got {self.start_s!r} to {self.end_s!r}")
+
+
+@dataclass(frozen=True, slots=True)
 class QueueTree:
     """All queues: the ``tree`` of accounts or cluster queues, the partitions and the qualities of
-    service; reservations of nodes, and the number of each licence.
+    service; reservations and outages of nodes, and the number of each licence.
 
     ``scheduler`` holds the parameters of ``slurm-multifactor`` that the site uses: a policy given
     without parameters takes them.
@@ -208,6 +232,7 @@ class QueueTree:
     partitions: tuple[NodePartition, ...] = ()
     qos: tuple[Qos, ...] = ()
     reservations: tuple[NodeReservation, ...] = ()
+    outages: tuple[NodeOutage, ...] = ()
     licences: Mapping[str, float] = field(default_factory=dict)
     scheduler: Mapping[str, bool | float | str] = field(default_factory=dict)
 

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 __all__ = [
     "causes_in_words",
     "fidelity_lines",
+    "hours_tables",
     "info_tables",
     "observed_table",
     "published_table",
+    "rejection_notes",
     "run_notes",
     "summary_table",
     "trace_notes",
@@ -150,9 +152,10 @@ def observed_table(policy: str, waits: Mapping[str, Any]) -> Grid:
         )
         for name, pair in groups.items()
     ]
-    left_out = waits["left_out"]
-    notes = (f"{left_out:,} jobs left out: not observed, or not started here",) if left_out else ()
-    return Grid(f"{policy}: observed and simulated waits in s", heads, rows, notes)
+    left_out, unlisted = waits["left_out"], len(waits["by_tenant"]) - _TENANTS
+    notes = [f"{left_out:,} jobs left out: not observed, or not started here"] if left_out else []
+    notes += [f"{unlisted:,} tenants with fewer jobs are in runs.jsonl"] if unlisted > 0 else []
+    return Grid(f"{policy}: observed and simulated waits in s", heads, rows, tuple(notes))
 
 
 def fidelity_lines(policy: str, waits: Mapping[str, Any]) -> list[str]:
@@ -209,6 +212,42 @@ def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
     return [spreads, counts]
 
 
+_OWNERS = 20
+"""Maximum number of accounts, users and partitions shown; JSON has them all."""
+
+
+def hours_tables(info: TraceInfo) -> list[Grid]:
+    """GPU-hours (core-hours in a log without GPUs) by account, user and partition."""
+    every = [row for rows in info.hours.values() for row in rows.values()]
+    kind = "gpu" if any(row.gpu_hours for row in every) else "core"
+    unit = "GPU-hours" if kind == "gpu" else "core-hours"
+    tables = []
+    for owner, rows in info.hours.items():
+        used = {name: float(getattr(row, f"{kind}_hours")) for name, row in rows.items()}
+        claimed = {name: float(getattr(row, f"{kind}_hours_claimed")) for name, row in rows.items()}
+        names = sorted(rows, key=lambda name: (-used[name], name))
+        total = sum(used.values()) or 1.0
+        cells = [
+            (
+                name or "(none)",
+                f"{rows[name].jobs:,}",
+                f"{used[name]:,.1f}",
+                f"{used[name] / total:.1%}",
+                f"{claimed[name]:,.1f}" if claimed[name] else "",
+            )
+            for name in names[:_OWNERS]
+        ]
+        rest = names[_OWNERS:]
+        notes = (
+            [f"{len(rest):,} more have {sum(used[name] for name in rest):,.1f} {unit} together (--json has all)"]
+            if rest
+            else []
+        )
+        heads = (owner, "jobs", unit, "share", "by their time limits")
+        tables.append(Grid(f"{unit} by {owner}: {sum(used.values()):,.1f}", heads, cells, tuple(notes)))
+    return tables
+
+
 OUTSIDE = 0.01
 """Share of values outside the range of an agent's training from which a warning is due. Shipped agents on their own
 workload see at most 0.05 %, at other loads as well; on clusters ten times as large 1.4 %, on presets of real traces 10
@@ -223,12 +262,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     notes = [f"cluster: {of}" for of in dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)]
     if any(loads):
         notes += [f"offered load: {low if low == high else f'{low} to {high}'} ({_LOAD})"]
-    if (state := workloads[0].get("state")) is not None:
-        lost = f", {state['without_room']:,} of which ran in the log and have no room here"
-        notes.append(
-            f"begins {state['begins_s']:,.0f} s after the first job of the log, with {state['running']:,} jobs running "
-            f"and {state['waiting']:,} waiting{lost if state['without_room'] else ''}; metrics count later arrivals"
-        )
+    notes += _beginnings(workloads)
     if len(by_types := {tuple(of.get("gpu_load_by_types", ())) for of in workloads}) == 1:
         notes += [f"demand of jobs that may use only {text}" for text in by_types.pop()[:-1]]
     notes += [f"warning: {text}" for text in dict.fromkeys(of["warning"] for of in workloads if of["warning"])][:1]
@@ -247,26 +281,42 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     return notes
 
 
+def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The states in which runs of a part or of windows of a log begin."""
+    states = [of["state"] for of in workloads if "state" in of]
+    first = states[:1] if len({state["begins_s"] for state in states}) == 1 else states
+    running, waiting, lost = (sum(state[key] for state in first) for key in ("running", "waiting", "without_room"))
+    more = f", {lost:,} of which ran in the log and have no room here" if lost else ""
+    if len(first) == 1:
+        yield (
+            f"begins {first[0]['begins_s']:,.0f} s after the first job of the log, with {running:,} jobs running "
+            f"and {waiting:,} waiting{more}; metrics count later arrivals"
+        )
+    elif first:
+        yield (
+            f"windows begin with the jobs that ran and waited then, on average {running / len(first):,.1f} and "
+            f"{waiting / len(first):,.1f}{more}; metrics count later arrivals"
+        )
+    if reasons := [reason for of in workloads if (reason := of.get("empty"))]:
+        yield f"windows begin on an empty cluster: {reasons[0]}"
+
+
 def run_notes(lines: Iterable[CellRun]) -> list[str]:
     """Notes on policies that read true durations, on agents far from the jobs and clusters of their
     training, on jobs that ask for other GPU types, and on nodes that fail faster than jobs run.
     """
     outside: dict[str, float] = {}
     clairvoyant = []
-    stopped = rejected = 0.0
+    stopped = 0.0
+    lines = list(lines)
     for line in lines:
-        rejected = max(rejected, line.metrics.get("rejected_no_such_gpu") or 0)
         stopped = max(stopped, (line.metrics.get("failures") or 0) / max(line.metrics.get("jobs_completed") or 0, 1))
         facts = line.workload.get("decider", {})
         outside[line.policy] = max(outside.get(line.policy, 0.0), facts.get("outside_training", 0.0))
         clairvoyant += [line.policy] if facts.get("clairvoyant") else []
     names = ", ".join(dict.fromkeys(clairvoyant))
     notes = [f"clairvoyant (reads true durations, which no scheduler knows): {names}"] if names else []
-    if rejected:
-        notes.append(
-            f"warning: up to {rejected:,.0f} jobs of a run were rejected, because the cluster has no GPU type that "
-            "they may use (dagsim list gpus has the names)"
-        )
+    notes += rejection_notes(lines)
     if stopped > 1:
         notes.append(
             f"warning: failing nodes stopped up to {stopped:.1f} runs per completed job: nodes stay up (mean_up_s) for "
@@ -277,6 +327,23 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
         "training; it was not validated on such jobs or such a cluster"
         for name, share in outside.items()
         if share >= OUTSIDE
+    ]
+
+
+def rejection_notes(lines: Iterable[CellRun]) -> list[str]:
+    """A warning if a run rejects jobs for their GPU type, which mostly means that log and cluster
+    call a type by different names.
+    """
+    rejected, arrived = max(
+        ((line.metrics.get("rejected_no_such_gpu") or 0, line.metrics.get("jobs_arrived") or 0) for line in lines),
+        default=(0, 0),
+    )
+    if not rejected:
+        return []
+    share = f" of {arrived:,.0f} ({rejected / arrived:.0%})" if arrived else ""
+    return [
+        f"warning: up to {rejected:,.0f}{share} jobs of a run were rejected, because the cluster has no GPU type that "
+        "they may use; --read gpu_names=SITE=TYPE gives a type of the log another name (dagsim list gpus)"
     ]
 
 

@@ -27,6 +27,7 @@ def violations(
     seconds: Seconds | None = None,
     keeps_work: bool = False,
     whole: bool = True,
+    sharing: bool = False,
 ) -> list[str]:
     """Describe every impossible event of the log; empty if there is none.
 
@@ -36,17 +37,19 @@ def violations(
     - Tasks start after their parents, and after the arrival and the admission of their job, on
       nodes that are up and have an allowed type. Gangs start whole, on one type.
     - No node has more GPUs, cores or memory in use than it has, and no GPU serves more than one
-      whole task or shares of 1. A run that ends gives back the resources that it took.
+      whole task (with ``sharing`` two) or shares of 1. A run that ends gives back the resources that
+      it took.
     - A run fails only if one of its nodes went down at that instant. Nothing runs on a node that is
       down.
     - A job completes with its last task.
 
     With ``seconds``, a run must compute for as long as its task takes there (to the last bit if no
-    run of the task was stopped before), and no task may end with work left. With ``keeps_work`` (no
+    run of the task was stopped before, and it had rate 1), and no task may end with work left. An
+    elastic task must make all of its progress. With ``keeps_work`` (no
     work is lost, and runs compute from their start) no task may do more than its work, either. With
     ``whole``, every job must be completed or rejected at the end.
     """
-    reading = _Reading(schedule, jobs, seconds)
+    reading = _Reading(schedule, jobs, seconds, 2 if sharing else 1)
     for record in schedule.log:
         reading.read(record)
     reading.close(keeps_work, whole)
@@ -80,17 +83,29 @@ class _Running:
     started_s: float
     rows: dict[int, Record] = field(default_factory=dict)
     computing_s: float | None = None
+    rate: float = 1.0
+    since_s: float | None = None
+    """Time of the last change of its rate; None if it has always been 1."""
+    work: float = 0.0
+    """Work done until then, in seconds at rate 1, or the progress of an elastic task."""
     ending: tuple[int, float] | None = None
 
     @property
     def instances(self) -> int:
         return sum(row.instances for row in self.rows.values())
 
+    def done(self, now: float) -> float:
+        """Work done until ``now``."""
+        begun_s = self.started_s if self.computing_s is None else self.computing_s
+        return self.work + self.rate * (now - (begun_s if self.since_s is None else self.since_s))
+
 
 class _Reading:
     """The state that a log implies, row by row."""
 
-    def __init__(self, schedule: Schedule, jobs: Sequence[Job], seconds: Seconds | None) -> None:
+    def __init__(self, schedule: Schedule, jobs: Sequence[Job], seconds: Seconds | None, most: int = 1) -> None:
+        self.most = most
+        """Maximum number of tasks on a GPU."""
         self.schedule, self.jobs, self.seconds = schedule, jobs, seconds
         self.nodes: Sequence[Node] = schedule.cluster.nodes
         self.found: list[str] = []
@@ -110,8 +125,8 @@ class _Reading:
         self.down: set[int] = set()
         self.fell_s: dict[int, float] = {}
         self.held = [[0.0, 0.0, 0.0] for _ in self.nodes]
-        self.whole: list[int] = [0] * len(self.nodes)
-        """For each node, the bit mask of GPUs that serve one task alone."""
+        self.whole: list[Counter[int]] = [Counter() for _ in self.nodes]
+        """For each node and GPU, the runs that hold all of it."""
         self.shared: list[Counter[int]] = [Counter() for _ in self.nodes]
         """For each node and GPU, the runs that share it."""
 
@@ -137,6 +152,8 @@ class _Reading:
                     self.say(row, "run is not there")
                 else:
                     run.computing_s = row.time_s
+            case Kind.RATE:
+                self._rate(row)
             case Kind.FINISHED | Kind.PREEMPTED | Kind.FAILED:
                 self._end(row)
             case Kind.COMPLETED:
@@ -156,11 +173,12 @@ class _Reading:
             if self.runs:
                 self.found.append(f"runs {sorted(self.runs)} never ended")
         for (job, task), done in self.done.items():
-            instances = self.jobs[job].tasks[task].instances
+            instances, elastic = self.jobs[job].tasks[task].instances, self.jobs[job].tasks[task].elastic
             if self.seconds is None or self.finished[job, task] < instances:
                 continue
-            if done < instances * (1 - _NEARLY) or (keeps_work and done > instances * (1 + _NEARLY)):
-                self.found.append(f"task {task} of job {job} did {done!r} of {instances} instances' work")
+            work = instances if elastic is None else elastic.training.start().total
+            if done < work * (1 - _NEARLY) or (keeps_work and done > work * (1 + _NEARLY)):
+                self.found.append(f"task {task} of job {job} did {done!r} of {work} instances' work")
 
     def ready(self) -> Iterator[tuple[int, int]]:
         """Tasks with parents done and instances that neither run nor have finished."""
@@ -227,7 +245,8 @@ class _Reading:
             return
         row, task = next(iter(run.rows.values())), self.jobs[run.job].tasks[run.task]
         if task.gang:
-            if run.instances != task.instances:
+            least, most = _range(task)
+            if not least <= run.instances <= most:
                 self.say(row, f"{run.instances} of a gang of {task.instances} started")
         elif len(run.rows) != 1:
             self.say(row, "independent instances run on one node")
@@ -241,11 +260,12 @@ class _Reading:
             self.say(row, f"node {node.name!r} is down")
         if not _allows(task, node):
             self.say(row, f"task may not run on node {node.name!r}")
-        if self.running[row.job, row.task] + self.finished[row.job, row.task] > task.instances:
+        if self.running[row.job, row.task] + self.finished[row.job, row.task] > _range(task)[1]:
             self.say(row, f"more than {task.instances} instances")
         if abs(row.value - task.gpus * row.instances) > _NEARLY:
             self.say(row, f"holds {row.value!r} GPUs")
-        for place, amount in enumerate((task.gpus, task.cpus, task.memory_gb)):
+        joins = self.most > 1 and task.gpus >= 1 and any(self.whole[row.node][gpu] for gpu in bits(row.gpus))
+        for place, amount in enumerate((0.0 if joins else task.gpus, task.cpus, task.memory_gb)):
             self.held[row.node][place] += amount * row.instances
             if self.held[row.node][place] > (node.gpus, node.cpus, node.memory_gb)[place] + _NEARLY:
                 self.say(row, f"node {node.name!r} holds {self.held[row.node]} of what it has")
@@ -258,14 +278,15 @@ class _Reading:
             self.say(row, "names GPUs that it cannot hold")
         if task.gpus and not named:
             self.say(row, "names no GPU")
-        others = self.whole[row.node] | (sum(1 << gpu for gpu in self.shared[row.node]) if task.gpus >= 1 else 0)
-        if row.gpus & others:
+        whole, shared = self.whole[row.node], self.shared[row.node]
+        most = self.most if task.gpus >= 1 else 1
+        if any(whole[gpu] >= most or (task.gpus >= 1 and shared[gpu]) for gpu in bits(row.gpus)):
             self.say(row, "a GPU serves another task alone")
         if task.gpus >= 1:
-            self.whole[row.node] |= row.gpus
+            whole.update(bits(row.gpus))
         else:
             self.shared[row.node].update(bits(row.gpus))
-        for gpu in bits(row.gpus):
+        for gpu in bits(row.gpus) if task.gpus < 1 else ():
             only = [other for run in self.runs.values() if (other := run.rows.get(row.node)) and other.gpus == 1 << gpu]
             if sum(other.value for other in only) > 1 + _NEARLY:
                 self.say(row, f"GPU {gpu} is shared beyond 1")
@@ -291,6 +312,13 @@ class _Reading:
         if not run.rows:
             del self.runs[row.run]
 
+    def _rate(self, row: Record) -> None:
+        run = self.runs.get(row.run)
+        if run is None or row.node not in run.rows or not row.value >= 0:
+            self.say(row, "run is not there, or has no such rate")
+        elif run.since_s != row.time_s or run.rate != row.value:  # one row for each node
+            run.work, run.rate, run.since_s = run.done(row.time_s), row.value, row.time_s
+
     def _end_of_run(self, row: Record, run: _Running) -> None:
         """Check the first row of a run's end: the reason of the failure, and the work done."""
         if row.kind == Kind.FAILED and not any(self.fell_s.get(node) == row.time_s for node in run.rows):
@@ -300,6 +328,14 @@ class _Reading:
         key, gpu = (run.job, run.task), self.nodes[row.node].gpu
         takes_s = self.seconds(self.jobs[run.job].tasks[run.task], gpu)
         begun_s = run.started_s if run.computing_s is None else run.computing_s
+        if self.jobs[run.job].tasks[run.task].elastic is not None:
+            self.done[key] += run.done(row.time_s)
+            return
+        if run.since_s is not None:
+            if row.kind == Kind.FINISHED and key not in self.stopped and abs(run.done(row.time_s) - takes_s) > _NEARLY:
+                self.say(row, f"it did {run.done(row.time_s)!r} s of work, it takes {takes_s!r} s")
+            self.done[key] += run.instances * (run.done(row.time_s) / takes_s if takes_s else 1.0)
+            return
         if row.kind == Kind.FINISHED and key not in self.stopped and row.time_s != begun_s + takes_s:
             self.say(row, f"begun at {begun_s!r}, it takes {takes_s!r} s")
         if row.time_s > begun_s + takes_s * (1 + 1e-9) + _NEARLY and row.kind == Kind.FINISHED:
@@ -311,15 +347,19 @@ class _Reading:
 
     def _give(self, row: Record) -> None:
         task = self.jobs[row.job].tasks[row.task]
-        for place, amount in enumerate((task.gpus, task.cpus, task.memory_gb)):
-            self.held[row.node][place] -= amount * row.instances
         if task.gpus >= 1:
-            self.whole[row.node] &= ~row.gpus
-        else:
+            self.whole[row.node] -= Counter(bits(row.gpus))
+        stays = self.most > 1 and task.gpus >= 1 and any(self.whole[row.node][gpu] for gpu in bits(row.gpus))
+        for place, amount in enumerate((0.0 if stays else task.gpus, task.cpus, task.memory_gb)):
+            self.held[row.node][place] -= amount * row.instances
+        if task.gpus < 1:
             self.shared[row.node] -= Counter(bits(row.gpus))
         self.running[row.job, row.task] -= row.instances
         if row.kind == Kind.FINISHED:
-            self.finished[row.job, row.task] += row.instances
+            elastic = task.elastic is not None
+            self.finished[row.job, row.task] += 0 if elastic else row.instances
+            if elastic and len(self.runs[row.run].rows) == 1:
+                self.finished[row.job, row.task] = task.instances
         else:
             self.stopped.add((row.job, row.task))
 
@@ -336,6 +376,11 @@ class _Reading:
 
     def _is_done(self, job: int, task: int) -> bool:
         return self.finished[job, task] == self.jobs[job].tasks[task].instances
+
+
+def _range(task: Task) -> tuple[int, int]:
+    """The least and the largest number of instances of a task at one time."""
+    return (task.instances, task.instances) if task.elastic is None else (task.elastic.least, task.elastic.most)
 
 
 def _allows(task: Task, node: Node) -> bool:

@@ -1,4 +1,5 @@
-"""Convert a trace of any format to dagsim's own JSON Lines, or to a Parquet table for analysis.
+"""Convert a trace of any format to dagsim's own JSON Lines, to a Parquet table for analysis, or to a
+format of ``dagsim.traces.export``.
 
 The table has one row per task, with its job's columns repeated. Rows are in order of arrival, and
 the rows of a job are adjacent. The columns are the fields of ``dagsim.model.Job`` and ``Task``
@@ -20,18 +21,22 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from dagsim.errors import ConfigError, WorkloadError
+from dagsim.errors import ConfigError, UnknownName, WorkloadError
 from dagsim.files import replaced
 from dagsim.model import Job
+from dagsim.registry import nearest
 from dagsim.traces import ReadReport, open_trace
 from dagsim.traces.arrow import import_pyarrow
-from dagsim.workload.jsonl import write_jobs
+from dagsim.traces.export import FORMATS, Written, export
+from dagsim.workload.jsonl import read_meta, write_jobs
 
-__all__ = ["ENDINGS", "convert", "write_parquet"]
+__all__ = ["ENDINGS", "TARGETS", "convert", "write_parquet"]
 
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
-"""Allowed file name endings of a converted trace."""
+"""File name endings that name the format of a converted trace."""
+TARGETS = ("jsonl", "parquet", *FORMATS)
+"""Formats of a converted trace."""
 
 
 def convert(
@@ -39,27 +44,46 @@ def convert(
     to: Path,
     format: str | None = None,
     counted: Callable[[Iterable[Job]], Iterator[Job]] = iter,
-) -> ReadReport:
-    """Write the jobs of the trace at ``path`` to ``to`` and return the report of rows read and
-    dropped. ``to`` is created atomically.
+    to_format: str | None = None,
+) -> tuple[ReadReport, Written]:
+    """Write the jobs of the trace at ``path`` to ``to``, in the format of its ending or ``to_format``.
+    Return the report of rows read and dropped, and of what was written. Files are created
+    atomically.
 
     The jobs are read, passed through ``counted``, and written one at a time.
 
     Raises:
         ConfigError: The name of ``to`` has none of ``ENDINGS``, or pyarrow for Parquet is missing.
+        UnknownName: There is no format ``to_format``.
         TraceError: The trace cannot be read.
-        WorkloadError: ``to`` cannot be written.
+        WorkloadError: ``to`` cannot be written, or the format cannot hold a job.
     """
-    if not to.name.endswith(ENDINGS):
-        raise ConfigError(f"{to}: should end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+    if to_format is not None and to_format not in TARGETS:
+        raise UnknownName(
+            f"--to-format {to_format!r}: there is no such format to write{nearest(to_format, TARGETS)}; "
+            f"known: {', '.join(TARGETS)}"
+        )
+    if to_format is None:
+        if not to.name.endswith(ENDINGS):
+            raise ConfigError(f"{to}: should end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, or give --to-format")
+        to_format = "parquet" if to.suffix == ".parquet" else "jsonl"
     trace = open_trace(path, format)
-    write = write_parquet if to.suffix == ".parquet" else write_jobs
-    jobs, meta = trace.jobs(), {"format": trace.format, "assumptions": trace.assumptions}
+    jobs = trace.jobs()
+    if to_format in FORMATS:
+        saved = read_meta(path).get("runtime") if trace.format == "jsonl" else None
+        if saved is not None and (not isinstance(saved, dict) or saved.get("kind") != "recorded"):
+            raise WorkloadError(
+                f"{path}: cannot be written as {to_format}, which holds durations; these depend on the "
+                f"GPU type (its runtime is {saved!r})"
+            )
+        return trace.report, export(to_format, to, counted(jobs), trace.cluster())
+    write = write_parquet if to_format == "parquet" else write_jobs
+    meta = {"format": trace.format, "assumptions": trace.assumptions}
     if (begins_s := trace.begins_s) is not None:
         jobs = chain([next(jobs)], jobs)  # the origin is the arrival of the first job
         meta["begins_s"] = begins_s - trace.meta["origin_s"]
     write(to, counted(jobs), meta)
-    return trace.report
+    return trace.report, Written((to,), {})
 
 
 _GROUP = 1 << 16

@@ -13,7 +13,7 @@ from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type, mig_slice
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty, count, finite_number, pbs_memory_gb
 from dagsim.traces.kube import quantity, whole
-from dagsim.traces.sites import folded, site_gpu
+from dagsim.traces.sites import folded, hosts, site_gpu
 from dagsim.traces.source import Source
 
 __all__ = [
@@ -412,6 +412,10 @@ class ImportedCluster:
     left_out: list[str] = field(default_factory=list)
     """Nodes that jobs cannot run on, with their states."""
     notes: list[str] = field(default_factory=list)
+
+    def node_names(self) -> list[str]:
+        """Names of all nodes, in the order of the groups."""
+        return [name for group in self.groups for name in hosts(group.hosts)]
 
 
 class _Part(NamedTuple):

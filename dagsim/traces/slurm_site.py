@@ -1,22 +1,26 @@
 """The configuration of a Slurm site, from the files and listings that it has.
 
-Each file is recognised by its content: ``slurm.conf`` with its includes, ``gres.conf``, listings of
-``scontrol show`` (config, partition, node, reservation, license) and of ``sacctmgr`` (``dump``,
-``show assoc``, ``show qos``). A listing of ``scontrol`` shows what the controller uses, so it counts
-more than ``slurm.conf``. Settings are those of slurm.conf(5) and sacctmgr(1), version 24.11.
+Each file is recognised by its content: ``slurm.conf`` with its includes, ``gres.conf``,
+``topology.conf``, listings of ``scontrol show`` (config, partition, node, reservation, license) and of
+``sacctmgr`` (``dump``, ``show assoc``, ``show qos``, ``show event``). A listing of ``scontrol`` shows
+the settings that the controller uses, so it counts more than ``slurm.conf``. Settings are those of
+slurm.conf(5) and sacctmgr(1), version 24.11.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from dagsim.errors import ModelError, TraceError
-from dagsim.model import Caps, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
-from dagsim.traces.fields import Dirty
+from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.network import Tree, TreeSwitch
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.nodes import FoundNode, is_scontrol, is_sinfo, read_nodes
 from dagsim.traces.sites import hosts, site_gpu
 from dagsim.traces.slurm import delimiter_of, duration_s, is_unset, memory_gb, moment_s
@@ -48,6 +52,13 @@ class SlurmSite:
     """For each account, its parent and its settings."""
     users: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     """Settings of each user, by account and user."""
+    outages: list[tuple[str, float, float | None, str]] = field(default_factory=list)
+    """Node, start, end and ``down`` or ``drain``, of each event."""
+    switches: dict[str, TreeSwitch] = field(default_factory=dict)
+    blocks: list[str] = field(default_factory=list)
+    """Names of the switches that are blocks."""
+    zone: ZoneInfo | None = None
+    """Zone of dates without an offset; UTC if None."""
     named: dict[str, str] = field(default_factory=dict)
     read: list[str] = field(default_factory=list)
     """Files, and what each is."""
@@ -109,38 +120,99 @@ class SlurmSite:
             tuple([_partition(self, name, self.partitions[name], qos, names, whole) for _, _, name in partitions]),
             tuple(qos.values()),
             tuple(filter(None, [_reservation(self, name, row) for name, row in self.reservations.items()])),
+            self._outages(names),
             dict(self.licences),
             scheduler_of(self),
         )
 
+    def network(self, names: Sequence[str]) -> dict[str, Any] | None:
+        """The switches of topology.conf as a shared network between the nodes ``names`` of the
+        cluster; None if they are not one tree above all nodes.
+        """
+        if not self.switches:
+            return None
+        parts: dict[str, list[str]] = {}
+        for name in names:
+            parts.setdefault(name.partition(":")[0], []).append(name)  # a node of several GPU types is several here
+        strangers = sorted({node for switch in self.switches.values() for node in switch.nodes if node not in parts})
+        if strangers:
+            self.drop(f"topology.conf: {len(strangers):,} nodes that the cluster lacks, such as {strangers[0]}")
+        switches = [
+            replace(switch, nodes=tuple([part for node in switch.nodes for part in parts.get(node, ())]))
+            for switch in self.switches.values()
+        ]
+        if self.blocks:
+            switches.append(TreeSwitch("blocks", switches=tuple(self.blocks)))
+            self.drop("topology.conf: BlockSizes; each block is a switch")
+        try:
+            Tree(tuple(switches)).routing(names)
+        except ModelError as error:
+            self.drop(f"topology.conf: not taken as a network: {error}")
+            return None
+        self.drop("topology.conf: jobs are not placed by switches; bandwidths of the network are defaults")
+        lean = [
+            {"name": switch.name}
+            | ({"nodes": list(switch.nodes)} if switch.nodes else {})
+            | ({"switches": list(switch.switches)} if switch.switches else {})
+            for switch in switches
+        ]
+        return {"kind": "shared", "topology": {"kind": "tree", "switches": lean}}
+
+    def _outages(self, names: Collection[str]) -> tuple[NodeOutage, ...]:
+        """Events of the cluster's nodes; nodes with equal times are together."""
+        alike: dict[tuple[float, float | None, str], list[str]] = {}
+        for node, start_s, end_s, kind in self.outages:
+            if node in names:
+                alike.setdefault((start_s, end_s, kind), []).append(node)
+        if strangers := {node for node, *_ in self.outages if node not in names}:
+            self.drop(f"sacctmgr show event: {len(strangers):,} nodes that the cluster lacks, such as {min(strangers)}")
+        times = sorted(alike, key=lambda key: (key[0], key[2], key[1] or 0.0))
+        return tuple([NodeOutage(tuple(alike[key]), key[0], key[1], key[2]) for key in times])  # type: ignore[arg-type]
+
     def _configured(self, name: str, fields: Mapping[str, str]) -> FoundNode:
-        sockets, cores, threads = (int(fields.get(key, 1)) for key in ("sockets", "corespersocket", "threadspercore"))
-        cpus = int(fields.get("cpus") or int(fields.get("boards", 1)) * sockets * cores * threads)
-        memory_mb = float(fields.get("realmemory", 1)) - float(fields.get("memspeclimit", 0))
-        gres = self.gres.get(name) or fields.get("gres", "")
+        with _naming(f"node {name}"):
+            boards, sockets, cores, threads, cpus = (
+                count(fields.get(key) or "1", key, 0)
+                for key in ("boards", "sockets", "corespersocket", "threadspercore", "cpus")
+            )
+            memory_mb, reserved_mb = (
+                finite_number(fields.get(key, least), key)
+                for key, least in (("realmemory", "1"), ("memspeclimit", "0"))
+            )
+            gpus = _gpus(self.gres.get(name) or fields.get("gres", ""))
+            weight = finite_number(fields.get("weight", "1"), "weight")
         return FoundNode(
             name,
-            _gpus(gres),
-            cpus,
-            max(0.0, memory_mb) / 1024,
+            gpus,
+            cpus if fields.get("cpus") else boards * sockets * cores * threads,
+            max(0.0, memory_mb - reserved_mb) / 1024,
             fields.get("state", "UNKNOWN"),
             True,
             features=tuple(filter(None, re.split("[,&]", fields.get("features") or fields.get("feature", "")))),
-            weight=float(fields.get("weight", 1)),
+            weight=weight,
         )
 
     def _account(self, name: str) -> QueueNode:
         row = self.accounts[name][1]
         users = {user: fields for (account, user), fields in self.users.items() if account == name}
-        own = {user: caps for user, fields in users.items() if (caps := _caps_of_user(self, fields))}
+        with _naming(f"account {name}"):
+            own = {user: caps for user, fields in users.items() if (caps := _caps_of_user(self, fields))}
+            priority = finite_number(row.get("priority") or "0", "priority")
+            priorities = {
+                user: finite_number(fields["priority"], "priority")
+                for user, fields in users.items()
+                if fields.get("priority")
+            }
+            limits = _caps(self, row.get("grptres", ""), row.get("grpjobs", ""))
+            user_limits = _caps(self, "", row.get("maxjobs", ""))
         return QueueNode(
             name,
             _shares(row),
-            float(row.get("priority") or 0),
+            priority,
             {user: _shares(fields) for user, fields in users.items()},
-            {user: float(fields["priority"]) for user, fields in users.items() if fields.get("priority")},
-            _caps(self, row.get("grptres", ""), row.get("grpjobs", "")),
-            _caps(self, "", row.get("maxjobs", "")),
+            priorities,
+            limits,
+            user_limits,
             own,
             children=tuple([self._account(child) for child, (parent, _) in self.accounts.items() if parent == name]),
         )
@@ -156,20 +228,35 @@ def site_files(paths: Iterable[Path]) -> list[Path]:
     return files
 
 
-def read_slurm_site(files: Sequence[Path]) -> SlurmSite:
-    """Read the files of a site; files of other kinds are passed over.
+def read_slurm_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> SlurmSite:
+    """Read the files of a site; files of other kinds are passed over. ``zone`` is that of dates
+    without an offset (default UTC).
 
     Raises:
         TraceError: A file cannot be read.
     """
-    site = SlurmSite()
+    site = SlurmSite(zone=zone)
     kinds = [(file, _kind_of(file)) for file in files]
     order = list(_READERS)
     for file, kind in sorted(kinds, key=lambda pair: order.index(pair[1]) if pair[1] in order else len(order)):
         if kind in _READERS:
             site.read.append(f"{file.name}: {kind}")
-            _READERS[kind](site, file)
+            with _naming(str(file)):
+                _READERS[kind](site, file)
     return site
+
+
+_MOST = 2**32
+"""Slurm's limits have 32 bits."""
+
+
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """Raise a TraceError that says what a value belongs to, if the value cannot be read."""
+    try:
+        yield
+    except Dirty as error:
+        raise TraceError(f"{what}: {str(error).removeprefix('whose ')}") from None
 
 
 def _kind_of(file: Path) -> str:
@@ -202,7 +289,7 @@ def _kind_of(file: Path) -> str:
         return "sacctmgr show event"
     if delimiter_of(source) is not None:
         return ""
-    if re.search(r"^\s*SwitchName\s*=", text, re.MULTILINE | re.IGNORECASE):
+    if re.search(r"^\s*(Switch|Block)Name\s*=", text, re.MULTILINE | re.IGNORECASE):
         return "topology.conf"
     if is_sinfo(source) or (is_scontrol(source) and re.search(r"\bCPUTot=|\bCPUAlloc=", text)):
         return "sinfo" if is_sinfo(source) else "scontrol show nodes"
@@ -219,13 +306,14 @@ def _lines(file: Path, seen: tuple[Path, ...] = ()) -> Iterator[str]:
     """The lines of slurm.conf, joined where they continue, without comments, with its includes."""
     if file in seen or len(seen) > 16:
         raise TraceError(f"{file}: slurm.conf includes itself")
-    pending = ""
+    parts: list[str] = []
     for _, raw in Source(file).lines():
-        line = pending + re.sub(r"(?<!\\)#.*", "", raw).rstrip()
-        if line.endswith("\\"):
-            pending = line[:-1]
+        parts.append(re.sub(r"(?<!\\)#.*", "", raw).rstrip())
+        if parts[-1].endswith("\\"):
+            parts[-1] = parts[-1][:-1]
             continue
-        pending = ""
+        line = "".join(parts)
+        parts.clear()
         included = re.match(r"\s*include\s+(\S+)", line, re.IGNORECASE)
         if included:
             path = file.parent / Path(included[1]).name
@@ -286,7 +374,8 @@ def _read_gres(site: SlurmSite, file: Path) -> None:
 
 def _read_listed(site: SlurmSite, file: Path) -> None:
     for node in read_nodes(Source(file)):
-        weight = float(site.nodes.get(node.name, {}).get("weight", node.weight))
+        stated = site.nodes.get(node.name, {}).get("weight")
+        weight = node.weight if stated is None else finite_number(stated, f"weight of {node.name}")
         site.listed.setdefault(node.name, replace(node, weight=weight))
 
 
@@ -305,7 +394,7 @@ def _read_reservations(site: SlurmSite, file: Path) -> None:
 
 def _read_licences(site: SlurmSite, file: Path) -> None:
     for block in _blocks(file, "LicenseName"):
-        site.licences[block["licensename"]] = float(block.get("total", 0))
+        site.licences[block["licensename"]] = finite_number(block.get("total", "0"), "total")
 
 
 def _blocks(file: Path, first: str) -> Iterator[dict[str, str]]:
@@ -396,8 +485,47 @@ def _read_assoc(site: SlurmSite, file: Path) -> None:
         site.drop("sacctmgr show assoc without ParentName: all accounts are taken as children of root (add a dump)")
 
 
-def _skip(what: str) -> Callable[[SlurmSite, Path], None]:
-    return lambda site, file: site.drop(what)
+_MARKS = "*~#!%$@^-"
+_DOWN = frozenset({"DOWN", "FAIL", "FAILED", "ERROR", "NOT_RESPONDING", "NO_RESPOND", "POWERED_DOWN", "POWER_DOWN",
+                   "REBOOT", "REBOOT_ISSUED"})  # fmt: skip
+_DRAIN = frozenset({"DRAIN", "DRAINED", "DRAINING", "DRNG", "FAILING", "MAINT", "INVAL", "INVALID_REG"})
+
+
+def _read_events(site: SlurmSite, file: Path) -> None:
+    """Events of nodes; those without a node are events of the whole cluster. An end that is not
+    known has not come yet.
+    """
+    for number, row in enumerate(_table(file), 2):
+        node, words = row.get("nodename", ""), {word.strip(_MARKS).upper() for word in row.get("state", "").split("+")}
+        if is_unset(node):
+            continue
+        kind = "down" if words & _DOWN else "drain" if words & _DRAIN else ""
+        if not kind:
+            site.drop(f"sacctmgr show event: state {row.get('state', '')!r}")
+            continue
+        try:
+            start_s, end_s = (moment_s(row.get(key, ""), key, site.zone) for key in ("timestart", "timeend"))
+        except Dirty as error:
+            raise TraceError(f"{file}:{number}: an event {error}") from None
+        if start_s is None or (end_s is not None and end_s <= start_s):
+            site.drop("sacctmgr show event: events without a start, or that end when they begin")
+        else:
+            site.outages.append((node, start_s, end_s, kind))
+
+
+def _read_topology(site: SlurmSite, file: Path) -> None:
+    for line in _lines(file):
+        pairs = {key.lower(): value.strip('"') for key, value in _WORD.findall(line)}
+        if "blocksizes" in pairs:
+            continue
+        name = pairs.get("switchname") or pairs.get("blockname")
+        if name is None:
+            raise TraceError(f"{file}: a line names neither a switch nor a block: {line[:80]!r}")
+        nodes, switches = (
+            tuple(dict.fromkeys(_hosts(pairs.get(key, ""), f"{file}: {name}"))) for key in ("nodes", "switches")
+        )
+        site.switches[name] = TreeSwitch(name, nodes, switches)
+        site.blocks += [name] if "blockname" in pairs else []
 
 
 _READERS: dict[str, Callable[[SlurmSite, Path], None]] = {
@@ -413,8 +541,8 @@ _READERS: dict[str, Callable[[SlurmSite, Path], None]] = {
     "sacctmgr dump": _read_dump,
     "sshare": _read_sshare,
     "sacctmgr show assoc": _read_assoc,
-    "sacctmgr show event": _skip("sacctmgr show event: times when nodes were down"),
-    "topology.conf": _skip("topology.conf: switches"),
+    "sacctmgr show event": _read_events,
+    "topology.conf": _read_topology,
 }
 """Readers by kind of file, in the order in which they must be read."""
 
@@ -426,7 +554,7 @@ def _gpus(text: str) -> tuple[tuple[str, int], ...]:
         if kind == "gpu":
             model = rest[0] if rest and not rest[0].isdecimal() else ""
             size = rest[-1] if rest and rest[-1].isdecimal() else "1"
-            gpus[model] = gpus.get(model, 0) + int(size)
+            gpus[model] = gpus.get(model, 0) + count(size, "number of GPUs", 0)
     return tuple([pair for pair in gpus.items() if pair[1]])
 
 
@@ -439,8 +567,8 @@ def _hosts(text: str, where: str) -> tuple[str, ...]:
 
 def _licences(text: str) -> Iterator[tuple[str, float]]:
     for part in text.split(",") if not is_unset(text) else ():
-        name, _, count = part.strip().replace("=", ":").partition(":")
-        yield name, float(count or 1)
+        name, _, number = part.strip().replace("=", ":").partition(":")
+        yield name, finite_number(number or "1", "licences")
 
 
 def _shares(row: Mapping[str, str]) -> float:
@@ -460,10 +588,10 @@ def _long_s(text: str) -> float:
     if text.isdecimal():
         return 60.0 * float(text)
     days, dash, rest = text.partition("-")
-    parts = [float(part or 0) for part in (rest if dash else text).split(":")]
+    parts = [finite_number(part or "0", "duration") for part in (rest if dash else text).split(":")]
     if dash:  # DD-HH, DD-HH:MM, DD-HH:MM:SS
         hours, minutes, seconds = (*parts, 0.0, 0.0)[:3]
-        return float(days) * 86400 + hours * 3600 + minutes * 60 + seconds
+        return finite_number(days, "duration") * 86400 + hours * 3600 + minutes * 60 + seconds
     return duration_s(text, "duration") or 0.0
 
 
@@ -478,17 +606,21 @@ def _caps(site: SlurmSite, tres: str, jobs: str = "") -> Caps:
         if value in ("", "-1"):
             continue
         if name.lower().startswith("gres/gpu:"):
-            by_type[site_gpu(name.partition(":")[2], site.named)] = float(value)
+            by_type[site_gpu(name.partition(":")[2], site.named)] = finite_number(value, name)
         elif name.lower() not in _TRES:
             site.drop(f"a limit on {name}")
         else:
-            amounts[_TRES[name.lower()]] = memory_gb(value) if name.lower() == "mem" else float(value)
-    count = int(jobs) if jobs and jobs != "-1" else None
-    return Caps(**amounts, jobs=count, gpus_of=by_type)
+            amounts[_TRES[name.lower()]] = memory_gb(value) if name.lower() == "mem" else finite_number(value, name)
+    most = count(jobs, "limit of jobs", 0, _MOST) if jobs and jobs != "-1" else None
+    return Caps(**amounts, jobs=most, gpus_of=by_type)
 
 
 def _caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
-    jobs = [int(text) for text in (row.get("maxjobs"), row.get("grpjobs")) if text and text != "-1"]
+    jobs = [
+        count(text, "limit of jobs", 0, _MOST)
+        for text in (row.get("maxjobs"), row.get("grpjobs"))
+        if text and text != "-1"
+    ]
     return _caps(site, row.get("grptres", ""), str(min(jobs)) if jobs else "")
 
 
@@ -507,15 +639,18 @@ def _partition(
     mode = row.get("preemptmode", site.conf.get("preemptmode", "off")).lower().partition(",")[0]
     tier = row.get("prioritytier") or row.get("priority") or "1"
     factor = row.get("priorityjobfactor") or row.get("priority") or "1"
+    with _naming(f"partition {name}"):
+        ranks = finite_number(factor, "priorityjobfactor"), count(tier, "prioritytier", 0, _MOST)
+        limit_s, default_s = (_minutes_s(row.get(key)) for key in ("maxtime", "defaulttime"))
+        billing = _billed(site, row.get("tresbillingweights", ""))
     return NodePartition(
         name,
         nodes,
-        float(factor),
-        int(tier),
-        _minutes_s(row.get("maxtime")),
-        _minutes_s(row.get("defaulttime")),
+        *ranks,
+        limit_s,
+        default_s,
         whole or "exclusive" in (row.get("oversubscribe") or row.get("shared", "")).lower(),
-        _billed(site, row.get("tresbillingweights", "")),
+        billing,
         mode if mode in ("requeue", "cancel", "suspend") else "off",  # type: ignore[arg-type]
         Caps(),
         own if own in qos else "",
@@ -530,7 +665,7 @@ def _billed(site: SlurmSite, weights: str) -> dict[str, float]:
         if name.lower() not in _TRES:
             site.drop(f"TRESBillingWeights of {name}")
             continue
-        number = float(weight.rstrip("KMGTPkmgtp") or 0)
+        number = finite_number(weight.rstrip("KMGTPkmgtp") or "0", "tresbillingweights")
         per = memory_gb(f"1{weight[-1]}" if weight[-1:].isalpha() else "1M") if name.lower() == "mem" else 1.0
         billing[_TRES[name.lower()]] = number / per
     return billing
@@ -549,17 +684,18 @@ def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
     preempts = tuple([other for other in row.get("preempt", "").split(",") if other in site.qos])
     mode = row.get("preemptmode", "").lower()
     mode = site.conf.get("preemptmode", "off").lower().partition(",")[0] if mode in ("", "cluster") else mode
-    return Qos(
-        name,
-        float(row.get("priority") or 0),
-        _minutes_s(first("maxwall", "maxwalldurationperjob") or None),
-        float(row.get("usagefactor") or 1),
-        _caps(site, row.get("grptres", ""), row.get("grpjobs", "")),
-        _caps(site, first("maxtrespu", "maxtresperuser"), first("maxjobspu", "maxjobsperuser")),
-        _caps(site, first("maxtrespa", "maxtresperaccount"), first("maxjobspa", "maxjobsperaccount")),
-        preempts,
-        mode if mode in ("requeue", "cancel", "suspend") else "off",  # type: ignore[arg-type]
-    )
+    with _naming(f"QOS {name}"):
+        return Qos(
+            name,
+            finite_number(row.get("priority") or "0", "priority"),
+            _minutes_s(first("maxwall", "maxwalldurationperjob") or None),
+            finite_number(row.get("usagefactor") or "1", "usagefactor"),
+            _caps(site, row.get("grptres", ""), row.get("grpjobs", "")),
+            _caps(site, first("maxtrespu", "maxtresperuser"), first("maxjobspu", "maxjobsperuser")),
+            _caps(site, first("maxtrespa", "maxtresperaccount"), first("maxjobspa", "maxjobsperaccount")),
+            preempts,
+            mode if mode in ("requeue", "cancel", "suspend") else "off",  # type: ignore[arg-type]
+        )
 
 
 def _reservation(site: SlurmSite, name: str, row: Mapping[str, str]) -> NodeReservation | None:
@@ -573,7 +709,7 @@ def _reservation(site: SlurmSite, name: str, row: Mapping[str, str]) -> NodeRese
     if any(not is_unset(row.get(key, "")) for key in ("licenses", "features")):
         site.drop(f"reservation {name}: its licences or features")
     try:
-        start_s, end_s = (moment_s(row.get(key, ""), key, None) for key in ("starttime", "endtime"))
+        start_s, end_s = (moment_s(row.get(key, ""), key, site.zone) for key in ("starttime", "endtime"))
         if start_s is None or end_s is None:
             raise Dirty("without a start or an end")
         return NodeReservation(name, _hosts(row["nodes"], f"reservation {name}"), start_s, end_s)
@@ -598,10 +734,8 @@ def scheduler_of(site: SlurmSite) -> dict[str, Any]:
         TraceError: A value cannot be read.
     """
     conf = site.conf
-    try:
+    with _naming("slurm.conf"):
         return _scheduler_of(site, conf)
-    except (ValueError, Dirty) as error:
-        raise TraceError(f"slurm.conf: a value cannot be read: {error}") from None
 
 
 def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
@@ -609,7 +743,10 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "order": "basic" if "basic" in conf.get("prioritytype", "multifactor") else "multifactor"
     }
-    settings |= {ours: float(conf.get(f"priorityweight{name}") or 0) for ours, name in _WEIGHTS.items()}
+    settings |= {
+        ours: finite_number(conf.get(f"priorityweight{name}") or "0", f"priorityweight{name}")
+        for ours, name in _WEIGHTS.items()
+    }
     for part in (conf.get("priorityweighttres") or "").split(","):
         name, _, weight = part.partition("=")
         if name and not is_unset(name):
@@ -617,12 +754,14 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
             if ours is None:
                 site.drop(f"PriorityWeightTRES of {name}")
             else:
-                settings[ours] = float(weight)
+                settings[ours] = finite_number(weight, "priorityweighttres")
     settings["max_age_s"] = _long_s(conf.get("prioritymaxage") or "7-0")
     settings["half_life_s"] = _long_s(conf.get("prioritydecayhalflife") or "7-0")
     period = conf.get("prioritycalcperiod") or "5"
-    settings["calc_period_s"] = 60.0 * float(period) if period.isdecimal() else _long_s(period)
-    settings["damping"] = float(conf.get("fairsharedampeningfactor") or 1)
+    settings["calc_period_s"] = (
+        60.0 * finite_number(period, "prioritycalcperiod") if period.isdecimal() else _long_s(period)
+    )
+    settings["damping"] = finite_number(conf.get("fairsharedampeningfactor") or "1", "fairsharedampeningfactor")
     settings["algorithm"] = "classic" if "NO_FAIR_TREE" in flags else "tree"
     settings["favor_small"] = conf.get("priorityfavorsmall", "no").lower() in ("yes", "1")
     settings |= {ours: flag in flags for ours, flag in _FLAGS.items()}
@@ -639,7 +778,7 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
     if over.upper() in ("UNLIMITED", "INFINITE"):
         settings["kill"] = "never"
     else:
-        settings["over_time_s"] = 60.0 * float(over.split()[0])
+        settings["over_time_s"] = 60.0 * finite_number(over.split()[0], "overtimelimit")
     settings["gangs"] = "distinct"
     settings["place"] = "best"
     return settings | _scheduler_parameters(site, conf.get("schedulerparameters") or "")
@@ -656,11 +795,11 @@ def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
               "bf_max_job_part": ("bf_max_job_part", 0)}  # fmt: skip
     settings: dict[str, Any] = {}
     for name, (ours, default, unit) in seconds.items():
-        settings[ours] = float(stated.pop(name, default)) * unit
+        settings[ours] = finite_number(str(stated.pop(name, default)), name) * unit
     if settings["sched_min_interval_s"] < 0.001:
         settings["sched_min_interval_s"] = 0.0  # Slurm's default, 2 microseconds, is no pause
-    for name, (ours, count) in counts.items():
-        settings[ours] = int(stated.pop(name, count))
+    for name, (ours, least) in counts.items():
+        settings[ours] = count(str(stated.pop(name, least)), name, 0, _MOST)
     for name, value in stated.items():
         if name not in _PLAIN:
             site.drop(f"SchedulerParameters={name}{'=' if value else ''}{value}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import inf
@@ -107,9 +107,16 @@ class TraceFile:
             )
         return begins_s, until_s
 
-    def window_of(self, seed: int, cluster: Cluster, runtime: WorkRuntime) -> JobArrays:
+    def window_of(
+        self,
+        seed: int,
+        cluster: Cluster,
+        runtime: WorkRuntime,
+        past: Callable[[JobArrays, float], JobArrays] | None = None,
+    ) -> JobArrays:
         """The jobs of the window of ``seed``, starting at 0 s, with arrivals scaled to the
-        requested load.
+        requested load. ``past`` returns those of earlier jobs that run or wait at an instant; the
+        clock then starts at the first arrival of these, and the run when the window begins.
 
         Windows of experiments (``WINDOWS``) and of reports are disjoint, and so are those of
         validation while there are enough. Training draws its windows at random.
@@ -118,13 +125,24 @@ class TraceFile:
             TraceError: The trace cannot be read.
             WorkloadError: There are too few jobs for the window, or they offer no load that could be scaled.
         """
-        jobs = _all_jobs(self._whole())
+        jobs = self.whole()
         where = self._place(seed, len(jobs))
         window = jobs.between(where.start, where.stop)
         scale = 1.0
         if self.options.load is not None:
             scale = self._offered_by(window.jobs(), cluster, runtime) / self.options.load
+        elif past is not None and where.start:
+            state = past(jobs.between(0, where.start), float(window.arrival_s[0]))
+            window = JobArrays.joined([state, window]) if len(state) else window
         return window.shifted(float(window.arrival_s[0]), scale)
+
+    def whole(self) -> JobArrays:
+        """All jobs of the trace from which windows are taken, as recorded.
+
+        Raises:
+            TraceError: The trace cannot be read.
+        """
+        return _all_jobs(self._whole())
 
     def most_windows(self) -> int:
         """Number of disjoint windows that fit into the whole trace.
@@ -133,7 +151,7 @@ class TraceFile:
             TraceError: The trace cannot be read.
         """
         assert self.window is not None
-        return most_windows(len(_all_jobs(self._whole())), self.window)
+        return most_windows(len(self.whole()), self.window)
 
     def _whole(self) -> TraceFile:
         """The same trace without windows, as recorded; one copy in memory serves all windows."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -206,3 +207,12 @@ def test_a_clone_chooses_as_the_heuristic_does() -> None:
     agree = found == np.array(choices)
     assert len(choices) > 40
     assert agree.mean() > 0.85
+
+
+def test_files_of_transitions_that_were_all_dropped_are_deleted(tmp_path: Path) -> None:
+    archive = ReplayArchive(tmp_path)
+    for name in ("000000000.pt", "000000010.pt", "000000025.pt"):
+        (tmp_path / name).touch()
+    for gone, left in ((9, 3), (10, 2), (24, 2), (25, 1), (99, 1)):
+        archive.prune(SimpleNamespace(span=(gone, 100)))  # type: ignore[arg-type]
+        assert len(list(tmp_path.iterdir())) == left, gone

@@ -427,3 +427,34 @@ def test_the_averaged_net_keeps_its_share() -> None:
     update_ema(one, other, 0.75)
     for (name, mean), new in zip(one.named_parameters(), other.parameters(), strict=True):
         assert torch.allclose(mean, 0.75 * before[name] + 0.25 * new, atol=1e-6)
+
+
+def test_the_rate_of_cloning_falls_evenly_from_epoch_to_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner, factory = begun(PpoConfig())
+    observations, choices = imitation(factory, "eft-wait", range(2))
+    rates: list[float] = []
+
+    class Noting(torch.optim.Adam):
+        def step(self, *args: Any, **kwargs: Any) -> Any:
+            rates.append(self.param_groups[0]["lr"])
+            return super().step(*args, **kwargs)
+
+    monkeypatch.setattr(torch.optim, "Adam", Noting)
+    for final_lr, expected in ((None, [0.01] * 4), (0.001, [0.011, 0.0085, 0.006, 0.0035])):
+        rates.clear()
+        how = WarmStart("eft-wait", epochs=4, minibatch=10_000, lr=0.01, final_lr=final_lr)
+        clone(learner.net, observations, choices, how, np.random.default_rng(0))
+        assert rates == pytest.approx(expected)
+
+
+def test_cloning_limits_the_norm_of_its_gradients() -> None:
+    learner, factory = begun(PpoConfig())
+    observations, choices = imitation(factory, "eft-wait", range(20))
+    limits: list[float] = []
+    clip = torch.nn.utils.clip_grad_norm_
+    for max_grad in (None, 1e-3):
+        how = WarmStart("eft-wait", epochs=1, minibatch=10_000, max_grad=max_grad)
+        clone(learner.net, observations, choices, how, np.random.default_rng(0))
+        limits.append(float(clip(learner.net.parameters(), 1e9)))  # the gradients of the last step are kept
+    assert limits[0] > 1e-2
+    assert limits[1] == pytest.approx(1e-3, rel=1e-3)

@@ -200,3 +200,17 @@ def test_tasks_of_no_time_at_all_can_be_chosen() -> None:
         assert np.isfinite(episode.observation.tokens).all()
         assert np.isfinite(episode.observation.context).all()
         episode.step(0)
+
+
+def test_unfairness_counts_the_tenants_with_jobs_in_the_system() -> None:
+    # two GPUs. ann holds one from 0 to 10; bob arrives at 2 with a job for both, and gets them at 10 until 14, alone;
+    # Jain's index is 1 with one tenant, and 1/2 while ann holds a GPU and bob none: 8 seconds of 1 - 1/2
+    jobs = [
+        Job.single("a", Task("t", 10.0), tenant="ann"),
+        Job.single("b", Task("t", 4.0, gpus=2), 2.0, tenant="bob"),
+        Job.single("c", Task("t", 6.0), 20.0, tenant="ann"),
+    ]
+    kernel = ClusterKernel(Cluster.of({"T4": 2}, per_node=2), jobs)
+    reward = Reward(RewardConfig({"unfairness": 1.0}), kernel, TERMS)
+    kernel.run(POLICIES.create("fifo"))
+    assert reward.step() == pytest.approx(-8 * 0.5)

@@ -26,7 +26,7 @@ from dagsim.experiment.capacity.machines import (
     with_nodes,
 )
 from dagsim.experiment.capacity.search import Size, SizeSearch, Target, Targets, gpus_of, least_size
-from dagsim.experiment.capacity.whatif import LogDemand, Trial
+from dagsim.experiment.capacity.whatif import LogDemand, Trial, with_growth
 from dagsim.experiment.store import CellRun
 from dagsim.metrics.series import JobSeries
 from dagsim.model import GPU_TYPES
@@ -428,3 +428,10 @@ def dated(folder: Path, origin_s: int) -> LogDemand:
     (folder / "log.csv").write_text("\n".join(["id,arrival_s,duration_s,gpus", *rows]))
     trace = {"kind": "trace", "path": str(folder / "log.csv")}
     return LogDemand(Config.model_validate({"workload": trace, "cluster": plain(CLUSTER)}))
+
+
+def test_growth_brings_the_same_jobs_closer_together(tmp_path: Path) -> None:
+    grown = with_growth(dated(tmp_path, 0).config, 0.25)
+    assert grown.trace().options.time_scale == pytest.approx(0.8)
+    twice = with_growth(grown, 0.25)
+    assert twice.trace().options.time_scale == pytest.approx(0.64)

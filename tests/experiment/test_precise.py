@@ -13,6 +13,7 @@ from dagsim.errors import InputError
 from dagsim.experiment.compare import Precise, rule_for, run_until_precise, seeds_for
 from dagsim.experiment.store import CellRun, Store
 from dagsim.metrics.precision import Ending
+from dagsim.seeds import WINDOWS, seeds_of
 
 CONFIG = load_config(None, ["precision=0.02"])
 
@@ -71,3 +72,9 @@ def test_all_of_a_trace_and_too_few_windows_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs 20 seeds or windows to start with, there are 12"):
         rule_for(load_config(None, [trace + ", window: 8}", "precision=0.02"]))
     assert rule_for(load_config(None, [trace + ", window: 4}", "precision=0.02"])).cap == 25
+
+
+def test_seeds_of_a_trace_are_those_of_its_windows() -> None:
+    trace = load_config(None, ["workload={kind: trace, path: log.csv, window: 50}"])
+    assert seeds_for(trace, 3) == seeds_of(WINDOWS, 3)
+    assert seeds_for(CONFIG, 3) != seeds_of(WINDOWS, 3)

@@ -11,10 +11,11 @@ from hashlib import sha256
 from math import inf
 from multiprocessing import active_children
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError, RunFolderError, SimulationError, UnknownName
 from dagsim.experiment import executors as workers
 from dagsim.experiment import plan as cells_module
@@ -22,7 +23,7 @@ from dagsim.experiment.carry_out import carry_out
 from dagsim.experiment.compare import grouped_standings
 from dagsim.experiment.executors import CellExecutor, CellWork, Local, OnProgress, Wanted, executor_for
 from dagsim.experiment.kept_files import CellRun
-from dagsim.experiment.plan import Cell, Plan, SweepGrid, read_grid
+from dagsim.experiment.plan import Cell, Plan, SweepGrid, axis_of, read_grid
 from dagsim.experiment.store import Store
 from dagsim.metrics.standings import Sample
 from dagsim.report.comparison import sweep_table
@@ -364,3 +365,28 @@ def test_a_kept_network_is_a_policy_of_a_sweep(tmp_path: Path) -> None:
     _, ran = swept(grid, tmp_path)
     assert not ran.failures
     assert [cell.policy for cell in ran.done] == ["fifo", f'decima[checkpoint="{path}"]']
+
+
+@pytest.mark.parametrize("value", [{}, [], {"from": 4}, {"to": 4, "step": 2}, {"from": 1, "to": 2, "by": 1}, 3])
+def test_an_axis_in_another_form_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match="over: expected a list of values"):
+        axis_of("x", value, "over")
+
+
+def test_an_axis_has_the_steps_or_labels_that_are_given() -> None:
+    assert axis_of("x", {"from": 4, "to": 9, "step": 2}, "x").values == (4, 6, 8)
+    assert axis_of("x", {"from": 1, "to": 3}, "x").labels == ("1", "2", "3")
+    labelled = axis_of("x", {"few": 1, "many": 9}, "x")
+    assert (labelled.labels, labelled.values) == (("few", "many"), (1, 9))
+
+
+def test_a_plan_is_labelled_by_its_policy_or_by_their_number() -> None:
+    config = load_config(None, ["seeds=2"])
+    assert Plan.of("eval", config, ["sjf"]).label == "sjf"
+    assert Plan.of("eval", config, ["sjf", "fifo"]).label == "2-policies"
+    assert [(cell.seed, cell.policy) for cell in Plan.of("eval", config, ["sjf", "fifo"], [7, 9]).cells] == [
+        (7, "sjf"),
+        (7, "fifo"),
+        (9, "sjf"),
+        (9, "fifo"),
+    ]

@@ -102,3 +102,7 @@ def test_the_interval_at_the_end_still_covers() -> None:
 def test_an_impossible_rule_is_refused(options: dict[str, float], said: str) -> None:
     with pytest.raises(InputError, match=said):
         Precision(**options)  # type: ignore[arg-type]
+
+
+def test_equal_schedulers_need_no_seeds_to_be_told_exact() -> None:
+    assert Precision(0.02).look(np.zeros(20)).approximate == ""

@@ -22,7 +22,7 @@ SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
 @pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
 def test_the_jobs_are_those_of_the_trace(tmp_path: Path, ending: str) -> None:
     source = next(path for path in sorted((SAMPLES / "swf").iterdir()) if ".swf" in path.name)
-    report = convert(source, tmp_path / f"out{ending}", "swf")
+    report, _ = convert(source, tmp_path / f"out{ending}", "swf")
     jobs = list(read_jobs(tmp_path / f"out{ending}"))
     assert jobs == list(open_trace(source, "swf").jobs())
     assert report.jobs == len(jobs) > 0
@@ -92,7 +92,7 @@ class TestParquet:
 
         monkeypatch.setattr(parquet, "_GROUP", 4)
         source = SAMPLES / "alibaba2018" / "batch_task.csv"
-        report = convert(source, tmp_path / "out.parquet", "alibaba2018")
+        report, _ = convert(source, tmp_path / "out.parquet", "alibaba2018")
         file = pyarrow.parquet.ParquetFile(tmp_path / "out.parquet")
         assert file.metadata.num_rows == report.kept == 14
         assert [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)] == [4, 4, 4, 2]

@@ -8,6 +8,7 @@ import pytest
 
 from dagsim.experiment.trace_info import trace_info
 from dagsim.report.drawing import draw_trace
+from dagsim.report.tables import hours_tables
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.traces import READERS, Source, reader
 from dagsim.traces.published import PUBLISHED, published
@@ -67,3 +68,45 @@ def test_itp_has_the_jobs_and_gpu_hours_of_its_readme(data: Path) -> None:
     assert {each.statistic for each, _ in info.comparison} == {"jobs", "gpu_hours"}
     for each, here in info.comparison:
         assert here == pytest.approx(each.value, rel=1e-7)
+
+
+def _log(tmp_path: Path, accounts: int = 2) -> Path:
+    head = (
+        "JobIDRaw|JobID|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|NCPUS|AllocTRES\n"
+    )
+    rows = [
+        f"{n}|{n}|u{n}|lab{n}|gpu|COMPLETED|{n}|{n}|{n + 3600}|3600|120|1|4|cpu=4,gres/gpu=2,node=1"
+        for n in range(1, accounts + 1)
+    ]
+    requeued = [
+        "90|90|u1|lab1|cpu|PREEMPTED|100|100|1900|1800|60|1|4|cpu=4,gres/gpu=1,node=1",
+        "90|90|u1|lab1|cpu|COMPLETED|1900|2000|5600|3600|60|1|4|cpu=4,gres/gpu=1,node=1",
+    ]
+    path = tmp_path / "log.txt"
+    path.write_text(head + "\n".join([*rows, *requeued]) + "\n")
+    return path
+
+
+def test_gpu_hours_count_all_attempts_of_a_requeued_job(tmp_path: Path) -> None:
+    hours = trace_info(TraceFile(str(_log(tmp_path))), Recorded()).to_dict()["hours"]
+    assert {name: row["gpu_hours"] for name, row in hours["account"].items()} == {"lab1": 3.5, "lab2": 2.0}
+    assert hours["user"]["u1"] == {
+        "jobs": 2, "gpu_hours": 3.5, "core_hours": 10.0, "gpu_hours_claimed": 5.0, "core_hours_claimed": 12.0,
+    }  # fmt: skip
+    assert list(hours["partition"]) == ["gpu", "cpu"]
+
+
+def test_the_table_of_hours_says_how_many_accounts_it_leaves_out(tmp_path: Path) -> None:
+    account, user, partition = hours_tables(trace_info(TraceFile(str(_log(tmp_path, 30))), Recorded()))
+    assert account.title == "GPU-hours by account: 61.5"
+    assert account.rows[0] == ("lab1", "2", "3.5", "5.7%", "5.0")
+    assert len(account.rows) == 20
+    assert account.notes == ("10 more have 20.0 GPU-hours together (--json has all)",)
+    assert (user.heads[0], partition.notes) == ("user", ())
+
+
+def test_a_log_without_gpus_has_core_hours_and_one_without_owners_no_table(tmp_path: Path) -> None:
+    path = _log(tmp_path)
+    path.write_text(path.read_text().replace("gres/gpu=2,", "").replace("gres/gpu=1,", ""))
+    assert hours_tables(trace_info(TraceFile(str(path)), Recorded()))[0].title == "core-hours by account: 14.0"
+    assert hours_tables(trace_info(TraceFile(str(SAMPLES / "swf" / "sample.swf")), Recorded())) == []

@@ -15,8 +15,11 @@ from dagsim.cli import app
 from dagsim.config.schema import Setting, load_config
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.experiment.scenario import on_its_cluster
+from dagsim.metrics.series import JobSeries
 from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
 from dagsim.model.log import Schedule
+from dagsim.report.tables import workload_notes
+from dagsim.seeds import WINDOWS
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.past import jobs_at
 from dagsim.systems.cluster.policies import POLICIES
@@ -199,3 +202,35 @@ def test_a_cluster_sized_to_a_part_has_room_for_the_widest_job_of_the_log(tmp_pa
     cluster = on_its_cluster(config, "sized").build_cluster()
     assert cluster.gpus == 40
     assert len(next(iter(ClusterScenario(cluster, config.trace()).jobs(0))).in_flight) == 1
+
+
+def test_windows_begin_with_the_jobs_that_ran_and_waited_then(log: Path) -> None:
+    """A window under the log's own scheduler has the waits of the log."""
+    for seed in WINDOWS[:6]:
+        scenario = ClusterScenario(CLUSTER, TraceFile(str(log), window=30, windows=6))
+        kernel = scenario.kernel(seed)
+        kernel.run(POLICIES.create("fifo"))
+        facts = scenario.facts(kernel)
+        assert facts["state"]["running"] > 0
+        assert facts["observed"]["total"]["jobs"] == 30
+        assert facts["observed"]["total"]["simulated_s"] == facts["observed"]["total"]["observed_s"]
+        assert JobSeries.of(kernel.schedule).value("wait_s.mean") == facts["observed"]["total"]["observed_s"]["mean"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "options", "why"),
+    [
+        (Cluster(CLUSTER.nodes[1:]), TraceOptions(), "its jobs hold up to 16 GPUs at once, more than the cluster's 12"),
+        (CLUSTER, TraceOptions(load=0.7), "their arrivals are scaled"),
+    ],
+)
+def test_windows_of_another_cluster_or_load_begin_empty_and_say_so(
+    log: Path, cluster: Cluster, options: TraceOptions, why: str
+) -> None:
+    scenario = ClusterScenario(cluster, TraceFile(str(log), window=30, windows=6, options=options))
+    kernel = scenario.kernel(WINDOWS[3])
+    kernel.run(POLICIES.create("fifo"))
+    facts = scenario.facts(kernel)
+    assert facts["jobs"] == len(kernel.schedule.jobs) == 30
+    assert facts["empty"] == why
+    assert f"windows begin on an empty cluster: {why}" in workload_notes([facts])

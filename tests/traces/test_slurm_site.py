@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from typer.testing import CliRunner
@@ -11,7 +14,8 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
-from dagsim.model import Caps, Request
+from dagsim.model import Caps, NodeOutage, Request
+from dagsim.network import Tree, TreeSwitch
 from dagsim.traces import open_trace
 from dagsim.traces.slurm_site import read_slurm_site, site_files
 from dagsim.traces.submission import submission
@@ -167,3 +171,117 @@ def test_the_terms_of_a_submission_are_read_from_its_line(
 ) -> None:
     terms = submission(line, "", "", "a")
     assert (terms.request, terms.nice, terms.tasks) == (request_, nice, tasks)
+
+
+EVENTS = """Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User
+tide||2026-03-01T00:00:00|Unknown||Cluster registered TRES|slurm(64030)
+tide|n1|2026-03-02T12:00:00|2026-03-02T13:00:00|DOWN*|Not responding|slurm(64030)
+tide|n2|2026-03-02T12:00:00|2026-03-02T13:00:00|DOWN|Not responding|slurm(64030)
+tide|g1|1772460000|Unknown|IDLE+DRAIN|ecc errors|root(0)
+tide|x9|1772460000|Unknown|DRAIN|gone|root(0)
+tide|g1|1772450000|1772450100|PLANNED|?|root(0)
+"""
+TREE = "SwitchName=leaf1 Nodes=n[1-2]\nSwitchName=leaf2 Nodes=g1  # a rack\nSwitchName=top Switches=leaf[1-2]\n"
+
+
+def test_events_of_nodes_are_outages_of_the_site(folder: Path) -> None:
+    (folder / "events.txt").write_text(EVENTS)
+    site = read_slurm_site(site_files([folder]), ZoneInfo("Europe/Berlin"))
+    assert site.queues().outages == (
+        NodeOutage(("n1", "n2"), 1772452800 - 3600, 1772456400 - 3600, "down"),
+        NodeOutage(("g1",), 1772460000),
+    )
+    unmodelled = " ".join(site.unmodelled)
+    assert "sacctmgr show event: 1 nodes that the cluster lacks, such as x9" in unmodelled
+    assert "sacctmgr show event: state 'PLANNED'" in unmodelled
+    (folder / "events.txt").write_text(EVENTS.replace("1772460000", "yesterday"))
+    with pytest.raises(TraceError, match=r"events\.txt:5: an event whose timestart is not a time"):
+        read_slurm_site(site_files([folder]))
+
+
+def test_switches_are_the_network_of_the_configuration(folder: Path, tmp_path: Path) -> None:
+    (folder / "topology.conf").write_text(TREE)
+    (folder / "events.txt").write_text(EVENTS)
+    out = tmp_path / "site.yaml"
+    result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "not modelled: topology.conf: jobs are not placed by switches" in result.output
+    network = load_config(out).network
+    assert network.topology == Tree(
+        (TreeSwitch("leaf1", ("n1", "n2")), TreeSwitch("leaf2", ("g1",)), TreeSwitch("top", (), ("leaf1", "leaf2")))
+    )
+    words = ["replay", "--trace", str(folder), "--config", str(out), "--algo", "easy", "--json"]
+    replay = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "runs")])
+    assert replay.exit_code == 0, replay.output
+
+
+def test_blocks_are_switches_below_one_and_other_forests_are_named(folder: Path) -> None:
+    (folder / "topology.conf").write_text("BlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=g1,z1\nBlockSizes=1,2\n")
+    site = read_slurm_site(site_files([folder]))
+    switches = site.network(["n1", "n2", "g1:a", "g1:b"])["topology"]["switches"]
+    assert switches == [
+        {"name": "b1", "nodes": ["n1", "n2"]}, {"name": "b2", "nodes": ["g1:a", "g1:b"]},
+        {"name": "blocks", "switches": ["b1", "b2"]},
+    ]  # fmt: skip
+    assert "topology.conf: 1 nodes that the cluster lacks, such as z1" in site.unmodelled
+    (folder / "topology.conf").write_text("SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=g1\n")
+    site = read_slurm_site(site_files([folder]))
+    assert site.network(["n1", "n2", "g1"]) is None
+    assert any("expected one switch above all others" in what for what in site.unmodelled)
+
+
+def test_a_node_of_two_gpu_types_stays_in_its_partition(folder: Path, tmp_path: Path) -> None:
+    nodes = NODES.replace("gpu:a100:2", "gpu:a100:2,gpu:v100:2")
+    (folder / "nodes.conf").write_text(nodes)
+    (folder / "slurm.conf").write_text(CONF.replace("Nodes=n[1-2]", "Nodes=n1,g1"))
+    (folder / "topology.conf").write_text(TREE)
+    out = tmp_path / "site.yaml"
+    result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    words = ["replay", "--trace", str(folder), "--config", str(out), "--json", "--out", str(tmp_path / "runs")]
+    replay = CliRunner().invoke(app, words)
+    assert replay.exit_code == 0, replay.output
+
+
+_HUGE = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("nodes.conf", "Sockets=2", f"Sockets={_HUGE}", "node n1: sockets is not a number"),
+        ("nodes.conf", "RealMemory=65536", "RealMemory=nan", "node n1: realmemory is not a number"),
+        ("nodes.conf", "a100:2", f"a100:{_HUGE}", "node g1: number of GPUs is not a number"),
+        ("nodes.conf", "Weight=9", "Weight=heavy", "node g1: weight is not a number"),
+        ("slurm.conf", "PriorityTier=3", f"PriorityTier={_HUGE}", "partition side: prioritytier is not a number"),
+        ("slurm.conf", "MaxTime=1-0", "MaxTime=-5", "partition (main|side): without duration"),
+        ("slurm.conf", "GRES/gpu=8", "GRES/gpu=x", "partition main: tresbillingweights is not a number"),
+        ("slurm.conf", "bf_interval=45", f"bf_interval={_HUGE}", "slurm.conf: bf_interval is not a number"),
+        ("slurm.conf", "default_queue_depth=50", "default_queue_depth=-1", "default_queue_depth is impossible"),
+        ("slurm.conf", "PriorityWeightAge=500", "PriorityWeightAge=x", "slurm.conf: priorityweightage is not a number"),
+        ("slurm.conf", "Licenses=solver:3", "Licenses=solver:x", "slurm.conf: licences is not a number"),
+        ("dump.txt", "cpu=12", "cpu=twelve", "account lab: cpu is not a number"),
+        ("dump.txt", "MaxJobs=2", f"MaxJobs={_HUGE}", "account sub: limit of jobs is not a number"),
+        ("qos.txt", "normal|10", f"normal|{_HUGE}", "QOS normal: priority is not a number"),
+        ("qos.txt", "cpu=4|1", "cpu=4|many", "QOS side: limit of jobs is not a number"),
+    ],
+)
+def test_a_value_that_cannot_be_read_is_an_error_that_names_its_owner(
+    tmp_path: Path, name: str, old: str, new: str, words: str
+) -> None:
+    texts = {"slurm.conf": CONF, "nodes.conf": NODES, "dump.txt": DUMP, "qos.txt": QOS}
+    assert old in texts[name]
+    for file, text in texts.items():
+        (tmp_path / file).write_text(text.replace(old, new) if file == name else text)
+    ended = CliRunner().invoke(app, ["site", "import", str(tmp_path), "-o", str(tmp_path / "out.yaml")])
+    assert ended.exit_code == 2, ended.exception
+    assert re.search(words, ended.stderr), ended.stderr
+
+
+def test_a_line_may_be_continued_a_hundred_thousand_times(tmp_path: Path) -> None:
+    path = tmp_path / "slurm.conf"
+    path.write_text(CONF.replace("include nodes.conf\n", NODES) + "Prolog=x\\\n" + "y\\\n" * 100_000 + "z # end\n")
+    began = time.process_time()
+    site = read_slurm_site([path])
+    assert site.conf["prolog"] == "x" + 100_000 * "y" + "z"
+    assert time.process_time() - began < 10  # joined piece by piece it took minutes

@@ -26,6 +26,7 @@ during an answer, and time stands still.
   ``Stalled``.
 - ``expected_free``: when GPUs are expected to be free, by estimates (``ExpectedFree``).
 - ``preemption``: how much of its work a stopped run keeps (``on_resume``), and the cost of resuming.
+- ``sharing``: the rates of two tasks on the same GPUs (``Sharing.pair``), ``None`` without ``Join``.
 - ``queue``, ``typed_queue``, ``index``, ``follow``: indexes that the kernel keeps up to date, see below.
 - ``stream``: random numbers that are the same in every simulation with the same seed.
 - ``queues``: accounts, partitions and limits as configured (``QueueTree``). ``claimed_s(task)``: the
@@ -45,6 +46,8 @@ during an answer, and time stands still.
 - ``piece``: 0, or the number of the preemption after which its instances came back. Such a piece is a
   ``TaskState`` of its own with the same ``job`` and ``index``, the fraction ``left`` of the work, and
   ``restore_s`` seconds of set-up still to pay.
+- ``training``: the progress of an elastic task (``TrainingState``), ``None`` for others. A policy may
+  ask a copy for the pace of other placements.
 - ``truth``: the true seconds of an instance, by type. Only a policy with ``clairvoyant = True`` in its
   class may read it; for any other it raises ``IllegalDecision``.
 
@@ -56,6 +59,8 @@ during an answer, and time stands still.
 
 - ``id``, ``task``, ``job``, ``instances``, ``type``, ``nodes``, ``gpus`` (held, a fraction if it shares
   one), ``started_s``: they never change.
+- ``rate``: its present rate, 1 unless it shares GPUs (``beside``: the other runs) or is elastic.
+  ``work_left_s(now)``: the estimated seconds that are left at rate 1.
 - ``computing_s``: when it began to compute, ``None`` while it fetches its inputs or is set up
   (``setup_s`` seconds).
 - ``estimate_s``: its estimated computing time. ``estimated_end_s(now)``: its expected end, never before
@@ -69,10 +74,11 @@ partly used GPU), ``up``, and ``room(demand)``, the number of instances it could
 type)`` answer from indexes, without a loop over all nodes.
 
 **Events.** ``view.index(key, make)`` makes an index once, keeps it with the simulation and calls
-whichever of these three methods it has:
+whichever of these methods it has:
 
 - ``push(task)``: the task became ready, at its arrival or later, or instances of it came back as a
   further piece.
+- ``rated(run, now)``: the run goes on at another rate.
 - ``started(run, now)``: the run has just started. Its nodes are taken and ``run.task.waiting`` is reduced.
 - ``ended(run, now)``: the run has just finished, failed or been preempted. Its nodes are free and it is
   no longer in ``running``. The consequences come later: its task may still count it as unfinished, and
@@ -88,6 +94,7 @@ it. The copy in a fork receives the runs there again, so ``started`` must accept
 already.
 """
 
+from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import nodes_by_name, placement_on
 from dagsim.systems.cluster.site import SiteState, Terms, members
@@ -109,6 +116,7 @@ __all__ = [
     "Queue",
     "Run",
     "RunIndex",
+    "Sharing",
     "Simulation",
     "SiteState",
     "TaskState",

@@ -188,6 +188,8 @@ def compiled(
     """
     if scenario.outages and jobs.outages().windows:
         return "the compiled engine does not know nodes that come and leave"
+    if jobs.elastic:
+        return "the compiled engine does not know elastic tasks"
     least = pays(policy)
     few = f"fewer than {least:,} tasks: the compiled engine takes longer to load"
     if scenario.engine == "auto":
@@ -267,6 +269,7 @@ def _feature(scenario: ClusterScenario, observed: bool) -> str:
     features = {
         "a set-up model": scenario.setup is not None,
         "a network": scenario.network is not None,
+        "a sharing model": scenario.sharing is not None,
         "disturbances": bool(scenario.disturbances),
         "observers of the log": observed,
         "admission": scenario.admission,

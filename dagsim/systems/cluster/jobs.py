@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.models.runtime import Runtime
@@ -143,18 +144,29 @@ class JobStream:
             self._jobs = chain(first_jobs, jobs)
         return count >= tasks
 
+    @property
+    def elastic(self) -> bool:
+        """True if the jobs are a list in which a task is elastic."""
+        return isinstance(self._jobs, list | tuple) and any(
+            task.elastic is not None for job in self._jobs for task in job.tasks
+        )
+
     def arrays(self) -> JobArrays:
         """All jobs as columns. A later iteration makes its objects from them.
 
         Raises:
             TraceError: The trace cannot be read.
+            ModelError: A task of jobs that are not a list is elastic.
         """
         if isinstance(self._jobs, StoredJobs):
             return self._jobs.arrays
         if isinstance(self._jobs, list | tuple):
             return replace(JobArrays.of(self._jobs), begins_s=self._begins_s)
         if self._trace is None:
-            arrays = replace(JobArrays.of(list(self._jobs)), begins_s=self._begins_s)
+            jobs = list(self._jobs)
+            if any(task.elastic is not None for job in jobs for task in job.tasks):
+                raise ModelError("elastic tasks have no columns; pass the jobs as a list")
+            arrays = replace(JobArrays.of(jobs), begins_s=self._begins_s)
         elif (arrays_if_large := self._trace.arrays_if_large()) is not None:
             arrays = arrays_if_large
         else:

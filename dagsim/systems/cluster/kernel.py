@@ -29,9 +29,11 @@ from dagsim.model import (
     Admit,
     Cluster,
     Decision,
+    Elastic,
     InFlight,
     Job,
     JobFacts,
+    Join,
     Kill,
     Kind,
     Migrate,
@@ -39,23 +41,44 @@ from dagsim.model import (
     QueueTree,
     Reject,
     RejectReason,
+    Resize,
     Start,
     Task,
+    TrainingState,
     Wait,
 )
 from dagsim.model.arithmetic import bits
 from dagsim.model.log import Schedule, packed_row, unpacked_row
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, FIRST, Clock, Timer
-from dagsim.systems.cluster.legality import Allotted, applicant, moved, resident, started, stopped, wake_up
+from dagsim.systems.cluster.legality import (
+    Allotted,
+    applicant,
+    joinable,
+    moved,
+    placed,
+    resident,
+    resizable,
+    started,
+    stopped,
+    wake_up,
+)
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess, Preemption, Setup, start_all
+from dagsim.systems.cluster.models.failures import (
+    FailureModel,
+    FailureProcess,
+    Outages,
+    Preemption,
+    Setup,
+    start_all,
+)
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
+from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.network.base import Carrier, Flow, Network
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import check_in_flight, past_of
-from dagsim.systems.cluster.site import SiteState
-from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
+from dagsim.systems.cluster.site import SiteState, down_windows
+from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState, WorkProgress
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
 
@@ -68,7 +91,7 @@ Observer = Callable[[tuple[int, float, int, int, int, int, int, int, float]], No
 _ARRIVED, _ADMITTED, _REJECTED = int(Kind.ARRIVED), int(Kind.ADMITTED), int(Kind.REJECTED)
 _STARTED, _COMPUTING, _FINISHED = int(Kind.STARTED), int(Kind.COMPUTING), int(Kind.FINISHED)
 _PREEMPTED, _FAILED, _COMPLETED = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kind.COMPLETED)
-_DOWN, _UP = int(Kind.DOWN), int(Kind.UP)
+_DOWN, _UP, _RATE = int(Kind.DOWN), int(Kind.UP), int(Kind.RATE)
 _FEW_EVENTS = 256
 """Number of events on the clock from which it is first searched for events of stopped runs."""
 _NAMED = 5
@@ -100,7 +123,7 @@ class ClusterKernel:
     """One cluster, one stream of jobs, and the models of everything that takes time.
 
     ``jobs`` must be in order of arrival and is read lazily: only the next job and those in the
-    system are in memory. ``runtime`` turns work into seconds. ``setup``, ``network``,
+    system are in memory. ``runtime`` turns work into seconds. ``setup``, ``network``, ``sharing``,
     ``preemption`` and ``disturbances`` are off by default; ``estimates`` are exact by default. With
     ``admission=True`` every arrival waits for ``Admit`` or ``Reject``. A job is not ready before its
     ``eligible_s``. Policies read ``queues``; its partitions, reservations and licences bind all of
@@ -123,6 +146,7 @@ class ClusterKernel:
         runtime: Runtime | None = None,
         setup: Setup | None = None,
         network: Network | None = None,
+        sharing: Sharing | None = None,
         preemption: Preemption | None = None,
         disturbances: Sequence[FailureModel] = (),
         estimates: Estimates | None = None,
@@ -148,14 +172,18 @@ class ClusterKernel:
         self._jobs_left = True
         self._runtime = runtime if runtime is not None else Recorded()
         self._setup = setup
+        self.sharing = sharing
         self.preemption = preemption if preemption is not None else Preemption()
         self._estimates = estimates if estimates is not None else Estimates()
         self._estimated = self._estimates.kind != "exact"
+        if queues is not None and queues.outages:
+            down = down_windows(queues, [node.name for node in cluster.nodes], origin_s, begins_s)
+            disturbances = [*disturbances, Outages(down)]
         self._disturbing: list[FailureProcess] = start_all(disturbances, len(cluster.nodes), seed, begins_s)
         self._admission = admission
         self._shows_truth = False
-        self._bare = setup is None and network is None
-        """True if a run is a single timeout."""
+        self._bare = setup is None and network is None and sharing is None
+        """True if a run is a single timeout. Elastic tasks end that."""
         self.now = begins_s
         self._arrived = 0
         self._started = 0
@@ -321,6 +349,10 @@ class ClusterKernel:
             self._admit(self.applicants[number])
         active = self.frontier.jobs.get(number)
         task = None if active is None else active.tasks[run.task]
+        if task is not None and task.training is not None:
+            raise ModelError(
+                f"job {job.id!r}: its elastic task {task.task.name!r} cannot be in flight at the beginning"
+            )
         check_in_flight(job, run, None if task is None else task.demand, self.machines)
         self._occupy(task, [Allotted(self.machines.list[node], count, gpu) for node, count, gpu in run.placement])  # type: ignore[arg-type]
 
@@ -397,6 +429,8 @@ class ClusterKernel:
                 demand = machines.narrowed(demand, seconds)
             entry = TaskState(active, index, task, demand, seconds, len(parents[index]))
             tasks.append(entry)
+            if task.elastic is not None:
+                demand = self._enter_elastic(entry, task.elastic)
             if demand.rejected is not None:
                 rejected = demand.rejected
             gpus = task.gpus * instances
@@ -428,6 +462,24 @@ class ClusterKernel:
             self.frontier.add(entry, self.now)
         else:
             self._enter(active)
+
+    def _enter_elastic(self, task: TaskState, elastic: Elastic) -> DemandClass:
+        """Begin the training of an elastic task. Returns the demand that decides whether it can ever run.
+
+        Raises:
+            ModelError: No type of GPU has enough of them for its least size.
+        """
+        task.training = elastic.training.start()
+        self._bare = False
+        demand = task.demand
+        least = self.machines.compile(task.task.demand, elastic.least, demand.terms)
+        if least.rejected is RejectReason.TOO_LARGE:
+            most = max([self.machines.capacity(least, type_) for type_ in least.types])
+            raise ModelError(
+                f"job {task.job.job.id!r}, task {task.task.name!r}: it needs {elastic.least} to {elastic.most} "
+                f"instances, and the nodes of one type have room for {most}"
+            )
+        return least
 
     def _bound(self, site: SiteState, job: Job, task: Task, seconds: tuple[float, ...]) -> DemandClass | None:
         """The demand class of a task that the site restricts, with the nodes that are open to it."""
@@ -478,6 +530,16 @@ class ClusterKernel:
             run = stopped(self, decision.run)
             shares = moved(self, run, decision.placement)
             self._occupy(self._preempt(run), shares)
+        elif isinstance(decision, Resize):
+            run = stopped(self, decision.run)
+            shares = resizable(self, run, decision.placement)
+            if run.progress is not None:
+                self._settle(run, run.progress)
+            training = placed(self, run.task, shares)  # refused before anything is stopped
+            task = self._preempt(run)
+            self._occupy(task, shares, training if self.preemption.on_resume == "resume" else None)
+        elif isinstance(decision, Join):
+            self._join(joinable(self, decision.task, decision.run), decision.task)  # type: ignore[arg-type]
         elif isinstance(decision, Admit):
             self._admit(applicant(self, decision.job))
         elif isinstance(decision, Reject):
@@ -488,8 +550,8 @@ class ClusterKernel:
             self._start(decision.task, decision.placement)
         else:
             raise IllegalDecision(
-                f"at {self.now:g} s: {decision!r} is not a decision; yield Start, Preempt, Migrate, Admit, Reject, "
-                "Kill or Wait"
+                f"at {self.now:g} s: {decision!r} is not a decision; yield Start, Preempt, Migrate, Resize, Join, "
+                "Admit, Reject, Kill or Wait"
             )
         return True
 
@@ -509,7 +571,7 @@ class ClusterKernel:
                     and 0 < instances <= task.waiting
                     and instances <= room
                     and machine.type in demand.types
-                    and (not demand.gang or instances == task.waiting)
+                    and (not demand.gang or (instances == task.waiting and task.training is None))
                 )
         except (TypeError, ValueError, IndexError):
             legal = False
@@ -519,22 +581,40 @@ class ClusterKernel:
         mask, on = self.machines.take(machine, demand, instances, None)
         self._launch(task, instances, ((machine, instances, mask, on),))
 
-    def _occupy(self, task: TaskState, shares: list[Allotted]) -> None:
-        """Start the task on the checked shares: a gang as one run, otherwise one run per node."""
+    def _occupy(self, task: TaskState, shares: list[Allotted], training: TrainingState | None = None) -> None:
+        """Start the task on the checked shares: a gang as one run, otherwise one run per node. An
+        elastic task goes on with ``training``, by default with its own.
+        """
         take, demand = self.machines.take, task.demand
         if demand.gang:
+            instances = task.waiting
+            if task.task.elastic is not None:
+                task.training = training or placed(self, task, shares)
+                task.restore_s += task.task.elastic.restart_s
+                instances = task.waiting = sum(share.instances for share in shares)
             held = tuple((share.machine, share.instances, *take(share.machine, demand, *share[1:])) for share in shares)
-            self._launch(task, task.waiting, held)
+            self._launch(task, instances, held)
             return
         for machine, instances, gpu in shares:
             self._launch(task, instances, ((machine, instances, *take(machine, demand, instances, gpu)),))
 
-    def _launch(self, task: TaskState, instances: int, held: tuple[Held, ...]) -> None:
+    def _join(self, host: Run, task: TaskState) -> None:
+        """Start the task beside a run, on its GPUs."""
+        for machine, count, *_ in host.held:
+            self.machines.join(machine, task.demand, count)
+        host.beside = (self._started,)
+        self._launch(task, host.instances, host.held, (host.id,))
+        if host.computing_s is not None:
+            self._set_pace(host)
+
+    def _launch(self, task: TaskState, instances: int, held: tuple[Held, ...], beside: tuple[int, ...] = ()) -> None:
         """Make the run, write its rows, and schedule its end."""
         now = self.now
         id_ = self._started
         self._started = id_ + 1
         run = self.running[id_] = Run(self.clock, id_, task, instances, held, now)
+        if beside:
+            run.beside = beside
         task.waiting -= instances
         if not task.waiting:
             del self.frontier.ready[task]
@@ -590,7 +670,7 @@ class ClusterKernel:
         """End everything that is left of a job. O(running + ready)."""
         number = active.number
         for run in [run for run in self.running.values() if run.task.job is active]:
-            run.callbacks = []
+            run.disarm()
             if run.process is not None and run.process.is_alive:
                 run.process.interrupt(Preempted())
             self._release(run, _PREEMPTED)
@@ -624,7 +704,95 @@ class ClusterKernel:
             run.callbacks = self._on_end  # type: ignore[assignment]
             if now > run.started_s:
                 self._record_run(_COMPUTING, run)
+            if self.sharing is not None or run.task.training is not None:
+                self._set_pace(run)
+                if run.progress is not None:
+                    return  # it has its own event
         self.clock.at(run._ends_s, COMPLETIONS, run)
+
+    # Rates. A run has work left and a present rate; most runs have rate 1 from their start to their end, and no
+    # ``WorkProgress``. A change adds up the work done, and sets another event for the end: the event before it stays on
+    # the clock and does nothing.
+
+    def set_rate(self, run: Run, rate: float, until: float = inf, after_s: float | None = None) -> None:
+        """Let a run that computes go on at ``rate`` from now on, and time its end again. An elastic
+        task is asked for its pace again at the progress ``until``, or ``after_s`` seconds from now.
+
+        Raises:
+            ModelError: The run does not compute yet, or the rate is not a finite number of 0 or more.
+        """
+        now, progress, training = self.now, run.progress, run.task.training
+        if run.computing_s is None or not 0 <= rate < inf:
+            raise ModelError(f"at {now:g} s: run {run.id} of {run.task.name} cannot go on at rate {rate!r}")
+        if progress is None:
+            if rate == 1.0 and training is None:
+                return
+            progress = run.progress = WorkProgress(run.computing_s)
+        elif rate == progress.rate and until == progress.until and progress.event is not None:
+            return
+        self._settle(run, progress)
+        run.disarm()
+        if rate != progress.rate or progress.since_s == run.computing_s:
+            self._record_rate(run, rate)
+        progress.rate, progress.until = rate, until
+        left = run._seconds - progress.done if training is None else until - training.progress
+        if after_s is None:
+            after_s = left / rate if rate else inf
+        run._ends_s = now + max(after_s, 0.0)
+        self._set_end(run, progress)
+        if len(self.clock.events) > self._crowded:
+            self._forget_stopped()
+        for tell in self.frontier.rated:
+            tell(run, now)
+
+    def _set_end(self, run: Run, progress: WorkProgress) -> None:
+        if run._ends_s < inf:
+            progress.event = Timer(self.clock, run._ends_s, COMPLETIONS, run)
+            progress.event.callbacks = self._on_reached
+
+    def _settle(self, run: Run, progress: WorkProgress) -> None:
+        """Add up the work that a run has done until now."""
+        work = (self.now - progress.since_s) * progress.rate
+        if run.task.training is None:
+            progress.done += work
+        else:
+            run.task.training.advance(work)
+        progress.since_s = self.now
+
+    def _set_pace(self, run: Run) -> None:
+        """Let a run that computes go on at the rate that its partner, or its training, leaves it."""
+        task = run.task
+        if task.training is not None:
+            self.set_rate(run, *task.training.pace())
+        elif self.sharing is not None:
+            rate, gpu = 1.0, self.machines.types[run.type]
+            for other in run.beside:
+                partner = self.running[other].task.task
+                rate = self.sharing.rate(task.task, partner, "" if gpu is None else gpu.name, self.now)
+            self.set_rate(run, rate)
+
+    def _reached(self, event: Event) -> None:
+        """End a run with a rate, or the epoch of an elastic one."""
+        run: Run = event._value
+        training, progress = run.task.training, run.progress
+        assert progress is not None
+        progress.event = None
+        if training is not None:
+            training.end_epoch()
+            progress.since_s = self.now
+            if not training.done:
+                self._set_pace(run)
+                self._changed = True
+                return
+        self._end(run)
+
+    def _record_rate(self, run: Run, rate: float) -> None:
+        task = run.task
+        for machine, count, mask, _ in run.held:
+            named = mask if machine.named else 0
+            self._record(
+                packed_row(_RATE, self.now, task.job.number, task.index, run.id, machine.index, count, named, rate)
+            )
 
     def _set_up(self, event: Event) -> None:
         run: Run = event  # type: ignore[assignment]
@@ -644,7 +812,9 @@ class ClusterKernel:
         task = tasks[index]
         task.unfinished -= run.instances
         if task.unfinished:
-            return
+            if task.task.elastic is None:
+                return
+            task.unfinished = 0  # an elastic task is done as a whole, whatever its size
         for child in active.job.graph.children[index]:
             waiter = tasks[child]
             waiter.missing -= 1
@@ -659,7 +829,7 @@ class ClusterKernel:
     def _stop(self, run: Run, kind: int, cause: object, *, kept: bool) -> TaskState:
         """End a run before its time; its instances become ready again."""
         now = self.now
-        run.callbacks = []
+        run.disarm()
         if run.process is not None and run.process.is_alive:
             run.process.interrupt(cause)
         self._release(run, kind)
@@ -667,11 +837,13 @@ class ClusterKernel:
             self._forget_stopped()
         task, left = run.task, 1.0
         if kept:
-            done = (now - run.computing_s) / run._seconds if run.computing_s is not None and run._seconds else 0.0
-            left = task.left * max(0.0, 1.0 - done)
+            left = self._left(run)
         self._pieces += 1
         cost_s = self.preemption.cost_s(task.task.memory_gb, kept and run.computing_s is not None)
-        again = task.piece_of(self._pieces, run.instances, left, cost_s)
+        elastic = task.task.elastic
+        again = task.piece_of(self._pieces, run.instances if elastic is None else task.task.instances, left, cost_s)
+        if elastic is not None and not kept:
+            again.training = elastic.training.start()
         if kind == _FAILED:
             again.failures = task.failures + 1 if left >= task.left else 0
             if again.failures == _MOST_FAILURES:
@@ -683,9 +855,23 @@ class ClusterKernel:
         self.frontier.add(again, now)
         return again
 
+    def _left(self, run: Run) -> float:
+        """The part of its task's work that a run leaves if it stops now and keeps what it did."""
+        task, progress = run.task, run.progress
+        if progress is not None:
+            self._settle(run, progress)
+            if task.training is not None:
+                return max(0.0, 1.0 - task.training.progress / task.training.total)
+            done = progress.done / run._seconds
+        else:
+            done = (self.now - run.computing_s) / run._seconds if run.computing_s is not None and run._seconds else 0.0
+        return task.left * max(0.0, 1.0 - done)
+
     def _forget_stopped(self) -> None:
-        """Remove the ends of stopped runs from the clock, once they may be half of its events."""
-        self.clock.keep(lambda event: not isinstance(event, Run) or event.id in self.running)
+        """Remove the ends of stopped runs, and ends that were timed again, from the clock, once they
+        may be half of its events.
+        """
+        self.clock.keep(lambda event: bool(event.callbacks) or not isinstance(_run_of(event), Run))
         self._crowded = 2 * len(self.clock.events) + _FEW_EVENTS
 
     def _release(self, run: Run, kind: int) -> None:
@@ -702,13 +888,21 @@ class ClusterKernel:
         if demand.terms is not None:
             self.machines.hold(demand, -1, now)
         for machine, count, mask, on in run.held:
-            give(machine, demand, count, mask, on)
+            if run.beside:
+                self.machines.leave(machine, demand, count)
+            else:
+                give(machine, demand, count, mask, on)
             named = mask if machine.named else 0
             self._record(
                 packed_row(kind, now, active.number, task.index, id_, machine.index, count, named, gpus * count)
             )
         for tell in self.frontier.ended:
             tell(run, now)
+        for other in run.beside:
+            partner = self.running[other]
+            partner.beside = ()
+            if partner.computing_s is not None:
+                self._set_pace(partner)
 
     def _record_run(self, kind: int, run: Run) -> None:
         task = run.task
@@ -763,6 +957,7 @@ class ClusterKernel:
         """Number of events on the clock above which those of stopped runs are removed."""
         self._on_end = [self._end]
         self._on_set_up = [self._set_up]
+        self._on_reached: list[Callable[[Event], None]] = [self._reached]
         self._on_arrival = [self._arrivals]
         if self._jobs_left:
             # With a past, runs that end at the beginning make room first.
@@ -832,10 +1027,11 @@ class ClusterKernel:
                 twin._wait(wake_s)
         twin.running = Live(dict.fromkeys(self.running))  # type: ignore[arg-type]  # in order; filled below
         for event in self.clock.scheduled():  # runs that end together must do so in the same order again
-            if isinstance(event, Run) and event.id in self.running:
-                twin._adopt(event, by_estimates)
+            run = _run_of(event)
+            if isinstance(run, Run) and event.callbacks and run.id in self.running:
+                twin._adopt(run, by_estimates)
         for run in self.running.values():
-            if run.process is not None:
+            if twin.running[run.id] is None:  # it fetches its inputs, or has rate 0
                 twin._adopt(run, by_estimates)
         return twin
 
@@ -849,9 +1045,14 @@ class ClusterKernel:
         again.setup_s, again.computing_s, again._ends_s = run.setup_s, run.computing_s, run._ends_s
         if by_estimates:
             again._seconds = run.estimate_s
-            if run.computing_s is not None:
+            if run.computing_s is not None and task.training is None:
                 again._ends_s = run.estimated_end_s(self.now)
         self.running[run.id] = again
+        again.beside = run.beside
+        if run.progress is not None:
+            again.progress = run.progress.copy()
+            self._set_end(again, again.progress)
+            return
         if run.process is not None:
             again.flows = [flow.copy() for flow in run.flows]
             again.process = self.clock.process(self._fetch(again))
@@ -911,6 +1112,11 @@ class ClusterKernel:
         down = [machine.node.name for machine in machines if not lasting[machine.index]]
         asked = f"{task.name} asks {task.demand.gang or 1} x {tuple(task.demand.demand)}"
         return f"{asked}, which needs nodes that are down and are not to come back ({_some(down)})"
+
+
+def _run_of(event: Event) -> object:
+    """The run that the event ends, or that it sets up; anything else belongs to no run."""
+    return event if isinstance(event, Run) else event._value
 
 
 def _some(names: list[str]) -> str:

@@ -11,13 +11,25 @@ from math import isnan
 from operator import index
 from typing import NamedTuple, NoReturn
 
-from dagsim.errors import IllegalDecision
-from dagsim.model import Kill, RejectReason
-from dagsim.systems.cluster.nodes import NodeState
+from dagsim.errors import IllegalDecision, ModelError
+from dagsim.model import Elastic, Kill, RejectReason, TrainingState
+from dagsim.systems.cluster.nodes import MICRO, NodeState
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import Simulation
 
-__all__ = ["Allotted", "applicant", "mixes_types", "moved", "resident", "started", "stopped", "wake_up"]
+__all__ = [
+    "Allotted",
+    "applicant",
+    "joinable",
+    "mixes_types",
+    "moved",
+    "placed",
+    "resident",
+    "resizable",
+    "started",
+    "stopped",
+    "wake_up",
+]
 
 
 class Allotted(NamedTuple):
@@ -50,10 +62,87 @@ def moved(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
     """
     machines, demand = kernel.machines.list, run.task.demand
     freed = list(machines)
+    if run.beside:
+        _refuse(
+            kernel.now,
+            f"run {run.id} of {run.task.name} shares its GPUs with run {run.beside[0]}, so it cannot move; preempt it",
+        )
     for machine, count, mask, on in run.held:
         freed[machine.index] = freed[machine.index].after(demand, count, mask, on)
     shares = _allotted(kernel, run.task, run.instances, placement, freed)
     return [share._replace(machine=machines[share.machine.index]) for share in shares]
+
+
+def resizable(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
+    """The shares of a legal ``Resize``, once ``run`` has released its resources.
+
+    Raises:
+        IllegalDecision: Its task is not elastic, or cannot continue there.
+    """
+    if run.task.training is None:
+        _refuse(kernel.now, f"cannot resize run {run.id} of {run.task.name}: the task has no range of GPUs; migrate it")
+    return moved(kernel, run, placement)
+
+
+def placed(kernel: Simulation, task: TaskState, shares: Sequence[Allotted]) -> TrainingState:
+    """The training of an elastic task on the shares.
+
+    Raises:
+        IllegalDecision: Its model does not know this placement.
+    """
+    assert task.training is not None
+    training, gpu = task.training.copy(), kernel.machines.types[shares[0].machine.type]
+    try:
+        training.place([share.instances for share in shares], "" if gpu is None else gpu.name)
+        training.pace()
+    except ModelError as error:
+        _refuse_start(kernel, task, str(error))
+    return training
+
+
+def joinable(kernel: Simulation, task: object, run_id: object) -> Run:
+    """The run beside which a ``Join`` starts the task.
+
+    Raises:
+        IllegalDecision: There is no sharing, or the two cannot share their GPUs.
+    """
+    if not isinstance(task, TaskState):
+        _refuse(kernel.now, f"cannot start {task!r}: it is not a task; take one of view.ready")
+    if why := _why_not_ready(kernel, task):
+        _refuse_start(kernel, task, why)
+    number = _whole(run_id)
+    run = None if number is None else kernel.running.get(number)
+    if kernel.sharing is None:
+        _refuse_start(kernel, task, "it cannot join a run, as this simulation has no sharing model")
+    if run is None:
+        _refuse_start(
+            kernel, task, f"run {run_id!r} is not running, so nothing can join it; take a key of view.running"
+        )
+    if run.beside:
+        _refuse_start(kernel, task, f"run {run.id} shares its GPUs with run {run.beside[0]} already")
+    mine, theirs = task.demand, run.task.demand
+    gang = run.instances if theirs.gang else 0
+    if not mine.whole or mine.whole != theirs.whole or mine.gang != gang or run.instances > task.waiting:
+        asked = f"{mine.gang or task.waiting} x {mine.demand.gpus:g} GPUs"
+        _refuse_start(
+            kernel, task, f"it asks for {asked}, and run {run.id} holds {run.instances} x {theirs.demand.gpus:g} GPUs"
+        )
+    if task.training is not None or run.task.training is not None:
+        _refuse_start(kernel, task, f"it cannot join run {run.id}: elastic tasks do not share GPUs")
+    for machine, count, *_ in run.held:
+        if machine.type not in mine.types or (mine.nodes != -1 and not mine.nodes & machine.bit):
+            _refuse_start(kernel, task, f"node {machine.node.name!r} is not of a type it may run on")
+        if machine.cpus < mine.cpus * count or machine.memory < mine.memory * count:
+            free = f"{machine.cpus / MICRO:g} CPUs and {machine.memory / MICRO:g} GB"
+            _refuse_start(kernel, task, f"node {machine.node.name!r} has only {free} left")
+    gpu = kernel.machines.types[run.type]
+    try:
+        rates = kernel.sharing.pair(task.task, run.task.task, "" if gpu is None else gpu.name)
+    except ModelError as error:
+        _refuse_start(kernel, task, str(error))
+    if rates is None:
+        _refuse_start(kernel, task, f"it does not fit into the memory of its GPUs beside {run.task.name}")
+    return run
 
 
 def stopped(kernel: Simulation, run_id: object) -> Run:
@@ -150,11 +239,15 @@ def _allotted(
         _refuse_start(kernel, task, f"{placement!r} is not a placement; give a tuple of Share, as view.fit(task) does")
     if not placement:
         _refuse_start(kernel, task, "an empty placement; there must be a Share for each node")
+    elastic = task.task.elastic
     shares = [_share(kernel, task, waiting, share, machines) for share in placement]
     total = sum(share.instances for share in shares)
     distinct = len({share.machine.index for share in shares}) == len(shares)
     if task.demand.gang:
         types = {share.machine.type for share in shares}
+        if elastic is not None:
+            _check_range(kernel, task, elastic, total)
+            waiting = total
         if total != waiting or not distinct or (len(types) != 1 and not mixes_types(task)):
             _refuse_start(
                 kernel, task, f"a gang of {waiting} starts whole, on distinct nodes of one type; got {placement}"
@@ -164,6 +257,14 @@ def _allotted(
     elif total > waiting:
         _refuse_start(kernel, task, f"{total} instances asked, {waiting} waiting")
     return shares
+
+
+def _check_range(kernel: Simulation, task: TaskState, elastic: Elastic, total: int) -> None:
+    """Refuse a number of instances outside the range of an elastic task."""
+    if elastic.least <= total <= elastic.most:
+        return
+    side = "below its minimum" if total < elastic.least else "above its maximum"
+    _refuse_start(kernel, task, f"{total} instances are {side}; it runs as {elastic.least} to {elastic.most} instances")
 
 
 def mixes_types(task: TaskState) -> bool:
@@ -179,7 +280,7 @@ def _share(kernel: Simulation, task: TaskState, waiting: int, share: object, mac
         _refuse_start(kernel, task, f"there is no node {share[0]!r}; nodes are the integers 0..{len(machines) - 1}")
     if instances is None or instances < 1:
         _refuse_start(kernel, task, f"{share[1]!r} instances; there must be at least one, as an integer")
-    if instances > waiting:
+    if instances > waiting and task.task.elastic is None:
         _refuse_start(kernel, task, f"{instances} instances asked, {waiting} waiting")
     machine, demand = machines[node], task.demand
     name = machine.node.name

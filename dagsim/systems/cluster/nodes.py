@@ -400,6 +400,18 @@ class ClusterState:
             self._set_cpus(machine, machine.cpus + demand.cpus * count)
             self._set_memory(machine, machine.memory + demand.memory * count)
 
+    def join(self, machine: NodeState, demand: DemandClass, count: int) -> None:
+        """Occupy only CPUs and memory: the GPUs are another run's."""
+        if demand.cpus or demand.memory:
+            self._set_cpus(machine, machine.cpus - demand.cpus * count)
+            self._set_memory(machine, machine.memory - demand.memory * count)
+
+    def leave(self, machine: NodeState, demand: DemandClass, count: int) -> None:
+        """Release only CPUs and memory: another run keeps the GPUs."""
+        self.released += 1
+        self.recent.append(machine)
+        self.join(machine, demand, -count)
+
     def take_down(self, machine: NodeState) -> None:
         """Remove a machine from every index; the caller must end its runs."""
         bit = 1 << machine.index

@@ -16,7 +16,7 @@ from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.load import seconds_of
 
-__all__ = ["check_in_flight", "first_full_s", "jobs_at", "nodes_by_name", "past_of", "placement_on"]
+__all__ = ["check_in_flight", "first_full_s", "jobs_at", "nodes_by_name", "past_of", "placement_on", "why_no_state"]
 
 
 def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight]]:
@@ -152,6 +152,26 @@ def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float |
     return begins_s if held >= mean / 2 > 0 else None
 
 
+def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
+    """The reason why the state of this cluster at an instant of a log is unknown; empty if the log
+    states it: jobs have starts, and never hold more GPUs at once than the cluster has.
+    """
+    start_s = _observed_start_s(jobs)
+    if not np.isfinite(start_s).any():
+        return "the log has no starts of jobs"
+    if (np.diff(jobs.first) != 1).any():
+        return "the log does not say which tasks of a job have ended"
+    end_s = start_s + seconds_of(jobs, runtime, ClusterState(cluster).types).min(axis=1)
+    ran = np.isfinite(end_s)
+    gpus = (jobs.asked("gpus") * jobs.instances)[ran]
+    times, changes = np.concatenate([end_s[ran], start_s[ran]]), np.concatenate([-gpus, gpus])
+    held = np.cumsum(changes[np.argsort(times, kind="stable")])  # at equal times, ends come first
+    if held.max(initial=0.0) > cluster.gpus * (1 + _ROUNDING):
+        return f"its jobs hold up to {held.max():,.10g} GPUs at once, more than the cluster's {cluster.gpus:,}"
+    return ""
+
+
+_ROUNDING = 1e-9
 _MOST_BEFORE = 0.25
 """Largest share of the jobs that may arrive before a run of the whole log begins."""
 

@@ -365,6 +365,7 @@ class _Path:
         """Extend the path to the end of a run in progress."""
         task = run.task
         begun = run.computing_s if run.computing_s is not None else max(run.started_s + run.setup_s, now)
-        until_s = begun + run._seconds + (self._ranks[task.index] - min(task._truth))
+        ends_s = begun + run._seconds if run.progress is None else run._ends_s
+        until_s = ends_s + (self._ranks[task.index] - min(task._truth))
         if until_s > self.until_s:
             self.until_s = until_s

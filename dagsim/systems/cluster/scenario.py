@@ -19,8 +19,9 @@ from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
+from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.network.base import Network
-from dagsim.systems.cluster.past import jobs_at
+from dagsim.systems.cluster.past import jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.view import ClusterPolicy
@@ -55,6 +56,8 @@ class _Sequences:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, StoredJobs] = OrderedDict()
+        self.why_empty: str | None = None
+        """The reason why windows begin on an empty cluster; None before the first."""
 
     def __reduce__(self) -> tuple[type[_Sequences], tuple[()]]:
         return _Sequences, ()
@@ -97,6 +100,7 @@ class ClusterScenario:
     runtime: Runtime = field(default_factory=Recorded)
     setup: Setup | None = None
     network: Network | None = None
+    sharing: Sharing | None = None
     preemption: Preemption = field(default_factory=Preemption)
     disturbances: tuple[FailureModel, ...] = ()
     estimates: Estimates = field(default_factory=Estimates)
@@ -170,15 +174,19 @@ class ClusterScenario:
     ) -> ClusterKernel:
         outages = (jobs.outages(),) if self.outages else ()
         queues, origin_s = self.queues, 0.0
-        if queues is not None and queues.reservations:
+        if queues is not None and (queues.reservations or queues.outages):
             clock_s = jobs.origin_s()
-            origin_s, queues = (0.0, replace(queues, reservations=())) if clock_s is None else (clock_s, queues)
+            if clock_s is None:
+                queues = replace(queues, reservations=(), outages=())
+            else:
+                origin_s = clock_s
         return ClusterKernel(
             self.cluster,
             jobs if on_arrivals is None else CountedJobs(jobs, on_arrivals),
             runtime=self.runtime,
             setup=self.setup,
             network=self.network,
+            sharing=self.sharing,
             preemption=self.preemption,
             disturbances=(*self.disturbances, *outages),
             estimates=self.estimates,
@@ -198,6 +206,9 @@ class ClusterScenario:
         jobs = kernel.jobs.jobs if isinstance(kernel.jobs, CountedJobs) else kernel.jobs
         assert isinstance(jobs, JobStream)
         facts = jobs.facts()
+        file = self.workload
+        if not isinstance(file, Synthetic | Sessions | Iterable) and file.window is not None and "state" not in facts:
+            facts["empty"] = self._why_empty(file)
         observed = jobs.observed()
         waits = None if observed is None else observed_against_simulated(kernel.schedule, *observed)
         return facts if waits is None else facts | {"observed": waits.to_dict()}
@@ -244,7 +255,20 @@ class ClusterScenario:
         return StoredJobs(jobs.shifted(0.0, trace.options.time_scale))
 
     def _window(self, file: TraceFile, seed: int) -> JobArrays:
-        return self._accepted(file.window_of(seed, self.cluster, self.runtime))
+        """The jobs of a window, with those that ran and waited when it began, if the log states them."""
+        past = None if self._why_empty(file) else self._past
+        return self._accepted(file.window_of(seed, self.cluster, self.runtime, past))
+
+    def _past(self, earlier: JobArrays, begins_s: float) -> JobArrays:
+        return jobs_at(self._accepted(earlier), begins_s, begins_s, self.cluster, self.runtime)
+
+    def _why_empty(self, file: TraceFile) -> str:
+        """The reason why windows of a trace begin on an empty cluster; empty if they do not."""
+        if file.options.load is not None or file.options.time_scale != 1:
+            return "their arrivals are scaled"
+        if self._sequences.why_empty is None:
+            self._sequences.why_empty = why_no_state(self._accepted(file.whole()), self.cluster, self.runtime)
+        return self._sequences.why_empty
 
     def _accepted(self, jobs: JobArrays) -> JobArrays:
         return accepting(jobs, self.accept, self.runtime, self.cluster.gpu_types)

@@ -14,7 +14,7 @@ from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, NodePartition, QueueTree, Request
 from dagsim.model.request import satisfies
 
-__all__ = ["ClosedTime", "SiteState", "Terms", "members"]
+__all__ = ["ClosedTime", "SiteState", "Terms", "down_windows", "members"]
 
 
 class Terms(NamedTuple):
@@ -62,6 +62,13 @@ class SiteState:
             times = (max(0.0, reservation.start_s - origin_s), reservation.end_s - origin_s)
             if times[1] > 0:
                 self.closed.append(ClosedTime(reservation.name, nodes, *times))
+        self.drained: list[ClosedTime] = []
+        """Times at which nothing starts on some nodes, in order of their starts."""
+        for outage in sorted(queues.outages, key=lambda one: one.start_s):
+            nodes = members(NodePartition("(outage)", outage.nodes), names)
+            times = (max(0.0, outage.start_s - origin_s), (inf if outage.end_s is None else outage.end_s) - origin_s)
+            if outage.kind == "drain" and times[1] > 0:
+                self.drained.append(ClosedTime("outage", nodes, *times))
         self._numbers = {closed.name: number for number, closed in enumerate(self.closed)}
         self.licences = dict(queues.licences)
         """Number of each licence that is free."""
@@ -71,14 +78,17 @@ class SiteState:
     @classmethod
     def binds(cls, cluster: Cluster, queues: QueueTree | None) -> bool:
         """True if any job could be restricted."""
-        if queues is not None and (queues.reservations or queues.licences or any(p.nodes for p in queues.partitions)):
+        if queues is not None and (queues.reservations or queues.outages or queues.licences):
+            return True
+        if queues is not None and any(part.nodes for part in queues.partitions):
             return True
         return any(node.features for node in cluster.nodes)
 
     @property
     def boundaries(self) -> list[float]:
-        """Times at which a reservation begins or ends."""
-        return sorted({time_s for closed in self.closed for time_s in (closed.start_s, closed.end_s)})
+        """Times at which a reservation or a drain of nodes begins or ends."""
+        times = {time_s for closed in (*self.closed, *self.drained) for time_s in (closed.start_s, closed.end_s)}
+        return sorted(times - {inf})
 
     def terms(self, job: Job, claimed_s: Sequence[float] | None, estimate_s: float) -> Terms | None:
         """The terms of a task of the job; None if nothing restricts it.
@@ -103,7 +113,7 @@ class SiteState:
             limit_s = min(max(claims, default=limit_s), part.max_time_s or inf)
             reservation = self._numbers.get(request.reservation, -1)
         licences = tuple([pair for pair in request.licences if pair[0] in self.licences])
-        if nodes == self._all and not (self.closed or licences):
+        if nodes == self._all and not (self.closed or self.drained or licences):
             return None
         return Terms(nodes, limit_s, reservation, licences)
 
@@ -114,7 +124,9 @@ class SiteState:
         return self.open_between(terms, now, now + terms.limit_s)
 
     def open_between(self, terms: Terms, begin_s: float, end_s: float) -> int:
-        """The nodes that a task with these terms may hold from ``begin_s`` to ``end_s``."""
+        """The nodes that a task with these terms may hold from ``begin_s`` to ``end_s``. A drain
+        matters only if it is under way at ``begin_s``, since nobody knows it ahead.
+        """
         nodes = terms.nodes
         if terms.reservation >= 0:
             own = self.closed[terms.reservation]
@@ -122,12 +134,16 @@ class SiteState:
         for number, closed in enumerate(self.closed):
             if number != terms.reservation and begin_s < closed.end_s and end_s > closed.start_s:
                 nodes &= ~closed.nodes
+        for drain in self.drained:
+            if drain.start_s <= begin_s < drain.end_s:
+                nodes &= ~drain.nodes
         return nodes
 
     def next_s(self, terms: Terms, now: float) -> float:
         """The next time at which the open nodes of these terms change by themselves."""
         times = [time_s for closed in self.closed for time_s in (closed.start_s - terms.limit_s, closed.end_s)]
         times += [] if terms.reservation < 0 else [self.closed[terms.reservation].start_s]
+        times += [time_s for drain in self.drained for time_s in (drain.start_s, drain.end_s)]
         return min([time_s for time_s in times if time_s > now], default=inf)
 
     def take(self, licences: Iterable[tuple[str, int]], sign: int) -> None:
@@ -151,6 +167,29 @@ class SiteState:
                 nodes = sum(bits)
             self._chosen[constraint] = nodes
         return nodes
+
+
+def down_windows(
+    queues: QueueTree, names: Sequence[str], origin_s: float, begins_s: float
+) -> tuple[tuple[int, float, float], ...]:
+    """The times at which nodes are down, as ``(node, start_s, end_s)`` counted from the beginning of
+    the simulation; overlapping times of a node are joined.
+
+    Raises:
+        ConfigError: An outage names a node that the cluster lacks.
+    """
+    away: dict[int, list[tuple[float, float]]] = {}
+    for outage in sorted(queues.outages, key=lambda one: one.start_s):
+        start_s = max(0.0, outage.start_s - origin_s - begins_s)
+        end_s = (inf if outage.end_s is None else outage.end_s) - origin_s - begins_s
+        nodes = members(NodePartition("(outage)", outage.nodes), names)
+        for node in range(len(names)) if outage.kind == "down" and end_s > 0 else ():
+            if nodes >> node & 1:
+                times = away.setdefault(node, [])
+                joins = bool(times) and start_s <= times[-1][1]
+                before_s, until_s = times.pop() if joins else (start_s, end_s)
+                times.append((before_s, max(until_s, end_s)))
+    return tuple([(node, *times) for node in sorted(away) for times in away[node]])
 
 
 def members(part: NodePartition, names: Sequence[str]) -> int:

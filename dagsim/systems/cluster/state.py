@@ -13,7 +13,7 @@ from simpy import Environment
 from simpy.events import Event, Process
 
 from dagsim.errors import IllegalDecision
-from dagsim.model import Job, Task
+from dagsim.model import Job, Task, TrainingState
 from dagsim.systems.cluster.network.base import Flow
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 
@@ -30,6 +30,7 @@ __all__ = [
     "TaskState",
     "TypedKey",
     "TypedQueue",
+    "WorkProgress",
 ]
 
 
@@ -128,6 +129,7 @@ class TaskState:
         "restore_s",
         "seconds",
         "task",
+        "training",
         "unfinished",
         "waiting",
     )
@@ -166,6 +168,8 @@ class TaskState:
         """0 for the instances that became ready with the task."""
         self.failures = 0
         """Number of consecutive failures, each of which lost all work done since the previous one."""
+        self.training: TrainingState | None = None
+        """The progress of an elastic task."""
 
     @property
     def name(self) -> str:
@@ -202,6 +206,8 @@ class TaskState:
         twin = self._twin()
         twin.job = job
         twin.demand = machines.classes[self.demand.key]
+        if self.training is not None:
+            twin.training = self.training.copy()
         return twin
 
     def _twin(self) -> TaskState:
@@ -211,6 +217,7 @@ class TaskState:
         twin.missing, twin.unfinished, twin.waiting = self.missing, self.unfinished, self.waiting
         twin.order, twin.piece, twin.left = self.order, self.piece, self.left
         twin.restore_s, twin.ready_s, twin.failures = self.restore_s, self.ready_s, self.failures
+        twin.training = self.training
         return twin
 
     def __lt__(self, other: TaskState) -> bool:
@@ -234,6 +241,30 @@ it shares GPUs, the GPU of each instance.
 """
 
 
+class WorkProgress:
+    """Work done and present rate of a run whose rate is not always 1.
+
+    ``done`` is the work done until ``since_s``, in seconds at rate 1; an elastic task counts its own
+    progress instead. ``event`` ends the present phase in place of the run, None at rate 0.
+    """
+
+    __slots__ = ("done", "event", "rate", "since_s", "until")
+
+    def __init__(self, since_s: float) -> None:
+        self.done = 0.0
+        self.rate = 1.0
+        self.since_s = since_s
+        self.until = inf
+        """Progress of an elastic task at which its rate may change."""
+        self.event: Event | None = None
+
+    def copy(self) -> WorkProgress:
+        """An equal progress, without an event."""
+        twin = WorkProgress(self.since_s)
+        twin.done, twin.rate, twin.until = self.done, self.rate, self.until
+        return twin
+
+
 class Run(Event):
     """Instances of one task that run together, and the SimPy event that ends their phase.
 
@@ -246,12 +277,14 @@ class Run(Event):
     __slots__ = (
         "_ends_s",
         "_seconds",
+        "beside",
         "computing_s",
         "flows",
         "held",
         "id",
         "instances",
         "process",
+        "progress",
         "setup_s",
         "started_s",
         "task",
@@ -283,6 +316,10 @@ class Run(Event):
         self.computing_s: float | None = None
         self.flows: Sequence[Flow] = ()
         self.process: Process | None = None
+        self.progress: WorkProgress | None = None
+        """None while its rate has always been 1."""
+        self.beside: tuple[int, ...] = ()
+        """The runs that share its GPUs."""
 
     @property
     def job(self) -> JobState:
@@ -303,6 +340,11 @@ class Run(Event):
     def gpus(self) -> float:
         """Number of GPUs it holds, a fraction if it shares one."""
         return self.task.demand.demand.gpus * self.instances
+
+    @property
+    def rate(self) -> float:
+        """Its present rate: seconds of work per second, or the progress of an elastic task."""
+        return 1.0 if self.progress is None else self.progress.rate
 
     @property
     def seconds(self) -> float:
@@ -332,9 +374,33 @@ class Run(Event):
         return self.task.seconds[self.held[0][0].type]
 
     def estimated_end_s(self, now: float) -> float:
-        """Its expected end for policies; never before ``now``."""
+        """Its expected end at its present rate, for policies; never before ``now``."""
+        if self.progress is not None:
+            return max(self._paced_end_s(self.progress), now)
         begun = self.computing_s if self.computing_s is not None else max(self.started_s + self.setup_s, now)
         return max(begun + self.estimate_s, now)
+
+    def work_left_s(self, now: float) -> float:
+        """The estimated computing time that is left, at rate 1."""
+        progress = self.progress
+        if progress is None:
+            return max(self.estimated_end_s(now) - now, 0.0)
+        training = self.task.training
+        if training is not None:
+            return self.estimate_s * max(1.0 - training.progress / training.total, 0.0)
+        return max(self.estimate_s - progress.done - (now - progress.since_s) * progress.rate, 0.0)
+
+    def _paced_end_s(self, progress: WorkProgress) -> float:
+        training = self.task.training
+        left = self.estimate_s - progress.done if training is None else training.total - training.progress
+        return progress.since_s + left / progress.rate if progress.rate else inf
+
+    def disarm(self) -> None:
+        """Let its scheduled events do nothing."""
+        self.callbacks = []
+        if self.progress is not None and self.progress.event is not None:
+            self.progress.event.callbacks = []
+            self.progress.event = None
 
 
 Key: TypeAlias = Callable[[TaskState], float]
@@ -355,7 +421,8 @@ class Index(Protocol):
 
 class RunIndex(Protocol):
     """An index of the runs under way, which the kernel keeps up to date for a policy. It may have
-    only one of the two methods, and ``push`` in addition.
+    only one of these methods, and ``push`` in addition, and ``rated(run, now)``: the rate of a run
+    has changed.
     """
 
     def started(self, run: Run, now: float) -> None:
@@ -482,7 +549,7 @@ class Frontier:
     the policy's indexes, with their listeners for ready tasks, starts and ends.
     """
 
-    __slots__ = ("_pushes", "ended", "indexes", "jobs", "ready", "started")
+    __slots__ = ("_pushes", "ended", "indexes", "jobs", "rated", "ready", "started")
 
     def __init__(self) -> None:
         self.indexes: dict[object, Any] = {}
@@ -492,6 +559,8 @@ class Frontier:
         """Called on each start."""
         self.ended: list[Callable[[Run, float], None]] = []
         """Called on each end."""
+        self.rated: list[Callable[[Run, float], None]] = []
+        """Called on each change of a rate."""
         self.jobs: Live[int, JobState] = Live()
         self.ready: Live[TaskState, None] = Live()
         """Ready tasks, in the order they became ready."""
@@ -508,7 +577,7 @@ class Frontier:
     def build(self, index: object, key: object, running: Iterable[Run], now: float) -> None:
         """Fill a new index with ready tasks and runs, and keep it up to date."""
         self.indexes[key] = index
-        push, started, ended = (getattr(index, name, None) for name in ("push", "started", "ended"))
+        push, started, ended, rated = (getattr(index, name, None) for name in ("push", "started", "ended", "rated"))
         if push is not None:
             for task in self.ready:
                 push(task)
@@ -519,6 +588,8 @@ class Frontier:
             self.started.append(started)
         if ended is not None:
             self.ended.append(ended)
+        if rated is not None:
+            self.rated.append(rated)
 
     def believe_estimates(self) -> None:
         """Let tasks take their estimates from now on, for look-ahead."""

@@ -15,6 +15,7 @@ from dagsim.model import Cluster, Decision, GpuType, Placement, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.state import Frontier, JobState, Key, Live, Queue, Run, TaskState, TypedKey, TypedQueue
 
@@ -55,6 +56,7 @@ class Simulation(Protocol):
     applicants: Live[int, JobState]
     queues: QueueTree | None
     preemption: Preemption
+    sharing: Sharing | None
 
     @property
     def pending(self) -> bool:
@@ -166,6 +168,11 @@ class ClusterView:
     def preemption(self) -> Preemption:
         """The work that a stopped run keeps, and the cost of resuming."""
         return self._simulation.preemption
+
+    @property
+    def sharing(self) -> Sharing | None:
+        """The rates of runs that share GPUs (``Join``); None if they cannot."""
+        return self._simulation.sharing
 
     def queue(self, key: Key) -> Queue:
         """Ready tasks indexed by ``key``, kept up to date by the kernel; pass the same function each time."""
@@ -282,6 +289,12 @@ class ExpectedFree:
         """Remove a run."""
         self._forget(run)
         self._moving.pop(run.id, None)
+
+    def rated(self, run: Run, now: float) -> None:
+        """Update the end of a run that goes on at another rate."""
+        if run.id in self._of:
+            self._forget(run)
+            self.started(run, now)
 
     def refresh(self) -> None:
         """Update the estimated ends of runs that do not compute yet."""

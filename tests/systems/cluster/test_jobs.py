@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import nan
+from math import inf, nan
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -61,3 +62,10 @@ def test_real_starts_and_eligible_times_are_kept_job_by_job() -> None:
     starts, eligible, _ = stream.observed() or ([], [], [])
     np.testing.assert_array_equal(starts, [3.0, 9.0, nan])
     np.testing.assert_array_equal(eligible, [nan, 5.0, nan])
+
+
+def test_outages_of_a_trace_count_from_the_beginning_of_the_run() -> None:
+    away = ((0, 5.0, 20.0), (1, 20.0, 30.0), (2, 1.0, 10.0), (3, 40.0, inf))
+    trace = SimpleNamespace(downtimes=lambda: away)
+    stream = JobStream(iter([Job.single("a", Task("t", 1.0), 15.0)]), Cluster.of({"T4": 1}), Recorded(), trace, 10.0)  # type: ignore[arg-type]
+    assert stream.outages().windows == ((0, 0.0, 10.0), (1, 10.0, 20.0), (3, 30.0, inf))

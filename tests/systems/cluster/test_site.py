@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from dagsim.model import Cluster, Job, Kind, Node, NodePartition, NodeReservation, QueueTree, Request, Task
+from dagsim.errors import ModelError
+from dagsim.model import Cluster, Job, Kind, Node, NodeOutage, NodePartition, NodeReservation, QueueTree, Request, Task
 from dagsim.model.gpu import GpuType
 from dagsim.systems.cluster import ClusterKernel, choice
 from dagsim.systems.cluster.policies import POLICIES
@@ -108,3 +109,33 @@ def test_the_compiled_engine_refuses_the_rules_of_a_site() -> None:
     queues = QueueTree(partitions=(NodePartition("slow", ("s0",)),))
     scenario = ClusterScenario(cluster(), [job("j", 0, 1)], queues=queues)
     assert "partitions, features, reservations and licences" in choice.why_not(scenario, "fifo")
+
+
+@pytest.mark.parametrize("policy", BINDING)
+def test_nothing_starts_on_a_drained_node_and_its_runs_go_on(policy: str) -> None:
+    queues = QueueTree(outages=(NodeOutage(("s0",), 5, 30), NodeOutage(("f0",), 1)))
+    jobs = [job("runs", 0, 10, 4, request=Request("slow")), job("waits", 6, 3, 4), job("later", 40, 3, 4)]
+    assert starts(jobs, policy, queues) == {"runs": (0, 0), "waits": (30, 0), "later": (40, 0)}
+
+
+@pytest.mark.parametrize("policy", BINDING)
+def test_runs_fail_on_a_node_that_goes_down_and_start_again(policy: str) -> None:
+    queues = QueueTree(outages=(NodeOutage(("s0",), 4, 20, "down"), NodeOutage(("s0",), 15, 25, "down")))
+    schedule = ClusterKernel(cluster(), [job("a", 0, 10, request=Request("slow"))], queues=queues).run(
+        POLICIES.create(policy)
+    )
+    rows = [(row.kind, row.time_s) for row in schedule.log if row.kind in (Kind.STARTED, Kind.FAILED, Kind.FINISHED)]
+    again_s = 125 if policy.startswith("slurm") else 25  # Slurm holds a requeued job back for two minutes
+    assert rows == [(Kind.STARTED, 0), (Kind.FAILED, 4), (Kind.STARTED, again_s), (Kind.FINISHED, again_s + 10)]
+
+
+def test_outages_are_on_the_clock_of_the_log() -> None:
+    queues = QueueTree(outages=(NodeOutage(("s0", "f0"), 1000, 1030), NodeOutage(("s0",), 1060, 1070, "down")))
+    kernel = ClusterKernel(cluster(), [job("a", 5, 50, request=Request("slow"))], queues=queues, origin_s=1000.0)
+    schedule = kernel.run(POLICIES.create("fifo"))
+    assert [row.time_s for row in schedule.log if row.kind == Kind.STARTED] == [30, 70]
+
+
+def test_an_outage_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(ModelError, match="outage: it must end after it begins, got 5 to 5"):
+        NodeOutage(("s0",), 5, 5)

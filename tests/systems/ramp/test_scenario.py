@@ -145,3 +145,9 @@ def test_the_facts_of_an_episode_are_those_of_the_jobs_that_arrived() -> None:
     assert (facts["jobs"], facts["span_s"]) == (12, pytest.approx(11 * 0.5))
     assert "figures" not in facts
     assert replace(made, figures=True).facts(kernel)["figures"] == kpis(kernel)
+
+
+def test_skewed_betas_within_impossible_limits_are_refused() -> None:
+    for limits in ("least=0.5,most=0.2", "least=0", "most=-1"):
+        with pytest.raises(WorkloadError, match=r"must be above 0|the smaller one first"):
+            BETAS.create(f"skewed[skewness=1,{limits}]")

@@ -17,6 +17,7 @@ CELL = "alloc sets demand priority work"
 SAMPLES = {
     **{"alibaba2017/batch_task.csv": "demand graph work", "alibaba2018/batch_task.csv": "demand work"},
     **{"dax/sample.xml": "arrival demand", "google2011/task_events": "constraints demand priority work"},
+    "batsim/delays.json": "demand estimate gang",
     **{f"gavel/{name}.trace": "gang work" for name in ("msr", "physical", "shockwave")},
     **{f"google2019/{name}": CELL for name in ("2019_x_user_requests.csv", "csv", "json", "kaggle_sample.csv")},
     **{"helios/cluster_log.csv": "cluster gang gpu type", "jsonl/jobs.jsonl": "work"},

@@ -6,15 +6,15 @@ its micro-tasks. ``scripts/validate_gavel.py`` compares the ends of all jobs wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf, isnan
 from typing import NamedTuple
 
 from dagsim.errors import ConfigError
-from dagsim.model import Decision, Kill, Preempt, RejectReason, Start, Wait
-from dagsim.systems.cluster.api import ClusterView, Run, TaskState
+from dagsim.model import Decision, Join, Kill, Preempt, RejectReason, Start, Task, Wait
+from dagsim.systems.cluster.api import ClusterView, Run, Sharing, TaskState
 from dagsim.systems.cluster.policies.gavel_events import WaitingTasks
-from dagsim.systems.cluster.policies.gavel_ledger import Allocator, GavelJob, GavelLedger
+from dagsim.systems.cluster.policies.gavel_ledger import Allocator, GavelJob, GavelLedger, MicroTask, PairRates
 from dagsim.systems.cluster.policies.gavel_shares import allocator
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
@@ -44,6 +44,9 @@ class Gavel:
     policies that do not know them. At most ``window`` tasks compete, the oldest; Gavel itself has no
     such bound.
 
+    Policies with ``_packed`` in their names let two tasks of as many GPUs share them. They need a
+    sharing model (``pair_rates``, in steps per second, replaces what the policy knows of it).
+
     A task that goes on keeps its GPUs, as with Gavel's leases. Only with ``whole_steps`` and free
     preemption it is stopped at the end of its micro-task, as in Gavel's simulator. Where preemption
     loses work, runs are never stopped, nor are runs that do not compute yet.
@@ -51,7 +54,8 @@ class Gavel:
     (Narayanan et al., OSDI 2020; as published, checked by ``scripts/validate_gavel.py``).
 
     Raises:
-        ConfigError: There is no such policy, it needs pairs, or a time is not positive.
+        ConfigError: There is no such policy, or a time is not positive; in a simulation without a
+            sharing model, the policy needs pairs.
     """
 
     def __init__(
@@ -63,20 +67,22 @@ class Gavel:
         whole_steps: bool = False,
         window: int = 200,
         placement: str | PlacementRule = "best-fit",
+        pair_rates: PairRates | None = None,
     ) -> None:
         if not round_s > 0:
             raise ConfigError(f"gavel: round_s must be positive, got {round_s!r}")
         if not gap_s >= 0:
             raise ConfigError(f"gavel: gap_s must be 0 or more, got {gap_s!r}")
         self.allocator = allocator(policy) if isinstance(policy, str) else policy
-        if self.allocator.pairs:
-            raise ConfigError(f"gavel: policy {policy!r} lets two tasks share a GPU at rates that the cluster lacks")
         self.round_s = round_s
         self.gap_s = gap_s
         self.seed = seed
         self.whole_steps = whole_steps
         self.window = window
+        self.pair_rates = pair_rates
         self._place = placing(placement).place
+        self._tasks: dict[int, Task] = {}
+        """Tasks in the books, by ``TaskState.order``; kept only for pairs."""
         self._ledger: GavelLedger | None = None
         self._type_of: dict[str, int] = {}
         """Index of each GPU type by name."""
@@ -84,6 +90,11 @@ class Gavel:
         """The micro-tasks of the present round, by ``TaskState.order``."""
         self._ends_s = -inf
         """End of the present round."""
+
+    @property
+    def micro_tasks(self) -> Sequence[MicroTask]:
+        """The micro-tasks of the present round; their keys are ``TaskState.order``."""
+        return [] if self._ledger is None else self._ledger.round
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         waiting = view.index(Gavel, lambda: WaitingTasks(view.machines))
@@ -122,6 +133,13 @@ class Gavel:
         """Open the books."""
         types = [gpu for gpu in view.gpu_types if gpu is not None]
         self._type_of = {gpu.name: view.gpu_types.index(gpu) for gpu in types}
+        rates = self.pair_rates
+        if self.allocator.pairs and rates is None:
+            if view.sharing is None:
+                raise ConfigError(
+                    "gavel: the policy lets two tasks share GPUs, and the simulation has no sharing model"
+                )
+            rates = _ModelledPairs(view.sharing, self._tasks)
         order = [gpu.name for gpu in sorted(types, key=lambda gpu: -gpu.fp32_tflops)]
         self._ledger = GavelLedger(
             self._capacity(view),
@@ -130,6 +148,7 @@ class Gavel:
             seed=self.seed,
             round_s=self.round_s,
             gap_s=self.gap_s,
+            pair_rates=rates,
         )
         return self._ledger
 
@@ -152,6 +171,8 @@ class Gavel:
             elif name not in rate:
                 rate[name] = work / max(task.seconds[type_], _NO_TIME_S)
         job = task.job.job
+        if self.allocator.pairs:
+            self._tasks[task.order] = task.task
         return GavelJob(
             task.order, rate, width(task), work, job.weight, task.ready_s, task.task.model, whole_steps=self.whole_steps
         )
@@ -174,6 +195,7 @@ class Gavel:
                 yield Kill(order >> 32, RejectReason.BY_POLICY)
         for order in [order for order in ledger.jobs if order not in runs and not waiting.pieces(order)]:
             ledger.leave(order)
+            self._tasks.pop(order, None)
         self._due, self._ends_s = {}, now_s
 
     def _open_round(
@@ -186,24 +208,48 @@ class Gavel:
         if not chosen and not view.pending:
             ledger.must_solve = True
             chosen = ledger.next_round(now_s, more_arrive=False) or ledger.next_round(now_s, more_arrive=False)
-        goes_on = {task.key[0] for task in chosen}
+        micro_of = {order: task for task in chosen for order in task.key}
         for order, held in runs.items():
-            type_ = next((self._type_of[task.type] for task in chosen if order in task.key), None)
-            if order not in goes_on or any(run.type != type_ for run in held):
-                for run in held:
-                    if run.started_s < view.now and run.computing_s is not None:
-                        yield Preempt(run.id)
+            micro = micro_of.get(order)
+            for run in held:
+                partners = [view.running[id_].task.order for id_ in run.beside]
+                if (
+                    micro is None
+                    or run.type != self._type_of[micro.type]
+                    or any(partner not in micro.key for partner in partners)
+                ) and (run.started_s < view.now and run.computing_s is not None):
+                    yield Preempt(run.id)
         self._ends_s = max([task.finish_s for task in chosen], default=-inf)
         for task in sorted(chosen, key=lambda task: -ledger.jobs[task.key[0]].gpus):
-            order, type_ = task.key[0], self._type_of[task.type]
-            ends = task.steps[0] >= ledger.jobs[order].left
+            type_ = self._type_of[task.type]
             latest_s = max(task.finish_s, view.now + self.round_s) + _SAME_S
-            self._due[order] = _Due(task.finish_s, latest_s, ends)
-            while task.steps[0] > 0 and (piece := waiting.get(order)) is not None and piece.waiting:
-                placement = self._place(view, piece, type_)
-                if placement is None:
-                    break
-                yield Start(piece, placement)
+            for order, steps in zip(task.key, task.steps, strict=True):
+                self._due[order] = _Due(task.finish_s, latest_s, steps >= ledger.jobs[order].left)
+                while steps > 0 and (piece := waiting.get(order)) is not None and piece.waiting:
+                    if host := _partner(view, task, order):
+                        yield Join(piece, host.id)
+                        continue
+                    placement = self._place(view, piece, type_)
+                    if placement is None:
+                        break
+                    yield Start(piece, placement)
+
+
+class _ModelledPairs:
+    """Rates of pairs after the sharing model of the simulation."""
+
+    def __init__(self, sharing: Sharing, tasks: dict[int, Task]) -> None:
+        self._sharing, self._tasks = sharing, tasks
+
+    def __call__(self, first: GavelJob, second: GavelJob, type_: str) -> tuple[float, float]:
+        rates = self._sharing.pair(self._tasks[first.number], self._tasks[second.number], type_)
+        return (0.0, 0.0) if rates is None else (rates[0] * first.rate[type_], rates[1] * second.rate[type_])
+
+
+def _partner(view: ClusterView, task: MicroTask, order: int) -> Run | None:
+    """The run that the other job of the pair has already, alone on its GPUs."""
+    others = [run for run in view.running.values() if run.task.order in task.key and run.task.order != order]
+    return others[0] if len(task.key) > 1 and others and not others[0].beside else None
 
 
 class _Due(NamedTuple):
@@ -226,5 +272,4 @@ def _by_task(runs: Iterable[Run]) -> dict[int, list[Run]]:
 
 def _left(run: Run, now: float) -> float:
     """The part of the task that the run has still to do, by the estimates."""
-    left_s = max(run.estimated_end_s(now) - now, 0.0)
-    return run.task.left * min(1.0, left_s / max(run.estimate_s, _NO_TIME_S))
+    return run.task.left * min(1.0, run.work_left_s(now) / max(run.estimate_s, _NO_TIME_S))

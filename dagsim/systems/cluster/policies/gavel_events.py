@@ -394,4 +394,4 @@ def _left(run: Run | None, now: float) -> float:
     """The fraction of a task's work that is left, by the estimates."""
     if run is None:
         return 1.0
-    return min(max(run.estimated_end_s(now) - now, 1e-6) / max(run.estimate_s, 1e-6), 1.0)
+    return min(max(run.work_left_s(now), 1e-6) / max(run.estimate_s, 1e-6), 1.0)

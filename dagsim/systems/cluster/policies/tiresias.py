@@ -4,8 +4,10 @@ its other schedules, decided at events instead of in rounds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import inf
 
 from dagsim.errors import ConfigError
@@ -15,9 +17,12 @@ from dagsim.systems.cluster.policies.gavel_events import WaitingTasks
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
-__all__ = ["TiresiasEvents"]
+__all__ = ["TiresiasEvents", "tiresias_indices"]
 
-_SCHEDULES = ("fifo", "fjf", "sjf", "shortest", "shortest-gpu", "dlas", "dlas-gpu")
+_SCHEDULES = ("fifo", "fjf", "sjf", "shortest", "shortest-gpu", "dlas", "dlas-gpu", "dlas-gpu-gittins")
+_GITTINS_UNIT = 3250
+"""GPU-seconds of further service for which an index weighs gain against cost."""
+_GITTINS_SCALE = 1_000_000
 _SAME_S = 1e-6
 """Times that differ by less are the same: the kernel adds up the parts of a preempted task in
 floating point.
@@ -51,6 +56,8 @@ class TiresiasEvents:
       stopped. Within a queue, tasks that run stand before tasks that wait. With ``dlas``, seconds
       count. With a factor after the name (``dlas-gpu-8``), a task that has waited for that many
       times its service goes back to the first queue.
+    - ``dlas-gpu-gittins``: as ``dlas-gpu``, but the queues are sorted by Gittins indices
+      (``tiresias_indices``), highest first. ``samples`` are the GPU-seconds of earlier tasks.
     - ``shortest``, ``shortest-gpu``: least seconds, or GPU-seconds, left first.
     - ``sjf``: fewest GPUs first. ``fjf``: oldest that fits, without preemption. ``fifo``: oldest.
 
@@ -61,7 +68,8 @@ class TiresiasEvents:
     ``scripts/validate_tiresias.py``).
 
     Raises:
-        ConfigError: The schedule is unknown, or the limits are not two rising numbers.
+        ConfigError: The schedule is unknown, the limits do not rise, or ``dlas-gpu-gittins`` has no
+            samples.
     """
 
     def __init__(
@@ -69,10 +77,13 @@ class TiresiasEvents:
         schedule: str = "dlas-gpu",
         limits: tuple[float, ...] = (3250, 7200),
         placement: str | PlacementRule = "best-fit",
+        samples: tuple[int, ...] = (),
     ) -> None:
         name, _, factor = schedule.rpartition("-")
         self.promote = 0.0
         if name in ("dlas", "dlas-gpu") and factor.replace(".", "", 1).isdigit():
+            if len(factor) > 1 and factor[0] == "0" and factor[1] != ".":
+                factor = f"0.{factor[1:]}"  # Tiresias writes 0.5 as 05
             schedule, self.promote = name, float(factor)
         if schedule not in _SCHEDULES:
             raise ConfigError(
@@ -80,7 +91,14 @@ class TiresiasEvents:
             )
         if list(limits) != sorted(set(limits)) or not limits:
             raise ConfigError(f"tiresias-events: limits must rise, got {limits!r}")
-        self.schedule = schedule
+        if (schedule == "dlas-gpu-gittins") != bool(samples):
+            raise ConfigError(
+                "tiresias-events: dlas-gpu-gittins needs samples, the GPU-seconds of earlier tasks, and no other "
+                f"schedule takes them; got {schedule} with {len(samples)}"
+            )
+        self.schedule = schedule.removesuffix("-gittins")
+        self.samples = tuple(sorted(samples))
+        self._indices = tiresias_indices(self.samples)
         self.limits = limits
         self.promotions: dict[int, int] = {}
         """Number of promotions by ``TaskState.order``."""
@@ -191,6 +209,10 @@ class TiresiasEvents:
     def _service(self, task: _Served) -> float:
         return task.counted_s * (task.gpus if self.schedule == "dlas-gpu" else 1)
 
+    def _index(self, task: _Served) -> float:
+        """The Gittins index of a task: that of the first sample above its service."""
+        return [*self._indices, 0.0][bisect_right(self.samples, self._service(task))]
+
     def _move(self, task: _Served, queue: int) -> None:
         self._queues[task.queue].remove(task)
         self._queues[queue].append(task)
@@ -199,6 +221,9 @@ class TiresiasEvents:
     def _ordered(self) -> list[_Served]:
         """Tasks in the order in which they may run."""
         if self.schedule in ("dlas", "dlas-gpu"):
+            if self.samples:
+                for queue in self._queues:
+                    queue.sort(key=lambda task: (-self._index(task), task.order))
             return [task for queue in self._queues for task in queue]
         tasks = list(self._tasks.values())
         if self.schedule == "sjf":
@@ -222,3 +247,24 @@ class TiresiasEvents:
                 missing_s = int(task.counted_s * self.promote - task.waited_s)
                 jump_s = min(jump_s, event_s + missing_s if missing_s > 0 else inf)
         return jump_s if jump_s > event_s else inf
+
+
+def tiresias_indices(samples: Sequence[int]) -> list[float]:
+    """The Gittins index of a task just below each of the rising ``samples``: the chance that it ends
+    within a unit of further service, over the service that it then takes.
+
+    As published, the last sample never counts as reached, the mean service is floored (an integer
+    division of Python 2), and the other numbers are rounded.
+    """
+    count = len(samples)
+    sums = [0, *accumulate(samples)]
+    indices = []
+    for sample in samples:
+        service = sample - 1
+        until = service + _GITTINS_UNIT
+        first = bisect_right(samples, service)
+        beyond = count - 1 if until > samples[-1] - 1 else bisect_right(samples, until)
+        chance = round((beyond - first) / (count - first), 5)
+        cost = (sums[beyond] - sums[first] + _GITTINS_UNIT * (count - beyond)) // (count - first)
+        indices.append(round(chance * _GITTINS_SCALE / cost, 4))
+    return indices

@@ -11,6 +11,7 @@ from dagsim.model import Cluster, Job, Node, Task
 from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.policies.shares import FairShares
 
 
 def started_first(schedule):
@@ -105,3 +106,17 @@ def test_qssf_goes_by_what_alike_tasks_took(run, order):
         Job.single("s2", Task("t", 1.0), 9.5, tenant="short"),
     ]
     assert order(run("qssf", jobs)) == ["l1", "s1", "l2", "s2", "l3"]
+
+
+def test_a_share_is_of_gpus_or_of_cores_without_any() -> None:
+    plain = FairShares("tenant", lambda _: 2.0, False, "best-fit")
+    dominant = FairShares("tenant", lambda _: 2.0, True, "best-fit")
+    total = (8.0, 16.0, 0.0)
+    for shares in (plain, dominant):
+        shares._dues["ann"] = 2.0
+    assert plain.share("ann", (3.0, 4.0, 5.0), total) == 3 / 2
+    assert plain.share("ann", (0.0, 4.0, 5.0), total) == 4 / 16 / 2
+    assert plain.share("ann", (0.0, 0.0, 5.0), (8.0, 0.0, 0.0)) == 0
+    assert dominant.share("ann", (3.0, 4.0, 5.0), total) == 3 / 8 / 2
+    assert dominant.share("ann", (1.0, 12.0, 5.0), total) == 12 / 16 / 2
+    assert dominant.share("ann", (1.0, 1.0, 1.0), (0.0, 0.0, 0.0)) == 0

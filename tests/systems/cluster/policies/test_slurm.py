@@ -408,3 +408,22 @@ def test_the_plan_knows_the_nodes_of_every_reservation_that_is_left() -> None:
                 node for begin, end, node in listed if end > begin_s and (begin < end_s or (closed and begin == end_s))
             )
             assert plan.kept(begin_s, end_s, closed=closed) == expected
+
+
+@pytest.mark.parametrize(("most", "start_s"), [(0, 2), (2, 2), (1, 15)])
+def test_backfill_tests_only_so_many_jobs_of_a_user(most: int, start_s: float) -> None:
+    jobs = [job("long", 0, 10, 3), job("wide", 1, 5, 4, user="ada"), job("short", 2, 2, user="ada")]
+    limits = f"bf_max_job_user={most},bf_max_job_assoc=0"
+    assert starts(played(jobs, f"slurm-multifactor[{FIFO},{limits}]", cluster(1)))["short"] == start_s
+    others = [*jobs[:2], job("short", 2, 2, user="bo")]
+    assert starts(played(others, f"slurm-multifactor[{FIFO},{limits}]", cluster(1)))["short"] == 2
+
+
+def test_the_age_of_a_job_counts_from_when_it_was_eligible_or_submitted() -> None:
+    for always, expected in ((False, 0.3), (True, 0.5)):
+        settings = PrioritySettings(Weights(age=100), max_age_s=1000, accrue_always=always)
+        book = PriorityBook(settings, QueueTree(), Capacity(2, 64, 512, 8))
+        asked = Asked(book.user("lab", "ada"), "", "", 100, 300, 1, 1, 1, 1, 60)
+        assert book.factors(asked, 600).age == pytest.approx(expected)
+        assert book.factors(asked, 5000).age == 1.0
+        assert book.factors(asked._replace(eligible_s=None), 600).age == (0.5 if always else 0.0)

@@ -1,0 +1,102 @@
+"""Elastic tasks: a range of GPUs, and the progress that a task makes on each placement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple, Protocol
+
+from dagsim.errors import ModelError
+from dagsim.model.arithmetic import check_whole
+
+__all__ = ["Elastic", "Pace", "TrainingModel", "TrainingState"]
+
+
+class Pace(NamedTuple):
+    """Progress per second, valid until ``progress`` reaches ``until``.
+
+    ``after_s`` are the seconds until then if they differ from the progress left over the rate, as in
+    simulators that count whole seconds.
+    """
+
+    rate: float
+    until: float
+    after_s: float | None = None
+
+
+class TrainingState(Protocol):
+    """An elastic task under way. Progress is in the task's own unit: samples, iterations, epochs."""
+
+    progress: float
+
+    @property
+    def total(self) -> float:
+        """The progress at which it is done."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """True if nothing is left to do."""
+        ...
+
+    def place(self, placement: Sequence[int], gpu: str = "") -> None:
+        """Take GPUs of a type: instances on each node, empty to stop.
+
+        Raises:
+            ModelError: The placement is outside the range that the model knows.
+        """
+        ...
+
+    def pace(self, interference: float = 0.0) -> Pace:
+        """The present rate; ``interference`` is the part of it that is lost to others.
+
+        Raises:
+            ModelError: The placement is outside the range that the model knows.
+        """
+        ...
+
+    def advance(self, progress: float) -> None:
+        """Add progress before ``Pace.until``."""
+        ...
+
+    def end_epoch(self) -> None:
+        """Reach ``Pace.until``; the rate may change."""
+        ...
+
+    def copy(self) -> TrainingState:
+        """An equal state that continues independently."""
+        ...
+
+
+class TrainingModel(Protocol):
+    """The seam for the progress of elastic tasks."""
+
+    def start(self) -> TrainingState:
+        """The state before the first start."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Elastic:
+    """A task may run as ``least`` to ``most`` instances, which the policy chooses and changes.
+
+    ``training`` gives the progress. Each start takes ``restart_s`` first, the first one and those
+    after a resize included, in which the task holds its GPUs.
+
+    Raises:
+        ModelError: The range is empty or begins below 1, or the time is negative.
+    """
+
+    least: int
+    most: int
+    training: TrainingModel
+    restart_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_whole("least", self.least)
+        check_whole("most", self.most)
+        if not 1 <= self.least <= self.most:
+            raise ModelError(f"an elastic task needs 1 <= least <= most instances, got {self.least} to {self.most}")
+        if not 0 <= self.restart_s < inf:
+            raise ModelError(f"restart_s must be 0 or more, got {self.restart_s!r}")

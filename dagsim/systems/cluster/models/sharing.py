@@ -1,0 +1,84 @@
+"""Rates of tasks that share GPUs, after a decision of the policy (``Join``).
+
+Two tasks on one GPU slow each other down, and some do not fit into its memory together. Measured
+sums of the two rates, relative to alone, lie between 0.35 and 2.45 (Gavel, OSDI 2020; Lucid, ASPLOS
+2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dagsim.errors import ModelError
+from dagsim.model import Task
+
+__all__ = ["MeasuredPairs", "Sharing", "TaskKey"]
+
+TaskKey = tuple[str | None, int | None]
+"""Model and batch of a task."""
+
+
+class Sharing(Protocol):
+    """The seam for sharing: the rates of two tasks on the same GPUs, relative to their rates alone."""
+
+    def pair(self, first: Task, second: Task, gpu: str) -> tuple[float, float] | None:
+        """The rate of each of two tasks on a GPU type; None if they do not fit together.
+
+        Raises:
+            ModelError: Nothing is known about the pair.
+        """
+        ...
+
+    def rate(self, task: Task, other: Task, gpu: str, now: float) -> float:
+        """The present rate of a task beside another."""
+        ...
+
+
+@dataclass(frozen=True)
+class MeasuredPairs:
+    """Rates by pairs of models: ``rates[gpu][first, second]`` are the rates of both.
+
+    ``gpu`` is the name of a GPU type, or empty for all types. A pair stands in the table in either
+    order; rates of 0 mean that the two do not fit together. ``default`` is the rate of both in a
+    pair that is not in the table.
+
+    Raises:
+        ModelError: A rate is negative.
+    """
+
+    rates: Mapping[str, Mapping[tuple[TaskKey, TaskKey], tuple[float, float]]] = field(default_factory=dict)
+    default: float | None = None
+
+    def __post_init__(self) -> None:
+        for gpu, pairs in self.rates.items():
+            for pair, rates in pairs.items():
+                if not min(rates) >= 0:
+                    raise ModelError(f"sharing: rates of {pair} on {gpu or 'any GPU'} must be 0 or more, got {rates}")
+        if self.default is not None and not self.default > 0:
+            raise ModelError(f"sharing: default must be positive, got {self.default!r}")
+
+    def pair(self, first: Task, second: Task, gpu: str) -> tuple[float, float] | None:
+        """See ``Sharing``."""
+        keys = (first.model, first.batch), (second.model, second.batch)
+        for name in (gpu, ""):
+            pairs = self.rates.get(name, {})
+            rates = pairs.get(keys) or (pairs.get(keys[::-1]) or ())[::-1]
+            if rates:
+                return rates if min(rates) > 0 else None
+        if self.default is None:
+            raise ModelError(
+                f"sharing: no rates of {_named(first)} beside {_named(second)} on {gpu}; add the pair to the table, "
+                "or set default"
+            )
+        return self.default, self.default
+
+    def rate(self, task: Task, other: Task, gpu: str, now: float) -> float:
+        """See ``Sharing``."""
+        rates = self.pair(task, other, gpu)
+        return 0.0 if rates is None else rates[0]
+
+
+def _named(task: Task) -> str:
+    return f"{task.model or task.name} (batch {task.batch})" if task.batch else task.model or task.name

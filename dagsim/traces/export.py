@@ -1,0 +1,261 @@
+"""Write jobs and machines in the formats of other simulators.
+
+Each format can hold some jobs only. A job that another simulator would play differently (a DAG in a
+format without dependencies, a share of a GPU) is refused by name. Attributes that no format but
+dagsim's own has are left out, and the summary counts them.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, fields
+from math import isfinite
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.sax.saxutils import quoteattr
+
+from dagsim.errors import WorkloadError
+from dagsim.files import replaced
+from dagsim.model import Cluster, Job, Task
+
+__all__ = ["FORMATS", "Written", "export"]
+
+
+class Written(NamedTuple):
+    """The files of an export, and the number of jobs by attribute that the format cannot hold."""
+
+    files: tuple[Path, ...]
+    left_out: dict[str, int]
+
+    def __str__(self) -> str:
+        text = f"wrote {', '.join(map(str, self.files))}"
+        if self.left_out:
+            parts = ", ".join(f"{name} of {count:,} jobs" for name, count in sorted(self.left_out.items()))
+            text += f"; left out: {parts}"
+        return text
+
+
+def export(format: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> Written:
+    """Write ``jobs``, in order of arrival, to ``path`` in a format of ``FORMATS``. ``cluster`` is the
+    machine of the jobs; without one, the platform has room for the widest job.
+
+    Raises:
+        WorkloadError: The format cannot hold a job (the message names it), or a file cannot be written.
+    """
+    write, holds = _WRITERS[format]
+    left_out: Counter[str] = Counter()
+    try:
+        files = write(path, _noticed(jobs, holds, left_out), cluster)
+    except OSError as error:
+        raise WorkloadError(f"{path}: cannot be written ({error})") from None
+    return Written(files, dict(left_out))
+
+
+def _noticed(jobs: Iterable[Job], holds: frozenset[str], left_out: Counter[str]) -> Iterator[Job]:
+    """The jobs; counts those with an attribute that is not in ``holds``."""
+    for job in jobs:
+        left_out.update(name for name, default in _ATTRIBUTES if name not in holds and getattr(job, name) != default)
+        tasks = job.tasks
+        lost = {
+            "cpus": any(task.gpus and task.cpus for task in tasks),
+            "estimate": any(task.estimate not in (None, task.work) for task in tasks),
+            "gpu_types": any(task.gpu_types for task in tasks),
+            "memory_gb": any(task.memory_gb for task in tasks),
+        }
+        left_out.update(name for name, is_lost in lost.items() if is_lost and name not in holds)
+        if "bytes" not in holds and any(edge.bytes for edge in job.graph.edges):
+            left_out["bytes"] += 1
+        yield job
+
+
+_ATTRIBUTES = tuple([(field.name, field.default) for field in fields(Job) if field.default is not MISSING])
+"""Attributes of a job that have a default, with it."""
+
+
+def _processors(job: Job, task: Task, format: str) -> int:
+    """GPUs of an instance, or its cores if it needs no GPU."""
+    if task.speeds or task.model:
+        raise _refused(job, format, f"the duration of task {task.name!r} depends on the GPU type")
+    amount = task.gpus or task.cpus
+    if amount < 1 or amount != int(amount):
+        raise _refused(job, format, f"task {task.name!r} needs {amount:g} processors; the format has whole ones")
+    return int(amount)
+
+
+def _single(job: Job, format: str) -> tuple[Task, int]:
+    """The only task of a job and the number of its processors."""
+    if len(job.tasks) > 1:
+        raise _refused(job, format, f"it has {len(job.tasks)} tasks; the format has no dependencies")
+    task = job.tasks[0]
+    if task.instances > 1 and not task.gang:
+        raise _refused(job, format, "its instances start independently; processors of the format start together")
+    return task, task.instances * _processors(job, task, format)
+
+
+def _refused(job: Job, format: str, reason: str) -> WorkloadError:
+    return WorkloadError(f"job {job.id!r} cannot be written as {format}: {reason}")
+
+
+def _size(cluster: Cluster | None, widest: int) -> int:
+    """Processors of the machine: its GPUs, or its cores if it has none."""
+    if cluster is None:
+        return widest
+    return int(sum(node.gpus for node in cluster.nodes) or sum(int(node.cpus) for node in cluster.nodes))
+
+
+def _number(value: float) -> str:
+    """A number as text, without a point if it is whole; reads back exactly."""
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+
+
+def _write_swf(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
+    rows, users, widest = [], dict[str, int](), 1
+    for number, job in enumerate(jobs, 1):
+        task, width = _single(job, "swf")
+        widest = max(widest, width)
+        user = -1 if not job.tenant else users.setdefault(job.tenant, len(users) + 1)
+        limit = -1 if task.estimate is None else task.estimate
+        wait_s = -1.0 if job.observed_start_s is None else job.observed_start_s - job.arrival_s
+        row = [number, job.arrival_s, wait_s, task.work, width, -1, -1, width, limit, -1, 1, user, *[-1] * 6]
+        rows.append(" ".join(map(_number, row)))
+    head = [f"; MaxProcs: {_size(cluster, widest)}", *(f"; User {user}: {name!r}" for name, user in users.items())]
+    with replaced(path) as partial:
+        partial.write_text("\n".join([*head, *rows, ""]), encoding="utf-8")
+    return (path,)
+
+
+def _write_batsim(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
+    rows, profiles, widest = [], {}, 1
+    for job in jobs:
+        task, width = _single(job, "batsim")
+        if cluster is not None and len(cluster.gpu_types) > 1:
+            raise _refused(job, "batsim", "the cluster has several GPU types; delays are the same on every resource")
+        widest = max(widest, width)
+        profile = _number(task.work)
+        profiles[profile] = {"type": "delay", "delay": task.work}
+        row: dict[str, Any] = {"id": job.id, "subtime": job.arrival_s, "res": width, "profile": profile}
+        rows.append(row if task.estimate is None else row | {"walltime": task.estimate})
+    size = _size(cluster, widest)
+    platform = path.with_name(f"{path.name.removesuffix('.json')}.platform.xml")
+    document = {"nb_res": size, "jobs": rows, "profiles": profiles}
+    with replaced(path) as partial:
+        partial.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    with replaced(platform) as partial:
+        partial.write_text(_platform(size, "dagsim" if cluster is None else cluster.name), encoding="utf-8")
+    return path, platform
+
+
+def _platform(size: int, name: str) -> str:
+    """A platform of SimGrid with equal hosts and Batsim's master host. Delays use neither speeds nor links."""
+    return f"""<?xml version='1.0'?>
+<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
+<platform version="4.1">
+  <zone id={quoteattr(name)} routing="Full">
+    <cluster id="compute" prefix="host" suffix="" radical="0-{size - 1}" speed="1Gf" bw="1Gbps" lat="50us"/>
+    <cluster id="master" prefix="master_host" suffix="" radical="0-0" speed="1Gf" bw="1Gbps" lat="50us"/>
+    <link id="backbone" bandwidth="1Gbps" latency="50us"/>
+    <zoneRoute src="compute" dst="master" gw_src="hostcompute_router" gw_dst="master_hostmaster_router">
+      <link_ctn id="backbone"/>
+    </zoneRoute>
+  </zone>
+</platform>
+"""
+
+
+def _write_wfcommons(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
+    """One file per job: ``path`` itself for a name that ends in .json, else files in that folder."""
+    files: list[Path] = []
+    for job in jobs:
+        if path.suffix == ".json":
+            if files:
+                raise _refused(job, "wfcommons", "a file holds one workflow; name a folder instead")
+            to = path
+        else:
+            path.mkdir(parents=True, exist_ok=True)
+            to = path / f"{len(files):06d}-{''.join(sign if sign.isalnum() else '_' for sign in job.id)[:60]}.json"
+        with replaced(to) as partial:
+            partial.write_text(json.dumps(_workflow(job), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        files.append(to)
+    return tuple(files)
+
+
+def _workflow(job: Job) -> dict[str, Any]:
+    """A workflow of WfFormat 1.5. A file stands for the bytes of an edge."""
+    tasks, ran, sizes = [], [], []
+    names = [task.name for task in job.tasks]
+    for place, (task, parents) in enumerate(zip(job.tasks, job.graph.parents, strict=True)):
+        if task.instances > 1:
+            raise _refused(job, "wfcommons", f"task {task.name!r} has {task.instances} instances; the format has one")
+        cores = _processors(job, task, "wfcommons")
+        inputs = [edge for edge in job.graph.edges if edge.child == place and edge.bytes]
+        outputs = [edge for edge in job.graph.edges if edge.parent == place and edge.bytes]
+        sizes += [{"id": f"{edge.parent}-{edge.child}", "sizeInBytes": edge.bytes} for edge in outputs]
+        tasks.append(
+            {
+                "name": task.name,
+                "id": task.name,
+                "parents": [names[parent] for parent in parents],
+                "children": [names[edge.child] for edge in job.graph.edges if edge.parent == place],
+                "inputFiles": [f"{edge.parent}-{edge.child}" for edge in inputs],
+                "outputFiles": [f"{edge.parent}-{edge.child}" for edge in outputs],
+            }
+        )
+        ran.append({"id": task.name, "runtimeInSeconds": task.work, "coreCount": cores})
+    makespan_s = job.graph.critical_path([task.work for task in job.tasks])
+    return {
+        "name": job.id,
+        "schemaVersion": "1.5",
+        "workflow": {
+            "specification": {"tasks": tasks, "files": sizes},
+            "execution": {"makespanInSeconds": makespan_s, "executedAt": "1970-01-01T00:00:00Z", "tasks": ran},
+        },
+    }
+
+
+_PLAIN = ("id", "arrival_s", "gpus", "duration_s", "gpu_type", "instances", "gang", "cpus", "memory_gb", "estimate_s")
+_PLAIN_JOB = ("priority", "tenant", "user", "account", "partition", "qos", "deadline_s", "weight", "eligible_s")
+
+
+def _write_plain(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
+    with replaced(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow([*_PLAIN, "model", "batch", *_PLAIN_JOB, "start_s", "task", "parents"])
+        for job in jobs:
+            names = [task.name for task in job.tasks]
+            if len(names) > 1 and any(set("|") & set(name) for name in names):
+                raise _refused(job, "plain", "the name of a task has a |, which separates parents")
+            for task, parents in zip(job.tasks, job.graph.parents, strict=True):
+                if task.speeds:
+                    raise _refused(job, "plain", f"task {task.name!r} has speeds by GPU type")
+                values = [job.id, job.arrival_s, task.gpus, task.work, "|".join(task.gpu_types or ()), task.instances]
+                values += ["yes" if task.gang else "no", task.cpus, task.memory_gb, task.estimate]
+                values += [task.model, task.batch, *(getattr(job, name) for name in _PLAIN_JOB), job.observed_start_s]
+                values += [task.name, "|".join(names[parent] for parent in parents)] if len(names) > 1 else ["", ""]
+                table.writerow([_cell(value) for value in values])
+    return (path,)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return _number(value) if isfinite(value) else ""
+    return "" if value is None else str(value)
+
+
+Writer = Callable[[Path, Iterable[Job], Cluster | None], tuple[Path, ...]]
+
+_WRITERS: dict[str, tuple[Writer, frozenset[str]]] = {
+    "batsim": (_write_batsim, frozenset({"arrival_s", "estimate"})),
+    "plain": (
+        _write_plain,
+        frozenset({"arrival_s", "estimate", "cpus", "memory_gb", "gpu_types", "observed_start_s", *_PLAIN_JOB}),
+    ),
+    "swf": (_write_swf, frozenset({"arrival_s", "estimate", "tenant", "observed_start_s"})),
+    "wfcommons": (_write_wfcommons, frozenset({"bytes"})),
+}
+"""Each format's writer, and the attributes that it holds besides work and demands."""
+
+FORMATS = tuple(_WRITERS)
+"""Formats that ``export`` writes."""

@@ -1,0 +1,23 @@
+"""Settings that the user leaves out, and settings that cannot be."""
+
+from __future__ import annotations
+
+import pytest
+from schema_defaults import classes, own_defaults, shipped
+
+from dagsim.agents.nets.config import DecimaNetConfig, ScorerConfig
+from dagsim.errors import ConfigError
+
+
+@pytest.mark.parametrize("cls", list(classes("dagsim.agents")), ids=lambda cls: cls.__name__)
+def test_defaults_are_those_of_the_shipped_schema(cls: type) -> None:
+    expected = shipped()[cls.__name__]
+    for name, value in own_defaults(cls).items():
+        assert expected.get(name, value) == value, name
+
+
+@pytest.mark.parametrize("cls", [ScorerConfig, DecimaNetConfig])
+@pytest.mark.parametrize("hidden", [0, -1])
+def test_a_net_without_units_is_refused(cls: type, hidden: int) -> None:
+    with pytest.raises(ConfigError, match="hidden"):
+        cls(hidden=hidden)

@@ -1,0 +1,132 @@
+"""Jobs in the formats of other simulators: what is written is read back, and what does not fit is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from dagsim.errors import UnknownName, WorkloadError
+from dagsim.model import Cluster, Edge, Job, Task, TaskGraph
+from dagsim.traces import TraceOptions, open_trace
+from dagsim.traces.convert import TARGETS, convert
+from dagsim.traces.export import FORMATS, export
+from dagsim.workload.jsonl import write_jobs
+
+SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
+RIGID = [
+    Job.single("1", Task("1", 10.0, 4, True, 0, 1, estimate=30.0)),
+    Job.single("2", Task("2", 0.1 + 0.2, 1, False, 0, 1, estimate=5.0), 2.5, tenant="1"),
+]
+
+
+@pytest.mark.parametrize("format", ["batsim", "swf"])
+def test_gangs_of_cores_are_read_back(format: str, tmp_path: Path) -> None:
+    path = tmp_path / {"batsim": "jobs.json", "swf": "jobs.swf"}[format]
+    written = export(format, path, RIGID, None)
+    trace = open_trace(path)
+    assert trace.format == format
+    jobs = list(trace.jobs())
+    assert [replace(job, tenant="") for job in jobs] == [
+        replace(job, tenant="", graph=TaskGraph((replace(job.tasks[0], name=new.tasks[0].name),)))
+        for job, new in zip(RIGID, jobs, strict=True)
+    ]
+    assert trace.cluster() == Cluster(trace.cluster().nodes, format)  # type: ignore[union-attr]
+    assert trace.cluster().nodes[0].cpus == 4  # type: ignore[union-attr]
+    assert written.left_out == ({"tenant": 1} if format == "batsim" else {})
+
+
+def test_batsim_gets_a_platform_with_a_host_for_each_resource(tmp_path: Path) -> None:
+    written = export("batsim", tmp_path / "jobs.json", RIGID, Cluster.of({"T4": 8}))
+    assert [path.name for path in written.files] == ["jobs.json", "jobs.platform.xml"]
+    document = json.loads(written.files[0].read_text())
+    assert document["nb_res"] == 8
+    assert document["jobs"][0] == {"id": "1", "subtime": 0.0, "res": 4, "profile": "10", "walltime": 30.0}
+    assert document["profiles"]["0.30000000000000004"] == {"type": "delay", "delay": 0.1 + 0.2}
+    root = ElementTree.fromstring(written.files[1].read_text())
+    assert [part.attrib["radical"] for part in root.iter("cluster")] == ["0-7", "0-0"]
+
+
+def test_a_batsim_workload_is_read_with_reasons_for_what_is_dropped() -> None:
+    trace = open_trace(SAMPLES / "batsim" / "delays.json")
+    jobs = list(trace.jobs())
+    assert [(job.id, job.arrival_s, job.tasks[0].instances, job.tasks[0].work) for job in jobs] == [
+        *[("1", 0, 4, 10), ("2", 10.5, 1, 10), ("3", 20, 2, 10), ("late", 30, 2, 1.5)],
+    ]
+    assert [job.tasks[0].estimate for job in jobs] == [100, 100, 5, 1.5]
+    reasons = " ".join(trace.report.dropped)
+    for reason in ("whose profile is not a delay", "whose profile is not listed", "whose res is impossible"):
+        assert reason in reasons
+
+
+def test_workflows_are_read_back(tmp_path: Path) -> None:
+    tasks = (Task("a", 2.0, gpus=0, cpus=2), Task("b", 3.0, gpus=0, cpus=1), Task("c", 1.0, gpus=0, cpus=1))
+    graph = TaskGraph(tasks, (Edge(0, 1, 5e6), Edge(0, 2), Edge(1, 2, 1.0)))
+    export("wfcommons", tmp_path / "one.json", [Job("one", graph)], None)
+    trace = open_trace(tmp_path / "one.json")
+    assert (trace.format, list(trace.jobs())) == ("wfcommons", [Job("one", graph)])
+    written = export("wfcommons", tmp_path / "all", [Job("x/y", graph, 4.0), Job("z", graph)], None)
+    assert [path.name for path in written.files] == ["000000-x_y.json", "000001-z.json"]
+    assert written.left_out == {"arrival_s": 1}
+    assert [job.graph for job in open_trace(tmp_path / "all").jobs()] == [graph, graph]
+
+
+def test_a_table_of_any_job_is_read_back(tmp_path: Path) -> None:
+    shared, whole = Task("a", 2.0, 3, gpus=0.5, gpu_types=("T4",)), Task("b", 3.0, 2, True, 8, 4, 16.5)
+    graph = TaskGraph((shared, whole), (Edge(0, 1),))
+    jobs = [
+        Job("dag", graph, 0.0, 2.0, "red", deadline_s=90.0, weight=2.0, user="ada", account="x"),
+        Job.single("one", Task("one", 7.25, gpus=1, estimate=9.0), 3.5, observed_start_s=4.0, eligible_s=3.75),
+    ]
+    export("plain", tmp_path / "jobs.csv", jobs, None)
+    read = list(open_trace(tmp_path / "jobs.csv").jobs())
+    assert read[0] == jobs[0]
+    assert replace(read[1], graph=jobs[1].graph) == jobs[1]
+    assert (read[1].tasks[0].work, read[1].tasks[0].estimate) == (7.25, 9.0)
+
+
+def test_gpus_become_processors(tmp_path: Path) -> None:
+    jobs = [Job.single("1", Task("1", 10.0, 4, True, gpus=2))]
+    export("swf", tmp_path / "jobs.swf", jobs, Cluster.of({"T4": 16}))
+    (job,) = open_trace(tmp_path / "jobs.swf", None, TraceOptions(gpus_per_task=1)).jobs()
+    assert (job.tasks[0].instances, job.tasks[0].gpus) == (8, 1)
+
+
+TWO = TaskGraph((Task("a", 1.0), Task("b", 1.0)), (Edge(0, 1),))
+
+
+@pytest.mark.parametrize(
+    ("format", "job", "reason"),
+    [
+        ("swf", Job("j", TWO), "no dependencies"),
+        ("batsim", Job("j", TWO), "no dependencies"),
+        ("swf", Job.single("j", Task("t", 1.0, gpus=0.5)), "0.5 processors"),
+        ("swf", Job.single("j", Task("t", 1.0, 3)), "start independently"),
+        ("batsim", Job.single("j", Task("t", 1.0, model="bert", batch=8)), "depends on the GPU type"),
+        ("wfcommons", Job.single("j", Task("t", 1.0, 3)), "3 instances"),
+        ("plain", Job.single("j", Task("t", 1.0, speeds={"T4": 1.0})), "speeds"),
+    ],
+)
+def test_a_job_that_a_format_cannot_hold_is_refused_and_nothing_is_written(
+    format: str, job: Job, reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(WorkloadError, match=f"job 'j' cannot be written as {format}: .*{reason}"):
+        export(format, tmp_path / "out.json", [job], None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_convert_writes_the_named_format(tmp_path: Path) -> None:
+    report, written = convert(SAMPLES / "swf" / "sample.swf", tmp_path / "jobs", to_format="batsim")
+    assert len(json.loads(written.files[0].read_text())["jobs"]) == report.jobs
+    with pytest.raises(UnknownName, match="did you mean 'batsim'"):
+        convert(SAMPLES / "swf" / "sample.swf", tmp_path / "jobs", to_format="batsin")
+    assert set(FORMATS) < set(TARGETS)
+
+
+def test_a_workload_without_durations_is_refused(tmp_path: Path) -> None:
+    write_jobs(tmp_path / "saved.jsonl", RIGID, {"runtime": {"kind": "flops"}})
+    with pytest.raises(WorkloadError, match="depend on the GPU type"):
+        convert(tmp_path / "saved.jsonl", tmp_path / "out.swf", to_format="swf")
