@@ -20,19 +20,25 @@ from math import ceil
 from typing import Any
 
 import command
+import numpy as np
 from command import Say
 
+from dagsim.envs.episode import Episode, Reward, RewardConfig
 from dagsim.metrics import summarize
 from dagsim.model import Cluster, Edge, InFlight, Job, Node, Share, Task, TaskGraph, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import Estimates, Preemption
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.cluster.lane import drive as lane_drive
 from dagsim.systems.cluster.lane import state
+from dagsim.systems.cluster.lane.episode_state import EpisodeReward
+from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
 from dagsim.systems.cluster.lane.jit import jitted
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import JobState, Run
 from dagsim.systems.seam import Conversation, drive
+from dagsim.workload.arrays import JobArrays
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "strict": ("fifo",),
@@ -43,8 +49,11 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "las": ("las", "2d-las"),
     "easy": ("easy", "easy-sjf", "easy-lxf"),
     "middle": ("fifo", "priority", "sjf", "srpt-work", "srtf", "las", "2d-las", "easy", "easy-sjf", "easy-lxf"),
+    "episodes": (),
 }
-"""Policies by the kind of their order; those of ``middle`` begin with instances in flight and waiting jobs."""
+"""Policies by the kind of their order; those of ``middle`` begin with instances in flight and waiting jobs.
+``episodes`` makes random choices, and compares observations and rewards as well.
+"""
 
 PLACEMENTS = ("best-fit", "best-fit", "first-fit", "worst-fit", "consolidate")
 TYPES = ("A100-40", "V100-16", "T4")
@@ -179,6 +188,44 @@ def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
     return slow, run(cluster, jobs, policy, seed=number, **models)
 
 
+def episodes_of(number: int) -> tuple[Episode, CompiledEpisodes]:
+    """The episode of one case, and the same in the lane."""
+    rng = random.Random(f"episodes {number}")
+    cluster, jobs, placement = cluster_of(rng), jobs_of(rng), rng.choice(PLACEMENTS)
+    if any(node.gpus > state.NAMED_GPUS for node in cluster.nodes):
+        jobs = [without_shares(job) for job in jobs]
+    jobs = list(JobArrays.of(jobs).jobs())  # which list the children of a task by number, as those of generators do
+    estimates = Estimates(rng.choice(("exact", "exact", "noisy", "predicted", "hidden")))
+    term, weight = rng.choice(("shaped_job_seconds", "job_seconds")), rng.choice((1.0, 0.3))
+    scenario = ClusterScenario(cluster, jobs, estimates=estimates)
+    kernel = scenario.kernel(number)
+    reward = Reward(RewardConfig({term: weight}, 1000.0), kernel, scenario.terms)
+    episode = Episode(kernel, CandidatesConfig(placement=placement).build(), reward)
+    terms = EpisodeReward(weight, 1000.0, term == "shaped_job_seconds")
+    return episode, CompiledEpisodes(scenario, 1, placement, terms, recorded=True)
+
+
+def same_episode(number: int) -> bool:
+    """True if random choices show the same on both sides: observations, rewards and times in every
+    byte, and at the end the schedules.
+    """
+    episode, lane = episodes_of(number)
+    one, draws = np.arange(1), np.random.default_rng(number)
+    over = lane.begin(one, [number])[0]
+    while episode.observation is not None and not over:
+        shown = lane.observe(one)
+        mine, theirs = (shown.tokens, shown.context[0], shown.gpus[0]), episode.observation
+        if [part.tobytes() for part in mine] != [part.tobytes() for part in theirs]:
+            return False
+        choice = int(draws.integers(len(theirs.tokens)))
+        episode.step(choice)
+        rewards, ends = lane.advance(one, np.array([choice]))
+        over = ends[0]
+        if (rewards[0], lane.now_s[0]) != (episode.reward(), episode.now):
+            return False
+    return bool(over) and episode.observation is None and equal(lane.schedule(0), episode.kernel.schedule)
+
+
 def equal(one: Schedule, other: Schedule) -> bool:
     """True if two schedules are equal in every byte, and so are their metrics."""
     same = one.log == other.log and one.jobs == other.jobs and one.seed == other.seed
@@ -188,7 +235,11 @@ def equal(one: Schedule, other: Schedule) -> bool:
 
 def check(kind: str, first: int, cases: int) -> dict[str, object]:
     """Run the cases of one kind. Return the number of equal ones, and the numbers of the others."""
-    different = [number for number in range(first, first + cases) if not equal(*both(number, kind))]
+    numbers = range(first, first + cases)
+    if kind == "episodes":
+        different = [number for number in numbers if not same_episode(number)]
+    else:
+        different = [number for number in numbers if not equal(*both(number, kind))]
     return {"cases": cases, "equal": cases - len(different), "different": different}
 
 

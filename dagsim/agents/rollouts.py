@@ -10,28 +10,37 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 
+from dagsim.agents.checkpoint import BoundsRecorder, ObservationBounds
 from dagsim.agents.config import LOCKSTEP
-from dagsim.agents.nets.actor import ActorNet
+from dagsim.agents.nets.actor import ActorNet, ObservationBatch, ScoreNet
 from dagsim.agents.nets.config import NetSettings
 from dagsim.envs.episode import Episode, EpisodeFactory, WitnessFactory
+from dagsim.envs.vector import compiled_episodes
 from dagsim.errors import SimulationError
+from dagsim.model.log import Schedule
 from dagsim.processes import end_with_parent, starting
-from dagsim.systems.seam import Codec, Kernel
+from dagsim.systems.cluster.codecs.codec import Observation
+from dagsim.systems.seam import Codec
+
+if TYPE_CHECKING:
+    from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
 
 __all__ = [
     "EpisodeSteps",
     "InProcessRollouts",
     "ProcessRollouts",
     "Rollouts",
+    "Stage",
     "choices_of",
     "evaluate_greedy",
     "one_thread",
     "play",
+    "play_stage",
     "spared",
 ]
 
@@ -60,6 +69,122 @@ def choices_of(episodes: Sequence[EpisodeSteps]) -> np.ndarray:
     return np.array([choice for steps in episodes for choice in steps.choices], np.int64)
 
 
+class Stage(Protocol):
+    """Episodes side by side, of which those in ``live`` are not over."""
+
+    live: list[int]
+
+    def look(self, net: ActorNet, keep: bool) -> tuple[list[Any], Any]:
+        """The observations of the live episodes (which may be missing without ``keep``), and a batch of
+        them for ``net``.
+        """
+        ...
+
+    def step(self, choices: Sequence[Any]) -> Sequence[float]:
+        """Carry out a choice in each of the live episodes, and return the rewards until the next ones.
+        Episodes that are over are not live any longer.
+        """
+        ...
+
+    def times_s(self) -> Sequence[float]:
+        """The present of each live episode."""
+        ...
+
+    def end_s(self, number: int) -> float:
+        """The end of an episode that is over."""
+        ...
+
+    def note(self, number: int) -> Any:
+        """The witness's note on the present; ``None`` without a witness."""
+        ...
+
+    def hindsight(self, number: int) -> Any:
+        """The witness's note on a whole episode; ``None`` without a witness."""
+        ...
+
+
+class _SimulatedStage:
+    """Episodes in the kernels of their system."""
+
+    def __init__(self, episodes: Sequence[Episode]) -> None:
+        self.episodes = episodes
+        self.live = [number for number, episode in enumerate(episodes) if episode.observation is not None]
+
+    def look(self, net: ActorNet, keep: bool) -> tuple[list[Any], Any]:
+        observations = [self.episodes[number].observation for number in self.live]
+        return observations, net.stack(observations)
+
+    def step(self, choices: Sequence[Any]) -> Sequence[float]:
+        rewards = []
+        for number, choice in zip(self.live, choices, strict=True):
+            self.episodes[number].step(choice)
+            rewards.append(self.episodes[number].reward())
+        self.live = [number for number in self.live if self.episodes[number].observation is not None]
+        return rewards
+
+    def times_s(self) -> Sequence[float]:
+        return [self.episodes[number].now for number in self.live]
+
+    def end_s(self, number: int) -> float:
+        return self.episodes[number].now
+
+    def note(self, number: int) -> Any:
+        witness = self.episodes[number].witness
+        return None if witness is None else witness.note()
+
+    def hindsight(self, number: int) -> Any:
+        witness = self.episodes[number].witness
+        return None if witness is None else witness.hindsight()
+
+
+class _CompiledStage:
+    """Episodes in the compiled engine. Observations of a step share their arrays."""
+
+    def __init__(self, lane: CompiledEpisodes, seeds: Sequence[int], bounds: ObservationBounds | None = None) -> None:
+        self._lane, self._bounds = lane, bounds
+        every = np.arange(len(seeds))
+        self._which = every[~lane.begin(every, seeds)]
+        self.live = self._which.tolist()
+
+    def look(self, net: ActorNet, keep: bool) -> tuple[list[Any], Any]:
+        shown = self._lane.observe(self._which)
+        tokens, context, gpus, first = (part.copy() if keep else part for part in shown[:4])
+        if self._bounds is not None:
+            self._bounds.widen(Observation(tokens, context, gpus))
+        starts = first.tolist()
+        observations: list[Any] = []
+        if keep or type(net).stack is not ScoreNet.stack:
+            observations = [
+                Observation(tokens[starts[place] : starts[place + 1]], context[place], gpus[place])
+                for place in range(len(context))
+            ]
+        if type(net).stack is not ScoreNet.stack:
+            return observations, net.stack(observations)
+        parts = (tokens, context, gpus, np.arange(len(context)).repeat(np.diff(first)), first[:-1])
+        return observations, ObservationBatch(*map(torch.from_numpy, parts))
+
+    def step(self, choices: Sequence[Any]) -> Sequence[float]:
+        rewards, over = self._lane.advance(self._which, np.asarray(choices, np.int64))
+        values: list[float] = rewards.tolist()
+        if over.any():
+            self._which = self._which[~over]
+            self.live = self._which.tolist()
+        return values
+
+    def times_s(self) -> Sequence[float]:
+        times_s: list[float] = self._lane.now_s[self._which].tolist()
+        return times_s
+
+    def end_s(self, number: int) -> float:
+        return float(self._lane.now_s[number])
+
+    def note(self, number: int) -> Any:
+        return None
+
+    def hindsight(self, number: int) -> Any:
+        return None
+
+
 def play(
     net: ActorNet,
     episodes: Sequence[Episode],
@@ -73,28 +198,42 @@ def play(
     ``rng`` and ``explore`` are those of ``ActorNet.act``. Without ``keep``, only the simulations
     are returned.
     """
-    all_steps = [EpisodeSteps() for _ in episodes]
-    live = [number for number, episode in enumerate(episodes) if episode.observation is not None]
-    while live:
-        batch = net.stack([episodes[number].observation for number in live])
+    return play_stage(net, _SimulatedStage(episodes), len(episodes), rng, explore=explore, keep=keep)
+
+
+def play_stage(
+    net: ActorNet,
+    stage: Stage,
+    count: int,
+    rng: np.random.Generator | None,
+    *,
+    explore: float | None = None,
+    keep: bool = True,
+) -> list[EpisodeSteps]:
+    """As ``play``, for the ``count`` episodes of a stage in any engine."""
+    all_steps = [EpisodeSteps() for _ in range(count)]
+    while stage.live:
+        live = stage.live
+        observations, batch = stage.look(net, keep)
         choices, log_p = net.act(batch, rng, explore)
-        for number, choice, likely in zip(live, choices.tolist(), log_p.tolist(), strict=True):
-            episode, steps = episodes[number], all_steps[number]
-            if keep:
-                steps.observations.append(episode.observation)
-                steps.choices.append(choice)
-                steps.log_p.append(likely)
-                steps.times_s.append(episode.now)
-                if episode.witness is not None:
-                    steps.notes.append(episode.witness.note())
-            episode.step(choice)
-            if keep:
-                steps.rewards.append(episode.reward())
-        live = [number for number in live if episodes[number].observation is not None]
-    for episode, steps in zip(episodes, all_steps, strict=True):
-        steps.times_s.append(episode.now)
-        if keep and episode.witness is not None:
-            steps.hindsight = episode.witness.hindsight()
+        if not keep:
+            stage.step(choices.tolist())
+            continue
+        rows = zip(live, observations, choices.tolist(), log_p.tolist(), stage.times_s(), strict=True)
+        for number, observation, choice, likely, now_s in rows:
+            steps = all_steps[number]
+            steps.observations.append(observation)
+            steps.choices.append(choice)
+            steps.log_p.append(likely)
+            steps.times_s.append(now_s)
+            if (note := stage.note(number)) is not None:
+                steps.notes.append(note)
+        for number, reward in zip(live, stage.step(choices.tolist()), strict=True):
+            all_steps[number].rewards.append(reward)
+    for number, steps in enumerate(all_steps):
+        steps.times_s.append(stage.end_s(number))
+        if keep:
+            steps.hindsight = stage.hindsight(number)
     return all_steps
 
 
@@ -104,17 +243,28 @@ def evaluate_greedy(
     seeds: Sequence[int],
     wrap: Callable[[Codec], Codec] | None = None,
     at_once: int = 50,
-) -> list[Kernel[Any, Any]]:
-    """Simulate the greedy policy to the end, once per seed. ``wrap`` is applied to the codecs."""
-    kernels: list[Kernel[Any, Any]] = []
+    bounds: ObservationBounds | None = None,
+) -> list[Schedule]:
+    """Simulate the greedy policy to the end, once per seed. ``wrap`` is applied to the codecs.
+    ``bounds`` receive all observations.
+    """
+    schedules: list[Schedule] = []
+    lane = _lane_of(factory, min(at_once, len(seeds)), recorded=True) if wrap is None else None
     for begin in range(0, len(seeds), at_once):
+        part = seeds[begin : begin + at_once]
+        if lane is not None:
+            play_stage(net, _CompiledStage(lane, part, bounds), len(part), None, keep=False)
+            schedules += [lane.schedule(number) for number in range(len(part))]
+            continue
         episodes = []
-        for seed in seeds[begin : begin + at_once]:
+        for seed in part:
             codec = factory.codec.build()
+            if bounds is not None:
+                codec = BoundsRecorder(codec, bounds)
             episodes.append(Episode(factory.kernel(seed), codec if wrap is None else wrap(codec)))
         play(net, episodes, None, keep=False)
-        kernels += [episode.kernel for episode in episodes]
-    return kernels
+        schedules += [episode.kernel.schedule for episode in episodes]
+    return schedules
 
 
 class Rollouts(Protocol):
@@ -145,6 +295,7 @@ class InProcessRollouts:
     def __init__(self, factory: EpisodeFactory, lockstep: int = LOCKSTEP) -> None:
         self.factory = factory
         self._lockstep = lockstep
+        self._player = _Player(factory)
 
     def play(
         self,
@@ -158,8 +309,7 @@ class InProcessRollouts:
     ) -> list[EpisodeSteps]:
         all_steps = []
         for part in _parts(seeds, rng_key, self._lockstep):
-            episodes = [self.factory.episode(seed, jobs, witness) for seed in part.seeds]
-            all_steps += play(net, episodes, np.random.default_rng(part.rng_key), explore=explore)
+            all_steps += self._player.play(net, part, explore, jobs, witness)
         return all_steps
 
 
@@ -221,16 +371,47 @@ def _parts(seeds: Sequence[int], rng_key: Sequence[int], size: int) -> list[_Par
     return [_Part(seeds[begin : begin + size], (*rng_key, 0, number)) for number, begin in enumerate(begins)]
 
 
-_episodes: EpisodeFactory
-"""The factory of a worker process, kept so that a pool of jobs is read once."""
+class _Player:
+    """Plays parts of roll-outs, in the compiled engine if the factory says so. It is kept, so that a
+    pool of jobs is read once.
+    """
+
+    def __init__(self, factory: EpisodeFactory) -> None:
+        self.factory = factory
+        self._lane: CompiledEpisodes | None = None
+        self._room = 0
+
+    def play(
+        self, net: ActorNet, part: _Part, explore: float | None, jobs: int | None, witness: WitnessFactory | None
+    ) -> list[EpisodeSteps]:
+        rng, count = np.random.default_rng(part.rng_key), len(part.seeds)
+        if jobs is None and witness is None:
+            if self._room < count:
+                self._lane, self._room = _lane_of(self.factory, count), count
+            if self._lane is not None:
+                return play_stage(net, _CompiledStage(self._lane, part.seeds), count, rng, explore=explore)
+        episodes = [self.factory.episode(seed, jobs, witness) for seed in part.seeds]
+        return play(net, episodes, rng, explore=explore)
+
+
+def _lane_of(factory: EpisodeFactory, count: int, *, recorded: bool = False) -> CompiledEpisodes | None:
+    """Episodes in the compiled engine, if the factory wants it and it can play them."""
+    if not factory.compiled:
+        return None
+    lane = compiled_episodes(factory.scenario, factory.codec, factory.reward, count, recorded=recorded)
+    return None if isinstance(lane, str) else lane
+
+
+_player: _Player
+"""The player of a worker process."""
 
 
 def _begin(factory: EpisodeFactory) -> None:
-    global _episodes
+    global _player
     end_with_parent()
     one_thread()
     gc.freeze()
-    _episodes = factory
+    _player = _Player(factory)
 
 
 def _nothing() -> None:
@@ -245,10 +426,9 @@ def _play(
     witness: WitnessFactory | None,
     part: _Part,
 ) -> list[EpisodeSteps]:
-    net = settings.build(_episodes.codec)
+    net = settings.build(_player.factory.codec)
     net.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
-    episodes = [_episodes.episode(seed, jobs, witness) for seed in part.seeds]
-    return play(net, episodes, np.random.default_rng(part.rng_key), explore=explore)
+    return _player.play(net, part, explore, jobs, witness)
 
 
 def one_thread() -> None:

@@ -32,6 +32,7 @@ def warm(
     if not is_installed():
         raise ConfigError(INSTALL)
     from dagsim.systems.cluster.lane import drive, jit
+    from dagsim.systems.cluster.lane.episodes import compile_episodes
 
     if not jit.jitted():
         raise ConfigError("NUMBA_DISABLE_JIT=1 keeps numba from compiling; unset it")
@@ -39,5 +40,8 @@ def warm(
         began, chosen = perf_counter(), plan_for(policy, Preemption())
         if drive.compile_loop(chosen) and not quiet:
             typer.echo(f"compiled {chosen.loop} (for {policy} and its like) in {perf_counter() - began:.0f} s")
+    began = perf_counter()
+    if not algo and compile_episodes() and not quiet:
+        typer.echo(f"compiled episodes (for make_vec and training) in {perf_counter() - began:.0f} s")
     if not quiet:
         typer.echo(f"ready, in {jit.folder()}")

@@ -102,6 +102,8 @@ class EpisodeFactory:
     reward: RewardConfig
     record: bool = False
     """True to keep every run in the log, as reports need, even if that is slower."""
+    compiled: bool = False
+    """True to play many episodes at once in the compiled engine (``envs.vector``)."""
 
     def kernel(self, seed: int, jobs: int | None = None) -> Kernel[Any, Any]:
         """Build a kernel for the job sequence with that seed. It has only the first ``jobs`` jobs,

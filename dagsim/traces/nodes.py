@@ -369,7 +369,17 @@ def _node_of_pbs(where: str, name: str, fields: Mapping[str, str]) -> FoundNode:
     state = fields.get("state", "")
     words = {word.strip() for word in state.split(",") if word.strip()}
     listed = tuple([feature.strip() for feature in fields.get("properties", "").split(",") if feature.strip()])
-    return FoundNode(name, ((kind, gpus),) if gpus else (), cores, memory_gb, state, words <= _USABLE, features=listed)
+    queue = fields.get("queue", "") or there.get("queue", "")
+    return FoundNode(
+        name,
+        ((kind, gpus),) if gpus else (),
+        cores,
+        memory_gb,
+        state,
+        words <= _USABLE,
+        (queue,) if queue else (),
+        listed,
+    )
 
 
 def _physical(status: str) -> str:

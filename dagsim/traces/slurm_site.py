@@ -62,12 +62,18 @@ class SlurmSite:
     named: dict[str, str] = field(default_factory=dict)
     read: list[str] = field(default_factory=list)
     """Files, and what each is."""
+    policy: str = "slurm-multifactor"
     unmodelled: dict[str, None] = field(default_factory=dict)
     """Settings that have no effect here."""
 
     def drop(self, what: str) -> None:
         """Record a setting that is not modelled."""
         self.unmodelled[what] = None
+
+    @property
+    def cluster_name(self) -> str:
+        """The name of the cluster; empty if no file states it."""
+        return self.conf.get("clustername", "")
 
     def found_nodes(self) -> list[FoundNode]:
         """All nodes, in the order of slurm.conf.

@@ -31,7 +31,7 @@ JUDGED = range(1000, 1016)
 
 
 def jct_s(factory: EpisodeFactory, net: ActorNet) -> float:
-    return float(np.mean([summarize(done.schedule).jct_s.mean for done in evaluate_greedy(net, factory, JUDGED)]))
+    return float(np.mean([summarize(done).jct_s.mean for done in evaluate_greedy(net, factory, JUDGED)]))
 
 
 BEST_S = float(np.mean([best_jct_s(seed) for seed in JUDGED]))

@@ -295,7 +295,7 @@ def test_the_agent_in_a_file_is_the_agent_that_was_judged(folder: Store, tmp_pat
     agent = Checkpoint.load(folder.path / "best.pt")
     factory = EpisodeFactory(scenario_of(folder.config), agent.codec, RewardConfig({"job_seconds": 1.0}))
     (judged,) = evaluate_greedy(agent.network(), factory, session.validation[:1], agent.clipped)
-    assert run_policy(folder.config, spec, session.validation[0]).schedule.log == judged.schedule.log
+    assert run_policy(folder.config, spec, session.validation[0]).schedule.log == judged.log
 
 
 def test_an_agent_of_rainbow_loads_without_the_name_of_its_net(tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ def test_the_agent_that_is_kept_is_the_best_on_validation(tmp_path: Path, monkey
 
     reference = CellRun("sjf", 0, metrics={"jct_s.mean": 100.0})
     monkeypatch.setattr(trainer.PolicyRuns, "run", lambda *_: [reference])
-    monkeypatch.setattr(trainer, "evaluate_greedy", lambda *_: [SimpleNamespace(schedule=None)])
+    monkeypatch.setattr(trainer, "evaluate_greedy", lambda *_, **__: [None])
     monkeypatch.setattr(run, "_merit_of", merit)
     run.run()
     assert run.best == 0.5

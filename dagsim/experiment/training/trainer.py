@@ -20,14 +20,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.agents.checkpoint import BoundsRecorder, Checkpoint, ObservationBounds, read_plain, write_plain
+from dagsim.agents.checkpoint import Checkpoint, ObservationBounds, read_plain, write_plain
 from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.config import TrainConfig, WarmStart, algorithm_name
 from dagsim.agents.learner import Learner, LearnerContext, update_ema
@@ -39,6 +38,7 @@ from dagsim.config.registered import kind_of
 from dagsim.config.schema import Config
 from dagsim.config.training import check_training
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
+from dagsim.envs.vector import why_not_compiled
 from dagsim.errors import RunFolderError
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import claim_report_seeds
@@ -53,6 +53,10 @@ from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
 
 __all__ = ["Progress", "TrainingRun"]
 
+_PAYS = 10
+"""Number of iterations from which episodes are played in the compiled engine: loading it takes a
+second, and compiling it, once per machine, ten.
+"""
 _SEQUENCES_PER_SEED = 50_000
 """Number of job sequences that each training seed has to itself."""
 
@@ -90,6 +94,10 @@ class TrainingRun:
         self.workers = workers
         self._where = on or f"local:{workers}"
         self.reference = self.train.reference
+        self.engine_reason = ""
+        """The reason against playing episodes in the compiled engine; empty if they are played there.
+        The engine does not change the result.
+        """
         self._factory = self._factory_of(self.train)
         self._tell = tell or (lambda progress: None)
         self._reference_jct_s = 1.0
@@ -138,6 +146,8 @@ class TrainingRun:
             if self.workers > 1:
                 rollouts = stack.enter_context(ProcessRollouts(self._factory, self.workers, self.train.lockstep))
             state = self._resumed() if resume else None
+            engine = f"simpy, because {self.engine_reason}" if self.engine_reason else "compiled"
+            self._tell(Progress(f"episodes: {engine}", 0, self.train.iterations))
             self._find_reference(state)
             context = self._context(rollouts, self.train)
             learner = self.train.algorithm.build(context)
@@ -215,9 +225,8 @@ class TrainingRun:
         assert self._judged is not None
         bounded = getattr(self.train.codec, "bounded", False)
         bounds = ObservationBounds() if bounded else None
-        wrap = None if bounds is None else partial(BoundsRecorder, bounds=bounds)
-        kernels = evaluate_greedy(self._judged, self._factory, self.validation, wrap)
-        merit = float(np.mean([self._merit_of(kernel.schedule) for kernel in kernels]))
+        schedules = evaluate_greedy(self._judged, self._factory, self.validation, bounds=bounds)
+        merit = float(np.mean([self._merit_of(schedule) for schedule in schedules]))
         ratio = merit / self._reference_merit if np.isfinite(merit) else float("inf")
         if self._best is None or ratio < self._best:
             self._best, self._best_bounds = ratio, bounds
@@ -328,7 +337,11 @@ class TrainingRun:
         clone(learner.net, observations, choices, how, np.random.default_rng([self.config.seed, 3]))
 
     def _factory_of(self, train: TrainConfig) -> EpisodeFactory:
-        return EpisodeFactory(self.scenario, train.codec, RewardConfig(train.reward))
+        reward = RewardConfig(train.reward)
+        self.engine_reason = f"fewer than {_PAYS} iterations"
+        if train.iterations >= _PAYS:
+            self.engine_reason = why_not_compiled(self.scenario, train.codec, reward)
+        return EpisodeFactory(self.scenario, train.codec, reward, compiled=not self.engine_reason)
 
     def _context(self, rollouts: Rollouts, train: TrainConfig) -> LearnerContext:
         begin = self.config.seed * _SEQUENCES_PER_SEED % len(TRAIN)

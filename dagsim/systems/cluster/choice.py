@@ -28,6 +28,9 @@ from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.site import SiteState
+from dagsim.workload.arrays import JobArrays
+from dagsim.workload.sessions import Sessions
+from dagsim.workload.synthetic import Synthetic
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.lane.drive import LanePlan
@@ -48,6 +51,7 @@ __all__ = [
     "plan_for",
     "refuse",
     "why_not",
+    "why_not_live",
 ]
 
 Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
@@ -177,6 +181,39 @@ def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> s
     return INSTALL
 
 
+def why_not_live(scenario: ClusterScenario) -> str:
+    """The reason against episodes in the compiled engine (``lane.episodes``), whose decisions come
+    one by one; empty if there is none. Cuts one window of a trace, to look at its columns.
+    """
+    if scenario.engine == "simpy":
+        return "asked for"
+    if scenario.outages or (why := _feature(scenario, False)):
+        return "the compiled engine does not know nodes that come and leave" if scenario.outages else why
+    if not is_installed():
+        return INSTALL
+    from dagsim.systems.cluster.lane.jit import jitted
+
+    if not jitted():
+        return "NUMBA_DISABLE_JIT=1 keeps numba from compiling"
+    if isinstance(scenario.workload, Synthetic | Sessions):
+        return ""
+    jobs = scenario.jobs(0)
+    if not jobs.are_stored or jobs.begins_s:
+        return "the compiled engine plays episodes of generated jobs and of windows of a trace"
+    return unplayable(jobs.arrays())
+
+
+def unplayable(jobs: JobArrays) -> str:
+    """The reason against the compiled engine in some jobs; empty if there is none."""
+    if jobs.eligible_s is not None and (jobs.eligible_s > jobs.arrival_s).any():
+        return "the compiled engine does not know jobs that may not start when they arrive"
+    if jobs.in_flight and any(
+        share.gpu is not None for runs in jobs.in_flight.words for run in runs for share in run.placement
+    ):
+        return "the compiled engine does not know instances in flight on a named GPU"
+    return ""
+
+
 def compiled(
     scenario: ClusterScenario, jobs: JobStream, policy: str, seed: int, on_arrivals: Callable[[int], None] | None
 ) -> CompiledKernel | str:
@@ -201,12 +238,8 @@ def compiled(
     arrays = jobs.arrays()
     if scenario.engine == "auto" and arrays.tasks < least:
         return few
-    if arrays.eligible_s is not None and (arrays.eligible_s > arrays.arrival_s).any():
-        return "the compiled engine does not know jobs that may not start when they arrive"
-    if arrays.in_flight and any(
-        share.gpu is not None for runs in arrays.in_flight.words for run in runs for share in run.placement
-    ):
-        return "the compiled engine does not know instances in flight on a named GPU"
+    if why := unplayable(arrays):
+        return why
     from dagsim.systems.cluster.lane.reading import read_scenario
 
     plan = plan_for(policy, scenario.preemption)
@@ -214,7 +247,7 @@ def compiled(
     jobs.measure(arrays, scene.work.truth)
     if on_arrivals is not None:
         on_arrivals(len(arrays))
-    return too_much(scene, plan) or CompiledKernel(scenario.cluster, jobs, scene, plan, seed)
+    return too_much(scene, plan.loop) or CompiledKernel(scenario.cluster, jobs, scene, plan, seed)
 
 
 def offer(scenario: ClusterScenario, policy: str, engine: EngineUse, wall_s: float) -> str:
@@ -239,7 +272,7 @@ def offer(scenario: ClusterScenario, policy: str, engine: EngineUse, wall_s: flo
     )
 
 
-def too_much(scene: LaneScenario, chosen: LanePlan) -> str:
+def too_much(scene: LaneScenario, loop: str) -> str:
     """The reason against the compiled engine that only the jobs show; empty if there is none."""
     from dagsim.systems.cluster.lane.state import NAMED_GPUS
 
@@ -248,7 +281,7 @@ def too_much(scene: LaneScenario, chosen: LanePlan) -> str:
     if (classes.may[classes.table.share > 0][:, unnamed] > 0).any():  # which GPU a share is on decides later ones
         return f"the compiled engine does not know shares of GPUs on nodes of more than {NAMED_GPUS} GPUs"
     jobs = len(work.jobs.arrival_s)
-    if chosen.loop == "advance_easy" and jobs > _MOST_JOBS:
+    if loop == "advance_easy" and jobs > _MOST_JOBS:
         return f"the compiled engine plays EASY for up to {_MOST_JOBS:,} jobs, got {jobs:,}"
     if 4 * nodes.by_type.shape[1] * classes.may.sum() > _MOST_LEAVES:
         return f"{len(classes.table)} different demands on {len(nodes.table)} nodes need too much memory when compiled"
@@ -271,6 +304,7 @@ def _feature(scenario: ClusterScenario, observed: bool) -> str:
         "a network": scenario.network is not None,
         "a sharing model": scenario.sharing is not None,
         "disturbances": bool(scenario.disturbances),
+        "periodic checkpoints": scenario.preemption.interval_s is not None,
         "observers of the log": observed,
         "admission": scenario.admission,
         "partitions, features, reservations and licences": SiteState.binds(scenario.cluster, scenario.queues),

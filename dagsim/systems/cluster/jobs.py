@@ -126,6 +126,11 @@ class JobStream:
         origin_s: float = self._trace.meta["origin_s"]
         return origin_s
 
+    @property
+    def are_stored(self) -> bool:
+        """True if the jobs are columns already: they are generated, or a window of a trace."""
+        return isinstance(self._jobs, StoredJobs)
+
     def may_have(self, tasks: int) -> bool:
         """True if there are at least this many tasks, or if the jobs are a large trace that has not
         been read yet. Makes no more jobs than necessary.

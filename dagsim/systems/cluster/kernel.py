@@ -182,7 +182,8 @@ class ClusterKernel:
         self._disturbing: list[FailureProcess] = start_all(disturbances, len(cluster.nodes), seed, begins_s)
         self._admission = admission
         self._shows_truth = False
-        self._bare = setup is None and network is None and sharing is None
+        self._keeps_on_failure = self.preemption.on_failure == "resume" or self.preemption.interval_s is not None
+        self._bare = setup is None and network is None and sharing is None and self.preemption.interval_s is None
         """True if a run is a single timeout. Elastic tasks end that."""
         self.now = begins_s
         self._arrived = 0
@@ -369,7 +370,7 @@ class ClusterKernel:
         self._record(packed_row(_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self._changed = True
         for run in [run for run in self.running.values() if node in run.nodes]:
-            self._stop(run, _FAILED, NodeFailed(node), kept=self.preemption.on_failure == "resume")
+            self._stop(run, _FAILED, NodeFailed(node), kept=self._keeps_on_failure)
 
     def bring_up(self, node: int) -> None:
         """Bring the node back, unless another disturbance also holds it down."""
@@ -472,6 +473,10 @@ class ClusterKernel:
         task.training = elastic.training.start()
         self._bare = False
         demand = task.demand
+        if self.preemption.interval_s is not None:
+            raise ModelError(
+                f"job {task.job.job.id!r}: elastic tasks write no periodic checkpoints; leave preemption interval_s out"
+            )
         least = self.machines.compile(task.task.demand, elastic.least, demand.terms)
         if least.rejected is RejectReason.TOO_LARGE:
             most = max([self.machines.capacity(least, type_) for type_ in least.types])
@@ -700,6 +705,8 @@ class ClusterKernel:
             run.callbacks = self._on_set_up  # type: ignore[assignment]
         else:
             run.computing_s = now
+            if self.preemption.interval_s is not None:
+                run._seconds = self.preemption.with_writes_s(run._seconds)
             run._ends_s = now + run._seconds
             run.callbacks = self._on_end  # type: ignore[assignment]
             if now > run.started_s:
@@ -837,7 +844,7 @@ class ClusterKernel:
             self._forget_stopped()
         task, left = run.task, 1.0
         if kept:
-            left = self._left(run)
+            left = self._left(run, saved=kind == _FAILED and self.preemption.on_failure == "restart")
         self._pieces += 1
         cost_s = self.preemption.cost_s(task.task.memory_gb, kept and run.computing_s is not None)
         elastic = task.task.elastic
@@ -855,17 +862,24 @@ class ClusterKernel:
         self.frontier.add(again, now)
         return again
 
-    def _left(self, run: Run) -> float:
-        """The part of its task's work that a run leaves if it stops now and keeps what it did."""
+    def _left(self, run: Run, *, saved: bool) -> float:
+        """The part of its task's work that a run leaves if it stops now and keeps what it did; with
+        ``saved`` only what is in its last checkpoint.
+        """
         task, progress = run.task, run.progress
         if progress is not None:
             self._settle(run, progress)
             if task.training is not None:
                 return max(0.0, 1.0 - task.training.progress / task.training.total)
-            done = progress.done / run._seconds
+            passed_s = progress.done
         else:
-            done = (self.now - run.computing_s) / run._seconds if run.computing_s is not None and run._seconds else 0.0
-        return task.left * max(0.0, 1.0 - done)
+            passed_s = self.now - run.computing_s if run.computing_s is not None else 0.0
+        if self.preemption.interval_s is not None and run.computing_s is not None:
+            whole_s = self.preemption.worked_s(run._seconds)
+            passed_s = self.preemption.worked_s(passed_s, saved=saved)
+        else:
+            whole_s = run._seconds
+        return task.left * max(0.0, 1.0 - (passed_s / whole_s if whole_s else 0.0))
 
     def _forget_stopped(self) -> None:
         """Remove the ends of stopped runs, and ends that were timed again, from the clock, once they

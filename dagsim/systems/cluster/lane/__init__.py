@@ -17,6 +17,8 @@ everything that the lane does not support, and ``systems.cluster.choice`` gives 
 - One loop per family of policies, with its queues: ``orders`` (list scheduling), ``job_orders``,
   ``easy``, ``srtf``, ``las``. Each names its twin, the policy that it copies.
 - ``policies.formulas``: what a policy and its loop compute alike, once for both.
+- Episodes, for policies that decide live: ``episode_state`` and ``episode`` (indexes, choices and
+  the reward), ``observations`` (what a net sees), ``episodes`` (many side by side, in Python).
 - ``drive``: chooses the loop, calls it, and enlarges its arrays. ``jit`` and ``pointers``: how numba
   compiles all this.
 

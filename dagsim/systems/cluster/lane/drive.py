@@ -41,7 +41,7 @@ from dagsim.systems.cluster.policies.preemption import LeastRemaining
 from dagsim.systems.cluster.policies.rounds import Rounds
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["LanePlan", "compile_loop", "is_warm", "plan_of", "scheduled", "whole_log"]
+__all__ = ["LanePlan", "compile_loop", "is_warm", "placement_number", "plan_of", "scheduled", "whole_log"]
 
 _PLACEMENTS: Mapping[type, int] = {
     placement.BestFit: BEST,
@@ -96,9 +96,18 @@ def plan_of(policy: object, *, keeps: bool = True) -> LanePlan:
     if loop is None:
         raise ConfigError("its decisions are not compiled")
     rule: object = policy.order.placement if isinstance(policy, LeastRemaining) else policy.placement  # type: ignore[attr-defined]
+    return LanePlan(policy, loop, placement_number(rule), keeps)
+
+
+def placement_number(rule: object) -> int:
+    """The number of a placement rule in the lane.
+
+    Raises:
+        ConfigError: The rule is not compiled. The message completes a sentence about its owner.
+    """
     if type(rule) not in _PLACEMENTS:
         raise ConfigError(f"its placement {type(rule).__name__} is not compiled")
-    return LanePlan(policy, loop, _PLACEMENTS[type(rule)], keeps)
+    return _PLACEMENTS[type(rule)]
 
 
 def scheduled(cluster: Cluster, scene: LaneScenario, plan: LanePlan, seed: int) -> Schedule:

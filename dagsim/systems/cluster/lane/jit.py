@@ -7,8 +7,9 @@ enforces that, and makes the lane fast: otherwise every function would count ref
 array of the state. With ``NUMBA_DISABLE_JIT=1`` numba leaves the functions as they are.
 
 Compiled code is kept below ``NUMBA_CACHE_DIR``, or in the user's cache folder, under a digest of
-all files of the lane and of ``policies.formulas``. Numba's own check is not enough: it notices changes in the file of a
-function, but not in the functions that it calls.
+all files of the lane, of ``policies.formulas``, ``policies.slurm_times`` and ``codecs.pool``. Numba's
+own check is not enough: it notices changes in the file of a function, but not in the functions that
+it calls.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ try:
 except ImportError:
     numba = None  # type: ignore[assignment]
 
-__all__ = ["alone", "by_pointer", "folder", "inner", "installed", "int64", "is_kept", "jitted", "outer"]
+__all__ = ["alone", "at_address", "by_pointer", "folder", "inner", "installed", "int64", "is_kept", "jitted", "outer"]
 
 int64: Callable[[Any], int] = np.int64  # type: ignore[assignment]
 """A number as 64 bits: passed as 32 bits, it would make numba compile every function twice."""
@@ -90,6 +91,20 @@ def by_pointer(cls: Record) -> Record:
     return cls
 
 
+def at_address(example: Callable[[], Any]) -> tuple[Callable[[int], Any], dict[int, Any]]:
+    """A function that turns the address of a table (``pointers``) into the named tuple that it
+    describes, all of the type of ``example()``; and a dictionary.
+
+    Plain Python cannot read tables, so the function looks addresses up in the dictionary there.
+    """
+    plain: dict[int, Any] = {}
+    if not jitted():
+        return lambda address: plain[int(address)], plain
+    from dagsim.systems.cluster.lane import pointers
+
+    return pointers.tuple_at(example), plain
+
+
 def inner(function: Function) -> Function:
     """Compile a function that only other functions of the lane call."""
     small = len(function.__code__.co_code) < _INLINED_B
@@ -120,6 +135,8 @@ def folder() -> Path:
     kind of processor."""
     by = f"{numba.__version__} {np.__version__} {sys.version} {get_host_cpu_name()}".encode()
     lane = Path(__file__).parent
-    files = [file.read_bytes() for file in (*sorted(lane.glob("*.py")), lane.parent / "policies" / "formulas.py")]
+    others = "policies/formulas.py", "policies/slurm_times.py", "codecs/pool.py"
+    sources = *sorted(lane.glob("*.py")), *[lane.parent / name for name in others]
+    files = [file.read_bytes() for file in sources]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dagsim"
     return Path(os.environ.get("NUMBA_CACHE_DIR") or caches) / f"lane-{sha256(b''.join([by, *files])).hexdigest()[:16]}"

@@ -18,7 +18,6 @@ from dagsim.systems.cluster.lane.state import (
     MICRO,
     NAMED_GPUS,
     NONE,
-    RING,
     WORST,
     State,
 )
@@ -206,7 +205,7 @@ def _note(s: State, run: int, node: int, count: int, held: int, gpu: int) -> Non
 @inner
 def _changed(s: State, node: int) -> None:
     """Record for the trees that a node has changed."""
-    s.ring[s.count.changes & (RING - 1)] = node
+    s.ring[s.count.changes & (len(s.ring) - 1)] = node
     s.count.changes += 1
 
 
@@ -403,14 +402,14 @@ def sync(s: State, kind: int, type_: int) -> None:
     changes, seen, count = s.count.changes, s.trees[tree].seen, s.types[type_].count
     if seen == changes:
         return
-    anew = seen < 0 or changes - seen > min(RING, count)
+    anew = seen < 0 or changes - seen > min(len(s.ring), count)
     if seen < 0:
         for place in range(2 * s.trees[tree].width):
             s.leaves[s.trees[tree].at + place] = NONE
             if s.trees[tree].wide >= 0:
                 s.leaves[s.trees[tree].wide + place] = NONE
     for index in range(0 if anew else seen, count if anew else changes):
-        node = s.by_type[type_, index] if anew else s.ring[index & (RING - 1)]
+        node = s.by_type[type_, index] if anew else s.ring[index & (len(s.ring) - 1)]
         if s.nodes[node].type == type_:
             _update(s, kind, tree, node)
     s.trees[tree].seen = changes

@@ -150,7 +150,9 @@ NAMED_GPUS = 62
 NONE = 1 << 62
 """Score in a tree that means no room."""
 RING = 4096
-"""Number of recent node changes that are remembered; a tree that has missed more is rebuilt."""
+"""Number of recent node changes that are remembered, a power of two; a tree that has missed more is
+rebuilt.
+"""
 SPARE = 1024
 """Initial space for runs, pieces and groups, beyond the minimum."""
 SLOTS = 24
@@ -233,7 +235,7 @@ class State(NamedTuple):
     types: np.recarray  # (types,) TYPE
     trees: np.recarray  # (K * types,) TREE
     leaves: np.ndarray  # int64
-    ring: np.ndarray  # (RING,) int64: nodes that changed
+    ring: np.ndarray  # (RING,) int64, fewer in episodes: nodes that changed
     queues: np.recarray  # (K or K * types,) QUEUE
     ready: np.recarray  # ENTRY: ready tasks
     ends: np.recarray  # (runs,) ENTRY

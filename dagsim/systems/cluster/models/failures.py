@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable
+import csv
+from collections.abc import Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
-from math import inf
+from math import ceil, inf
 from typing import Literal, Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import DISTURBANCES, Clock, Timer
 
 __all__ = [
+    "FailureLog",
     "FailureModel",
     "Maintenance",
     "MovingDelay",
@@ -26,6 +28,10 @@ __all__ = [
     "Setup",
     "start_all",
 ]
+
+
+_ROUNDING = 1e-9
+"""Intervals by which work may exceed a whole number of them: the rest of a division."""
 
 
 class Nodes(Protocol):
@@ -81,13 +87,16 @@ class FailureProcess(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeFailures:
-    """Each node fails and is repaired independently, after exponential times (a memoryless
-    machine-repair model).
+    """Nodes fail and are repaired after exponential times (a memoryless machine-repair model).
+
+    Each fails independently, or with ``rack`` above 1 as many consecutive nodes at once, because
+    they share a switch or a power supply.
     """
 
     mean_up_s: float
     mean_down_s: float
     kind: Literal["node_failures"] = "node_failures"
+    rack: int = 1
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -95,26 +104,31 @@ class NodeFailures:
         for name in ("mean_up_s", "mean_down_s"):
             if not getattr(self, name) > 0:
                 raise ModelError(f"node failures: {name} must be positive, got {getattr(self, name)!r}")
+        if not self.rack >= 1:
+            raise ModelError(f"node failures: rack must be at least 1 node, got {self.rack!r}")
 
     def start(self, nodes: int, seed: int) -> _Failing:
-        """Every node up, with its own random stream."""
-        rngs = [stream(seed, "failures", node) for node in range(nodes)]
-        return _Failing(self, rngs, [float(rng.exponential(self.mean_up_s)) for rng in rngs], [True] * nodes)
+        """Every node up, and each rack with its own random stream."""
+        racks = [tuple(range(first, min(first + self.rack, nodes))) for first in range(0, nodes, self.rack)]
+        rngs = [stream(seed, "failures", rack) for rack in range(len(racks))]
+        up_s = [float(rng.exponential(self.mean_up_s)) for rng in rngs]
+        return _Failing(self, racks, rngs, up_s, [True] * len(racks))
 
 
 @dataclass(slots=True)
 class _Failing:
-    """For each node: its random stream, the time of its next change, and whether it is up until
-    then.
+    """For each rack: its nodes, its random stream, the time of its next change, and whether it is up
+    until then.
     """
 
     rates: NodeFailures
+    racks: list[tuple[int, ...]]
     rngs: list[np.random.Generator]
     next_s: list[float]
     up: list[bool]
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
-        return [self._life(clock, nodes, node) for node in range(len(self.rngs))]
+        return [self._life(clock, nodes, rack) for rack in range(len(self.rngs))]
 
     def postpone(self, by_s: float) -> None:
         self.next_s = [next_s + by_s for next_s in self.next_s]
@@ -125,21 +139,23 @@ class _Failing:
             twin = np.random.default_rng()
             twin.bit_generator.state = rng.bit_generator.state
             rngs.append(twin)
-        return _Failing(self.rates, rngs, list(self.next_s), list(self.up))
+        return _Failing(self.rates, self.racks, rngs, list(self.next_s), list(self.up))
 
     def returning(self) -> set[int]:
-        return {node for node, up in enumerate(self.up) if not up and self.next_s[node] < inf}
+        down = [rack for rack, up in enumerate(self.up) if not up and self.next_s[rack] < inf]
+        return {node for rack in down for node in self.racks[rack]}
 
-    def _life(self, clock: Clock, nodes: Nodes, node: int) -> Generator[Event, object, None]:
+    def _life(self, clock: Clock, nodes: Nodes, rack: int) -> Generator[Event, object, None]:
         while True:
-            yield Timer(clock, self.next_s[node], DISTURBANCES)
-            if self.up[node]:
-                nodes.take_down(node)
-            else:
-                nodes.bring_up(node)
-            self.up[node] = not self.up[node]
-            mean = self.rates.mean_up_s if self.up[node] else self.rates.mean_down_s
-            self.next_s[node] = clock.now + float(self.rngs[node].exponential(mean))
+            yield Timer(clock, self.next_s[rack], DISTURBANCES)
+            for node in self.racks[rack]:
+                if self.up[rack]:
+                    nodes.take_down(node)
+                else:
+                    nodes.bring_up(node)
+            self.up[rack] = not self.up[rack]
+            mean = self.rates.mean_up_s if self.up[rack] else self.rates.mean_down_s
+            self.next_s[rack] = clock.now + float(self.rngs[rack].exponential(mean))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +209,37 @@ class Outages:
         if wrong is not None:
             raise ModelError(f"downtimes: nodes must lie in 0..{nodes - 1}, got {wrong}")
         return _Calendar(self.windows)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureLog:
+    """Failures as they were logged: a CSV file with the columns ``node`` (its number), ``start_s``
+    and ``end_s`` (empty: for good).
+    """
+
+    path: str
+    kind: Literal["failure_log"] = "failure_log"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def start(self, nodes: int, seed: int) -> _Calendar:
+        """Nothing has happened yet.
+
+        Raises:
+            ModelError: The file cannot be read, or a row is no failure of a node that exists.
+        """
+        return Outages(tuple(self._windows())).start(nodes, seed)
+
+    def _windows(self) -> Iterator[tuple[int, float, float]]:
+        try:
+            with open(self.path, newline="", encoding="utf-8") as file:
+                for number, row in enumerate(csv.DictReader(file), 2):
+                    try:
+                        yield int(row["node"]), float(row["start_s"]), float(row["end_s"] or inf)
+                    except (KeyError, TypeError, ValueError) as error:
+                        raise ModelError(f"{self.path}:{number}: not a row of node, start_s, end_s ({error})") from None
+        except OSError as error:
+            raise ModelError(f"failure log {self.path}: {error.strerror}") from None
 
 
 @dataclass(slots=True)
@@ -309,25 +356,48 @@ class Preemption:
     saved in time; by default they start over. Measured restart costs are 25 to 250 s per model
     (Sia, SOSP 2023, artifact).
 
+    With ``interval_s``, each run writes a checkpoint after that many seconds of work, which takes
+    ``write_s`` (not at its end). A run killed by a failure then loses only the work since its last
+    checkpoint. Estimates do not count the writes.
+
     Raises:
-        ModelError: An unknown mode or a negative cost.
+        ModelError: An unknown mode, a negative cost, or an interval that is not positive.
     """
 
     on_resume: Literal["resume", "restart"] = "resume"
     on_failure: Literal["resume", "restart"] = "restart"
     restart_s: float = 0.0
     checkpoint_s_per_gb: float = 0.0
+    interval_s: float | None = None
+    write_s: float = 0.0
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
+        if self.interval_s is not None and not 0 < self.interval_s < inf:
+            raise ModelError(f"preemption: interval_s must be positive, got {self.interval_s!r}")
         for name in ("on_resume", "on_failure"):
             if getattr(self, name) not in ("resume", "restart"):
                 raise ModelError(f"preemption: {name} must be 'resume' or 'restart', got {getattr(self, name)!r}")
-        for name in ("restart_s", "checkpoint_s_per_gb"):
+        for name in ("restart_s", "checkpoint_s_per_gb", "write_s"):
             if not getattr(self, name) >= 0:
                 raise ModelError(f"preemption: {name} must be 0 or more, got {getattr(self, name)!r}")
 
     def cost_s(self, memory_gb: float, kept: bool) -> float:
         """Set-up seconds that one instance pays when it returns."""
         return self.restart_s + (self.checkpoint_s_per_gb * memory_gb if kept else 0.0)
+
+    def with_writes_s(self, work_s: float) -> float:
+        """Seconds that ``work_s`` of computing take with the checkpoints in between."""
+        if self.interval_s is None or not work_s:
+            return work_s
+        return work_s + self.write_s * max(0, ceil(work_s / self.interval_s - _ROUNDING) - 1)
+
+    def worked_s(self, passed_s: float, *, saved: bool = False) -> float:
+        """Seconds of computing in ``passed_s`` seconds with checkpoints; with ``saved`` only those that a
+        checkpoint holds.
+        """
+        if self.interval_s is None:
+            return passed_s
+        written, rest_s = divmod(passed_s, self.interval_s + self.write_s)
+        return written * self.interval_s + (0.0 if saved else min(rest_s, self.interval_s))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import bits, ordered_sum
-from dagsim.systems.cluster.api import ClusterView, Run, TaskState
+from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.preemption import make_room
 from dagsim.systems.cluster.policies.shares import Weights
 from dagsim.systems.cluster.policies.slurm_backfill import (
@@ -22,6 +22,7 @@ from dagsim.systems.cluster.policies.slurm_backfill import (
     NodePlan,
     PendingJob,
     PendingJobs,
+    RunTable,
     may_fit,
 )
 from dagsim.systems.cluster.policies.slurm_placement import NodeChoice
@@ -252,6 +253,7 @@ class SlurmMultifactor:
         rules.holdings.take(run.id, rules.holders(run.job, part, gpu), amounts)
         limit_s, kill_s = rules.limit_s(task, run.type), rules.kill_s(task, run.type) + self._set.over_time_s
         nodes = run.nodes
+        self._table.started(run, now + limit_s)
         self._runs[run.id] = _Kept(run.job.number, part.name, qos.name, nodes, now, now + limit_s, alone)
         self._latest[run.job.number] = now
         for node in nodes:
@@ -270,6 +272,7 @@ class SlurmMultifactor:
         """Remove a run."""
         self._book.end(run.id, now)
         self._rules.holdings.give(run.id)
+        self._table.ended(run)
         kept = self._runs.pop(run.id)
         for node in kept.nodes:
             self._count[node] -= 1
@@ -331,6 +334,9 @@ class SlurmMultifactor:
         capacity = Capacity(len(nodes), *totals)
         self._book = PriorityBook(self._priorities, view.queues or QueueTree(), capacity, self._set.origin_s)
         self._rules = SlurmRules(view, kill=self._set.kill, distinct=self._set.distinct)
+        self._table = RunTable(len(nodes))
+        self._roomy: dict[tuple[DemandClass, str, bool, int], int] = {}
+        """Nodes with room for an instance now, by demand, partition, exclusive use and type; of one cycle."""
         self._runs: dict[int, _Kept] = {}
         self._latest: dict[int, float] = {}
         """Time of the latest start of each job."""
@@ -460,10 +466,10 @@ class SlurmMultifactor:
     def _backfill(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
         """Run one backfill cycle over the first jobs by priority."""
         listed, tests, rules = pending.listed, self._set.bf_max_job_test, self._rules
-        ends_s = {run: kept.limit_ends_s for run, kept in self._runs.items()}
+        self._roomy.clear()
         plan = NodePlan(
             view,
-            ends_s,
+            self._table,
             self._whole,
             self._choice,
             window_s=self._set.bf_window_s,
@@ -510,12 +516,10 @@ class SlurmMultifactor:
                 continue
             self.latest = "backfill"
             self._starting = task, part
-            latest = max(self._runs, default=-1)
             yield Start(task, placement)
             outlook.started()
-            for run in [run for run in self._runs if run > latest]:
-                ends_s[run] = self._runs[run].limit_ends_s
-                plan.started(view.running[run])
+            plan.started()
+            self._roomy.clear()
 
     def _is_over(
         self,
@@ -570,7 +574,18 @@ class SlurmMultifactor:
             closed = self._set.bf_ties == "wait"
             return nodes & ~plan.kept(view.now, view.now + limit_s, closed=closed, of=nodes)
 
-        return self._first(view, task, part, self._usable(task, part), room, open_nodes)
+        def candidates(type_: int) -> int:
+            key = task.demand, part.name, self._rules.alone(task.job, part), type_
+            nodes = self._roomy.get(key)
+            if nodes is None:
+                nodes = view.machines.candidate_set(task.demand, type_) & self._usable(task, part)
+                listed = [machine for node in bits(nodes) if (machine := view.machines.list[node]).room(task.demand)]
+                nodes = self._roomy[key] = sum([machine.bit for machine in listed])
+            return nodes
+
+        return self._first(
+            task, part, candidates, lambda nodes, types: self._on(view, task, open_nodes(nodes, types), room)
+        )
 
     def _reserve(self, task: TaskState, part: NodePartition, plan: NodePlan) -> None:
         """Reserve nodes for the earliest possible start of the task."""
@@ -592,31 +607,32 @@ class SlurmMultifactor:
         """Return a placement on ``nodes`` for the task (or ``room`` instances)."""
         if not nodes or not may_fit(view.machines, task.demand):
             return None
-        return self._first(view, task, part, nodes & self._usable(task, part), room, lambda open_, _: open_)
+        usable = nodes & self._usable(task, part)
+        return self._first(
+            task,
+            part,
+            lambda type_: usable & view.machines.candidate_set(task.demand, type_),
+            lambda open_, _: self._on(view, task, open_, room),
+        )
 
     def _first(
         self,
-        view: ClusterView,
         task: TaskState,
         part: NodePartition,
-        nodes: int,
-        room: float,
-        open_nodes: Callable[[int, tuple[int, ...]], int],
+        candidates: Callable[[int], int],
+        place: Callable[[int, tuple[int, ...]], Placement | None],
     ) -> Placement | None:
         """Return the placement whose first node comes first, over the groups of nodes that the task
-        may combine; ``open_nodes`` leaves out those that are reserved.
+        may combine. ``candidates`` returns the nodes of a type, ``place`` a placement on some of
+        them.
         """
-        demand, machines, rules = task.demand, view.machines, self._rules
         best: Placement | None = None
-        for group in rules.groups(task):
-            candidates = 0
+        for group in self._rules.groups(task):
+            nodes = 0
             for type_ in group.types:
-                if demand.demand.gpus and not self._room_on(task, part, type_):
-                    continue
-                candidates |= machines.candidate_set(demand, type_)
-            if not candidates & nodes:
-                continue
-            placement = self._on(view, task, open_nodes(candidates & nodes, group.types), room)
+                if not task.demand.demand.gpus or self._room_on(task, part, type_):
+                    nodes |= candidates(type_)
+            placement = place(nodes, group.types) if nodes else None
             if placement is not None and (best is None or placement[0].node < best[0].node):
                 best = placement
         return best

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from heapq import heappop, heappush
-from math import ceil, floor, inf
-from typing import NamedTuple
+from math import ceil, floor, inf, nextafter
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
+from dagsim.model.arithmetic import bits
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, NodeState, Run, TaskState
+from dagsim.systems.cluster.policies import slurm_times
 from dagsim.systems.cluster.policies.slurm_placement import NodeChoice
 from dagsim.systems.cluster.policies.slurm_priority import PriorityBook, RankColumns
 from dagsim.systems.cluster.policies.slurm_rules import Amounts, Holder, Holdings
 
-__all__ = ["BackfillOutlook", "NodePlan", "PendingJob", "PendingJobs", "Reservation", "may_fit"]
+__all__ = ["BackfillOutlook", "NodePlan", "PendingJob", "PendingJobs", "Reservation", "RunTable", "may_fit"]
+
+Numbers: TypeAlias = Any
+"""A list or an array of numbers."""
 
 
 class Reservation(NamedTuple):
@@ -24,8 +32,149 @@ class Reservation(NamedTuple):
     nodes: int
 
 
+_LISTED = 1000
+"""Queries of a ``RunTable`` up to which lists are faster than the time to load compiled code."""
+
+
+class RunTable:
+    """The runs under way on each node, in the order in which their limits end, as flat sequences for
+    ``slurm_times``: lists at first, arrays and compiled functions after ``_LISTED`` queries. Plain
+    data; O(runs of a node) per start and end.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self.ids: list[list[int]] = [[] for _ in range(nodes)]
+        """The runs on each node."""
+        self.stride = self.kept_stride = 4
+        """Rows per node in the sequences of runs and of reservations."""
+        self.ends: Numbers = [0.0] * 4 * nodes
+        self.gives: Numbers = [0.0] * 12 * nodes
+        self.runs: Numbers = [0] * nodes
+        self.free: Numbers = [0.0] * 3 * nodes
+        self.begins: Numbers = [0.0] * 4 * nodes
+        self.untils: Numbers = [0.0] * 4 * nodes
+        self.owners: Numbers = [0] * 4 * nodes
+        self.kept: Numbers = [0] * nodes
+        self.out: Numbers = [0.0] * nodes
+        self.compiled = False
+        self._queries = 0
+        self._stale = dict.fromkeys(range(nodes))
+        """Nodes whose free resources have changed."""
+        self._members: dict[int, tuple[list[int], Numbers]] = {}
+        self._flags: dict[int, Numbers] = {}
+
+    def started(self, run: Run, limit_ends_s: float) -> None:
+        """Add a run."""
+        demand = run.task.demand
+        for machine, count, *_ in run.held:
+            node = machine.index
+            ids, self._stale[node] = self.ids[node], None
+            if len(ids) == self.stride:
+                self._widen()
+            row, place = node * self.stride, len(ids)
+            ends, gives = self.ends, self.gives
+            while place and ends[row + place - 1] > limit_ends_s:
+                ends[row + place] = ends[row + place - 1]
+                to = 3 * (row + place)
+                gives[to : to + 3] = gives[to - 3 : to]
+                place -= 1
+            ids.insert(place, run.id)
+            ends[row + place] = limit_ends_s
+            to = 3 * (row + place)
+            gives[to : to + 3] = [float(demand.whole * count), float(demand.cpus * count), float(demand.memory * count)]
+            self.runs[node] = len(ids)
+
+    def ended(self, run: Run) -> None:
+        """Remove a run."""
+        for machine, *_ in run.held:
+            node = machine.index
+            ids, self._stale[node] = self.ids[node], None
+            place = ids.index(run.id)
+            del ids[place]
+            row, last = node * self.stride, len(ids)
+            self.ends[row + place : row + last] = self.ends[row + place + 1 : row + last + 1]
+            self.gives[3 * (row + place) : 3 * (row + last)] = self.gives[3 * (row + place + 1) : 3 * (row + last + 1)]
+            self.runs[node] = last
+
+    def refresh(self, machines: Sequence[NodeState]) -> None:
+        """Read the free resources of the nodes that have changed."""
+        for node in self._stale:
+            machine = machines[node]
+            self.free[3 * node : 3 * node + 3] = [float(machine.idle), float(machine.cpus), float(machine.memory)]
+        self._stale.clear()
+
+    def begin(self) -> None:
+        """Drop all reservations; compile once there is enough work."""
+        self.kept = [0] * len(self.ids)
+        if not self.compiled and self._queries > _LISTED and _functions(compiled=True) != _functions(compiled=False):
+            self.compiled = True
+            for name in ("ends", "gives", "free", "begins", "untils", "out"):
+                setattr(self, name, np.array(getattr(self, name), np.float64))
+            for name in ("runs", "owners"):
+                setattr(self, name, np.array(getattr(self, name), np.int64))
+            self._members.clear()
+            self._flags.clear()
+        if self.compiled:
+            self.kept = np.zeros(len(self.ids), np.int64)
+
+    def keep(self, node: int, begin_s: float, until_s: float, owner: int) -> None:
+        """Reserve a node."""
+        count = self.kept[node]
+        if count == self.kept_stride:
+            self.begins, self.untils, self.owners = [
+                self._wider(values, self.kept_stride, 1) for values in (self.begins, self.untils, self.owners)
+            ]
+            self.kept_stride *= 2
+        row = node * self.kept_stride + count
+        self.begins[row], self.untils[row], self.owners[row] = begin_s, until_s, owner
+        self.kept[node] = count + 1
+
+    def members(self, nodes: int) -> tuple[list[int], Numbers]:
+        """The nodes of a bit set, as a list and as the functions take them."""
+        self._queries += 1
+        members = self._members.get(nodes)
+        if members is None:
+            if len(self._members) > _SETS:
+                self._members.clear()
+            listed = list(bits(nodes))
+            members = self._members[nodes] = listed, np.array(listed, np.int64) if self.compiled else listed
+        return members
+
+    def flags(self, nodes: int) -> Numbers:
+        """A bit set as one flag per node."""
+        flags = self._flags.get(nodes)
+        if flags is None:
+            if len(self._flags) > _SETS:
+                self._flags.clear()
+            listed = [nodes >> node & 1 for node in range(len(self.ids))]
+            flags = self._flags[nodes] = np.array(listed, np.int64) if self.compiled else listed
+        return flags
+
+    def empty(self) -> tuple[Numbers, Numbers, Numbers]:
+        """Sequences for the steps of one demand: times, rooms and counts."""
+        count = len(self.ids) * (self.stride + 1)
+        if self.compiled:
+            return np.empty(count), np.empty(count), np.zeros(len(self.ids), np.int64)
+        return [0.0] * count, [0.0] * count, [0] * len(self.ids)
+
+    def _widen(self) -> None:
+        self.ends, self.gives = self._wider(self.ends, self.stride, 1), self._wider(self.gives, self.stride, 3)
+        self.stride *= 2
+
+    def _wider(self, values: Numbers, stride: int, columns: int) -> Numbers:
+        """The values with twice the rows for each node."""
+        old = np.array(values).reshape(len(self.ids), stride * columns)
+        new = np.concatenate((old, np.zeros_like(old)), axis=1).ravel()
+        return new if self.compiled else new.tolist()
+
+
+_SETS = 4096
+"""Bit sets that are kept as lists."""
+
+
 class NodePlan:
-    """Reservations over named nodes, around the runs under way and the ends of their time limits.
+    """Reservations of one cycle over named nodes, around the runs under way and the ends of their
+    time limits.
 
     A reservation takes whole nodes, whatever its job needs of them, as in Slurm. If the limit of a
     job ends at the very instant at which a reservation of its nodes begins, ``ties`` decides
@@ -36,7 +185,7 @@ class NodePlan:
     def __init__(
         self,
         view: ClusterView,
-        ends_s: Mapping[int, float],
+        table: RunTable,
         whole: int,
         choice: NodeChoice,
         *,
@@ -44,29 +193,32 @@ class NodePlan:
         resolution_s: float,
     ) -> None:
         self.now = view.now
-        self._choice = choice
         self.reserved: list[Reservation] = []
         """Reservations, sorted by their ends."""
         self._ends: list[float] = []
-        self._view, self._ends_s, self._whole = view, ends_s, whole
-        self._until_s, self._resolution_s = view.now + window_s, resolution_s
+        self._table, self._choice, self._whole = table, choice, whole
+        self._view, self._until_s, self._resolution_s = view, view.now + window_s, resolution_s
         self._known: dict[tuple[DemandClass, bool, int], list[tuple[float, float]]] = {}
         """Cached for a demand on some nodes: limits, and the first possible time of each, which can
         only become later.
         """
-        self._runs: dict[int, list[Run]] = {}
-        """The runs on each node."""
-        self._rooms: dict[tuple[DemandClass, bool], list[tuple[float, int, int]]] = {}
-        self._of: dict[int, dict[tuple[DemandClass, bool], list[tuple[float, int, int]]]] = {}
-        for run in view.running.values():
-            self.started(run)
+        machines = view.machines
+        self._of_type = [0] * len(machines.types)
+        for machine in machines.list:
+            self._of_type[machine.type] |= machine.bit if machine.up else 0
+        self._steps: dict[tuple[DemandClass, bool], tuple[Numbers, Numbers, Numbers]] = {}
+        table.refresh(machines.list)
+        table.begin()
+        self._fill, self._earliest = _functions(compiled=table.compiled)
+        if machines.site is not None:
+            for number, closed in enumerate(machines.site.closed):
+                for node in bits(closed.nodes):
+                    table.keep(node, closed.start_s, closed.end_s, number)
 
-    def started(self, run: Run) -> None:
-        """Add a run; cached room of its nodes is dropped."""
-        for node in run.nodes:
-            self._runs.setdefault(node, []).append(run)
-            self._of.pop(node, None)
-        self._rooms.clear()
+    def started(self) -> None:
+        """A run has started: drop cached room."""
+        self._table.refresh(self._view.machines.list)
+        self._steps.clear()
 
     def kept(self, begin_s: float, end_s: float, *, closed: bool, of: int = -1) -> int:
         """Return the nodes that are reserved at some time between the two; with ``closed`` also
@@ -88,6 +240,8 @@ class NodePlan:
         at = bisect_right(self._ends, kept.end_s)
         self._ends.insert(at, kept.end_s)
         self.reserved.insert(at, kept)
+        for node in bits(nodes):
+            self._table.keep(node, kept.begin_s, kept.end_s, -1)
 
     def earliest(
         self, demand: DemandClass, nodes: int, limit_s: float, *, alone: bool, distinct: bool
@@ -98,87 +252,93 @@ class NodePlan:
         """
         tried = self._known.setdefault((demand, alone, nodes), [])
         least_s = max([begin_s for limit, begin_s in tried if limit <= limit_s], default=self.now)
-        if least_s > self._until_s:
-            return None
-        steps = [step for step in self._steps(demand, alone) if nodes >> step[1] & 1]
-        times = {least_s, *(step[0] for step in steps), *(reservation.end_s for reservation in self.reserved)}
+        until_s, own = self._until_s, -2
         site, terms = self._view.machines.site, demand.terms
+        usable = nodes & self._up(demand)
         if site is not None and terms is not None:
-            times.update(site.boundaries)
-        room: dict[int, int] = {}
-        with_room, at = 0, 0
-        for begin_s in sorted([time_s for time_s in times if least_s <= time_s <= self._until_s]):
-            while at < len(steps) and steps[at][0] <= begin_s:
-                _, node, count = steps[at]
-                room[node] = count
-                with_room = with_room | 1 << node if count else with_room & ~(1 << node)
-                at += 1
-            free = with_room
-            if free and site is not None and terms is not None:
-                free &= site.open_between(terms, begin_s, begin_s + limit_s)
-            if free:
-                free &= ~self.kept(begin_s, begin_s + limit_s, closed=False, of=free)
-            chosen = self._choice.nodes(free, room, room, demand.gang or 1, spread=distinct) if free else 0
-            if chosen:
-                tried.append((limit_s, begin_s))
-                return begin_s, chosen
-        tried.append((limit_s, inf))
-        return None
+            usable, own = usable & terms.nodes, terms.reservation if terms.reservation >= 0 else own
+            if own >= 0:
+                closed = site.closed[own]
+                usable, least_s = usable & closed.nodes, max(least_s, closed.start_s)
+                until_s = min(until_s, nextafter(closed.end_s, -inf))
+        if least_s > until_s or not usable:
+            return None
+        table, (times, rooms, counts) = self._table, self._steps_of(demand, alone)
+        listed, members = table.members(usable)
+        wanted = demand.gang or 1
+        begin_s = self._earliest(
+            members, times, rooms, counts, table.stride + 1,
+            table.begins, table.untils, table.owners, table.kept, table.kept_stride, own,
+            float(least_s), float(until_s), float(limit_s), float(wanted), distinct, table.out,
+        )  # fmt: skip
+        tried.append((limit_s, begin_s))
+        if begin_s == inf:
+            return None
+        out = table.out.tolist() if table.compiled else table.out
+        room = {node: int(out[node]) for node in listed if out[node] > 0}
+        free = sum([1 << node for node in room])
+        return begin_s, self._choice.nodes(free, room, room, wanted, spread=distinct)
 
-    def _steps(self, demand: DemandClass, alone: bool) -> list[tuple[float, int, int]]:
-        """Return time, node and the number of instances it has room for from then on, sorted by
-        time.
-        """
-        steps = self._rooms.get((demand, alone))
+    def _up(self, demand: DemandClass) -> int:
+        """The nodes of the demand's types that are up."""
+        nodes = 0
+        for type_ in demand.types:
+            nodes |= self._of_type[type_]
+        return nodes
+
+    def _steps_of(self, demand: DemandClass, alone: bool) -> tuple[Numbers, Numbers, Numbers]:
+        """The steps of all nodes of the demand's types, as ``slurm_times.fill_rooms`` writes them."""
+        key = demand, alone
+        steps = self._steps.get(key)
         if steps is None:
-            steps = []
-            for machine in self._view.machines.list:
-                if machine.up and machine.type in demand.types:
-                    steps += self._steps_of(machine, demand, alone)
-            steps.sort()
-            self._rooms[demand, alone] = steps
+            table, machines = self._table, self._view.machines
+            steps = self._steps[key] = table.empty()
+            nodes = self._up(demand)
+            sharing = nodes if demand.share else 0
+            if not demand.share:
+                for type_ in demand.types:
+                    sharing |= nodes & machines.shared[type_]
+            _, members = table.members(nodes & ~sharing)
+            needs = (float(demand.whole), float(demand.cpus), float(demand.memory))
+            self._fill(
+                members, table.ends, table.gives, table.runs, table.stride, table.free, table.flags(demand.nodes),
+                table.flags(self._whole), needs, alone, self.now, *steps,
+            )  # fmt: skip
+            for node in bits(sharing):
+                rows = list(self._freed(machines.list[node], demand, alone))
+                at = node * (table.stride + 1)
+                for place, (time_s, count) in enumerate(rows):
+                    steps[0][at + place], steps[1][at + place] = time_s, float(count)
+                steps[2][node] = len(rows)
         return steps
 
-    def _steps_of(self, machine: NodeState, demand: DemandClass, alone: bool) -> list[tuple[float, int, int]]:
-        of = self._of.setdefault(machine.index, {})
-        steps = of.get((demand, alone))
-        if steps is None:
-            steps = of[demand, alone] = list(self._freed(machine, demand, alone))
-        return steps
-
-    def _freed(self, machine: NodeState, demand: DemandClass, alone: bool) -> Iterator[tuple[float, int, int]]:
-        runs = sorted(self._runs.get(machine.index, ()), key=lambda run: (self._end_s(run), run.id))
-        shared = not (alone or self._whole >> machine.index & 1)
-        node, plain = machine.index, not (demand.share or machine.shares)
-        idle, cpus, memory = machine.idle, machine.cpus, machine.memory
+    def _freed(self, machine: NodeState, demand: DemandClass, alone: bool) -> Iterator[tuple[float, int]]:
+        """Time and room from then on for a node with partly used GPUs."""
+        node, table = machine.index, self._table
+        runs = [self._view.running[number] for number in table.ids[node]]
+        shared = not (alone or self._whole >> node & 1)
         if shared or not runs:
-            yield self.now, node, machine.room(demand)
+            yield self.now, machine.room(demand)
         for place, run in enumerate(runs):
-            gives = run.task.demand
             for held, count, mask, on in run.held:
-                if held.index != node:
-                    continue
-                if plain:
-                    idle, cpus = idle + gives.whole * count, cpus + gives.cpus * count
-                    memory += gives.memory * count
-                else:
-                    machine = machine.after(gives, count, mask, on)
+                if held.index == node:
+                    machine = machine.after(run.task.demand, count, mask, on)
             if shared or place == len(runs) - 1:
-                yield self._end_s(run), node, _room(demand, idle, cpus, memory) if plain else machine.room(demand)
-
-    def _end_s(self, run: Run) -> float:
-        """Time when the limit of a run ends, at least 1 s from now: a run past its limit may end at
-        any moment.
-        """
-        return max(self._ends_s.get(run.id, inf), self.now + 1.0)
+                end_s = float(table.ends[node * table.stride + place])
+                yield max(end_s, self.now + 1.0), machine.room(demand)
 
 
-def _room(demand: DemandClass, idle: int, cpus: int, memory: int) -> int:
-    """``NodeState.room`` of a node that is up and shares no GPU, for a demand of whole GPUs or none."""
-    room = idle // demand.whole if demand.whole else 1 << 40
-    if demand.cpus:
-        room = min(room, cpus // demand.cpus)
-    return min(room, memory // demand.memory) if demand.memory else room
+@cache
+def _functions(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
+    """The functions of ``slurm_times``, compiled if numba is installed."""
+    plain = slurm_times.fill_rooms, slurm_times.earliest
+    if not compiled:
+        return plain
+    from dagsim.systems.cluster.lane import jit
+
+    if not jit.jitted():
+        return plain
+    return tuple([jit.outer(function) for function in plain])
 
 
 def may_fit(machines: ClusterState, demand: DemandClass) -> bool:

@@ -62,6 +62,13 @@ def test_compiled_it_writes_the_kernels_log_byte_for_byte() -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.skipif(not jit.installed(), reason="numba is not installed")
+def test_compiled_episodes_show_the_observations_and_rewards_of_an_episode_byte_for_byte() -> None:
+    found = check(40, 20_000, "--kinds", "episodes", NUMBA_DISABLE_JIT="0")
+    assert (found["compiled"], found["kinds"]["episodes"]["equal"]) == (True, 40)
+
+
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(not jit.jitted(), reason="numba is not installed")
 def test_counting_references_nowhere_it_takes_less_than_two_microseconds_per_task() -> None:
     # Compiled with reference counts it takes 5 to 6 (see lane/jit.py), without them .2 to .5.
@@ -125,4 +132,4 @@ def test_shares_of_gpus_that_the_log_cannot_name_are_left_to_the_kernel(gpus: in
     cluster = Cluster((Node("big", gpu_type("V100"), gpus), Node("small", gpu_type("T4"), 1)))
     jobs = JobArrays.of([Job.single("j", Task("t", 1.0, gpus=asked))])
     scene = read_scenario(cluster, jobs, Recorded(), Estimates(), 0)
-    assert ("nodes of more than 62 GPUs" in too_much(scene, plan_for("sjf", Preemption()))) is refused
+    assert ("nodes of more than 62 GPUs" in too_much(scene, plan_for("sjf", Preemption()).loop)) is refused

@@ -23,6 +23,13 @@ FEW = {"rollout": 6, "plan-ahead": 6, "gavel": 12, "gavel-events": 12, "slurm-mu
 """Number of cases of policies that take long."""
 MORE = {
     "2d-gittins": ["quantum_s=2,history=[1,2,8]"],
+    "allox": ["window=2"],
+    "energy-saver": ["slowdown=1.05", "slowdown=4"],
+    "plan-ahead": ["window=3,slots=2"],
+    "power-cap": ["watts=300", "watts=900"],
+    "priority": ["ageing=0.5"],
+    "qssf": ["memory=0.2"],
+    "tetris": ["srpt=0", "srpt=4"],
     "2d-las": ["quantum_s=2", "quantum_s=2,lead=0.5"],
     "committed": ["score=sjf", "score=f1,backfill=true"],
     "drf": ["by=job"],
@@ -52,6 +59,7 @@ SLURM_MORE = [
 SLURM_MORE += ["preempt=qos,requeue_delay_s=3", "kill=limit,over_time_s=1", "tres_gpus=500,tres_cpus=300,max_tres=true"]
 SLURM_MORE += ["qos=1000,assoc=700,tres_memory=200,job_size=5000,favor_small=true", "relative_size=true,job_size=9000"]
 SLURM_MORE += ["queue_depth=2,bf_max_job_test=1", "bf_window_s=5,bf_phase_s=1,calc_phase_s=1", "backfill=false"]
+SLURM_MORE += ["place=best", "place=best,gangs=distinct", "bf_max_job_user=1", "bf_max_job_assoc=2,bf_max_job_part=2"]
 SLURM_MORE += ["sched_min_interval_s=1,accrue_always=true", "fair_share=0,age=5000,partition=3"]
 QUEUES = QueueTree(
     (
@@ -101,7 +109,12 @@ def spread(case: Case) -> Case:
     partitions = tuple(
         replace(part, nodes=tuple(name for name in part.nodes if name in nodes)) for part in QUEUES.partitions
     )
-    return replace(case, jobs=jobs, models=case.models | {"queues": replace(QUEUES, partitions=partitions)})
+    cluster = replace(
+        case.cluster, nodes=tuple(replace(node, weight=1 + at % 2) for at, node in enumerate(case.cluster.nodes))
+    )
+    return replace(
+        case, cluster=cluster, jobs=jobs, models=case.models | {"queues": replace(QUEUES, partitions=partitions)}
+    )
 
 
 def outcome(case: Case, spec: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -27,11 +28,12 @@ from dagsim.model import (
 )
 from dagsim.model.gpu import GpuType
 from dagsim.model.log import Schedule
+from dagsim.systems.cluster.api import ClusterState
 from dagsim.systems.cluster.models.failures import Preemption
-from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.policies import POLICIES, slurm_backfill
 from dagsim.systems.cluster.policies.shares import Weights
 from dagsim.systems.cluster.policies.slurm import SlurmSettings
-from dagsim.systems.cluster.policies.slurm_backfill import BackfillOutlook, NodePlan
+from dagsim.systems.cluster.policies.slurm_backfill import BackfillOutlook, NodePlan, RunTable
 from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
 from dagsim.systems.cluster.policies.slurm_rules import Amounts, Holdings
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -332,6 +334,16 @@ def test_who_is_passed_over_in_a_cycle_could_not_have_started(seed: int, monkeyp
     assert played(crowd(seed), spec, queues=queues).log == short.log
 
 
+@pytest.mark.parametrize("more", ["", ",gangs=distinct,place=best"])
+def test_compiled_plans_are_those_of_lists(more: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    queues = QueueTree(partitions=(NodePartition("p"), NodePartition("whole", exclusive=True)))
+    jobs = [replace(job, partition="whole") if at % 5 == 0 else job for at, job in enumerate(crowd(7))]
+    spec = f"slurm-multifactor[bf_interval_s=5{more}]"
+    listed = played(jobs, spec, queues=queues)
+    monkeypatch.setattr(slurm_backfill, "_LISTED", 10)
+    assert played(jobs, spec, queues=queues).log == listed.log
+
+
 def test_priorities_in_columns_are_those_of_each_job_to_the_last_bit() -> None:
     rng = random.Random(0)
     settings = PrioritySettings(Weights(age=1234.5, fair_share=98765.4321), max_age_s=777.0)
@@ -393,8 +405,8 @@ def test_a_job_of_two_runs_is_cancelled_once() -> None:
 def test_the_plan_knows_the_nodes_of_every_reservation_that_is_left() -> None:
     rng = random.Random(3)
     for _ in range(30):
-        view = SimpleNamespace(now=0.0, running={})
-        plan = NodePlan(view, {}, 0, None, window_s=1000.0, resolution_s=1.0)  # type: ignore[arg-type]
+        view = SimpleNamespace(now=0.0, machines=ClusterState(cluster(8)))
+        plan = NodePlan(view, RunTable(8), 0, None, window_s=1000.0, resolution_s=1.0)  # type: ignore[arg-type]
         listed = []
         for number in range(8):
             begin_s = rng.randrange(20)

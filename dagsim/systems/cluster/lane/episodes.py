@@ -1,0 +1,406 @@
+"""Many episodes side by side in compiled code.
+
+    episodes = CompiledEpisodes(scenario, 64, "best-fit", EpisodeReward())
+    episodes.begin(every, seeds)  # every = np.arange(64)
+    while ...:
+        batch = episodes.observe(every)
+        rewards, over = episodes.advance(every, choices)
+
+An episode is an *arena*, the bytes of all arrays that change, and a row of ``tables``, the addresses
+and lengths of all its arrays (``pointers``). A sequence of jobs has an ``Image``: the arena before
+the first event, and the constants. So a new episode is one copy of bytes, and so is a fork. Compiled
+code receives the addresses of the tables. Episodes may have different sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.model import Cluster, Job, Task
+from dagsim.model.log import Schedule, ScheduleLog
+from dagsim.systems.cluster.choice import refuse, too_much
+from dagsim.systems.cluster.codecs.candidates import Candidates
+from dagsim.systems.cluster.lane import jit
+from dagsim.systems.cluster.lane.drive import placement_number
+from dagsim.systems.cluster.lane.episode import play_on, prepare, reward, take_choice
+from dagsim.systems.cluster.lane.episode_state import (
+    EpisodeReward,
+    EpisodeState,
+    new_episode,
+    scratch,
+    too_large,
+    whole_log_of,
+)
+from dagsim.systems.cluster.lane.jit import inner, int64, outer
+from dagsim.systems.cluster.lane.observations import show_choices, show_state, show_types
+from dagsim.systems.cluster.lane.reading import LaneScenario, read_scenario
+from dagsim.systems.cluster.lane.state import BEST, State
+from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.policies.placement import placing
+from dagsim.workload.arrays import JobArrays
+
+__all__ = ["CompiledEpisodes", "EpisodeBatch", "compile_episodes"]
+
+_KEPT = 64
+"""Number of job sequences whose images are kept."""
+_LINE_B = 64
+"""Arrays begin at multiples of this many bytes."""
+_STATE_CONSTANTS = {"past", "tasks", "child", "truth", "seconds", "key", "classes", "may", "by_type", "queues", "ready"}
+_STATE_MOVES = frozenset(State._fields) - _STATE_CONSTANTS - {"origin", "work_left"}
+_MOVES = frozenset(EpisodeState._fields[EpisodeState._fields.index("tally") :])
+"""The fields that change during an episode."""
+
+
+def _example() -> EpisodeState:
+    """A small episode, for its type."""
+    jobs = JobArrays.of([Job.single("j", Task("t", 1.0))])
+    scene = read_scenario(Cluster.of({"V100": 1}), jobs, Recorded(), Estimates(), 0)
+    return new_episode(scene, BEST, EpisodeReward(), scratch(1))
+
+
+_at, _plain = jit.at_address(_example)
+
+
+@outer
+def begin_episode(e: EpisodeState) -> None:
+    """Compute the constants of a new episode."""
+    prepare(e)
+
+
+@outer
+def advance_episodes(
+    addresses: np.ndarray,
+    which: np.ndarray,
+    choices: np.ndarray,
+    rewards: np.ndarray,
+    over: np.ndarray,
+    now_s: np.ndarray,
+) -> None:
+    """Carry out one choice (-1: none, for a new episode) in each of the episodes ``which``, and play
+    on to the next one. Writes rewards and ends in that order, and ``now_s`` by number.
+    """
+    for place in range(len(which)):
+        number = which[place]
+        e = _at(addresses[number])
+        if choices[place] >= 0:
+            take_choice(e, choices[place])
+        over[place] = not play_on(e)
+        rewards[place] = reward(e)
+        now_s[number] = e.state.clock.now_s
+
+
+@outer
+def observe_episodes(
+    addresses: np.ndarray,
+    which: np.ndarray,
+    first: np.ndarray,
+    waits: np.ndarray,
+    tokens: np.ndarray,
+    context: np.ndarray,
+    gpus: np.ndarray,
+) -> None:
+    """Fill the observations of the episodes ``which``, in that order, with their rows end to end.
+
+    The rows of an episode begin at ``first``, whose last entry is the end of all. ``waits`` is 1 if
+    the last of them waits. An episode that is over has no rows.
+    """
+    row = int64(0)
+    for place in range(len(which)):
+        e = _at(addresses[which[place]])
+        choices, waits[place], first[place] = e.tally.choices, e.tally.pending, row
+        if choices:
+            _show(e, tokens, row, choices, context[place], gpus[place])
+            row += choices
+        if e.tally.pending:
+            for column in range(tokens.shape[1]):
+                tokens[row, column] = 0.0
+            tokens[row, 0] = 1.0
+            row += 1
+    first[len(which)] = row
+
+
+@outer
+def fill_episodes(
+    addresses: np.ndarray,
+    which: np.ndarray,
+    tokens: np.ndarray,
+    context: np.ndarray,
+    gpus: np.ndarray,
+    mask: np.ndarray,
+) -> None:
+    """Fill the observations of the episodes ``which`` into arrays of zeros, with the same number of
+    rows for each; the last one waits. Choices beyond them are left out. ``mask`` is 1 for choices.
+    """
+    for place in range(len(which)):
+        e = _at(addresses[which[place]])
+        choices = min(e.tally.choices, tokens.shape[1] - 1)
+        if choices:
+            _show(e, tokens[place], int64(0), choices, context[place], gpus[place])
+        for row in range(choices):
+            mask[place, row] = 1
+        if e.tally.pending:
+            tokens[place, tokens.shape[1] - 1, 0] = 1.0
+            mask[place, tokens.shape[1] - 1] = 1
+
+
+@inner
+def _show(e: EpisodeState, tokens: np.ndarray, first: int, choices: int, context: np.ndarray, gpus: np.ndarray) -> None:
+    """Fill the observation of one episode."""
+    show_types(e)
+    show_state(e, context)
+    for type_ in range(gpus.shape[0]):
+        for column in range(gpus.shape[1]):
+            gpus[type_, column] = e.shown[type_, column]
+    show_choices(e, tokens, first, choices)
+
+
+class EpisodeBatch(NamedTuple):
+    """Observations of several episodes, with their rows end to end: views that the next call overwrites."""
+
+    tokens: np.ndarray
+    """(rows, F) float32: one row per choice, episode by episode; if waiting is allowed, it is the
+    last row of its episode."""
+    context: np.ndarray
+    """(N, C) float32."""
+    gpus: np.ndarray
+    """(N, types, D) float32."""
+    first: np.ndarray
+    """(N + 1,) int64: where the rows of each episode begin, and the end."""
+    waits: np.ndarray
+    """(N,) bool: True if the last row of the episode waits."""
+
+
+class Image:
+    """A sequence of jobs, ready to be played."""
+
+    def __init__(
+        self, scene: LaneScenario, placement: int, terms: EpisodeReward, log: np.recarray, recorded: bool
+    ) -> None:
+        self.scene, self.recorded = scene, recorded
+        self.state = new_episode(scene, placement, terms, log)
+        self.state.tally.recorded = recorded
+        begin_episode(self.state)
+        words, offsets, size = [], [], 0
+        pieces = []
+        for value, moves in _members(self.state):
+            shape = value.shape if isinstance(value, np.ndarray) else ()
+            words += [0 if moves else value.ctypes.data, *shape]
+            offsets += [size if moves else -1, *[-1] * len(shape)]
+            if moves:
+                pieces.append((size, value.tobytes()))
+                size += -(-value.nbytes // _LINE_B) * _LINE_B
+        self.words, offset = np.array(words, np.int64), np.array(offsets, np.int64)
+        self.moving = np.flatnonzero(offset >= 0)
+        self.offset = offset[self.moving]
+        self.bytes = np.zeros(size, np.uint8)
+        for begin, piece in pieces:
+            self.bytes[begin : begin + len(piece)] = np.frombuffer(piece, np.uint8)
+
+    def table(self, arena: np.ndarray, log: np.recarray) -> np.ndarray:
+        """The words of an episode whose changing arrays are in ``arena``."""
+        words = self.words.copy()
+        words[self.moving] = self.offset + arena.ctypes.data
+        words[_LOG_WORD] = log.ctypes.data
+        words[_LOG_WORD + 1] = len(log)
+        return words
+
+    def on(self, arena: np.ndarray, log: np.recarray) -> EpisodeState:
+        """The episode as named tuples, on the arrays in ``arena``."""
+        offsets = iter(self.offset.tolist())
+        values = []
+        for value, moves in _members(self.state):
+            if moves:
+                begin = next(offsets)
+                there = arena[begin : begin + value.nbytes].view(value.dtype)
+                if not isinstance(value, np.ndarray):
+                    value = there.view(np.recarray)[0]
+                else:
+                    value = there.reshape(value.shape).view(type(value))
+            values.append(value)
+        count = len(State._fields)
+        return EpisodeState(State(*values[:count]), *values[count:])._replace(log=log)
+
+
+def _members(e: EpisodeState) -> Iterator[tuple[Any, bool]]:
+    """All arrays and records in the order of the table, and whether they change."""
+    for name, value in zip(e.state._fields, e.state, strict=True):
+        yield value, name in _STATE_MOVES
+    for name, value in zip(e._fields[1:], e[1:], strict=True):
+        yield value, name in _MOVES
+
+
+_LOG_WORD = sum(1 + (value.ndim if isinstance(value, np.ndarray) else 0) for value in _example().state)
+"""The word with the address of the log: the log follows the state."""
+
+
+class CompiledEpisodes:
+    """``count`` episodes of a scenario that the lane can play (``choice.why_not_live``).
+
+    ``placement`` is that of the codec. With ``recorded``, ``schedule`` returns the whole log.
+
+    Raises:
+        ConfigError: The lane does not know the placement; and in ``begin``, an episode is too large.
+    """
+
+    def __init__(
+        self, scenario: Any, count: int, placement: str, terms: EpisodeReward, *, recorded: bool = False
+    ) -> None:
+        compile_episodes()
+        self._scenario, self._terms, self._recorded = scenario, terms, recorded
+        self._placement = placement_number(placing(placement))
+        self._scratch = scratch(len(scenario.cluster.nodes))
+        self._image = lru_cache(_KEPT)(self._new_image)
+        self._playing: list[Image | None] = [None] * count
+        self._seed_of = [0] * count
+        self._arenas = [np.zeros(0, np.uint8)] * count
+        self._logs = [self._scratch] * count
+        self._tables = [np.zeros(0, np.int64)] * count
+        self._addresses = np.zeros(count, np.int64)
+        self._rewards, self._over = np.zeros(count), np.zeros(count, bool)
+        self._first, self._waits = np.zeros(count + 1, np.int64), np.zeros(count, bool)
+        self._tokens = np.zeros((0, 0), np.float32)
+        self._context = np.zeros((0, 0), np.float32)
+        self._gpus = np.zeros((0, 0, 0), np.float32)
+        self.now_s = np.zeros(count)
+        """(count,) float64: seconds since the start of each episode."""
+
+    def begin(self, which: np.ndarray, seeds: Iterable[int]) -> np.ndarray:
+        """Begin the episodes ``which`` on the job sequences with these seeds.
+
+        Returns (N,) bool: True for episodes without a single choice, which are over.
+        """
+        for number, seed in zip(which.tolist(), seeds, strict=True):
+            image = self._image(int(seed))
+            log = whole_log_of(image.scene) if self._recorded else self._scratch
+            self._seed_of[number] = int(seed)
+            self._put(number, image, image.bytes, log)
+        return self.advance(which, np.full(len(which), -1))[1]
+
+    def first_rewards(self, count: int) -> np.ndarray:
+        """(count,) float64: the rewards until the first choices of the episodes of the last ``begin``.
+        No choice led to them, so a learner leaves them out.
+        """
+        return self._rewards[:count]
+
+    def fork(self, number: int, to: int) -> None:
+        """Make episode ``to`` an equal copy of episode ``number``, which continues independently."""
+        image = self._playing[number]
+        assert image is not None
+        log = self._logs[number].copy() if self._recorded else self._scratch
+        self._seed_of[to] = self._seed_of[number]
+        self._put(to, image, self._arenas[number][: len(image.bytes)], log)
+        self.now_s[to] = self.now_s[number]
+
+    def advance(self, which: np.ndarray, choices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Carry out a choice in each of the episodes ``which``, a row of its last observation, and
+        play on to its next one.
+
+        Returns (N,) float64 rewards, and (N,) bool: True for episodes that are over. Both are views
+        that the next call overwrites.
+        """
+        count = len(which)
+        advance_episodes(self._addresses, which, choices, self._rewards, self._over, self.now_s)
+        return self._rewards[:count], self._over[:count]
+
+    def observe(self, which: np.ndarray) -> EpisodeBatch:
+        """Observations of the episodes ``which``, in that order."""
+        count = len(which)
+        observe_episodes(self._addresses, which, self._first, self._waits, self._tokens, self._context, self._gpus)
+        first = self._first[: count + 1]
+        return EpisodeBatch(
+            self._tokens[: first[-1]], self._context[:count], self._gpus[:count], first, self._waits[:count]
+        )
+
+    def fill(
+        self, which: np.ndarray, tokens: np.ndarray, context: np.ndarray, gpus: np.ndarray, mask: np.ndarray
+    ) -> None:
+        """Write observations into arrays of zeros, with the same number of rows for each episode:
+        ``tokens`` (N, rows, F or more), whose further column is 1 for starts, ``context`` (N, C), ``gpus``
+        (N, types, D), and ``mask`` (N, rows) int8. The last row waits.
+        """
+        fill_episodes(self._addresses, which, tokens, context, gpus, mask)
+
+    def jct_s(self, number: int) -> np.ndarray:
+        """(J,) float64: completion times of the jobs of an episode so far, NaN for all others."""
+        image = self._playing[number]
+        assert image is not None
+        done_s: np.ndarray = image.on(self._arenas[number], self._logs[number]).jobs.done_s
+        return done_s - image.scene.work.jobs.arrival_s
+
+    def schedule(self, number: int) -> Schedule:
+        """The schedule of an episode, which must have been recorded."""
+        image, log = self._playing[number], self._logs[number]
+        assert image is not None
+        assert self._recorded
+        state = image.on(self._arenas[number], log).state
+        rows = ScheduleLog.of(np.asarray(log[: int(state.count.rows)]))
+        return Schedule(
+            self._scenario.cluster, image.scene.facts, rows, self._seed_of[number], ended_s=float(state.clock.now_s)
+        )
+
+    def _put(self, number: int, image: Image, content: np.ndarray, log: np.recarray) -> None:
+        """Make an episode of an image, with these bytes."""
+        arena, before = self._arenas[number], self._playing[number]
+        if before is image and log is self._logs[number]:
+            arena[: len(content)] = content
+            return
+        if len(arena) < len(content):
+            arena = self._arenas[number] = _aligned(len(content) * 5 // 4)
+        arena[: len(content)] = content
+        table = self._tables[number] = image.table(arena, log)
+        self._playing[number], self._logs[number] = image, log
+        _plain.pop(int(self._addresses[number]), None)
+        self._addresses[number] = table.ctypes.data
+        if not jit.jitted():
+            _plain[table.ctypes.data] = image.on(arena, log)
+
+    def _new_image(self, seed: int) -> Image:
+        scenario = self._scenario
+        arrays = scenario.jobs(seed).arrays()
+        scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed)
+        if why := too_much(scene, "") or too_large(scene):
+            raise refuse(why)
+        image = Image(scene, self._placement, self._terms, self._scratch, self._recorded)
+        self._make_room(image.state)
+        return image
+
+    def _make_room(self, e: EpisodeState) -> None:
+        """Enlarge the buffers of observations, if an episode may show more rows than any so far."""
+        count, most = len(self._playing), len(e.choice) + 1
+        if len(self._tokens) < count * most:
+            types, columns = e.shown.shape
+            self._tokens = np.empty((count * most, len(Candidates.token_features)), np.float32)
+            self._context = np.zeros((count, len(Candidates.context_features)), np.float32)
+            self._gpus = np.zeros((count, types, columns), np.float32)
+
+
+def _aligned(size: int) -> np.ndarray:
+    """Bytes that begin at a multiple of ``_LINE_B``."""
+    array = np.zeros(size + _LINE_B, np.uint8)
+    return array[-array.ctypes.data % _LINE_B :][:size]
+
+
+def _is_warm() -> bool:
+    """True if the functions of episodes are already compiled."""
+    return all(map(jit.is_kept, ("begin_episode", "advance_episodes", "observe_episodes", "fill_episodes")))
+
+
+def compile_episodes() -> bool:
+    """Compile the functions of episodes and keep them; True if they were not compiled before."""
+    if not jit.jitted() or _is_warm():
+        return False
+    with jit.alone():
+        if _is_warm():
+            return False
+        begin_episode(_example())
+        none, first, flags = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, bool)
+        flat, deep = np.zeros((0, 0), np.float32), np.zeros((0, 0, 0), np.float32)
+        advance_episodes(none, none, none, np.zeros(0), flags, np.zeros(0))
+        observe_episodes(none, none, first, flags, flat, flat, deep)
+        fill_episodes(none, none, deep, flat, deep, np.zeros((0, 0), np.int8))
+    return True

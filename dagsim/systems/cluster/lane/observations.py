@@ -1,0 +1,171 @@
+"""The observations of an episode: the twin of ``codecs.candidates`` with ``heads``, whose columns it
+fills in the same order and to the same bits.
+
+Everything is computed in float64 and shown as float32. Where the codec reads the row of a type back,
+it reads float32, and so does this file.
+"""
+
+from __future__ import annotations
+
+from math import exp, log, log1p
+
+import numpy as np
+
+from dagsim.systems.cluster.lane.episode import below, exact_sum
+from dagsim.systems.cluster.lane.episode_state import EpisodeState
+from dagsim.systems.cluster.lane.jit import inner, int64
+
+__all__ = ["show_choices", "show_state", "show_types"]
+
+CLIP = 3.0
+"""As in ``codecs.candidates``: bound on the absolute value of logarithms of ratios."""
+LOWEST, HIGHEST = exp(-CLIP), exp(CLIP)
+INSTANT_S = 1e-9
+"""As there: replaces 0 s in ratios."""
+
+
+@inner
+def _log_time(seconds: float) -> float:
+    return log1p(seconds / 60) / 5
+
+
+@inner
+def _log_ratio(seconds: float, here_s: float) -> float:
+    """The logarithm of the ratio, clipped."""
+    ratio = max(seconds, INSTANT_S) / max(here_s, INSTANT_S)
+    if ratio < LOWEST:
+        return -CLIP
+    return CLIP if ratio > HIGHEST else log(ratio)
+
+
+@inner
+def _freed_in_s(e: EpisodeState, gpus: float, type_: int) -> float:
+    """Seconds until ``gpus`` GPUs of the type are expected to have been released; 0 for none."""
+    if gpus <= 0:
+        return 0.0
+    at = e.on_type[type_].at
+    for place in range(at, at + e.on_type[type_].held):
+        gpus -= e.expected[place].gpus
+        if gpus <= 0:
+            return max(e.expected[place].end_s - e.state.clock.now_s, 0.0)
+    return e.tally.never_s
+
+
+@inner
+def show_types(e: EpisodeState) -> None:
+    """Fill the rows of the GPU types (``Candidates.gpu_features``)."""
+    classes, types = len(e.widths), len(e.on_type)
+    for type_ in range(types):
+        idle, gpus, shown = float(e.state.types[type_].idle), e.on_type[type_].gpus, e.shown[type_]
+        area, slowdowns = e.sums[classes + type_], e.sums[classes + types + type_]
+        shown[0] = idle / gpus
+        shown[1] = gpus / e.tally.gpus
+        shown[2] = log1p(exact_sum(area[0], area[1]) / gpus / 600)
+        shown[3] = exact_sum(slowdowns[0], slowdowns[1]) / e.tally.waiting
+        for probe in range(4):  # 1, 2, 4 and 8 GPUs
+            wait_s = _freed_in_s(e, (1 << probe) - idle, type_)
+            shown[4 + probe] = _log_time(wait_s) if wait_s else 0.0
+
+
+@inner
+def show_state(e: EpisodeState, context: np.ndarray) -> None:
+    """Fill the state of queue and cluster (``Candidates.context_features``)."""
+    classes, types, gpus = len(e.widths), len(e.on_type), e.tally.gpus
+    high, low = int64(0), int64(0)
+    for type_ in range(types):
+        high += e.sums[classes + type_, 0]
+        low += e.sums[classes + type_, 1]
+        if low >= 1 << 60:
+            low -= 1 << 60
+            high += 1
+    context[0] = log1p(float(e.tally.waiting))
+    context[1] = log1p(float(e.state.count.runs))
+    context[2] = log1p(float(e.tally.jobs))
+    context[3] = log1p(exact_sum(high, low) / gpus / 600)
+    for width in range(classes):
+        held = e.widths[width].held
+        context[4 + 3 * width] = log1p(float(held))
+        context[5 + 3 * width] = _log_time(e.sorted_s[e.widths[width].at]) if held else -1.0
+        context[6 + 3 * width] = log1p(exact_sum(e.sums[width, 0], e.sums[width, 1]) / gpus / 600)
+    at = 4 + 3 * classes
+    for column in range(e.shown.shape[1]):
+        total = e.shown[0, column]
+        for type_ in range(1, types):
+            total = np.float32(total + e.shown[type_, column])
+        context[at + column] = float(total) / types
+
+
+@inner
+def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) -> None:
+    """Fill the rows of the first choices (``Candidates.token_features``), from row ``first`` on. A
+    further column of ``tokens`` is 1.
+    """
+    s, now, types = e.state, e.state.clock.now_s, len(e.on_type)
+    columns, fixed = tokens.shape[1], e.fixed.shape[2]
+    task, job = int64(-1), int64(-1)
+    age = job_age = shorter = eta_best = on_best_s = first_s = second_s = 0.0
+    for choice in range(choices):
+        type_ = e.choice[choice, 1]
+        if e.choice[choice, 0] != task:  # what all rows of the task share
+            task = e.choice[choice, 0]
+            job = int64(s.tasks[task].job)
+            age, job_age = _log_time(now - e.ready_s[task]), _log_time(now - s.jobs[job].arrival_s)
+            fewer = int64(0)
+            for width in range(len(e.widths)):
+                fewer += below(e.sorted_s, e.widths[width].at, e.widths[width].held, e.facts[task].best_s)
+            shorter = fewer / e.tally.waiting
+            first_s = second_s = np.inf
+            for other in range(types):
+                finish_s = _finish_s(e, task, other)
+                if other == e.facts[task].best_type:
+                    on_best_s = finish_s
+                if finish_s < first_s:
+                    first_s, second_s = finish_s, first_s
+                elif finish_s < second_s:
+                    second_s = finish_s
+            eta_best = _log_time(on_best_s - e.facts[task].best_s)
+        here_s = s.seconds[task, type_]
+        elsewhere_s = second_s if _finish_s(e, task, type_) == first_s else first_s
+        row = tokens[first + choice]
+        for column in range(fixed):
+            row[column] = e.fixed[task, type_, column]
+        row[10] = age
+        row[11] = job_age
+        row[12] = eta_best
+        row[13] = _log_ratio(on_best_s, here_s)
+        row[14] = _log_ratio(elsewhere_s, here_s)
+        row[15] = float(e.shown[type_, 0]) - e.facts[task].wide / e.on_type[type_].gpus
+        row[16] = shorter
+        row[17] = e.slowdown[task, type_] - float(e.shown[type_, 3])
+        row[18] = _job_left(e, job)
+        row[19] = s.jobs[job].left / 8
+        for column in range(e.shown.shape[1]):
+            row[20 + column] = e.shown[type_, column]
+        if columns > 20 + e.shown.shape[1]:
+            row[20 + e.shown.shape[1]] = 1.0
+
+
+@inner
+def _finish_s(e: EpisodeState, task: int, type_: int) -> float:
+    """Seconds until the task is expected to be done if it starts on the type as soon as possible."""
+    s, kind = e.state, e.groups[e.facts[task].group].kind
+    if not s.may[kind, type_]:
+        return e.tally.never_s + s.seconds[task, type_]
+    if e.room[kind] >> type_ & 1:
+        return s.seconds[task, type_]
+    gpus = s.classes[kind].gpus * max(s.classes[kind].gang, 1)
+    return _freed_in_s(e, gpus - s.types[type_].idle, type_) + s.seconds[task, type_]
+
+
+@inner
+def _job_left(e: EpisodeState, job: int) -> float:
+    """Seconds of the job's unfinished tasks on their fastest types, as a logarithm."""
+    s = e.state
+    if s.jobs[job].left != e.jobs[job].tasks_left:
+        total = 0.0
+        for task in range(s.jobs[job].first, s.jobs[job + 1].first):
+            if s.todo[task].unfinished:
+                total += e.facts[task].least_s
+        e.jobs[job].tasks_left = s.jobs[job].left
+        e.jobs[job].left = log1p(total / 600) / 3
+    return e.jobs[job].left

@@ -1,0 +1,153 @@
+"""When nodes have room: the inner loops of Slurm's backfill.
+
+Plain functions over flat sequences. Small simulations call them with lists; ``NodePlan`` compiles
+them and passes arrays once there is enough work (``lane.jit``). Row ``node`` of a sequence begins
+at ``node`` times its stride. Amounts are floats that hold whole millionths, exact up to 9e15.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+__all__ = ["earliest", "fill_rooms"]
+
+_MANY = 1099511627776.0
+"""Room of a node for a demand that needs none of its resources."""
+
+
+def fill_rooms(
+    nodes: Any,
+    ends: Any,
+    gives: Any,
+    runs: Any,
+    stride: int,
+    free: Any,
+    is_open: Any,
+    is_whole: Any,
+    needs: Any,
+    alone: bool,
+    now: float,
+    times: Any,
+    rooms: Any,
+    counts: Any,
+) -> None:
+    """Compute the steps of each of ``nodes``: times, and rooms for instances from then on.
+
+    ``ends`` are the limits of the runs on each node in order, ``gives`` and ``free`` GPUs, CPUs and
+    memory of each run and node, ``needs`` those of an instance. A node with ``is_whole`` set, or
+    any node for a demand that is ``alone``, has room only without runs. A run past its limit may
+    end at any moment, so it counts as ending 1 s from now. The stride of the steps is one more
+    than that of the runs.
+    """
+    need_gpus, need_cpus, need_memory = needs[0], needs[1], needs[2]
+    for at in range(len(nodes)):
+        node = nodes[at]
+        row, step = node * stride, node * (stride + 1)
+        gpus, cpus, memory = free[3 * node], free[3 * node + 1], free[3 * node + 2]
+        number = runs[node]
+        shared = not alone and is_whole[node] == 0
+        steps = 0
+        for place in range(-1, number):
+            if place >= 0:
+                give = 3 * (row + place)
+                gpus, cpus, memory = gpus + gives[give], cpus + gives[give + 1], memory + gives[give + 2]
+            if not shared and place != number - 1:
+                continue
+            room = _MANY
+            if need_gpus > 0:
+                room = gpus // need_gpus
+            if need_cpus > 0:
+                room = min(room, cpus // need_cpus)
+            if need_memory > 0:
+                room = min(room, memory // need_memory)
+            if place < 0:
+                times[step + steps] = now
+                rooms[step + steps] = room if is_open[node] != 0 else 0.0
+            else:
+                times[step + steps] = max(ends[row + place], now + 1.0)
+                rooms[step + steps] = room
+            steps += 1
+        counts[node] = steps
+
+
+def earliest(
+    nodes: Any,
+    times: Any,
+    rooms: Any,
+    counts: Any,
+    stride: int,
+    begins: Any,
+    untils: Any,
+    owners: Any,
+    kept: Any,
+    kept_stride: int,
+    own: int,
+    least_s: float,
+    until_s: float,
+    limit_s: float,
+    wanted: float,
+    spread: bool,
+    out: Any,
+) -> float:
+    """Return the first time from ``least_s`` to ``until_s`` at which ``nodes`` have room for ``wanted``
+    instances during ``limit_s``, infinite if there is none; ``out`` gets the room of each node then.
+    ``begins``, ``untils`` and ``owners`` are the reservations of each node; those of ``own`` do not
+    count. With ``spread`` a node takes one instance.
+
+    The room of a node only grows as runs end, so the first time of a node is its first step with
+    room, or the end of a reservation. One instance starts at the least of these. More of them
+    start then or at a later step.
+    """
+    begin_s = inf
+    for at in range(len(nodes)):
+        node = nodes[at]
+        step = node * stride
+        first_s = inf
+        for place in range(step, step + counts[node]):
+            if rooms[place] > 0:
+                first_s = max(times[place], least_s)
+                break
+        if first_s >= begin_s or first_s > until_s:
+            continue
+        row = node * kept_stride
+        place, last = row, row + kept[node]
+        while place < last:
+            if untils[place] > first_s and begins[place] < first_s + limit_s and owners[place] != own:
+                first_s, place = untils[place], row
+                if first_s >= begin_s:
+                    break
+            else:
+                place += 1
+        begin_s = min(begin_s, first_s)
+    while begin_s <= until_s:
+        total, end_s = 0.0, begin_s + limit_s
+        for at in range(len(nodes)):
+            node = nodes[at]
+            room, step = 0.0, node * stride
+            for place in range(step, step + counts[node]):
+                if times[place] > begin_s:
+                    break
+                room = rooms[place]
+            if room > 0:
+                row = node * kept_stride
+                for place in range(row, row + kept[node]):
+                    if untils[place] > begin_s and begins[place] < end_s and owners[place] != own:
+                        room = 0.0
+                        break
+            out[node] = room
+            if room > 0:
+                total += 1.0 if spread else room
+        if total >= wanted:
+            return begin_s
+        next_s = inf
+        for at in range(len(nodes)):
+            node = nodes[at]
+            for place in range(node * stride, node * stride + counts[node]):
+                if begin_s < times[place] < next_s:
+                    next_s = times[place]
+            for place in range(node * kept_stride, node * kept_stride + kept[node]):
+                if begin_s < untils[place] < next_s:
+                    next_s = untils[place]
+        begin_s = next_s
+    return inf

@@ -1,0 +1,72 @@
+"""Failures that cost work: checkpoints, racks, logs of failures, and closed forms of what they cost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from scripting import run_script
+
+from dagsim.errors import ModelError
+from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
+from dagsim.model.log import Schedule
+from dagsim.systems.cluster import ClusterKernel, Maintenance, NodeFailures, Preemption
+from dagsim.systems.cluster.models.failures import FailureLog, FailureModel
+from dagsim.systems.cluster.policies import POLICIES
+
+
+def played(work_s: float, preemption: Preemption, *failures: FailureModel, nodes: int = 1) -> Schedule:
+    cluster = Cluster(tuple(Node(f"n{place}", gpu_type("T4"), 1) for place in range(nodes)))
+    job = Job.single("a", Task("t", work_s, nodes, gang=nodes > 1))
+    kernel = ClusterKernel(cluster, [job], preemption=preemption, disturbances=failures)
+    return kernel.run(POLICIES.create("fifo"))
+
+
+def test_a_failure_costs_the_work_since_the_last_checkpoint_and_a_restart() -> None:
+    schedule = played(100, Preemption(interval_s=20, write_s=5, restart_s=7), Maintenance((0,), 60, 61))
+    # Two checkpoints by 50 s hold 40 s of work. After 61 + 7 s, 60 s of work remain, with two writes.
+    assert schedule.ended_s == 61 + 7 + 60 + 2 * 5
+
+
+def test_without_failures_checkpoints_cost_only_their_writes() -> None:
+    assert played(100, Preemption(interval_s=20, write_s=5)).ended_s == 100 + 4 * 5
+    assert played(90, Preemption(interval_s=20, write_s=5)).ended_s == 90 + 4 * 5
+    assert played(0, Preemption(interval_s=20, write_s=5)).ended_s == 0
+
+
+def test_a_failure_during_a_write_loses_the_whole_interval() -> None:
+    schedule = played(40, Preemption(interval_s=20, write_s=5), Maintenance((0,), 24, 30))
+    assert schedule.ended_s == 30 + 40 + 5
+
+
+def test_nodes_of_a_rack_fail_and_return_together() -> None:
+    schedule = played(1000, Preemption(interval_s=10), NodeFailures(200, 20, rack=2), nodes=4)
+    times: dict[tuple[int, float], set[int]] = {}
+    for row in schedule.log:
+        if row.kind in (Kind.DOWN, Kind.UP):
+            times.setdefault((row.kind, row.time_s), set()).add(row.node)
+    assert times
+    assert all(nodes in ({0, 1}, {2, 3}) for nodes in times.values())
+
+
+def test_failures_of_a_log_happen_when_they_did(tmp_path: Path) -> None:
+    log = tmp_path / "failures.csv"
+    log.write_text("node,start_s,end_s\n0,10,15\n")
+    assert played(20, Preemption(), FailureLog(str(log))).ended_s == 35
+    log.write_text("node,start_s,end_s\n0,ten,15\n")
+    with pytest.raises(ModelError, match=r"failures\.csv:2: not a row of node, start_s, end_s"):
+        played(20, Preemption(), FailureLog(str(log)))
+
+
+def test_a_ratio_of_training_time_agrees_with_the_closed_form() -> None:
+    done = run_script("validate_failures", "--jobs", 500, "--json")
+    result = json.loads(done.stdout)
+    assert len(result["ratios"]) == 20
+    assert result["ratio"] == pytest.approx(result["exact"], rel=0.01)
+    assert result["first_order"] == pytest.approx(1 - 0.8 / 86_400 * (300 + 1800))
+
+
+def test_an_interval_that_is_not_positive_is_refused() -> None:
+    with pytest.raises(ModelError, match="interval_s must be positive, got 0"):
+        Preemption(interval_s=0)
