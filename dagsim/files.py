@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from weakref import finalize
 
 from dagsim.errors import InputError
@@ -17,7 +19,20 @@ try:
 except ImportError:  # not on Windows: nothing is locked there
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Lock", "append", "cut", "file_hash", "is_there", "replaced", "write_text"]
+__all__ = ["Lock", "append", "cut", "file_hash", "is_there", "parsed_json", "replaced", "write_text"]
+
+
+def parsed_json(text: str | bytes) -> Any:
+    """Parse JSON.
+
+    Raises:
+        ValueError: The text is not JSON, or is nested too deeply, or a number has thousands of
+            digits.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def is_there(path: Path | str) -> bool:

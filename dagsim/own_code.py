@@ -69,6 +69,8 @@ class Allowed:
         whole_name = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.:])")
         if self.everything or any(whole_name.search(text) for text in self._texts):
             return
+        if _is_path(name) and _resolved(name) in map(_resolved, own_names(" ".join(self._texts))):
+            return  # a configuration that was read names the file by its absolute path
         reason = "only read: names of code outside dagsim are not imported"
         for folder, hashes in self._recorded:
             recorded = hashes.get(name)
@@ -133,6 +135,12 @@ def attribute(name: str) -> Any:
 
 def _is_path(name: str) -> bool:
     return name.rpartition(":")[0].endswith(".py")
+
+
+def _resolved(name: str) -> tuple[Path | None, str]:
+    """The absolute path of the file that ``name`` names, without links, and the attribute in it."""
+    path, _, attr = name.rpartition(":")
+    return (Path(path).expanduser().resolve() if _is_path(name) else None), attr
 
 
 def _module_at(path: Path) -> object:

@@ -33,13 +33,15 @@ Factory = TypeVar("Factory", bound=Callable[..., object])
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One entry of a registry. ``target`` is a function or class that makes the object, or the
-    ``"module:attr"`` of one.
+    ``"module:attr"`` of one. ``moved`` are parameters that it no longer has, each with the spec that
+    has them now.
     """
 
     name: str
     target: str | Callable[..., object]
     summary: str = ""
     tags: tuple[str, ...] = ()
+    moved: tuple[tuple[str, str], ...] = ()
 
 
 class Spec(NamedTuple):
@@ -238,6 +240,9 @@ class Registry(Generic[T]):
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             for param in params:
                 if param not in named:
+                    entry = self._entries.get(name)
+                    if entry is not None and (successor := dict(entry.moved).get(param)):
+                        raise UnknownName(f"{self.kind} {name!r} no longer has {param!r}; use {successor}")
                     allowed = f"allowed: {', '.join(named)}" if named else "it takes none"
                     raise UnknownName(
                         f"{self.kind} {name!r} has no parameter {param!r}{nearest(param, named)}; {allowed}"

@@ -1,6 +1,6 @@
 """How often dagsim's intervals hold: coverage and false verdicts on populations of per-seed values.
 
-    python scripts/validate_intervals.py --data DIR [--draws N] [--seed S] [--json]
+    python scripts/validate_intervals.py --data DIR [--draws N] [--seed S] [--sizes N,N] [--json]
     python scripts/validate_intervals.py --simulate DIR [--seeds 20000]
 
 Every ``*.npz`` in ``DIR`` is a population: ``mean`` (seeds, policies), ``pol`` their names, ``seeds``. Samples of n
@@ -371,6 +371,10 @@ def _until_enough(rule: Precision, logs: Floats) -> tuple[float, float, int]:
     return float(logs[: look.n].mean()), float(np.log1p(look.half_width)), look.n
 
 
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     source = parser.add_mutually_exclusive_group(required=True)
@@ -380,6 +384,7 @@ def main() -> int:
     parser.add_argument("--metric", default="mean", help="the array to take: mean (the default) or p95")
     parser.add_argument("--draws", type=int, default=10_000, help="samples per pair and n (10,000)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sizes", type=_sizes, default=SIZES, metavar="N,N", help="numbers of seeds (3 to 300)")
     parser.add_argument("--json", action="store_true", help="print one JSON object, without the gates")
     args = parser.parse_args()
     if args.simulate is not None:
@@ -388,7 +393,7 @@ def main() -> int:
     try:
         studied = populations(args.data, args.metric)
         covered = {
-            population.name: {n: coverage(population, n, args.draws, args.seed) for n in SIZES}
+            population.name: {n: coverage(population, n, args.draws, args.seed) for n in args.sizes}
             for population in studied
         }
         if args.json:

@@ -1,12 +1,13 @@
 """Pollux's workloads in Pollux's simulator: the completion time of every job.
 
     python scripts/validate_pollux.py --workload FILE --inputs DIR --policy tiresias|optimus|pollux
-        [--expected FILE] [--json]
+        [--expected FILE] [--kernel] [--json]
 
 16 nodes of 4 GPUs, allocations every 60 s, no interference, as in the paper's figures. ``DIR`` has
 the applications' profiles anywhere below it. With ``--json``: ``jobs``, seconds from arrival to end
-by name. ``--expected`` is a summary of the authors (``jobload_*.json.gz``). Exits with 1 if a job
-differs from it; with ``pollux``, whose search is random, if the mean differs by more than 5 %.
+by name. With ``--kernel``, the policy plays on the GPU cluster's kernel. ``--expected`` is a
+summary of the authors (``jobload_*.json.gz``). Exits with 1 if a job differs from it; with
+``pollux``, whose search is random, if the mean differs by more than 5 %.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from typing import Any
 import command
 from command import Say, read_json
 
-from dagsim.elastic.jobs import read_workload
+from dagsim.elastic.jobs import ElasticJob, read_workload
 from dagsim.elastic.policies import AttainedServiceQueues, OptimusOracle
 from dagsim.elastic.profiles import TrainingProfile, read_applications
 from dagsim.elastic.search import PolluxSearch
 from dagsim.elastic.stepping import ElasticPolicy, SteppedCluster
 from dagsim.errors import InputError
+from dagsim.model import Cluster, Kind, Node, gpu_type
+from dagsim.systems.cluster.policies.elastic import IntervalAllocation, elastic_job_of
+from dagsim.systems.cluster.scenario import ClusterScenario
 
 __all__ = ["POLICIES", "completion_times", "differing"]
 
@@ -39,9 +43,22 @@ _SHARE = 0.05
 """Largest relative difference of the mean with a random search."""
 
 
-def completion_times(workload: Path, profiles: dict[str, TrainingProfile], policy: str) -> dict[str, int]:
-    """Seconds from arrival to end by job."""
+def completion_times(
+    workload: Path, profiles: dict[str, TrainingProfile], policy: str, *, kernel: bool = False
+) -> dict[str, int]:
+    """Seconds from arrival to end by job, in Pollux's simulator or on the kernel."""
+    if kernel:
+        return _on_the_kernel(read_workload(workload, profiles), POLICIES[policy]())
     return SteppedCluster(read_workload(workload, profiles), POLICIES[policy]()).run()
+
+
+def _on_the_kernel(jobs: list[ElasticJob], policy: ElasticPolicy) -> dict[str, int]:
+    nodes = tuple(Node(f"n{place}", gpu_type("T4"), 4) for place in range(16))
+    work = [elastic_job_of(job, policy, restart_s=30.0, whole_seconds=True) for job in jobs]
+    schedule = ClusterScenario(Cluster(nodes), work).kernel(0).run(IntervalAllocation(policy))
+    done_s = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
+    # As in Pollux's simulator: a whole second, less the arrival.
+    return {job.name: int(round(done_s[job.name]) - job.arrival_s) for job in jobs}
 
 
 def differing(jobs: dict[str, int], expected: dict[str, float]) -> int:
@@ -50,7 +67,8 @@ def differing(jobs: dict[str, int], expected: dict[str, float]) -> int:
 
 
 def _work(options: Namespace, say: Say) -> dict[str, Any]:
-    jobs = completion_times(options.workload, read_applications(options.inputs), options.policy)
+    profiles = read_applications(options.inputs)
+    jobs = completion_times(options.workload, profiles, options.policy, kernel=options.kernel)
     say(f"{len(jobs)} jobs, mean completion time {fmean(jobs.values()):,.3f} s")
     if options.expected is None:
         return {"jobs": jobs}
@@ -69,6 +87,7 @@ def main() -> int:
     parser.add_argument("--workload", type=Path, required=True, help="jobs (.csv or .csv.gz)")
     parser.add_argument("--inputs", type=Path, required=True, help="a folder with Pollux's profiles")
     parser.add_argument("--policy", choices=POLICIES, required=True)
+    parser.add_argument("--kernel", action="store_true", help="play on the GPU cluster's kernel")
     parser.add_argument("--expected", type=Path, help="completion times by workload and job")
     return command.run(parser, _work, holds=lambda result: result.get("holds", True))
 

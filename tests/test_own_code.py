@@ -108,6 +108,22 @@ def test_config_check_imports_and_runs_nothing(policy: str, folder: Path) -> Non
     assert imported(folder) == []
 
 
+@pytest.mark.parametrize(
+    "train",
+    [
+        "algorithm: {kind: ppo, advantage: 'evil_policy:Mine'}",
+        "reward: {'evil_policy:Mine': 1.0}",
+        "rivals: ['evil_policy:Mine']",
+        "reference: 'evil_policy:Mine'",
+    ],
+)
+def test_config_check_names_the_code_of_a_training_without_importing_it(train: str, folder: Path) -> None:
+    (folder / "a.yaml").write_text(f"train: {{{train}}}\n", encoding="utf-8")
+    ended = run("config", "check", "a.yaml")
+    assert ended.output == "a.yaml: valid, but code outside dagsim was not checked: evil_policy:Mine\n"
+    assert imported(folder) == []
+
+
 def test_config_check_and_show_read_a_part_of_ones_own_without_importing_it(folder: Path) -> None:
     (folder / "a.yaml").write_text("network: {kind: 'evil_net:Slow', latency_s: 3}\n", encoding="utf-8")
     assert "was not checked: evil_net:Slow" in run("config", "check", "a.yaml").output
@@ -147,12 +163,23 @@ def test_a_file_given_to_config_may_name_code(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("replay", "--trace"), ("eval", "--workload"), ("workload", "info"), ("trace", "info")]
+    "command",
+    [
+        ("replay", "--trace"),
+        ("eval", "--workload"),
+        ("workload", "info"),
+        ("trace", "info"),
+        ("trace", "convert", "-o", "out.jsonl"),
+        ("bound", "--trace"),
+        ("whatif", "--add", "4xT4", "--cluster", "c.yaml", "--trace"),
+        ("plan", "--target", "wait_s.mean<30", "--cluster", "c.yaml", "--trace"),
+    ],
 )
-def test_a_trace_imports_nothing(command: tuple[str, str], folder: Path) -> None:
+def test_a_trace_imports_nothing(command: tuple[str, ...], folder: Path) -> None:
+    (folder / "c.yaml").write_text("cluster: {groups: [{name: t, gpu: T4, gpus: 4}]}\n", encoding="utf-8")
     meta = {"runtime": {"kind": "evil_net:Slow"}, "summary": "x", "seed": 0}
     lines = [{"format": "dagsim-workload", "version": 1, "meta": meta}]
-    lines += [{"id": "a", "tasks": [{"name": "t", "work": 1.0}], "edges": []}]
+    lines += [{"id": id_, "tasks": [{"name": "t", "work": 1.0}], "edges": []} for id_ in "ab"]
     (folder / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     ended = run(*command, "t.jsonl")
     if command[0] != "trace":
@@ -319,3 +346,17 @@ def test_names_in_keys_and_lists_of_a_file_are_allowed() -> None:
     names.trust_values({"train": {"reward": {"mine:Term": 1.0}}, "over": {"policy": ["mine:A", "mine:B"]}})
     for name in ("mine:Term", "mine:A", "mine:B"):
         names.check("policy", name)
+
+
+def test_a_relative_path_allows_the_absolute_path_of_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A configuration that was read names a class by its absolute path, and is checked again."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
+    names = Allowed(["--set", "system.kind=./mine.py:World"])
+    names.trust_command_line()
+    names.check("system", f"{tmp_path / 'mine.py'}:World")
+    for other in (f"{tmp_path / 'mine.py'}:Other", f"{tmp_path / 'else.py'}:World"):
+        with pytest.raises(CodeNotAllowed):
+            names.check("system", other)

@@ -9,6 +9,7 @@ import pytest
 from dagsim import registry
 from dagsim.errors import ConfigError, PluginError, UnknownName
 from dagsim.registry import Entry, Registry, Spec
+from dagsim.systems.cluster.policies import POLICIES
 
 
 class Order:
@@ -148,3 +149,8 @@ def test_other_packages_add_names_by_entry_points(monkeypatch: pytest.MonkeyPatc
     known = orders(group="g")
     assert known.names() == ("heft", "order", "ours")  # no entry point hides a built-in
     assert known.create("ours[seed=2]").seed == 2
+
+
+def test_a_parameter_that_moved_to_another_name_is_refused_with_its_successor() -> None:
+    with pytest.raises(UnknownName, match=r"'gavel' no longer has 'objective'; use gavel-events\[objective=...\]"):
+        POLICIES.create("gavel[objective=makespan]")

@@ -31,15 +31,16 @@ def test_goodput_is_that_of_pollux(data: Path) -> None:
 
 
 @pytest.mark.data
+@pytest.mark.parametrize("engine", [(), ("--kernel",)])
 @pytest.mark.parametrize(("policy", "mean_s"), [("tiresias", 3469.69375), ("optimus", 5301.875)])
 def test_every_job_of_workload_6_takes_the_time_it_took_in_polluxs_simulator(
-    data: Path, policy: str, mean_s: float
+    data: Path, policy: str, mean_s: float, engine: tuple[str, ...]
 ) -> None:
     golden = data / "golden/elastic"
     done = run_script(
         "validate_pollux",
         *("--workload", golden / "inputs/pollux/workloads/workloads_workload-6.csv.gz"),
-        *("--inputs", golden / "inputs", "--policy", policy, "--json"),
+        *("--inputs", golden / "inputs", "--policy", policy, "--json", *engine),
     )
     assert done.returncode == 0, done.stderr
     jobs = json.loads(done.stdout)["jobs"]

@@ -76,6 +76,11 @@ def test_a_simulated_population_has_the_share_of_the_largest_job(tmp_path: Path)
         assert np.all((made["largest_job"] > 0.01) & (made["largest_job"] < 1))
 
 
+def test_only_the_numbers_of_seeds_that_are_asked_for_are_measured(normal: Path) -> None:
+    done = run(normal, "--json", "--draws", "50", "--sizes", "20,30")
+    assert [list(rows) for rows in json.loads(done.stdout).values()] == [["20", "30"]] * 3
+
+
 def test_the_same_seed_prints_the_same_bytes(normal: Path) -> None:
     first, second, other = (run(normal, "--json", "--draws", "50", "--seed", seed).stdout for seed in "112")
     assert first == second

@@ -47,7 +47,7 @@ def evaluate(
     chosen = experiment(what, trace, algo, windows=windows, quiet=output.quiet or output.json_)
     repeats = algo is None and what.config is not None and Path(what.config, "manifest.json").is_file()
     if checkpoint is not None or (not repeats and is_agent(scenario_of(chosen), chosen.policy)):
-        policy = agent_spec(chosen.policy, checkpoint, system=chosen.system.kind)
+        policy = agent_spec(chosen.policy, checkpoint, system=chosen.system_kind)
         chosen = chosen.model_copy(update={"policy": policy})
     run_policies("eval", chosen, (chosen.policy,), output, repeats=what.config)
 

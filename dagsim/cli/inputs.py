@@ -46,9 +46,10 @@ def config_check(
 
     Example: dagsim config check my.yaml
     """
-    from dagsim.config.schema import foreign_parts
+    from dagsim.config.schema import foreign_parts, plain
     from dagsim.errors import CodeNotAllowed, ConfigError
     from dagsim.experiment.simulate import check
+    from dagsim.own_code import own_names
 
     faults = []
     for file in files:
@@ -57,6 +58,8 @@ def config_check(
             unchecked = foreign_parts(config)
             if not unchecked:  # a scenario of which a part is missing cannot be built
                 check(config, (config.policy,))
+                # rewards, rivals and estimators of a training are imported only when it begins
+                unchecked = own_names(json.dumps(plain(config).get("train")))
         except CodeNotAllowed:
             unchecked = [config.policy]
         except InputError as error:
@@ -153,7 +156,8 @@ def import_site(
         list[Path],
         typer.Argument(
             metavar="FOLDER|FILE...",
-            help="What the site has: slurm.conf, gres.conf, output of scontrol show and sacctmgr; or a list of nodes.",
+            help="What the site has: slurm.conf, output of scontrol and sacctmgr; objects of Kueue; output of qmgr; "
+            "or a list of nodes.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="YAML", help="The configuration to write.")],
@@ -180,37 +184,44 @@ def import_site(
     from dagsim.files import write_text
     from dagsim.traces import TraceOptions
     from dagsim.traces.nodes import grouped, read_nodes
+    from dagsim.traces.site_import import read_site, with_jobs
     from dagsim.traces.sites import named_gpus
     from dagsim.traces.slurm_site import read_slurm_site, site_files
     from dagsim.traces.source import Source
 
     named = named_gpus(",".join(gpu) if gpu else None, "--gpu")
     files = site_files(paths)
-    site = read_slurm_site(files, TraceOptions(timezone=timezone).zone())
+    zone = TraceOptions(timezone=timezone).zone()
+    site = read_site(files, zone)
     origin = ", ".join(path.name for path in paths)
-    if site.conf or site.partitions:
+    unmodelled: list[str] = []
+    if site is not None:
         imported = grouped(site.found_nodes(), named, keep_all=True, in_order=True)
         queues = site.queues(named)
         network = site.network(imported.node_names())
-        name = site.conf.get("clustername", out.stem)
-        write_text(out, cluster_yaml(imported, name, origin, queues, site.unmodelled, network))
+        name = site.cluster_name or out.stem
+        unmodelled = with_jobs(site.unmodelled, queues, paths)
+        write_text(out, cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy))
     elif len(files) == 1:
         imported = grouped(read_nodes(Source(files[0])), named, keep_all=all_)
         write_text(out, cluster_yaml(imported, out.stem, origin))
     else:
         from dagsim.errors import InputError
 
-        read = "; ".join(site.read) or "nothing recognised"
-        raise InputError(f"{origin}: neither slurm.conf nor `scontrol show partition` among the files ({read})")
+        read = "; ".join(read_slurm_site(files, zone).read) or "nothing recognised"
+        raise InputError(
+            f"{origin}: neither slurm.conf nor `scontrol show partition` among the files ({read}), nor Kueue's "
+            "ClusterQueues, nor the output of `qmgr -c 'print server'`"
+        )
     cluster = load_config(out).build_cluster()
     if quiet:
         return
     typer.echo(f"{out}: {cluster}")
-    for line in site.read:
+    for line in () if site is None else site.read:
         typer.echo(f"read {line}")
     for note in imported.notes:
         typer.echo(f"noted: {note}")
-    for what in site.unmodelled:
+    for what in unmodelled:
         typer.echo(f"not modelled: {what}")
     if imported.left_out:
         typer.echo(f"left out {len(imported.left_out):,} nodes (--all keeps them): {'; '.join(imported.left_out[:8])}")

@@ -17,7 +17,7 @@ from dagsim.errors import ConfigError, UnknownName
 from dagsim.own_code import attribute, name_of
 from dagsim.registry import Registry
 
-__all__ = ["Foreign", "Later", "Registered", "kind_of"]
+__all__ = ["Foreign", "Later", "Registered", "kind_of", "system_name"]
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,11 @@ class Later:
 @cache
 def _adapter(cls: type) -> TypeAdapter[Any]:
     return TypeAdapter(cls)
+
+
+def system_name(system: Any) -> str:
+    """The name of a system's class in a configuration; of a user's own class, how it is found."""
+    return str(getattr(system, "kind", None) or kind_of(system))
 
 
 def kind_of(value: Any) -> str | None:

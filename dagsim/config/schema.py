@@ -29,7 +29,7 @@ from pydantic import model_validator as after_all
 
 from dagsim.config import yaml
 from dagsim.config.bundled import WORKLOADS, shipped
-from dagsim.config.registered import Foreign, Later, Registered, kind_of
+from dagsim.config.registered import Foreign, Later, Registered, kind_of, system_name
 from dagsim.config.yaml import explain
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.files import is_there
@@ -259,7 +259,9 @@ class Config(Section):
     disturbances: tuple[FailureModel, ...] = ()
     """Failures and maintenance: what takes nodes down and brings them back."""
     policy: str = "fifo"
-    """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``)."""
+    """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``). Of a
+    system without ``fifo``, the default is its first policy.
+    """
     estimates: Estimates = Estimates()
     """What the policy may know about durations."""
     queues: QueueTree | None = None
@@ -291,7 +293,7 @@ class Config(Section):
             return train
         from dagsim.config.training import for_system
 
-        return for_system(train, system.kind, getattr(system, "codecs", None))
+        return for_system(train, system_name(system), getattr(system, "codecs", None))
 
     @field_validator("queues", mode="after")
     @classmethod
@@ -325,15 +327,23 @@ class Config(Section):
 
     @after_all(mode="after")
     def _of_one_system(self) -> Config:
-        if self.system.kind == "cluster":
+        if self.system_kind == "cluster":
             return self
         for key in _CLUSTER_ONLY:
             if key in self.model_fields_set:
                 raise ConfigError(
-                    f"{key} describes the system 'cluster', but the system is {self.system.kind!r}; its settings are "
+                    f"{key} describes the system 'cluster', but the system is {self.system_kind!r}; its settings are "
                     "keys of system"
                 )
+        policies = getattr(self.system, "policies", None)
+        if policies is not None and "policy" not in self.model_fields_set and self.policy not in policies:
+            self.__dict__["policy"] = policies.names()[0]  # the section is frozen
         return self
+
+    @property
+    def system_kind(self) -> str:
+        """The name of the system, as in ``system.kind``."""
+        return system_name(self.system)
 
     def changed(self, source: str, parts: Mapping[str, Any]) -> Config:
         """This configuration with other values of top keys. It is checked, but not read again.
@@ -349,14 +359,14 @@ class Config(Section):
         """The section ``train``, or the defaults of the system."""
         from dagsim.config.training import section_for
 
-        section: TrainSection = self.train or section_for(self.system.kind)
+        section: TrainSection = self.train or section_for(self.system_kind)
         return section
 
     @property
     def trace_file(self) -> TraceFile | None:
         """The workload of the GPU cluster if it is a trace, else None."""
         workload: Any = self.workload
-        return workload if self.system.kind == "cluster" and workload.kind == "trace" else None
+        return workload if self.system_kind == "cluster" and workload.kind == "trace" else None
 
     def trace(self) -> TraceFile:
         """The workload, which must be a trace.
@@ -370,7 +380,7 @@ class Config(Section):
 
     def trace_path(self) -> Path | None:
         """Path of the trace that the jobs come from, or None."""
-        if self.system.kind == "cluster":
+        if self.system_kind == "cluster":
             return None if self.trace_file is None else self.trace_file.source.path
         path = getattr(self.system, "trace", None)
         return None if path is None else Path(path)
@@ -390,8 +400,8 @@ class Config(Section):
         """
         if self.cluster.from_trace:
             return self.trace().machines()
-        if self.system.kind != "cluster":
-            raise ConfigError(f"the system {self.system.kind!r} has no cluster section")
+        if self.system_kind != "cluster":
+            raise ConfigError(f"the system {self.system_kind!r} has no cluster section")
         own = {gpu.name: gpu for gpu in self.gpu_types}
         return Cluster(
             tuple(
@@ -557,7 +567,7 @@ def _defaults(document: yaml.Document, key: str) -> Any:
 def _left_out(config: Config) -> tuple[str, ...]:
     """Keys that ``plain`` omits: those of other systems, and ``prices`` if there are none."""
     prices = () if config.prices else ("prices",)
-    return (*prices, *(_CLUSTER_ONLY if config.system.kind != "cluster" else ()))
+    return (*prices, *(_CLUSTER_ONLY if config.system_kind != "cluster" else ()))
 
 
 def plain(value: Any) -> Any:

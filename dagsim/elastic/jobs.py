@@ -31,6 +31,12 @@ __all__ = [
 ]
 
 
+_LATE_S = 2.0**-30
+"""An epoch that is rounded down to a whole second ends this much later: Pollux's simulator rounds only
+after the policy of that second has decided. A power of 2 leaves no rounding residue in times.
+"""
+
+
 @dataclass(frozen=True)
 class ElasticJob:
     """A training job as submitted.
@@ -155,6 +161,8 @@ class Training:
         self.job = job
         self.batch = batch
         self._whole_seconds = whole_seconds
+        self._late_s = self._next_late_s = 0.0
+        """Time by which the present epoch began late, and by which the next one will."""
         self.placement: tuple[int, ...] = ()
         self.local_batch = 0
         self.accumulation = 0
@@ -197,6 +205,7 @@ class Training:
         profile is of one GPU type, so that ``gpu`` does not matter.
         """
         self.placement = tuple([count for count in placement if count])
+        self._late_s = 0.0
         if self.placement:
             self._choose_batch()
 
@@ -222,7 +231,12 @@ class Training:
         seconds = step_s + (step_s - sync_s) * self.accumulation
         gain = float(noise.gain(batch / profile.limits.initial))
         rate, until = gain / seconds * (1.0 - interference), profile.progress_at(self.epoch + 1)
-        return Pace(rate, until, round((until - self.progress) / rate) if self._whole_seconds else None)
+        if not self._whole_seconds:
+            return Pace(rate, until)
+        exact_s = (until - self.progress) / rate
+        whole_s = round(exact_s)
+        self._next_late_s = _LATE_S if whole_s < exact_s else 0.0
+        return Pace(rate, until, whole_s - self._late_s + self._next_late_s)
 
     def advance(self, progress: float) -> None:
         """Add progress within the epoch."""
@@ -231,6 +245,7 @@ class Training:
     def end_epoch(self) -> None:
         """Reach the end of the epoch, and choose the batch of the next."""
         self.epoch += 1
+        self._late_s = self._next_late_s
         self.progress = self.job.profile.progress_at(self.epoch)
         self._choose_batch()
 

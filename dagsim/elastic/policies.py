@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from dagsim.elastic.jobs import ElasticJob, split_batch
-from dagsim.elastic.stepping import Allocations, SteppedCluster, SteppedJob
+from dagsim.elastic.stepping import Allocations, EqualNodes, SteppedJob
 
 __all__ = ["AttainedServiceQueues", "OptimusOracle"]
 
@@ -31,7 +31,7 @@ class AttainedServiceQueues:
         """The batch that the user asked for."""
         return job.batch
 
-    def allocate(self, now_s: int, jobs: dict[str, SteppedJob], cluster: SteppedCluster) -> Allocations:
+    def allocate(self, now_s: int, jobs: dict[str, SteppedJob], cluster: EqualNodes) -> Allocations:
         """Preempt and start jobs in the order of the queues; running jobs keep their nodes."""
         first, second = ([name for name in queue if name in jobs] for queue in self._queues)
         queued = {*first, *second}
@@ -69,7 +69,7 @@ class OptimusOracle:
         """The batch that the user asked for."""
         return job.batch
 
-    def allocate(self, now_s: int, jobs: dict[str, SteppedJob], cluster: SteppedCluster) -> Allocations:
+    def allocate(self, now_s: int, jobs: dict[str, SteppedJob], cluster: EqualNodes) -> Allocations:
         """Choose numbers of GPUs; a job whose number stays keeps its nodes."""
         counts = {name: int(place < cluster.gpus) for place, name in enumerate(jobs)}
         gains = {name: self._gain_s(jobs[name], 1) if count else 0.0 for name, count in counts.items()}

@@ -17,7 +17,7 @@ from math import ceil
 import numpy as np
 
 from dagsim.elastic.jobs import ElasticJob
-from dagsim.elastic.stepping import Allocations, SteppedCluster, SteppedJob
+from dagsim.elastic.stepping import Allocations, EqualNodes, SteppedJob
 
 __all__ = ["PolluxSearch"]
 
@@ -49,7 +49,7 @@ class PolluxSearch:
         """
         return job.profile.limits.largest if job.profile.name == "ncf" else None
 
-    def allocate(self, now_s: int, jobs: dict[str, SteppedJob], cluster: SteppedCluster) -> Allocations:
+    def allocate(self, now_s: int, jobs: dict[str, SteppedJob], cluster: EqualNodes) -> Allocations:
         """Search from the present allocation and the survivors of the last search."""
         present = np.zeros((len(jobs), cluster.nodes), np.int64)
         for row, name in enumerate(jobs):
@@ -152,7 +152,7 @@ def _restart_factor(job: SteppedJob, now_s: int) -> float:
     return max(age_s - max(job.restarts, 0) * _RESTART_S, 0.0) / (age_s + _RESTART_S)
 
 
-def _speedups(jobs: Sequence[SteppedJob], cluster: SteppedCluster, most: int) -> np.ndarray:
+def _speedups(jobs: Sequence[SteppedJob], cluster: EqualNodes, most: int) -> np.ndarray:
     """Goodput over that of the fair share by job, several nodes (0 or 1) and replicas.
 
     The model tells one node from several, but not how many.

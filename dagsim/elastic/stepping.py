@@ -13,7 +13,7 @@ from typing import Protocol
 
 from dagsim.elastic.jobs import ElasticJob, Training
 
-__all__ = ["Allocations", "ElasticPolicy", "SteppedCluster", "SteppedJob"]
+__all__ = ["Allocations", "ElasticPolicy", "EqualNodes", "SteppedCluster", "SteppedJob"]
 
 Allocations = dict[str, list[int]]
 """Node of each replica, by job. Jobs without replicas may be absent."""
@@ -75,7 +75,7 @@ class ElasticPolicy(Protocol):
         """Return the batch size of the job, or None to maximise its goodput."""
         ...
 
-    def allocate(self, now_s: int, jobs: dict[str, SteppedJob], cluster: SteppedCluster) -> Allocations:
+    def allocate(self, now_s: int, jobs: dict[str, SteppedJob], cluster: EqualNodes) -> Allocations:
         """Return the nodes of every job. A job whose list does not change runs on undisturbed.
 
         Args:
@@ -86,7 +86,26 @@ class ElasticPolicy(Protocol):
         ...
 
 
-class SteppedCluster:
+class EqualNodes:
+    """A cluster of equal nodes, and the present ``allocations``."""
+
+    def __init__(self, nodes: int, gpus_per_node: int) -> None:
+        self.nodes, self.gpus_per_node = nodes, gpus_per_node
+        self.allocations: Allocations = {}
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return self.nodes * self.gpus_per_node
+
+    def free_gpus(self, allocations: Allocations) -> Counter[int]:
+        """Free GPUs of each node that has any, by node."""
+        taken = Counter(node for replicas in allocations.values() for node in replicas)
+        free = {node: self.gpus_per_node - taken[node] for node in range(self.nodes)}
+        return Counter({node: count for node, count in free.items() if count > 0})
+
+
+class SteppedCluster(EqualNodes):
     """A cluster of equal nodes under a policy.
 
     Args:
@@ -110,23 +129,11 @@ class SteppedCluster:
         restart_s: int = 30,
         interference: float = 0.0,
     ) -> None:
-        self.nodes, self.gpus_per_node = nodes, gpus_per_node
+        super().__init__(nodes, gpus_per_node)
         self.interval_s, self.restart_s, self.interference = interval_s, restart_s, interference
         self.now_s = 0
-        self.allocations: Allocations = {}
         self.jobs = {job.name: SteppedJob(job, policy.batch(job)) for job in jobs}
         self._policy = policy
-
-    @property
-    def gpus(self) -> int:
-        """Number of GPUs."""
-        return self.nodes * self.gpus_per_node
-
-    def free_gpus(self, allocations: Allocations) -> Counter[int]:
-        """Free GPUs of each node that has any, by node."""
-        taken = Counter(node for replicas in allocations.values() for node in replicas)
-        free = {node: self.gpus_per_node - taken[node] for node in range(self.nodes)}
-        return Counter({node: count for node, count in free.items() if count > 0})
 
     def run(self) -> dict[str, int]:
         """Play until all jobs are done; return their completion times (from arrival) by name."""

@@ -70,9 +70,9 @@ def bound_of(
 
 
 def _scenario(config: Config) -> ClusterScenario:
-    if config.system.kind != "cluster":
+    if config.system_kind != "cluster":
         raise InputError(
-            f"bound: the system {config.system.kind!r} has no bound; only the GPU cluster (system: cluster) has one"
+            f"bound: the system {config.system_kind!r} has no bound; only the GPU cluster (system: cluster) has one"
         )
     return cluster_scenario_of(config)
 

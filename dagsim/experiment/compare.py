@@ -380,7 +380,7 @@ def explained_waits(
     """
     from dagsim.systems.cluster.waits import binding_causes
 
-    if folder.config.system.kind != "cluster":
+    if folder.config.system_kind != "cluster":
         raise InputError(f"{folder.path}: CPUs, memory and limits are known only for the GPU cluster")
     try:
         folder.check_trace()

@@ -11,7 +11,7 @@ from typing import Any
 
 from dagsim.errors import RunFolderError
 from dagsim.experiment.kept_files import CLOCKED, CellRun
-from dagsim.files import replaced
+from dagsim.files import parsed_json, replaced
 from dagsim.metrics import to_csv
 from dagsim.systems.cluster.choice import EngineUse
 
@@ -136,7 +136,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     values = []
     for number, line in enumerate(whole_lines(path), 1):
         try:
-            value = json.loads(line)
+            value = parsed_json(line)
             if not isinstance(value, dict):
                 raise ValueError(f"expected an object, got {value!r:.60}")
         except ValueError as error:  # UnicodeDecodeError is one, too
@@ -158,7 +158,7 @@ def json_text(value: object) -> str:
 
 def read_json_file(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parsed_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RunFolderError(f"{path}: not readable as JSON ({error})") from None
 

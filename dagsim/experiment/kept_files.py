@@ -16,6 +16,7 @@ import numpy as np
 
 from dagsim.errors import RunFolderError
 from dagsim.experiment.simulate import Outcome
+from dagsim.files import parsed_json
 from dagsim.metrics import jobs_table, runs_table, to_csv
 from dagsim.metrics.series import JobSeries
 from dagsim.model import Cluster, JobFacts
@@ -187,7 +188,7 @@ def read_schedule(stem: Path, cluster: Cluster) -> Schedule:
         return _unpacked_schedule(columns, cluster)
     path = stem.with_name(f"{stem.name}.json.gz")
     try:
-        facts = json.loads(gzip.decompress(path.read_bytes()))
+        facts = parsed_json(gzip.decompress(path.read_bytes()))
         if tuple(facts["fields"]) != FACTS:
             raise RunFolderError(f"{path}: of another version (its fields are {', '.join(facts['fields'])})")
         jobs = jobs_from(facts)
@@ -263,7 +264,7 @@ def _text(texts: Sequence[object]) -> np.ndarray:
 
 
 def _texts(column: np.ndarray) -> list[Any]:
-    return list(json.loads(column.tobytes()))
+    return list(parsed_json(column.tobytes()))
 
 
 def _fact_columns(file: Any) -> FactColumns:

@@ -39,7 +39,7 @@ def scenario_of(config: Config) -> Scenario:
     Raises:
         InputError: The cluster cannot be built.
     """
-    return cluster_scenario_of(config) if config.system.kind == "cluster" else cast(Scenario, config.system)
+    return cluster_scenario_of(config) if config.system_kind == "cluster" else cast(Scenario, config.system)
 
 
 def cluster_scenario_of(config: Config) -> ClusterScenario:
@@ -127,8 +127,8 @@ def sample_of(config: Config) -> Sample:
 
 def workload_label(config: Config) -> str:
     """The workload in a few words: ``heterogeneous, load 0.7``, or ``jobs.csv, windows of 200 jobs``."""
-    if config.system.kind != "cluster":
-        return str(config.system.kind)
+    if config.system_kind != "cluster":
+        return str(config.system_kind)
     if (trace := config.trace_file) is not None:
         name = Path(trace.path).name
         return name if trace.window is None else f"{name}, windows of {trace.window:,} jobs"

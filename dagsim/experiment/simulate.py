@@ -90,14 +90,14 @@ def facts_of(decider: object) -> dict[str, Any]:
 
 def measured(config: Config, schedule: Schedule) -> Summary:
     """Every metric of a schedule, over the jobs that the configuration measures."""
-    return summarize(schedule, measured=config.workload.measure if config.system.kind == "cluster" else None)
+    return summarize(schedule, measured=config.workload.measure if config.system_kind == "cluster" else None)
 
 
 def _engaged(
     config: Config, scenario: Scenario, policy: str, seed: int, tell: Callable[[int], None] | None
 ) -> tuple[Kernel[Any, Any], EngineUse | None]:
     """The kernel for a policy, and the name of its engine if the system has several."""
-    if config.system.kind != "cluster":
+    if config.system_kind != "cluster":
         return scenario.kernel(seed, heard=tell), None
     return cluster_scenario_of(config).engaged(policy, seed, heard=tell)
 
@@ -116,7 +116,7 @@ def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) 
         try:
             with _blamed(policy):
                 decider = make_policy(scenario, policy)
-                if config.system.kind == "cluster":
+                if config.system_kind == "cluster":
                     cluster_scenario_of(config).check_engine(policy)
         except (PluginError, PolicyFailed):
             if keep_going:

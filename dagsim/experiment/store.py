@@ -72,7 +72,7 @@ from dagsim.experiment.plan import Cell, Plan, SweepGrid, read_grid
 from dagsim.experiment.provenance import SCHEMA, changes, manifest
 from dagsim.experiment.scenario import experiment_seeds, scenario_of, workload_label
 from dagsim.experiment.simulate import Outcome
-from dagsim.files import Lock, append, cut, file_hash, replaced
+from dagsim.files import Lock, append, cut, file_hash, parsed_json, replaced
 from dagsim.metrics.standings import PolicyResult
 from dagsim.model.cluster import Cluster
 from dagsim.model.log import Schedule
@@ -632,6 +632,9 @@ class Store:
             RunFolderError: They cannot be read.
         """
         runs, timing = read_lines(self.path / _RUNS), read_lines(self.path / _TIMING)
+        for number, run in enumerate(runs, 1):
+            if not isinstance(run.get("policy", ""), str) or not isinstance(run.get("seed", 0), int):
+                raise RunFolderError(f"{self.path / _RUNS}:{number}: damaged: not the policy and the seed of a run")
         return [
             CellRun(
                 value_in(run, "policy", _RUNS),
@@ -730,7 +733,7 @@ class Store:
         """
         if isinstance(self.config.system, Foreign):
             raise CodeNotAllowed(
-                f"{self.path}: its system {self.config.system.kind!r} is code outside dagsim, which was not imported; "
+                f"{self.path}: its system {self.config.system_kind!r} is code outside dagsim, which was not imported; "
                 "--allow-code imports it (docs/security.md)"
             )
         return scenario_of(self.config).cluster
@@ -746,7 +749,7 @@ class Store:
     def _cell(self, id_: str) -> CellRun | None:
         path = self.path / _CELLS / f"{id_}.json"
         try:
-            cell = json.loads(path.read_text(encoding="utf-8"))
+            cell = parsed_json(path.read_text(encoding="utf-8"))
             return CellRun(
                 cell["policy"], cell["seed"], cell["workload"], cell["metrics"], at=cell["at"], id=cell["id"]
             )

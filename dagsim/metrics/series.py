@@ -46,6 +46,8 @@ which makes the variance of their mean too small by about 1 / (2 x _TIMES); ``_h
 """
 _SOKAL = 4
 """Autocorrelations count up to this number of integrated autocorrelation times."""
+_WIDE = 2.0
+"""An interval that reaches further than this factor from its value says too little."""
 _FEWEST, _MOST = 4, 50
 """Least and greatest number of blocks. Fewer give no interval; more would narrow it by less than 2 %."""
 
@@ -62,7 +64,9 @@ class Period(NamedTuple):
     blocks: int
     """Number of independent blocks of the run; 0 if the metric has no series."""
     longer: float
-    """How many times as long the run would have to be for an interval; 1 if it is long enough."""
+    """How many times as long the run would have to be for an interval that reaches no further than a
+    factor of 2 from the value; 1 if it is long enough.
+    """
 
 
 class Change(NamedTuple):
@@ -194,8 +198,8 @@ def next_period(series: JobSeries, metric: str, value: float) -> Period:
     half, blocks, longer = _half(influences / value, series.influences(_mean_of(metric)))
     if not isfinite(half):
         return Period(value, nan, nan, blocks, longer)
-    factor = exp(sqrt(2) * half * t_quantile(0.95, blocks - 1))
-    return Period(value, value / factor, value * factor, blocks, 1.0)
+    reach = sqrt(2) * half * t_quantile(0.95, blocks - 1)
+    return Period(value, value / exp(reach), value * exp(reach), blocks, _longer(reach))
 
 
 def change_of(series: JobSeries, value: float, before: JobSeries, value_before: float, metric: str) -> Change:
@@ -212,9 +216,16 @@ def change_of(series: JobSeries, value: float, before: JobSeries, value_before: 
     half, blocks, longer = _half(ours / value - theirs / value_before, *means)
     if not isfinite(half):
         return Change(ratio, nan, nan, nan, blocks, longer)
-    factor = exp(half * t_quantile(0.95, blocks - 1))
+    reach = half * t_quantile(0.95, blocks - 1)
     p = float(two_sided_p(log(ratio) / half, blocks - 1)) if half > 0 else 0.0 if ratio != 1 else nan
-    return Change(ratio, ratio / factor, ratio * factor, p, blocks, 1.0)
+    return Change(ratio, ratio / exp(reach), ratio * exp(reach), p, blocks, _longer(reach))
+
+
+def _longer(reach: float) -> float:
+    """How many times as long a run would have to be for a narrow interval, given the distance of its
+    ends on a logarithmic scale, which shrinks with the square root of the length.
+    """
+    return max((reach / log(_WIDE)) ** 2, 1.0)
 
 
 def _mean_of(metric: str) -> str:

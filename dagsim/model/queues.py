@@ -51,6 +51,8 @@ class QueueNode:
     - ``quota`` is its own share, by GPU type or as ``gpus``, ``cpus``, ``memory_gb``.
     - ``borrow`` and ``lend`` are the maximum that it takes of others' quota or gives of its own; None
       means no limit.
+    - ``aliases`` are further names under which jobs are submitted to it: Kueue's LocalQueues, as
+      ``queue`` or ``namespace/queue``.
     - ``order`` is Kueue's queueingStrategy, ``reclaim`` its reclaimWithinCohort, ``within`` its
       withinClusterQueue.
 
@@ -72,6 +74,7 @@ class QueueNode:
     order: Literal["best-effort", "strict"] = "best-effort"
     reclaim: Literal["never", "lower-priority", "any"] = "never"
     within: Literal["never", "lower-priority", "lower-or-newer-equal-priority"] = "never"
+    aliases: tuple[str, ...] = ()
     children: tuple[QueueNode, ...] = ()
 
     __pydantic_config__ = {"extra": "forbid"}

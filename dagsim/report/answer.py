@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dagsim.errors import RunFolderError
 from dagsim.experiment.scenario import workload_label
-from dagsim.files import write_text
+from dagsim.files import parsed_json, write_text
 from dagsim.report.comparison import begins_text, metric_name, plan_table
 from dagsim.report.grid import Grid, factor, interval, number
 
@@ -132,7 +132,14 @@ def _certainty(planned: SizePlan, best: Size) -> str:
     bounds += _measured(planned.target.first.metric, high)
     if planned.target.is_sure(best.met):
         return f"It is certain at this demand: {bounds}."
-    return f"It is not certain: {bounds}. Plan for a tighter bound if a miss is expensive."
+    short = ""
+    if longer > 1:
+        days = longer * planned.demand.span_s / 86400
+        short = (
+            f" The log is too short for more: one {number(longer)} times as long, of {days:,.0f} days, would bound the "
+            "value within a factor of 2."
+        )
+    return f"It is not certain: {bounds}.{short} Plan for a tighter bound if a miss is expensive."
 
 
 def _measured(metric: str, value: float) -> str:
@@ -184,7 +191,7 @@ def read_answer(folder: Path) -> Recommendation | None:
     if not path.exists():
         return None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parsed_json(path.read_text(encoding="utf-8"))
         grid = content["grid"]
         parts = {name: tuple(grid[name]) for name in ("heads", "notes", "texts")}
         table = Grid(grid["title"], rows=[tuple(row) for row in grid["rows"]], **parts)

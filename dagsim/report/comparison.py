@@ -323,8 +323,9 @@ def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginnin
         "energy: of all jobs. ratio: to the first row, with its 95 % interval from blocks of the run; verdict: p < "
         "0.05 by Holm."
     )
-    if (longer := max(choice.change.longer for choice in choices)) > 1:
-        yield f"log too short: an interval needs a log {_longer(longer, demand)}."
+    short = [choice.change.longer for choice in choices if choice.verdict == "log too short"]
+    if (longer := max(short, default=1.0)) > 1:
+        yield f"log too short: an interval within a factor of 2 needs a log {_longer(longer, demand)}."
     if any(not choice.trial.keeps_up for choice in choices):
         yield "cannot keep up: the jobs demand more GPUs or cores than the cluster has, so its queue grows without end."
     lost = [choice.trial.lost for choice in choices]
@@ -414,6 +415,8 @@ def _plan_notes(
         )
     elif not target.is_sure(best.met) and any(isfinite(one.bound) for one in target.each):
         yield "Its interval reaches over the bound: in the next period it may miss it. Plan for a tighter bound."
+    if best is not None and isfinite(best.met.value.high) and (longer := best.met.value.longer) > 1:
+        yield f"The log is too short: an interval within a factor of 2 needs one {_longer(longer, demand)}."
     if planned.exhausted:
         better = "better" if isfinite(planned.budget) else "cheaper"
         yield f"The search ended after {len(planned.tried)} clusters; there may be a {better} mix."

@@ -257,7 +257,7 @@ to 16 %.
 
 def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     """Notes on the jobs of some runs: their load, and the part of a trace that was read."""
-    loads = [max(of["gpu_load"] or 0.0, of["cpu_load"] or 0.0) for of in workloads]
+    loads = [max(of.get("gpu_load") or 0.0, of.get("cpu_load") or 0.0) for of in workloads]
     low, high = number(min(loads)), number(max(loads))
     notes = [f"cluster: {of}" for of in dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)]
     if any(loads):
@@ -265,7 +265,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     notes += _beginnings(workloads)
     if len(by_types := {tuple(of.get("gpu_load_by_types", ())) for of in workloads}) == 1:
         notes += [f"demand of jobs that may use only {text}" for text in by_types.pop()[:-1]]
-    notes += [f"warning: {text}" for text in dict.fromkeys(of["warning"] for of in workloads if of["warning"])][:1]
+    notes += [f"warning: {text}" for text in dict.fromkeys(of["warning"] for of in workloads if of.get("warning"))][:1]
     if (trace := workloads[0].get("trace")) is not None:
         notes += [f"trace ({trace['format']}): {trace['read']}"]
         from dagsim.traces import reader

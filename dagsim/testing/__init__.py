@@ -1,5 +1,5 @@
-"""Tools for your own tests: graphs with known answers, ``check_policy``, ``check_codec`` and
-``check_network``.
+"""Tools for your own tests: graphs with known answers, ``check_policy``, ``check_codec``,
+``check_network``, ``check_system`` and ``check_env``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dagsim.systems.cluster import ClusterKernel, ClusterPolicy, Network, NodeFa
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing.cases import Case, crowd, random_case
+from dagsim.testing.contract import check_env, check_system
 from dagsim.testing.knowledge import BLIND_UNTIL_S, Watched, blind_kernels, check_blind, patience
 from dagsim.testing.violations import as_recorded, violations
 
@@ -29,8 +30,10 @@ if TYPE_CHECKING:  # gymnasium comes with it
 __all__ = [
     "chain",
     "check_codec",
+    "check_env",
     "check_network",
     "check_policy",
+    "check_system",
     "diamond",
     "fork_join",
     "heft_example",

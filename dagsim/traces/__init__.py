@@ -44,6 +44,7 @@ READERS: Registry[Reader] = Registry(
         Entry("itp", ".itp:Itp"),
         Entry("jsonl", ".jsonl:JsonLines"),
         Entry("kubernetes", ".kubernetes:Kubernetes"),
+        Entry("kubernetes-now", ".kubernetes:KubernetesNow"),
         Entry("openb2023", ".openb2023:Openb2023"),
         Entry("pai2020", ".pai2020:Pai2020"),
         Entry("pbs", ".pbs:Pbs"),
@@ -51,6 +52,7 @@ READERS: Registry[Reader] = Registry(
         Entry("pipedream", ".pipedream:PipeDream"),
         Entry("plain", ".plain:Plain"),
         Entry("sacct", ".sacct:Sacct"),
+        Entry("squeue", ".squeue:Squeue"),
         Entry("stg", ".stg:Stg"),
         Entry("swf", ".swf:Swf"),
         Entry("tiresias", ".tiresias:Tiresias"),
@@ -81,6 +83,8 @@ def recognise(path: Path | str) -> str:
         TraceError: The file cannot be read, or no reader or more than one recognises it.
     """
     source = Source(path)
+    if source.path.is_dir() and reader("sacct").recognises(source):
+        return "sacct"  # a site's folder, whose other files may be anything
     source.head()  # an unreadable file fails here, whatever its format
     names = [name for name in sorted(READERS.names()) if reader(name).recognises(source)]
     if len(names) == 1:

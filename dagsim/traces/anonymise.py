@@ -1,32 +1,39 @@
 """Copies of logs and node lists without the names of people and machines, for sharing.
 
 Only fields known to be harmless are copied. A log of ``sacct`` keeps the columns that its reader
-uses, a log of another format becomes dagsim's own JSON Lines, and a list of nodes becomes rows of
-``sinfo``.
+uses, with SubmitLine rebuilt from the options that are understood. A log of another format becomes
+dagsim's own JSON Lines, and a list of nodes becomes rows of ``sinfo``. The files of a site become its
+configuration (``renamed_site``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 from dagsim.errors import InputError, TraceError
 from dagsim.files import replaced
-from dagsim.model import GPU_TYPES, Job
+from dagsim.model import GPU_TYPES, Job, QueueNode, QueueTree
 from dagsim.traces import open_trace, recognise
-from dagsim.traces.nodes import FORMATS, FoundNode, read_nodes
+from dagsim.traces.nodes import FORMATS, FoundNode, ImportedCluster, grouped, read_nodes
 from dagsim.traces.report import ReadReport
+from dagsim.traces.site_import import ImportedSite
 from dagsim.traces.sites import folded, hosts, site_gpu
-from dagsim.traces.slurm import COLUMNS, is_unset, sacct_rows
+from dagsim.traces.slurm import COLUMNS, is_unset, licences_or_none, sacct_rows
 from dagsim.traces.source import Source
+from dagsim.traces.submission import Submission, submission
 from dagsim.workload.jsonl import write_jobs
 
-__all__ = ["Names", "anonymise"]
+__all__ = ["Names", "RenamedSite", "anonymise", "renamed_site"]
 
+_Value = TypeVar("_Value")
 _KINDS = {"User": "user", "Account": "account", "QOS": "qos"}
 _RESOURCES = ("billing=", "cpu=", "gres/", "mem=", "node=")
 _MOST_NODES = 1 << 14
+_FEATURE = re.compile(r"(\*\d+)|[^\s&,|!()\[\]*]+")
 
 
 class Names:
@@ -44,6 +51,19 @@ class Names:
             self._count[kind] = self._count.get(kind, 0) + 1
             self._new[kind, old] = f"{kind}-{self._count[kind]}"
         return self._new[kind, old]
+
+    def node(self, old: str) -> str:
+        """Pseudonym of a node; ``name:type`` keeps its type, which follows a node of several."""
+        name, colon, kind = old.partition(":")
+        return self.new("node", name) + colon + kind
+
+    def constraint(self, text: str) -> str:
+        """Replace every feature in a constraint but the names of GPU types."""
+        return _FEATURE.sub(lambda match: match[0] if match[1] else self.feature(match[0]), text)
+
+    def feature(self, old: str) -> str:
+        """Pseudonym of a feature; the name of a GPU type stays."""
+        return old if site_gpu(old) in GPU_TYPES else self.new("feature", old)
 
     def nodes(self, text: str) -> str:
         """Replace every name in a list of nodes; a list that cannot be read becomes ``None
@@ -70,9 +90,11 @@ def anonymise(paths: Iterable[Path | str], folder: Path, names: Names | None = N
     pseudonyms = Names() if names is None else names
     written = []
     for number, path in enumerate(paths, 1):
+        if Path(path).is_dir() and not _has_log(Path(path)):
+            continue
         source = Source(path)
         source.head()
-        if any(recognised(source) for recognised, _ in FORMATS.values()):
+        if not Path(path).is_dir() and any(recognised(source) for recognised, _ in FORMATS.values()):
             written.append(folder / f"nodes-{number}.txt")
             _write(written[-1], _node_rows(read_nodes(source), pseudonyms))
         elif recognise(path) == "sacct":
@@ -83,8 +105,15 @@ def anonymise(paths: Iterable[Path | str], folder: Path, names: Names | None = N
             written[-1].parent.mkdir(parents=True, exist_ok=True)
             write_jobs(written[-1], (_renamed(job, pseudonyms) for job in open_trace(path).jobs()))
     if not written:
-        raise TraceError("no file to anonymise; name at least one log or list of nodes")
+        raise TraceError("no file to anonymise; name at least one log or list of nodes, or a folder with a log")
     return written
+
+
+def _has_log(folder: Path) -> bool:
+    try:
+        return bool(recognise(folder))
+    except TraceError:
+        return False
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
@@ -103,6 +132,7 @@ def _sacct_lines(source: Source, names: Names) -> Iterator[str]:
         fields = dict(zip(COLUMNS, row, strict=True))
         if "." in (fields["JobID"] or fields["JobIDRaw"]).partition("[")[0]:
             continue
+        partition = fields["Partition"]
         for column, kind in _KINDS.items():
             fields[column] = names.new(kind, fields[column])
         fields["Partition"] = ",".join(
@@ -111,17 +141,137 @@ def _sacct_lines(source: Source, names: Names) -> Iterator[str]:
         fields["NodeList"] = names.nodes(fields["NodeList"])
         for column in ("ReqTRES", "AllocTRES"):  # names of licences may identify the site
             fields[column] = ",".join(part for part in fields[column].split(",") if part.startswith(_RESOURCES))
-        for column in ("Constraints", "Reservation", "SubmitLine"):  # free text may name people and paths
-            fields[column] = ""
+        asked = licences_or_none(fields["ReqTRES"])
+        terms = submission(fields["SubmitLine"], fields["Constraints"], fields["Reservation"], partition, asked)
+        fields["Constraints"] = names.constraint(terms.request.constraint) if terms.request else ""
+        fields["Reservation"] = names.new("reservation", terms.request.reservation) if terms.request else ""
+        fields["SubmitLine"] = _submit_line(terms, names)  # the original may name people and paths
         fields["State"] = (fields["State"].split() or [""])[0]  # CANCELLED by 1007 names a user
-        yield "|".join(text.replace("|", " ").replace("\n", " ") for text in fields.values()) + "\n"
+        free = ("Constraints", "SubmitLine")  # their bars are part of the text; the reader joins them again
+        cells = [text if name in free else text.replace("|", " ") for name, text in fields.items()]
+        yield "|".join(text.replace("\n", " ") for text in cells) + "\n"
+
+
+def _submit_line(terms: Submission, names: Names) -> str:
+    """The options of a submission that its reader understands, with pseudonyms."""
+    request = terms.request
+    if request is None and not terms.nice:
+        return ""
+    words = ["sbatch"] + ([f"--nice={terms.nice:.0f}"] if terms.nice else [])
+    if request is not None:
+        words += ["-p " + ",".join(names.new("partition", one) for one in request.partitions)] * bool(
+            request.partitions
+        )
+        licences = ",".join(f"{names.new('licence', name)}:{count}" for name, count in request.licences)
+        words += [f"-L {licences}"] * bool(licences) + ["--exclusive"] * request.exclusive
+        words += [f"--array=0-1%{request.array_limit}"] * (request.array_limit is not None)
+    if terms.tasks is not None:
+        words.append(f"-n {terms.tasks}")
+    elif request is not None and request.spread is not None:
+        words.append("-N 1")
+    return " ".join(words)
+
+
+class RenamedSite(NamedTuple):
+    """A site with pseudonyms."""
+
+    imported: ImportedCluster
+    queues: QueueTree
+    network: dict[str, Any] | None
+    policy: str
+
+
+def renamed_site(site: ImportedSite, names: Names) -> RenamedSite:
+    """Return the nodes, queues and network of a site with pseudonyms; GPU types stay.
+
+    Raises:
+        TraceError: The site cannot be read.
+    """
+    nodes = [
+        replace(
+            node,
+            name=names.new("node", node.name),
+            partitions=tuple([names.new("partition", name) for name in node.partitions]),
+            features=tuple([names.feature(text) for text in node.features]),
+        )
+        for node in site.found_nodes()
+    ]
+    plain = grouped(site.found_nodes(), keep_all=True, in_order=True)
+    network = site.network(plain.node_names())
+    for switch in () if network is None else network["topology"]["switches"]:
+        switch["name"] = names.new("switch", switch["name"])
+        for key, rename in (("nodes", names.node), ("switches", lambda old: names.new("switch", old))):
+            if key in switch:
+                switch[key] = [rename(old) for old in switch[key]]
+    imported = grouped(nodes, keep_all=True, in_order=True)
+    imported.notes = []  # they name nodes
+    return RenamedSite(imported, _renamed_queues(site.queues(), names), network, site.policy)
+
+
+def _renamed_queues(queues: QueueTree, names: Names) -> QueueTree:
+    """The queues with pseudonyms for all accounts, users, partitions, QOS, nodes and licences."""
+
+    def users(values: Mapping[str, _Value]) -> dict[str, _Value]:
+        return {names.new("user", user): value for user, value in values.items()}
+
+    def nodes(listed: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple([names.node(name) for name in listed])
+
+    def alias(text: str) -> str:
+        namespace, slash, queue = text.rpartition("/")
+        return names.new("account", namespace) + slash + names.new("partition", queue)
+
+    def queue(node: QueueNode) -> QueueNode:
+        return replace(
+            node,
+            name=names.new("account", node.name),
+            users=users(node.users),
+            user_priorities=users(node.user_priorities),
+            limits_of=users(node.limits_of),
+            aliases=tuple(map(alias, node.aliases)),
+            children=tuple(map(queue, node.children)),
+        )
+
+    return replace(
+        queues,
+        tree=tuple(map(queue, queues.tree)),
+        partitions=tuple(
+            [
+                replace(
+                    part,
+                    name=names.new("partition", part.name),
+                    nodes=nodes(part.nodes),
+                    qos=names.new("qos", part.qos),
+                )
+                for part in queues.partitions
+            ]
+        ),
+        qos=tuple(
+            [
+                replace(
+                    qos,
+                    name=names.new("qos", qos.name),
+                    preempts=tuple([names.new("qos", other) for other in qos.preempts]),
+                )
+                for qos in queues.qos
+            ]
+        ),
+        reservations=tuple(
+            [
+                replace(one, name=names.new("reservation", one.name), nodes=nodes(one.nodes))
+                for one in queues.reservations
+            ]
+        ),
+        outages=tuple([replace(one, nodes=nodes(one.nodes)) for one in queues.outages]),
+        licences={names.new("licence", name): count for name, count in queues.licences.items()},
+    )
 
 
 def _node_rows(nodes: Iterable[FoundNode], names: Names) -> Iterator[str]:
     """Nodes in the form of ``sinfo -N -e -h -o "%N|%P|%t|%c|%m|%G|%f"``, one row per partition."""
     for node in nodes:
         gres = ",".join(f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in node.gpus) or "(null)"
-        features = ",".join(text for text in node.features if site_gpu(text) in GPU_TYPES) or "(null)"
+        features = ",".join(map(names.feature, node.features)) or "(null)"
         state = "idle" if node.usable else "down"
         facts = (state, f"{node.cpus:.0f}", f"{node.memory_gb * 1024:.0f}", gres, features)
         for partition in node.partitions or ("all",):

@@ -14,7 +14,18 @@ from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty
 from dagsim.traces.slurm import moment_s
 
-__all__ = ["PodDemand", "PodSet", "kueue_workload", "pod", "pod_demand", "quantity", "wanted_type", "whole"]
+__all__ = [
+    "TYPE_LABELS",
+    "WHOLE_GPUS",
+    "PodDemand",
+    "PodSet",
+    "kueue_workload",
+    "pod",
+    "pod_demand",
+    "quantity",
+    "wanted_type",
+    "whole",
+]
 
 
 _QUANTITY = re.compile(
@@ -24,11 +35,11 @@ _UNITS = {
     "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
     "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
 }  # fmt: skip
-_WHOLE_GPUS = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "gpu.intel.com/i915")
+WHOLE_GPUS = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "gpu.intel.com/i915")
 _SHARED = "nvidia.com/gpu.shared"
 _MILLI = "alibabacloud.com/gpu-milli"
 _SLICE = re.compile(r"nvidia\.com/mig-(\d)g\.(\d{1,4})gb")
-_TYPE_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "cloud.google.com/gke-tpu-accelerator")
+TYPE_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "cloud.google.com/gke-tpu-accelerator")
 
 
 class PodDemand(NamedTuple):
@@ -84,7 +95,7 @@ def pod_demand(spec: Any) -> PodDemand:
             first = {name: max(first.get(name, 0.0), asked.get(name, 0.0)) for name in first.keys() | asked.keys()}
     taken = {name: max(first.get(name, 0.0), together.get(name, 0.0)) for name in first.keys() | together.keys()}
     return PodDemand(
-        sum(whole(taken.get(name, 0.0)) for name in _WHOLE_GPUS),
+        sum(whole(taken.get(name, 0.0)) for name in WHOLE_GPUS),
         taken.get(_MILLI, 0.0) / 1000
         + ordered_sum(share * whole(taken[name]) for name in sorted(taken) if (share := _slice(name))),
         whole(taken.get(_SHARED, 0.0)),
@@ -97,7 +108,7 @@ def wanted_type(spec: Any) -> tuple[str, ...]:
     """GPU products that a pod requires, by its node selector or required affinity; empty if any
     will do.
     """
-    for label in _TYPE_LABELS:
+    for label in TYPE_LABELS:
         if product := text_in(spec, "nodeSelector", label):
             return (product,)
     terms = list_in(
@@ -107,7 +118,7 @@ def wanted_type(spec: Any) -> tuple[str, ...]:
         value
         for term in terms
         for rule in list_in(term, "matchExpressions")
-        if text_in(rule, "key") in _TYPE_LABELS and text_in(rule, "operator") == "In"
+        if text_in(rule, "key") in TYPE_LABELS and text_in(rule, "operator") == "In"
         for value in list_in(rule, "values")
         if isinstance(value, str)
     ]
@@ -189,6 +200,8 @@ class PodSet:
     """``over``, ``failed``, ``evicted``, ``runs`` or ``waits``."""
     is_workload: bool = False
     node: str = ""
+    limit_s: float | None = None
+    """Longest time that it may run (``activeDeadlineSeconds``, Kueue's ``maximumExecutionTimeSeconds``)."""
 
     def to_text(self) -> str:
         """Serialise the facts as one line, for ``from_text``."""
@@ -244,6 +257,7 @@ def pod(object: Any, scheduled_s: float | None = None) -> PodSet:
         ended_s,
         _fate(status),
         node=text_in(spec, "nodeName"),
+        limit_s=_positive(object_in(spec).get("activeDeadlineSeconds")),
     )
 
 
@@ -291,7 +305,13 @@ def kueue_workload(object: Any) -> Iterator[PodSet]:
             finished_s,
             fate if admitted_s is not None else "waits",
             True,
+            limit_s=_positive(object_in(spec).get("maximumExecutionTimeSeconds")),
         )
+
+
+def _positive(value: Any) -> float | None:
+    """A number of seconds above 0; ``None`` for anything else."""
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 53 else None
 
 
 def _created(object: Any) -> float:

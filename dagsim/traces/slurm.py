@@ -33,13 +33,16 @@ __all__ = [
     "duration_s",
     "folder_parts",
     "is_json",
+    "is_squeue",
     "is_unset",
+    "licences_or_none",
     "limit_s",
     "memory_gb",
     "moment_s",
     "resources",
     "sacct_rows",
     "sacct_tables",
+    "squeue_instant_s",
     "state",
     "with_older_columns",
 ]
@@ -153,6 +156,14 @@ def _resources(text: str) -> Resources:
         memory_gb(listed.get("mem", "0")),
         tuple([(name[8:], _count(value)) for name, value in listed.items() if name.startswith("license/")]),
     )
+
+
+def licences_or_none(tres: str) -> tuple[tuple[str, int], ...]:
+    """Licences among resources; none if the list cannot be read."""
+    try:
+        return resources(tres).licences
+    except Dirty:
+        return ()
 
 
 def with_older_columns(stated: Resources, gres: str, memory: str, cpus: str, nodes: int, total: bool) -> Resources:
@@ -415,6 +426,28 @@ def is_json(source: Source) -> bool:
     return head.lstrip().startswith("{") and '"jobs"' in head and '"submission"' in head
 
 
+def is_squeue(source: Source) -> bool:
+    """True if the source is output of ``squeue --json`` or ``scontrol show job --json``."""
+    head = "\n".join(source.head(1 << 16))
+    return head.lstrip().startswith("{") and all(f'"{key}"' in head for key in ("jobs", "job_state", "submit_time"))
+
+
+def squeue_instant_s(source: Source) -> float | None:
+    """When ``squeue`` was called: ``last_update`` of its controller, else (before v0.0.40) a second
+    after the last submission or start of a job; ``None`` if the file has no job.
+    """
+    with source.files[0].open_binary() as stream:
+        content = stream.read()
+    updates = [_UPDATE_S.search(match[1]) for match in _LAST_UPDATE.finditer(content)]
+    if moments := [float(update[1]) for update in updates if update is not None]:
+        return max(moments)
+    seen = []
+    for _, job in elements(source, "jobs"):
+        names = ("submit_time", "start_time") if _squeue_state(job)[0] == "RUNNING" else ("submit_time",)
+        seen += [value for name in names if isinstance(value := _number(job.get(name)), int | float)]
+    return max(seen) + 1.0 if seen else None
+
+
 def delimiter_of(source: Source) -> str | None:
     """Separator between the columns of ``sacct``'s text output; ``None`` if the first line is not
     its header.
@@ -447,9 +480,10 @@ def sacct_tables(source: Source, report: ReadReport, delimiter: str | None) -> I
     every = range(len(COLUMNS))
     if (parts := folder_parts(source)) is not None:
         return _joined_tables(parts, report, delimiter)
-    if is_json(source):
+    if is_json(source) or is_squeue(source):
         form = Form((), every, layout=lambda first, where: FileLayout(every, len(COLUMNS), False))
-        return tables_of(source, form, len(COLUMNS), _json_rows(source, report))
+        rows = _json_rows(source, report) if is_json(source) else _squeue_rows(source, report)
+        return tables_of(source, form, len(COLUMNS), rows)
     mark = delimiter or delimiter_of(source) or "|"
     names: list[str] = []
 
@@ -519,7 +553,10 @@ def folder_parts(source: Source) -> FolderParts | None:
     further = []
     headers = set()
     for file in source.files:
-        header = file.head(1)[0] if file.head(1) else ""
+        try:
+            header = file.head(1)[0]
+        except TraceError:  # an empty file, or not text: other files of the site
+            continue
         headers.add(header)
         mark = next((mark for mark in _DELIMITERS if _names(header, mark) & {"jobid", "jobidraw"}), "")
         names = _names(header, mark) if mark else set()
@@ -643,6 +680,112 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
     row["ElapsedRaw"] = _text(_number(time.get("elapsed")))
     row["Suspended"] = _text(_number(time.get("suspended")))
     return [row.get(name, "") for name in COLUMNS]
+
+
+def _squeue_rows(source: Source, report: ReadReport) -> Iterator[Row]:
+    """Rows of jobs as they will be when all have run until their time limits: waiting jobs without
+    nodes, as if they had started when they became eligible.
+    """
+    now_s = squeue_instant_s(source) or 0.0
+    for number, job in elements(source, "jobs"):
+        ids = _squeue_ids(job)
+        report.rows += len(ids)
+        state, reason = _squeue_state(job)
+        if state == "PENDING" and (why := _NOT_QUEUED.get(reason)):
+            report.skip(why, len(ids))
+        elif state not in ("PENDING", "RUNNING"):
+            report.skip("of jobs that are ending" if state in ENDED else "of jobs that neither run nor wait", len(ids))
+        else:
+            for id in ids:
+                yield number, _squeue_row(job, id, state == "RUNNING", now_s)
+
+
+def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> list[str]:
+    nodes, asked = _text(_number(job.get("node_count"))), text_in(job.get("tres_req_str"))
+    if "gres/gpu:" not in asked and (typed := _PER_NODE.search(text_in(job.get("tres_per_node")))):
+        asked += f",gres/gpu:{typed[1]}={int(typed[2] or 1) * int(nodes if nodes.isdecimal() else 1)}"
+    submit, eligible, start = (_number(job.get(f"{name}_time")) or None for name in ("submit", "eligible", "start"))
+    limit = _number(job.get("time_limit"))
+    lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else _UNLIMITED_S
+    if not runs:
+        moments = [moment for moment in (submit, eligible) if isinstance(moment, int | float)]
+        start = max(moments, default=None)
+    elif isinstance(start, int | float):
+        lasts_s = max(lasts_s, now_s - start + _OVERDUE_S)
+    row = {
+        "JobIDRaw": _text(_number(job.get("job_id"))),
+        "JobID": id,
+        "User": text_in(job.get("user_name")),
+        "Account": text_in(job.get("account")),
+        "Partition": text_in(job.get("partition")),
+        "State": "COMPLETED",
+        "Submit": _text(submit),
+        "Eligible": _text(eligible),
+        "Start": _text(start),
+        "ElapsedRaw": _text(int(lasts_s)),
+        "TimelimitRaw": _text(limit),
+        "NNodes": nodes,
+        "NCPUS": _text(_number(job.get("cpus"))),
+        "ReqTRES": asked,
+        "AllocTRES": (text_in(job.get("tres_alloc_str")) if runs else "") or asked,
+        "NodeList": text_in(job.get("nodes")) if runs else "",
+        "QOS": text_in(job.get("qos")),
+        "Constraints": text_in(job.get("features")),
+        "Reservation": text_in(job.get("resv_name")),
+    }
+    return [row.get(name, "") for name in COLUMNS]
+
+
+def _squeue_state(job: Mapping[str, Any]) -> tuple[str, str]:
+    """State and reason of a job: ``RUNNING`` for one that holds its nodes, suspended or not."""
+    current = job.get("job_state")
+    words = current if isinstance(current, list) else [current]
+    reason = text_in(job.get("state_reason"))
+    if "COMPLETING" in words:
+        return "COMPLETED", reason
+    if any(word in words for word in ("RUNNING", "CONFIGURING", "SUSPENDED")):
+        return "RUNNING", reason
+    return next((word for word in words if isinstance(word, str)), ""), reason
+
+
+def _squeue_ids(job: Mapping[str, Any]) -> list[str]:
+    """The id of a job, or those of the tasks of an array that wait together."""
+    task, parent = _number(job.get("array_task_id")), _number(job.get("array_job_id"))
+    leader, offset = _number(job.get("het_job_id")), _number(job.get("het_job_offset"))
+    own = _text(_number(job.get("job_id")))
+    if parent and task is not None:
+        return [f"{_text(parent)}_{_text(task)}"]
+    if listed := _listed(text_in(job.get("array_task_string"))).partition("%")[0]:
+        parts = [part.rstrip(":").partition("-") for part in listed.split(",")]
+        try:
+            array_tasks(f"{own}_[{listed}]")  # raises if it is not a list, or too long a one
+        except Dirty:
+            return [own]
+        tasks: list[int] = []
+        for first, _, rest in parts:
+            last, _, step = rest.partition(":")
+            if first.isdecimal():
+                tasks += range(int(first), int(last or first) + 1, int(step or 1) or 1)
+        return [f"{_text(parent) if parent else own}_{task}" for task in tasks]
+    if leader and offset is not None:
+        return [f"{_text(leader)}+{_text(offset)}"]
+    return [own]
+
+
+_LAST_UPDATE = re.compile(rb'"last_update"\s*:\s*(\{[^{}]*\}|\d+)')
+_UPDATE_S = re.compile(rb'(?:"number"\s*:\s*|^)([1-9]\d*)')
+_PER_NODE = re.compile(r"gpu:([A-Za-z][\w.-]*)(?:[:=](\d{1,4}))?")
+_UNLIMITED_S = 365 * 86400.0
+"""Slurm plans with a year for jobs without a time limit."""
+_OVERDUE_S = 60.0
+"""Time left to a job beyond its limit (OverTimeLimit)."""
+_NOT_QUEUED = {
+    "JobHeldUser": "that are held",
+    "JobHeldAdmin": "that are held",
+    "Dependency": "that wait for other jobs",
+    "DependencyNeverSatisfied": "that wait for other jobs",
+}
+"""Reasons of waiting jobs that no scheduler would start."""
 
 
 def _number(value: Any) -> int | float | str | None:

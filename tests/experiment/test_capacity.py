@@ -284,6 +284,15 @@ def test_no_size_up_to_the_cap_is_said_so() -> None:
         planned(["T4"], 1.0, most=3)
 
 
+def test_an_interval_that_is_not_there_does_not_reach_over_the_bound() -> None:
+    _, today, found = planned(["T4"], 50.0)  # the trials have no series of jobs
+    target = Targets((Target("wait_s.mean", False, 50.0),))
+    notes = plan_table(found, today, target, workload="w", prices=Prices(), demand=NOTHING).notes
+    assert found.best is not None
+    assert any(note.startswith("No interval: ") for note in notes)
+    assert not any("reaches over" in note for note in notes)
+
+
 def test_todays_row_has_its_figures_below_their_heads_with_several_types() -> None:
     _, today, found = planned(["H200", "T4"], 41.0)
     target = Targets((Target("wait_s.mean", False, 41.0),))

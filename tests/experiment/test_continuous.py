@@ -261,3 +261,20 @@ def test_groups_growth_and_sizes_of_a_part_count_the_same_jobs(here: Path) -> No
     grown = answer("plan", *common, "--target", "wait_s.mean<2h", "--growth", "30%")
     assert grown["load"] == pytest.approx(1.3 * facts["load"], rel=1e-6)
     assert grown["best"]["gpus"] > facts["best"]["gpus"]
+
+
+def test_a_wide_interval_says_how_long_the_log_would_have_to_be() -> None:
+    """A few jobs of a heavy tail decide the mean: it is not known within a factor of 2."""
+    rng = np.random.default_rng(1)
+    slow, quick = np.exp(rng.normal(0, 3, 1600)), rng.exponential(1.0, 1600)
+    names = ("jct_s", "wait_s", "slowdown", "bounded_slowdown", "bounded_slowdown_hpc")
+    nobody = np.zeros(1600, np.int64), ("",)
+    series, today = (JobSeries(dict.fromkeys(names, values), *nobody) for values in (slow, quick))
+    change = change_of(series, slow.mean(), today, quick.mean(), "jct_s.mean")
+    assert change.high / change.ratio > 2
+    assert change.longer == pytest.approx((np.log(change.high / change.ratio) / np.log(2)) ** 2)
+    period = next_period(series, "jct_s.mean", slow.mean())
+    assert period.longer == pytest.approx((np.log(period.high / period.value) / np.log(2)) ** 2)
+    narrow = next_period(today, "jct_s.mean", quick.mean())
+    assert narrow.high / narrow.value < 2
+    assert narrow.longer == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,27 @@ def test_a_damaged_line_is_an_error_that_names_it(run: Path, damage: bytes, comm
     ended = dagsim(*command, run)
     assert ended.exit_code == 2, ended.output
     assert "runs.jsonl:2: damaged" in ended.stderr
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, '{"seeds": ' + "9" * 5000 + "}"])
+@pytest.mark.parametrize("name", ["manifest.json", "status.json", "runs.jsonl"])
+@pytest.mark.parametrize("command", ["compare", "report"])
+def test_json_without_end_is_an_error_that_names_the_file(run: Path, name: str, text: str, command: str) -> None:
+    (run / name).write_text(text + "\n")
+    ended = dagsim(command, run)
+    assert ended.exit_code == 2, ended.exception
+    assert name in ended.stderr
+
+
+@pytest.mark.parametrize(("old", "new"), [(r'"seed": \d+', '"seed": [0]'), (r'"policy": "sjf"', '"policy": {"a": 1}')])
+def test_a_line_whose_seed_or_policy_is_something_else_is_an_error(run: Path, old: str, new: str) -> None:
+    path = run / "runs.jsonl"
+    text = path.read_text()
+    assert re.search(old, text)
+    path.write_text(re.sub(old, new, text))
+    ended = dagsim("compare", run)
+    assert ended.exit_code == 2, ended.exception
+    assert "damaged: not the policy and the seed of a run" in ended.stderr
 
 
 @pytest.mark.parametrize("command", ["compare", "report"])

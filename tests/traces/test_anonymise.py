@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
+from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
-from dagsim.model import Job
+from dagsim.model import Job, Request
 from dagsim.traces import open_trace
 from dagsim.traces.anonymise import anonymise
 from dagsim.traces.nodes import read_nodes
@@ -100,3 +103,87 @@ def test_real_runs_are_the_same_without_names(tmp_path: Path, data: Path) -> Non
         path = data / "golden" / "slurm" / run / "sacct-aDX.txt"
         (made,) = anonymise([path], tmp_path / run)
         assert nameless(list(open_trace(made).jobs())) == nameless(list(open_trace(path).jobs()))
+
+
+def site_folder(tmp_path: Path) -> Path:
+    """A site of Slurm with a log whose jobs have constraints, licences, a reservation and nice."""
+    folder = tmp_path / "secret"
+    folder.mkdir()
+    (folder / "slurm.conf").write_text(
+        "ClusterName=hydra\nSelectTypeParameters=CR_Core_Memory\nLicenses=abaqus:3\n"
+        "NodeName=zeus[1-2] CPUs=8 RealMemory=65536 Feature=fastnet\n"
+        "NodeName=hera1 CPUs=8 RealMemory=65536 Gres=gpu:a100:2 Feature=slownet,a100\n"
+        "PartitionName=heroes Nodes=zeus[1-2],hera1 Default=YES\nPartitionName=gods Nodes=hera1\n"
+    )
+    (folder / "topology.conf").write_text("SwitchName=olymp Nodes=zeus[1-2],hera1\n")
+    (folder / "dump").write_text(
+        "Cluster - 'hydra':Fairshare=1\nParent - 'root'\nAccount - 'spartans':Fairshare=3\n"
+        "Parent - 'spartans'\nUser - 'helen':Fairshare=2\n"
+    )
+    (folder / "events").write_text(
+        "NodeName|TimeStart|TimeEnd|State|Reason|User\nzeus2|1500|1600|DRAIN|paris broke it|helen(1)\n"
+    )
+    (folder / "res").write_text(
+        "ReservationName=troja StartTime=1100 EndTime=9000 Duration=x\n   Nodes=hera1 Flags=SPEC\n"
+    )
+    head = "JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|NNodes|"
+    head += "NCPUS|ReqTRES|AllocTRES|NodeList|Constraints|Reservation|SubmitLine\n"
+    lines = [
+        ("heroes", "zeus1", "fastnet|a100", "", "sbatch -C fastnet|a100 -L abaqus:2 --nice=7 -N1 /home/helen/x.sh"),
+        ("heroes", "zeus2", "", "", "sbatch -p heroes,gods -n 3 --array=0-9%4 x.sh"),
+        ("gods", "hera1", "", "troja", "srun --reservation=troja --exclusive -N1 x"),
+    ]
+    rows = [
+        f"{n}|{n}|helen|spartans|{part}|normal|COMPLETED|{1000 + n}|{1000 + n}|{1001 + n}|{1100 + n}|99|5|1|4|"
+        f"cpu=4,node=1|cpu=4,node=1|{node}|{constraint}|{reservation}|{line}"
+        for n, (part, node, constraint, reservation, line) in enumerate(lines, 1)
+    ]
+    (folder / "sacct.txt").write_text(head + "\n".join(rows) + "\n")
+    return folder
+
+
+def waits(log: Path, config: Path, out: Path) -> dict[str, Any]:
+    words = ["replay", "--trace", str(log), "--config", str(config), "--algo", "slurm-multifactor", "--json"]
+    result = CliRunner().invoke(app, [*words, "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    metrics: dict[str, Any] = json.loads(result.output)["runs"][0]["metrics"]
+    return {name: value for name, value in metrics.items() if name.startswith(("wait_s", "jct_s", "makespan_s"))}
+
+
+def test_a_folder_of_a_site_becomes_a_log_and_a_configuration_that_replay_alike(tmp_path: Path) -> None:
+    folder = site_folder(tmp_path)
+    result = CliRunner().invoke(app, ["trace", "anonymise", str(folder), "--to", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    log, config = tmp_path / "out" / "sacct-1.txt", tmp_path / "out" / "site.yaml"
+    text = log.read_text() + config.read_text()
+    secrets = ("hydra", "abaqus", "zeus", "hera", "heroes", "gods", "olymp", "spartans", "helen", "troja", "paris")
+    assert [word for word in (*secrets, "fastnet", "slownet", "x.sh") if word in text] == []
+    assert "a100" in text  # names of GPU types stay
+    CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(tmp_path / "own.yaml")])
+    before = waits(folder / "sacct.txt", tmp_path / "own.yaml", tmp_path / "a")
+    assert before["wait_s.mean"] > 0
+    assert waits(log, config, tmp_path / "b") == before
+    own, renamed = (load_config(path).queues for path in (tmp_path / "own.yaml", config))
+    assert own is not None
+    assert renamed is not None
+    assert [len(getattr(renamed, name)) for name in ("tree", "partitions", "reservations", "outages", "licences")] == [
+        len(getattr(own, name)) for name in ("tree", "partitions", "reservations", "outages", "licences")
+    ]
+
+
+def test_the_terms_of_submissions_keep_their_shape_under_new_names(tmp_path: Path) -> None:
+    (made,) = anonymise([site_folder(tmp_path) / "sacct.txt"], tmp_path / "out")
+    requests = [job.request for job in open_trace(made).jobs()]
+    assert requests == [
+        Request("feature-1|a100", licences=(("licence-1", 2),), spread=True),
+        Request(partitions=("partition-1", "partition-2"), spread=False, array="2", array_limit=4),
+        Request(reservation="reservation-1", exclusive=True, spread=True),
+    ]
+    assert [job.priority for job in open_trace(made).jobs()] == [-7, 0, 0]
+
+
+def test_a_folder_without_a_log_or_site_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x").write_text("hello\n")
+    with pytest.raises(TraceError, match="no file to anonymise; name at least one log"):
+        anonymise([tmp_path / "in"], tmp_path / "out")

@@ -435,7 +435,7 @@ def _verdict(trial: Trial, today: Trial, change: Change, p: float, metric: str) 
     if isnan(change.low):
         return "log too short" if change.longer > 1 else "no interval"
     if not p < 0.05:
-        return "not told apart"
+        return "log too short" if change.longer > 1 else "not told apart"
     return "better" if (change.ratio < 1) == lower_is_better(metric) else "worse"
 
 

@@ -103,7 +103,7 @@ _HEADS = (*_CAUSES.values(), "still\nrunning")
 
 def ramp_tables(chosen: Chosen) -> str:
     """Tables of all runs on RAMP; empty without such runs."""
-    runs = [run for run in chosen.runs if run.folder.config.system.kind == "ramp"]
+    runs = [run for run in chosen.runs if run.folder.config.system_kind == "ramp"]
     return "".join(map(table, ramp_grids(runs))) if runs else ""
 
 

@@ -91,7 +91,7 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
         )
     data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
-    on_ramp = chosen.runs[0].folder.config.system.kind == "ramp"  # RAMP has its own causes of rejection
+    on_ramp = chosen.runs[0].folder.config.system_kind == "ramp"  # RAMP has its own causes of rejection
     turned_away = [*([] if on_ramp else rejected_by_cause(made_of)), *rejected_by_beta(made_of)]
     body = _body(title, chosen, folders, "".join(tables), "".join(map(table, turned_away)), charts)
     return document(title, body, data, live=live)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -17,6 +16,7 @@ from dagsim.errors import DagsimError, InputError, RunFolderError
 from dagsim.experiment.scenario import workload_label
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import read_log
+from dagsim.files import parsed_json
 from dagsim.report.grid import number
 
 __all__ = ["Results", "RunState"]
@@ -229,7 +229,7 @@ def _trained(folder: Store) -> tuple[str, ...]:
 
 def _last_word(path: Path) -> str:
     """Error that ended the run, if any."""
-    return str(json.loads((path / "status.json").read_text(encoding="utf-8")).get("error") or "")
+    return str(parsed_json((path / "status.json").read_text(encoding="utf-8")).get("error") or "")
 
 
 def _best(folder: Store) -> str:

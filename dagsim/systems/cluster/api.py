@@ -60,7 +60,8 @@ during an answer, and time stands still.
 - ``id``, ``task``, ``job``, ``instances``, ``type``, ``nodes``, ``gpus`` (held, a fraction if it shares
   one), ``started_s``: they never change.
 - ``rate``: its present rate, 1 unless it shares GPUs (``beside``: the other runs) or is elastic.
-  ``work_left_s(now)``: the estimated seconds that are left at rate 1.
+  ``work_left_s(now)``: the estimated seconds that are left at rate 1. ``done(now)``: the work done, for
+  an elastic task its progress (``training.progress`` is that at the last change of its rate).
 - ``computing_s``: when it began to compute, ``None`` while it fetches its inputs or is set up
   (``setup_s`` seconds).
 - ``estimate_s``: its estimated computing time. ``estimated_end_s(now)``: its expected end, never before

@@ -380,6 +380,17 @@ class Run(Event):
         begun = self.computing_s if self.computing_s is not None else max(self.started_s + self.setup_s, now)
         return max(begun + self.estimate_s, now)
 
+    def done(self, now: float) -> float:
+        """The work done until ``now``: seconds at rate 1, or the progress of an elastic task in its
+        own unit, that of its earlier runs included.
+        """
+        progress, training = self.progress, self.task.training
+        if progress is None:
+            before = 0.0 if training is None else training.progress
+            return before if self.computing_s is None or training is not None else now - self.computing_s
+        before = progress.done if training is None else training.progress
+        return before + (now - progress.since_s) * progress.rate
+
     def work_left_s(self, now: float) -> float:
         """The estimated computing time that is left, at rate 1."""
         progress = self.progress
@@ -387,8 +398,8 @@ class Run(Event):
             return max(self.estimated_end_s(now) - now, 0.0)
         training = self.task.training
         if training is not None:
-            return self.estimate_s * max(1.0 - training.progress / training.total, 0.0)
-        return max(self.estimate_s - progress.done - (now - progress.since_s) * progress.rate, 0.0)
+            return self.estimate_s / self.task.left * max(1.0 - self.done(now) / training.total, 0.0)
+        return max(self.estimate_s - self.done(now), 0.0)
 
     def _paced_end_s(self, progress: WorkProgress) -> float:
         training = self.task.training

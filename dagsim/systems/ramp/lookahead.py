@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from dagsim.errors import RunFolderError
-from dagsim.files import write_text
+from dagsim.files import parsed_json, write_text
 from dagsim.systems.ramp.decisions import OpSchedule, Rules
 from dagsim.systems.ramp.fabric import Fabric
 from dagsim.systems.ramp.timing import Bundle, TimedGraph
@@ -368,7 +368,7 @@ class Memo:
             RunFolderError: ``path`` is missing, damaged, or of another version.
         """
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = parsed_json(path.read_text(encoding="utf-8"))
             steps = {str(name): StepTime(*step) for name, step in document["steps"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunFolderError(f"{path}: not a readable memo of look-aheads ({error})") from None

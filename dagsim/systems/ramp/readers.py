@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from dagsim.errors import InputError, ModelError, TraceError
+from dagsim.files import parsed_json
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.ramp.graph import ComputationGraph, Op
 
@@ -194,9 +195,11 @@ def _blocks(path: Path) -> Iterator[tuple[str, dict[str, list[str]]]]:
 
 def _own(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parsed_json(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise TraceError(f"{path}:{error.lineno}: not JSON ({error.msg})") from None
+    except ValueError as error:
+        raise TraceError(f"{path}: not JSON ({error})") from None
     if (
         not isinstance(document, dict)
         or not isinstance(document.get("ops"), list)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.errors import ModelError, TraceError, WorkloadError
+from dagsim.files import parsed_json
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.streams import stream
 from dagsim.systems.spark.durations import SharedStream
@@ -54,7 +55,7 @@ def read_profiles(path: Path, *, warmup_ms: float = 1000.0) -> list[SparkJob]:
     file = path / PROFILE_FILE if path.is_dir() else path
     try:
         raw = file.read_bytes()
-        document = json.loads(gzip.decompress(raw) if raw.startswith(_GZIP) else raw)
+        document = parsed_json(gzip.decompress(raw) if raw.startswith(_GZIP) else raw)
         profiles = sorted(document, key=lambda query: (int(query["query"]), _size(query["size"])))
         jobs = [_job(query, warmup_ms) for query in profiles]
     except OSError as error:
@@ -346,7 +347,7 @@ def read_dump(path: Path) -> Dump:
     """
     try:
         raw = path.read_bytes()
-        document = json.loads(gzip.decompress(raw) if raw.startswith(_GZIP) else raw)
+        document = parsed_json(gzip.decompress(raw) if raw.startswith(_GZIP) else raw)
         jobs = [_dumped_job(record) for record in document["jobs"]]
         meta = document.get("meta", {})
         executors, delay_ms = meta.get("num_executors"), meta.get("moving_delay_ms")

@@ -8,10 +8,11 @@ externally beyond 262,144 (see ``gather``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from math import ceil, inf
+from statistics import median
 from typing import Any
 
 from dagsim.errors import ModelError
@@ -28,7 +29,7 @@ from dagsim.traces.sites import site_gpu
 from dagsim.traces.slurm import moment_s
 from dagsim.traces.source import Source
 
-__all__ = ["Kubernetes"]
+__all__ = ["Kubernetes", "KubernetesNow"]
 
 _KIND = re.compile(r'"kind"\s*:\s*"(Pod|Workload|Event)(List)?"')
 _EVENTS = ("*event*.json", "*event*.json.gz", "*event*.jsonl")
@@ -86,6 +87,55 @@ class Kubernetes(Reader):
         }
 
 
+class KubernetesNow(Kubernetes):
+    """The jobs that run and wait when ``kubectl get`` is called, which begins the run. Running pods
+    are on their nodes since their containers started.
+
+    What a job has left follows from its limit. Without one, a running job takes twice its present
+    age (half of the jobs do, where run times have the tail of 1 / t), and a waiting job the median
+    of the running ones. Pods and pod sets with different demands are jobs of their own.
+    """
+
+    name = "kubernetes-now"
+    summary = "Kubernetes at one instant: kubectl get pods,workloads -A -o json (name it with --format)"
+    uses = Kubernetes.uses - {"keep_partial", "count_pull"}
+
+    def recognises(self, source: Source) -> bool:
+        return False
+
+    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+        reading = _Reading(source, options, report, options.named_gpus(), _scheduled(source))
+        groups = [reading.now(group) for group in gather(reading.pieces())]
+        now_s = _instant_s(entry.piece for entries in groups for entry in entries)
+        running = [entry.piece for entries in groups for entry in _counted(_of(entries, "runs"))]
+        usual_s = median([piece.limit_s or 2 * _age_s(piece, now_s) for piece in running] or [_USUAL_S])
+        jobs = [
+            job
+            for entries in groups
+            for fate in ("runs", "waits")
+            for job in reading.jobs_now(_of(entries, fate), now_s, usual_s)
+        ]
+        yield from sorted(jobs, key=lambda job: job.arrival_s)
+
+    def begins_s(self, source: Source, options: TraceOptions) -> float | None:
+        """A second after the last event that an object states."""
+        reading = _Reading(source, options, ReadReport(), {}, _scheduled(source))
+        pieces = [entry.piece for group in gather(reading.pieces()) for entry in reading.now(group)]
+        return _instant_s(pieces) if pieces else None
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        return {
+            "instant": "a second after the last event that the objects state",
+            "work": "the limit (activeDeadlineSeconds, maximumExecutionTimeSeconds); else twice the age of a running "
+            "job, and for a waiting one the median of the running ones",
+            "tenant": f"the {options.tenant or 'queue, else the namespace'} (tenant)",
+        }
+
+
+_USUAL_S = 3600.0
+"""Time that waiting jobs take if no job runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     place: int
@@ -137,7 +187,7 @@ class _Reading:
 
     def job(self, group: Gathered) -> Job | None:
         """Job of its pieces, or ``None`` if it cannot be kept."""
-        pieces = [_Found(place, PodSet.from_text(text)) for place, (text,) in map(unpack, group.rows)]
+        pieces = self.located(group)
         if any(entry.piece.is_workload for entry in pieces):  # a workload has more information, and it is exact
             self.report.skip("of pods that a workload stands for", sum(not entry.piece.is_workload for entry in pieces))
             pieces = [entry for entry in pieces if entry.piece.is_workload]
@@ -151,6 +201,53 @@ class _Reading:
             self.report.kept += len(pieces)
             return job
         return None
+
+    def located(self, group: Gathered) -> list[_Found]:
+        """The pieces of a job."""
+        return [_Found(place, PodSet.from_text(text)) for place, (text,) in map(unpack, group.rows)]
+
+    def now(self, group: Gathered) -> list[_Found]:
+        """The pieces of a job that run or wait. A pod that is bound to a node holds it."""
+        pieces = self.located(group)
+        bound = [
+            replace(entry, piece=replace(entry.piece, fate="runs"))
+            if entry.piece.fate == "waits" and entry.piece.node
+            else entry
+            for entry in pieces
+        ]
+        current = [entry for entry in bound if entry.piece.fate in ("runs", "waits")]
+        self.report.skip("of pods that have ended", len(bound) - len(current))
+        if not any(entry.piece.is_workload for entry in current):
+            return current
+        named = [entry for entry in current if entry.piece.is_workload or entry.piece.fate == "runs"]
+        self.report.skip("of pods that a workload stands for", sum(not entry.piece.is_workload for entry in current))
+        return named
+
+    def jobs_now(self, entries: Sequence[_Found], now_s: float, usual_s: float) -> Iterator[Job]:
+        """The jobs of pieces that all run, or all wait: one for each kind of demand."""
+        nodes = tuple(dict.fromkeys([entry.piece.node for entry in entries if entry.piece.node]))
+        kinds: dict[tuple[PodDemand, tuple[str, ...]], list[_Found]] = {}
+        for entry in _counted(entries):
+            kinds.setdefault((entry.piece.demand, entry.piece.wanted), []).append(entry)
+        for number, alike in enumerate(kinds.values()):
+            arrival_s = min(entry.piece.created_s for entry in alike)
+            expected = [_Found(place, _as_expected(piece, now_s, usual_s)) for place, piece in map(_parts, alike)]
+            try:
+                job = self._made(arrival_s, expected)
+            except Dirty as reason:
+                self._drop(str(reason), expected)
+                continue
+            except ModelError as error:
+                self._drop("that describe an impossible job", expected, str(error))
+                continue
+            self.report.kept += len(alike)
+            runs = alike[0].piece.fate == "runs"
+            yield replace(
+                job,
+                id=job.id if len(kinds) == 1 else f"{job.id}/{number}",
+                observed_start_s=job.observed_start_s if runs else None,
+                observed_nodes=(nodes if len(kinds) == 1 else job.observed_nodes) if runs else (),
+            )
 
     def _drop(self, reason: str, pieces: Sequence[_Found], detail: str = "") -> None:
         for entry in pieces:
@@ -248,6 +345,40 @@ class _Reading:
                 return _queue(pieces)
             case _:
                 return pieces[0].namespace
+
+
+def _of(entries: Sequence[_Found], fate: str) -> list[_Found]:
+    return [entry for entry in entries if entry.piece.fate == fate]
+
+
+def _counted(entries: Sequence[_Found]) -> Sequence[_Found]:
+    """The pod sets of workloads, else the pods: a workload stands for its pods."""
+    return [entry for entry in entries if entry.piece.is_workload] or entries
+
+
+def _parts(entry: _Found) -> tuple[int, PodSet]:
+    return entry.place, entry.piece
+
+
+def _instant_s(pieces: Iterable[PodSet]) -> float:
+    moments = [(piece.created_s, piece.bound_s, piece.started_s, piece.ended_s) for piece in pieces]
+    return max([moment for each in moments for moment in each if moment is not None], default=0.0) + 1.0
+
+
+def _age_s(piece: PodSet, now_s: float) -> float:
+    began_s = piece.bound_s if piece.started_s is None else piece.started_s
+    return now_s - (piece.created_s if began_s is None else began_s)
+
+
+def _as_expected(piece: PodSet, now_s: float, usual_s: float) -> PodSet:
+    """The piece as it will be when it has ended; one that waits, as if it had started at once."""
+    if piece.fate == "waits":
+        begin_s = piece.created_s
+        return replace(piece, fate="over", started_s=begin_s, ended_s=begin_s + (piece.limit_s or usual_s))
+    age_s = _age_s(piece, now_s)
+    lasts_s = 2 * age_s if piece.limit_s is None else max(piece.limit_s, age_s + 1.0)
+    began_s = now_s - age_s
+    return replace(piece, fate="over", bound_s=began_s, started_s=began_s, ended_s=began_s + lasts_s)
 
 
 def _queue(pieces: Sequence[PodSet]) -> str:

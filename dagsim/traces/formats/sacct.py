@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from dagsim.errors import ConfigError, ModelError
+from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.model import Job, Request, Task, TaskGraph
 from dagsim.model.arithmetic import numbered, ordered_sum
 from dagsim.traces.chunks import Table, local_seconds
@@ -38,6 +38,7 @@ from dagsim.traces.slurm import (
     folder_parts,
     is_json,
     is_unset,
+    licences_or_none,
     limit_s,
     moment_s,
     resources,
@@ -96,7 +97,14 @@ class Sacct(Reader):
     )
 
     def recognises(self, source: Source) -> bool:
-        return folder_parts(source) is not None or is_json(source) or delimiter_of(source) is not None
+        if folder_parts(source) is not None:
+            return True
+        try:
+            return is_json(source) or delimiter_of(source) is not None
+        except TraceError:
+            if source.path.is_dir():
+                return False
+            raise
 
     def nearly(self, source: Source) -> str | None:
         names = re.split(r"[\s|,;]+", source.head(1)[0].lower())
@@ -560,19 +568,11 @@ def _submitted_terms(
     several = any("," in word for word in partition.words)
     if not (several or counts_licences or any(any(column.words) for column in columns)):
         return None, None
-    licences = asked.mapped(_licences) if counts_licences else Labels(np.zeros(len(first), np.int32), ((),))
+    licences = asked.mapped(licences_or_none) if counts_licences else Labels(np.zeros(len(first), np.int32), ((),))
     rows = zip(*[column.tolist() for column in (*columns, partition, licences)], strict=True)
     terms = [submission(*row) for row in rows]
     nice = np.array([-term.nice or 0.0 for term in terms])
     return optional(nice, 0.0), Labels.of([_request(term, id) for term, id in zip(terms, ids.tolist(), strict=True)])
-
-
-def _licences(tres: str) -> tuple[tuple[str, int], ...]:
-    """Licences among requested resources; none if the list cannot be read."""
-    try:
-        return resources(tres).licences
-    except Dirty:
-        return ()
 
 
 def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import inspect
 import json
 import re
 from dataclasses import replace
@@ -193,3 +194,12 @@ def test_scripts_draw_with_the_palette_of_all_pictures() -> None:
     assert " ".join(COLOURS) in script
     assert "@COLOURS@" not in script
     assert "#0072B2" not in static("page.js")
+
+
+def test_every_canvas_and_picture_of_a_page_has_a_name() -> None:
+    parts = Path(str(inspect.getsourcefile(page))).parent / "static"
+    texts = "".join(path.read_text() for path in sorted(parts.glob("*.html")))
+    tags = re.findall(r"<(?:canvas|svg)[^>]*>", texts)
+    assert tags
+    for tag in tags:
+        assert "aria-label" in tag or 'aria-hidden="true"' in tag, tag

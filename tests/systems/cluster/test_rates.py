@@ -212,6 +212,21 @@ def test_a_resized_task_goes_on_at_the_rate_of_its_new_size_after_a_restart() ->
     assert not violations(simulated.schedule, jobs, seconds=as_recorded)
 
 
+def test_the_view_shows_the_progress_of_an_elastic_task_in_its_own_unit() -> None:
+    progress: list[tuple[float, float, float]] = []
+
+    def decide(view: ClusterView) -> Iterator[Decision]:
+        yield from resizing(view)
+        for run in view.running.values():
+            if run.gpus:
+                progress.append((view.now, run.done(view.now), run.estimated_end_s(view.now)))
+
+    jobs = [elastic_job("a"), *(Job.single(f"clock-{at}", Task("t", 0, gpus=0), at) for at in (40, 60, 75))]
+    kernel(jobs, gpus=4).run(Scripted(decide))
+    assert (40.0, pytest.approx(3000), pytest.approx(110)) in progress
+    assert (75.0, pytest.approx(7000), pytest.approx(82.5)) in progress
+
+
 def test_elastic_tasks_that_lose_their_work_begin_again() -> None:
     jobs = [elastic_job("a"), Job.single("clock", Task("t", 0, gpus=0), 60)]
     simulated = kernel(jobs, gpus=4, preemption=Preemption(on_resume="restart"))

@@ -85,3 +85,12 @@ def test_work_of_one_type_is_counted_on_the_reference(read: Reading, samples: Pa
     got = read(samples / "plain" / "jobs.csv", reference_gpu="V100-16", floor_s=15)
     assert got.job("c").tasks[0].work == pytest.approx(600 * 8.14 / 15.67)
     assert got.job("d").tasks[0].work == 15
+
+
+@pytest.mark.parametrize(
+    ("name", "type_"),
+    [("a100", "A100-40"), ("h100", "H100"), ("A100_80", "A100-80"), ("a100_80gb", "A100-80"), ("t4", "T4")],
+)
+def test_names_of_gpus_are_read_as_sacct_reads_them(read: Reading, tmp_path: Path, name: str, type_: str) -> None:
+    (tmp_path / "log.csv").write_text(f"id,arrival_s,gpus,duration_s,gpu_type\n7,100,2,30,{name}\n")
+    assert read(tmp_path / "log.csv").jobs[0].tasks[0].gpu_types == (type_,)

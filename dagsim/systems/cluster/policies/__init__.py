@@ -77,6 +77,7 @@ POLICIES: Registry[ClusterPolicy] = Registry(
             ".gavel:Gavel",
             "Gavel's rounds and policies, as published",
             ("estimates", "preemptive", "costly"),
+            (("objective", "gavel-events[objective=...]"),),
         ),
         Entry(
             "gavel-events",

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from weakref import finalize
 
 from dagsim.errors import ConfigError, PolicyFailed
-from dagsim.files import Lock
+from dagsim.files import Lock, parsed_json
 from dagsim.model import Decision, Kill, RejectReason, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.external import end_program, program_words, shown
@@ -432,7 +432,7 @@ class _Peer:
         text = self._socket.recv()
         self._may_send = True
         try:
-            return json.loads(text)
+            return parsed_json(text)
         except ValueError:
             raise PolicyFailed(f"replied {shown(text)}, which is not JSON") from None
 

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from weakref import finalize
 
 from dagsim.errors import ConfigError, PolicyFailed, UnknownName
+from dagsim.files import parsed_json
 from dagsim.model import Decision, Preempt, Share, Start, Wait
 from dagsim.systems.cluster.api import MICRO, ClusterView, NodeState, Run, TaskState
 
@@ -110,7 +111,7 @@ class External:
         if not line.endswith(b"\n"):
             self._fail(view, "answered with an endless line" if len(line) >= _MOST_BYTES else self._gone())
         try:
-            return json.loads(line)
+            return parsed_json(line)
         except ValueError:
             self._nonsense(view, line, "that is not JSON; a scheduler writes nothing but answers to standard output")
 

@@ -35,8 +35,8 @@ class _Admitted(NamedTuple):
 
 class Kueue:
     """Admission by quota (Kueue, cluster_queue and preemption, 2024): each leaf of ``queues.tree``
-    is a cluster queue, each node above it a cohort. A job belongs to the queue named by its
-    partition, account or tenant, else to the first queue. Flavors are GPU types: a quota by
+    is a cluster queue, each node above it a cohort. A job belongs to the queue named (or aliased) by
+    its partition, account or tenant, else to the first queue. Flavors are GPU types: a quota by
     type, or ``gpus`` for all of them.
 
     Queues are ordered by priority, then by arrival. ``strict`` queues stop at the first workload
@@ -100,7 +100,9 @@ class Kueue:
     def _set_up(self, view: ClusterView) -> None:
         tree = (view.queues or QueueTree()).tree or (QueueNode("default", quota=_all_of(view)),)
         self._leaves = {node.name: node for node, _ in QueueTree(tree).walk() if not node.children}
+        self._queues = {name: name for name in self._leaves}
         for node in self._leaves.values():
+            self._queues = dict.fromkeys(node.aliases, node.name) | self._queues
             if not node.quota:
                 raise ConfigError(f"kueue: the queue {node.name!r} has no quota; queues.tree gives each one in quota")
         self._types = [None if gpu is None else gpu.name for gpu in view.gpu_types]
@@ -114,7 +116,8 @@ class Kueue:
         names = (job.partition, job.account, job.tenant)
         queue = self._named.get(names)
         if queue is None:
-            queue = next((name for name in names if name in self._leaves), next(iter(self._leaves)))
+            asked = (f"{job.account}/{job.partition}", *names)
+            queue = next((self._queues[name] for name in asked if name in self._queues), next(iter(self._leaves)))
             self._named[names] = queue
         return queue
 

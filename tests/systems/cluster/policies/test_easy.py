@@ -115,3 +115,33 @@ def test_of_two_ends_at_once_the_later_holds_until_its_turn(run):
     ]
     schedule = ClusterKernel(cluster, jobs, estimates=estimates).run(POLICIES.create("easy-events"))
     assert starts(schedule) == [0, 0, 8, 5]
+
+
+def test_a_node_more_can_make_a_job_of_a_whole_node_wait_longer() -> None:
+    """EASY reserves a number of GPUs, not nodes (as its docstring says), so it is not monotone.
+
+    G needs both GPUs of a T4 node. With the H100 node, D leaves the T4 nodes and E starts at once, on
+    node a beside A. When G has become the oldest at 10 s, three of four T4s are held: by A until 32,
+    E until 12 and F until 12. G is thus expected to start at 12, with one GPU to spare. H takes it, but
+    on node b, which has the only idle GPU. Each T4 node then has a job of 30 s, and G waits for A.
+    """
+    t4, h100 = gpu_type("T4"), gpu_type("H100")
+    jobs = [
+        Job.single("A", Task("t", 30.0), 2.0),
+        Job.single("B", Task("t", 5.0, gpus=2, gpu_types=("T4",)), 5.0),
+        Job.single("C", Task("t", 1.0), 5.0),
+        Job.single("D", Task("t", 5.0), 5.0),
+        Job.single("E", Task("t", 5.0), 7.0),
+        Job.single("F", Task("t", 2.0), 10.0),
+        Job.single("G", Task("t", 3.0, gpus=2, gpu_types=("T4",)), 10.0),
+        Job.single("H", Task("t", 30.0, gpu_types=("T4",)), 11.0),
+    ]
+    today = (Node("a", t4, 2), Node("b", t4, 2))
+    started = []
+    for nodes in (today, (*today, Node("h", h100, 2))):
+        schedule = ClusterKernel(Cluster(nodes), jobs).run(POLICIES.create("easy"))
+        rows = [row for row in schedule.log if row.kind == Kind.STARTED]
+        started.append({schedule.jobs[row.job].id: (row.time_s, nodes[row.node].name) for row in rows})
+    assert [at["D"] for at in started] == [(6, "a"), (5, "h")]
+    assert [at["H"] for at in started] == [(15, "a"), (11, "b")]
+    assert [at["G"] for at in started] == [(15, "b"), (32, "a")]

@@ -175,3 +175,49 @@ def test_every_order_with_every_placement_finishes_the_work(order, placement, jo
     assert kinds.count(Kind.COMPLETED) == len(jobs) - kinds.count(Kind.REJECTED)
     again = ClusterKernel(cluster, jobs).run(POLICIES.create(f"{order}[placement={placement}]"))
     assert again.log.since(0) == schedule.log.since(0)
+
+
+def nodes_taken(gpus: tuple[int, ...], *tasks: Task, cpus: tuple[float, ...] | None = None) -> list[int]:
+    """The node of each task on an empty cluster. They start one after the other, and none ends before the last has."""
+    kinds = zip(gpus, cpus or (64.0,) * len(gpus), strict=True)
+    cluster = Cluster(
+        tuple(Node(f"n{at}", SLOW if count else None, count, cores) for at, (count, cores) in enumerate(kinds))
+    )
+    jobs = [Job.single(str(number), task, float(number)) for number, task in enumerate(tasks)]
+    log = ClusterKernel(cluster, jobs).run(POLICIES.create("fifo-fit")).log
+    return [row.node for row in log if row.kind == Kind.STARTED]
+
+
+def share(size: float) -> Task:
+    return Task("t", 1e6, gpus=size)
+
+
+def test_a_task_without_gpus_goes_where_the_fewest_whole_cores_are_free() -> None:
+    cores = Task("t", 1e6, gpus=0, cpus=1.0)
+    # free: 9, 7 and 8 cores
+    assert nodes_taken((0, 0, 0), cores, cpus=(9.0, 7.0, 8.0)) == [1]
+    # 7.5 and 7 cores are 7 whole ones each: the lower number; after it 6.5 are left there
+    assert nodes_taken((0, 0), cores, cores, cpus=(7.5, 7.0)) == [0, 0]
+    # 5,000 and 4,100 cores are equal
+    assert nodes_taken((0, 0), cores, cpus=(5000.0, 4100.0)) == [0]
+
+
+def test_a_share_goes_to_the_partly_used_gpu_with_the_least_room_that_is_enough() -> None:
+    # .5 is left on n0's GPU, .3 on n1's after the second task, which is too large for the first
+    assert nodes_taken((1, 1), share(0.5), share(0.7), share(0.3), share(0.5)) == [0, 1, 1, 0]
+
+
+def test_a_share_prefers_a_node_with_a_partly_used_gpu_even_to_one_with_fewer_idle_gpus() -> None:
+    # n1 has the fewest idle GPUs and takes the first; then n0 has 3 idle ones, n1 one idle and one with room for .2
+    assert nodes_taken((3, 2), share(0.8), share(0.5)) == [1, 1]
+    whole, wide = (Task("t", 1e6, gpus=gpus) for gpus in (1, 3))
+    # n0: 4 GPUs, n1: 3. The share takes n1 (fewest idle), the three GPUs n0: it has 1 idle, n1 2 idle and .2 of one
+    assert nodes_taken((4, 3), share(0.8), wide, share(0.5)) == [1, 0, 1]
+    assert nodes_taken((4, 3), share(0.8), wide, whole) == [1, 0, 0]  # a whole GPU goes where the fewest are idle
+
+
+def test_among_nodes_whose_partly_used_gpus_have_no_room_the_lowest_number_comes_first() -> None:
+    # .8 on n1 (2 GPUs), then .9 on n1 too (partly used, no room); n0 gets one by a task of three GPUs' room
+    tasks = share(0.8), Task("t", 1e6, gpus=1), share(0.9), share(0.5)
+    # n0: 3 GPUs, n1: 2. 1: n1; 2: n1 (one idle); 3: no room at n1: n0; 4: n0, partly used, .1 left, 2 idle
+    assert nodes_taken((3, 2), *tasks) == [1, 1, 0, 0]

@@ -1,0 +1,135 @@
+"""Sites of Slurm, Kueue and PBS, read by one call."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+from zoneinfo import ZoneInfo
+
+from dagsim.errors import DagsimError, TraceError
+from dagsim.model import QueueTree
+from dagsim.traces import open_trace
+from dagsim.traces.kueue_site import is_kueue, read_kueue_site
+from dagsim.traces.nodes import FoundNode
+from dagsim.traces.pbs_site import is_qmgr, read_pbs_site
+from dagsim.traces.slurm_site import read_slurm_site
+from dagsim.traces.source import Source
+
+__all__ = ["ImportedSite", "read_site", "with_jobs"]
+
+_OWNED = re.compile(r"(partition|QOS|reservation|queue|ClusterQueue|LocalQueue) ([^:\s]+):")
+"""The owner of a setting, at the beginning of its text."""
+
+
+class ImportedSite(Protocol):
+    """A site as its files describe it."""
+
+    read: list[str]
+    """Files, and what each is."""
+    unmodelled: dict[str, None]
+    """Settings that have no effect here."""
+    policy: str
+    """The policy that stands for its scheduler."""
+
+    @property
+    def cluster_name(self) -> str:
+        """The name of the cluster; empty if no file states it."""
+        ...
+
+    def found_nodes(self) -> list[FoundNode]:
+        """All nodes."""
+        ...
+
+    def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
+        """Queues, partitions and limits; ``named`` maps the site's names of GPU types."""
+        ...
+
+    def network(self, names: Sequence[str]) -> dict[str, Any] | None:
+        """The network between the nodes ``names``, if the files describe one."""
+        ...
+
+
+def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSite | None:
+    """Read the site that the files describe; None if none of them has queues.
+
+    Raises:
+        TraceError: A file cannot be read, or the files are of several kinds of schedulers.
+    """
+    kinds: dict[str, list[str]] = {}
+    unread = {}
+    for file in files:
+        try:
+            source = Source(file)
+            kind = "Kueue" if is_kueue(source) else "PBS" if is_qmgr(source) else ""
+        except TraceError as error:  # an empty file, or not text
+            unread[file] = f"{file.name}: nothing ({str(error).rpartition(': ')[2]})"
+            continue
+        if kind:
+            kinds.setdefault(kind, []).append(file.name)
+    files = [file for file in files if file not in unread]
+    slurm = read_slurm_site(files, zone)
+    if slurm.conf or slurm.partitions:
+        kinds["Slurm"] = [line.partition(":")[0] for line in slurm.read]
+    if len(kinds) > 1:
+        listed = "; ".join(f"{kind}: {', '.join(names[:3])}" for kind, names in kinds.items())
+        raise TraceError(f"the files are of several schedulers ({listed}); import one at a time")
+    site: ImportedSite
+    match next(iter(kinds), ""):
+        case "Slurm":
+            site = slurm
+        case "Kueue":
+            site = read_kueue_site(files)
+        case "PBS":
+            site = read_pbs_site(files)
+        case _:
+            return None
+    site.read += unread.values()
+    return site
+
+
+def with_jobs(unmodelled: Iterable[str], queues: QueueTree, paths: Sequence[Path]) -> list[str]:
+    """Settings that are not modelled, each with the number of jobs of the folder's log that it
+    affects, if its owner (a partition, QOS, reservation or queue) is known and the folder has a log.
+    Also lists partitions, accounts and reservations that the log names and the site lacks.
+    """
+    settings = list(unmodelled)
+    try:
+        jobs = list(open_trace(paths[0]).jobs()) if len(paths) == 1 and paths[0].is_dir() else []
+    except DagsimError:
+        jobs = []  # there is no log, or one that only an option can read
+    if not jobs:
+        return settings
+    counts: dict[str, Counter[str]] = {
+        "partition": Counter(job.partition for job in jobs),
+        "account": Counter(job.account for job in jobs),
+        "QOS": Counter(job.qos for job in jobs),
+        "reservation": Counter(job.request.reservation for job in jobs if job.request),
+    }
+    counts |= dict.fromkeys(("queue", "ClusterQueue", "LocalQueue"), counts["partition"])
+    listed = []
+    for text in settings:
+        owner = _OWNED.match(text)
+        number = None if owner is None else counts[owner[1]][owner[2].rpartition("/")[2]]
+        listed.append(text if number is None else f"{text} ({number:,} of {len(jobs):,} jobs)")
+    tree = {name.rpartition("/")[2] for node, _ in queues.walk() for name in (node.name, *node.aliases)}
+    names = (
+        {"queue": tree}
+        if not queues.partitions
+        else {
+            "partition": {part.name for part in queues.partitions},
+            "account": tree,
+            "reservation": {reservation.name for reservation in queues.reservations},
+        }
+    )
+    for kind, there in names.items():
+        lacking = {name: count for name, count in counts[kind].items() if name and name not in there}
+        if lacking and (there or kind == "reservation"):
+            shown = ", ".join(list(lacking)[:3])
+            listed.append(
+                f"{kind} {shown}: in the log, but not in the site's files, which may be older or of another cluster "
+                f"({sum(lacking.values()):,} of {len(jobs):,} jobs)"
+            )
+    return listed
