@@ -31,9 +31,9 @@ __all__ = [
 ]
 
 
-_LATE_S = 1e-9
+_LATE_S = 2.0**-30
 """An epoch that is rounded down to a whole second ends this much later: Pollux's simulator rounds only
-after the policy of that second has decided.
+after the policy of that second has decided. A power of 2 leaves no rounding residue in times.
 """
 
 

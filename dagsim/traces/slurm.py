@@ -553,7 +553,10 @@ def folder_parts(source: Source) -> FolderParts | None:
     further = []
     headers = set()
     for file in source.files:
-        header = file.head(1)[0] if file.head(1) else ""
+        try:
+            header = file.head(1)[0]
+        except TraceError:  # an empty file, or not text: other files of the site
+            continue
         headers.add(header)
         mark = next((mark for mark in _DELIMITERS if _names(header, mark) & {"jobid", "jobidraw"}), "")
         names = _names(header, mark) if mark else set()
