@@ -93,11 +93,16 @@ def ppo(config: Config) -> Callable[[], int]:
     """Run whole iterations of our PPO. Its first optimizer is built before timing, because torch
     then imports 800 modules.
     """
-    train = TrainConfig(algorithm=PpoConfig(sequences=4))
-    factory = EpisodeFactory(cluster_scenario_of(config), train.codec, RewardConfig(train.reward))
-    context = LearnerContext(train, InProcessRollouts(factory), 0, 1500.0, range(1_000_000, 1_001_000))
-    learner = train.algorithm.build(context)
+    learner = fresh_ppo(cluster_scenario_of(config))
     return lambda: int(sum(learner.iterate(number, number / 100)["samples"] for number in range(4)))
+
+
+def fresh_ppo(scenario: ClusterScenario, *, compiled: bool = False) -> Any:
+    """A new PPO with four job sequences per iteration."""
+    train = TrainConfig(algorithm=PpoConfig(sequences=4))
+    factory = EpisodeFactory(scenario, train.codec, RewardConfig(train.reward), compiled=compiled)
+    context = LearnerContext(train, InProcessRollouts(factory), 0, 1500.0, range(1_000_000, 1_001_000))
+    return train.algorithm.build(context)
 
 
 def maskable(config: Config, steps: int) -> int:

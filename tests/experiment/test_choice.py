@@ -168,6 +168,29 @@ def test_the_runs_of_the_first_round_are_not_run_again_in_the_second(
     assert not played.seeds["again"]
 
 
+def test_a_results_folder_keeps_the_reference_of_one_experiment_and_validation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "contenders", lambda scenario: ("sjf", "fifo"))
+    base = [*CLUSTER, *SHORT, LEARNING, "train.validation_seeds=2", "train.report_seeds=2"]
+    searches: list[str] = []
+
+    def searched(purpose: str, *settings: str) -> tuple[str, float, float]:
+        run = TrainingRun(Store.create(tmp_path, "train", load_config(None, [*base, *settings]), argv=[]))
+        monkeypatch.setattr(run, "trials", lambda name: searches.append(purpose) or TrainingRun.trials(run, name))
+        run._find_reference(None)
+        return run.reference, run._reference_jct_s, run._reference_merit
+
+    first = searched("first")
+    assert searched("same") == searched("other weights", "seed=3", "train.algorithm.lr=0.5") == first
+    (path,) = (tmp_path / "references").iterdir()
+    path.write_text("damaged")
+    assert searched("damaged") == searched("mended") == first
+    searched("other seeds", "train.validation_seeds=3")
+    searched("other jobs", "workload.count=7")
+    assert searches == ["first", "damaged", "other seeds", "other jobs"]
+
+
 def test_contenders_are_cheap_do_not_preempt_and_are_tuned() -> None:
     names = contenders(scenario_of(load_config(None, [])))
     assert {"sjf", "eft-wait", "fifo"} <= set(names)

@@ -7,11 +7,13 @@ Both are plans of cells, kept as sweeps in the training's run folder (``sweep-re
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,11 +26,12 @@ from dagsim.experiment.scenario import metric_of, scenario_of
 from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import Store
 from dagsim.experiment.tune import candidates
+from dagsim.files import write_text
 from dagsim.metrics import summarize
 from dagsim.systems.cluster.policies.tunable import TUNABLE
 from dagsim.systems.seam import Scenario
 
-__all__ = ["PolicyRuns", "best_heuristic", "completed_jct_s", "contenders", "merit_in"]
+__all__ = ["KeptReference", "PolicyRuns", "References", "best_heuristic", "completed_jct_s", "contenders", "merit_in"]
 
 _FIRST = 10
 """Number of seeds in the first round, which all heuristics run on."""
@@ -116,6 +119,38 @@ def best_heuristic(trials: PolicyRuns, seeds: Sequence[int]) -> tuple[str, list[
         merits = {spec: _mean_merit(trials.config, [run for run in runs if run.policy == spec]) for spec in specs}
         specs = sorted(specs, key=lambda spec: merits[spec])[:most]
     return specs[0], [run for run in runs if run.policy == specs[0]]
+
+
+class KeptReference(NamedTuple):
+    """The heuristic to beat, with its mean completion time and its mean merit on the validation seeds."""
+
+    policy: str
+    jct_s: float
+    merit: float
+
+
+class References:
+    """The heuristics to beat that trainings in the same results folder have found, one file per
+    search in ``references/``. The name of a file is the hash of everything that the search depends
+    on: the cells of all heuristics and the seeds.
+    """
+
+    def __init__(self, results: Path, config: Config, seeds: Sequence[int]) -> None:
+        cells = [Cell(config, spec, seeds[0], spec).id for spec in contenders(scenario_of(config))]
+        key = sha256(json.dumps([cells, list(seeds), _FIRST, _FINAL]).encode()).hexdigest()[:16]
+        self._path = results / "references" / f"{key}.json"
+
+    def find(self) -> KeptReference | None:
+        """The result of the same search; ``None`` if there was none, or its file is damaged."""
+        try:
+            return KeptReference(**json.loads(self._path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def keep(self, reference: KeptReference) -> None:
+        """Keep the result of the search."""
+        self._path.parent.mkdir(exist_ok=True)
+        write_text(self._path, json.dumps(reference._asdict()) + "\n")
 
 
 def _mean_merit(config: Config, runs: Sequence[CellRun]) -> float:

@@ -2,7 +2,8 @@
 
 results/20261120T193000Z-train-ppo-s1-3fa9c1/
 ├── config.yaml, manifest.json, status.json, command.txt    as in every run folder
-├── sweep-reference/  the runs of heuristics on the validation seeds, as a sweep keeps them
+├── sweep-reference/  the runs of heuristics on the validation seeds, as a sweep keeps them (unless an earlier
+│                     training in the results folder searched for the same: its result is in ../references/)
 ├── progress.csv      one row per iteration
 ├── checkpoint.pt     the state for `dagsim train --resume`, from before the first iteration on
 ├── replay/           the replay of d3qn, rainbow and sac, until the last iteration
@@ -46,7 +47,14 @@ from dagsim.experiment.scenario import sample_of, scenario_of
 from dagsim.experiment.simulate import measured
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import TrainingLog, has_rows
-from dagsim.experiment.training.report import PolicyRuns, best_heuristic, completed_jct_s, merit_in
+from dagsim.experiment.training.report import (
+    KeptReference,
+    PolicyRuns,
+    References,
+    best_heuristic,
+    completed_jct_s,
+    merit_in,
+)
 from dagsim.metrics.standings import Sample
 from dagsim.model.log import Schedule
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
@@ -301,8 +309,14 @@ class TrainingRun:
             self.reference, self._reference_jct_s = state["reference"], state["reference_jct_s"]
             self._reference_merit = state.get("reference_merit", self._reference_jct_s)
         elif self.reference == "best":
-            self.reference, runs = best_heuristic(self.trials("best heuristic"), self.validation)
-            self._measure(runs)
+            references = References(self.folder.path.parent, self.config, self.validation)
+            kept = references.find()
+            if kept is None:
+                policy, runs = best_heuristic(self.trials("best heuristic"), self.validation)
+                self._measure(runs)
+                kept = KeptReference(policy, self._reference_jct_s, self._reference_merit)
+                references.keep(kept)
+            self.reference, self._reference_jct_s, self._reference_merit = kept
         else:
             trials = self.trials("reference")
             self._measure(trials.run("reference", {self.reference: self.reference}, self.validation))

@@ -238,6 +238,8 @@ def _look(e: EpisodeState) -> int:
     if e.tally.waiting:
         for kind in range(len(e.room)):
             e.room[kind] = -1
+            for type_ in range(len(e.on_type)):
+                e.eta_s[kind, type_] = -1.0
         for place in range(e.tally.groups):
             group = e.groups[place].listed
             task = _head(e, e.short, group, True)

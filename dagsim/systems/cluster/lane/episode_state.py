@@ -102,6 +102,7 @@ class EpisodeState(NamedTuple):
     in_system: np.ndarray  # (J,) int64: jobs in the system, in the order of their arrival
     choice: np.ndarray  # (2 * groups * types, 2) int64: task and type of each choice
     room: np.ndarray  # (K,) int64: bit set of the types with room for a demand class, -1 if not known yet
+    eta_s: np.ndarray  # (K, types) float64: seconds until a type has room for a demand class, -1 if not known yet
     shown: np.ndarray  # (types, 8) float32: the rows of the types
 
 
@@ -195,6 +196,7 @@ def new_episode(scene: LaneScenario, placement: int, terms: EpisodeReward, log: 
         in_system=np.zeros(jobs, np.int64),
         choice=np.zeros((2 * len(kinds) * types, 2), np.int64),
         room=np.zeros(len(classes.table), np.int64),
+        eta_s=np.zeros((len(classes.table), types)),
         shown=np.zeros((types, len(Candidates.gpu_features)), np.float32),
     )
 

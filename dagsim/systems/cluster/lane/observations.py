@@ -11,12 +11,16 @@ from math import exp, log, log1p
 
 import numpy as np
 
+from dagsim.systems.cluster.codecs.candidates import Candidates
+from dagsim.systems.cluster.codecs.pool import STATIC
 from dagsim.systems.cluster.lane.episode import below, exact_sum
 from dagsim.systems.cluster.lane.episode_state import EpisodeState
 from dagsim.systems.cluster.lane.jit import inner, int64
 
 __all__ = ["show_choices", "show_state", "show_types"]
 
+FIXED, MOVING, SHOWN = 1 + len(STATIC), 10, len(Candidates.gpu_features)
+"""Columns of a row: constant ones, those that change, and those of the type."""
 CLIP = 3.0
 """As in ``codecs.candidates``: bound on the absolute value of logarithms of ratios."""
 LOWEST, HIGHEST = exp(-CLIP), exp(CLIP)
@@ -101,22 +105,23 @@ def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) 
     further column of ``tokens`` is 1.
     """
     s, now, types = e.state, e.state.clock.now_s, len(e.on_type)
-    columns, fixed = tokens.shape[1], e.fixed.shape[2]
-    task, job = int64(-1), int64(-1)
-    age = job_age = shorter = eta_best = on_best_s = first_s = second_s = 0.0
+    further = tokens.shape[1] > FIXED + MOVING + SHOWN
+    task, kind = int64(-1), int64(-1)
+    age = job_age = shorter = eta_best = on_best_s = first_s = second_s = job_left = tasks_left = 0.0
     for choice in range(choices):
         type_ = e.choice[choice, 1]
         if e.choice[choice, 0] != task:  # what all rows of the task share
             task = e.choice[choice, 0]
-            job = int64(s.tasks[task].job)
+            job, kind = int64(s.tasks[task].job), int64(s.tasks[task].kind)
             age, job_age = _log_time(now - e.ready_s[task]), _log_time(now - s.jobs[job].arrival_s)
+            job_left, tasks_left = _job_left(e, job), s.jobs[job].left / 8
             fewer = int64(0)
             for width in range(len(e.widths)):
                 fewer += below(e.sorted_s, e.widths[width].at, e.widths[width].held, e.facts[task].best_s)
             shorter = fewer / e.tally.waiting
             first_s = second_s = np.inf
             for other in range(types):
-                finish_s = _finish_s(e, task, other)
+                finish_s = _eta_s(e, kind, other) + s.seconds[task, other]
                 if other == e.facts[task].best_type:
                     on_best_s = finish_s
                 if finish_s < first_s:
@@ -125,36 +130,39 @@ def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) 
                     second_s = finish_s
             eta_best = _log_time(on_best_s - e.facts[task].best_s)
         here_s = s.seconds[task, type_]
-        elsewhere_s = second_s if _finish_s(e, task, type_) == first_s else first_s
-        row = tokens[first + choice]
-        for column in range(fixed):
-            row[column] = e.fixed[task, type_, column]
-        row[10] = age
-        row[11] = job_age
-        row[12] = eta_best
-        row[13] = _log_ratio(on_best_s, here_s)
-        row[14] = _log_ratio(elsewhere_s, here_s)
-        row[15] = float(e.shown[type_, 0]) - e.facts[task].wide / e.on_type[type_].gpus
-        row[16] = shorter
-        row[17] = e.slowdown[task, type_] - float(e.shown[type_, 3])
-        row[18] = _job_left(e, job)
-        row[19] = s.jobs[job].left / 8
-        for column in range(e.shown.shape[1]):
-            row[20 + column] = e.shown[type_, column]
-        if columns > 20 + e.shown.shape[1]:
-            row[20 + e.shown.shape[1]] = 1.0
+        elsewhere_s = second_s if here_s == first_s else first_s  # it would start here at once
+        row, shown, fixed = tokens[first + choice], e.shown[type_], e.fixed[task, type_]
+        for column in range(FIXED):
+            row[column] = fixed[column]
+        row[FIXED] = age
+        row[FIXED + 1] = job_age
+        row[FIXED + 2] = eta_best
+        row[FIXED + 3] = _log_ratio(on_best_s, here_s)
+        row[FIXED + 4] = _log_ratio(elsewhere_s, here_s)
+        row[FIXED + 5] = float(shown[0]) - e.facts[task].wide / e.on_type[type_].gpus
+        row[FIXED + 6] = shorter
+        row[FIXED + 7] = e.slowdown[task, type_] - float(shown[3])
+        row[FIXED + 8] = job_left
+        row[FIXED + 9] = tasks_left
+        for column in range(SHOWN):
+            row[FIXED + MOVING + column] = shown[column]
+        if further:
+            row[FIXED + MOVING + SHOWN] = 1.0
 
 
 @inner
-def _finish_s(e: EpisodeState, task: int, type_: int) -> float:
-    """Seconds until the task is expected to be done if it starts on the type as soon as possible."""
-    s, kind = e.state, e.groups[e.facts[task].group].kind
-    if not s.may[kind, type_]:
-        return e.tally.never_s + s.seconds[task, type_]
-    if e.room[kind] >> type_ & 1:
-        return s.seconds[task, type_]
-    gpus = s.classes[kind].gpus * max(s.classes[kind].gang, 1)
-    return _freed_in_s(e, gpus - s.types[type_].idle, type_) + s.seconds[task, type_]
+def _eta_s(e: EpisodeState, kind: int, type_: int) -> float:
+    """Seconds until a type has room for a demand class; computed once per observation."""
+    if e.eta_s[kind, type_] < 0:
+        s = e.state
+        if not s.may[kind, type_]:
+            e.eta_s[kind, type_] = e.tally.never_s
+        elif e.room[kind] >> type_ & 1:
+            e.eta_s[kind, type_] = 0.0
+        else:
+            gpus = s.classes[kind].gpus * max(s.classes[kind].gang, 1)
+            e.eta_s[kind, type_] = _freed_in_s(e, gpus - s.types[type_].idle, type_)
+    return e.eta_s[kind, type_]
 
 
 @inner

@@ -1,0 +1,215 @@
+"""How fast episodes in the compiled engine are, beside those in the kernel, in one run.
+
+    python scripts/bench_episodes.py [--seconds 1.5] [--workload heterogeneous-dag] [--train] [--json]
+
+Decisions per CPU-second, and their ratio to ``Episode`` with the codec, the reward and random choices. The job
+sequences are drawn before. ``--train`` adds whole iterations of PPO in both engines, whose weights must be equal. The
+machine may be busy: read the ratios, and repeat. Exits with 1 if random choices in 64 episodes are less than 10 times
+as fast as in the kernel, or if weights differ.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from itertools import count
+from time import process_time
+from typing import Any
+
+import command
+import numpy as np
+import torch
+from bench_env import fresh_ppo
+from command import Say
+
+from dagsim.agents.rollouts import spared
+from dagsim.config.schema import load_config
+from dagsim.envs.episode import Episode, Reward, RewardConfig
+from dagsim.experiment.environment import make_vector_env
+from dagsim.experiment.scenario import cluster_scenario_of
+from dagsim.systems.cluster.codecs.candidates import Candidates
+from dagsim.systems.cluster.lane.episode_state import EpisodeReward
+from dagsim.systems.cluster.lane.episodes import CompiledEpisodes, EpisodeBatch
+from dagsim.systems.cluster.scenario import ClusterScenario
+
+ASKED = {
+    "random, 64 episodes": 25.0,
+    "linear, 64 episodes": 14.0,
+    "torch, 64 episodes": 12.0,
+    "random, 1 episode": 6.0,
+    "make_vec, 64 environments": 12.0,
+    "forks": 50.0,
+    "PPO": 3.5,
+}
+"""Ratios asked for: to an ``Episode``, a ``SyncVectorEnv``, ``view.fork()``, and PPO in the kernel."""
+LEAST = 10.0
+SEQUENCES = 32
+
+Choose = Callable[[EpisodeBatch], np.ndarray]
+
+
+def by_chance() -> Choose:
+    """Choose any row."""
+    rng = np.random.default_rng(0)
+    return lambda batch: (rng.random(len(batch.context)) * np.diff(batch.first)).astype(np.int64)
+
+
+def best_row(scores: np.ndarray, batch: EpisodeBatch) -> np.ndarray:
+    """The row of each episode with the highest score, counted within it."""
+    maxima = np.maximum.reduceat(scores, batch.first[:-1])
+    hits = np.flatnonzero(scores == np.repeat(maxima, np.diff(batch.first)))
+    chosen: np.ndarray = hits[np.searchsorted(hits, batch.first[:-1])] - batch.first[:-1]
+    return chosen
+
+
+def linear() -> Choose:
+    """Choose by a weighted sum of the features."""
+    weights = np.random.default_rng(5).normal(size=len(Candidates.token_features)).astype(np.float32)
+    return lambda batch: best_row(batch.tokens @ weights, batch)
+
+
+def mlp() -> Choose:
+    """Choose by two hidden layers of 64 units in torch."""
+    torch.manual_seed(0)
+    parts = (torch.nn.Linear(len(Candidates.token_features), 64), torch.nn.Linear(64, 64), torch.nn.Linear(64, 1))
+    net = torch.nn.Sequential(parts[0], torch.nn.ReLU(), parts[1], torch.nn.ReLU(), parts[2])
+
+    def choose(batch: EpisodeBatch) -> np.ndarray:
+        with torch.inference_mode():
+            return best_row(net(torch.from_numpy(batch.tokens)).numpy()[:, 0], batch)
+
+    return choose
+
+
+def simulated(scenario: ClusterScenario, seconds: float) -> float:
+    """Decisions per CPU-second of episodes in the kernel under random choices."""
+    rng, decisions, began = np.random.default_rng(0), 0, process_time()
+    for seed in count():
+        kernel = scenario.kernel(seed % SEQUENCES)
+        reward = Reward(RewardConfig({"shaped_job_seconds": 1.0}, 1000.0), kernel, scenario.terms)
+        episode = Episode(kernel, Candidates(), reward)
+        while episode.observation is not None:
+            episode.step(int(rng.integers(len(episode.observation.tokens))))
+            episode.reward()
+            decisions += 1
+        if process_time() - began > seconds:
+            break
+    return decisions / (process_time() - began)
+
+
+def compiled(scenario: ClusterScenario, number: int, choose: Choose, seconds: float) -> float:
+    """Decisions per CPU-second of so many compiled episodes, which begin again when they are over."""
+    lane = CompiledEpisodes(scenario, number, "best-fit", EpisodeReward(1.0, 1000.0))
+    every, seeds = np.arange(number), count()
+    for seed in range(SEQUENCES):
+        lane.begin(every[:1], [seed])
+    lane.begin(every, [next(seeds) % SEQUENCES for _ in range(number)])
+    decisions, began = 0, process_time()
+    while process_time() - began < seconds:
+        for _ in range(20):
+            _, over = lane.advance(every, choose(lane.observe(every)))
+            if over.any():
+                which = np.flatnonzero(over)
+                lane.begin(which, [next(seeds) % SEQUENCES for _ in which])
+        decisions += 20 * number
+    return decisions / (process_time() - began)
+
+
+def vector(workload: str, engine: str, seconds: float) -> float:
+    """Steps per CPU-second of 64 environments under random legal actions."""
+    envs = make_vector_env(64, workload, [f"engine={engine}"])
+    rng, steps = np.random.default_rng(0), 0
+    _, infos = envs.reset(seed=0)
+    began = process_time()
+    while process_time() - began < seconds:
+        legal = infos["action_mask"].astype(bool)
+        place = (rng.random(64) * legal.sum(axis=1)).astype(int)
+        _, _, _, _, infos = envs.step((legal.cumsum(axis=1) > place[:, None]).argmax(axis=1))
+        steps += 64
+    return steps / (process_time() - began)
+
+
+def forks(scenario: ClusterScenario) -> tuple[float, float]:
+    """Microseconds of a fork in the middle of an episode: in the kernel, and compiled."""
+    kernel = scenario.kernel(0)
+    episode = Episode(kernel, Candidates())
+    lane = CompiledEpisodes(scenario, 2, "best-fit", EpisodeReward())
+    lane.begin(np.arange(1), [0])
+    for _ in range(300):
+        episode.step(0)
+        lane.advance(np.arange(1), np.zeros(1, np.int64))
+    times = []
+    for fork, copies in ((lambda: episode.view.fork(), 300), (lambda: lane.fork(0, 1), 10_000)):  # type: ignore[union-attr]
+        fork()
+        began = process_time()
+        for _ in range(copies):
+            fork()
+        times.append((process_time() - began) / copies * 1e6)
+    return times[0], times[1]
+
+
+def ppo(scenario: ClusterScenario, in_lane: bool) -> tuple[float, bytes]:
+    """Samples per CPU-second of whole iterations of PPO after the first one, and the weights."""
+    learner = fresh_ppo(scenario, compiled=in_lane)
+    learner.iterate(0, 0.0)
+    samples, began = 0.0, process_time()
+    for number in (1, 2, 3):
+        samples += learner.iterate(number, number / 100)["samples"]
+    rate = samples / (process_time() - began)
+    return rate, b"".join(value.numpy().tobytes() for value in learner.net.state_dict().values())
+
+
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    scenario = cluster_scenario_of(load_config(None, [f"workload={options.workload}"]))
+    for seed in range(SEQUENCES):
+        list(scenario.jobs(seed))
+    seconds, rates, ratios = options.seconds, dict[str, float](), dict[str, float]()
+
+    def beside(name: str, run: Callable[[], float], base: Callable[[], float]) -> None:
+        """Measure both between two runs of the base, because the machine's speed changes."""
+        before, rates[name] = base(), run()
+        ratios[name] = 2 * rates[name] / (before + base())
+        say(f"{name:28} {rates[name]:10,.0f} per CPU-second, {ratios[name]:5.1f} times (asked {ASKED[name]:g})")
+
+    with spared():
+        for name, number, choose in (
+            ("random, 64 episodes", 64, by_chance()),
+            ("linear, 64 episodes", 64, linear()),
+            ("torch, 64 episodes", 64, mlp()),
+            ("random, 1 episode", 1, by_chance()),
+        ):
+            beside(
+                name,
+                lambda number=number, choose=choose: compiled(scenario, number, choose, seconds),  # type: ignore[misc]
+                lambda: simulated(scenario, seconds / 2),
+            )
+        beside(
+            "make_vec, 64 environments",
+            lambda: vector(options.workload, "auto", seconds),
+            lambda: vector(options.workload, "simpy", seconds),
+        )
+        slow_us, fast_us = forks(scenario)
+        ratios["forks"] = slow_us / fast_us
+        say(f"forks                        {fast_us:.1f} us, view.fork() {slow_us:.0f} us, {ratios['forks']:.0f} times")
+        same = True
+        if options.train:
+            (slow, weights), (fast, others) = ppo(scenario, False), ppo(scenario, True)
+            rates["PPO"], ratios["PPO"], same = fast, fast / slow, weights == others
+            say(f"PPO {fast:,.0f} samples per CPU-second, {fast / slow:.1f} times; weights equal: {same}")
+    return {"rates": rates, "ratios": ratios, "asked": ASKED, "weights_equal": same}
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--seconds", type=float, default=1.5, help="CPU-seconds of each measurement (default 1.5)")
+    parser.add_argument("--workload", default="heterogeneous-dag")
+    parser.add_argument("--train", action="store_true")
+    return command.run(
+        parser, _work, holds=lambda of: of["ratios"]["random, 64 episodes"] >= LEAST and of["weights_equal"]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
