@@ -42,6 +42,8 @@ def cluster_yaml(
     if imported.gpu_types:
         document["gpu_types"] = [_figures(gpu) for gpu in imported.gpu_types.values()]
     document["cluster"] = {"name": name, "groups": [_group(asdict(group)) for group in imported.groups]}
+    if imported.accept:
+        document["cluster"]["accept"] = imported.accept
     if queues is not None:
         document["queues"] = _lean(queues)
         document["policy"] = policy

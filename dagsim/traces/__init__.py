@@ -83,6 +83,8 @@ def recognise(path: Path | str) -> str:
         TraceError: The file cannot be read, or no reader or more than one recognises it.
     """
     source = Source(path)
+    if source.path.is_dir() and reader("sacct").recognises(source):
+        return "sacct"  # a site's folder, whose other files may be anything
     source.head()  # an unreadable file fails here, whatever its format
     names = [name for name in sorted(READERS.names()) if reader(name).recognises(source)]
     if len(names) == 1:

@@ -391,6 +391,7 @@ def _physical(status: str) -> str:
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _PROFILE = re.compile(r"(.*?)[_.:-]?(\d)g\.(\d{1,3})gb", re.IGNORECASE)
 _UNTYPED = "gpu"
+_GB = re.compile(r"(?<!\d)(\d{2,3})\s?gi?b?\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,6 +423,10 @@ class ImportedCluster:
     left_out: list[str] = field(default_factory=list)
     """Nodes that jobs cannot run on, with their states."""
     notes: list[str] = field(default_factory=list)
+    accept: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    """Types that the site's names mean by themselves, each with the type that they mean here: a log
+    that says ``a100`` asks for the smaller one.
+    """
 
     def node_names(self) -> list[str]:
         """Names of all nodes, in the order of the groups."""
@@ -506,6 +511,8 @@ def _kind(site_name: str, node: FoundNode, named: Mapping[str, str], imported: I
     profile = _PROFILE.fullmatch(site_name)
     base = profile[1] if profile else site_name
     kind = _named(base or _UNTYPED, node.features, named)
+    if (plain := site_gpu(base)) != kind and plain in GPU_TYPES:
+        imported.accept.setdefault(plain, {})[kind] = None
     if kind not in GPU_TYPES and kind not in imported.gpu_types:
         imported.gpu_types[kind] = GpuType(kind, 1.0, 1.0, 1.0, 1.0, 0.0)
         imported.unknown.append(kind)
@@ -528,6 +535,9 @@ def _named(site_name: str, features: Iterable[str], named: Mapping[str, str]) ->
     if site_name.lower() in named:
         return kind
     hinted = [hint for feature in features if (hint := site_gpu(feature)) in GPU_TYPES]
+    for size in [match[1] for feature in features if (match := _GB.search(feature))]:
+        hint = site_gpu(f"{site_name} {size}gb")  # a100 with the feature 80gb
+        hinted += [hint] if hint in GPU_TYPES and hint.rpartition("-")[2] == size else []
     if kind not in GPU_TYPES:
         return hinted[0] if hinted and site_name == _UNTYPED else kind
     alike = [hint for hint in hinted if hint.partition("-")[0] == kind.partition("-")[0] and hint != kind]

@@ -59,28 +59,35 @@ def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSi
         TraceError: A file cannot be read, or the files are of several kinds of schedulers.
     """
     kinds: dict[str, list[str]] = {}
+    unread = {}
     for file in files:
         try:
             source = Source(file)
             kind = "Kueue" if is_kueue(source) else "PBS" if is_qmgr(source) else ""
-        except TraceError:
-            continue  # an empty file, or not text
+        except TraceError as error:  # an empty file, or not text
+            unread[file] = f"{file.name}: nothing ({str(error).rpartition(': ')[2]})"
+            continue
         if kind:
             kinds.setdefault(kind, []).append(file.name)
+    files = [file for file in files if file not in unread]
     slurm = read_slurm_site(files, zone)
     if slurm.conf or slurm.partitions:
         kinds["Slurm"] = [line.partition(":")[0] for line in slurm.read]
     if len(kinds) > 1:
         listed = "; ".join(f"{kind}: {', '.join(names[:3])}" for kind, names in kinds.items())
         raise TraceError(f"the files are of several schedulers ({listed}); import one at a time")
+    site: ImportedSite
     match next(iter(kinds), ""):
         case "Slurm":
-            return slurm
+            site = slurm
         case "Kueue":
-            return read_kueue_site(files)
+            site = read_kueue_site(files)
         case "PBS":
-            return read_pbs_site(files)
-    return None
+            site = read_pbs_site(files)
+        case _:
+            return None
+    site.read += unread.values()
+    return site
 
 
 def with_jobs(unmodelled: Iterable[str], queues: QueueTree, paths: Sequence[Path]) -> list[str]:

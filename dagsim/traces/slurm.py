@@ -553,11 +553,14 @@ def folder_parts(source: Source) -> FolderParts | None:
     further = []
     headers = set()
     for file in source.files:
-        header = file.head(1)[0] if file.head(1) else ""
+        try:
+            header = file.head(1)[0]
+        except TraceError:  # an empty file, or not text: other files of the site
+            continue
         headers.add(header)
         mark = next((mark for mark in _DELIMITERS if _names(header, mark) & {"jobid", "jobidraw"}), "")
         names = _names(header, mark) if mark else set()
-        if mark and all(any(name.lower() in names for name in each) for each in _NEEDED):
+        if mark and all(any(name.lower() in names for name in choices) for choices in _NEEDED):
             logs.append((file, mark, [name.strip().lower() for name in header.split(mark)]))
         elif mark and names & {name.lower() for name in COLUMNS if name not in ("JobID", "JobIDRaw")}:
             further.append(file)

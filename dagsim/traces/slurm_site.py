@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.network import Tree, TreeSwitch
+from dagsim.registry import nearest
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.nodes import FoundNode, is_scontrol, is_sinfo, read_nodes
 from dagsim.traces.sites import hosts, site_gpu
@@ -330,6 +331,52 @@ def _lines(file: Path, seen: tuple[Path, ...] = ()) -> Iterator[str]:
             yield line.strip()
 
 
+_KEY_NAMES = """
+accountingstoragebackuphost accountingstoragebackupport accountingstorageenforce accountingstorageexternalhost
+accountingstoragehost accountingstorageparameters accountingstoragepass accountingstorageport
+accountingstoragetres accountingstoragetype accountingstorageuser accountingstoreflags accountingstorejobcomment
+acctgatherenergytype acctgatherfilesystemtype acctgatherinfinibandtype acctgatherinterconnecttype
+acctgathernodefreq acctgatherprofile acctgatherprofiletype allowspecresourcesusage authaltparameters
+authalttypes authinfo authtype backupaddr backupcontroller batchstarttimeout bcastexclude bcastparameters
+burstbuffertype certmgrparameters certmgrtype checkpointtype clifilterplugins clustername
+communicationparameters completewait controladdr controlmachine corespecplugin cpufreqdef cpufreqgovernors
+credtype cryptotype dataparserparameters debugflags defcpupergpu defmempercpu defmempergpu defmempernode
+dependencyparameters disablerootjobs eiotimeout enforcepartlimits epilog epilogmsgtime epilogslurmctld
+epilogtimeout extsensorsfreq extsensorstype fairsharedampeningfactor fastschedule federationparameters
+firstjobid getenvtimeout gpufreqdef gputype grestypes groupupdateforce groupupdatetime hashplugin
+healthcheckinterval healthchecknodestate healthcheckprogram httpparsertype inactivelimit interactivestepoptions
+jobacctgatherfrequency jobacctgatherparams jobacctgathertype jobcheckpointdir jobcomphost jobcomploc
+jobcompparams jobcomppass jobcompport jobcomptype jobcompuser jobcontainertype jobcredentialprivatekey
+jobcredentialpubliccertificate jobdefaults jobfileappend jobrequeue jobsubmitplugins keepalivetime killonbadexit
+killwait launchparameters launchtype licenses logtimeformat maildomain mailprog mailtype maxarraysize
+maxbatchrequeue maxdbdmsgs maxjobcount maxjobid maxmempercpu maxmempernode maxnodecount maxpurgejobs
+maxstepcount maxtaskspernode mcsparameters mcsplugin memlimitenforce messagetimeout minjobage mpidefault
+mpiparams namespacetype nodefeaturesplugins overtimelimit plugindir plugstackconfig pmixclitmpdirbase
+pmixcollfence pmixdebug pmixdirectconn pmixdirectconnearly pmixdirectconnucx pmixdirectsamearch pmixenv
+pmixfencebarrier pmixnetdevicesucx pmixtimeout pmixtlsucx powerparameters powerplugin preemptexempttime
+preemptmode preemptparameters preempttype prepparameters prepplugins prioritycalcperiod prioritydecayhalflife
+priorityfavorsmall priorityflags prioritymaxage priorityparameters prioritysitefactorparameters
+prioritysitefactorplugin prioritytype priorityusageresetperiod priorityweightage priorityweightassoc
+priorityweightfairshare priorityweightjobsize priorityweightpartition priorityweightqos priorityweighttres
+privatedata proctracktype prolog prologepilogtimeout prologflags prologslurmctld prologtimeout
+propagateprioprocess propagateresourcelimits propagateresourcelimitsexcept rebootprogram reconfigflags
+requeueexit requeueexithold resumefailprogram resumeprogram resumerate resumetimeout resvepilog resvoverrun
+resvprolog returntoservice routeplugin sackdparameters sallocdefaultcommand schedulerparameters schedulerport
+schedulerrootfilter schedulertimeslice schedulertype scronparameters selecttype selecttypeparameters
+slurmctldaddr slurmctlddebug slurmctldhost slurmctldlogfile slurmctldparameters slurmctldpidfile
+slurmctldplugstack slurmctldport slurmctldprimaryoffprog slurmctldprimaryonprog slurmctldsyslogdebug
+slurmctldtimeout slurmddebug slurmdlogfile slurmdnodename slurmdparameters slurmdpidfile slurmdport
+slurmdspooldir slurmdsyslogdebug slurmdtimeout slurmduser slurmschedlogfile slurmschedloglevel slurmuser
+srunepilog srunportrange srunprolog statesavelocation stepmgr suspendexcnodes suspendexcparts suspendexcstates
+suspendprogram suspendrate suspendtime suspendtimeout switchparameters switchtype taskepilog taskplugin
+taskpluginparam taskprolog tcptimeout tlsparameters tlstype tmpfs topologyparam topologyplugin tracewckey
+trackwckey treewidth unkillablestepprogram unkillablesteptimeout urlencodedjobcomp usepam vsizefactor waittime
+x11parameters
+"""
+_KEYS = frozenset(_KEY_NAMES.split())
+"""The parameters of slurm.conf(5), of versions 17.11 to 24.11, in lower case."""
+
+
 def _read_conf(site: SlurmSite, file: Path) -> None:
     defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
     for line in _lines(file):
@@ -340,6 +387,10 @@ def _read_conf(site: SlurmSite, file: Path) -> None:
             key, value = key.strip().lower(), value.strip().strip('"')
             if key in site.conf and site.conf[key] != value and key != "slurmctldhost":
                 site.drop(f"{key}: given twice in slurm.conf, the last value counts")
+            if key not in _KEYS:
+                site.drop(
+                    f"{line.partition('=')[0].strip()[:60]!r} in slurm.conf: there is no such key{nearest(key, _KEYS)}"
+                )
             site.conf[key] = value
             continue
         kind = entry[1].lower()
@@ -486,6 +537,12 @@ def _read_assoc(site: SlurmSite, file: Path) -> None:
             site.users[account, user] = row | site.users.get((account, user), {})
         elif not user:
             parent, known = site.accounts.get(account, (row.get("parentname") or "root", {}))
+            for key in ("fairshare", "grptres", "grpjobs", "maxjobs"):
+                if row.get(key) and known.get(key) and row[key] != known[key]:
+                    site.drop(
+                        f"account {account}: {key} is {row[key]} in {file.name}, {known[key]} in a dump or sshare, "
+                        "which counts; one of the files is older"
+                    )
             site.accounts[account] = (parent, row | known)
     if fresh and not stated and len(site.accounts) > 1:
         site.drop("sacctmgr show assoc without ParentName: all accounts are taken as children of root (add a dump)")

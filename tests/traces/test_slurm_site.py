@@ -285,3 +285,47 @@ def test_a_line_may_be_continued_a_hundred_thousand_times(tmp_path: Path) -> Non
     site = read_slurm_site([path])
     assert site.conf["prolog"] == "x" + 100_000 * "y" + "z"
     assert time.process_time() - began < 10  # joined piece by piece it took minutes
+
+
+def test_keys_that_slurm_does_not_know_are_named_with_the_nearest(folder: Path) -> None:
+    (folder / "slurm.conf").write_text(CONF + "PriorityWeigthQOS=100\n")
+    site = read_slurm_site(site_files([folder]))
+    (text,) = [what for what in site.unmodelled if "no such key" in what]
+    assert "'PriorityWeigthQOS' in slurm.conf" in text
+    assert "priorityweightqos" in text
+
+
+def test_contradicting_shares_of_an_account_are_named(folder: Path) -> None:
+    (folder / "assoc").write_text("Cluster|Account|User|Share|GrpTRES\ntide|lab||20|\ntide|sub||7|\n")
+    site = read_slurm_site(site_files([folder]))
+    assert site.queues().tree[0].weight == 30
+    assert [what for what in site.unmodelled if what.startswith("account")] == [
+        "account lab: fairshare is 20 in assoc, 30 in a dump or sshare, which counts; one of the files is older"
+    ]
+
+
+def test_a_feature_says_how_large_a_gpu_is_and_jobs_that_name_it_may_use_it(folder: Path, tmp_path: Path) -> None:
+    (folder / "nodes.conf").write_text(NODES.replace("Feature=new,nvl", "Feature=80gb,ram512gb"))
+    log = HEADER + row(1, 1772440000, 1772440000, 1772440300).replace("cpu=1,mem", "cpu=1,gres/gpu:a100=1,mem")
+    (folder / "sacct.txt").write_text(log)
+    (folder / "sacct-more.txt").unlink()
+    out = tmp_path / "site.yaml"
+    result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    config = load_config(out)
+    assert config.build_cluster().gpus_by_type() == {"A100-80": 2}
+    assert config.cluster.accept == {"A100-40": {"A100-80": None}}
+    words = ["replay", "--trace", str(folder), "--config", str(out), "--algo", "easy", "--json"]
+    replay = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "runs")])
+    assert replay.exit_code == 0, replay.output
+    assert json.loads(replay.output)["runs"][0]["metrics"]["rejected_no_such_gpu"] == 0
+
+
+def test_files_that_are_not_text_are_passed_over_by_name(folder: Path, tmp_path: Path) -> None:
+    (folder / "core.12").write_bytes(bytes(range(256)) * 9)
+    (folder / "empty").write_text("")
+    result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(tmp_path / "site.yaml")])
+    assert result.exit_code == 0, result.output
+    assert "read core.12: nothing (binary data, not text" in result.output
+    assert "read empty: nothing (the file is empty)" in result.output
+    assert len(list(open_trace(folder).jobs())) == 2

@@ -71,8 +71,8 @@ class Simulation(Protocol):
         """See ``ClusterView.stream``."""
         ...
 
-    def fork(self, *, known: bool = False) -> Simulation:
-        """An equal simulation that continues independently; with ``known`` it has no more
+    def fork(self, *, by_estimates: bool = False) -> Simulation:
+        """An equal simulation that continues independently; with ``by_estimates`` it has no more
         information than a policy.
         """
         ...
@@ -245,7 +245,7 @@ class ClusterView:
         """An independent simulation from the present instant, for trying decisions. Tasks take
         their estimates, no job arrives and nothing fails.
         """
-        return self._simulation.fork(known=True)
+        return self._simulation.fork(by_estimates=True)
 
     def _build(self, index: AnyIndex, key: object) -> AnyIndex:
         self._frontier.build(index, key, self._simulation.running.values(), self._simulation.now)

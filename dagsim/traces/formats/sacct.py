@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from dagsim.errors import ConfigError, ModelError
+from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.model import Job, Request, Task, TaskGraph
 from dagsim.model.arithmetic import numbered, ordered_sum
 from dagsim.traces.chunks import Table, local_seconds
@@ -97,7 +97,14 @@ class Sacct(Reader):
     )
 
     def recognises(self, source: Source) -> bool:
-        return folder_parts(source) is not None or is_json(source) or delimiter_of(source) is not None
+        if folder_parts(source) is not None:
+            return True
+        try:
+            return is_json(source) or delimiter_of(source) is not None
+        except TraceError:
+            if source.path.is_dir():
+                return False
+            raise
 
     def nearly(self, source: Source) -> str | None:
         names = re.split(r"[\s|,;]+", source.head(1)[0].lower())
