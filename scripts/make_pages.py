@@ -432,6 +432,31 @@ def plans() -> Iterator[str]:
     )
 
 
+def site() -> Iterator[str]:
+    """Errors of imported Slurm sites against their logs, from ``validate_site.py --json``."""
+
+    def error(pair: dict[str, Any]) -> float:
+        return float(pair["simulated_s"]["mean"] / pair["observed_s"]["mean"] - 1)
+
+    rows = []
+    for name, waits in read_json("validation/site.json").items():
+        accounts = {name: pair for name, pair in waits["by_tenant"].items() if pair["jobs"] > 100}
+        worst = max(accounts, key=lambda account: abs(error(accounts[account])))
+        rows.append(
+            (
+                f"`{name}`",
+                f"{waits['total']['jobs']:,}",
+                f"{waits['total']['observed_s']['mean']:,.0f}",
+                f"{error(waits['total']):+.1%}",
+                f"{worst} {error(accounts[worst]):+.0%}",
+                f"{waits['median_abs_log_ratio']:.2f}",
+                f"{waits['early']}",
+            )
+        )
+    heads = "run of Slurm", "jobs", "mean wait, log (s)", "simulated mean", "worst account", "median ratio", "early"
+    yield from markdown(heads, rows, numbers=(1, 2, 3, 5, 6))
+
+
 def sample() -> Iterator[str]:
     """Waits of the sample log under several schedulers, from ``dagsim whatif --json``."""
     facts = read_json("validation/sample.json")
@@ -465,6 +490,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "readers": readers,
     "plans": plans,
     "sample": sample,
+    "site": site,
 }
 
 

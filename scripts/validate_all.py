@@ -29,6 +29,7 @@ import validate_ramp
 import validate_readers
 import validate_rlscheduler
 import validate_sia
+import validate_site
 import validate_slurm
 import validate_span
 import validate_stg
@@ -244,6 +245,19 @@ def slurm(data: Path) -> Iterator[Figure]:
             yield Figure("slurm", f"{name}: worst gap (s)", 0, starts["worst_gap_s"], 6)
 
 
+def site(data: Path) -> Iterator[Figure]:
+    """Slurm sites, imported and replayed, against the waits of their logs; nothing is tuned."""
+    for folder in sorted((data / "golden/slurm").glob("site-*")):
+        waits = validate_site.fidelity(folder)
+        name = f"{folder.name}, {waits['total']['jobs']} jobs"
+        yield Figure("site", f"{name}: error of the mean wait", 0, validate_site.error(waits["total"]), 0.10)
+        for account, pair in waits["by_tenant"].items():
+            if pair["jobs"] > validate_site.MOST_JOBS:
+                yield Figure("site", f"{name}: error of account {account}", 0, validate_site.error(pair), 0.25)
+        yield Figure("site", f"{name}: median |log ratio| of waits", 0, waits["median_abs_log_ratio"], 0.35)
+        yield Figure("site", f"{name}: early starts", 0, waits["early"])
+
+
 def span(data: Path) -> Iterator[Figure]:
     """Mean span of Alibaba 2018's jobs on an infinite cluster."""
     trace = open_trace(data / "traces/alibaba-v2018/batch_task_random6600.csv.gz")
@@ -307,6 +321,7 @@ VALIDATIONS: dict[str, Callable[[Path], Iterator[Figure]]] = {
         decima,
         ramp,
         slurm,
+        site,
         goodput,
         pollux,
         pollux_search,

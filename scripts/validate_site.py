@@ -28,10 +28,10 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.traces.nodes import grouped
 from dagsim.traces.slurm_site import read_slurm_site, site_files
 
-__all__ = ["fidelity", "misses"]
+__all__ = ["MOST_JOBS", "error", "fidelity", "misses"]
 
 _MEAN, _ACCOUNT, _RATIO = 0.10, 0.25, 0.35
-_MOST_JOBS = 100
+MOST_JOBS = 100
 """Accounts with more jobs than this must meet the gate."""
 
 
@@ -58,7 +58,7 @@ def misses(waits: dict[str, Any]) -> list[str]:
     wrong += [
         f"account {name} by {error(pair):+.1%}"
         for name, pair in waits["by_tenant"].items()
-        if pair["jobs"] > _MOST_JOBS and abs(error(pair)) > _ACCOUNT
+        if pair["jobs"] > MOST_JOBS and abs(error(pair)) > _ACCOUNT
     ]
     wrong += (
         [f"the median ratio: {waits['median_abs_log_ratio']:.3f}"] if waits["median_abs_log_ratio"] > _RATIO else []

@@ -6,6 +6,7 @@ Slow imports are inside the command that needs them.
 
 from dagsim.cli import (
     bound,
+    calibrate,
     capacity,
     compare,
     evaluate,
@@ -27,6 +28,7 @@ from dagsim.cli.app import app, main
 __all__ = [
     "app",
     "bound",
+    "calibrate",
     "capacity",
     "compare",
     "evaluate",

@@ -27,10 +27,10 @@ __all__ = ["app", "main"]
 ALLOW_CODE = "--allow-code"
 ORDER = (
     *("eval", "baseline", "train", "replay", "tune", "compare", "report", "plot", "record", "serve", "sweep"),
-    *("whatif", "plan", "bound", "why", "trace", "site", "workload", "config", "list", "warm"),
+    *("whatif", "plan", "bound", "why", "trace", "site", "calibrate", "workload", "config", "list", "warm"),
 )
 """Commands in the usual order of use, which is also the order in ``dagsim --help``."""
-_READING = ("eval", "baseline", "replay", "tune", "whatif", "plan", "bound")
+_READING = ("eval", "baseline", "replay", "tune", "whatif", "plan", "bound", "calibrate")
 """Commands that read traces with ``TraceFlags``."""
 
 
@@ -143,8 +143,8 @@ def main() -> None:
         try:
             app()
         except SystemExit as end:
-            if end.code == 128 + signal.SIGINT and stops.heard is not None:
-                raise SystemExit(128 + stops.heard) from None
+            if end.code == 128 + signal.SIGINT and stops.received is not None:
+                raise SystemExit(128 + stops.received) from None
             raise
 
 
