@@ -130,7 +130,7 @@ class Stops:
 
     def __init__(self) -> None:
         self._held = False
-        self.heard: int | None = None
+        self.received: int | None = None
         """The number of the last signal."""
         self._before: dict[int, Any] = {}
 
@@ -153,11 +153,11 @@ class Stops:
     def release(self) -> None:
         """Raise signals again; if one was recorded meanwhile, raise it at once."""
         self._held = False
-        if self.heard is not None:
-            raise _stop(self.heard)
+        if self.received is not None:
+            raise _stop(self.received)
 
     def _hear(self, number: int, _: FrameType | None) -> None:
-        self.heard = number
+        self.received = number
         if not self._held:
             raise _stop(number)
 

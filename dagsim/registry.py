@@ -319,13 +319,14 @@ def _kinds(annotation: object) -> tuple[str, ...]:
     return parts if all(part in _KINDS for part in parts) else ()
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Suggest a known name, ``"; did you mean 'heft'?"``; empty if none is near.
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Suggest one of the names, ``"; did you mean 'heft'?"``; empty if none is near.
 
     A name that starts with ``name`` counts as near.
     """
-    names = list(known)
-    close = get_close_matches(name, names, n=1) or [each for each in names if len(name) > 2 and each.startswith(name)]
+    names = list(names)
+    close = get_close_matches(name, names, n=1)
+    close = close or [longer for longer in names if len(name) > 2 and longer.startswith(name)]
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

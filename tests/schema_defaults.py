@@ -52,3 +52,8 @@ def own_defaults(cls: type) -> dict[str, Any]:
         except TypeError:
             continue
     return plain
+
+
+def can_be_made(cls: type) -> bool:
+    """True if no field needs a value."""
+    return all(part.default is not MISSING or part.default_factory is not MISSING for part in fields(cls))

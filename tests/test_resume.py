@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def lines_in(root: Path) -> int:
 
 
 def wait_for_lines(root: Path, number: int) -> None:
-    for _ in range(1200):
+    for _ in range(3000):  # Ray takes seconds to start
         if lines_in(root) >= number:
             return
         time.sleep(0.02)
@@ -73,6 +74,24 @@ def test_killed_it_goes_on_to_the_bytes_of_one_that_was_not(tmp_path: Path, name
     assert 3 <= len(folder.lines()) < 60
     assert dagsim(name, "--resume", folder.path, *quiet).exit_code == 0
     assert dagsim(*COMMANDS[name], *quiet, "--out", tmp_path / "whole").exit_code == 0
+    assert folder.state == "done"
+    assert contents(folder.path) == contents(folder_in(tmp_path / "whole").path)
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
+def test_killed_on_ray_it_goes_on_there_to_the_bytes_of_one_that_was_not(tmp_path: Path) -> None:
+    arguments = ["baseline", "-a", "sjf", "-a", "fifo", *SMALL, "--seeds", 30, "--quiet", "--no-plots"]
+    process = begun(*arguments, "--on", "ray", "--out", tmp_path / "killed")
+    wait_for_lines(tmp_path / "killed", 3)
+    process.kill()
+    process.communicate()
+    folder = folder_in(tmp_path / "killed")
+    assert folder.state == "interrupted"
+    assert 3 <= len(folder.lines()) < 60
+    resumed = begun("baseline", "--resume", folder.path, "--on", "ray", "--quiet", "--no-plots")
+    _, errors = resumed.communicate()
+    assert resumed.returncode == 0, errors
+    assert dagsim(*arguments, "--workers", 1, "--out", tmp_path / "whole").exit_code == 0
     assert folder.state == "done"
     assert contents(folder.path) == contents(folder_in(tmp_path / "whole").path)
 

@@ -22,12 +22,8 @@ def test_goodput_is_that_of_pollux(data: Path) -> None:
         golden / "inputs",
         "--json",
     )
-    assert done.returncode == 0, done.stderr
-    differences = json.loads(done.stdout)
-    assert differences["points"] == 704
-    assert differences["worst_relative"] <= 1e-9
-    assert differences["wrong_integers"] == 0
-    assert differences["worst_fit"] <= 1e-4
+    assert done.returncode == 0, done.stdout  # it ends with 1 if a difference is beyond its tolerance
+    assert json.loads(done.stdout)["points"] == 704
 
 
 @pytest.mark.data

@@ -143,8 +143,8 @@ def main() -> None:
         try:
             app()
         except SystemExit as end:
-            if end.code == 128 + signal.SIGINT and stops.heard is not None:
-                raise SystemExit(128 + stops.heard) from None
+            if end.code == 128 + signal.SIGINT and stops.received is not None:
+                raise SystemExit(128 + stops.received) from None
             raise
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -137,16 +138,9 @@ def whatif(
     )
     remarks = [*_grown(growth), *(line for section in clusters.values() for line in joined(chosen.cluster, section))]
     recommendation = whatif_answer(choices, metric, fit, grid, begins, remarks)
-    page = _recommended(folder.path, recommendation)
-    if shown.json_:
-        facts = {"run": str(folder.path), "metric": metric, "prices": priced.to_dict(), **_log_facts(load, fit)}
-        typer.echo(json.dumps(facts | {"choices": [choice.to_dict() for choice in choices]}))
-    elif not shown.quiet:
-        _print(recommendation, shown)
-        for sentence in remarks:
-            typer.echo(sentence)
-        typer.echo(f"page: {page}")
-        typer.echo(f"run folder: {folder.path}")
+    facts = {"run": str(folder.path), "metric": metric, "prices": priced.to_dict(), **_log_facts(load, fit)}
+    facts["choices"] = [choice.to_dict() for choice in choices]
+    _tell(folder.path, recommendation, facts, shown, remarks)
 
 
 @app.command("plan")
@@ -199,7 +193,7 @@ def plan_capacity(
     Targets.read(target, bounded=budget is None)  # before the trace is read, which may take long
     chosen = _configured(reading, trace, config, set_, [policy] if policy else [], growth, quiet=not shown.watched)
     file = None if plot is None else _drawable(plot)
-    with progress(wanted=shown.watched, each=True) as watch:
+    with progress(wanted=shown.watched, every_run=True) as watch:
         planned = plan_size(
             chosen,
             target,
@@ -216,37 +210,33 @@ def plan_capacity(
             argv=["dagsim", *sys.argv[1:]],
         )
     drawn = _drawn(planned, file or planned.path / "plots" / "plan.svg")
-    recommendation = plan_answer(planned, _grown(growth))
-    page = _recommended(planned.path, recommendation)
-    if shown.json_:
-        typer.echo(json.dumps(_facts(planned)))
-    elif not shown.quiet:
-        _print(recommendation, shown)
-        for sentence in _grown(growth):
-            typer.echo(sentence)
-        typer.echo(f"drawn: {drawn}")
-        typer.echo(f"page: {page}")
-        typer.echo(f"run folder: {planned.path}")
+    remarks = [*_grown(growth), f"drawn: {drawn}"]
+    _tell(planned.path, plan_answer(planned, _grown(growth)), _facts(planned), shown, remarks)
     if planned.search.best is None:
         raise typer.Exit(1)
 
 
-def _recommended(folder: Path, answer: Recommendation) -> Path:
-    """Keep an answer in its folder, and write the page for the person who decides."""
+def _tell(
+    folder: Path, answer: Recommendation, facts: Mapping[str, Any], shown: SweepOutput, remarks: Iterable[str]
+) -> None:
+    """Keep an answer in its folder, write the page for the person who decides, and print the answer
+    and the remarks, or the facts as JSON.
+    """
     from dagsim.experiment.store import Store
     from dagsim.report.answer import write_answer
     from dagsim.report.page.document import write_page
-
-    write_answer(folder, answer)
-    return write_page([Store.open(folder)], folder / "report.html")
-
-
-def _print(answer: Recommendation, shown: SweepOutput) -> None:
     from dagsim.report.terminal import show_grid
 
-    for sentence in answer.sentences:
-        typer.echo(sentence)
-    show_grid(answer.grid, shown.table, wide=shown.wide)
+    write_answer(folder, answer)
+    page = write_page([Store.open(folder)], folder / "report.html")
+    if shown.json_:
+        typer.echo(json.dumps(facts))
+    elif not shown.quiet:
+        for sentence in answer.sentences:
+            typer.echo(sentence)
+        show_grid(answer.grid, shown.table, wide=shown.wide)
+        for line in (*remarks, f"page: {page}", f"run folder: {folder}"):
+            typer.echo(line)
 
 
 def _configured(
@@ -337,7 +327,7 @@ def _facts(planned: SizePlan) -> dict[str, Any]:
         facts |= {"load": tried.met.load, "keeps_up": tried.met.keeps_up}
         values = [
             {"target": str(one), "value": value, "low": low, "high": high}
-            for one, period in zip(target.each, (tried.met.value, *tried.met.further), strict=False)
+            for one, period in zip(target.conditions, (tried.met.value, *tried.met.further), strict=False)
             for value, low, high in [[number if number == number else None for number in period[:3]]]
         ]
         return {"nodes": nodes, "gpus": tried.gpus, "cost": tried.cost, **facts, "targets": values}

@@ -296,7 +296,7 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
 
     advice: list[str] = []
     try:
-        with progress(wanted=watched, each=plan.command == "whatif") as watch:
+        with progress(wanted=watched, every_run=plan.command == "whatif") as watch:
             runs = carry_out(store, plan, executor_for(where), watch, limit, advice.append)
         if advice and watched:
             typer.echo(advice[0], err=True)

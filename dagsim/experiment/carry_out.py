@@ -129,7 +129,7 @@ def _run(
     cells = todo[:limit]
     before = len(done)
 
-    def heard(index: int, count: int, jobs: int) -> None:
+    def report(index: int, count: int, jobs: int) -> None:
         assert watch is not None
         total = len(plan.cells) if plan.grid is not None else before + len(cells)
         watch(RunProgress(cells[index].label, cells[index].seed, before + count, total, jobs))
@@ -143,7 +143,7 @@ def _run(
             named=plan.grid is not None,
         )
         wanted: Wanted = lambda cell: cell.label not in broken  # noqa: E731
-        runs = executor.run(work, cells, None if watch is None else heard, wanted)
+        runs = executor.run(work, cells, None if watch is None else report, wanted)
         for cell, run in _paired(cells, runs) if plan.grid is not None else _in_turn(cells, runs, wanted):
             stops.hold()
             if run.error:

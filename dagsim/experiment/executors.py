@@ -25,9 +25,19 @@ from dagsim.experiment.simulate import run_policy
 from dagsim.processes import end_with_parent, starting
 from dagsim.registry import Entry, Registry
 
-__all__ = ["EXECUTORS", "CellExecutor", "CellWork", "Heard", "Local", "Wanted", "cores", "executor_for", "in_order"]
+__all__ = [
+    "EXECUTORS",
+    "CellExecutor",
+    "CellWork",
+    "Local",
+    "OnProgress",
+    "Wanted",
+    "cores",
+    "executor_for",
+    "in_order",
+]
 
-Heard: TypeAlias = Callable[[int, int, int], None]
+OnProgress: TypeAlias = Callable[[int, int, int], None]
 """Called with the index of an item in progress, the number of finished items, and a count from the
 item itself (its jobs).
 """
@@ -91,9 +101,9 @@ class CellExecutor(Protocol):
     """Runs cells somewhere. It writes nothing: runs are returned to the caller, in any order."""
 
     def run(
-        self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None, wanted: Wanted | None = None
+        self, work: CellWork, cells: Sequence[Cell], on_progress: OnProgress | None = None, wanted: Wanted | None = None
     ) -> Iterator[CellRun]:
-        """Yield the runs of all cells, each once, as they finish. ``heard`` may be called for cells
+        """Yield the runs of all cells, each once, as they finish. ``on_progress`` may be called for cells
         in progress. Cells that are no longer ``wanted`` may be left out.
 
         Raises:
@@ -148,10 +158,10 @@ class Local:
         self.workers = int(address) if address else cores()
 
     def run(
-        self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None, wanted: Wanted | None = None
+        self, work: CellWork, cells: Sequence[Cell], on_progress: OnProgress | None = None, wanted: Wanted | None = None
     ) -> Iterator[CellRun]:
         """Yield the runs in the order of the cells."""
-        return in_order(work, cells, self.workers, heard, wanted or _always)
+        return in_order(work, cells, self.workers, on_progress, wanted or _always)
 
 
 Item = TypeVar("Item")
@@ -173,7 +183,7 @@ def in_order(
     work: Callable[[Item, Callable[[int], None]], Result],
     items: Sequence[Item],
     workers: int = 1,
-    heard: Heard | None = None,
+    on_progress: OnProgress | None = None,
     wanted: Callable[[Item], bool] = lambda item: True,
 ) -> Iterator[Result]:
     """Yield the results of all items that are still ``wanted`` at their turn, in order.
@@ -188,13 +198,13 @@ def in_order(
     """
     index, kills, began = 0, 0, process_time()
     pool: _Pool[Item, Result] | None = None
-    tell = heard or (lambda index, done, count: None)
+    tell = on_progress or (lambda index, done, count: None)
     try:
         while index < len(items):
             left = len(items) - index
             spent_s = max(process_time() - began - _WARM_UP_S, 0.0)  # by the clock, busy cores would ask for workers
             if pool is None and min(workers, left) > 1 and spent_s * left > _WORTH_S * max(index, 1):
-                pool = _Pool(work, min(workers, left), telling=heard is not None)
+                pool = _Pool(work, min(workers, left), telling=on_progress is not None)
             if pool is not None and pool.is_ready():
                 try:
                     for following, result in pool.run(items, index, tell, wanted):
@@ -207,7 +217,7 @@ def in_order(
                     if (kills := kills + 1) == _KILLS:
                         raise error from None
                     # Not in this process meanwhile: an item that takes all memory would end it, too.
-                    pool = _Pool(work, min(workers, left), telling=heard is not None)
+                    pool = _Pool(work, min(workers, left), telling=on_progress is not None)
                     pool.wait()
                     continue
             if wanted(items[index]):
@@ -242,7 +252,7 @@ class _Pool(Generic[Item, Result]):
         wait(self._first, return_when=FIRST_COMPLETED)
 
     def run(
-        self, items: Sequence[Item], first: int, tell: Heard, wanted: Callable[[Item], bool]
+        self, items: Sequence[Item], first: int, tell: OnProgress, wanted: Callable[[Item], bool]
     ) -> Iterator[tuple[int, Result]]:
         """Yield the results of the items from ``first`` on, each with the index of the next item.
 
@@ -266,7 +276,7 @@ class _Pool(Generic[Item, Result]):
                 if wanted(items[turn]):
                     yield turn + 1, result
 
-    def _pass_on(self, tell: Heard, turn: int) -> None:
+    def _pass_on(self, tell: OnProgress, turn: int) -> None:
         while not self._counts.empty():
             index, count = self._counts.get()
             tell(index, turn, count)

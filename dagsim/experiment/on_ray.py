@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from dagsim.errors import ConfigError, SimulationError
-from dagsim.experiment.executors import CellWork, Heard, Wanted
+from dagsim.experiment.executors import CellWork, OnProgress, Wanted
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Cell, code_digest
 
@@ -48,7 +48,7 @@ class OnRay:
         self.address = f"ray:{address}" if address else None
 
     def run(
-        self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None, wanted: Wanted | None = None
+        self, work: CellWork, cells: Sequence[Cell], on_progress: OnProgress | None = None, wanted: Wanted | None = None
     ) -> Iterator[CellRun]:
         """Yield the runs in order of completion. Cells whose worker or machine is lost are run
         again.
@@ -76,8 +76,8 @@ class OnRay:
                     return
                 (ready, *_), _ = ray.wait(list(pending), num_returns=1)
                 index, done = pending.pop(ready), done + 1
-                if heard is not None:
-                    heard(index, done, 0)
+                if on_progress is not None:
+                    on_progress(index, done, 0)
                 yield _result(ray, ready)
         except ray.exceptions.RayError as error:
             raise SimulationError(f"--on ray: {' '.join(str(error).split())[:300]}") from None

@@ -98,8 +98,8 @@ def _engaged(
 ) -> tuple[Kernel[Any, Any], EngineUse | None]:
     """The kernel for a policy, and the name of its engine if the system has several."""
     if config.system_kind != "cluster":
-        return scenario.kernel(seed, heard=tell), None
-    return cluster_scenario_of(config).engaged(policy, seed, heard=tell)
+        return scenario.kernel(seed, on_arrivals=tell), None
+    return cluster_scenario_of(config).engaged(policy, seed, on_arrivals=tell)
 
 
 def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) -> None:

@@ -212,7 +212,7 @@ def change_of(series: JobSeries, value: float, before: JobSeries, value_before: 
     ratio = value / value_before
     if ours is None or theirs is None or not series.goes_on:
         return Change(ratio, nan, nan, nan, 0, 1.0)
-    means = [each.influences(_mean_of(metric)) for each in (series, before)]
+    means = [jobs.influences(_mean_of(metric)) for jobs in (series, before)]
     half, blocks, longer = _half(ours / value - theirs / value_before, *means)
     if not isfinite(half):
         return Change(ratio, nan, nan, nan, blocks, longer)

@@ -149,13 +149,13 @@ class Tree:
 
     def _parents(self, names: Sequence[str]) -> dict[str, str]:
         """The switch above each node and switch, after checking that there is exactly one tree."""
-        known = {switch.name for switch in self.switches}
-        if len(known) < len(self.switches):
+        switch_names = {switch.name for switch in self.switches}
+        if len(switch_names) < len(self.switches):
             raise ModelError("tree: two switches have the same name")
         parents: dict[str, str] = {}
         for switch in self.switches:
             for child in (*switch.nodes, *switch.switches):
-                if child not in (names if child in switch.nodes else known):
+                if child not in (names if child in switch.nodes else switch_names):
                     kind = "node" if child in switch.nodes else "switch"
                     raise ModelError(f"tree: switch {switch.name!r} names the {kind} {child!r}, which does not exist")
                 if child in parents:

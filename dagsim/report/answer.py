@@ -90,7 +90,7 @@ def _of_plan(planned: SizePlan) -> Iterator[str]:
         )
         values = ", ".join(
             f"{one.metric} {_measured(one.metric, period.value)}"
-            for one, period in zip(target.each, (best.met.value, *best.met.further), strict=True)
+            for one, period in zip(target.conditions, (best.met.value, *best.met.further), strict=True)
         )
         if not isfinite(planned.search.budget):
             yield f"Smallest cluster that meets {target}: {nodes}, {best.gpus:,} GPUs ({values})."
@@ -105,7 +105,7 @@ def _of_plan(planned: SizePlan) -> Iterator[str]:
     state = "they meet it" if today.met.meets else "they do not meet it"
     if not today.met.keeps_up:
         state = "they cannot keep up with the demand"
-    unbounded = not any(isfinite(one.bound) for one in target.each)
+    unbounded = not any(isfinite(one.bound) for one in target.conditions)
     value = _measured(target.first.metric, today.met.value.value)
     yield (
         f"Today's {today.gpus:,} GPUs: {target.first.metric} {value} in the simulation"

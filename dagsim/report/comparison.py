@@ -375,14 +375,14 @@ def plan_table(
     best = planned.best
     types = planned.types or ("nodes",)
     heads = [*types, "GPUs", *(["cost a\nmonth"] if priced else []), f"{target.first.metric}\n", "95 %\ninterval"]
-    heads += [f"{_wrapped(other.metric)}\n" for other in target.each[1:]]
+    heads += [f"{_wrapped(other.metric)}\n" for other in target.conditions[1:]]
     heads += ["jobs\nlost", "meets it"]
     ordered = sorted(planned.tried.values(), key=lambda size: (size.cost, size.gpus, size.nodes))
-    rows = [_size_row(size, len(target.each) - 1, priced=priced, best=size is best) for size in ordered]
-    now = _size_row(today, len(target.each) - 1, priced=priced, best=False)
+    rows = [_size_row(size, len(target.conditions) - 1, priced=priced, best=size is best) for size in ordered]
+    now = _size_row(today, len(target.conditions) - 1, priced=priced, best=False)
     rows.append(("today", *["" for _ in types[1:]], *now[len(today.nodes) :]))
     if fit is not None and fit.metric == target.first.metric:
-        blank = ["-"] * (len(target.each) + 2)
+        blank = ["-"] * (len(target.conditions) + 2)
         machines = now[len(today.nodes) : -len(blank) - 1]
         rows.append(("the log", *["" for _ in types[1:]], *machines, number(fit.observed), *blank))
     notes = [*_demand_notes(demand), *_plan_notes(planned, today, target, demand, begins)]
@@ -413,7 +413,7 @@ def _plan_notes(
             if longer > 1
             else ("No interval: the metric is not a mean or a percentile of jobs, or is 0.")
         )
-    elif not target.is_sure(best.met) and any(isfinite(one.bound) for one in target.each):
+    elif not target.is_sure(best.met) and any(isfinite(one.bound) for one in target.conditions):
         yield "Its interval reaches over the bound: in the next period it may miss it. Plan for a tighter bound."
     if best is not None and isfinite(best.met.value.high) and (longer := best.met.value.longer) > 1:
         yield f"The log is too short: an interval within a factor of 2 needs one {_longer(longer, demand)}."

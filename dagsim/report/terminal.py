@@ -71,16 +71,16 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> 
 
 @contextmanager
 def progress(
-    wanted: bool, *, each: bool = False, clock: Callable[[], float] = time.monotonic
+    wanted: bool, *, every_run: bool = False, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Watch | None]:
     """Show the progress of a plan on standard error, if wanted: a bar on a terminal, otherwise
-    occasional lines, with ``each`` also one when a run begins.
+    occasional lines, with ``every_run`` also one when a run begins.
     """
     if not wanted:
         yield None
         return
     if not sys.stderr.isatty():
-        yield _plan_lines(clock, each=each)
+        yield _plan_lines(clock, every_run=every_run)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -94,14 +94,14 @@ def progress(
         yield watch
 
 
-def _plan_lines(clock: Callable[[], float], *, each: bool) -> Watch:
-    """Print a line of progress every 30 s, and with ``each`` when a run begins."""
+def _plan_lines(clock: Callable[[], float], *, every_run: bool) -> Watch:
+    """Print a line of progress every 30 s, and with ``every_run`` when a run begins."""
     last_s, last = clock(), ""
 
     def watch(step: RunProgress) -> None:
         nonlocal last_s, last
         now_s, run = clock(), f"{step.policy}, seed {step.seed}"
-        if now_s - last_s >= _LINE_S or (each and run != last):
+        if now_s - last_s >= _LINE_S or (every_run and run != last):
             print(f"{step.done} of {step.runs} runs done; {run}: {step.jobs:,} jobs", file=sys.stderr, flush=True)
             last_s, last = now_s, run
 

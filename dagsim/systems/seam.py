@@ -25,7 +25,7 @@ __all__ = [
     "Codec",
     "CodecSettings",
     "Conversation",
-    "Heard",
+    "CountedJobs",
     "HidesTruth",
     "Kernel",
     "Policy",
@@ -201,11 +201,13 @@ class Scenario(Protocol):
         """The reward terms of this system by name."""
         ...
 
-    def kernel(self, seed: int, *, record: bool = True, heard: Callable[[int], None] | None = None) -> Kernel[Any, Any]:
+    def kernel(
+        self, seed: int, *, record: bool = True, on_arrivals: Callable[[int], None] | None = None
+    ) -> Kernel[Any, Any]:
         """A new kernel: the same seed gives the same jobs, failures and outages every time.
 
         ``record=False`` allows a kernel to keep only part of the runs in its log if that is faster;
-        arrivals and completions of jobs are always kept. ``heard`` is called from time to time with
+        arrivals and completions of jobs are always kept. ``on_arrivals`` is called from time to time with
         the number of jobs that have arrived.
 
         Raises:
@@ -308,17 +310,17 @@ JobT = TypeVar("JobT")
 _JOBS_PER_STEP = 500
 
 
-class Heard(Generic[JobT]):
-    """The ``jobs``; ``heard`` is called with the number of jobs so far, at the first and then at
+class CountedJobs(Generic[JobT]):
+    """The ``jobs``; ``on_arrivals`` is called with the number of jobs so far, at the first and then at
     every 500th.
     """
 
-    def __init__(self, jobs: Iterable[JobT], heard: Callable[[int], None]) -> None:
+    def __init__(self, jobs: Iterable[JobT], on_arrivals: Callable[[int], None]) -> None:
         self.jobs = jobs
-        self._heard = heard
+        self._on_arrivals = on_arrivals
 
     def __iter__(self) -> Iterator[JobT]:
         for number, job in enumerate(self.jobs):
             if number % _JOBS_PER_STEP == 0:
-                self._heard(number)
+                self._on_arrivals(number)
             yield job

@@ -36,7 +36,7 @@ def check_system(scenario: Scenario, policy: str | None = None, seed: int = 1) -
     - A kernel stops at ``until_s``, and its past is the same as without.
     - ``None`` and an empty answer mean the same, and anything that is not a decision raises
       ``IllegalDecision``.
-    - Metrics and tables can be computed from the log, and ``facts`` and ``heard`` count the jobs.
+    - Metrics and tables can be computed from the log, and ``facts`` and ``on_arrivals`` count the jobs.
 
     Raises:
         AssertionError: A rule is broken; the message names it.
@@ -157,9 +157,9 @@ def _check_answers(scenario: Scenario, make: Callable[[], Policy[Any, Any]], see
 
 def _check_counts(scenario: Scenario, make: Callable[[], Policy[Any, Any]], seed: int) -> None:
     counts: list[int] = []
-    kernel = scenario.kernel(seed, heard=counts.append)
+    kernel = scenario.kernel(seed, on_arrivals=counts.append)
     drive(kernel, make())
-    assert counts[:1] == [0], f"heard is first called with {counts[:1]}; expected 0, at the first job"
+    assert counts[:1] == [0], f"on_arrivals is first called with {counts[:1]}; expected 0, at the first job"
     stated, count = scenario.facts(kernel)["jobs"], len(kernel.schedule.jobs)
     assert stated == count, f"facts count {stated!r} jobs; {count} arrived"
 

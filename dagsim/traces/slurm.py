@@ -560,7 +560,7 @@ def folder_parts(source: Source) -> FolderParts | None:
         headers.add(header)
         mark = next((mark for mark in _DELIMITERS if _names(header, mark) & {"jobid", "jobidraw"}), "")
         names = _names(header, mark) if mark else set()
-        if mark and all(any(name.lower() in names for name in each) for each in _NEEDED):
+        if mark and all(any(name.lower() in names for name in choices) for choices in _NEEDED):
             logs.append((file, mark, [name.strip().lower() for name in header.split(mark)]))
         elif mark and names & {name.lower() for name in COLUMNS if name not in ("JobID", "JobIDRaw")}:
             further.append(file)

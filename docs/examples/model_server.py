@@ -41,9 +41,9 @@ class ServerView:
 class ServerKernel:
     """The simulation: requests arrive, policies pair them with GPUs, and everything goes into one log."""
 
-    def __init__(self, server: ModelServer, seed: int, heard) -> None:
+    def __init__(self, server: ModelServer, seed: int, on_arrivals) -> None:
         rng = stream(seed, "requests")
-        self._server, self._heard = server, heard
+        self._server, self._on_arrivals = server, on_arrivals
         times = rng.exponential(server.gap_s, server.requests).cumsum()
         models, seconds = rng.integers(server.models, size=len(times)), rng.exponential(1.0, len(times))
         self._coming = deque(zip(times.tolist(), models.tolist(), seconds.tolist(), strict=True))
@@ -76,8 +76,8 @@ class ServerKernel:
 
     def _arrive(self, model, seconds):
         number = len(self._seconds)
-        if self._heard is not None:
-            self._heard(number)
+        if self._on_arrivals is not None:
+            self._on_arrivals(number)
         facts = (f"r{number}", self.now, 0.0, f"model {model}", None, 1.0, seconds, seconds, 1.0, ("serve",))
         self.schedule.arrived(JobFacts(*facts))
         self._seconds.append(seconds)
@@ -142,8 +142,8 @@ class ModelServer:
     def cluster(self):
         return Cluster.of({"A100-40": self.gpus}, per_node=1)
 
-    def kernel(self, seed, *, record=True, heard=None):
-        return ServerKernel(self, seed, heard)
+    def kernel(self, seed, *, record=True, on_arrivals=None):
+        return ServerKernel(self, seed, on_arrivals)
 
     def facts(self, kernel):
         jobs = kernel.schedule.jobs

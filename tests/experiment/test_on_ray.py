@@ -1,10 +1,12 @@
 """``--on ray`` writes the bytes of ``--on local``, whatever the order in which cells end.
 
-Ray itself is checked by ``scripts/check_ray.py``; here a stand-in answers the latest cell first.
+Ray itself is checked by ``scripts/check_ray.py`` and, where it is installed, by ``tests/test_resume.py``; here a
+stand-in answers the latest cell first.
 """
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 from collections.abc import Callable
@@ -71,6 +73,24 @@ def test_a_trace_is_sent_to_the_workers(tmp_path: Path) -> None:
     arguments = ("replay", "--trace", log, "--algo", "sjf", "--no-plots")
     runs = tmp_path / "runs"
     assert tables(runs, "ray", *arguments) == tables(runs, "local:1", *arguments)
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_plan_on_ray_finds_the_size_that_it_finds_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"j{n},{50 * n},1,{90 + 7 * n % 40}\n" for n in range(80))
+    Path("log.csv").write_text("id,arrival_s,gpus,duration_s\n" + rows, encoding="utf-8")
+    Path("c.yaml").write_text("cluster: {groups: [{name: n, gpu: T4, gpus: 1, count: 2}]}\n", encoding="utf-8")
+    answers = []
+    for on in ("ray", "local:1"):
+        command = ["plan", "--trace", "log.csv", "--cluster", "c.yaml", "--target", "wait_s.p95<60", "--price", "none"]
+        ended = CliRunner().invoke(app, [*command, "--on", on, "-o", on[:3], "--json"])
+        assert ended.exit_code == 0, ended.output
+        answers.append({key: value for key, value in json.loads(ended.stdout).items() if key != "run"})
+    assert answers[0]["best"]["gpus"] >= 2
+    assert answers[0] == answers[1]
 
 
 @pytest.mark.usefixtures("ray")

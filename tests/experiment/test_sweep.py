@@ -21,7 +21,7 @@ from dagsim.experiment import executors as workers
 from dagsim.experiment import plan as cells_module
 from dagsim.experiment.carry_out import carry_out
 from dagsim.experiment.compare import grouped_standings
-from dagsim.experiment.executors import CellExecutor, CellWork, Heard, Local, Wanted, executor_for
+from dagsim.experiment.executors import CellExecutor, CellWork, Local, OnProgress, Wanted, executor_for
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Cell, Plan, SweepGrid, axis_of, read_grid
 from dagsim.experiment.store import Store
@@ -83,7 +83,7 @@ class Backwards:
     """An executor that runs the last cell first."""
 
     def run(
-        self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None, wanted: Wanted | None = None
+        self, work: CellWork, cells: Sequence[Cell], on_progress: OnProgress | None = None, wanted: Wanted | None = None
     ) -> Iterator[CellRun]:
         yield from (work(cell, lambda count: None) for cell in reversed(cells))
 
@@ -176,9 +176,13 @@ def test_a_worker_killed_by_sigkill_leaves_a_sweep_that_goes_on_to_the_same_byte
         """Kills the workers once the first outcome of theirs is there; what is left needs none."""
 
         def run(
-            self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None, wanted: Wanted | None = None
+            self,
+            work: CellWork,
+            cells: Sequence[Cell],
+            on_progress: OnProgress | None = None,
+            wanted: Wanted | None = None,
         ) -> Iterator[CellRun]:
-            for outcome in super().run(work, cells, heard, wanted):
+            for outcome in super().run(work, cells, on_progress, wanted):
                 yield outcome
                 if not dead:
                     dead.extend([child.pid for child in active_children() if child.pid is not None])

@@ -62,8 +62,8 @@ def broken(**methods: Any) -> Any:
 
     @dataclass(frozen=True)
     class Server(own.ModelServer):  # type: ignore[misc,name-defined]
-        def kernel(self, seed: int, *, record: bool = True, heard: Any = None) -> Any:
-            return kernel(self, seed, heard)
+        def kernel(self, seed: int, *, record: bool = True, on_arrivals: Any = None) -> Any:
+            return kernel(self, seed, on_arrivals)
 
     return Server(requests=30)
 
@@ -95,7 +95,7 @@ def _crash(self: Any, decision: Any) -> None:
         ({"_finish": _finish_silently}, "never ends"),
         ({"_serve": _accept_anything}, "the decision 5 is accepted"),
         ({"_serve": _crash}, "the decision 5 raises AttributeError, not IllegalDecision"),
-        ({"_heard": property(lambda self: None, lambda self, value: None)}, "heard is first called with"),
+        ({"_on_arrivals": property(lambda self: None, lambda self, value: None)}, "on_arrivals is first called with"),
     ],
 )
 def test_a_broken_rule_is_named(methods: dict[str, Any], message: str) -> None:
@@ -108,8 +108,8 @@ def test_a_kernel_that_ignores_its_seed_is_noticed() -> None:
 
     @dataclass(frozen=True)
     class Server(own.ModelServer):  # type: ignore[misc,name-defined]
-        def kernel(self, seed: int, *, record: bool = True, heard: Any = None) -> Any:
-            return own.ServerKernel(self, 7, heard)
+        def kernel(self, seed: int, *, record: bool = True, on_arrivals: Any = None) -> Any:
+            return own.ServerKernel(self, 7, on_arrivals)
 
     with pytest.raises(AssertionError, match="seeds 1 and 2 give the same log"):
         check_system(Server(requests=30))

@@ -29,7 +29,7 @@ class ComputationGraphs(NamedTuple):
     sources: Tensor  # (M,) int64
     targets: Tensor  # (M,) int64
     owner: Tensor  # (N,) int64: the graph of each operation
-    heard: Tensor  # (N,) float32: dependencies into each operation, plus 1 for itself
+    in_degree: Tensor  # (N,) float32: dependencies into each operation, plus 1 for itself
     many: int
     """Number of graphs."""
 
@@ -130,7 +130,7 @@ class Round(nn.Module):
         own = self.reduce(torch.cat([embedded, embedded.new_zeros(len(embedded), self.message)], 1))
         sent = self.reduce(torch.cat([embedded[graphs.sources], self.of_dep(graphs.deps)], 1))
         received = segment_sum(sent, graphs.targets, len(ops)) + own
-        mean: Tensor = received / graphs.heard[:, None]
+        mean: Tensor = received / graphs.in_degree[:, None]
         return mean
 
 

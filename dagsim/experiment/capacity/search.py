@@ -132,9 +132,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """One or several bounds that must all hold. Tables and curves show the first."""
+    """One or several conditions that must all hold. Tables and curves show the first."""
 
-    each: tuple[Target, ...]
+    conditions: tuple[Target, ...]
 
     @classmethod
     def read(cls, texts: Sequence[str], *, bounded: bool = True) -> Targets:
@@ -150,10 +150,10 @@ class Targets:
     @property
     def first(self) -> Target:
         """The first target."""
-        return self.each[0]
+        return self.conditions[0]
 
     def __str__(self) -> str:
-        return " and ".join(map(str, self.each))
+        return " and ".join(map(str, self.conditions))
 
     def of(self, trial: Trial, lost_today: int = 0) -> Met:
         """Return the values for this run and whether it meets all targets.
@@ -161,14 +161,14 @@ class Targets:
         Raises:
             InputError: The run has no such metric.
         """
-        first, *others = [target.of(trial, lost_today) for target in self.each]
+        first, *others = [target.of(trial, lost_today) for target in self.conditions]
         meets = first.meets and all(other.meets for other in others)
         return replace(first, meets=meets, further=tuple([other.value for other in others]))
 
     def is_sure(self, met: Met) -> bool:
         """True if all intervals lie on the right side of their bounds."""
         values = (met.value, *met.further)
-        return met.meets and all(one.is_sure_of(value) for one, value in zip(self.each, values, strict=True))
+        return met.meets and all(one.is_sure_of(value) for one, value in zip(self.conditions, values, strict=True))
 
 
 _LISTED = ("tenant[", "account[", "user[", "partition[", "qos[", "priority[", "gpu[")

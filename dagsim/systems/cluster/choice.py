@@ -215,7 +215,7 @@ def unplayable(jobs: JobArrays) -> str:
 
 
 def compiled(
-    scenario: ClusterScenario, jobs: JobStream, policy: str, seed: int, heard: Callable[[int], None] | None
+    scenario: ClusterScenario, jobs: JobStream, policy: str, seed: int, on_arrivals: Callable[[int], None] | None
 ) -> CompiledKernel | str:
     """Return the compiled kernel, or the reason against it.
 
@@ -245,8 +245,8 @@ def compiled(
     plan = plan_for(policy, scenario.preemption)
     scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed)
     jobs.measure(arrays, scene.work.truth)
-    if heard is not None:
-        heard(len(arrays))
+    if on_arrivals is not None:
+        on_arrivals(len(arrays))
     return too_much(scene, plan.loop) or CompiledKernel(scenario.cluster, jobs, scene, plan, seed)
 
 

@@ -1006,12 +1006,12 @@ class ClusterKernel:
     # environment cannot be copied, so the twin gets a clock of its own, on which the same ends are set in the same
     # order. Everything else that changes is copied, and what does not change is shared.
 
-    def fork(self, *, known: bool = False) -> ClusterKernel:
+    def fork(self, *, by_estimates: bool = False) -> ClusterKernel:
         """Return an equal simulation at the present instant that continues independently. Costs
         O(jobs in the system + machines).
 
         Observers stay with the original. Future jobs are shared and read once, by the first
-        simulation that needs them. With ``known`` it has no more information than a policy: tasks
+        simulation that needs them. With ``by_estimates`` it has no more information than a policy: tasks
         take their estimates, no job arrives and nothing fails.
         """
         twin = type(self).__new__(type(self))
@@ -1020,10 +1020,9 @@ class ClusterKernel:
         twin.machines = self.machines.copy()
         twin.frontier = self.frontier.copy(twin.machines)
         twin.applicants = Live((number, active.copy(twin.machines)) for number, active in self.applicants.items())
-        twin._held = (
-            [] if known else [(until_s, number, held.copy(twin.machines)) for until_s, number, held in self._held]
-        )
-        if known:
+        reservations = () if by_estimates else self._held
+        twin._held = [(until_s, number, held.copy(twin.machines)) for until_s, number, held in reservations]
+        if by_estimates:
             twin._jobs_left, twin._next_job, twin._source = False, None, iter(())
             twin.frontier.believe_estimates()
         else:
@@ -1031,7 +1030,7 @@ class ClusterKernel:
         twin._down = list(self._down)
         twin._streams = copy.deepcopy(self._streams)
         twin._served = None if self._served is None else [list(served) for served in self._served]
-        twin._disturbing = [] if known else [disturbing.copy() for disturbing in self._disturbing]
+        twin._disturbing = [] if by_estimates else [disturbing.copy() for disturbing in self._disturbing]
         twin._observe(())
         twin._start_clock(twin.now)
         twin._carrier = None if self._carrier is None else self._carrier.fork(twin.clock)
@@ -1044,13 +1043,13 @@ class ClusterKernel:
         for event in self.clock.scheduled():  # runs that end together must do so in the same order again
             run = _run_of(event)
             if isinstance(run, Run) and event.callbacks and run.id in self.running:
-                twin._adopt(run, known)
+                twin._adopt(run, by_estimates)
         for run in self.running.values():
             if twin.running[run.id] is None:  # it fetches its inputs, or has rate 0
-                twin._adopt(run, known)
+                twin._adopt(run, by_estimates)
         return twin
 
-    def _adopt(self, run: Run, known: bool) -> None:
+    def _adopt(self, run: Run, by_estimates: bool) -> None:
         """Continue the run of the original in this simulation."""
         jobs, machines = self.frontier.jobs, self.machines.list
         owner = jobs[run.task.job.number]
@@ -1058,7 +1057,7 @@ class ClusterKernel:
         held = tuple((machines[machine.index], count, mask, on) for machine, count, mask, on in run.held)
         again = Run(self.clock, run.id, task, run.instances, held, run.started_s)
         again.setup_s, again.computing_s, again._ends_s = run.setup_s, run.computing_s, run._ends_s
-        if known:
+        if by_estimates:
             again._seconds = run.estimate_s
             if run.computing_s is not None and task.training is None:
                 again._ends_s = run.estimated_end_s(self.now)

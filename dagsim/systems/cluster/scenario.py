@@ -25,7 +25,7 @@ from dagsim.systems.cluster.past import jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.view import ClusterPolicy
-from dagsim.systems.seam import Heard, Kernel, RewardTerm
+from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm
 from dagsim.workload.accept import Accept, accepting
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.sessions import Sessions
@@ -122,7 +122,7 @@ class ClusterScenario:
         seed: int,
         *,
         record: bool = True,
-        heard: Callable[[int], None] | None = None,
+        on_arrivals: Callable[[int], None] | None = None,
         observers: Sequence[Observer] = (),
     ) -> ClusterKernel:
         """A new kernel: the same seed gives the same jobs, failures and outages. It always records.
@@ -133,14 +133,14 @@ class ClusterScenario:
         """
         if self.engine == "compiled":
             raise ConfigError("engine compiled plays policies given by name; decisions one by one need simpy or auto")
-        return self._live(self.jobs(seed), seed, heard, observers)
+        return self._live(self.jobs(seed), seed, on_arrivals, observers)
 
     def engaged(
         self,
         policy: str,
         seed: int,
         *,
-        heard: Callable[[int], None] | None = None,
+        on_arrivals: Callable[[int], None] | None = None,
         observers: Sequence[Observer] = (),
     ) -> Engaged:
         """The kernel for a policy given by name, in the requested or the best engine.
@@ -151,14 +151,14 @@ class ClusterScenario:
         """
         why, jobs = why_not(self, policy, bool(observers)), self.jobs(seed)
         if not why:
-            kernel = compiled(self, jobs, policy, seed, heard)
+            kernel = compiled(self, jobs, policy, seed, on_arrivals)
             if isinstance(kernel, CompiledKernel):
                 reason = "asked for" if self.engine == "compiled" else f"{pays(policy):,} tasks or more"
                 return Engaged(kernel, EngineUse(self.engine, "compiled", reason))
             why = kernel
         if self.engine == "compiled":
             raise refuse(why)
-        return Engaged(self._live(jobs, seed, heard, observers), EngineUse(self.engine, "simpy", why))
+        return Engaged(self._live(jobs, seed, on_arrivals, observers), EngineUse(self.engine, "simpy", why))
 
     def check_engine(self, policy: str) -> None:
         """Check whether the engine can be used for a policy, as far as possible without jobs.
@@ -170,7 +170,7 @@ class ClusterScenario:
             raise refuse(why)
 
     def _live(
-        self, jobs: JobStream, seed: int, heard: Callable[[int], None] | None, observers: Sequence[Observer]
+        self, jobs: JobStream, seed: int, on_arrivals: Callable[[int], None] | None, observers: Sequence[Observer]
     ) -> ClusterKernel:
         outages = (jobs.outages(),) if self.outages else ()
         queues, origin_s = self.queues, 0.0
@@ -182,7 +182,7 @@ class ClusterScenario:
                 origin_s = clock_s
         return ClusterKernel(
             self.cluster,
-            jobs if heard is None else Heard(jobs, heard),
+            jobs if on_arrivals is None else CountedJobs(jobs, on_arrivals),
             runtime=self.runtime,
             setup=self.setup,
             network=self.network,
@@ -203,7 +203,7 @@ class ClusterScenario:
         dropped, and the observed waits next to the simulated ones if the trace has them.
         """
         assert isinstance(kernel, ClusterKernel | CompiledKernel)
-        jobs = kernel.jobs.jobs if isinstance(kernel.jobs, Heard) else kernel.jobs
+        jobs = kernel.jobs.jobs if isinstance(kernel.jobs, CountedJobs) else kernel.jobs
         assert isinstance(jobs, JobStream)
         facts = jobs.facts()
         file = self.workload

@@ -27,7 +27,7 @@ from dagsim.systems.ramp.rewards import RAMP_TERMS
 from dagsim.systems.ramp.topology import TOPOLOGIES
 from dagsim.systems.ramp.view import RampPolicy
 from dagsim.systems.ramp.workload import RampJob, RampWorkload
-from dagsim.systems.seam import Heard, Kernel, RewardTerm
+from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm
 
 __all__ = ["RampScenario"]
 
@@ -188,7 +188,7 @@ class RampScenario:
         seed: int,
         *,
         record: bool = True,
-        heard: Callable[[int], None] | None = None,
+        on_arrivals: Callable[[int], None] | None = None,
         jobs: Iterable[RampJob] | int | None = None,
     ) -> RampKernel:
         """Build a kernel; the same seed gives the same jobs.
@@ -204,7 +204,7 @@ class RampScenario:
             source = islice(source, jobs)
         horizon_s = float("inf") if self.horizon_s is None else self.horizon_s
         return RampKernel(
-            source if heard is None else Heard(source, heard),
+            source if on_arrivals is None else CountedJobs(source, on_arrivals),
             self.planner,
             horizon_s=horizon_s,
             seed=seed,

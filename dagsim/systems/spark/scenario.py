@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster
 from dagsim.registry import Registry
-from dagsim.systems.seam import Heard, Kernel, RewardTerm
+from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm
 from dagsim.systems.spark.codecs import SPARK_CODECS
 from dagsim.systems.spark.durations import DurationSource
 from dagsim.systems.spark.executors import ExecutorType, executor_types
@@ -116,7 +116,7 @@ class SparkScenario:
         seed: int,
         *,
         record: bool = True,
-        heard: Callable[[int], None] | None = None,
+        on_arrivals: Callable[[int], None] | None = None,
         jobs: int | Sequence[SparkJob] | None = None,
     ) -> SparkKernel:
         """Build a kernel; the same seed gives the same jobs and durations.
@@ -139,7 +139,7 @@ class SparkScenario:
             source = sequence(self.pool, seed, jobs=count, mean_gap_ms=gap_ms, batch=self.batch)
         return SparkKernel(
             self.executors,
-            source if heard is None else Heard(source, heard),
+            source if on_arrivals is None else CountedJobs(source, on_arrivals),
             moving_delay_ms=self.moving_delay_s * 1000,
             parity=self.parity,
             draws=draws,

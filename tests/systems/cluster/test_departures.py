@@ -131,7 +131,7 @@ def test_a_fork_that_knows_all_sees_the_repairs_too() -> None:
     fork = kernel.fork()
     assert fork.pending
     assert fork.run(POLICIES.create("fifo")).ended_s == 7
-    assert not kernel.fork(known=True).pending
+    assert not kernel.fork(by_estimates=True).pending
 
 
 def test_fgd_knows_which_gpus_are_free() -> None:

@@ -34,6 +34,23 @@ def test_a_torus_takes_the_shorter_way_around() -> None:
     assert len(torus.route(0, 5)) == 3
 
 
+def test_a_way_on_a_torus_is_made_of_steps_between_neighbours() -> None:
+    torus = Torus((5, 4, 3))
+    for source in range(60):
+        for target in range(60):
+            way, here = [], list(torus.places[source])
+            for axis, size in enumerate((5, 4, 3)):
+                apart = (torus.places[target][axis] - here[axis]) % size
+                step = 1 if 2 * apart <= size else -1
+                while here[axis] != torus.places[target][axis]:
+                    before = torus.places.index(tuple(here))
+                    here[axis] = (here[axis] + step) % size
+                    way += torus.route(before, torus.places.index(tuple(here)))
+            assert torus.pair(source, target) == len(way)
+            if not any(2 * ((torus.places[target][axis] - torus.places[source][axis]) % 4) == 4 for axis in (1,)):
+                assert torus.route(source, target) == tuple(way)  # half around, both ways are as short
+
+
 def test_neighbours_on_a_torus_use_links_of_their_own_each_way() -> None:
     torus = Torus((4,))
     assert len({torus.route(0, 1), torus.route(1, 0), torus.route(1, 2), torus.route(0, 3)}) == 4

@@ -5,7 +5,7 @@ its other schedules, decided at events instead of in rounds.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import inf
@@ -132,26 +132,8 @@ class TiresiasEvents:
             return
         if any(0 < run.estimated_end_s(now) - now <= _SAME_S for run in runs):
             return  # an end a little too late belongs to this event
-        for order in ended:
-            task = self._tasks.pop(order)
-            self._queues[task.queue].remove(task)
-        for arrival in sorted(arrived, key=lambda task: (task.ready_s, task.order)):
-            self._add(arrival, event_s)
-        for task in self._tasks.values():
-            self._count(task, event_s)
-        free = float(sum(machine.gpus for machine in view.machines.list if machine.up))
-        chosen: dict[int, None] = {}
-        if self.schedule in ("fifo", "fjf"):
-            free -= sum(task.gpus for task in self._tasks.values() if task.order in running)
-            chosen.update(dict.fromkeys(running))
-        for task in self._ordered():
-            if task.order in chosen:
-                continue
-            if task.gpus <= free:
-                free -= task.gpus
-                chosen[task.order] = None
-            elif self.schedule == "fifo":
-                break
+        self._serve(arrived, ended, event_s)
+        chosen = self._chosen(sum(machine.gpus for machine in view.machines.list if machine.up), running)
         for run in runs:
             if run.task.order not in chosen and run.started_s < now:
                 yield Preempt(run.id)
@@ -163,14 +145,45 @@ class TiresiasEvents:
                 yield Start(piece, placement)
         if not view.running:
             yield from start_of(self._place, view, next((task for task in waiting.oldest() if view.fits(task)), None))
-        running = {run.task.order for run in view.running.values()}
+        self._requeue({run.task.order for run in view.running.values()})
+        self._jump_s = self._next_jump_s(event_s)
+        if now < self._jump_s < inf:
+            yield Wait(self._jump_s)
+
+    def _serve(self, arrived: Iterable[TaskState], ended: Iterable[int], event_s: float) -> None:
+        """Remove ended tasks, add new ones, and count the service of all up to an event."""
+        for order in ended:
+            task = self._tasks.pop(order)
+            self._queues[task.queue].remove(task)
+        for arrival in sorted(arrived, key=lambda task: (task.ready_s, task.order)):
+            self._add(arrival, event_s)
+        for task in self._tasks.values():
+            self._count(task, event_s)
+
+    def _chosen(self, free: float, running: Iterable[int]) -> dict[int, None]:
+        """Tasks that run from now on, by order, on ``free`` GPUs in all. Without preemption, those
+        that run stay.
+        """
+        chosen: dict[int, None] = {}
+        if self.schedule in ("fifo", "fjf"):
+            chosen = dict.fromkeys(running)
+            free -= sum(task.gpus for task in self._tasks.values() if task.order in chosen)
+        for task in self._ordered():
+            if task.order in chosen:
+                continue
+            if task.gpus <= free:
+                free -= task.gpus
+                chosen[task.order] = None
+            elif self.schedule == "fifo":
+                break
+        return chosen
+
+    def _requeue(self, running: Collection[int]) -> None:
+        """Put the tasks that run before those that wait, in each queue."""
         for task in self._tasks.values():
             task.runs = task.order in running
         for queue in self._queues:
             queue.sort(key=lambda task: not task.runs)
-        self._jump_s = self._next_jump_s(event_s)
-        if now < self._jump_s < inf:
-            yield Wait(self._jump_s)
 
     def _add(self, task: TaskState, event_s: float) -> None:
         served = _Served(task.order, width(task), task.best_s, event_s)
