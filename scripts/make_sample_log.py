@@ -2,17 +2,19 @@
 for tests of speed: ``--jobs 200000 --to FOLDER``.
 
 The log has 500 synthetic jobs of fictional users on 64 GPUs of three types, in the format of
-``sacct -P`` and ``scontrol show nodes``. The jobs are those of the preset ``diurnal``, run under
-EASY backfilling with the time limits that users ask for. So the observed waits come from a
-scheduler that knew only these limits. Above 20,000 jobs, the cluster grows with their number.
+``sacct -P``, ``scontrol show nodes`` and, for one instant, ``squeue --json``. The jobs are those of
+the preset ``diurnal``, run under EASY backfilling with the time limits that users ask for. So the
+observed waits come from a scheduler that knew only these limits. Above 20,000 jobs, the cluster
+grows with their number.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +45,8 @@ BEGIN_S = 1_767_600_000
 NODES = {"ant": ("a100", "A100-40", 2), "fox": ("v100", "V100-16", 3), "owl": ("t4", "T4", 3)}
 """Nodes of eight GPUs by name prefix: the site's name of the GPU type, ours, and their number."""
 USERS = {"ada": "vision", "bela": "vision", "cato": "vision", "dilo": "speech", "ennu": "speech", "fari": "plasma"}
+QUEUE_S = 194_400
+"""When the queue of the sample is printed, in seconds after the first submission."""
 LIMITS_MIN = (30, 60, 120, 240, 480, 720, 1440, 2880, 5760, 11520)
 FIELDS = (
     "JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|Suspended|TimelimitRaw|NNodes"
@@ -122,6 +126,43 @@ def rows(count: int = JOBS, times: int = 1) -> Iterator[str]:
         )
 
 
+def queue(log: Iterable[str]) -> str:
+    """Format the jobs that run and wait ``QUEUE_S`` after the first submission like ``squeue --json``."""
+    now_s, listed = BEGIN_S + QUEUE_S, []
+    for line in list(log)[1:]:
+        row = dict(zip(FIELDS.split("|"), line.split("|"), strict=True))
+        if not int(row["Submit"]) <= now_s < int(row["End"]):
+            continue
+        runs = int(row["Start"]) < now_s
+        listed.append(
+            {
+                "job_id": int(row["JobIDRaw"]),
+                "user_name": row["User"],
+                "account": row["Account"],
+                "partition": row["Partition"],
+                "qos": row["QOS"],
+                "job_state": ["RUNNING" if runs else "PENDING"],
+                "state_reason": "None" if runs else "Resources",
+                "submit_time": _number(int(row["Submit"])),
+                "eligible_time": _number(int(row["Eligible"])),
+                "start_time": _number(int(row["Start"]) if runs else 0),
+                "time_limit": _number(int(row["TimelimitRaw"])),
+                "node_count": _number(int(row["NNodes"])),
+                "cpus": _number(int(row["NCPUS"])),
+                "tres_req_str": row["ReqTRES"],
+                "tres_alloc_str": row["AllocTRES"] if runs else "",
+                "nodes": row["NodeList"] if runs else "",
+            }
+        )
+    lines = ",\n".join(json.dumps(job) for job in listed)
+    meta = json.dumps({"plugin": {"data_parser": "data_parser/v0.0.40"}})
+    return f'{{"jobs": [\n{lines}\n],\n"last_update": {json.dumps(_number(now_s))},\n"meta": {meta}}}\n'
+
+
+def _number(value: int) -> dict[str, bool | int]:
+    return {"set": True, "infinite": False, "number": value}
+
+
 def nodes(times: int = 1) -> Iterator[str]:
     """Format the nodes like ``scontrol show nodes``."""
     for name, site, _ in node_names(times):
@@ -144,7 +185,9 @@ def main(*arguments: str) -> None:
         parser.error("--jobs: give a positive number, and --to FOLDER for another than the sample's")
     folder, times = options.to or FOLDER, max(1, round(options.jobs / JOBS_A_CLUSTER))
     folder.mkdir(parents=True, exist_ok=True)
-    text = "\n".join(rows(options.jobs, times)) + "\n"
+    lines = list(rows(options.jobs, times))
+    text = "\n".join(lines) + "\n"
+    (folder / "squeue.json").write_text(queue(lines), encoding="utf-8")
     (folder / "sacct.txt.gz").write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
     (folder / "nodes.txt").write_text("\n".join(nodes(times)), encoding="utf-8")
 

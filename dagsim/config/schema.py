@@ -38,7 +38,7 @@ from dagsim.model.gpu import canonical
 from dagsim.registry import nearest
 from dagsim.systems import SYSTEMS
 from dagsim.systems.cluster.choice import Engine
-from dagsim.systems.cluster.models import FAILURE_MODELS, RUNTIMES, SETUPS
+from dagsim.systems.cluster.models import FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
@@ -75,6 +75,7 @@ _CLUSTER_ONLY = (
     "runtime",
     "network",
     "setup",
+    "sharing",
     "preemption",
     "disturbances",
     "estimates",
@@ -254,6 +255,8 @@ class Config(Section):
     """How outputs reach the nodes of the next tasks. Default: instantly."""
     setup: Annotated[Any, Registered(SETUPS, "moving_delay")] | None = None
     """Time that a run occupies its GPUs before it computes. Default: none."""
+    sharing: Annotated[Any, Registered(SHARINGS, "pairs")] | None = None
+    """The rates of two tasks on the same GPUs, for policies that let tasks share. Default: they do not."""
     preemption: Preemption = Preemption()
     """What a preempted run keeps, and what it costs to resume it."""
     disturbances: tuple[FailureModel, ...] = ()

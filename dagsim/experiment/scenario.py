@@ -58,6 +58,7 @@ def cluster_scenario_of(config: Config) -> ClusterScenario:
         runtime=config.runtime,
         setup=config.setup,
         network=config.network,
+        sharing=config.sharing,
         preemption=config.preemption,
         disturbances=(*config.disturbances, *([Outages(late)] if late else [])),
         estimates=config.estimates,

@@ -287,10 +287,11 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     first = states[:1] if len({state["begins_s"] for state in states}) == 1 else states
     running, waiting, lost = (sum(state[key] for state in first) for key in ("running", "waiting", "without_room"))
     more = f", {lost:,} of which ran in the log and have no room here" if lost else ""
+    counted = "later arrivals" if any(of.get("jobs") for of in workloads) else "the jobs that wait then"
     if len(first) == 1:
         yield (
             f"begins {first[0]['begins_s']:,.0f} s after the first job of the log, with {running:,} jobs running "
-            f"and {waiting:,} waiting{more}; metrics count later arrivals"
+            f"and {waiting:,} waiting{more}; metrics count {counted}"
         )
     elif first:
         yield (

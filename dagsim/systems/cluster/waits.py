@@ -300,6 +300,8 @@ class _Past:
         self._jobs: list[JobState] = []
         self._held: dict[tuple[int, int], tuple[TaskState, int, int, tuple[int, ...]]] = {}
         """By run and node."""
+        self._joint: dict[tuple[int, int], bool] = {}
+        """Nodes and GPUs that two runs share."""
         self._parts: dict[int, int] = {}
         """Nodes on which each run is."""
         self._done: dict[tuple[int, int], int] = {}
@@ -371,8 +373,13 @@ class _Past:
 
     def _start(self, task: TaskState, run: int, machine: NodeState, instances: int, gpus: int) -> None:
         demand = task.demand
-        named = gpus.bit_length() - 1 if demand.share and instances == 1 and gpus else None
-        self._held[run, machine.index] = task, instances, *self._machines.take(machine, demand, instances, named)
+        if demand.whole and gpus & ~machine.free:  # it shares the GPUs of another run
+            self._machines.join(machine, demand, instances)
+            self._joint[machine.index, gpus] = True
+            self._held[run, machine.index] = task, instances, gpus, ()
+        else:
+            named = gpus.bit_length() - 1 if demand.share and instances == 1 and gpus else None
+            self._held[run, machine.index] = task, instances, *self._machines.take(machine, demand, instances, named)
         self._users.setdefault(machine.index, {})[run] = task
         parts = self._parts[run] = self._parts.get(run, 0) + 1
         if parts == 1:
@@ -380,7 +387,10 @@ class _Past:
 
     def _end(self, run: int, machine: NodeState) -> None:
         task, count, mask, on = self._held.pop((run, machine.index))
-        self._machines.give(machine, task.demand, count, mask, on)
+        if self._joint.pop((machine.index, mask), False):  # the other run keeps the GPUs
+            self._machines.leave(machine, task.demand, count)
+        else:
+            self._machines.give(machine, task.demand, count, mask, on)
         del self._users[machine.index][run]
         self._parts[run] -= 1
         if not self._parts[run]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from dagsim.elastic.goodput import BatchLimits, GoodputModel, GradientNoise, ThroughputModel
 from dagsim.elastic.jobs import GoodputTraining
-from dagsim.errors import IllegalDecision, ModelError
+from dagsim.errors import ConfigError, IllegalDecision, ModelError
+from dagsim.metrics.why import wait_reasons
 from dagsim.model import (
     Cluster,
     Decision,
@@ -25,8 +28,10 @@ from dagsim.model import (
     gpu_type,
 )
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Maintenance, Preemption
-from dagsim.systems.cluster.models.sharing import MeasuredPairs
+from dagsim.systems.cluster.models.sharing import MeasuredPairs, PairTable
+from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.waits import CauseKind, binding_causes
 from dagsim.testing.violations import as_recorded, violations
 
 T4 = gpu_type("T4")
@@ -176,6 +181,52 @@ def test_a_rate_that_never_changes_writes_no_row() -> None:
     simulated = kernel([job("a", 100, "bert"), job("b", 40, "lstm")], gpus=2)
     simulated.run(Scripted(lambda view: (Start(task, (Share(0),)) for task in view.ready)))
     assert not rates(simulated)
+
+
+def test_a_table_of_gavel_gives_rates_relative_to_alone(tmp_path: Path) -> None:
+    bert, lstm, wide = "('BERT (batch size 8)', 1)", "('LSTM', 1)", "('BERT (batch size 8)', 2)"
+    rows = {
+        bert: {"null": 10.0, lstm: [4.0, 3.0], bert: [0.0, 0.0]},
+        lstm: {"null": 6.0},
+        wide: {"null": 9.0, wide: [1.0, 1.0]},
+    }
+    path = tmp_path / "throughputs.json"
+    path.write_text(json.dumps({"v100": rows, "v100_unconsolidated": rows}))
+    table = PairTable(str(path))
+    one, other = Task("t", 1, model="BERT", batch=8), Task("t", 1, model="LSTM")
+    v100 = gpu_type("V100").name
+    assert table.pair(one, other, v100) == (0.4, 0.5)
+    assert table.pair(other, one, v100) == (0.5, 0.4)
+    assert table.pair(one, one, v100) is None
+    with pytest.raises(
+        ModelError, match=r"no rates of LSTM beside LSTM on .*; add the pair to the table, or set default"
+    ):
+        table.pair(other, other, v100)
+    path.with_name("other.json").write_text("[]")
+    with pytest.raises(ConfigError, match="is not a table of Gavel's throughputs"):
+        PairTable(str(path.with_name("other.json")))
+    with pytest.raises(ConfigError, match="needs a table of pairs, or a default rate"):
+        PairTable()
+
+
+def test_gavels_packed_policies_let_tasks_share_at_the_rates_of_the_model() -> None:
+    jobs = [job("a", 1000, "bert"), job("b", 1000, "lstm")]
+    simulated = kernel(jobs, sharing=MeasuredPairs(default=0.8))
+    simulated.run(POLICIES.create("gavel[policy=max_min_fairness_packed]"))
+    assert ends(simulated) == {"a": 1250.0, "b": 1250.0}
+    assert not violations(simulated.schedule, jobs, seconds=as_recorded, sharing=True)
+    with pytest.raises(ConfigError, match="the simulation has no sharing model"):
+        kernel(jobs, sharing=None).run(POLICIES.create("gavel[policy=max_min_fairness_packed]"))
+
+
+def test_a_wait_for_shared_gpus_is_explained() -> None:
+    jobs = [job("a", 100, "bert"), job("b", 40, "lstm"), job("c", 1, "lstm", 10)]
+    simulated = kernel(jobs)
+    simulated.run(Scripted(together))
+    waits = wait_reasons(simulated.schedule, 2).periods
+    (stretch,) = binding_causes(simulated.schedule, jobs, 2, waits, "fifo")
+    assert (stretch.from_s, stretch.until_s) == (10.0, 50.0)
+    assert [cause.kind for cause in stretch.causes] == [CauseKind.GPUS]
 
 
 # Elastic tasks

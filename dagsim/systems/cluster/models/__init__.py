@@ -6,7 +6,7 @@ from typing import Any
 
 from dagsim.registry import Entry, Registry
 
-__all__ = ["FAILURE_MODELS", "RUNTIMES", "SETUPS"]
+__all__ = ["FAILURE_MODELS", "RUNTIMES", "SETUPS", "SHARINGS"]
 
 RUNTIMES: Registry[Any] = Registry(
     "runtime",
@@ -31,6 +31,16 @@ SETUPS: Registry[Any] = Registry(
     method="seconds",
 )
 """Set-up models: the time that a run spends on its GPUs before it computes."""
+
+SHARINGS: Registry[Any] = Registry(
+    "sharing model",
+    [Entry("pairs", ".sharing:PairTable", "measured rates of pairs of tasks on a GPU, and a default")],
+    group="dagsim.sharings",
+    listing="dagsim list sharings",
+    home="dagsim.systems.cluster.models",
+    method="pair",
+)
+"""Sharing models: the rates of tasks on the same GPUs."""
 
 FAILURE_MODELS: Registry[Any] = Registry(
     "failure model",

@@ -7,14 +7,19 @@ sums of the two rates, relative to alone, lie between 0.35 and 2.45 (Gavel, OSDI
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import gzip
+import json
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import cache
+from typing import Any, Literal, Protocol
 
-from dagsim.errors import ModelError
-from dagsim.model import Task
+from dagsim.errors import ConfigError, ModelError
+from dagsim.model import Task, gpu_type
 
-__all__ = ["MeasuredPairs", "Sharing", "TaskKey"]
+__all__ = ["MeasuredPairs", "PairTable", "Sharing", "TaskKey"]
 
 TaskKey = tuple[str | None, int | None]
 """Model and batch of a task."""
@@ -78,6 +83,71 @@ class MeasuredPairs:
         """See ``Sharing``."""
         rates = self.pair(task, other, gpu)
         return 0.0 if rates is None else rates[0]
+
+
+@dataclass(frozen=True, slots=True)
+class PairTable:
+    """Rates of pairs from a file, ``MeasuredPairs`` for configurations.
+
+    ``table`` is Gavel's ``simulation_throughputs.json`` (may end in .gz), ``default`` the rate of
+    both tasks in any other pair.
+
+    Raises:
+        ConfigError: The file cannot be read, or neither is given.
+    """
+
+    table: str | None = None
+    default: float | None = None
+    kind: Literal["pairs"] = "pairs"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if self.table is None and self.default is None:
+            raise ConfigError("sharing needs a table of pairs, or a default rate")
+        self._pairs()
+
+    def pair(self, first: Task, second: Task, gpu: str) -> tuple[float, float] | None:
+        """See ``Sharing``."""
+        return self._pairs().pair(first, second, gpu)
+
+    def rate(self, task: Task, other: Task, gpu: str, now: float) -> float:
+        """See ``Sharing``."""
+        return self._pairs().rate(task, other, gpu, now)
+
+    def _pairs(self) -> MeasuredPairs:
+        return _gavel_pairs(self.table, self.default)
+
+
+@cache
+def _gavel_pairs(path: str | None, default: float | None) -> MeasuredPairs:
+    """The pairs of single-GPU jobs in Gavel's table, relative to their rates alone."""
+    if path is None:
+        return MeasuredPairs({}, default)
+    try:
+        with gzip.open(path, "rt") if path.endswith(".gz") else open(path, encoding="utf-8") as file:
+            table = json.load(file)
+        types = {gpu_type(name.upper()).name: rows for name, rows in table.items() if "_" not in name}
+        return MeasuredPairs({gpu: dict(_relative(rows)) for gpu, rows in types.items()}, default)
+    except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"sharing: {path} is not a table of Gavel's throughputs ({error!r})") from None
+
+
+def _relative(rows: Mapping[str, Any]) -> Iterator[tuple[tuple[TaskKey, TaskKey], tuple[float, float]]]:
+    for mine, rates in rows.items():
+        for theirs, pair in rates.items():
+            if theirs == "null" or ast.literal_eval(mine)[1] != 1:
+                continue
+            alone = rates["null"], rows[theirs]["null"]
+            if min(alone) > 0:
+                yield (_key(mine), _key(theirs)), (pair[0] / alone[0], pair[1] / alone[1])
+
+
+def _key(kind: str) -> TaskKey:
+    """Model and batch of a job type, as the reader of Gavel's traces names them."""
+    name = ast.literal_eval(kind)[0]
+    batch = re.fullmatch(r"(.*) \(batch size (\d+)\)", name)
+    return (batch[1], int(batch[2])) if batch else (name, None)
 
 
 def _named(task: Task) -> str:
