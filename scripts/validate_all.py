@@ -311,6 +311,7 @@ def wfcommons(data: Path) -> Iterator[Figure]:
 VALIDATIONS: dict[str, Callable[[Path], Iterator[Figure]]] = {
     validation.__name__: validation
     for validation in (
+        bound,
         readers,
         span,
         wfcommons,

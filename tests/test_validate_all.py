@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+from inspect import isfunction
 from pathlib import Path
 
 import pytest
+import validate_all
 from scripting import run_script
 
 
@@ -34,6 +36,12 @@ def test_missing_data_is_said_without_a_traceback(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "no such file" in done.stderr
+
+
+def test_every_function_that_yields_figures_is_run() -> None:
+    functions = {name for name, value in vars(validate_all).items() if isfunction(value) and not name.startswith("_")}
+    ours = {name for name in functions if getattr(validate_all, name).__module__ == "validate_all"}
+    assert ours - {"figures", "main"} == set(validate_all.VALIDATIONS)
 
 
 @pytest.mark.data

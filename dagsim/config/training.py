@@ -17,7 +17,7 @@ from dagsim.config.registered import Registered
 from dagsim.envs.episode import RewardConfig
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.registry import Entry, Registry
-from dagsim.systems.cluster.codecs.codec import CandidatesConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig, RelativeConfig
 from dagsim.systems.ramp.codecs import PartitionConfig
 from dagsim.systems.seam import Scenario
 from dagsim.systems.spark.codecs import StagesConfig
@@ -28,6 +28,7 @@ _ALL_CODECS: Registry[Any] = Registry(
     "codec",
     [
         Entry("candidates", "dagsim.systems.cluster.codecs.codec:CandidatesConfig"),
+        Entry("relative", "dagsim.systems.cluster.codecs.codec:RelativeConfig"),
         Entry("stages", "dagsim.systems.spark.codecs:StagesConfig"),
         Entry("partition", "dagsim.systems.ramp.codecs:PartitionConfig"),
     ],
@@ -105,7 +106,11 @@ def check_training(train: TrainConfig, scenario: Scenario) -> None:
     Raises:
         ConfigError: A codec or a reward term belongs to another system, or episodes cannot grow.
     """
-    for other, cls in (("cluster", CandidatesConfig), ("spark", StagesConfig), ("ramp", PartitionConfig)):
+    for other, cls in (
+        ("cluster", CandidatesConfig | RelativeConfig),
+        ("spark", StagesConfig),
+        ("ramp", PartitionConfig),
+    ):
         if isinstance(train.codec, cls) and other != scenario.system:
             allowed = ", ".join(scenario.codecs.names()) or "one of your own (module:attr)"
             raise ConfigError(

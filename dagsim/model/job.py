@@ -187,7 +187,7 @@ class Demand(NamedTuple):
     gpu_types: tuple[str, ...] | None = None
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=65536, typed=True)  # else 8 comes back as 8.0 if 8.0 was asked for first, and is written so
 def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ...] | None) -> Demand:
     """Check a demand, once per distinct value. Tasks of equal demand share one object."""
     if not (gpus >= 0 and isfinite(gpus) and (gpus <= 1 or gpus == int(gpus))):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,17 @@ def dagsim(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(each) for each in arguments])
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    assert dagsim("baseline", "--algo", "sjf", "--seeds", "4", *SMALL, "-o", tmp_path).exit_code == 0
-    (path,) = tmp_path.iterdir()
+@pytest.fixture(scope="module")
+def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undamaged")
+    assert dagsim("baseline", "--algo", "sjf", "--seeds", "4", *SMALL, "-o", folder).exit_code == 0
+    (path,) = folder.iterdir()
     return path
+
+
+@pytest.fixture
+def run(undamaged: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(undamaged, tmp_path / undamaged.name))
 
 
 @pytest.mark.parametrize("damage", [b'x\xff\n{"a"', b"[1]\n", b'{"policy"\n'])

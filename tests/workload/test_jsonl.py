@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dagsim.errors import TraceError, WorkloadError
 from dagsim.model import Edge, InFlight, Job, Share, Task, TaskGraph
+from dagsim.workload.arrays import JobArrays
 from dagsim.workload.jsonl import read_jobs, read_meta, write_jobs
 from dagsim.workload.records import job_of, record_of
 
@@ -92,6 +93,14 @@ def known(value):
     with pytest.raises(Exception, match="there is no such field; known:") as error:
         job_of(record)
     return str(error.value)
+
+
+@pytest.mark.parametrize("numbers", [(8, 4.0), (8.0, 4)])
+def test_whole_numbers_are_written_as_they_are_whatever_was_read_before(numbers):
+    for gpus, cpus in ((8, 4.0), numbers):
+        job = Job("a", TaskGraph((Task("t", 1.0, gpus=gpus, cpus=cpus),)))
+        (read_back,) = JobArrays.of([job]).jobs()
+        assert str(record_of(read_back)) == str(record_of(job))
 
 
 def test_equal_jobs_make_equal_bytes(tmp_path):

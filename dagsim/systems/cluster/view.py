@@ -320,19 +320,21 @@ class ExpectedFree:
         """Seconds until ``gpus`` GPUs of the type are expected to be idle."""
         return self.freed_in_s(gpus - self._machines.idle_gpus(type_), type_)
 
-    def freed_in_s(self, gpus: float, type_: int) -> float:
-        """Seconds until ``gpus`` GPUs of the type are expected to have been released; 0 for none."""
+    def freed_in_s(self, gpus: float, type_: int, never_s: float = NEVER_S) -> float:
+        """Seconds until ``gpus`` GPUs of the type are expected to have been released; 0 for none, and
+        ``never_s`` if that is not expected.
+        """
         if gpus <= 0:
             return 0.0
         for end_s, _, held in self._ends[type_]:
             gpus -= held
             if gpus <= 0:
                 return max(end_s - self._view.now, 0.0)
-        return NEVER_S
+        return never_s
 
-    def free_in_each_s(self, amounts: Sequence[float], idle: Sequence[int]) -> list[float]:
+    def free_in_each_s(self, amounts: Sequence[float], idle: Sequence[int], never_s: float = NEVER_S) -> list[float]:
         """Seconds until each of ``amounts`` GPUs is expected to be idle, type by type; ``idle`` is
-        the number of GPUs of each type that are idle now.
+        the number of GPUs of each type that are idle now. ``never_s`` if that is not expected.
         """
         now = self._view.now
         waits: list[float] = []
@@ -348,7 +350,7 @@ class ExpectedFree:
                         waits.append(end_s - now if end_s > now else 0.0)
                         break
                 else:
-                    waits.append(NEVER_S)
+                    waits.append(never_s)
         return waits
 
     def free_within(self, wait_s: float, type_: int) -> float:

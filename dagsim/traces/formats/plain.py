@@ -45,7 +45,7 @@ import numpy as np
 from dagsim.errors import GraphError, TraceError
 from dagsim.model import Demand, Task, TaskGraph
 from dagsim.traces.chunks import Table, local_seconds
-from dagsim.traces.fields import Dirty
+from dagsim.traces.fields import Dirty, are_counts
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
@@ -360,10 +360,11 @@ def _over_nodes(
     the GPUs are not even over the nodes.
     """
     nodes = checks.count(_AT["nodes"], "nodes", blank=1)
+    nodes = np.where(are_counts(nodes), nodes, 1.0)  # rows with another number are dropped
     checks.drop((nodes > 1) & (instances > 1), "with both nodes and instances")
-    uneven = (nodes > 1) & (gpus % nodes > 0)
+    uneven = (nodes > 1) & (np.where(np.isfinite(gpus), gpus, 0.0) % nodes > 0)
     checks.note(uneven, "whose GPUs are not even over their nodes, taken one by one")
-    parts = np.where(uneven, np.maximum(np.floor(gpus), 1), nodes)
+    parts = np.where(uneven, np.maximum(np.floor(gpus), 1.0), nodes)
     return np.where(nodes > 1, parts, instances), gpus / parts, cpus / parts, memory / parts
 
 

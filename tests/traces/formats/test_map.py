@@ -126,3 +126,11 @@ def test_a_type_may_be_the_site_s_word_and_a_constraint_is_a_request(read: Readi
     assert [job.tasks[0].gpu_types for job in got.jobs] == [("A100-40",), ("H100",), None]
     assert [job.request.constraint if job.request else "" for job in got.jobs] == ["nvl|ib", "", ""]
     assert got.noted == {"whose constraint cannot be read": 1}
+
+
+def test_rows_with_impossible_nodes_or_gpus_are_dropped(read: Reading, tmp_path: Path) -> None:
+    rows = "a,0,8,60,0\nb,1,inf,60,2\nc,2,x,60,2\nd,3,4,60,1.5\ne,4,4,60,2\n"
+    (tmp_path / "x.csv").write_text(f"id,arrival_s,gpus,duration_s,nodes\n{rows}")
+    got = read(tmp_path / "x.csv")
+    assert [(job.id, job.tasks[0].instances, job.tasks[0].gpus) for job in got.jobs] == [("e", 2, 2)]
+    assert got.dropped == {"whose nodes is impossible": 2, "whose gpus is not a number": 2}

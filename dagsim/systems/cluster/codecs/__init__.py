@@ -12,7 +12,10 @@ __all__ = ["CODECS"]
 
 CODECS: Registry[Any] = Registry(
     "codec",
-    [Entry("candidates", ".codec:CandidatesConfig", "pairs of a ready task and a GPU type with room, and waiting")],
+    [
+        Entry("candidates", ".codec:CandidatesConfig", "pairs of a ready task and a GPU type with room, and waiting"),
+        Entry("relative", ".codec:RelativeConfig", "the same choices without units, for any cluster and workload"),
+    ],
     group="dagsim.codecs",
     listing="dagsim list codecs",
     home="dagsim.systems.cluster.codecs",

@@ -19,7 +19,7 @@ from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
 from dagsim.systems.cluster.codecs.pool import QUEUE, STATIC, UNITS, WIDTHS, Group, Pool, ReadyTask
 from dagsim.systems.cluster.policies.placement import placing
 
-__all__ = ["Candidates"]
+__all__ = ["Candidates", "Offer", "eta_of", "log_ratio"]
 
 _GPU = ("free", "capacity", "pressure", "mean_slowdown", "ahead_1", "ahead_2", "ahead_3", "ahead_4")
 _FREE, _MEAN_SLOWDOWN = _GPU.index("free"), _GPU.index("mean_slowdown")
@@ -50,7 +50,7 @@ _DEFAULT = CandidatesConfig()
 _FLOAT32 = np.dtype(np.float32)
 _GPU_ROW, _MOVING_ROW, _PRESENT_ROW = (Struct(f"{len(names)}f") for names in (_GPU, _MOVING, _PRESENT))
 
-_Offer: TypeAlias = tuple[ReadyTask, list[int]]
+Offer: TypeAlias = tuple[ReadyTask, list[int]]
 """A task to choose, and the types with room for it."""
 
 
@@ -150,7 +150,7 @@ class Candidates:
         self._pool = view.index(self, lambda: Pool([max(count, 1.0) for count in gpus]))
         return self._pool
 
-    def _offers(self, view: ClusterView, machines: ClusterState, pool: Pool) -> list[_Offer]:
+    def _offers(self, view: ClusterView, machines: ClusterState, pool: Pool) -> list[Offer]:
         """The tasks to choose from, with the types that have room for them."""
         groups: Sequence[Group | ReadyTask]
         if self.config.select == "heads":
@@ -159,7 +159,7 @@ class Candidates:
         else:
             groups = self._window(view, pool)
         rooms: dict[DemandClass, list[int]] = {}
-        offers: list[_Offer] = []
+        offers: list[Offer] = []
         for group in groups:
             demand = group.demand
             room = rooms.get(demand)
@@ -178,7 +178,7 @@ class Candidates:
             tasks += nsmallest(window - len(tasks), view.ready, key=lambda task: (task.best_s, task.order, task.piece))
         return [pool.tasks[task] for task in dict.fromkeys(tasks)]
 
-    def _observe(self, view: ClusterView, machines: ClusterState, pool: Pool, offers: list[_Offer]) -> Observation:
+    def _observe(self, view: ClusterView, machines: ClusterState, pool: Pool, offers: list[Offer]) -> Observation:
         idle, expected = [levels.total() for levels in machines.by_gpus], view.expected_free
         gpu_rows = self._gpu_rows(pool, expected, idle)
         seen = [_GPU_ROW.unpack(row) for row in gpu_rows]  # with the precision of the observation
@@ -200,7 +200,7 @@ class Candidates:
         self,
         now: float,
         pool: Pool,
-        offers: list[_Offer],
+        offers: list[Offer],
         expected: ExpectedFree,
         idle: list[int],
         type_rows: list[bytes],
@@ -221,7 +221,7 @@ class Candidates:
             if ahead:
                 eta = etas.get(demand)
                 if eta is None:
-                    eta = etas[demand] = _eta_s(demand, room, expected, idle)
+                    eta = etas[demand] = eta_of(demand, room, expected, idle)
                 finish = list(map(add, eta, seconds))
                 best_s = finish[ready.best_type]
                 first_s, second_s = sorted([*finish, inf])[:2]
@@ -230,8 +230,8 @@ class Candidates:
                 self.rows.append((task, type_))
                 shown = seen[type_]
                 if ahead:
-                    on_best = _log_ratio(best_s, seconds[type_])
-                    elsewhere = _log_ratio(second_s if finish[type_] == first_s else first_s, seconds[type_])
+                    on_best = log_ratio(best_s, seconds[type_])
+                    elsewhere = log_ratio(second_s if finish[type_] == first_s else first_s, seconds[type_])
                 moving = pack(
                     age,
                     job_age,
@@ -291,18 +291,20 @@ _WAIT = Struct("f").pack(1.0).ljust(4 * len(Candidates.token_features), b"\0")
 """The row for waiting."""
 
 
-def _eta_s(demand: DemandClass, room: list[int], expected: ExpectedFree, idle: list[int]) -> list[float]:
+def eta_of(
+    demand: DemandClass, room: list[int], expected: ExpectedFree, idle: list[int], never_s: float = NEVER_S
+) -> list[float]:
     """Seconds until each type has room for the demand (``ExpectedFree.eta_s``), given those with
-    ``room``.
+    ``room``; ``never_s`` if it is not expected to have any.
     """
     gpus = demand.demand.gpus * (demand.gang or 1)
-    eta = [NEVER_S] * len(idle)
+    eta = [never_s] * len(idle)
     for type_ in demand.types:
-        eta[type_] = 0.0 if type_ in room else expected.freed_in_s(gpus - idle[type_], type_)
+        eta[type_] = 0.0 if type_ in room else expected.freed_in_s(gpus - idle[type_], type_, never_s)
     return eta
 
 
-def _log_ratio(seconds: float, here_s: float) -> float:
+def log_ratio(seconds: float, here_s: float) -> float:
     """The logarithm of the ratio, clipped."""
     ratio = (seconds if seconds > _INSTANT_S else _INSTANT_S) / (here_s if here_s > _INSTANT_S else _INSTANT_S)
     return -_CLIP if ratio < _LOWEST else _CLIP if ratio > _HIGHEST else log(ratio)

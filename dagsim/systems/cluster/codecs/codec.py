@@ -14,8 +14,9 @@ from dagsim.systems.cluster.api import ClusterView
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.codecs.candidates import Candidates
+    from dagsim.systems.cluster.codecs.relative import Relative
 
-__all__ = ["CandidatesConfig", "ClusterCodec", "Floats32", "LookAhead", "Observation", "Select"]
+__all__ = ["CandidatesConfig", "ClusterCodec", "Floats32", "LookAhead", "Observation", "RelativeConfig", "Select"]
 
 
 Floats32 = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -125,3 +126,41 @@ class CandidatesConfig:
         from dagsim.systems.cluster.codecs.candidates import Candidates
 
         return Candidates(self)
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeConfig:
+    """Settings: choices in features without units, for agents that decide on other clusters and
+    workloads than those of their training. Multiplying all times by a constant changes no decision.
+    """
+
+    reference: str = "eft-wait[theta=0.7,order=work]"
+    """A heuristic of one decision at a time (``dagsim list policies``). Its choice is always among
+    those of the agent, and marked.
+    """
+    placement: str = "best-fit"
+    """The placement of tasks on a type: one of ``dagsim list placements``."""
+    kind: Literal["relative"] = "relative"
+
+    version: ClassVar[int] = 1
+    bounded: ClassVar[bool] = False
+    """All features have bounds of their own."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    @property
+    def features(self) -> dict[str, tuple[str, ...]]:
+        """The names of the columns of each part of an observation."""
+        from dagsim.systems.cluster.codecs.relative import Relative
+
+        return {
+            "tokens": Relative.token_features,
+            "context": Relative.context_features,
+            "gpus": Relative.gpu_features,
+        }
+
+    def build(self) -> Relative:
+        """Build a codec for one simulation."""
+        from dagsim.systems.cluster.codecs.relative import Relative
+
+        return Relative(self)

@@ -235,6 +235,10 @@ class Pool:
         """Note a run that has just started."""
         self.new.append(run)
 
+    def place_of(self, ready: ReadyTask) -> int:
+        """Number of tasks that are shorter on their best type than this one."""
+        return bisect_left(self.best_s, ready.best_s)
+
     def drop_gone(self, ready: Collection[TaskState]) -> None:
         """Remove the tasks that no longer wait. ``ready`` are the tasks that still do. O(starts),
         or O(tasks) if a job was killed.

@@ -35,7 +35,6 @@ from dagsim.systems.cluster.policies.slurm_priority import (
     RankColumns,
 )
 from dagsim.systems.cluster.policies.slurm_rules import (
-    Amounts,
     Holder,
     SlurmRules,
     SlurmWaits,
@@ -361,26 +360,27 @@ class SlurmMultifactor:
         """True while returning runs were suspended, and may continue at once."""
 
     def _pending(self, view: ClusterView) -> PendingJobs:
-        return PendingJobs(self._rank, self._ranks, self._eligible_s)
+        return PendingJobs(self._listing, self._ranks, self._eligible_s)
 
-    def _rank(self, task: TaskState) -> list[tuple[int, int]]:
-        """Return tier and slot of a task in each of its partitions; compute its priority there if it
+    def _listing(self, task: TaskState) -> list[PendingJob]:
+        """Return an entry for the task in each of its partitions; compute its priority there if it
         has none yet.
         """
-        parts = self._rules.parts(task.job)
-        if self._set.order == "basic":
-            return [(part.tier, -1) for part in parts]
-        ranks = []
-        for place, part in enumerate(parts):
-            key = (task.order, task.piece, place)
-            slot = self._ranks.slot(key)
-            if slot < 0:
-                asked = self._asked(task, part, task.demand.gang or 1)
-                fixed = self._book.fixed(asked)
-                slot = self._ranks.add(key, part.tier, fixed, self._book.since_s(asked), asked.user)
-                self._ranks.note(slot, self._book.priority(fixed, asked, self._now))
-            ranks.append((part.tier, slot))
-        return ranks
+        jobs, rules, types = [], self._rules, task.demand.types
+        gpu = self._gpu(types[0]) if len(types) == 1 and task.demand.demand.gpus else ""
+        for place, part in enumerate(rules.parts(task.job)):
+            slot = -1
+            if self._set.order != "basic":
+                key = (task.order, task.piece, place)
+                slot = self._ranks.slot(key)
+                if slot < 0:
+                    asked = self._asked(task, part, task.demand.gang or 1)
+                    fixed = self._book.fixed(asked)
+                    slot = self._ranks.add(key, part.tier, fixed, self._book.since_s(asked), asked.user)
+                    self._ranks.note(slot, self._book.priority(fixed, asked, self._now))
+            claim = rules.claim(task, part, gpu)
+            jobs.append(PendingJob(part.tier, task.order, task.piece, slot, task, place, part, *claim))
+        return jobs
 
     def _gpu(self, type_: int) -> str:
         return self._gpu_names[type_]
@@ -433,20 +433,20 @@ class SlurmMultifactor:
         blocked, at, tested = 0, 0, 0
         closed: set[str] = set()
         while at < len(listed) and len(closed) < len(rules.partitions):
-            task = listed[at].task
+            job = listed[at]
+            task, part = job.task, job.part
             if not task.waiting:
                 del listed[at]
                 continue
-            part = rules.parts(task.job)[listed[at].place]
             if part.name in closed or not self._licensed(view, task):
                 at += 1
                 continue
             if tested >= most:
                 self._sweep_s = (floor(view.now / self._set.sched_interval_s) + 1) * self._set.sched_interval_s
                 return
-            room, holder, amounts = self._room(task, part)
+            room, holder = self._room(job)
             if not room and holder is not None:
-                pending.set_aside(at, holder, amounts)
+                pending.set_aside(at, holder, job.amounts)
                 continue
             tested += 1
             nodes = rules.nodes[part.name] & ~blocked
@@ -465,7 +465,7 @@ class SlurmMultifactor:
 
     def _backfill(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
         """Run one backfill cycle over the first jobs by priority."""
-        listed, tests, rules = pending.listed, self._set.bf_max_job_test, self._rules
+        listed, tests = pending.listed, self._set.bf_max_job_test
         self._roomy.clear()
         plan = NodePlan(
             view,
@@ -476,37 +476,63 @@ class SlurmMultifactor:
             resolution_s=self._set.bf_resolution_s,
         )
 
-        def part_of(job: PendingJob) -> NodePartition:
-            return rules.parts(job.task.job)[job.place]
+        fitting: dict[DemandClass, bool] = {}
+
+        def fits(demand: DemandClass) -> bool:
+            known = fitting.get(demand)
+            if known is None:
+                known = fitting[demand] = may_fit(view.machines, demand)
+            return known
+
+        hope: list[tuple[int, float]] = []
+        """For each group of the job asked about last: the nodes that are open, and the end of its limit."""
+        hoping: PendingJob | None = None
+        seen, ties = 0, self._set.bf_ties == "wait"
+
+        def could(job: PendingJob) -> bool:
+            nonlocal hope, hoping, seen
+            task = job.task
+            if not fits(task.demand):
+                return False
+            if task.demand.gang:
+                return self._fit_beside(view, task, job.part, plan, self._room(job)[0]) is not None
+            if job is not hoping:
+                hoping, seen, hope = job, 0, []
+                for group in self._rules.groups(task):
+                    if nodes := self._roomy_nodes(view, task, job.part, group.types):
+                        hope.append((nodes, view.now + self._longest_s(task, group.types)))
+            for made in plan.made[seen:]:  # only the reservations since the last question
+                hope = [
+                    (nodes & ~made.nodes if made.meets(view.now, end_s, ties) else nodes, end_s)
+                    for nodes, end_s in hope
+                ]
+            seen = len(plan.made)
+            return any(nodes for nodes, _ in hope)
 
         outlook = BackfillOutlook(
-            listed,
-            tests,
-            lambda job: job.task.waiting > 0 and self._room(job.task, part_of(job))[0] > 0,
-            lambda job: (
-                self._fit_beside(view, job.task, part_of(job), plan, self._room(job.task, part_of(job))[0]) is not None
-            ),
-            lambda demand: may_fit(view.machines, demand),
+            listed, tests, lambda job: job.task.waiting > 0 and self._room(job)[0] > 0, could, fits
         )
         counts = {"user": self._set.bf_max_job_user, "assoc": self._set.bf_max_job_assoc}
         most = {name: count for name, count in (counts | {"part": self._set.bf_max_job_part}).items() if count}
         considered: dict[tuple[str, str], int] = {}
         at = tested = 0
         while at < len(listed) and tested < tests:
-            task, part = listed[at].task, part_of(listed[at])
+            job = listed[at]
+            task, part = job.task, job.part
             if not task.waiting:
                 outlook.removed(listed.pop(at))
                 continue
-            room, holder, amounts = self._room(task, part)
+            room, holder = self._room(job)
             if not room and holder is not None:
-                outlook.removed(listed[at])
-                pending.set_aside(at, holder, amounts)
+                outlook.removed(job)
+                pending.set_aside(at, holder, job.amounts)
                 continue
             tested += 1
             if (most and self._is_over(task, part, most, considered)) or not self._licensed(view, task):
                 at += 1
                 continue
-            placement = None if outlook.knows_no(at) else self._fit_beside(view, task, part, plan, room)
+            ruled_out = outlook.knows_no(at) or not fits(task.demand)
+            placement = None if ruled_out else self._fit_beside(view, task, part, plan, room)
             if placement is None:
                 at += 1
                 if not outlook.any_fits(at, tests - tested):
@@ -519,6 +545,8 @@ class SlurmMultifactor:
             yield Start(task, placement)
             outlook.started()
             plan.started()
+            fitting.clear()
+            hoping = None
             self._roomy.clear()
 
     def _is_over(
@@ -546,16 +574,11 @@ class SlurmMultifactor:
             return True
         return all(site.licences[name] >= count for name, count in terms.licences)
 
-    def _room(self, task: TaskState, part: NodePartition) -> tuple[float, Holder | None, Amounts]:
-        """Return the number of starts that the limits allow, the tightest limit, and the amounts of
-        one start. A limit on a GPU type counts if the task can run on no other.
+    def _room(self, job: PendingJob) -> tuple[float, Holder | None]:
+        """Return the number of starts that the limits allow, and the tightest limit. A limit on a GPU
+        type counts if the task can run on no other.
         """
-        rules, types = self._rules, task.demand.types
-        gpu = self._gpu(types[0]) if len(types) == 1 and task.demand.demand.gpus else ""
-        holders, amounts = rules.claim(task, part, gpu)
-        if not holders:
-            return inf, None, amounts
-        return *rules.holdings.room(holders, amounts), amounts
+        return self._rules.holdings.room(job.holders, job.amounts) if job.holders else (inf, None)
 
     def _room_on(self, task: TaskState, part: NodePartition, type_: int) -> float:
         """The number of starts on a GPU type that the limits allow."""
@@ -566,36 +589,48 @@ class SlurmMultifactor:
         self, view: ClusterView, task: TaskState, part: NodePartition, plan: NodePlan, room: float
     ) -> Placement | None:
         """Return a placement now that delays no reservation."""
-        if not room or not may_fit(view.machines, task.demand):
+        if not room:
             return None
 
-        def open_nodes(nodes: int, types: tuple[int, ...]) -> int:
-            limit_s = self._longest_s(task, types)
-            closed = self._set.bf_ties == "wait"
-            return nodes & ~plan.kept(view.now, view.now + limit_s, closed=closed, of=nodes)
+        def placed(nodes: int, types: tuple[int, ...]) -> Placement | None:
+            end_s, ties = view.now + self._longest_s(task, types), self._set.bf_ties == "wait"
+            return self._on(view, task, nodes & ~plan.kept(view.now, end_s, closed=ties, of=nodes), room)
 
-        def candidates(type_: int) -> int:
-            key = task.demand, part.name, self._rules.alone(task.job, part), type_
-            nodes = self._roomy.get(key)
-            if nodes is None:
-                nodes = view.machines.candidate_set(task.demand, type_) & self._usable(task, part)
-                listed = [machine for node in bits(nodes) if (machine := view.machines.list[node]).room(task.demand)]
-                nodes = self._roomy[key] = sum([machine.bit for machine in listed])
-            return nodes
+        return self._first(task, lambda types: self._roomy_nodes(view, task, part, types), placed)
 
-        return self._first(
-            task, part, candidates, lambda nodes, types: self._on(view, task, open_nodes(nodes, types), room)
-        )
+    def _roomy_nodes(self, view: ClusterView, task: TaskState, part: NodePartition, types: tuple[int, ...]) -> int:
+        """Return the usable nodes of these types with room for an instance, kept until a run starts."""
+        nodes, alone = 0, self._rules.alone(task.job, part)
+        for type_ in self._allowed(task, part, types):
+            key = task.demand, part.name, alone, type_
+            roomy = self._roomy.get(key)
+            if roomy is None:
+                roomy, machines = 0, view.machines.list
+                for node in bits(view.machines.candidate_set(task.demand, type_) & self._usable(task, part)):
+                    roomy |= machines[node].bit if machines[node].room(task.demand) else 0
+                self._roomy[key] = roomy
+            nodes |= roomy
+        return nodes
+
+    def _allowed(self, task: TaskState, part: NodePartition, types: tuple[int, ...]) -> tuple[int, ...]:
+        """The types on which the limits of GPU types leave room for a start."""
+        if not task.demand.demand.gpus or not self._rules.holdings.limits_types:
+            return types
+        return tuple([type_ for type_ in types if self._room_on(task, part, type_)])
 
     def _reserve(self, task: TaskState, part: NodePartition, plan: NodePlan) -> None:
         """Reserve nodes for the earliest possible start of the task."""
         rules = self._rules
         alone, spread = rules.alone(task.job, part), rules.spread(task.job)
         best: tuple[float, float, int] | None = None
-        for group in rules.groups(task):
-            nodes = rules.nodes[part.name] & group.nodes
-            limit_s = self._longest_s(task, group.types)
-            earliest = plan.earliest(task.demand, nodes, limit_s, alone=alone, distinct=spread)
+        groups = [(self._longest_s(task, group.types), group.nodes) for group in rules.groups(task)]
+        of_part = rules.nodes[part.name]
+        if not task.demand.gang and all(limit_s == groups[0][0] for limit_s, _ in groups):  # one question for all
+            asked = [(groups[0][0], tuple([of_part & nodes for _, nodes in groups]))]
+        else:
+            asked = [(limit_s, (of_part & nodes,)) for limit_s, nodes in groups]
+        for limit_s, sets in asked:
+            earliest = plan.earliest(task.demand, sets, limit_s, alone=alone, distinct=spread)
             if earliest is not None and (best is None or earliest[0] < best[0]):
                 best = earliest[0], earliest[0] + limit_s, earliest[1]
         if best is not None:
@@ -607,32 +642,29 @@ class SlurmMultifactor:
         """Return a placement on ``nodes`` for the task (or ``room`` instances)."""
         if not nodes or not may_fit(view.machines, task.demand):
             return None
-        usable = nodes & self._usable(task, part)
-        return self._first(
-            task,
-            part,
-            lambda type_: usable & view.machines.candidate_set(task.demand, type_),
-            lambda open_, _: self._on(view, task, open_, room),
-        )
+        usable, machines = nodes & self._usable(task, part), view.machines
+
+        def candidates(types: tuple[int, ...]) -> int:
+            nodes = 0
+            for type_ in self._allowed(task, part, types):
+                nodes |= machines.candidate_set(task.demand, type_)
+            return usable & nodes
+
+        return self._first(task, candidates, lambda open_, _: self._on(view, task, open_, room))
 
     def _first(
         self,
         task: TaskState,
-        part: NodePartition,
-        candidates: Callable[[int], int],
-        place: Callable[[int, tuple[int, ...]], Placement | None],
+        candidates: Callable[[tuple[int, ...]], int],
+        placed: Callable[[int, tuple[int, ...]], Placement | None],
     ) -> Placement | None:
         """Return the placement whose first node comes first, over the groups of nodes that the task
-        may combine. ``candidates`` returns the nodes of a type, ``place`` a placement on some of
-        them.
+        may combine. ``candidates`` returns the nodes of some types, ``placed`` a placement on them.
         """
         best: Placement | None = None
         for group in self._rules.groups(task):
-            nodes = 0
-            for type_ in group.types:
-                if not task.demand.demand.gpus or self._room_on(task, part, type_):
-                    nodes |= candidates(type_)
-            placement = place(nodes, group.types) if nodes else None
+            nodes = candidates(group.types)
+            placement = placed(nodes, group.types) if nodes else None
             if placement is not None and (best is None or placement[0].node < best[0].node):
                 best = placement
         return best

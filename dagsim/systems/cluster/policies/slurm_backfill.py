@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, reduce
 from heapq import heappop, heappush
 from math import ceil, floor, inf, nextafter
+from operator import or_
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from dagsim.model import NodePartition
 from dagsim.model.arithmetic import bits
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, NodeState, Run, TaskState
 from dagsim.systems.cluster.policies import slurm_times
@@ -30,6 +32,10 @@ class Reservation(NamedTuple):
     begin_s: float
     end_s: float
     nodes: int
+
+    def meets(self, begin_s: float, end_s: float, closed: bool) -> bool:
+        """True if it lies between the two times in part; with ``closed`` also if it begins at the end."""
+        return self.end_s > begin_s and (self.begin_s < end_s or (closed and self.begin_s == end_s))
 
 
 _LISTED = 1000
@@ -195,17 +201,18 @@ class NodePlan:
         self.now = view.now
         self.reserved: list[Reservation] = []
         """Reservations, sorted by their ends."""
+        self.made: list[Reservation] = []
+        """Reservations in the order in which they were made."""
         self._ends: list[float] = []
         self._table, self._choice, self._whole = table, choice, whole
         self._view, self._until_s, self._resolution_s = view, view.now + window_s, resolution_s
-        self._known: dict[tuple[DemandClass, bool, int], list[tuple[float, float]]] = {}
-        """Cached for a demand on some nodes: limits, and the first possible time of each, which can
-        only become later.
-        """
+        self._never: dict[tuple[DemandClass, bool, tuple[int, ...]], float] = {}
+        """The shortest limit for which a demand found no time on some nodes; it will find none later."""
         machines = view.machines
         self._of_type = [0] * len(machines.types)
         for machine in machines.list:
             self._of_type[machine.type] |= machine.bit if machine.up else 0
+        self._up_of: dict[tuple[int, ...], int] = {}
         self._steps: dict[tuple[DemandClass, bool], tuple[Numbers, Numbers, Numbers]] = {}
         table.refresh(machines.list)
         table.begin()
@@ -240,21 +247,23 @@ class NodePlan:
         at = bisect_right(self._ends, kept.end_s)
         self._ends.insert(at, kept.end_s)
         self.reserved.insert(at, kept)
+        self.made.append(kept)
         for node in bits(nodes):
             self._table.keep(node, kept.begin_s, kept.end_s, -1)
 
     def earliest(
-        self, demand: DemandClass, nodes: int, limit_s: float, *, alone: bool, distinct: bool
+        self, demand: DemandClass, groups: tuple[int, ...], limit_s: float, *, alone: bool, distinct: bool
     ) -> tuple[float, int] | None:
-        """Return the first time within the window at which ``nodes`` have room for a start of
-        ``demand`` for ``limit_s``, and the first such nodes in their order. ``alone`` requires
-        nodes without other users, ``distinct`` one node per instance.
+        """Return the first time within the window at which a group of nodes has room for a start of
+        ``demand`` for ``limit_s``, and the first such nodes of the first such group. A gang takes one
+        group. ``alone`` requires nodes without other users, ``distinct`` one node per instance.
         """
-        tried = self._known.setdefault((demand, alone, nodes), [])
-        least_s = max([begin_s for limit, begin_s in tried if limit <= limit_s], default=self.now)
-        until_s, own = self._until_s, -2
+        key = demand, alone, groups
+        if self._never.get(key, inf) <= limit_s:
+            return None
+        least_s, until_s, own = self.now, self._until_s, -2
         site, terms = self._view.machines.site, demand.terms
-        usable = nodes & self._up(demand)
+        usable = reduce(or_, groups) & self._up(demand)
         if site is not None and terms is not None:
             usable, own = usable & terms.nodes, terms.reservation if terms.reservation >= 0 else own
             if own >= 0:
@@ -271,19 +280,23 @@ class NodePlan:
             table.begins, table.untils, table.owners, table.kept, table.kept_stride, own,
             float(least_s), float(until_s), float(limit_s), float(wanted), distinct, table.out,
         )  # fmt: skip
-        tried.append((limit_s, begin_s))
         if begin_s == inf:
+            self._never[key] = limit_s
             return None
         out = table.out.tolist() if table.compiled else table.out
         room = {node: int(out[node]) for node in listed if out[node] > 0}
         free = sum([1 << node for node in room])
-        return begin_s, self._choice.nodes(free, room, room, wanted, spread=distinct)
+        of_group = next(free & nodes for nodes in groups if free & nodes)
+        return begin_s, self._choice.nodes(of_group, room, room, wanted, spread=distinct)
 
     def _up(self, demand: DemandClass) -> int:
         """The nodes of the demand's types that are up."""
-        nodes = 0
-        for type_ in demand.types:
-            nodes |= self._of_type[type_]
+        nodes = self._up_of.get(demand.types)
+        if nodes is None:
+            nodes = 0
+            for type_ in demand.types:
+                nodes |= self._of_type[type_]
+            self._up_of[demand.types] = nodes
         return nodes
 
     def _steps_of(self, demand: DemandClass, alone: bool) -> tuple[Numbers, Numbers, Numbers]:
@@ -357,14 +370,18 @@ class PendingJob(NamedTuple):
     slot: int
     """Slot of its priority in ``RankColumns``; -1 if all jobs have the same priority."""
     task: TaskState
-    place: int = 0
+    place: int
     """Index of its partition among those that the job may run in; it is listed once for each."""
+    part: NodePartition
+    holders: tuple[Holder, ...]
+    """The holders of limits that a start counts against."""
+    amounts: Amounts
 
 
 class PendingJobs:
     """An index of the ready tasks (``ClusterView.index``) in the order in which they are examined:
-    by tier and priority, highest first, then by submission. ``rank`` returns tier and slot of a
-    new task in each of its partitions, ``ranks`` holds the priority of a slot, ``eligible_s``
+    by tier and priority, highest first, then by submission. ``listing`` returns the entries of a new
+    task, one for each of its partitions, ``ranks`` holds the priority of a slot, ``eligible_s``
     returns the time from which a task may start.
 
     Cost: a search and a shift of the list per task added or removed, O(n log n) when all priorities
@@ -373,7 +390,7 @@ class PendingJobs:
 
     def __init__(
         self,
-        rank: Callable[[TaskState], Sequence[tuple[int, int]]],
+        listing: Callable[[TaskState], Sequence[PendingJob]],
         ranks: RankColumns,
         eligible_s: Callable[[TaskState], float],
     ) -> None:
@@ -382,7 +399,7 @@ class PendingJobs:
         """Tasks that became eligible since the last call."""
         self.changed = True
         """True if a task has been added since the last backfill."""
-        self._rank, self._ranks, self._eligible_s = rank, ranks, eligible_s
+        self._listing, self._ranks, self._eligible_s = listing, ranks, eligible_s
         self._later: list[tuple[float, int, int, TaskState]] = []
         self._counted: set[TaskState] = set()
         self._demands: dict[DemandClass, int] = {}
@@ -416,8 +433,8 @@ class PendingJobs:
             if task.waiting:
                 yield task
                 if task.waiting:
-                    for place, (tier, slot) in enumerate(self._rank(task)):
-                        self._list(PendingJob(tier, task.order, task.piece, slot, task, place))
+                    for job in self._listing(task):
+                        self._list(job)
                     self.changed = True
 
     def next_s(self) -> float:
@@ -495,15 +512,15 @@ class BackfillOutlook:
         """Index before which no job finds room on machines."""
         self._end = tests
         """Index after the last job that may be tested."""
-        self._passed: set[PendingJob] = set()
-        """Jobs seen ahead that do not count."""
+        self._passed: set[tuple[int, int, int]] = set()
+        """Jobs seen ahead that do not count, by order, piece and place."""
 
     def removed(self, job: PendingJob) -> None:
         """Record that the current job left the list untested."""
         self._next -= 1
         self._fitting -= 1
-        if job in self._passed:
-            self._passed.discard(job)
+        if self._passed and (key := (job.order, job.piece, job.place)) in self._passed:
+            self._passed.discard(key)
             self._end -= 1
 
     def started(self) -> None:
@@ -528,8 +545,8 @@ class BackfillOutlook:
         while place < min(self._end, len(self._listed)):
             job = self._listed[place]
             if not self._testable(job):
-                if job not in self._passed:
-                    self._passed.add(job)
+                if (key := (job.order, job.piece, job.place)) not in self._passed:
+                    self._passed.add(key)
                     self._end += 1
             elif self._could(job):
                 break

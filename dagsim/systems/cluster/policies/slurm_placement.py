@@ -22,7 +22,8 @@ class NodeChoice:
     """
 
     def __init__(self, cluster: Cluster, *, best: bool) -> None:
-        self._best = best
+        self.in_order = not best
+        """True if a job takes the first nodes with room."""
         weights: dict[float, int] = {}
         for index, node in enumerate(cluster.nodes):
             weights[node.weight] = weights.get(node.weight, 0) | 1 << index
@@ -34,7 +35,7 @@ class NodeChoice:
         and ``free`` CPUs. With ``spread``, each instance takes a node of its own. Returns a bit set,
         0 if there is not enough room.
         """
-        if not self._best:
+        if self.in_order:
             return _in_order(bits(nodes), room, wanted, spread)
         open_, total = 0, 0
         for of_weight in self._by_weight:

@@ -23,7 +23,7 @@ from dagsim.errors import CodeNotAllowed, ConfigError, PolicyFailed, UnknownName
 from dagsim.experiment.provenance import sources_of
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import make_policy
-from dagsim.model import Cluster, Decision, Edge, Job, Node, Task, TaskGraph
+from dagsim.model import Cluster, Decision, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.model.log import Kind, Schedule
 from dagsim.own_code import Allowed, allow
 from dagsim.systems.cluster import ClusterKernel
@@ -235,6 +235,10 @@ def test_a_message_that_is_wrong_or_unsupported_is_named(answer: Answer, message
     assert message in str(fault.value)
 
 
+UNEVEN = Cluster((Node("more", gpu_type("T4"), 2, 8, 16), Node("less", gpu_type("T4"), 2, 4, 32)))
+"""Nodes with 4 and 2 CPUs and 8 and 16 GB for each GPU."""
+
+
 @pytest.mark.parametrize(
     ("cluster", "task", "message"),
     [
@@ -242,6 +246,8 @@ def test_a_message_that_is_wrong_or_unsupported_is_named(answer: Answer, message
         (Cluster.of({"T4": 1}), Task("t", 1.0, gpus=0.5), "whole GPUs only"),
         (Cluster.of({"T4": 1}), Task("t", 1.0, gpus=0, cpus=1), "whole GPUs only"),
         (Cluster.of({"T4": 2}, cpus_per_gpu=2), Task("t", 1.0, cpus=3), "counts GPUs only"),
+        (UNEVEN, Task("t", 1.0, cpus=3), "needs 3 CPUs; 1 GPUs of a node come with 2"),
+        (UNEVEN, Task("t", 1.0, memory_gb=9), "needs 9 GB of memory; 1 GPUs of a node come with 8"),
     ],
 )
 def test_a_workload_that_the_protocol_cannot_express_is_rejected(cluster: Cluster, task: Task, message: str) -> None:
