@@ -186,3 +186,15 @@ def test_exactly_the_terminated_jobs_of_the_real_files_are_kept(read: Reading, d
         statuses.setdefault(line.split(",")[2], set()).add(line.split(",")[4])
     got = read(path)
     assert {job.id for job in got.jobs} == {job for job, seen in statuses.items() if seen == {"Terminated"}}
+
+
+def test_headings_among_the_rows_of_joined_files_are_no_rows(read: Reading, tmp_path: Path) -> None:
+    heading = "task_name,instance_num,job_name,task_type,status,start_time,end_time,plan_cpu,plan_mem\n"
+    rows = ["M1,3,j_1,1,Terminated,10,20,100,0.5\n", "M1,1,j_2,1,Terminated,30,40,100,0.5\n"]
+    ragged = "M1,1,j_3,1,Terminated\n"  # rows of several widths are read one by one
+    for name, texts in {"plain": [*rows, ragged], "joined": [heading, rows[0], heading, rows[1], ragged]}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "batch_task.csv").write_text("".join(texts))
+    plain, joined = (read(tmp_path / name / "batch_task.csv", "alibaba2018") for name in ("plain", "joined"))
+    assert joined.jobs == plain.jobs
+    assert (joined.dropped, joined.trace.report.rows) == (plain.dropped, 3)

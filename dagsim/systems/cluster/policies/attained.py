@@ -56,7 +56,7 @@ def tiresias(
 ) -> Rounds:
     """Discretised 2D-LAS: a job moves down a level as its GPU-seconds pass each of ``thresholds``;
     within a level first come, first served. A job that has waited ``promote`` times as long as
-    it has run goes back to the top. Uses no estimates; preemptive. Cost: ``Rounds`` (Tiresias,
+    it has run goes back to the top. Uses no estimates; preemptive. Cost: ``Rounds`` (after Tiresias,
     Gu et al., NSDI 2019).
     """
     levels = thresholds if isinstance(thresholds, tuple) else (thresholds,)

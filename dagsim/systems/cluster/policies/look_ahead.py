@@ -371,7 +371,7 @@ class AlloX:
     ``window`` limits the number of competing tasks: 25 % are the tasks that have waited longest, so
     that none starves, the others are the tasks with the least GPU time. Uses estimates; not
     preemptive. Costly by definition: an assignment of window x (lanes x places) takes about 1 ms
-    (Le et al., EuroSys 2020; Bruno, Coffman and Sethi 1974).
+    (after AlloX, Le et al., EuroSys 2020; Bruno, Coffman and Sethi 1974).
     """
 
     def __init__(self, window: int = 24, placement: str | PlacementRule = "best-fit") -> None:

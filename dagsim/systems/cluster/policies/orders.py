@@ -317,7 +317,7 @@ def themis(placement: str | PlacementRule = "best-fit") -> LongestWait:
     is, the one with the largest (time in the system + remaining path) / critical path. All jobs
     in the system share equally, so their number, by which rho is scaled, does not affect the
     order. Without the auctions and leases of Themis. Uses estimates; not preemptive. Cost:
-    ``LongestWait`` (Mahajan et al., NSDI 2020).
+    ``LongestWait`` (after Themis, Mahajan et al., NSDI 2020).
     """
     return LongestWait(_per_ideal_second, placement, _virtual_arrival)
 

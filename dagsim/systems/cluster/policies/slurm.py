@@ -623,10 +623,14 @@ class SlurmMultifactor:
         rules = self._rules
         alone, spread = rules.alone(task.job, part), rules.spread(task.job)
         best: tuple[float, float, int] | None = None
-        for group in rules.groups(task):
-            nodes = rules.nodes[part.name] & group.nodes
-            limit_s = self._longest_s(task, group.types)
-            earliest = plan.earliest(task.demand, nodes, limit_s, alone=alone, distinct=spread)
+        groups = [(self._longest_s(task, group.types), group.nodes) for group in rules.groups(task)]
+        of_part = rules.nodes[part.name]
+        if not task.demand.gang and all(limit_s == groups[0][0] for limit_s, _ in groups):  # one question for all
+            asked = [(groups[0][0], tuple([of_part & nodes for _, nodes in groups]))]
+        else:
+            asked = [(limit_s, (of_part & nodes,)) for limit_s, nodes in groups]
+        for limit_s, sets in asked:
+            earliest = plan.earliest(task.demand, sets, limit_s, alone=alone, distinct=spread)
             if earliest is not None and (best is None or earliest[0] < best[0]):
                 best = earliest[0], earliest[0] + limit_s, earliest[1]
         if best is not None:

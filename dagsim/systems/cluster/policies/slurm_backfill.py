@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, reduce
 from heapq import heappop, heappush
 from math import ceil, floor, inf, nextafter
+from operator import or_
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -205,7 +206,7 @@ class NodePlan:
         self._ends: list[float] = []
         self._table, self._choice, self._whole = table, choice, whole
         self._view, self._until_s, self._resolution_s = view, view.now + window_s, resolution_s
-        self._never: dict[tuple[DemandClass, bool, int], float] = {}
+        self._never: dict[tuple[DemandClass, bool, tuple[int, ...]], float] = {}
         """The shortest limit for which a demand found no time on some nodes; it will find none later."""
         machines = view.machines
         self._of_type = [0] * len(machines.types)
@@ -251,18 +252,18 @@ class NodePlan:
             self._table.keep(node, kept.begin_s, kept.end_s, -1)
 
     def earliest(
-        self, demand: DemandClass, nodes: int, limit_s: float, *, alone: bool, distinct: bool
+        self, demand: DemandClass, groups: tuple[int, ...], limit_s: float, *, alone: bool, distinct: bool
     ) -> tuple[float, int] | None:
-        """Return the first time within the window at which ``nodes`` have room for a start of
-        ``demand`` for ``limit_s``, and the first such nodes in their order. ``alone`` requires
-        nodes without other users, ``distinct`` one node per instance.
+        """Return the first time within the window at which a group of nodes has room for a start of
+        ``demand`` for ``limit_s``, and the first such nodes of the first such group. A gang takes one
+        group. ``alone`` requires nodes without other users, ``distinct`` one node per instance.
         """
-        key = demand, alone, nodes
+        key = demand, alone, groups
         if self._never.get(key, inf) <= limit_s:
             return None
         least_s, until_s, own = self.now, self._until_s, -2
         site, terms = self._view.machines.site, demand.terms
-        usable = nodes & self._up(demand)
+        usable = reduce(or_, groups) & self._up(demand)
         if site is not None and terms is not None:
             usable, own = usable & terms.nodes, terms.reservation if terms.reservation >= 0 else own
             if own >= 0:
@@ -283,11 +284,10 @@ class NodePlan:
             self._never[key] = limit_s
             return None
         out = table.out.tolist() if table.compiled else table.out
-        if wanted == 1 and self._choice.in_order:
-            return begin_s, 1 << next(node for node in listed if out[node] > 0)
         room = {node: int(out[node]) for node in listed if out[node] > 0}
         free = sum([1 << node for node in room])
-        return begin_s, self._choice.nodes(free, room, room, wanted, spread=distinct)
+        of_group = next(free & nodes for nodes in groups if free & nodes)
+        return begin_s, self._choice.nodes(of_group, room, room, wanted, spread=distinct)
 
     def _up(self, demand: DemandClass) -> int:
         """The nodes of the demand's types that are up."""
