@@ -61,6 +61,9 @@ def run_bench(
     ] = None,
     task: Tasks = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds per task (default: 10).")] = None,
+    bound: Annotated[
+        bool, typer.Option("--bound", help="Add proven lower bounds of the tasks that have one; it takes minutes.")
+    ] = False,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the entry (default: its policies).")] = None,
     on: On = "local",
     out: Out = Path("results"),
@@ -74,7 +77,7 @@ def run_bench(
     Example: dagsim bench run --algo easy-sjf --spark fair --task dags --seeds 2
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.bench import Entry, entry_file, task_plan
+    from dagsim.experiment.bench import Entry, bounds_of, entry_file, task_plan
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.executors import executor_for
     from dagsim.experiment.folder_files import slug
@@ -82,7 +85,7 @@ def run_bench(
     from dagsim.experiment.store import Store
     from dagsim.files import write_text
     from dagsim.report.benchmark import entry_grid
-    from dagsim.report.terminal import show_grid
+    from dagsim.report.terminal import counted, show_grid
 
     chosen = {"cluster": algo, "spark": spark, "ramp": ramp}
     policies = {system: agent_spec(spec, system=system) for system, spec in chosen.items() if spec is not None}
@@ -106,7 +109,8 @@ def run_bench(
         if broken := next((run.error for run in done.values() if run.error), None):
             raise InputError(f"task {task_name}: {broken}")
         runs[task_name] = store, done
-    content = entry_file(entry, tasks, runs)
+    bounds = bounds_of(tasks, entry, counted("bounding", not (quiet or json_), "seeds", every=1)) if bound else {}
+    content = entry_file(entry, tasks, runs, bounds)
     path = out / f"bench-{slug(label, 60)}-{where}.json"
     write_text(path, json.dumps(content, indent=1) + "\n")
     if json_:
@@ -131,7 +135,7 @@ def verify(
 
     Example: dagsim bench verify results/bench/easy-sjf-exact.json --sample 2
     """
-    from dagsim.experiment.bench import check_file, log_digest, picked_cells, read_entry
+    from dagsim.experiment.bench import check_file, log_digest, of_other_code, picked_cells, read_entry
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.executors import CellWork, executor_for
     from dagsim.experiment.plan import Plan
@@ -141,6 +145,8 @@ def verify(
     if (names := allowed()) is not None:
         names.trust_recorded(file, {name: fact["sha256"] for name, fact in content["code"].items()})
     differences = list(check_file(content))
+    if of_other_code(content):
+        typer.echo(f"{file}: made by other simulating code (dagsim {content['dagsim']}); its runs decide", err=True)
     number = secrets.randbelow(2**32) if seed is None else seed
     picked = picked_cells(content, sample, number)
     lines = {cell.id: line for cell, line in picked}

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -26,6 +27,7 @@ import dagsim
 from dagsim.config.bundled import opening_of, shipped
 from dagsim.config.schema import Config, config_hash, load_config
 from dagsim.errors import ConfigError, InputError
+from dagsim.experiment.bound import bound_of
 from dagsim.experiment.kept_files import CLOCKED, CellRun
 from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid, code_digest
 from dagsim.experiment.provenance import digest, provenance
@@ -43,9 +45,11 @@ __all__ = [
     "BenchTask",
     "Division",
     "Entry",
+    "bounds_of",
     "check_file",
     "entry_file",
     "log_digest",
+    "of_other_code",
     "picked_cells",
     "read_entry",
     "scored",
@@ -167,11 +171,30 @@ def _schedule_files(store: Store, cell: Cell) -> dict[str, bytes]:
     return {path.name.partition(".")[2]: path.read_bytes() for path in paths}
 
 
+def bounds_of(
+    tasks: Sequence[BenchTask], entry: Entry, watch: Callable[[Iterable[int]], Iterable[int]] = iter
+) -> dict[str, list[float]]:
+    """Lower bounds of the score of each task that ``dagsim bound`` covers, one for each seed. They
+    hold for policies that do not stop runs. ``watch`` passes on the seeds.
+    """
+    bounds: dict[str, list[float]] = {}
+    for task in tasks:
+        if task.system == "cluster":
+            seeds = task.seeds(entry.seeds, entry.draw)
+            with suppress(InputError):  # a run that begins with jobs in the system has none
+                bounds[task.name] = [bound_of(task.config, seed, by_area=True).mean_s for seed in watch(seeds)]
+    return bounds
+
+
 def entry_file(
-    entry: Entry, tasks: Sequence[BenchTask], runs: Mapping[str, tuple[Store, Mapping[Cell, CellRun]]]
+    entry: Entry,
+    tasks: Sequence[BenchTask],
+    runs: Mapping[str, tuple[Store, Mapping[Cell, CellRun]]],
+    bounds: Mapping[str, Sequence[float]],
 ) -> dict[str, Any]:
     """The file of an entry: what ran, the hash of each log, the scores, and under ``timing`` the
-    only values that a clock measured. ``runs`` has the store and the finished cells of each task.
+    only values that a clock measured. ``runs`` has the store and the finished cells of each task,
+    ``bounds`` those of ``bounds_of``.
     """
     content: dict[str, Any] = {
         "format": _FORMAT,
@@ -186,6 +209,7 @@ def entry_file(
         "code": {},
         "checkpoints": {},
         "tasks": {},
+        "bounds": dict(bounds),
     }
     timing: dict[str, Any] = {}
     for task in tasks:
@@ -195,7 +219,7 @@ def entry_file(
             if kind in content:
                 content[kind] |= {name: {"sha256": fact["sha256"]} for name, fact in files.items()}
         content["tasks"][task.name] = {
-            "config_sha256": config_hash(next(iter(done)).config.model_copy(update={"policy": task.config.policy})),
+            "config_sha256": _config_digest(task, entry),
             "metric": task.metric,
             "reference": task.config.policy,
             "policy": policy,
@@ -211,6 +235,11 @@ def entry_file(
         }
         timing[task.name] = _times(store, done)
     return content | scored(content) | {"timing": timing}
+
+
+def _config_digest(task: BenchTask, entry: Entry) -> str:
+    """SHA-256 of the configuration of a task in the entry's division, with the reference."""
+    return config_hash(task_plan(task, entry).config)
 
 
 @cache
@@ -267,26 +296,36 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
         undone = sum(
             max(not_done(mine) - not_done(other), 0)
             for mine, other in zip(by_role["entry"], by_role["reference"], strict=True)
+            if task["metric"] != "blocking_rate"  # which counts them
         )
         each[name] = _facts(result, undone) | {
+            "bound": _below(content["bounds"].get(name), by_role["reference"], task["metric"]),
             "means": {
                 metric: {role: _mean([line.metrics[metric] for line in lines]) for role, lines in by_role.items()}
                 for metric in METRICS
-            }
+            },
         }
         for role, lines in by_role.items():
             values = [nan if line.metrics[task["metric"]] is None else line.metrics[task["metric"]] for line in lines]
             logs[role].append(
                 [log(value) if value > 0 and not (undone and role == "entry") else nan for value in values]
             )
-    lines = {
+    whole_lines = {
         role: [_Line(role, k, {"score": _exp(_mean(column))}) for k, column in enumerate(zip(*rows, strict=True))]
         for role, rows in logs.items()
     }
-    whole = _facts(_compared(lines, "score"), 0)
+    whole = _facts(_compared(whole_lines, "score"), 0)
     if none := [name for name, facts in each.items() if facts["ratio"] is None]:
         whole["verdict"] = f"no score on {', '.join(none)}"
     return {"preemption": preempts, "score": whole, "scores": each}
+
+
+def _below(bounds: Sequence[float] | None, lines: Sequence[_Line], metric: str) -> float | None:
+    """Geometric mean of bound / reference over the seeds; None without a bound."""
+    if not bounds:
+        return None
+    ratios = [log(bound / line.metrics[metric]) for bound, line in zip(bounds, lines, strict=True)]
+    return exp(ordered_sum(ratios) / len(ratios))
 
 
 def _by_role(task: Mapping[str, Any]) -> dict[str, list[_Line]]:
@@ -344,16 +383,33 @@ def read_entry(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: of suite {content.get('suite')!r}; this version of dagsim has {SUITE}")
     try:
         for task in content["tasks"].values():
-            task["metric"], task["reference"], task["policy"]
+            task["metric"], task["reference"], task["policy"], task["config_sha256"]
             for run in task["runs"]:
                 run["policy"], run["seed"], run["log_sha256"], run["metrics"]["preemptions"]
         if content["division"] not in get_args(Division):
             raise ValueError(f"division {content['division']!r}")
-        content["entry"], content["draw"], content["score"], content["scores"], content["policies"], content["timing"]
+        (
+            content["entry"],
+            content["draw"],
+            content["score"],
+            content["scores"],
+            content["policies"],
+            content["timing"],
+            content["bounds"],
+            content["code"],
+            content["checkpoints"],
+        )
         scored(content)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration, InputError) as error:
         raise InputError(f"{path}: damaged: {type(error).__name__} {error}") from None
     return content
+
+
+def of_other_code(content: Mapping[str, Any]) -> bool:
+    """True if an entry was made by another version of the simulating code. Its runs decide whether
+    this matters.
+    """
+    return bool(content["code_sha256"] != code_digest())
 
 
 def check_file(content: Mapping[str, Any]) -> Iterator[str]:
@@ -362,8 +418,6 @@ def check_file(content: Mapping[str, Any]) -> Iterator[str]:
     """
     if content["suite_sha256"] != _suite_digest():
         yield "the tasks differ from those of this dagsim (suite_sha256)"
-    if content["code_sha256"] != code_digest():
-        yield f"the simulating code differs: the entry was made with dagsim {content['dagsim']} (code_sha256)"
     again = json.loads(json.dumps(scored(content)))
     for key, value in again.items():
         if content.get(key) != value:
@@ -380,6 +434,8 @@ def check_file(content: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: it has another reference or metric"
         elif task["policy"] != content["policies"].get(names[name].system):
             yield f"{name}: its policy is not that of the entry"
+        elif task["config_sha256"] != _config_digest(names[name], entry._replace(seeds=len(seeds))):
+            yield f"{name}: its configuration differs (config_sha256)"
         else:
             for kind, files in provenance(names[name].config, [task["policy"]]).items():
                 for file, fact in files.items() if kind in content else ():

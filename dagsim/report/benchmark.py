@@ -26,14 +26,15 @@ def entry_grid(content: Mapping[str, Any]) -> Grid:
     """The scores of an entry, one row for each task and one for all."""
     rows = [_entry_row(name, content["tasks"][name]["reference"], facts) for name, facts in content["scores"].items()]
     rows.append(_entry_row("all", "", content["score"]))
-    heads = ("task", "reference", "ratio", "95 % interval", "p95 wait (s)", "utilisation", "verdict")
-    return Grid(f"{content['entry']}: {_division(content)}", heads, rows, texts=(0, 1, 6))
+    heads = ("task", "reference", "ratio", "95 % interval", "p95 wait (s)", "utilisation", "bound", "verdict")
+    notes = ("bound: no policy that lets every run end has a lower ratio (--bound)",) if content["bounds"] else ()
+    return Grid(f"{content['entry']}: {_division(content)}", heads, rows, notes, texts=(0, 1, 7))
 
 
 def _entry_row(name: str, reference: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
     means = facts.get("means", {})
     beside = [number(_value(means.get(metric, {}).get("entry"))) for metric in ("wait_s.p95", "utilization")]
-    return (name, reference, *_ratio(facts), *beside, facts["verdict"])
+    return (name, reference, *_ratio(facts), *beside, factor(_value(facts.get("bound"))), facts["verdict"])
 
 
 def _ratio(facts: Mapping[str, Any]) -> tuple[str, str]:
