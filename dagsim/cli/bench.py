@@ -77,7 +77,7 @@ def run_bench(
     Example: dagsim bench run --algo easy-sjf --spark fair --task dags --seeds 2
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.bench import Entry, bounds_of, entry_file, task_plan
+    from dagsim.experiment.bench import BenchEntry, bounds_of, entry_file, task_plan
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.executors import executor_for
     from dagsim.experiment.folder_files import slug
@@ -94,7 +94,7 @@ def run_bench(
     trust()
     executor_for(on)
     label = name or " ".join(dict.fromkeys(spec for spec in chosen.values() if spec is not None))
-    entry = Entry(label, policies, division, draw, seeds)
+    entry = BenchEntry(label, policies, division, draw, seeds)
     tasks = entry.tasks(task or ())
     plans = {one.name: task_plan(one, entry) for one in tasks}
     for plan in plans.values():

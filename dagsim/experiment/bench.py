@@ -42,9 +42,9 @@ from dagsim.seeds import VALIDATION, seeds_of
 __all__ = [
     "METRICS",
     "SUITE",
+    "BenchEntry",
     "BenchTask",
     "Division",
-    "Entry",
     "bounds_of",
     "check_file",
     "entry_file",
@@ -118,7 +118,7 @@ def suite(names: Iterable[str] = ()) -> list[BenchTask]:
     return [BenchTask(name, paths[name], load_config(paths[name])) for name in chosen]
 
 
-class Entry(NamedTuple):
+class BenchEntry(NamedTuple):
     """What is judged, and how."""
 
     name: str
@@ -142,7 +142,7 @@ class Entry(NamedTuple):
         return chosen
 
 
-def task_plan(task: BenchTask, entry: Entry) -> Plan:
+def task_plan(task: BenchTask, entry: BenchEntry) -> Plan:
     """The cells of a task: the reference and the entry's policy on every seed.
 
     Raises:
@@ -172,7 +172,7 @@ def _schedule_files(store: Store, cell: Cell) -> dict[str, bytes]:
 
 
 def bounds_of(
-    tasks: Sequence[BenchTask], entry: Entry, watch: Callable[[Iterable[int]], Iterable[int]] = iter
+    tasks: Sequence[BenchTask], entry: BenchEntry, watch: Callable[[Iterable[int]], Iterable[int]] = iter
 ) -> dict[str, list[float]]:
     """Lower bounds of the score of each task that ``dagsim bound`` covers, one for each seed. They
     hold for policies that do not stop runs. ``watch`` passes on the seeds.
@@ -187,7 +187,7 @@ def bounds_of(
 
 
 def entry_file(
-    entry: Entry,
+    entry: BenchEntry,
     tasks: Sequence[BenchTask],
     runs: Mapping[str, tuple[Store, Mapping[Cell, CellRun]]],
     bounds: Mapping[str, Sequence[float]],
@@ -237,7 +237,7 @@ def entry_file(
     return content | scored(content) | {"timing": timing}
 
 
-def _config_digest(task: BenchTask, entry: Entry) -> str:
+def _config_digest(task: BenchTask, entry: BenchEntry) -> str:
     """SHA-256 of the configuration of a task in the entry's division, with the reference."""
     return config_hash(task_plan(task, entry).config)
 
@@ -443,8 +443,8 @@ def check_file(content: Mapping[str, Any]) -> Iterator[str]:
                         yield f"{name}: {file} has another SHA-256 than in the entry"
 
 
-def _entry_of(content: Mapping[str, Any]) -> Entry:
-    return Entry(content["entry"], content["policies"], content["division"], content["draw"], None)
+def _entry_of(content: Mapping[str, Any]) -> BenchEntry:
+    return BenchEntry(content["entry"], content["policies"], content["division"], content["draw"], None)
 
 
 def picked_cells(content: Mapping[str, Any], sample: int, seed: int) -> list[tuple[Cell, Mapping[str, Any]]]:

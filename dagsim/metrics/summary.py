@@ -42,7 +42,7 @@ from dagsim.metrics.utilization import (
     utilization_by_type,
 )
 from dagsim.model import RejectReason
-from dagsim.model.arithmetic import numbered
+from dagsim.model.arithmetic import numbered, ordered_sum
 
 __all__ = [
     "Distribution",
@@ -307,7 +307,7 @@ def summarize(
         blocking_rate=float((((rejected > 0) & ~killed) | cut_short).mean()) if len(rejected) else math.nan,
         jct_s=Distribution.of(per_job.jct_s[counted]),
         weighted_jct_s=_weighted_mean(per_job.jct_s[counted], jobs.weight[counted]),
-        area_jct_s=_weighted_mean(per_job.jct_s[counted], jobs.ideal_gpu_s[counted]),
+        area_jct_s=_area_mean(per_job.jct_s[counted], jobs.ideal_gpu_s[counted]),
         wait_s=Distribution.of(per_job.wait_s[counted]),
         slowdown=Distribution.of(slowdown(seen)[counted]),
         bounded_slowdown=Distribution.of(per_job.bounded_slowdown[counted]),
@@ -412,4 +412,10 @@ def _json(value: float | str) -> int | float | str | None:
 
 
 def _weighted_mean(values: Floats, weights: Floats) -> float:
-    return float(values @ weights / whole) if (whole := weights.sum()) > 0 else math.nan
+    return float(values @ weights / weights.sum()) if len(values) else math.nan
+
+
+def _area_mean(values: Floats, areas: Floats) -> float:
+    """The mean weighted by area, added in one order: the benchmark compares it to the last bit."""
+    whole = ordered_sum(areas.tolist())
+    return ordered_sum((values * areas).tolist()) / whole if whole > 0 else math.nan
