@@ -112,7 +112,7 @@ def run_bench(
     bounds = bounds_of(tasks, entry, counted("bounding", not (quiet or json_), "seeds", every=1)) if bound else {}
     content = entry_file(entry, tasks, runs, bounds)
     path = out / f"bench-{slug(label, 60)}-{where}.json"
-    write_text(path, json.dumps(content, indent=1) + "\n")
+    write_text(path, json.dumps(content) + "\n")
     if json_:
         typer.echo(json.dumps({"file": str(path), "score": content["score"], "scores": content["scores"]}))
     elif not quiet:
@@ -133,7 +133,7 @@ def verify(
 ) -> None:
     """Repeat a sample of an entry's runs, and compare logs, metrics, hashes and scores. Exits with 1 on a difference.
 
-    Example: dagsim bench verify results/bench/easy-sjf-exact.json --sample 2
+    Example: dagsim bench verify bench-mine-exact-dev.json --sample 2
     """
     from dagsim.experiment.bench import check_file, log_digest, of_other_code, picked_cells, read_entry
     from dagsim.experiment.carry_out import check_plan
@@ -186,7 +186,7 @@ def tabulate(
 ) -> None:
     """Print the leaderboard of several entries, a table for each division, and write it as a page and as Markdown.
 
-    Example: dagsim bench table results/bench/*.json --page leaderboard.html
+    Example: dagsim bench table bench-mine-exact-dev.json --page leaderboard.html
     """
     from dagsim.experiment.bench import read_entry
     from dagsim.files import write_text
