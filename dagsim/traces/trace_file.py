@@ -280,7 +280,7 @@ def _machines(trace: TraceFile) -> Cluster | None:
     return open_trace(trace.path, *trace._chosen()).cluster()
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=4)  # a mixture draws from several traces in turn
 def _all_jobs(trace: TraceFile) -> JobArrays:
     """All jobs of the trace, from which windows are taken."""
     return trace.as_recorded().arrays()
