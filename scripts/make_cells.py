@@ -3,8 +3,8 @@
     python scripts/make_cells.py --data DIR --cells CELLS    # then DAGSIM_CELLS=CELLS for the configurations
 
 ``philly``: the jobs of up to 8 GPUs, each with one of five measured models, by the hash of its number (the trace names
-none). ``pai``: the list of 5,000 jobs with their seconds on three GPU types; the list has no arrivals, so they are drawn
-as a Poisson process and mean nothing by themselves. ``gavel``: links to the trace and to Gavel's measured throughputs,
+none). ``pai``: the list of 5,000 jobs with their seconds on three GPU types. The list has no arrivals: they are drawn
+as a Poisson process, and mean nothing by themselves. ``gavel``: links to the trace and to Gavel's measured throughputs,
 which the reader looks for beside it.
 """
 

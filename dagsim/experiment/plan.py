@@ -249,7 +249,7 @@ def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
     if axis.key != "base":
         return axis
     place = document.place(("over", "base"))
-    labels = tuple([Path(label).stem for label in axis.labels])
+    labels = tuple([label.removesuffix(".yaml") for label in axis.labels])
     return Axis(axis.key, labels, tuple([str(_base(value, path, place)) for value in axis.values]))
 
 

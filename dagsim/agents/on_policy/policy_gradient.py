@@ -34,8 +34,8 @@ def normalized(advantages: np.ndarray, free: np.ndarray) -> np.ndarray:
 
 def in_own_unit(replicas: Sequence[EpisodeSteps]) -> list[EpisodeSteps]:
     """The episodes of one job sequence with times and rewards in units of its mean completion time."""
-    unit_s = float(np.nanmean([steps.jct_s for steps in replicas] or [1.0]))
-    unit_s = unit_s if unit_s > 0 else 1.0
+    times_s = [steps.jct_s for steps in replicas if steps.jct_s > 0]
+    unit_s = float(np.mean(times_s)) if times_s else 1.0
     return [
         replace(
             steps,
@@ -115,8 +115,13 @@ class PolicyGradient(ABC, Generic[ConfigT]):
         raw, metrics = self.estimator.estimate(episodes, store, time_s, critic_rng)
         free = np.flatnonzero(store.is_free)  # a single choice teaches nothing
         if varied:
-            raw = alike(raw, [sum(map(len, (steps.rewards for steps in group))) for group in
-                              replica_groups(episodes, config.replicas)])
+            raw = alike(
+                raw,
+                [
+                    sum(map(len, (steps.rewards for steps in group)))
+                    for group in replica_groups(episodes, config.replicas)
+                ],
+            )
         log_p = np.concatenate([steps.log_p for steps in episodes]).astype(np.float32)
         lr = config.lr * (1 - progress) + config.min_lr
         for group in self.optimizer.param_groups:

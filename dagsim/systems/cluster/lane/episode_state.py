@@ -55,7 +55,9 @@ TALLY = record_type(
 - Rows of the log that were ``read``, and starts that were ``heard``, since they were last cleared.
   The log keeps its rows if ``recorded`` is 1; otherwise they are overwritten once they are read.
 """
-FACT = record_type(f8="best_s least_s rank_s true_s true_rank_s wide", i8="group best_type width_class high low profile")
+FACT = record_type(
+    f8="best_s least_s rank_s true_s true_rank_s wide", i8="group best_type width_class high low profile"
+)
 """Constants of a task. ``least_s`` are the estimated seconds on the fastest type, ``best_s`` the same
 but not 0, ``rank_s`` the estimated path from its start to the end of its job; ``true_s`` and
 ``true_rank_s`` are the true ones. ``wide`` are the GPUs that start together. ``high`` and ``low`` are
@@ -238,7 +240,7 @@ def new_episode(scene: LaneScenario, codec: EpisodeCodec, terms: EpisodeReward, 
         shown=np.zeros((types, len(Candidates.gpu_features)), np.float32),
         kinds=records(LISTED, in_class, kind=[]),
         profiles=records(LISTED, profiles, kind=of_kind[:profiles]),
-        heads=records(HEADS, profiles * types, first=[]).reshape(profiles, types),
+        heads=records(HEADS, profiles * types, first=[]).reshape(profiles, types).view(np.recarray),
         ready_tasks=np.zeros(waiting, np.int64),
         ready_at=np.zeros(waiting, np.int64),
         left_s=np.zeros(waiting),
@@ -274,9 +276,7 @@ def _resized(array: Any, rows: int) -> Any:
     return np.zeros(rows, array.dtype).view(type(array))
 
 
-def _groups(
-    kind: np.ndarray, seconds: np.ndarray, best_s: np.ndarray, digits: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _groups(kind: np.ndarray, seconds: np.ndarray, best_s: np.ndarray, digits: int) -> tuple[np.ndarray, np.ndarray]:
     """(n,) int64: the group of each task, by its demand class and its ratios of seconds to ``best_s``; and
     the demand class of each group.
 

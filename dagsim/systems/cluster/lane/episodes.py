@@ -364,9 +364,7 @@ class CompiledEpisodes:
         assert self._recorded
         state = image.on(self._arenas[number], log).state
         rows = ScheduleLog.of(np.asarray(log[: int(state.count.rows)]))
-        return Schedule(
-            image.cluster, image.scene.facts, rows, self._seed_of[number], ended_s=float(state.clock.now_s)
-        )
+        return Schedule(image.cluster, image.scene.facts, rows, self._seed_of[number], ended_s=float(state.clock.now_s))
 
     def _put(self, number: int, image: Image, content: np.ndarray, log: np.recarray) -> None:
         """Make an episode of an image, with these bytes."""

@@ -11,7 +11,6 @@ import numpy as np
 
 from dagsim.systems.cluster.lane.episode_state import EpisodeState
 from dagsim.systems.cluster.lane.jit import inner, int64
-from dagsim.systems.cluster.lane.state import SLOTS
 from dagsim.systems.cluster.policies.formulas import instance_work
 
 __all__ = ["drop_ready", "least_work", "note_ends", "note_ready", "propose", "work_left_s"]
@@ -78,11 +77,10 @@ def _left_when_ready_s(e: EpisodeState, task: int) -> float:
 
 @inner
 def _is_parent(e: EpisodeState, parent: int, task: int) -> bool:
-    s = e.state
+    s, is_parent = e.state, False
     for edge in range(s.tasks[parent].children, s.tasks[parent + 1].children):
-        if s.child[edge] == task:
-            return True
-    return False
+        is_parent |= s.child[edge] == task
+    return is_parent
 
 
 @inner
