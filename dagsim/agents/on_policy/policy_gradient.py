@@ -46,7 +46,7 @@ def in_own_unit(replicas: Sequence[EpisodeSteps]) -> list[EpisodeSteps]:
     ]
 
 
-def alike(advantages: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
+def equal_weights(advantages: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
     """The advantages of job sequences, one after another, each with deviation 1."""
     parts = np.split(advantages, np.cumsum(lengths)[:-1])
     return np.concatenate([part / (part.std() + 1e-8) if len(part) else part for part in parts])
@@ -115,7 +115,7 @@ class PolicyGradient(ABC, Generic[ConfigT]):
         raw, metrics = self.estimator.estimate(episodes, store, time_s, critic_rng)
         free = np.flatnonzero(store.is_free)  # a single choice teaches nothing
         if varied:
-            raw = alike(
+            raw = equal_weights(
                 raw,
                 [
                     sum(map(len, (steps.rewards for steps in group)))

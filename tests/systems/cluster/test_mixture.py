@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dagsim.agents.on_policy.policy_gradient import alike, in_own_unit
+from dagsim.agents.on_policy.policy_gradient import equal_weights, in_own_unit
 from dagsim.agents.rollouts import EpisodeSteps, InProcessRollouts, evaluate_greedy
 from dagsim.config.schema import load_config
 from dagsim.config.training import check_training
@@ -86,7 +86,7 @@ def test_times_and_rewards_of_a_sequence_are_in_units_of_its_mean_completion_tim
 
 
 def test_all_sequences_have_the_same_weight() -> None:
-    advantages = alike(np.array([1.0, -1.0, 1.0, 100.0, -300.0]), [3, 2])
+    advantages = equal_weights(np.array([1.0, -1.0, 1.0, 100.0, -300.0]), [3, 2])
     assert advantages[:3].std() == pytest.approx(1.0)
     assert advantages[3:].std() == pytest.approx(1.0)
 

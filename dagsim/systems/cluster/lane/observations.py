@@ -17,7 +17,7 @@ from dagsim.systems.cluster.lane.episode import below, exact_sum
 from dagsim.systems.cluster.lane.episode_state import EpisodeState
 from dagsim.systems.cluster.lane.jit import inner, int64
 
-__all__ = ["eta_s", "freed_in_s", "log_ratio", "show_choices", "show_state", "show_types"]
+__all__ = ["clipped_log_ratio", "eta_s", "freed_in_s", "show_choices", "show_state", "show_types"]
 
 FIXED, MOVING, SHOWN = 1 + len(STATIC), 10, len(Candidates.gpu_features)
 """Columns of a row: constant ones, those that change, and those of the type."""
@@ -34,7 +34,7 @@ def _log_time(seconds: float) -> float:
 
 
 @inner
-def log_ratio(seconds: float, here_s: float) -> float:
+def clipped_log_ratio(seconds: float, here_s: float) -> float:
     """The logarithm of the ratio, clipped."""
     ratio = max(seconds, INSTANT_S) / max(here_s, INSTANT_S)
     if ratio < LOWEST:
@@ -137,8 +137,8 @@ def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) 
         row[FIXED] = age
         row[FIXED + 1] = job_age
         row[FIXED + 2] = eta_best
-        row[FIXED + 3] = log_ratio(on_best_s, here_s)
-        row[FIXED + 4] = log_ratio(elsewhere_s, here_s)
+        row[FIXED + 3] = clipped_log_ratio(on_best_s, here_s)
+        row[FIXED + 4] = clipped_log_ratio(elsewhere_s, here_s)
         row[FIXED + 5] = float(shown[0]) - e.facts[task].wide / e.on_type[type_].gpus
         row[FIXED + 6] = shorter
         row[FIXED + 7] = e.slowdown[task, type_] - float(shown[3])

@@ -10,7 +10,7 @@ from dagsim.systems.cluster.codecs.relative import TASK_FEATURES
 from dagsim.systems.cluster.lane.episode import below, exact_sum
 from dagsim.systems.cluster.lane.episode_state import EpisodeState
 from dagsim.systems.cluster.lane.jit import inner, int64
-from dagsim.systems.cluster.lane.observations import eta_s, freed_in_s, log_ratio
+from dagsim.systems.cluster.lane.observations import clipped_log_ratio, eta_s, freed_in_s
 from dagsim.systems.cluster.lane.proposals import work_left_s
 
 __all__ = ["PROPOSED", "show_relative", "show_relative_state"]
@@ -112,8 +112,8 @@ def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int)
         row[11] = _log_scale(now - e.ready_s[task], unit_s)
         row[12] = _log_scale(now - s.jobs[job].arrival_s, unit_s)
         row[13] = _log_scale(on_best_s - best_s, unit_s)
-        row[14] = log_ratio(on_best_s, here_s)
-        row[15] = log_ratio(second_s if here_s == first_s else first_s, here_s)
+        row[14] = clipped_log_ratio(on_best_s, here_s)
+        row[15] = clipped_log_ratio(second_s if here_s == first_s else first_s, here_s)
         row[16] = shorter
         row[17] = e.slowdown[task, type_] - shown[3]
         row[18] = _log_over(work_s, unit_s)
