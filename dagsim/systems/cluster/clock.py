@@ -53,13 +53,15 @@ class Clock(Environment):
         """
         queue = self._queue
         self._now = now = queue[0][0]
-        while queue and queue[0][0] == now:
+        while True:
             event = heappop(queue)[3]
             callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
             for callback in callbacks:
                 callback(event)
             if not event._ok and not hasattr(event, "_defused"):
                 raise event._value
+            if not queue or queue[0][0] != now:
+                break
 
     def scheduled(self) -> list[Event]:
         """All scheduled events, in the order in which they will happen."""

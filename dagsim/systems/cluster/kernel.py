@@ -444,7 +444,7 @@ class ClusterKernel:
         else:
             ideal_s, names = active.rank(), graph.names
         submitted = job.id, job.arrival_s, job.priority, job.tenant, job.deadline_s, job.weight
-        self._remember(_facts_of((*submitted, ideal_s, gpu_s, float(gpus_most), names, parents)))
+        self._remember(_facts_of(submitted + (ideal_s, gpu_s, float(gpus_most), names, parents)))  # noqa: RUF005
         if not number & 4095:
             schedule.log.pack()
         self._record(packed_row(_ARRIVED, self.now, number, -1, -1, -1, 0, 0, 0.0))

@@ -274,11 +274,16 @@ class Run(Event):
     the network knows).
     """
 
+    # With a slot for each attribute of an Event as well, no run has a ``__dict__`` to fill.
     __slots__ = (
         "_ends_s",
+        "_ok",
         "_seconds",
+        "_value",
         "beside",
+        "callbacks",
         "computing_s",
+        "env",
         "flows",
         "held",
         "id",
