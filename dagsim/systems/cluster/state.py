@@ -304,7 +304,7 @@ class Run(Event):
         held: tuple[Held, ...],
         started_s: float,
     ) -> None:
-        # What Event.__init__ does, already triggered: this is made once per run, in the innermost loop.
+        # Event.__init__ without the call, and already triggered: this is the innermost loop.
         self.env = env
         self._ok = True
         self._value = None

@@ -91,7 +91,7 @@ class KubernetesNow(Kubernetes):
     """The jobs that run and wait when ``kubectl get`` is called, which begins the run. Running pods
     are on their nodes since their containers started.
 
-    What a job has left follows from its limit. Without one, a running job takes twice its present
+    The remaining time of a job follows from its limit. Without one, a running job takes twice its present
     age (half of the jobs do, where run times have the tail of 1 / t), and a waiting job the median
     of the running ones. Pods and pod sets with different demands are jobs of their own.
     """
