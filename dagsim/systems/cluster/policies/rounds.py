@@ -262,7 +262,7 @@ class _Contest:
         """Number of runs that do not give way to a task of that rank."""
         place = bisect_right(self._ranked, (key, order))
         if self._yields < 1:
-            place = max(place, bisect_right(self._ranked, key, key=lambda each: each[0] * self._yields))
+            place = max(place, bisect_right(self._ranked, key, key=lambda entry: entry[0] * self._yields))
         return place
 
     def _soonest_s(self, key: float) -> list[float]:
