@@ -30,7 +30,7 @@ __all__ = ["VectorSchedulingEnv", "compiled_episodes", "one_by_one", "why_not_co
 
 _TERMS = ("shaped_job_seconds", "job_seconds")
 _HIDDEN = 1 << 40
-"""A choice that is no row of an observation: it waits."""
+"""The choice to wait; it is not a row of the observation."""
 
 
 def compiled_episodes(

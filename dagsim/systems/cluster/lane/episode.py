@@ -67,7 +67,7 @@ def below(values: np.ndarray, at: int, held: int, value: float) -> int:
     return low - at
 
 
-# What has happened since the last choice.
+# The events since the last choice.
 
 
 @inner

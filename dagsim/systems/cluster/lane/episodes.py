@@ -62,7 +62,7 @@ _MOVES = frozenset(EpisodeState._fields[EpisodeState._fields.index("tally") :])
 
 
 def _example() -> EpisodeState:
-    """A small episode, for its type."""
+    """Make a small episode, from which numba infers the type of all episodes."""
     jobs = JobArrays.of([Job.single("j", Task("t", 1.0))])
     scene = read_scenario(Cluster.of({"V100": 1}), jobs, Recorded(), Estimates(), 0)
     return new_episode(scene, EpisodeCodec(BEST), EpisodeReward(), scratch(1))
