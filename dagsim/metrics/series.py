@@ -142,6 +142,11 @@ class JobSeries:
         labels = {kind: words[first:last] for kind, words in self.labels.items()}
         return replace(self, values=values, tenant=self.tenant[first:last], labels=labels)
 
+    def where_done(self, other: JobSeries) -> JobSeries:
+        """The same series, without the values of jobs that another run did not complete."""
+        values = {name: np.where(np.isfinite(other.values[name]), of, np.nan) for name, of in self.values.items()}
+        return replace(self, values=values)
+
     def value(self, metric: str) -> float | None:
         """The metric over these jobs; None if it is not a mean or a percentile of jobs, NaN if there
         are none.
@@ -217,8 +222,12 @@ def next_period(series: JobSeries, metric: str, value: float) -> Period:
 
 def change_of(series: JobSeries, value: float, before: JobSeries, value_before: float, metric: str) -> Change:
     """The ratio of ``value`` to ``value_before``, the values of ``metric`` in two runs of the same
-    jobs.
+    jobs. If a run did not complete all jobs of the other, it is the ratio over those that both
+    completed, NaN for metrics that are not of jobs.
     """
+    if series.done != before.done:
+        series, before = series.where_done(before), before.where_done(series)
+        value, value_before = (nan if (own := jobs.value(metric)) is None else own for jobs in (series, before))
     ours, theirs = series.influences(metric), before.influences(metric)
     if not (value > 0 and value_before > 0):
         return Change(nan, nan, nan, nan, 0, 1.0)
