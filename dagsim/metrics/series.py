@@ -142,9 +142,14 @@ class JobSeries:
         labels = {kind: words[first:last] for kind, words in self.labels.items()}
         return replace(self, values=values, tenant=self.tenant[first:last], labels=labels)
 
-    def where_done(self, other: JobSeries) -> JobSeries:
+    @property
+    def completed(self) -> Flags:
+        """True for the jobs that completed."""
+        return np.isfinite(next(iter(self.values.values())))
+
+    def where_completed(self, other: JobSeries) -> JobSeries:
         """The same series, without the values of jobs that another run did not complete."""
-        values = {name: np.where(np.isfinite(other.values[name]), of, np.nan) for name, of in self.values.items()}
+        values = {name: np.where(other.completed, of, np.nan) for name, of in self.values.items()}
         return replace(self, values=values)
 
     def value(self, metric: str) -> float | None:
@@ -225,8 +230,8 @@ def change_of(series: JobSeries, value: float, before: JobSeries, value_before: 
     jobs. If a run did not complete all jobs of the other, it is the ratio over those that both
     completed, NaN for metrics that are not of jobs.
     """
-    if series.done != before.done:
-        series, before = series.where_done(before), before.where_done(series)
+    if not np.array_equal(series.completed, before.completed):
+        series, before = series.where_completed(before), before.where_completed(series)
         value, value_before = (nan if (own := jobs.value(metric)) is None else own for jobs in (series, before))
     ours, theirs = series.influences(metric), before.influences(metric)
     if not (value > 0 and value_before > 0):

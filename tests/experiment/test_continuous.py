@@ -197,6 +197,15 @@ def test_a_swap_loses_jobs_and_is_never_better_unless_they_accept_the_new_type(h
     assert same["load"] == pytest.approx(2 * fast["load"])
 
 
+def test_the_ratio_of_a_cluster_that_loses_jobs_is_of_the_jobs_that_both_complete() -> None:
+    """Every fourth job waits 30 s today; these are lost, and the others take as long as before."""
+    today = np.tile([1.0, 1.0, 1.0, 30.0], 100)
+    lossy = np.where(today == 30.0, np.nan, today)
+    change = change_of(series(lossy), 1.0, series(today), float(today.mean()), "wait_s.mean")
+    assert change.ratio == 1.0
+    assert np.isnan(change_of(series(lossy), 2.0, series(today), 1.0, "energy_kwh").ratio)
+
+
 def test_gpus_that_arrive_later_serve_later_jobs(here: Path) -> None:
     question = ["whatif", *swap(here), "--metric", "wait_s.mean"]
     span_s = 400 * 39
