@@ -17,12 +17,12 @@ from itertools import combinations
 from math import ceil
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 import command
 from command import Say
 
-from dagsim.elastic.batches import EpochTraining, batch_schedule, epoch_table, SAMPLES
+from dagsim.elastic.batches import SAMPLES, EpochTraining, batch_schedule, epoch_table
 from dagsim.errors import InputError
 from dagsim.model import Cluster, Elastic, Job, Node, Task, gpu_type
 from dagsim.model.log import Kind
@@ -53,6 +53,22 @@ CLEAR = 0.03
 """Difference of two means from which their order counts."""
 _TRACE, _TABLE, _GPU = "tacc_120.trace.gz", "tacc_throughputs.json.gz", "v100"
 _TYPE = re.compile(r"(.+) \(batch size (\d+)\)")
+
+
+class Comparison(NamedTuple):
+    """Completion times of a policy here and on the cluster, in seconds by job."""
+
+    here: Mapping[str, float]
+    measured: Mapping[str, float]
+
+    @property
+    def error(self) -> float:
+        """Relative error of the mean."""
+        return fmean(self.here.values()) / fmean(self.measured.values()) - 1
+
+    def job_errors(self) -> dict[str, float]:
+        """Relative error of each job."""
+        return {job: self.here[job] / jct_s - 1 for job, jct_s in self.measured.items()}
 
 
 def jobs_of(inputs: Path) -> list[Job]:
@@ -91,3 +107,63 @@ def completed(jobs: Sequence[Job], policy: str) -> dict[str, float]:
     return {
         jobs[row.job].id: row.time_s - jobs[row.job].arrival_s for row in schedule.log if row.kind == Kind.COMPLETED
     }
+
+
+def _measured(folder: Path, policy: str) -> dict[str, float]:
+    path = folder / f"tacc_32gpus_comparison__{policy}__physical.csv.gz"
+    try:
+        return {row["job"]: float(row["jct_s"]) for row in command.read_rows(path)}
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{path}: not completion times of jobs: {error!r}") from error
+
+
+def _in_order(means: Mapping[str, tuple[float, float]]) -> bool:
+    """True if all pairs of policies whose measured means (second) differ clearly come in their order."""
+    return all(
+        (one[0] < other[0]) == (one[1] < other[1])
+        for one, other in combinations(means.values(), 2)
+        if abs(one[1] - other[1]) > CLEAR * min(one[1], other[1])
+    )
+
+
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    jobs = jobs_of(options.inputs)
+    result: dict[str, Any] = {"policies": {}}
+    means, errors = {}, []
+    for policy in options.policy or POLICIES:
+        here = completed(jobs, policy)
+        entry = result["policies"][policy] = {"mean_jct_s": fmean(here.values()), "jobs": here}
+        text = f"{policy}: {len(here)} jobs, mean {fmean(here.values()):,.0f} s"
+        if options.measured is not None:
+            compared = Comparison(here, _measured(options.measured, policy))
+            job_errors = compared.job_errors()
+            means[policy] = fmean(here.values()), fmean(compared.measured.values())
+            errors.append(abs(compared.error))
+            entry |= {"measured_mean_jct_s": means[policy][1], "error": compared.error, "job_errors": job_errors}
+            text += f", measured {means[policy][1]:,.0f} s ({compared.error:+.2%})"
+            text += f"; error of a job: median {median(map(abs, job_errors.values())):.1%}"
+            text += f", largest {max(map(abs, job_errors.values())):.0%}"
+        say(text)
+    if errors:
+        result |= {"mean_absolute_error": fmean(errors), "in_order": _in_order(means)}
+        say(f"mean absolute error: {fmean(errors):.2%} (the authors' simulator: {TOLERANCE:.2%})")
+        say(f"policies in the measured order: {'yes' if result['in_order'] else 'no'}")
+    return result
+
+
+def _holds(result: Mapping[str, Any]) -> bool:
+    return result.get("mean_absolute_error", 0.0) < TOLERANCE and result.get("in_order", True)
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--inputs", type=Path, required=True, metavar="DIR", help="a folder with shockwave/ in it")
+    parser.add_argument("--measured", type=Path, metavar="DIR", help="a folder of measured completion times")
+    parser.add_argument("--policy", action="append", choices=POLICIES, help="only this policy (may be repeated)")
+    return command.run(parser, _work, _holds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -16,6 +16,7 @@ from typing import Any
 
 from dagsim.errors import ModelError
 from dagsim.model import Pace
+from dagsim.model.arithmetic import ordered_sum
 
 __all__ = ["SAMPLES", "EpochProgress", "EpochTraining", "batch_schedule", "epoch_table"]
 
@@ -141,7 +142,8 @@ class EpochTraining:
         Raises:
             ModelError: A batch was not measured on this type.
         """
-        return sum((end - start) * self.seconds(gpu, self.schedule[int(start)]) for start, end in pairwise(self.changes))
+        phases = pairwise(self.changes)
+        return ordered_sum((end - start) * self.seconds(gpu, self.schedule[int(start)]) for start, end in phases)
 
     def seconds(self, gpu: str, batch: int) -> float:
         """Seconds of an epoch.

@@ -199,8 +199,7 @@ class AlloXShares(_Rule):
                     placed[waiting[row].number] = workers[worker]
         places = self._shared | self._placed
         return {
-            (number,): {name: (places.get(number) == name) / job.gpus for name in types}
-            for number, job in jobs.items()
+            (number,): {name: (places.get(number) == name) / job.gpus for name in types} for number, job in jobs.items()
         }
 
 
