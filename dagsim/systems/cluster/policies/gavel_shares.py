@@ -113,7 +113,7 @@ class Fifo(_Rule):
                 break  # it blocks all later jobs
             best = max(types, key=lambda name: job.rate[name])
             if not job.rate[best]:
-                continue  # it waits, but blocks nobody
+                continue  # it waits, but blocks no other job
             placed[job.number,] = best
             room[best] -= job.gpus
         if self.pairs:
