@@ -424,11 +424,33 @@ def plans() -> Iterator[str]:
                 row["queue"],
                 f"{row['today_p95']:,.0f}, {row['log_p95']:,.0f}",
                 f"{row['planned']}, {row['least']}",
-                f"{row['low']:,.0f} to {row['high']:,.0f}, {row['erlang_p95']:,.0f}",
+                f"{_interval(row)}, {row['erlang_p95']:,.0f}",
             )
             for row in rows
         ),
         numbers=(1, 2, 3),
+    )
+
+
+def _interval(row: dict[str, Any]) -> str:
+    return "none" if row["low"] is None else f"{row['low']:,.0f} to {row['high']:,.0f}"
+
+
+def held_periods() -> Iterator[str]:
+    """How often intervals of the p95 held the next period of M/M/c queues, from ``validate_plan.py``."""
+    yield from markdown(
+        ("servers x load / servers per node", "held the next period", "held Erlang's value", "no interval", "reach"),
+        (
+            (
+                row["queue"],
+                f"{row['next']:.1%}",
+                f"{row['erlang']:.1%}",
+                f"{row['too_short']:.1%}",
+                f"{row['reach']:.2f}",
+            )
+            for row in read_json("validation/coverage.json")
+        ),
+        numbers=(1, 2, 3, 4),
     )
 
 
@@ -489,6 +511,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "rules": rules,
     "readers": readers,
     "plans": plans,
+    "periods": held_periods,
     "sample": sample,
     "site": site,
 }
