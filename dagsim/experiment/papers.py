@@ -28,7 +28,7 @@ __all__ = [
     "PAPERS",
     "OptimaReached",
     "Paper",
-    "PublishedFigure",
+    "PaperFigure",
     "graph_tasks",
     "opened",
     "optima_reached",
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-class PublishedFigure(NamedTuple):
+class PaperFigure(NamedTuple):
     """One figure of a paper, and ours."""
 
     name: str
@@ -67,7 +67,7 @@ class Paper:
     """Names of the files that it needs."""
     source: str
     """Where to get them."""
-    figures: Callable[[dict[str, Path]], Iterator[PublishedFigure]]
+    figures: Callable[[dict[str, Path]], Iterator[PaperFigure]]
 
     def located(self, folder: Path) -> dict[str, Path]:
         """The files, looked for below ``folder``.
@@ -172,12 +172,12 @@ _SLOWDOWNS = {
 """The published bounded slowdowns on HPC2N. The other logs of the tables are not pinned to a version."""
 
 
-def _rlscheduler(files: dict[str, Path]) -> Iterator[PublishedFigure]:
+def _rlscheduler(files: dict[str, Path]) -> Iterator[PaperFigure]:
     log = files[_HPC2N]
     ours = sequence_slowdowns(opened(log, 240, "rlscheduler"), log, 240, 10_000)
     for title, (key, published) in _SLOWDOWNS.items():
         for score, value in published.items():
-            yield PublishedFigure(f"HPC2N, {title}, {score}: bounded slowdown", value, ours[key][score], 0.005 + 1e-6)
+            yield PaperFigure(f"HPC2N, {title}, {score}: bounded slowdown", value, ours[key][score], 0.005 + 1e-6)
 
 
 # Standard Task Graph set (Tobita and Kasahara 2002)
@@ -237,13 +237,13 @@ _STG = {2: (1.0073, 98), 4: (1.0115, 97), 8: (1.0125, 141), 16: (1.0, 180)}
 """Highest level first of another program on 180 graphs of 50 tasks: mean ratio to the optimum, optima reached."""
 
 
-def _stg(files: dict[str, Path]) -> Iterator[PublishedFigure]:
+def _stg(files: dict[str, Path]) -> Iterator[PaperFigure]:
     graphs = list(open_trace(files["stg-50.tar.gz"], "stg").jobs())
     ours = optima_reached(graphs, files["Case50_2_OPT.csv"].parent)
     for cores, (ratio, hits) in _STG.items():
-        yield PublishedFigure(f"50 tasks, {cores} cores: ratio to the optimum", ratio, ours[cores]["mean_ratio"], 5e-5)
-        yield PublishedFigure(f"50 tasks, {cores} cores: optima reached", hits, ours[cores]["hits"], 0)
-        yield PublishedFigure(f"50 tasks, {cores} cores: below the optimum", 0, ours[cores]["below_optimum"], 0)
+        yield PaperFigure(f"50 tasks, {cores} cores: ratio to the optimum", ratio, ours[cores]["mean_ratio"], 5e-5)
+        yield PaperFigure(f"50 tasks, {cores} cores: optima reached", hits, ours[cores]["hits"], 0)
+        yield PaperFigure(f"50 tasks, {cores} cores: below the optimum", 0, ours[cores]["below_optimum"], 0)
 
 
 PAPERS: dict[str, Paper] = {

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.experiment.papers import PAPERS, Paper, PublishedFigure
+from dagsim.experiment.papers import PAPERS, Paper, PaperFigure
 
 
 def run(*args: str, code: int = 0) -> str:
@@ -19,9 +19,9 @@ def run(*args: str, code: int = 0) -> str:
 
 
 def test_a_figure_holds_within_its_published_digits() -> None:
-    assert PublishedFigure("x", 1.25, 1.2549, 0.005).holds
-    assert not PublishedFigure("x", 1.25, 1.2551, 0.005).holds
-    assert PublishedFigure("x", 2.0, 3.0, 0.0).difference == 1.0
+    assert PaperFigure("x", 1.25, 1.2549, 0.005).holds
+    assert not PaperFigure("x", 1.25, 1.2551, 0.005).holds
+    assert PaperFigure("x", 2.0, 3.0, 0.0).difference == 1.0
 
 
 def test_a_missing_file_is_an_error_that_says_where_to_get_it(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_a_figure_that_differs_ends_with_1(tmp_path: Path, monkeypatch: pytest.M
     def figures(files: dict[str, Path]):
         ours = map(float, files["numbers.txt"].read_text(encoding="utf-8").split())
         for name, published, here in zip(("one", "two"), (3.5, 2.25), ours, strict=True):
-            yield PublishedFigure(name, published, here, 0.005)
+            yield PaperFigure(name, published, here, 0.005)
 
     monkeypatch.setitem(PAPERS, "mine", Paper("Mine", ("numbers.txt",), "ask me", figures))
     shown = run("mine", "--data", str(tmp_path), code=1)
