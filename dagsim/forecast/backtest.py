@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from math import log1p
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,9 @@ from dagsim.forecast.log import JobLog
 from dagsim.forecast.members import Forecaster, Past
 from dagsim.forecast.rows import KINDS, QueueLog, Rows, outcomes_of, rows_of
 from dagsim.forecast.scores import LEVELS, Score, crps, ratio, score
+from dagsim.processes import end_with_parent, starting
 
-__all__ = ["BASELINES", "Backtest", "Forecasts", "instants_of", "played"]
+__all__ = ["BASELINES", "Backtest", "Forecasts", "instants_of", "played", "played_in_processes"]
 
 BASELINES = ("slurm", "limits", "history", "history_account", "qbets", "limits_history")
 _MEMBERS = ("arrivals", "runs", "history_account")
@@ -24,6 +27,7 @@ _HOUR_S, _DAY_S = 3600.0, 86400.0
 _MONTH_S = 30 * _DAY_S
 _MOST_INSTANTS, _LEAST_EVERY_S = 72, 600.0
 _LEAST_RESOLVED = 40
+_MOST_CHUNK = 16
 _WARM_UP = 0.1
 _REFUTED_S = 300.0
 _NOW = log1p(60.0)
@@ -67,12 +71,13 @@ class Forecasts:
     @classmethod
     def joined(cls, several: Sequence[Forecasts]) -> Forecasts:
         """Concatenate forecasts; methods that some of them lack are left out."""
-        columns = [name for name in cls.__dataclass_fields__ if name != "raw"]
         methods = [name for name in several[0].raw if all(name in each.raw for each in several)]
-        return cls(
-            *[np.concatenate([getattr(each, name) for each in several]) for name in columns],
-            {name: np.concatenate([each.raw[name] for each in several]) for name in methods},
-        )
+        columns = {
+            name: np.concatenate([getattr(each, name) for each in several])
+            for name in cls.__dataclass_fields__
+            if name != "raw"
+        }
+        return cls(**columns, raw={name: np.concatenate([each.raw[name] for each in several]) for name in methods})
 
 
 def played(
@@ -106,10 +111,37 @@ def played(
         )
 
 
+def played_in_processes(
+    log: JobLog, queue: QueueLog | None, forecaster: Forecaster, instants: Sequence[float], workers: int
+) -> Iterator[Forecasts]:
+    """As ``played``, with the instants divided among processes; the forecasts are the same, in
+    another order.
+    """
+    size = max(1, min(_MOST_CHUNK, -(-len(instants) // (4 * workers))))
+    with ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent) as pool, starting():
+        waiting = [
+            pool.submit(_chunk, log, queue, forecaster, instants[first : first + size], first)
+            for first in range(0, len(instants), size)
+        ]
+        try:
+            for chunk in as_completed(waiting):
+                yield from chunk.result()
+        except BaseException:
+            for chunk in waiting:
+                chunk.cancel()
+            raise
+
+
+def _chunk(
+    log: JobLog, queue: QueueLog | None, forecaster: Forecaster, instants: Sequence[float], first: int
+) -> list[Forecasts]:
+    return list(played(log, queue, forecaster, instants, first))
+
+
 def _forecast_rows(rows: Rows) -> Rows:
     """The rows that get a forecast: those that can become eligible."""
     kept = np.flatnonzero(rows.kind != KINDS.index("never"))
-    return Rows(rows.state, [rows.members[place] for place in kept], rows.kind[kept], rows.estimate_s[kept])
+    return Rows(rows.state, [rows.members[place] for place in kept.tolist()], rows.kind[kept], rows.estimate_s[kept])
 
 
 class Backtest:
@@ -143,7 +175,12 @@ class Backtest:
         refuted = (quantiles[:, 9] <= _NOW) & (rows.age_s > _REFUTED_S)
         horizon = np.where(refuted, 10 + np.digitize(rows.age_s, [7200.0, 43200.0]), horizon)
         _, partition = np.unique(rows.partition.astype(str), return_inverse=True)
-        classes = [horizon + 100 * partition, horizon + 100 * rows.kind, refuted.astype(int), np.zeros(len(horizon), int)]
+        classes = [
+            horizon + 100 * partition,
+            horizon + 100 * rows.kind,
+            refuted.astype(int),
+            np.zeros(len(horizon), int),
+        ]
         return calibrated(self.outcomes, quantiles, classes)
 
     def _scored(self, log: JobLog) -> np.ndarray:
@@ -165,12 +202,13 @@ class Backtest:
         """Scores of a method over the scored rows that started; with ``once``, each submission has
         the same weight.
         """
-        rows = self._counted if where is None else self._counted & where
+        rows = self.counted if where is None else self.counted & where
         weight = self._weight(rows) if once else None
         return score(quantiles[rows], self.outcomes.y[rows], weight, self._block[rows])
 
     @property
-    def _counted(self) -> np.ndarray:
+    def counted(self) -> np.ndarray:
+        """(n,) bool: scored rows that started."""
         counted: np.ndarray = self.scored & self.forecasts.started
         return counted
 
@@ -186,21 +224,21 @@ class Backtest:
 
     def ratio(self, theirs: np.ndarray, *, once: bool = False) -> tuple[float, float, float]:
         """The ratio of the CRPS of our forecast to another, with its interval."""
-        rows = self._counted
+        rows = self.counted
         weight = self._weight(rows) if once else np.ones(np.count_nonzero(rows))
         ours, other = (crps(each[rows], self.outcomes.y[rows]) * weight for each in (self.forecast, theirs))
         return ratio(ours, other, self._block[rows])
 
     def reliability(self) -> list[tuple[float, float]]:
         """Each level, and the share of scored rows that started no later than its quantile."""
-        rows = self._counted
+        rows = self.counted
         below = self.outcomes.y[rows, None] <= self.forecast[rows] + 1e-9
         return list(zip(LEVELS.tolist(), below.mean(axis=0).tolist() if rows.any() else [np.nan] * 19, strict=True))
 
     def to_dict(self) -> dict[str, Any]:
         """All scores by name, as ``dagsim eta --backtest --json`` prints them."""
         whole, once = self.scores(self.forecast), self.scores(self.forecast, once=True)
-        rows, counted = self.forecasts, self._counted
+        rows, counted = self.forecasts, self.counted
         answer: dict[str, Any] = whole.to_dict() | {"once": once.to_dict()}
         answer["submissions"] = len(np.unique(self.outcomes.job[counted]))
         answer["never_started"] = int(np.count_nonzero(self.scored & ~rows.started))
@@ -223,7 +261,9 @@ class Backtest:
         answer["baselines"] = baselines
         answer["by_partition"] = self._by(rows.partition.astype(str))
         answer["by_kind"] = {
-            kind: self.scores_of_kind(number).to_dict() for number, kind in enumerate(KINDS) if (rows.kind == number).any()
+            kind: self.scores_of_kind(number).to_dict()
+            for number, kind in enumerate(KINDS)
+            if (rows.kind == number).any()
         }
         bounds = ("under 10 min", "10 min to 1 h", "1 h to 4 h", "over 4 h")
         horizon = np.digitize(self.forecast[:, 9], _HORIZONS)
@@ -238,7 +278,10 @@ class Backtest:
         answer["reliability"] = self.reliability()
         if not self.is_oracle:
             answer["members"] = {
-                name: {"raw": self.scores(self.raw[name]).to_dict(), "calibrated": self.scores(self.calibrated[name]).to_dict()}
+                name: {
+                    "raw": self.scores(self.raw[name]).to_dict(),
+                    "calibrated": self.scores(self.calibrated[name]).to_dict(),
+                }
                 for name in self.members
             }
         return answer
@@ -250,7 +293,7 @@ class Backtest:
 
     def _by(self, names: np.ndarray) -> dict[str, Any]:
         groups = {}
-        for name in np.unique(names[self._counted]).tolist():
+        for name in np.unique(names[self.counted]).tolist():
             groups[name] = self.scores(self.forecast, where=names == name).to_dict()
         return groups
 
@@ -260,5 +303,3 @@ def _numbers(log: JobLog, jobs: np.ndarray) -> np.ndarray:
     _, numbers = np.unique(log.array.astype(str), return_inverse=True)
     submissions: np.ndarray = numbers[jobs]
     return submissions
-
-

@@ -36,7 +36,8 @@ class Outcomes(NamedTuple):
     def y(self) -> np.ndarray:
         """(n,) logarithm of the wait from the forecast to the start, NaN without one."""
         logs: np.ndarray = np.where(self.started, np.log1p(np.maximum(self.seen_s - self.t, 0.0)), np.nan)
-        return np.minimum(logs, CEILING)
+        capped: np.ndarray = np.minimum(logs, CEILING)
+        return capped
 
 
 def kaplan_meier(values: np.ndarray, event: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -61,9 +62,7 @@ def calibrated(outcomes: Outcomes, quantiles: np.ndarray, classes: Sequence[np.n
     """
     result = quantiles.copy()
     median = quantiles[:, 9]
-    low, high = (
-        np.maximum(gap, _LEAST_SPREAD) for gap in (median - quantiles[:, 0], quantiles[:, -1] - median)
-    )
+    low, high = (np.maximum(gap, _LEAST_SPREAD) for gap in (median - quantiles[:, 0], quantiles[:, -1] - median))
     starts = np.unique(outcomes.t, return_index=True)[1].tolist()
     groups: list[dict[int, list[int]]] = [{} for _ in classes]
     for begin, end in zip(starts, [*starts[1:], len(outcomes.t)], strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import e, inf, log2
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dagsim.experiment.simulate import make_policy
 from dagsim.forecast.log import JobLog
 from dagsim.forecast.runtimes import RunTimes, classes_of
 from dagsim.model import Cluster, QueueTree, Start
@@ -21,7 +22,7 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
-__all__ = ["Future", "Player", "State", "run_times_at"]
+__all__ = ["Future", "Player", "State", "Usage", "run_times_at", "starts_by"]
 
 _OVERDUE_S = 60.0
 """Seconds left to a job that has run for its limit."""
@@ -140,9 +141,9 @@ class Usage:
 
 
 class Player:
-    """Plays futures of a log's states on a cluster. ``policy`` makes a fresh policy for a scenario."""
+    """Plays futures of a log's states on a cluster under a policy."""
 
-    def __init__(self, scenario: ClusterScenario, policy: Callable[[ClusterScenario], Any], log: JobLog) -> None:
+    def __init__(self, scenario: ClusterScenario, policy: str, log: JobLog) -> None:
         self._estimated = replace(scenario, estimates=Estimates("predicted"), engine="simpy", outages=False)
         self._policy = policy
         self._log = log
@@ -173,17 +174,17 @@ class Player:
             jobs = scene.jobs(shares[:, number], self._arrivals(scene, kind, horizon_s, run_times, rng))
             yield self._play(scene, jobs, horizon_s, groups)
 
-    def _play(
-        self, scene: _Scene, jobs: JobArrays, horizon_s: float, groups: Sequence[np.ndarray]
-    ) -> np.ndarray:
+    def _play(self, scene: _Scene, jobs: JobArrays, horizon_s: float, groups: Sequence[np.ndarray]) -> np.ndarray:
         begins_s = scene.begins_s
         queues = _on_clock(self._estimated.queues, scene.zero_s, scene.state.t)
         scenario = replace(self._estimated, workload=list(jobs.jobs()), begins_s=begins_s, queues=queues)
         kernel = scenario.kernel(0)
-        policy = self._policy(scenario)
+        policy = make_policy(scenario, self._policy, 0)
         if self._usage is not None and hasattr(policy, "past_usage"):
             policy.past_usage = scene.usage(self._usage)
-        watch = _Watch(policy, {scene.targets[place]: row for row, group in enumerate(groups) for place in group.tolist()})
+        watch = _Watch(
+            policy, {scene.targets[place]: row for row, group in enumerate(groups) for place in group.tolist()}
+        )
         talk = Conversation(kernel, begins_s + horizon_s)
         while talk.view is not None and watch.left:
             talk.answer(watch.decide(talk.view))
@@ -215,8 +216,11 @@ class Player:
         delay_s = np.maximum(log.begin_s[chosen] - log.submit_s[chosen], 0.0)
         if kind is Future.ORACLE:
             eligible_s = log.eligible_s[chosen]
-            delay_s = np.where(np.isnan(eligible_s), np.where(np.isnan(log.start_s[chosen]), _NEVER_S, 0.0),
-                               np.maximum(eligible_s - at_s, 0.0))
+            delay_s = np.where(
+                np.isnan(eligible_s),
+                np.where(np.isnan(log.start_s[chosen]), _NEVER_S, 0.0),
+                np.maximum(eligible_s - at_s, 0.0),
+            )
         arrival_s = at_s - scene.zero_s
         requests = jobs.request
         if requests is not None and kind is Future.ARRIVALS:
@@ -257,6 +261,21 @@ def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | 
 _OVER_S = 1e-3
 """End of reservations that were over before the clock begins: jobs may still name them."""
 _NEVER_S = 10 * _WEEK_S
+
+
+def starts_by(scenario: ClusterScenario, policy: str, jobs: JobArrays) -> np.ndarray:
+    """(n,) seconds at which the jobs of a log start under a policy that knows their limits; NaN for
+    those that never do.
+    """
+    limits = np.full(jobs.tasks, np.nan) if jobs.estimate is None else jobs.estimate
+    asked = replace(jobs, estimate=np.where(np.isnan(limits), _WEEK_S, limits), observed_start_s=None)
+    whole = replace(scenario, workload=list(asked.jobs()), estimates=Estimates("predicted"), engine="simpy")
+    kernel, decider = whole.kernel(0), make_policy(whole, policy, 0)
+    watch = _Watch(decider, {id: number for number, id in enumerate(jobs.ids.tolist())})
+    talk = Conversation(kernel)
+    while talk.view is not None:
+        talk.answer(watch.decide(talk.view))
+    return np.array([watch.started_s.get(id, np.nan) for id in jobs.ids.tolist()])
 
 
 class _Scene:
@@ -311,7 +330,8 @@ class _Scene:
         least_s = np.where(self._is_running, self.elapsed_s + 1.0, 1.0)
         if kind is Future.LIMITS:
             least_s = np.where(self._is_running, self.elapsed_s + _OVERDUE_S, 1.0)
-        return np.maximum(run_s, least_s[:, None])
+        lasting_s: np.ndarray = np.maximum(run_s, least_s[:, None])
+        return lasting_s
 
     def jobs(self, run_s: np.ndarray, arrivals: JobArrays | None) -> JobArrays:
         """The jobs of a future in which those in the system run for ``run_s`` in all."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, nan
+from math import nan
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -213,7 +213,6 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None) -> Iterator[_R
     if later := _BEGIN.fullmatch(line.get("begin", "")):
         begin_s += int(later[1]) * _SECONDS[later[2] or ""]
     parents = tuple(re.findall(r"(?<=:)\d+", line.get("dependency", "")))
-    singleton = line.get("dependency", "") == "singleton"
     eligible_s = begin_s
     if parents or line.get("dependency") == "singleton" or not line:  # else accounting may rewrite it later
         known_s = times["Eligible"]

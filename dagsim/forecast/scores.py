@@ -26,7 +26,7 @@ class Score(NamedTuple):
     coverage_90: float
     crps_log: float
     median_abs_log: float
-    intervals: dict[str, tuple[float, float]] = {}  # noqa: RUF012
+    intervals: dict[str, tuple[float, float]] = {}
 
     def to_dict(self) -> dict[str, object]:
         """The scores by name, and their intervals where they were drawn."""
@@ -36,7 +36,7 @@ class Score(NamedTuple):
             "crps_log": self.crps_log,
             "median_abs_log": self.median_abs_log,
         }
-        return values | ({"intervals": {name: list(pair) for name, pair in self.intervals.items()}} or {})
+        return values | {"intervals": {name: list(pair) for name, pair in self.intervals.items()}}
 
 
 def log_wait(seconds: np.ndarray) -> np.ndarray:

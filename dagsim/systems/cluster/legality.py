@@ -248,7 +248,11 @@ def _allotted(
         if elastic is not None:
             _check_range(kernel, task, elastic, total)
             waiting = total
-        if total != waiting or not distinct or (len(types) != 1 and not may_mix_types(task.job.job, task.demand.demand)):
+        if (
+            total != waiting
+            or not distinct
+            or (len(types) != 1 and not may_mix_types(task.job.job, task.demand.demand))
+        ):
             _refuse_start(
                 kernel, task, f"a gang of {waiting} starts whole, on distinct nodes of one type; got {placement}"
             )
