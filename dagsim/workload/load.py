@@ -251,7 +251,7 @@ class LoadMeter:
         single = [1 << place for place, units in enumerate(self._gpus.capacity) if units]
         every, confined = sum(single), self._gpus.busy_s.keys() - {sum(single)}
         if confined:
-            for types in dict.fromkeys([*single, *sorted(confined, key=lambda each: (each.bit_count(), each))]):
+            for types in dict.fromkeys([*single, *sorted(confined, key=lambda types: (types.bit_count(), types))]):
                 yield self._type_load(types, span_s)
         if every:
             yield self._type_load(every, span_s)

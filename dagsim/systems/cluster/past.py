@@ -153,7 +153,7 @@ def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float |
 
     A log of all jobs that ran in some period (``sacct -S``) lists the jobs that ran when the period
     began, but none that ended before. From its first end on, it lists everything. None if the log
-    does not begin like that: fewer than half of the GPUs that are busy on average are held then,
+    begins in another way: fewer than half of the GPUs that are busy on average are held then,
     more than a quarter of the jobs arrived before, or starts are unknown.
     """
     start_s = _observed_start_s(jobs)

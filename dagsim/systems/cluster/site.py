@@ -125,7 +125,7 @@ class SiteState:
 
     def open_between(self, terms: Terms, begin_s: float, end_s: float) -> int:
         """The nodes that a task with these terms may hold from ``begin_s`` to ``end_s``. A drain
-        matters only if it is under way at ``begin_s``, since nobody knows it ahead.
+        matters only if it is under way at ``begin_s``, since no user knows of it before.
         """
         nodes = terms.nodes
         if terms.reservation >= 0:

@@ -498,7 +498,7 @@ class _Reading:
             return [attempts]
         self._note("on nodes of several GPU types, which need not start together here", last.place)
         parts = []
-        for kind, size in sorted(allocated.types, key=lambda each: -each[1]):
+        for kind, size in sorted(allocated.types, key=lambda pair: -pair[1]):
             share = size / allocated.gpus
             part = Resources(size, ((kind, size),), (), 0, allocated.cpus * share, allocated.memory_gb * share)
             parts.append([*attempts[:-1], replace(last, nodes=size // per_node, allocated=part)])

@@ -226,7 +226,7 @@ class FailureLog:
         """Nothing has happened yet.
 
         Raises:
-            ModelError: The file cannot be read, or a row is no failure of a node that exists.
+            ModelError: The file cannot be read, or a row is not a failure of an existing node.
         """
         return Outages(tuple(self._windows())).start(nodes, seed)
 

@@ -296,7 +296,7 @@ class Rollout:
         tried: list[tuple[float, TaskState, Placement]] = []
         for task, placement in candidates:
             tried.append((self._cost(view, (task, placement)), task, placement))
-        cost, task, placement = min(tried, key=lambda each: each[0])
+        cost, task, placement = min(tried, key=lambda trial: trial[0])
         if cost < self._cost(view, None) * (1 - 1e-9) or not view.running:
             yield Start(task, placement)
 
