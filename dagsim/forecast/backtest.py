@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.forecast.calibration import Outcomes, calibrated, pooled
-from dagsim.forecast.futures import State
+from dagsim.forecast.futures import QueueState
 from dagsim.forecast.log import JobLog
 from dagsim.forecast.members import Forecaster, Past
 from dagsim.forecast.rows import KINDS, QueueLog, Rows, outcomes_of, rows_of
@@ -94,7 +94,7 @@ def played(
         listing = None
         if queue is not None and (place := queue.latest(t)) >= 0:
             listing = queue.listings[place]
-        rows = _forecast_rows(rows_of(State.at(log, t), listing))
+        rows = _forecast_rows(rows_of(QueueState.at(log, t), listing))
         raw = forecaster.raw(rows, past, number)
         seen_s, started = outcomes_of(log, rows)
         jobs = rows.first

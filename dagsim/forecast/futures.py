@@ -22,7 +22,7 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
-__all__ = ["Future", "Player", "State", "Usage", "run_times_at", "starts_by"]
+__all__ = ["Future", "Player", "QueueState", "Usage", "run_times_at", "starts_by"]
 
 _OVERDUE_S = 60.0
 """Seconds left to a job that has run for its limit."""
@@ -48,7 +48,7 @@ class Future(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class QueueState:
     """The jobs in the system at ``t``: indices in the log, in order of submission."""
 
     log: JobLog
@@ -57,7 +57,7 @@ class State:
     waiting: np.ndarray
 
     @classmethod
-    def at(cls, log: JobLog, t: float) -> State:
+    def at(cls, log: JobLog, t: float) -> QueueState:
         """The state at ``t`` of a log: what runs and waits then."""
         submitted = np.arange(int(np.searchsorted(log.submit_s, t, "right")))
         started = log.start_s[submitted] <= t
@@ -123,7 +123,7 @@ class Usage:
         self._half_life_s = float(queues.scheduler.get("half_life_s", 14 * _DAY_S))
         self._log = log
 
-    def at(self, state: State, zero_s: float) -> dict[str, float]:
+    def at(self, state: QueueState, zero_s: float) -> dict[str, float]:
         """Billed seconds by ``account/user`` of the jobs that had ended at the instant of a state, as
         if they had been used by ``zero_s`` and had decayed from then on.
         """
@@ -152,7 +152,7 @@ class Player:
 
     def starts(
         self,
-        state: State,
+        state: QueueState,
         kind: Future,
         futures: int,
         run_times: RunTimes,
@@ -281,7 +281,7 @@ def starts_by(scenario: ClusterScenario, policy: str, jobs: JobArrays) -> np.nda
 class _Scene:
     """The jobs of a state on a clock that begins a second before the oldest of them came."""
 
-    def __init__(self, scenario: ClusterScenario, state: State) -> None:
+    def __init__(self, scenario: ClusterScenario, state: QueueState) -> None:
         self.state = state
         log, t = state.log, state.t
         self._known = known = np.sort(np.concatenate([state.running, state.waiting]))

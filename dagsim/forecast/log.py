@@ -35,7 +35,7 @@ class JobLog:
     """n jobs in order of submission, with everything that ever became known about them.
 
     ``jobs`` holds the requests alone: each job takes its time limit, and nothing says when and
-    where it ran. ``State`` takes from the other columns only what was known at its instant.
+    where it ran. ``QueueState`` takes from the other columns only what was known at its instant.
     """
 
     jobs: JobArrays
@@ -203,7 +203,7 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None) -> Iterator[_R
     submit_s = times["Submit"]
     if submit_s is None:
         return
-    word = state(fields["State"])
+    word = state(fields["QueueState"])
     nowhere = fields["NodeList"].lower() == "none assigned"
     ran = word != "PENDING" and times["Start"] is not None and not nowhere
     if fields["ReqTRES"] or fields["AllocTRES"]:
@@ -239,7 +239,7 @@ def _asked(id: str, fields: dict[str, str], line: dict[str, str], submit_s: floa
     counts = dict(re.findall(r"(?:^|,)(node|cpu)=(\d+)", tres))
     row = fields | {
         "JobID": id,
-        "State": "COMPLETED",
+        "QueueState": "COMPLETED",
         "Submit": moment,
         "Eligible": moment,
         "Start": moment,

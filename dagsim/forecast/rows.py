@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.errors import TraceError
-from dagsim.forecast.futures import State
+from dagsim.forecast.futures import QueueState
 from dagsim.forecast.log import JobLog
 
 __all__ = ["KINDS", "Listed", "QueueLog", "Rows", "outcomes_of", "read_queue_log", "rows_of"]
@@ -90,7 +90,7 @@ class Rows:
     is that of the next of them.
     """
 
-    state: State
+    state: QueueState
     members: Sequence[np.ndarray]
     """Indices into ``state.waiting`` of the jobs of each row."""
     kind: np.ndarray
@@ -119,7 +119,7 @@ class Rows:
         return np.stack([starts[..., places].min(axis=-1) for places in self.members], axis=-1)
 
 
-def rows_of(state: State, listing: dict[str, Listed] | None) -> Rows:
+def rows_of(state: QueueState, listing: dict[str, Listed] | None) -> Rows:
     """The rows of a state; with a listing of the queue, those that it shows."""
     log = state.log
     places: dict[str, list[int]] = {}

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.forecast.backtest import Backtest, Forecasts, instants_of, played
 from dagsim.forecast.calibration import Outcomes, calibrated, kaplan_meier, pooled
-from dagsim.forecast.futures import Player, State, starts_by
+from dagsim.forecast.futures import Player, QueueState, starts_by
 from dagsim.forecast.history import History, binomial_quantile
 from dagsim.forecast.log import JobLog, read_sacct_log
 from dagsim.forecast.members import Forecaster
@@ -296,16 +296,16 @@ def test_nothing_after_the_instant_matters_on_a_real_site(data: Path, tmp_path: 
 
 def test_rows_join_the_tasks_of_an_array(easy: JobLog) -> None:
     t = float(easy.submit_s[150])
-    state = State.at(easy, t)
+    state = QueueState.at(easy, t)
     joined = replace(easy, array=objects(["one"] * len(easy)))
     assert len(rows_of(state, None)) == len(state.waiting) > 3
-    rows = rows_of(State.at(joined, t), None)
+    rows = rows_of(QueueState.at(joined, t), None)
     assert len(rows) == 1
     starts = np.arange(2.0, 2.0 + len(state.waiting))
     assert rows.earliest(starts).tolist() == [2.0]
 
 
-SACCT = """JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|Suspended|TimelimitRaw|NNodes|NCPUS|ReqTRES|AllocTRES|NodeList|SubmitLine
+SACCT = """JobIDRaw|JobID|User|Account|Partition|QOS|QueueState|Submit|Eligible|Start|End|ElapsedRaw|Suspended|TimelimitRaw|NNodes|NCPUS|ReqTRES|AllocTRES|NodeList|SubmitLine
 1|1|ada|bio|batch|normal|COMPLETED|1000|1000|1000|1600|600|00:00:00|60|1|4|cpu=4,mem=1G,node=1|cpu=4,mem=1G,node=1|n1|sbatch -p batch,gpu -t 60
 2|2|bo|bio|gpu|normal|CANCELLED by 7|1100|1100|Unknown|1500|0|00:00:00|60|1|4|cpu=4,mem=1G,node=1||None assigned|sbatch -p gpu -t 60
 5|5_[2-3]|bo|bio|batch|normal|PENDING|1200|1200|Unknown|Unknown|0|00:00:00|60|1|4|cpu=4,mem=1G,node=1||None assigned|sbatch -a 0-3 -t 60
@@ -323,7 +323,7 @@ def test_a_log_holds_what_was_asked_for_and_when_it_was_known(tmp_path: Path) ->
     assert log_.start_s[[0, 4]].tolist() == [1000.0, 1950.0]
     assert np.isnan(log_.start_s[1:4]).all()
     assert log_.eligible_s[4:].tolist() == [1900.0, 5000.0]  # accounting rewrites Eligible: the user's begin counts
-    state = State.at(log_, 1550.0)
+    state = QueueState.at(log_, 1550.0)
     assert log_.jobs.ids[state.waiting].tolist() == ["5_2", "5_3", "6", "7"]
     assert np.isinf(state.eligible_s).tolist() == [False, False, True, True]
 
