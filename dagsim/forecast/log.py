@@ -203,7 +203,7 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None) -> Iterator[_R
     submit_s = times["Submit"]
     if submit_s is None:
         return
-    word = state(fields["QueueState"])
+    word = state(fields["State"])
     nowhere = fields["NodeList"].lower() == "none assigned"
     ran = word != "PENDING" and times["Start"] is not None and not nowhere
     if fields["ReqTRES"] or fields["AllocTRES"]:
@@ -239,7 +239,7 @@ def _asked(id: str, fields: dict[str, str], line: dict[str, str], submit_s: floa
     counts = dict(re.findall(r"(?:^|,)(node|cpu)=(\d+)", tres))
     row = fields | {
         "JobID": id,
-        "QueueState": "COMPLETED",
+        "State": "COMPLETED",
         "Submit": moment,
         "Eligible": moment,
         "Start": moment,

@@ -305,7 +305,7 @@ def test_rows_join_the_tasks_of_an_array(easy: JobLog) -> None:
     assert rows.earliest(starts).tolist() == [2.0]
 
 
-SACCT = """JobIDRaw|JobID|User|Account|Partition|QOS|QueueState|Submit|Eligible|Start|End|ElapsedRaw|Suspended|TimelimitRaw|NNodes|NCPUS|ReqTRES|AllocTRES|NodeList|SubmitLine
+SACCT = """JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|Suspended|TimelimitRaw|NNodes|NCPUS|ReqTRES|AllocTRES|NodeList|SubmitLine
 1|1|ada|bio|batch|normal|COMPLETED|1000|1000|1000|1600|600|00:00:00|60|1|4|cpu=4,mem=1G,node=1|cpu=4,mem=1G,node=1|n1|sbatch -p batch,gpu -t 60
 2|2|bo|bio|gpu|normal|CANCELLED by 7|1100|1100|Unknown|1500|0|00:00:00|60|1|4|cpu=4,mem=1G,node=1||None assigned|sbatch -p gpu -t 60
 5|5_[2-3]|bo|bio|batch|normal|PENDING|1200|1200|Unknown|Unknown|0|00:00:00|60|1|4|cpu=4,mem=1G,node=1||None assigned|sbatch -a 0-3 -t 60
