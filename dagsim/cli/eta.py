@@ -152,8 +152,10 @@ def _forecast(
     shown: list[Expected] = []
     for number, answer in enumerate(answers):
         shown = [each for each in answer if not jobs or each.job in {job.partition("_")[0] for job in jobs}]
-        if watched and not number and sys.stdout.isatty():
-            _print_expected(shown, calibrated=False)
+        if watched and not number and history is not None:
+            if sys.stdout.isatty():
+                _print_expected(shown, calibrated=False)
+            typer.echo("calibrating by forecasts at earlier instants", err=True)
     if missing := sorted({job.partition("_")[0] for job in jobs} - {each.job for each in shown}):
         raise InputError(f"{state}: job {missing[0]} does not wait there, or can never start")
     if json_:

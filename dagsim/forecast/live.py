@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,9 @@ from dagsim.forecast.scores import LEVELS
 
 __all__ = ["Expected", "expected"]
 
-_INSTANTS = 40
+_INSTANTS = 24
+_FUTURES = 10
+"""Number of futures at earlier instants, which only calibrate."""
 _BACK_S = 7 * 86400.0
 
 
@@ -53,7 +56,9 @@ def expected(log: JobLog, forecaster: Forecaster, t: float, instants: int = _INS
 
 
 def _expected(log: JobLog, forecaster: Forecaster, instants: list[float]) -> list[Expected]:
-    several = list(played(log, None, forecaster, instants))
+    fewer = replace(forecaster, futures=min(forecaster.futures, _FUTURES))
+    several = list(played(log, None, fewer, instants[:-1]))
+    several += played(log, None, forecaster, instants[-1:], len(several))
     present = several[-1]
     if not len(present.t):
         return []

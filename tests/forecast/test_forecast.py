@@ -416,7 +416,7 @@ def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "give either --state SNAPSHOT or --backtest LOG|DIR"),
+        ([], "give either --state SNAPSHOT"),
         (["--backtest", "x", "--history", "y"], "goes with --state"),
         (["--state", "x", "--every", "1h"], "goes with --backtest"),
     ],
