@@ -5,10 +5,10 @@
     python scripts/table_general.py matrix results/sweep-matrix      # writes matrix.csv
     python scripts/table_general.py report [--again]                 # writes general.csv, general.md, general.png
 
-``matrix`` writes, for each cell and policy of the sweep, the geometric mean over validation seeds of its mean completion
-time over that of the first policy. The least is the reference of the cell. ``report`` compares the agent with it on report
-seeds, each used once (``results/seeds.yaml``), or on as many disjoint windows of the last fifth of a trace as there are, up
-to 40. The agent plays in compiled episodes, whose schedules are those of ``dagsim eval``, byte for byte.
+``matrix`` writes, for each cell and policy of the sweep, the geometric mean over validation seeds of its mean
+completion time over that of the first policy. The least is the reference of the cell. ``report`` compares the agent
+with it on report seeds, each used once (``results/seeds.yaml``), or on as many disjoint windows of the last fifth of a
+trace as there are, up to 40. The agent plays in compiled episodes, whose schedules are those of ``dagsim eval``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CELLS = (*DRAWN, *SEEN, "pai", "openb", "gavel", "ali40")
 MOST, FEW = 40, 15
 """Seeds or windows of a cell, and of the former agent, which takes longer."""
 NOISE = "estimates={kind: noisy, sigma: 0.5}"
-DEFAULT = "eft-wait[theta=0.7,order=work]"
+DEFAULT = "eft-wait"
 
 
 class Line(NamedTuple):
@@ -158,9 +158,7 @@ def write(lines: Sequence[Line], say: Say) -> None:
     rows = [line.to_dict() for line in lines]
     heads = [head for head in rows[0] if head != "pair"]
     write_text(OUT / "general.csv", to_csv({head: [row[head] for row in rows] for head in heads}))
-    page = [
-        "| cell | estimates | best tuned heuristic | n | agent | 95 % interval | `eft-wait[theta=0.7,order=work]` | former agent |"
-    ]
+    page = [f"| cell | estimates | best tuned heuristic | n | agent | 95 % interval | `{DEFAULT}` | former agent |"]
     page.append("| --- | --- | --- | ---: | ---: | --- | ---: | ---: |")
     at = {(line.cell, line.estimates, line.policy): line for line in lines}
     for (cell, estimates, policy), line in at.items():
@@ -223,8 +221,8 @@ Mean job completion times over those of the best of 26 heuristics of the cell, w
 ([matrix.csv](matrix.csv)): geometric means of per-seed ratios with Student's t on their logs, on report seeds or on
 disjoint windows of the last fifth of a trace (`python scripts/table_general.py report`, `results/seeds.yaml`). Noisy
 estimates have sigma 0.5. The agent has seen the first three fifths of itp and philly, and none of pai, openb, gavel and
-ali40. The arrivals of pai are made up; all GPU types of ali40 are equally fast. The former agent is `{FORMER.name}`, which
-`dagsim eval --algo ppo` played before, on the first {FEW} seeds.
+ali40. The arrivals of pai are made up; all GPU types of ali40 are equally fast. The former agent is `{FORMER.name}`,
+which `dagsim eval --algo ppo` played before, on the first {FEW} seeds.
 
 """
 
