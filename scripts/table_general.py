@@ -13,7 +13,6 @@ trace as there are, up to 40. The agent plays in compiled episodes, whose schedu
 
 from __future__ import annotations
 
-import csv
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple
 import command
 import numpy as np
 import torch
-from command import Say
+from command import Say, read_rows
 from sweeps import RESULTS, ROOT
 
 from dagsim.agents.checkpoint import Checkpoint
@@ -69,7 +68,7 @@ class Line(NamedTuple):
 
 def choose(folder: Path, say: Say) -> None:
     """Write ``matrix.csv`` from the sweep in ``folder``."""
-    rows = list(csv.DictReader((folder / "results.csv").open(encoding="utf-8")))
+    rows = read_rows(folder / "results.csv")
     times: dict[tuple[str, str], dict[int, float]] = {}
     for row in rows:
         if row["jct_s.mean"]:
@@ -95,7 +94,7 @@ def _geometric(values: Mapping[int, float], first: Mapping[int, float]) -> float
 
 def references() -> dict[str, str]:
     """The best heuristic of each cell on validation seeds."""
-    rows = list(csv.DictReader((OUT / "matrix.csv").open(encoding="utf-8")))
+    rows = read_rows(OUT / "matrix.csv")
     return {cell: min(rows, key=lambda row: float(row[cell]))["policy"] for cell in CELLS}
 
 
