@@ -335,7 +335,7 @@ def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginnin
             "(--read gpu_names=SITE=TYPE)"
         )
     elif any(lost):
-        yield "jobs lost: turned away or not finished; the figures of a row leave them out."
+        yield "jobs lost: turned away or not finished; a row leaves them out, its ratio on both sides."
 
 
 def begins_text(begins: Beginning | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from typer.testing import CliRunner
-from validate_plan import Queue, fifo
+from validate_plan import Queue, covered, fifo
 
 from dagsim.cli import app
 from dagsim.metrics.series import JobSeries, change_of, next_period
@@ -106,14 +106,28 @@ def test_intervals_of_independent_values_hold_the_next_period(metric: str) -> No
 def test_a_correlated_run_has_fewer_blocks_and_one_trend_has_none() -> None:
     rng = np.random.default_rng(12)
     independent = rng.exponential(1.0, 4000)
-    slow = np.repeat(rng.exponential(1.0, 40), 100)
-    assert next_period(series(independent), "wait_s.mean", independent.mean()).blocks > 2 * (
+    slow = np.repeat(rng.exponential(1.0, 16), 250)
+    assert next_period(series(independent), "wait_s.mean", independent.mean()).blocks >= 2 * (
         next_period(series(slow), "wait_s.mean", slow.mean()).blocks
     )
     trend = np.linspace(1.0, 2.0, 4000)
     period = next_period(series(trend), "wait_s.mean", 1.5)
     assert period.longer > 1
     assert not np.isfinite(period.low)
+
+
+def test_a_mean_that_one_block_makes_alone_has_no_interval() -> None:
+    """All waits in one week of sixteen: nothing is known about the next period."""
+    values = np.zeros(1600)
+    values[500:510] = 1.0
+    period = next_period(series(values), "wait_s.mean", float(values.mean()))
+    assert not np.isfinite(period.high)
+    assert period.longer > 1
+
+
+def test_intervals_hold_the_next_period_of_a_busy_queue() -> None:
+    """M/M/8 at .9: without the level of the waits and the correction of short runs, 78 % held."""
+    assert covered(Queue(8, 0.9), jobs=5000, pairs=100, seed=3).next >= 0.9
 
 
 def test_the_ratio_of_two_runs_of_the_same_jobs_is_sharper_than_either() -> None:
@@ -181,6 +195,15 @@ def test_a_swap_loses_jobs_and_is_never_better_unless_they_accept_the_new_type(h
     assert (same["jobs_not_done"], same["wait_s"]) == (0, pytest.approx(100 / 3))  # two nodes for three jobs
     assert fast["wait_s"] == pytest.approx(50 / 3)
     assert same["load"] == pytest.approx(2 * fast["load"])
+
+
+def test_the_ratio_of_a_cluster_that_loses_jobs_is_of_the_jobs_that_both_complete() -> None:
+    """Every fourth job waits 30 s today; these are lost, and the others take as long as before."""
+    today = np.tile([1.0, 1.0, 1.0, 30.0], 100)
+    lossy = np.where(today == 30.0, np.nan, today)
+    change = change_of(series(lossy), 1.0, series(today), float(today.mean()), "wait_s.mean")
+    assert change.ratio == 1.0
+    assert np.isnan(change_of(series(lossy), 2.0, series(today), 1.0, "energy_kwh").ratio)
 
 
 def test_gpus_that_arrive_later_serve_later_jobs(here: Path) -> None:
