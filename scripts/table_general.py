@@ -34,7 +34,7 @@ from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import run_policy
 from dagsim.files import write_text
 from dagsim.metrics import summarize, to_csv
-from dagsim.metrics.compare import Paired, paired_by_seed
+from dagsim.metrics.compare import Paired, paired
 from dagsim.seeds import REPORT, part_of
 from dagsim.workload.windows import most_windows
 
@@ -145,7 +145,7 @@ def _report(options: Namespace, say: Say) -> dict[str, Any]:
             if estimates == "exact":
                 policies[FORMER.stem] = run(f'ppo[checkpoint="{FORMER}"]', config, seeds[:FEW])
             for policy, values in policies.items():
-                pair = paired_by_seed(values, {seed: reference[seed] for seed in values})
+                pair = paired(list(values.values()), [reference[seed] for seed in values])
                 lines.append(Line(cell, estimates, policy, best[cell], pair))
                 say(f"{cell:8s} {estimates} {policy:32s} {pair.ratio:.3f} [{pair.low:.3f}, {pair.high:.3f}] n={pair.n}")
     write(lines, say)
