@@ -25,7 +25,9 @@ from typing import Any
 import command
 from command import Say, markdown
 
+from dagsim.experiment.bench import read_entry, suite
 from dagsim.metrics.compare import Row, compared, verdict
+from dagsim.report.benchmark import leaderboards
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.traces import READERS, reader
 
@@ -491,7 +493,22 @@ def sample() -> Iterator[str]:
     )
 
 
+def bench_tasks() -> Iterator[str]:
+    """The tasks of the benchmark's suite."""
+    rows = [(f"`{task.name}`", task.summary, f"`{task.config.policy}`", f"`{task.metric}`") for task in suite()]
+    yield from markdown(("task", "what it is", "reference", "metric"), rows)
+
+
+def leaderboard() -> Iterator[str]:
+    """The leaderboards of the entries in ``results/bench``."""
+    entries = [read_entry(path) for path in sorted((RESULTS / "bench").glob("*.json"))]
+    for grid in leaderboards(entries):
+        yield from ("", *grid.markdown().splitlines())
+
+
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
+    "bench-tasks": bench_tasks,
+    "leaderboard": leaderboard,
     "speeds": speeds,
     "validations": validations,
     "peers": peers,

@@ -5,6 +5,7 @@ Slow imports are inside the command that needs them.
 """
 
 from dagsim.cli import (
+    bench,
     bound,
     calibrate,
     capacity,
@@ -27,6 +28,7 @@ from dagsim.cli.app import app, main
 
 __all__ = [
     "app",
+    "bench",
     "bound",
     "calibrate",
     "capacity",
