@@ -161,6 +161,29 @@ def test_nodes_bought_for_a_partition_serve_its_jobs(here: Path) -> None:
     assert facts["best"]["gpus"] > facts["today"]["gpus"] == 24
 
 
+def test_demand_is_counted_by_partition_and_an_overloaded_one_cannot_keep_up(here: Path) -> None:
+    """In 1,000 s debug gets 12 x 8 x 100 GPU-seconds for its 8 GPUs, a load of 1.2; all 24 GPUs have a load of .55."""
+    rows = [f"d{number},{number * 1000 / 11!r},8,100,debug" for number in range(12)]
+    rows += [f"m{number},{number * 90},4,90,all" for number in range(10)]
+    (here / "log.csv").write_text("\n".join(["id,arrival_s,gpus,duration_s,partition", *rows]) + "\n", encoding="utf-8")
+    groups = "[{name: a, gpu: T4, gpus: 8, count: 1, hosts: ant}, {name: b, gpu: T4, gpus: 8, count: 2}]"
+    parts = "[{name: debug, nodes: [ant]}, {name: all, nodes: [a, b]}]"
+    (here / "c.yaml").write_text(f"cluster: {{groups: {groups}}}\nqueues: {{partitions: {parts}}}\n", encoding="utf-8")
+    common = ["--trace", "log.csv", "--config", "c.yaml", "--policy", "fifo", "--price", "none", "--on", "local:1"]
+    facts = answer("plan", *common, "--target", "wait_s.p50<1h")
+    debug, every = facts["demand"]
+    assert (debug["part"], debug["capacity"], every["part"], every["capacity"]) == ("debug", 8, "", 24)
+    assert debug["demand"] == pytest.approx(9.6)
+    assert every["demand"] == pytest.approx(9.6 + 3.6)
+    assert facts["load"] == pytest.approx(1.2)
+    assert not facts["today"]["keeps_up"]
+    assert not facts["today"]["meets"]
+    assert facts["best"]["gpus"] == 40  # the first size with a second node in debug
+    bought = answer("whatif", *common, "--add", "8xT4:debug", "--remove", "8xT4:all")["choices"]
+    assert bought[0]["load"] == pytest.approx(1.2)
+    assert bought[1]["load"] == pytest.approx(0.6)
+
+
 def test_growth_makes_arrivals_more_frequent_and_nothing_else(here: Path) -> None:
     columns = queue(8, 0.6, 1500, 5)
     common = [*site(here, columns, 8, 1), "--target", "wait_s.p95<1800"]
