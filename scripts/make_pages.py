@@ -265,7 +265,16 @@ def ablations() -> Iterator[str]:
 
 # Baselines, statistics
 
-GRID = ("eft-wait", "eft-wait[theta=0.85,order=work]", "rollout", "min-min", "srsf", "srpt-work", "2d-las", "qssf")
+GRID = (
+    "eft-wait[theta=1.0,order=task]",
+    "eft-wait[theta=0.85,order=work]",
+    "rollout",
+    "min-min",
+    "srsf",
+    "srpt-work",
+    "2d-las",
+    "qssf",
+)
 GRID += ("themis", "hrrn", "fifo-fit", "fifo", "conservative", "heft", "cpop", "tetris")
 
 

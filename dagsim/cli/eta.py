@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from dagsim.config.schema import Config
     from dagsim.forecast.backtest import Backtest
     from dagsim.forecast.futures import Player
+    from dagsim.forecast.live import Expected
     from dagsim.forecast.log import JobLog
     from dagsim.forecast.members import Forecaster
     from dagsim.forecast.rows import QueueLog
@@ -43,6 +45,16 @@ __all__ = ["print_eta"]
 @expand_options
 def print_eta(
     reading: TraceFlags,
+    jobs: Annotated[
+        list[str] | None, typer.Argument(metavar="JOB...", help="Jobs or arrays to show (default: all).")
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="SNAPSHOT", help="What runs and waits now: squeue --json, or kubectl get pods -o json."),
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option(metavar="LOG", help="Accounting of sacct, for run times, waits and calibration.")
+    ] = None,
     backtest: Annotated[
         Path | None,
         typer.Option(metavar="LOG|DIR", help="Forecast at past instants of this log, and score the forecasts."),
@@ -71,13 +83,21 @@ def print_eta(
     A folder of Slurm's files (docs/forecast.md) gives site, log and listings of the queue. For other
     logs, --algo makes the starts those of a scheduler, which is then known.
 
+    Without a log, --state forecasts the jobs that wait now; --history calibrates these forecasts.
+
     Example: dagsim eta --backtest KTH-SP2-1996-2.1-cln.swf.gz --from 60d --until 70d --every 4h
     """
-    if backtest is None:
-        raise typer.BadParameter("give --backtest LOG or DIR", param_hint="'--backtest'")
+    watched = not (quiet or json_)
+    if (backtest is None) == (state is None):
+        raise typer.BadParameter("give either --state SNAPSHOT or --backtest LOG|DIR", param_hint="'--state'")
+    _refuse(backtest is None, {"--every": every, "--oracle": oracle, "--from": reading.from_, "--until": reading.until})
+    _refuse(state is None, {"JOB": jobs, "--history": history})
     from dagsim.forecast.members import Forecaster
 
-    watched = not (quiet or json_)
+    if state is not None:
+        _forecast(state, history, jobs or [], config, set_, seed, reading, algo, (futures, arrivals), json_, watched)
+        return
+    assert backtest is not None
     with TemporaryDirectory() as scratch:
         chosen = _configured(backtest, config, Path(scratch), set_, seed, reading, quiet=not watched)
     log, queue, player = _log(chosen, backtest, algo)
@@ -90,6 +110,83 @@ def print_eta(
         typer.echo(json.dumps(tested.to_dict()))
     elif not quiet:
         _print(tested)
+
+
+def _refuse(refused: bool, options: dict[str, object]) -> None:
+    """Refuse options that would be ignored.
+
+    Raises:
+        BadParameter: One of them is given.
+    """
+    for name, value in options.items() if refused else ():
+        if value:
+            goes = "--state" if name in ("JOB", "--history") else "--backtest"
+            raise typer.BadParameter(f"goes with {goes}", param_hint=f"'{name}'")
+
+
+def _forecast(
+    state: Path, history: Path | None, jobs: list[str], config: str | None, set_: list[str] | None, seed: int | None,
+    reading: TraceFlags, algo: str | None, futures: tuple[int, int], json_: bool, watched: bool,
+) -> None:  # fmt: skip
+    """Forecast the jobs of a snapshot: print a first answer on a terminal, then the calibrated one."""
+    from dagsim.config.schema import Setting
+    from dagsim.errors import InputError
+    from dagsim.experiment.scenario import cluster_scenario_of
+    from dagsim.forecast.futures import Player
+    from dagsim.forecast.live import expected
+    from dagsim.forecast.log import read_sacct_log, read_snapshot
+    from dagsim.forecast.members import Forecaster
+    from dagsim.workload.accept import accepting
+
+    if config is None and reading.cluster is None:
+        raise InputError("--state: the cluster is unknown; give --config site.yaml (dagsim site import makes it)")
+    first = [Setting(f"--state {state}", "workload", {"kind": "trace", "path": str(state)})]
+    chosen = experiment(Experiment(config=config, set_=set_, seed=seed), reading, first=first, quiet=not watched)
+    scenario = cluster_scenario_of(chosen)
+    log, t = read_snapshot(chosen.trace().open(scenario.cluster, scenario.runtime))
+    if history is not None:
+        log = log.beside(read_sacct_log(history, chosen.trace().options), t)
+    log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
+    policy = algo or (chosen.policy if chosen.queues is not None else _DEFAULT_POLICY)
+    answers = expected(log, Forecaster(Player(scenario, policy, log), *futures, chosen.seed), t)
+    shown: list[Expected] = []
+    for number, answer in enumerate(answers):
+        shown = [each for each in answer if not jobs or each.job in {job.partition("_")[0] for job in jobs}]
+        if watched and not number and history is not None:
+            if sys.stdout.isatty():
+                _print_expected(shown, calibrated=False)
+            typer.echo("calibrating by forecasts at earlier instants", err=True)
+    if missing := sorted({job.partition("_")[0] for job in jobs} - {each.job for each in shown}):
+        raise InputError(f"{state}: job {missing[0]} does not wait there, or can never start")
+    if json_:
+        typer.echo(json.dumps({"t": t, "jobs": [each.to_dict() for each in shown]}))
+    elif watched:
+        _print_expected(shown, calibrated=history is not None)
+
+
+def _print_expected(rows: list[Expected], *, calibrated: bool) -> None:
+    """Print a table of waiting jobs, the soonest first."""
+    from rich.table import Table
+
+    from dagsim.report.terminal import console
+
+    table = Table("job", "user", "partition", "median", "90 %", "in 1 h", "in 24 h", "kind", box=None, pad_edge=False)
+    for row in rows:
+        low, middle, high = (_span(row.quantiles_s[place]) for place in (0, 9, 18))
+        chances = [f"{100 * chance:.0f} %" for chance in (row.within_1h, row.within_24h)]
+        table.add_row(row.job, row.user, row.partition, middle, f"{low} to {high}", *chances, row.waits_for)
+    console().print(table)
+    typer.echo(f"{len(rows):,} waiting jobs. These are chances, not promises (docs/forecast.md).")
+    if not calibrated:
+        typer.echo("not calibrated: without --history, neither run times nor earlier errors are known")
+
+
+def _span(seconds: float) -> str:
+    """A wait in words: 40 s, 12 min, 3.5 h, 2.1 d, or a week and more."""
+    for unit, length_s, below_s in (("s", 1.0, 100.0), ("min", 60.0, 6000.0), ("h", 3600.0, 48 * 3600.0)):
+        if seconds < below_s:
+            return f"{seconds / length_s:.{0 if unit != 'h' else 1}f} {unit}"
+    return "over a week" if seconds >= 6.9 * 86400 else f"{seconds / 86400:.1f} d"
 
 
 def _configured(

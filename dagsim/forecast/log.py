@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import nan
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -21,9 +21,10 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.slurm import COLUMNS, array_ids, moment_s, resources, sacct_tables, state
 from dagsim.traces.source import Source
 from dagsim.traces.submission import options_of
+from dagsim.traces.trace import Trace
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
-__all__ = ["JobLog", "read_sacct_log"]
+__all__ = ["JobLog", "read_sacct_log", "read_snapshot"]
 
 _YEAR_S = 365 * 86400.0
 _SECONDS = {"": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
@@ -85,7 +86,7 @@ class JobLog:
             TraceError: The jobs have no starts, or are not of one task each.
         """
         seen_s = jobs.observed_start_s if start_s is None else start_s
-        if seen_s is None or np.isnan(seen_s).all():
+        if seen_s is None or (np.isnan(seen_s).all() and start_s is None):
             raise TraceError("the log has no starts of jobs, so that there are no waits to forecast")
         if (np.diff(jobs.first) != 1).any():
             raise TraceError("forecasts need a log of jobs of one task each")
@@ -113,8 +114,37 @@ class JobLog:
             [()] * len(jobs),
             jobs.observed_nodes or Labels(np.zeros(len(jobs), np.int32), ((),)),
             objects(jobs.ids.tolist()),
-            float(np.nanmax(end_s)),
+            float(np.nanmax(np.concatenate([end_s, asked.arrival_s]))),
             *_names(jobs),
+        )
+
+    def beside(self, history: JobLog, t: float) -> JobLog:
+        """The jobs of this log with those of another that had ended by ``t`` and are not among them."""
+        own = set(self.jobs.ids.tolist())
+        past = np.flatnonzero(
+            (history.end_s <= t) & np.array([id not in own for id in history.jobs.ids.tolist()], bool)
+        )
+        jobs = JobArrays.joined([history.jobs.chosen(past), self.jobs])
+        order = np.argsort(jobs.arrival_s, kind="stable")
+
+        def joined(name: str) -> np.ndarray:
+            column: np.ndarray = np.concatenate([getattr(history, name)[past], getattr(self, name)])[order]
+            return column
+
+        def listed(name: str) -> list[Any]:
+            both = [*(getattr(history, name)[job] for job in past.tolist()), *getattr(self, name)]
+            return [both[job] for job in order.tolist()]
+
+        nodes = [*history.nodes.chosen(past).tolist(), *self.nodes.tolist()]
+        return JobLog(
+            jobs.chosen(order),
+            **{name: joined(name) for name in ("limit_s", "start_s", "end_s", "eligible_s", "begin_s", "array")},
+            parents=listed("parents"),
+            nodes=Labels.numbered([nodes[job] for job in order.tolist()]),
+            ends_s=t,
+            user=listed("user"),
+            account=listed("account"),
+            partition=listed("partition"),
         )
 
 
@@ -127,6 +157,22 @@ def _names(jobs: JobArrays) -> tuple[list[str], list[str], list[str]]:
     account = [own or tenant for own, tenant in zip(listed["account"], listed["tenant"], strict=True)]
     user = [own or tenant for own, tenant in zip(listed["user"], account, strict=True)]
     return user, account, listed["partition"]
+
+
+def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
+    """The jobs of a listing of a queue, and its instant.
+
+    Raises:
+        TraceError: It cannot be read, or is not a listing of a queue.
+    """
+    jobs, t = trace.unscaled(), trace.begins_s
+    if t is None:
+        raise TraceError(
+            f"{trace.source}: not a snapshot; give the output of squeue --json or kubectl get pods -o json"
+        )
+    start_s = np.full(len(jobs), nan) if jobs.observed_start_s is None else jobs.observed_start_s
+    log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
+    return replace(log, array=objects([id.partition("_")[0] for id in jobs.ids.tolist()]), ends_s=t), t
 
 
 class _Row(NamedTuple):

@@ -363,3 +363,65 @@ def test_the_command(tmp_path: Path) -> None:
 
 def test_logarithms_are_natural() -> None:
     assert log(1 + 7 * 86400) == CEILING
+
+
+SITE = """
+cluster:
+  groups:
+  - {name: n, count: 1, gpus: 0, cpus: 4, memory_gb: 64}
+policy: easy
+"""
+
+
+def listed(id: int, state: str, submit_s: int, start_s: int, limit_min: int, cpus: int) -> dict[str, object]:
+    runs = state == "RUNNING"
+    return {
+        "job_id": id, "user_name": "ada", "account": "bio", "partition": "p", "qos": "normal", "job_state": [state],
+        "state_reason": "None", "submit_time": submit_s, "eligible_time": submit_s, "start_time": start_s,
+        "time_limit": limit_min, "node_count": 1, "cpus": cpus, "tres_req_str": f"cpu={cpus},mem=1G,node=1",
+        "tres_alloc_str": f"cpu={cpus},mem=1G,node=1" if runs else "", "nodes": "n0" if runs else "",
+    }  # fmt: skip
+
+
+def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
+    """Four cores are taken by a job until its limit in an hour, at most; behind it, one job waits for another."""
+    now_s = 1_700_000_000
+    jobs = [
+        listed(1, "RUNNING", now_s - 3600, now_s - 3600, 120, 4),
+        listed(2, "PENDING", now_s - 600, 0, 60, 4),
+        listed(3, "PENDING", now_s - 500, 0, 60, 4),
+    ]
+    (tmp_path / "squeue.json").write_text(json.dumps({"jobs": jobs, "last_update": now_s}))
+    (tmp_path / "site.yaml").write_text(SITE)
+    command = ["eta", "--state", str(tmp_path / "squeue.json"), "--config", str(tmp_path / "site.yaml")]
+    result = CliRunner().invoke(app, [*command, "--json", "--futures", "40"], catch_exceptions=False)
+    answer = json.loads(result.stdout)
+    assert answer["t"] == now_s
+    assert [row["job"] for row in answer["jobs"]] == ["2", "3"]
+    first, second = answer["jobs"]
+    assert first["median_s"] < second["median_s"]
+    for row in answer["jobs"]:
+        waits_s = list(row["quantiles_s"].values())
+        assert waits_s == sorted(waits_s)
+        assert len(waits_s) == len(LEVELS)
+        assert 0 < row["within_1h"] <= row["within_24h"] < 1
+    shown = CliRunner().invoke(app, [*command, "3"], catch_exceptions=False).stdout
+    assert "1 waiting jobs" in shown
+    assert "not calibrated" in shown
+    wrong = CliRunner().invoke(app, [*command, "9"])
+    assert wrong.exit_code == 2
+    assert "job 9 does not wait there" in wrong.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "give either --state SNAPSHOT"),
+        (["--backtest", "x", "--history", "y"], "goes with --state"),
+        (["--state", "x", "--every", "1h"], "goes with --backtest"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(words: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["eta", *words])
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
