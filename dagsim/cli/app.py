@@ -27,7 +27,7 @@ __all__ = ["app", "main"]
 ALLOW_CODE = "--allow-code"
 ORDER = (
     *("eval", "baseline", "train", "replay", "tune", "compare", "report", "plot", "record", "serve", "sweep"),
-    *("whatif", "plan", "eta", "bound", "bench", "why", "trace", "site", "calibrate", "workload"),
+    *("whatif", "plan", "eta", "bound", "bench", "paper", "why", "trace", "site", "calibrate", "workload"),
     *("config", "list", "warm"),
 )
 """Commands in the usual order of use, which is also the order in ``dagsim --help``."""
