@@ -76,7 +76,7 @@ def calibrated(outcomes: Outcomes, quantiles: np.ndarray, classes: Sequence[np.n
                     kept[key] = _residuals(outcomes, past, t, median, low, high)
                 residuals = kept[key]
                 if residuals is not None:
-                    result[row] = _with(residuals, median[row], low[row], high[row])
+                    result[row] = _with(residuals, quantiles[row], low[row], high[row])
                     break
         for row in range(begin, end):
             for number, column in enumerate(classes):
@@ -98,11 +98,19 @@ def _residuals(
     return (values, function) if len(values) >= _LEAST_EVENTS else None
 
 
-def _with(residuals: tuple[np.ndarray, np.ndarray], median: float, low: float, high: float) -> np.ndarray:
+def _with(residuals: tuple[np.ndarray, np.ndarray], quantiles: np.ndarray, low: float, high: float) -> np.ndarray:
+    """The forecast with these residuals. Levels that they do not reach, since so many waits still go
+    on, lie above the largest by as much as the nominal levels lie apart.
+    """
     values, function = residuals
+    gap = quantiles - quantiles[9]
+    nominal = np.where(gap > 0, gap / high, gap / low)
     places = np.searchsorted(function, LEVELS)
-    drawn = np.where(places < len(values), values[np.minimum(places, len(values) - 1)], values[-1] + _BEYOND)
-    moved = np.where(drawn > 0, drawn * high, drawn * low) + median
+    beyond = places >= len(values)
+    drawn = values[np.minimum(places, len(values) - 1)]
+    if beyond.any():
+        drawn = np.where(beyond, values[-1] + _BEYOND + nominal - nominal[np.argmax(beyond)], drawn)
+    moved = np.where(drawn > 0, drawn * high, drawn * low) + quantiles[9]
     return np.maximum.accumulate(np.clip(moved, 0.0, CEILING))
 
 

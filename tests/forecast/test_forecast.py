@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.forecast.backtest import Backtest, Forecasts, instants_of, played
 from dagsim.forecast.calibration import Outcomes, calibrated, kaplan_meier, pooled
-from dagsim.forecast.futures import Player, QueueState, starts_by
+from dagsim.forecast.futures import Future, Player, QueueState, starts_by
 from dagsim.forecast.history import History, binomial_quantile
 from dagsim.forecast.log import JobLog, read_sacct_log
 from dagsim.forecast.members import Forecaster
 from dagsim.forecast.rows import QueueLog, read_queue_log, rows_of
 from dagsim.forecast.runtimes import RunTimes, classes_of
 from dagsim.forecast.scores import CEILING, LEVELS, crps, quantiles_of, score
-from dagsim.model import Cluster, Demand, Node
+from dagsim.model import Cluster, Demand, Node, NodeReservation, QueueTree
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -64,6 +64,18 @@ def easy(scenario: ClusterScenario) -> JobLog:
     """A log whose starts are those of EASY."""
     jobs = some_jobs()
     return JobLog.of(jobs, 1e9, starts_by(scenario, "easy", jobs))
+
+
+def test_what_runs_into_a_reservation_goes_on(scenario: ClusterScenario, easy: JobLog) -> None:
+    """The node is reserved from a minute after the instant; jobs that run then stay, and nothing else starts before."""
+    t = float(easy.submit_s[150])
+    reserved = replace(scenario, queues=QueueTree(reservations=(NodeReservation("r", ("n",), t + 60.0, t + 7200.0),)))
+    state = QueueState.at(easy, t)
+    assert len(state.running)
+    player = Player(reserved, "easy", easy)
+    (starts,) = player.starts(state, Future.LIMITS, 1, RunTimes(), np.random.default_rng(0))
+    assert starts.min() >= 7200.0
+    assert np.isfinite(starts).all()
 
 
 def backtest_of(log: JobLog, forecaster: Forecaster, every_s: float, until_s: float = np.inf) -> Backtest:
@@ -127,6 +139,17 @@ def _erf_inverse(x: float) -> float:
     from scipy.special import erfinv
 
     return float(erfinv(x))
+
+
+def test_levels_beyond_the_residuals_keep_their_distances() -> None:
+    """Of 60 waits 20 have ended, the others go on: their start is not in sight, and the interval stays wide."""
+    t = np.concatenate([np.zeros(60), [1000.0]])
+    seen_s = np.concatenate([np.linspace(10.0, 900.0, 20), np.full(41, 1e9)])
+    nominal = np.repeat(np.linspace(3.0, 6.0, 19)[None], 61, axis=0)
+    outcomes = Outcomes(t, np.arange(61), seen_s, np.ones(61, bool))
+    (quantiles,) = calibrated(outcomes, nominal, [np.zeros(61, int)])[60:]
+    assert quantiles[18] - quantiles[9] == pytest.approx(1.5, abs=0.01)
+    assert quantiles[9] > np.log1p(900.0)
 
 
 def test_calibration_knows_only_outcomes_of_its_instant() -> None:

@@ -405,8 +405,10 @@ class ClusterKernel:
 
     # Operations for disturbances.
 
-    def take_down(self, node: int) -> None:
-        """Take the node down, unless it is down already; its runs end as failed."""
+    def take_down(self, node: int, notice_s: float = 0.0) -> None:
+        """Take the node down, unless it is down already; its runs end as failed. They keep their work if
+        ``notice_s`` are enough to write a checkpoint.
+        """
         machine = self.machines.list[node]
         self._down[node] += 1
         if not machine.up:
@@ -416,7 +418,11 @@ class ClusterKernel:
         self._record(packed_row(_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self._changed = True
         for run in [run for run in self.running.values() if node in run.nodes]:
-            self._stop(run, _FAILED, NodeFailed(node), kept=self._keeps_on_failure)
+            if notice_s and notice_s >= self.preemption.write_s:
+                self._stop(run, _FAILED, NodeFailed(node), kept=True)
+            else:
+                saved = self.preemption.on_failure == "restart"
+                self._stop(run, _FAILED, NodeFailed(node), kept=self._keeps_on_failure, saved=saved)
 
     def bring_up(self, node: int) -> None:
         """Bring the node back, unless another disturbance also holds it down."""
@@ -879,8 +885,10 @@ class ClusterKernel:
             tasks.clear()  # job and tasks refer to each other: without this only the garbage collector frees them
             self._record(packed_row(_COMPLETED, self.now, active.number, -1, -1, -1, 0, 0, 0.0))
 
-    def _stop(self, run: Run, kind: int, cause: object, *, kept: bool) -> TaskState:
-        """End a run before its time; its instances become ready again."""
+    def _stop(self, run: Run, kind: int, cause: object, *, kept: bool, saved: bool = False) -> TaskState:
+        """End a run before its time; its instances become ready again. With ``kept`` it keeps its work,
+        with ``saved`` only what is in its last checkpoint.
+        """
         now = self.now
         run.disarm()
         if run.process is not None and run.process.is_alive:
@@ -890,7 +898,7 @@ class ClusterKernel:
             self._forget_stopped()
         task, left = run.task, 1.0
         if kept:
-            left = self._left(run, saved=kind == _FAILED and self.preemption.on_failure == "restart")
+            left = self._left(run, saved=saved)
         self._pieces += 1
         cost_s = self.preemption.cost_s(task.task.memory_gb, kept and run.computing_s is not None)
         elastic = task.task.elastic
