@@ -852,6 +852,7 @@ def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
     stated = {name: value for name, _, value in parts}
     seconds = {"bf_interval": ("bf_interval_s", 30.0, 1.0), "bf_window": ("bf_window_s", 1440.0, 60.0),
                "bf_resolution": ("bf_resolution_s", 60.0, 1.0), "sched_interval": ("sched_interval_s", 60.0, 1.0),
+               "bf_window_linear": ("bf_window_linear_s", 0.0, 1.0),
                "sched_min_interval": ("sched_min_interval_s", 2.0, 1e-6)}  # fmt: skip
     counts = {"bf_max_job_test": ("bf_max_job_test", 500), "default_queue_depth": ("queue_depth", 100),
               "bf_max_job_user": ("bf_max_job_user", 0), "bf_max_job_assoc": ("bf_max_job_assoc", 0),

@@ -27,7 +27,7 @@ PriorityWeightFairshare=2000
 PriorityDecayHalfLife=1-12
 PriorityMaxAge=0-08:00:00
 PriorityFlags=ACCRUE_ALWAYS,DEPTH_OBLIVIOUS
-SchedulerParameters=bf_interval=45,bf_window=600,bf_max_job_user=7,default_queue_depth=50,bf_strange=1
+SchedulerParameters=bf_interval=45,bf_window=600,bf_window_linear=90,bf_max_job_user=7,default_queue_depth=50,bf_strange=1
 Licenses=solver:3
 include nodes.conf
 PartitionName=DEFAULT MaxTime=1-0 State=UP
@@ -101,6 +101,7 @@ def test_each_file_is_read_by_its_content(folder: Path) -> None:
     settings = queues.scheduler
     assert (settings["age"], settings["half_life_s"], settings["max_age_s"]) == (500, 129600, 28800)
     assert (settings["bf_interval_s"], settings["bf_window_s"], settings["bf_max_job_user"]) == (45, 36000, 7)
+    assert settings["bf_window_linear_s"] == 90
     assert settings["accrue_always"]
     assert set(site.unmodelled) == {"PriorityFlags=DEPTH_OBLIVIOUS", "SchedulerParameters=bf_strange=1"}
 

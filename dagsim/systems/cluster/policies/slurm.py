@@ -59,6 +59,7 @@ _NOT_NEGATIVE = (
     "requeue_delay_s",
     "over_time_s",
     "bf_window_s",
+    "bf_window_linear_s",
     "bf_phase_s",
     "calc_phase_s",
     "sched_min_interval_s",
@@ -110,6 +111,7 @@ class SlurmSettings:
     bf_interval_s: float = 30.0
     bf_phase_s: float = 0.0
     bf_window_s: float = 86400.0
+    bf_window_linear_s: float = 0.0
     bf_max_job_test: int = 100
     bf_max_job_user: int = 0
     bf_max_job_assoc: int = 0
@@ -458,13 +460,31 @@ class SlurmMultifactor:
                 yield from self._make_way(view, task, part)
                 placement = self._fit(view, task, part, nodes, room)
             if placement is None:
-                closed.add(part.name)
-                blocked |= rules.nodes[part.name]
+                if self._is_held_up(view, task, part, nodes):
+                    closed.add(part.name)
+                    blocked |= rules.nodes[part.name]
                 at += 1
                 continue
             self.latest = "main"
             self._starting = task, part
             yield Start(task, placement)
+
+    def _is_held_up(self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int) -> bool:
+        """True if a job without room on ``nodes`` lets no job behind it start in its partition.
+
+        It lets them start if it could not run on these nodes even if they were empty, because the
+        rest of its partition is blocked or reserved (Slurm: ``ReqNodeNotAvail``), and if it runs in
+        a reservation (job_scheduler.c).
+        """
+        terms, site = task.demand.terms, view.machines.site
+        if terms is not None and terms.reservation >= 0:
+            return False
+        wanted = (task.demand.gang or 1) if self._rules.spread(task.job) else 1
+        if nodes.bit_count() < wanted:
+            return True
+        if terms is not None and site is not None:
+            nodes &= site.open_between(terms, view.now, view.now + terms.limit_s)
+        return bool(nodes & self._whole) or self._rules.holds(view, task, nodes)
 
     def _backfill(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
         """Run one backfill cycle over the first jobs by priority."""
@@ -477,6 +497,7 @@ class SlurmMultifactor:
             self._choice,
             window_s=self._set.bf_window_s,
             resolution_s=self._set.bf_resolution_s,
+            linear_s=self._set.bf_window_linear_s,
         )
 
         fitting: dict[DemandClass, bool] = {}

@@ -6,7 +6,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, reduce
 from heapq import heappop, heappush
-from math import ceil, floor, inf, nextafter
+from math import floor, inf, nextafter
 from operator import or_
 from typing import Any, NamedTuple, TypeAlias
 
@@ -197,6 +197,7 @@ class NodePlan:
         *,
         window_s: float,
         resolution_s: float,
+        linear_s: float = 0.0,
     ) -> None:
         self.now = view.now
         self.reserved: list[Reservation] = []
@@ -206,6 +207,9 @@ class NodePlan:
         self._ends: list[float] = []
         self._table, self._choice, self._whole = table, choice, whole
         self._view, self._until_s, self._resolution_s = view, view.now + window_s, resolution_s
+        self._linear_s = linear_s
+        self._windows: dict[int, Numbers] = {}
+        """The windows of a forecast for each set of nodes."""
         self._never: dict[tuple[DemandClass, bool, tuple[int, ...]], float] = {}
         """The shortest limit for which a demand found no time on some nodes; it will find none later."""
         machines = view.machines
@@ -216,7 +220,7 @@ class NodePlan:
         self._steps: dict[tuple[DemandClass, bool], tuple[Numbers, Numbers, Numbers]] = {}
         table.refresh(machines.list)
         table.begin()
-        self._fill, self._earliest = _functions(compiled=table.compiled)
+        self._fill, self._fill_windows, self._earliest = _functions(compiled=table.compiled)
         if machines.site is not None:
             for number, closed in enumerate(machines.site.closed):
                 for node in bits(closed.nodes):
@@ -226,6 +230,7 @@ class NodePlan:
         """A run has started: drop cached room."""
         self._table.refresh(self._view.machines.list)
         self._steps.clear()
+        self._windows.clear()
 
     def kept(self, begin_s: float, end_s: float, *, closed: bool, of: int = -1) -> int:
         """Return the nodes that are reserved at some time between the two; with ``closed`` also
@@ -241,9 +246,10 @@ class NodePlan:
         return kept_nodes
 
     def reserve(self, begin_s: float, end_s: float, nodes: int) -> None:
-        """Reserve nodes; times are widened to the resolution."""
+        """Reserve nodes; times are rounded down to the resolution."""
         step = self._resolution_s
-        kept = Reservation(floor(begin_s / step) * step, ceil(end_s / step) * step, nodes)
+        begin_s = max(floor(begin_s / step) * step, self.now)
+        kept = Reservation(begin_s, max(floor(end_s / step) * step, begin_s + step), nodes)
         at = bisect_right(self._ends, kept.end_s)
         self._ends.insert(at, kept.end_s)
         self.reserved.insert(at, kept)
@@ -276,7 +282,7 @@ class NodePlan:
         listed, members = table.members(usable)
         wanted = demand.gang or 1
         begin_s = self._earliest(
-            members, times, rooms, counts, table.stride + 1,
+            members, times, rooms, counts, table.stride + 1, self._windows_of(usable, members), float(self.now),
             table.begins, table.untils, table.owners, table.kept, table.kept_stride, own,
             float(least_s), float(until_s), float(limit_s), float(wanted), distinct, table.out,
         )  # fmt: skip
@@ -288,6 +294,18 @@ class NodePlan:
         free = sum([1 << node for node in room])
         of_group = next(free & nodes for nodes in groups if free & nodes)
         return begin_s, self._choice.nodes(of_group, room, room, wanted, spread=distinct)
+
+    def _windows_of(self, nodes: int, members: Numbers) -> Numbers:
+        """The windows of a forecast on some nodes, as ``slurm_times.fill_windows`` writes them."""
+        windows = self._windows.get(nodes)
+        if windows is None:
+            table = self._table
+            windows = np.empty(len(table.ends)) if table.compiled else [0.0] * len(table.ends)
+            count = self._fill_windows(
+                members, table.ends, table.runs, table.stride, float(self.now), float(self._linear_s), windows
+            )
+            windows = self._windows[nodes] = windows[:count]
+        return windows
 
     def _up(self, demand: DemandClass) -> int:
         """The nodes of the demand's types that are up."""
@@ -344,7 +362,7 @@ class NodePlan:
 @cache
 def _functions(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
     """The functions of ``slurm_times``, compiled if numba is installed."""
-    plain = slurm_times.fill_rooms, slurm_times.earliest
+    plain = slurm_times.fill_rooms, slurm_times.fill_windows, slurm_times.earliest
     if not compiled:
         return plain
     from dagsim.systems.cluster.lane import jit

@@ -111,6 +111,8 @@ class SlurmRules:
         request = job.job.request
         if request is None or request.array_limit is None:
             return limited
+        if job.job.eligible_s is not None and job.job.eligible_s > job.job.arrival_s + _AT_ONCE_S:
+            return limited  # until the log calls it eligible, it has waited for its array
         array = ("array", request.array)
         if array not in self.holdings.most:
             self.holdings.limit(array, Caps(jobs=request.array_limit))
@@ -157,13 +159,13 @@ class SlurmRules:
         return all(
             any(
                 self.holdings.ever(self.holders(job, part), self.amounts(task))
-                and self._holds(view, task, self.nodes[part.name])
+                and self.holds(view, task, self.nodes[part.name])
                 for part in self.parts(job)
             )
             for task in job.tasks
         )
 
-    def _holds(self, view: ClusterView, task: TaskState, nodes: int) -> bool:
+    def holds(self, view: ClusterView, task: TaskState, nodes: int) -> bool:
         """True if the nodes, empty, have room for a start of the task."""
         demand = task.demand
         distinct = bool(self.spread(task.job) and demand.gang)
@@ -230,6 +232,8 @@ def user_of(job: JobState) -> str:
 
 
 _SLACK = 1e-9
+_AT_ONCE_S = 2.0
+"""A job that is eligible so soon after its submission did not have to wait for that."""
 Holder: TypeAlias = tuple[str, ...]
 """A holder of resources: a kind and names, ``("user", "lab", "ada")``."""
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-__all__ = ["earliest", "fill_rooms"]
+__all__ = ["FIRST_WINDOW_S", "earliest", "fill_rooms", "fill_windows"]
 
 _MANY = 1099511627776.0
 """Room of a node for a demand that needs none of its resources."""
+FIRST_WINDOW_S = 30.0
+"""Length of the first window of a forecast."""
 
 
 def fill_rooms(
@@ -71,12 +73,45 @@ def fill_rooms(
         counts[node] = steps
 
 
+def fill_windows(nodes: Any, ends: Any, runs: Any, stride: int, now: float, linear_s: float, windows: Any) -> int:
+    """Write the ends of the windows in which a forecast frees the resources of the runs on ``nodes``;
+    return their number.
+
+    Slurm does not test every end of a run (slurm.conf, ``bf_window_linear``). The first window holds
+    the first end and those up to ``FIRST_WINDOW_S`` later, the second begins with the next end, and
+    so on. Each is twice as long as the one before, or longer by ``linear_s`` if that is not 0.
+    """
+    count, last_s, length_s = 0, now, FIRST_WINDOW_S
+    while True:
+        first_s = inf
+        for at in range(len(nodes)):
+            row = nodes[at] * stride
+            for place in range(row, row + runs[nodes[at]]):
+                end_s = max(ends[place], now + 1.0)
+                if last_s < end_s < first_s:
+                    first_s = end_s
+        if first_s == inf:
+            return count
+        last_s = first_s
+        for at in range(len(nodes)):
+            row = nodes[at] * stride
+            for place in range(row, row + runs[nodes[at]]):
+                end_s = max(ends[place], now + 1.0)
+                if last_s < end_s <= first_s + length_s:
+                    last_s = end_s
+        windows[count] = last_s
+        count += 1
+        length_s = length_s + linear_s if linear_s > 0 else 2.0 * length_s
+
+
 def earliest(
     nodes: Any,
     times: Any,
     rooms: Any,
     counts: Any,
     stride: int,
+    windows: Any,
+    now: float,
     begins: Any,
     untils: Any,
     owners: Any,
@@ -92,6 +127,7 @@ def earliest(
 ) -> float:
     """Return the first time from ``least_s`` to ``until_s`` at which ``nodes`` have room for ``wanted``
     instances during ``limit_s``, infinite if there is none; ``out`` gets the room of each node then.
+    A step counts from the end of its window on (``fill_windows``).
     ``begins``, ``untils`` and ``owners`` are the reservations of each node; those of ``own`` do not
     count. With ``spread`` a node takes one instance.
 
@@ -106,7 +142,13 @@ def earliest(
         first_s = inf
         for place in range(step, step + counts[node]):
             if rooms[place] > 0:
-                first_s = max(times[place], least_s)
+                first_s = times[place]
+                if first_s > now:
+                    for window in range(len(windows)):
+                        if windows[window] >= first_s:
+                            first_s = windows[window]
+                            break
+                first_s = max(first_s, least_s)
                 break
         if first_s >= begin_s or first_s > until_s:
             continue
@@ -121,12 +163,17 @@ def earliest(
                 place += 1
         begin_s = min(begin_s, first_s)
     while begin_s <= until_s:
-        total, end_s = 0.0, begin_s + limit_s
+        total, end_s, freed_s, next_s = 0.0, begin_s + limit_s, now, inf
+        for window in range(len(windows)):
+            if windows[window] > begin_s:
+                next_s = windows[window]
+                break
+            freed_s = windows[window]
         for at in range(len(nodes)):
             node = nodes[at]
             room, step = 0.0, node * stride
             for place in range(step, step + counts[node]):
-                if times[place] > begin_s:
+                if times[place] > freed_s:
                     break
                 room = rooms[place]
             if room > 0:
@@ -140,12 +187,8 @@ def earliest(
                 total += 1.0 if spread else room
         if total >= wanted:
             return begin_s
-        next_s = inf
         for at in range(len(nodes)):
             node = nodes[at]
-            for place in range(node * stride, node * stride + counts[node]):
-                if begin_s < times[place] < next_s:
-                    next_s = times[place]
             for place in range(node * kept_stride, node * kept_stride + kept[node]):
                 if begin_s < untils[place] < next_s:
                     next_s = untils[place]

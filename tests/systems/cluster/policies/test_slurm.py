@@ -19,10 +19,12 @@ from dagsim.model import (
     Kind,
     Node,
     NodePartition,
+    NodeReservation,
     Qos,
     QueueNode,
     QueueTree,
     RejectReason,
+    Request,
     Task,
     TaskGraph,
 )
@@ -37,6 +39,7 @@ from dagsim.systems.cluster.policies.slurm_backfill import BackfillOutlook, Node
 from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
 from dagsim.systems.cluster.policies.slurm_rules import Amounts, Holdings
 from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.policies.slurm_times import fill_windows
 from dagsim.testing import check_policy
 
 GPU = GpuType("G", 1.0, 16, 100, 100, 10)
@@ -101,6 +104,60 @@ def test_a_reservation_takes_whole_nodes() -> None:
     jobs = [job("long", 0, 10, 4), job("wide", 1, 5, 1, nodes=2), job("one", 2, 20), job("brief", 3, 5)]
     got = starts(played(jobs, f"slurm-multifactor[{FIFO},gangs=distinct]"))
     assert got == {"long": 0, "brief": 3, "wide": 10, "one": 10}
+
+
+def test_windows_of_a_forecast_grow_as_the_manual_says() -> None:
+    ends = [100.0, 160.0, 1000.0, 0.0, 125.0, 131.0, 310.0, 3000.0]  # of two nodes, with rows of four
+    for linear_s, expected in ((0.0, [125.0, 160.0, 310.0, 1000.0, 3000.0]), (500.0, [125.0, 310.0, 1000.0, 3000.0])):
+        windows = [0.0] * 8
+        count = fill_windows([0, 1], ends, [3, 4], 4, 50.0, linear_s, windows)
+        assert windows[:count] == expected
+
+
+@pytest.mark.parametrize(("last_s", "fits"), [(125, True), (140, False)])
+def test_a_reservation_begins_with_the_end_of_a_window(last_s: float, fits: bool) -> None:
+    # wide has room at 100 s, when a ends; Slurm frees b in the same window if it ends up to 30 s later
+    jobs = [job("a", 0, 200, 2, limit_s=100), job("b", 0, last_s, 1), job("wide", 1, 5, 3), job("brief", 3, 110)]
+    queues = QueueTree(partitions=(NodePartition("p", max_time_s=1000),))
+    got = starts(played(jobs, f"slurm-multifactor[{FIFO}]", cluster(1), queues))
+    assert (got["brief"] == 3) == fits
+
+
+def test_a_reservation_is_rounded_down_to_the_resolution() -> None:
+    view = SimpleNamespace(now=100.0, machines=ClusterState(cluster(1)))
+    plan = NodePlan(view, RunTable(1), 0, None, window_s=1000.0, resolution_s=60.0)  # type: ignore[arg-type]
+    for begin_s, end_s in ((185.0, 299.0), (110.0, 115.0)):
+        plan.reserve(begin_s, end_s, 1)
+    assert [(kept.begin_s, kept.end_s) for kept in plan.made] == [(180, 240), (100, 160)]
+
+
+def test_a_job_whose_nodes_are_blocked_lets_others_pass() -> None:
+    """ReqNodeNotAvail: a job of the higher tier blocks n0, and only n0 has the feature."""
+    nodes = [Node(f"n{at}", GPU, 4, 64, 512, features=features) for at, features in enumerate((("fast",), ("slow",)))]
+    queues = QueueTree(partitions=(NodePartition("low"), NodePartition("high", nodes=("n0",), tier=2)))
+    first = [job("now", 0, 10, 3, partition="high"), job("high", 1, 10, 4, partition="high")]
+    spec = "slurm-multifactor[order=basic,backfill=false]"
+    for feature, start_s in (("fast", 3), ("slow", 20)):
+        held_up = job("held up", 2, 10, 4 if feature == "fast" else 2, request=Request(constraint=feature))
+        before = [] if feature == "fast" else [job("on n1", 0, 20, 3, request=Request(constraint="slow"))]
+        jobs = [*before, *first, held_up, job("next", 3, 1)]
+        got = starts(played(jobs, spec, Cluster(tuple(nodes)), queues))
+        assert got["next"] == start_s
+
+
+def test_a_job_of_a_reservation_holds_up_nobody_else() -> None:
+    queues = QueueTree(reservations=(NodeReservation("course", ("n0",), 0, 100),))
+    mine = {"request": Request(reservation="course")}
+    jobs = [job("now", 0, 10, 3, **mine), job("wide", 1, 5, 4, **mine), job("other", 2, 5)]
+    got = starts(played(jobs, "slurm-multifactor[order=basic,backfill=false]", queues=queues))
+    assert got == {"now": 0, "wide": 10, "other": 2}
+
+
+def test_an_array_limit_does_not_hold_twice_for_a_job_that_the_log_calls_eligible_later() -> None:
+    limit = Request(array="7", array_limit=1)
+    for eligible_s, start_s in ((None, 10), (5.0, 5)):
+        jobs = [job("7_0", 0, 10, request=limit), job("7_1", 0, 10, request=limit, eligible_s=eligible_s)]
+        assert starts(played(jobs, f"slurm-multifactor[{FIFO}]"))["7_1"] == start_s
 
 
 def test_an_early_end_lets_everybody_move_up() -> None:
