@@ -63,6 +63,10 @@ class Simulation(Protocol):
         """See ``ClusterView.pending``."""
         ...
 
+    def expected_rate(self, task: TaskState, placement: Placement) -> float:
+        """See ``ClusterView.expected_rate``."""
+        ...
+
     def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
         """See ``ClusterView.claimed_s``."""
         ...
@@ -230,6 +234,12 @@ class ClusterView:
             if placement is not None and (left := machines.list[placement[0].node].idle) < idle:
                 best, seconds, idle = placement, task.seconds[type_], left
         return best
+
+    def expected_rate(self, task: TaskState, placement: Placement) -> float:
+        """The rate at which a gang that communicates would compute on ``placement`` beside the present
+        flows: its step time without communication over that with it. 1 for all other tasks.
+        """
+        return self._simulation.expected_rate(task, placement)
 
     def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
         """Seconds that the user claimed for an instance of the task (its time limit), by type;
