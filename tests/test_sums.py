@@ -10,20 +10,26 @@ import dagsim
 PACKAGE = Path(dagsim.__file__).parent
 WHOLE_NUMBERS = {
     "traces/catalogue.py": {"sum(size for size in sizes if size is not None)"},
+    "traces/export.py": {
+        "sum(int(node.cpus) for node in cluster.nodes)",
+        "sum(node.gpus for node in cluster.nodes)",
+    },
     "traces/formats/google.py": {"sum(life.rows for life in self.tasks.values())"},
     "traces/formats/google2019.py": {"sum(value >= least for least in (100, 116, 120, 360))"},
     "traces/formats/kubernetes.py": {
+        "sum(not entry.piece.is_workload for entry in current)",
         "sum(not entry.piece.is_workload for entry in pieces)",
         "sum(piece.count for piece in pieces)",
     },
     "traces/formats/pbs.py": {"sum(chunk.pieces for chunk in parsed)"},
     "traces/formats/philly.py": {"sum(len(gpus) for gpus in lists if isinstance(gpus, list))"},
     "traces/formats/sacct.py": {"sum(count for _, count in taken.slices)", "sum(size for _, size in allocated.types)"},
-    "traces/kube.py": {"sum(whole(taken.get(name, 0.0)) for name in _WHOLE_GPUS)"},
+    "traces/kube.py": {"sum(whole(taken.get(name, 0.0)) for name in WHOLE_GPUS)"},
     "traces/nodes.py": {
         "sum(group.name.startswith(label) for group in imported.groups)",
         "sum(size for _, size in node.gpus)",
     },
+    "traces/site_import.py": {"sum(lacking.values())"},
     "traces/slurm.py": {
         'sum(_count(value) for name, value in listed.items() if f"{name}:".startswith("gres/shard:"))',
         "sum(slices.values())",

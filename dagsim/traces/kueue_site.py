@@ -17,6 +17,7 @@ import yaml
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import GPU_TYPES, QueueNode, QueueTree
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
 from dagsim.traces.kube import TYPE_LABELS, WHOLE_GPUS, quantity
@@ -163,13 +164,13 @@ class KueueSite:
                     key = self._key(owner, text_in(resource, "name"), text_in(flavor, "name"), named)
                     if key:
                         parts.setdefault(key, []).append(_amounts(owner, key, resource))
-        quota = {key: sum(nominal for nominal, _, _ in rows) for key, rows in parts.items()}
+        quota = {key: ordered_sum(nominal for nominal, _, _ in rows) for key, rows in parts.items()}
         limits: list[dict[str, float]] = [{}, {}]
         for key, rows in parts.items():
             for place, limit in enumerate(limits, 1):
                 stated = [amount for row in rows if isinstance(amount := row[place], float)]
                 if len(stated) == len(rows):
-                    limit[key] = sum(stated)
+                    limit[key] = ordered_sum(stated)
         return quota, limits[0], limits[1]
 
     def _key(self, owner: str, resource: str, flavor: str, named: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any, NamedTuple
 
+from dagsim.errors import ModelError
 from dagsim.model import Edge, InFlight, Job, Request, Share, Task, TaskGraph
 
 __all__ = ["MOST_INSTANCES", "WrongRecord", "clipped", "clipped_repr", "job_of", "record_of"]
@@ -26,7 +27,14 @@ class WrongRecord(Exception):
 
 
 def record_of(job: Job) -> dict[str, Any]:
-    """Convert ``job`` to a record of plain values."""
+    """Convert ``job`` to a record of plain values.
+
+    Raises:
+        ModelError: A task is elastic; its training model has no plain form.
+    """
+    for task in job.graph.tasks:
+        if task.elastic is not None:
+            raise ModelError(f"job {job.id!r}: task {task.name!r} is elastic and cannot be written to a workload file")
     record = _given(job, _JOB_DEFAULTS)
     if job.request is not None:
         record["request"] = {name: value for name, value in asdict(job.request).items() if value}

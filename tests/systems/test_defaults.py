@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 from schema_defaults import can_be_made, classes, own_defaults, shipped
 
+NEED_A_VALUE = {"PairTable"}
+"""Classes that need one of several optional fields; their own tests hold the error."""
+
 
 @pytest.mark.parametrize("cls", list(classes("dagsim.systems")), ids=lambda cls: cls.__name__)
 def test_defaults_are_those_of_the_shipped_schema(cls: type) -> None:
     expected = shipped()[cls.__name__]
     for name, value in own_defaults(cls).items():
         assert expected.get(name, value) == value, name
-    if can_be_made(cls):
+    if can_be_made(cls) and cls.__name__ not in NEED_A_VALUE:
         cls()  # they go together

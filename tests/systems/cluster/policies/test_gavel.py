@@ -130,8 +130,3 @@ def test_two_jobs_take_turns_in_rounds():
 def test_a_job_keeps_its_gpu_between_rounds_if_stopping_costs_something():
     cost = Preemption(restart_s=5.0)
     assert ends(POLICIES.create("gavel[round_s=10]"), jobs_of(35.0), preemption=cost) == pytest.approx([35.0])
-
-
-def test_a_policy_with_pairs_is_refused():
-    with pytest.raises(ConfigError, match="share a GPU"):
-        POLICIES.create("gavel[policy=fifo_packed]")
