@@ -571,9 +571,9 @@ def _defaults(document: yaml.Document, key: str) -> Any:
 
 
 def _left_out(config: Config) -> tuple[str, ...]:
-    """Keys that ``plain`` omits: those of other systems, and ``prices`` if there are none."""
-    prices = () if config.prices else ("prices",)
-    return (*prices, *(_CLUSTER_ONLY if config.system_kind != "cluster" else ()))
+    """Keys that ``plain`` omits: those of other systems, and rare ones while they have no value."""
+    rare = [name for name in ("prices", "communication") if not getattr(config, name)]
+    return (*rare, *(_CLUSTER_ONLY if config.system_kind != "cluster" else ()))
 
 
 def plain(value: Any) -> Any:

@@ -18,7 +18,7 @@ from itertools import tee
 from math import inf
 from sys import float_info
 from types import GeneratorType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from simpy import Interrupt
@@ -75,13 +75,16 @@ from dagsim.systems.cluster.models.failures import (
 )
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
-from dagsim.systems.cluster.network.base import Carrier, Communication, Flow, GangCarrier, Network
+from dagsim.systems.cluster.network.base import Carrier, Communication, Flow, GangCarrier, HasLevels, Network
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import check_in_flight, past_of
-from dagsim.systems.cluster.site import SiteState, down_windows
+from dagsim.systems.cluster.site import SiteState, domain_sets, down_windows
 from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState, WorkProgress
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
+
+if TYPE_CHECKING:
+    from dagsim.network.routing import Level
 
 __all__ = ["ClusterKernel", "NodeFailed", "Observer", "Preempted"]
 
@@ -162,9 +165,11 @@ class ClusterKernel:
     ) -> None:
         self.queues = queues
         self.schedule = Schedule(cluster, seed=seed, begins_s=begins_s)
-        self.machines = ClusterState(
-            cluster, SiteState(cluster, queues, origin_s) if SiteState.binds(cluster, queues) else None
-        )
+        names = [node.name for node in cluster.nodes]
+        self.levels: Sequence[Level] = network.levels(names) if isinstance(network, HasLevels) else ()
+        binds = bool(self.levels) or SiteState.binds(cluster, queues)
+        site = SiteState(cluster, queues, origin_s, domain_sets(self.levels, len(names))) if binds else None
+        self.machines = ClusterState(cluster, site)
         self.frontier = Frontier()
         self.running: Live[int, Run] = Live()
         self.applicants: Live[int, JobState] = Live()
@@ -180,7 +185,7 @@ class ClusterKernel:
         self._estimates = estimates if estimates is not None else Estimates()
         self._estimated = self._estimates.kind != "exact"
         if queues is not None and queues.outages:
-            down = down_windows(queues, [node.name for node in cluster.nodes], origin_s, begins_s)
+            down = down_windows(queues, names, origin_s, begins_s)
             disturbances = [*disturbances, Outages(down)]
         self._disturbing: list[FailureProcess] = start_all(disturbances, len(cluster.nodes), seed, begins_s)
         self._admission = admission
@@ -519,7 +524,7 @@ class ClusterKernel:
         if terms is None:
             return None
         demand = self.machines.compile(task.demand, task.instances if task.gang else 0, terms)
-        demand.nodes = site.open(terms, self.now)
+        demand.open_to(site.open(terms, self.now))
         self._reopen_s = min(self._reopen_s, site.next_s(terms, self.now))
         return demand
 

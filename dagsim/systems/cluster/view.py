@@ -7,7 +7,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from math import inf
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.state import Frontier, JobState, Key, Live, Queue, Run, TaskState, TypedKey, TypedQueue
+
+if TYPE_CHECKING:
+    from dagsim.network.routing import Level
 
 __all__ = ["NEVER_S", "ClusterPolicy", "ClusterView", "ExpectedFree", "Simulation"]
 
@@ -57,6 +60,7 @@ class Simulation(Protocol):
     queues: QueueTree | None
     preemption: Preemption
     sharing: Sharing | None
+    levels: Sequence[Level]
 
     @property
     def pending(self) -> bool:
@@ -172,6 +176,13 @@ class ClusterView:
     def preemption(self) -> Preemption:
         """The work that a stopped run keeps, and the cost of resuming."""
         return self._simulation.preemption
+
+    @property
+    def levels(self) -> Sequence[Level]:
+        """The levels of the network above the nodes (racks, pods), narrowest first, with the domain of
+        each node; none without such a network.
+        """
+        return self._simulation.levels
 
     @property
     def sharing(self) -> Sharing | None:

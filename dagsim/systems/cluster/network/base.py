@@ -13,8 +13,9 @@ from dagsim.systems.cluster.clock import Clock
 if TYPE_CHECKING:
     from dagsim.network.collectives import Member, StepTraffic
     from dagsim.network.max_min import LinkFlow
+    from dagsim.network.routing import Level
 
-__all__ = ["Carrier", "Communication", "Flow", "GangCarrier", "Network"]
+__all__ = ["Carrier", "Communication", "Flow", "GangCarrier", "HasLevels", "Network"]
 
 
 class Flow:
@@ -63,6 +64,15 @@ class Network(Protocol):
         Raises:
             ModelError: The network does not fit the cluster.
         """
+        ...
+
+
+@runtime_checkable
+class HasLevels(Protocol):
+    """A network whose nodes lie in racks, pods or the like."""
+
+    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+        """The levels between a node and the whole network, narrowest first."""
         ...
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from simpy.events import Event
 
 from dagsim.model import Cluster, GpuType
-from dagsim.network import Dragonfly, Explicit, FatTree, Island, LinkFlow, Routing, SharedLinks, Torus, Tree
+from dagsim.network import Dragonfly, Explicit, FatTree, Island, Level, LinkFlow, Routing, SharedLinks, Torus, Tree
 from dagsim.network.collectives import Exchange, Member, StepTraffic, exchange, nvlink_bytes_s
 from dagsim.systems.cluster.clock import COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.network.base import Flow
@@ -32,6 +32,10 @@ class SharedNetwork:
     kind: Literal["shared"] = "shared"
 
     __pydantic_config__ = {"extra": "forbid"}
+
+    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+        """See ``HasLevels``."""
+        return self.topology.levels(names)
 
     def carrier(self, clock: Clock, cluster: Cluster) -> SharedCarrier:
         return SharedCarrier(clock, self.topology.routing([node.name for node in cluster.nodes]))
