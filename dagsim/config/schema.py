@@ -38,7 +38,7 @@ from dagsim.model.gpu import canonical
 from dagsim.registry import nearest
 from dagsim.systems import SYSTEMS
 from dagsim.systems.cluster.choice import Engine
-from dagsim.systems.cluster.models import FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS
+from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
@@ -77,6 +77,7 @@ _CLUSTER_ONLY = (
     "network",
     "setup",
     "sharing",
+    "communication",
     "preemption",
     "disturbances",
     "estimates",
@@ -258,6 +259,8 @@ class Config(Section):
     """Time that a run occupies its GPUs before it computes. Default: none."""
     sharing: Annotated[Any, Registered(SHARINGS, "pairs")] | None = None
     """The rates of two tasks on the same GPUs, for policies that let tasks share. Default: they do not."""
+    communication: Annotated[Any, Registered(COMMUNICATIONS, "models")] | None = None
+    """What gangs send in each step over a shared network (docs/networks.md). Default: nothing."""
     preemption: Preemption = Preemption()
     """What a preempted run keeps, and what it costs to resume it."""
     disturbances: tuple[FailureModel, ...] = ()
@@ -578,9 +581,9 @@ def _defaults(document: yaml.Document, key: str) -> Any:
 
 
 def _left_out(config: Config) -> tuple[str, ...]:
-    """Keys that ``plain`` omits: those of other systems, and ``prices`` if there are none."""
-    prices = () if config.prices else ("prices",)
-    return (*prices, *(_CLUSTER_ONLY if config.system_kind != "cluster" else ()))
+    """Keys that ``plain`` omits: those of other systems, and rare ones while they have no value."""
+    rare = [name for name in ("prices", "communication") if not getattr(config, name)]
+    return (*rare, *(_CLUSTER_ONLY if config.system_kind != "cluster" else ()))
 
 
 def plain(value: Any) -> Any:

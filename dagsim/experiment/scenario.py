@@ -59,6 +59,7 @@ def cluster_scenario_of(config: Config) -> ClusterScenario:
         setup=config.setup,
         network=config.network,
         sharing=config.sharing,
+        communication=config.communication,
         preemption=config.preemption,
         disturbances=(*config.disturbances, *([Outages(late)] if late else [])),
         estimates=config.estimates,

@@ -26,6 +26,10 @@ class Request:
     - ``spread`` is True if every instance takes a node of its own, False if instances may share nodes,
       None if unknown.
     - ``array`` is its job array; at most ``array_limit`` tasks of the array run at a time.
+    - ``level`` is a level of the network's topology (``rack``, ``pod``; ``host`` for one node): each gang
+      of the job must lie within one domain of it, or should if it is not ``level_required``.
+    - ``segment`` splits a gang into segments of that many instances, for the placement ``block``: each
+      lies within one domain of the level, by default the narrowest. Then the whole gang need not.
 
     Raises:
         ModelError: The constraint cannot be read, or a number is below 1.
@@ -39,13 +43,17 @@ class Request:
     spread: bool | None = None
     array: str = ""
     array_limit: int | None = None
+    level: str = ""
+    level_required: bool = True
+    segment: int | None = None
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
         if self.constraint:
             _parsed(self.constraint)
-        for what, count in (*self.licences, *([] if self.array_limit is None else [("array_limit", self.array_limit)])):
+        limits = [("array_limit", self.array_limit), ("segment", self.segment)]
+        for what, count in (*self.licences, *[(what, count) for what, count in limits if count is not None]):
             if not count >= 1:
                 raise ModelError(f"request: {what} must be 1 or more, got {count!r}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.network.routing import Link, Path, Routing, check_counts, check_hosts, check_link
+from dagsim.network.routing import Level, Link, Path, Routing, check_counts, check_hosts, check_link, levels_of
 
 __all__ = ["Dragonfly"]
 
@@ -46,6 +46,13 @@ class Dragonfly:
             raise ModelError(
                 f"dragonfly: {self.groups} groups need as many routers per group, got {self.chassis * self.routers}"
             )
+
+    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+        """Hosts of a router, a chassis and a group."""
+        widths = [self.hosts_per_router, self.hosts_per_router * self.routers]
+        widths.append(widths[-1] * self.chassis)
+        of = [[host // width for host in range(len(names))] for width in widths]
+        return levels_of(of, ("router", "chassis", "group"))
 
     def routing(self, names: Sequence[str]) -> Routing:
         """Build links and routes; hosts fill routers, chassis and groups in order."""

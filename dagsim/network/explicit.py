@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.network.routing import Link, Path, Routing, check_link
+from dagsim.network.routing import Level, Link, Path, Routing, check_link, levels_of
 
 __all__ = ["Cable", "Explicit", "Route", "Tree", "TreeSwitch"]
 
@@ -49,6 +49,10 @@ class Explicit:
     def __post_init__(self) -> None:
         for cable in self.links:
             check_link(f"explicit: link {cable.name!r}", cable.bandwidth_gb_s, cable.latency_s)
+
+    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+        """None: links and routes state no domains."""
+        return ()
 
     def routing(self, names: Sequence[str]) -> Routing:
         """Build links and routes; routes name the nodes of the cluster."""
@@ -99,6 +103,8 @@ class Tree:
     """Total bandwidth below a switch divided by that of its link upward."""
     latency_s: float = 0.0
     """Latency of each link."""
+    levels_up: tuple[str, ...] = ()
+    """Names of the levels of switches, those next to the nodes first; by default rack, pod, level3."""
     kind: Literal["tree"] = "tree"
 
     __pydantic_config__ = _FORBID
@@ -110,6 +116,23 @@ class Tree:
         for switch in self.switches:
             if switch.bandwidth_gb_s is not None:
                 check_link(f"tree: switch {switch.name!r}", switch.bandwidth_gb_s, 0.0)
+
+    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+        """The switches above each node, level by level; a node below fewer switches than others has
+        its last one at the further levels.
+        """
+        parents = self._parents(names)
+        number = {switch.name: place for place, switch in enumerate(self.switches)}
+        lines = []
+        for name in names:
+            line = [parents[name]]
+            while line[-1] in parents:
+                line.append(parents[line[-1]])
+            lines.append([number[switch] for switch in line])
+        depth = max(map(len, lines), default=0)
+        return levels_of(
+            [[line[min(level, len(line) - 1)] for line in lines] for level in range(depth)], self.levels_up
+        )
 
     def routing(self, names: Sequence[str]) -> Routing:
         """Build links and routes; switches name the nodes of the cluster."""

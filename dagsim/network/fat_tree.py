@@ -8,7 +8,7 @@ from math import prod
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.network.routing import Link, Path, Routing, check_counts, check_hosts, check_link
+from dagsim.network.routing import Level, Link, Path, Routing, check_counts, check_hosts, check_link, levels_of
 
 __all__ = ["FatTree"]
 
@@ -41,6 +41,11 @@ class FatTree:
             for level, number in enumerate(getattr(self, name), 1):
                 check_counts("fat_tree", **{f"{name} of level {level}": number})
         check_link("fat_tree", self.bandwidth_gb_s, self.latency_s)
+
+    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+        """Hosts below one switch of level 1 are a rack, those below level 2 a pod."""
+        widths = [prod(self.down[: level + 1]) for level in range(len(self.down))]
+        return levels_of([[host // width for host in range(len(names))] for width in widths])
 
     def routing(self, names: Sequence[str]) -> Routing:
         """Build links and routes; hosts fill the leaves in order."""

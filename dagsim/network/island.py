@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dagsim.network.routing import Link, Path, Routing, check_counts, check_link
+from dagsim.network.routing import Level, Link, Path, Routing, check_counts, check_link
 
 __all__ = ["Island"]
 
@@ -31,6 +31,10 @@ class Island:
     def __post_init__(self) -> None:
         check_counts("island", rails=self.rails)
         check_link("island", self.bandwidth_gb_s, self.latency_s)
+
+    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+        """None: all hosts are equally far from each other."""
+        return ()
 
     def routing(self, names: Sequence[str]) -> Routing:
         """Build links and routes of any number of hosts."""

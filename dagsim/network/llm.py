@@ -20,7 +20,7 @@ from typing import Final, Literal
 from dagsim.errors import ModelError
 from dagsim.model.gpu import GpuType
 
-__all__ = ["FITTED", "LlmFit", "LlmTraining", "step_s"]
+__all__ = ["FITTED", "LlmFit", "LlmTraining", "collectives", "compute_s", "is_measured", "step_s"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,8 @@ class LlmTraining:
     checkpointing: bool = False
     """Recomputes activations: one more forward pass."""
 
+    __pydantic_config__ = {"extra": "forbid"}
+
     def __post_init__(self) -> None:
         for name in ("params", "layers", "width", "sequence", "micro_batch", "accumulation"):
             if not 0 < getattr(self, name) < float("inf"):
@@ -81,8 +83,14 @@ class LlmTraining:
         return self.sequence * self.micro_batch * self.accumulation * gpus
 
 
-def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fit: LlmFit = FITTED) -> float:
-    """Seconds per step on ``gpus`` GPUs, ``per_node`` on each node with as many NICs.
+def is_measured(training: LlmTraining, gpu: GpuType) -> bool:
+    """True if runs were measured on the GPU type, and it has the precision."""
+    family = gpu.name.split("-")[0]
+    return family in _NVLINK_GB_S and (training.precision != "fp8" or family == "H100")
+
+
+def compute_s(training: LlmTraining, gpu: GpuType, fit: LlmFit = FITTED) -> float:
+    """Seconds per step without communication.
 
     Raises:
         ModelError: The GPU type is not an A100 or H100, the only ones with measured runs, or it has no FP8.
@@ -103,11 +111,25 @@ def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fi
         + 12 * units * training.sequence / attention
         + fit.elementwise_bytes * units / (gpu.bandwidth_gb_s * 1e9)
     )
-    compute_s = training.accumulation * training.micro_batch * training.sequence * token_s
+    return training.accumulation * training.micro_batch * training.sequence * token_s
+
+
+def collectives(training: LlmTraining, fit: LlmFit = FITTED) -> tuple[int, float]:
+    """Number of gathers and reductions per step, and the bytes of each as they count by the fit."""
+    repeats = training.accumulation
+    count = 3 * repeats if training.sharding == "full" else 1 + repeats
+    return count, fit.exposed * 2 * training.params
+
+
+def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fit: LlmFit = FITTED) -> float:
+    """Seconds per step on ``gpus`` GPUs, ``per_node`` on each node with as many NICs.
+
+    Raises:
+        ModelError: See ``compute_s``.
+    """
+    alone_s, (count, size) = compute_s(training, gpu, fit), collectives(training, fit)
+    family = gpu.name.split("-")[0]
     bandwidth_gb_s = _NVLINK_GB_S[family]
     if gpus > per_node:
         bandwidth_gb_s = min(bandwidth_gb_s, per_node * _NIC_GB_S[family])
-    collective_s = 2 * training.params * (gpus - 1) / gpus / (bandwidth_gb_s * 1e9)
-    repeats = training.accumulation
-    collectives = 3 * repeats if training.sharding == "full" else 1 + repeats
-    return compute_s + fit.exposed * collectives * collective_s
+    return alone_s + count * size * (gpus - 1) / gpus / (bandwidth_gb_s * 1e9)

@@ -10,7 +10,7 @@ as it takes a bottleneck away, and ``SharedLinks`` looks no further than that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from operator import attrgetter
@@ -29,15 +29,22 @@ _CAP = -1
 class LinkFlow:
     """Bytes on their way over links. Plain data, except while ``SharedLinks`` holds it."""
 
-    __slots__ = ("bottleneck", "bytes_left", "cap", "ends_s", "next_rate", "number", "rate", "route", "since_s")
+    __slots__ = (
+        "bottleneck", "bytes_left", "cap", "ends_s", "next_rate", "number", "rate", "route", "since_s", "weights"
+    )  # fmt: skip
 
-    def __init__(self, route: Iterable[int], size: float, cap: float = inf) -> None:
+    def __init__(
+        self, route: Iterable[int], size: float, cap: float = inf, weights: Mapping[int, int] | None = None
+    ) -> None:
         """Args:
         route: Numbers of the links, none twice.
-        size: Bytes.
+        size: Bytes, ``inf`` for a flow that goes on until it is stopped.
         cap: Upper limit of the rate, in bytes per second.
+        weights: Number of equal streams on each link of the route, for streams that all go at the
+            same rate; ``rate`` is that of one stream. None: one on each.
         """
         self.route = tuple(route)
+        self.weights = weights
         self.bytes_left = max(size, _TINY)
         """Bytes that were left at ``since_s``; 0 once the flow has arrived."""
         self.cap = cap
@@ -124,18 +131,43 @@ class SharedLinks:
         self._bandwidths[link] = bandwidth
         self._changed[link] = None
 
-    def update(self, now: float) -> None:
-        """Set the rates and ends of all flows that the changes since the last call concern."""
+    def update(self, now: float) -> list[LinkFlow]:
+        """Set the rates and ends of all flows that the changes since the last call concern. Returns
+        those that have another rate now, in the order of their starts.
+        """
+        others = []
         for flow in self._alone:
             flow.next_rate = flow.cap
             self._set(flow, flow.cap, now)
         self._alone.clear()
-        if not self._changed:
-            return
-        for flow in self._affected():
-            if flow.next_rate != flow.rate:
-                self._set(flow, flow.next_rate, now)
-        self._changed.clear()
+        if self._changed:
+            for flow in self._affected():
+                if flow.next_rate != flow.rate:
+                    self._set(flow, flow.next_rate, now)
+                    others.append(flow)
+            self._changed.clear()
+            others.sort(key=_number)
+        return others
+
+    def rate_of(self, flow: LinkFlow) -> float:
+        """The rate that a flow which has not started would have beside those under way, in bytes per
+        second. Changes nothing. Updates must not be outstanding.
+        """
+        if not flow.route:
+            return flow.cap
+        before, changed = flow.number, self._changed
+        flow.number, self._changed = self._started, dict.fromkeys(flow.route)
+        for link in flow.route:
+            self._on[link][flow] = None
+        bottlenecks = {other: other.bottleneck for links in self._on for other in links}
+        affected = self._affected()
+        rate = flow.next_rate
+        for other in affected:
+            other.next_rate, other.bottleneck = other.rate, bottlenecks[other]
+        for link in flow.route:
+            del self._on[link][flow]
+        flow.number, self._changed = before, changed
+        return rate
 
     def next_end_s(self) -> float:
         """Time at which the next flow ends, ``inf`` if none does."""
@@ -156,7 +188,7 @@ class SharedLinks:
 
     def load(self, link: int) -> float:
         """Bytes per second that flow over a link."""
-        return ordered_sum(flow.rate for flow in self._on[link])
+        return ordered_sum([flow.rate * _streams(flow, link) for flow in self._on[link]])
 
     def _set(self, flow: LinkFlow, rate: float, now: float) -> None:
         if flow.rate:
@@ -186,8 +218,11 @@ class SharedLinks:
         """
         links: dict[int, list[LinkFlow]] = {}
         capped = []
+        weighted = False
         for flow in sorted(affected, key=_number):
             flow.next_rate = -1.0
+            if flow.weights is not None:
+                weighted = True
             if flow.cap < inf:
                 capped.append((flow.cap, flow.number, flow))
             for link in flow.route:
@@ -197,17 +232,20 @@ class SharedLinks:
                     links[link] = [flow]
         capped.sort(reverse=True)
         free: dict[int, float] = {}
+        counts: dict[int, int] = {}
+        """Streams without a rate yet."""
         heap: list[tuple[float, int]] = []
         for link, flows in links.items():
             left = self._bandwidths[link]
             if len(flows) < len(self._on[link]):
                 for other in self._on[link]:
                     if other not in affected:
-                        left -= other.rate
+                        left -= other.rate * _streams(other, link)
             free[link] = left = left if left > 0 else 0.0
-            heap.append((left / len(flows), link))
+            count = sum([_streams(flow, link) for flow in flows]) if weighted else len(flows)  # whole numbers
+            counts[link] = count
+            heap.append((left / count, link))
         heapify(heap)
-        counts = {link: len(flows) for link, flows in links.items()}
         remaining = len(affected)
         while remaining:
             rate, bottleneck = heap[0]
@@ -227,10 +265,16 @@ class SharedLinks:
             remaining -= len(fixed)
             for flow in fixed:
                 flow.next_rate, flow.bottleneck = rate, bottleneck
-                for link in flow.route:
-                    counts[link] -= 1
-                    left = free[link] - rate
-                    free[link] = left if left > 0 else 0.0
+                if flow.weights is None:
+                    for link in flow.route:
+                        counts[link] -= 1
+                        left = free[link] - rate
+                        free[link] = left if left > 0 else 0.0
+                else:
+                    for link, streams in flow.weights.items():
+                        counts[link] -= streams
+                        left = free[link] - rate * streams
+                        free[link] = left if left > 0 else 0.0
         return links
 
     def _unsettled(self, links: dict[int, list[LinkFlow]]) -> dict[LinkFlow, None]:
@@ -251,13 +295,17 @@ class SharedLinks:
                     more[flow] = None
                 elif flow.bottleneck == link:
                     if full is None:
-                        used = ordered_sum([flow.next_rate for flow in flows])
+                        used = ordered_sum([flow.next_rate * _streams(flow, link) for flow in flows])
                         full = used >= self._bandwidths[link] * (1 - _ROUNDING)
                     if not full or rate < low:
                         more[flow] = None
             for flow in filled:
                 more.pop(flow, None)
         return more
+
+
+def _streams(flow: LinkFlow, link: int) -> int:
+    return 1 if flow.weights is None else flow.weights[link]
 
 
 _number = attrgetter("number")

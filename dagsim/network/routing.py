@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from dagsim.errors import ModelError
 
-__all__ = ["Link", "NetworkTopology", "Path", "Routing", "check_counts", "check_link"]
+__all__ = ["Level", "Link", "NetworkTopology", "Path", "Routing", "check_counts", "check_link"]
 
 Path: TypeAlias = tuple[int, ...]
 """Numbers of the links on the way, in order; empty within a host."""
@@ -51,6 +51,23 @@ class Routing:
         return total
 
 
+class Level(NamedTuple):
+    """A level of the fabric above the hosts, such as racks: the *domain* of each host."""
+
+    name: str
+    domains: tuple[int, ...]
+
+
+def levels_of(domains: Sequence[Sequence[int]], names: Sequence[str] = ()) -> tuple[Level, ...]:
+    """Levels from their domains, narrowest first: ``rack``, ``pod``, ``level3`` and so on, unless they
+    have ``names``. A level that all hosts share is left out.
+    """
+    usual = [*(names or ("rack", "pod")), *(f"level{place}" for place in range(3, len(domains) + 1))]
+    return tuple(
+        Level(name, tuple(of)) for name, of in zip(usual, domains, strict=False) if len(set(of)) > 1
+    )  # fmt: skip
+
+
 class NetworkTopology(Protocol):
     """A description that builds the links and routes of a cluster."""
 
@@ -60,6 +77,10 @@ class NetworkTopology(Protocol):
         Raises:
             ModelError: The topology does not fit these hosts.
         """
+        ...
+
+    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+        """The levels between a host and the whole fabric, narrowest first."""
         ...
 
 

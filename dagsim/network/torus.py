@@ -8,7 +8,7 @@ from math import prod
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.network.routing import Link, Path, Routing, check_counts, check_hosts, check_link
+from dagsim.network.routing import Level, Link, Path, Routing, check_counts, check_hosts, check_link
 
 __all__ = ["Torus"]
 
@@ -34,6 +34,10 @@ class Torus:
         for place, size in enumerate(self.dimensions, 1):
             check_counts("torus", **{f"dimension {place}": size})
         check_link("torus", self.bandwidth_gb_s, self.latency_s)
+
+    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+        """None: a torus has no domains."""
+        return ()
 
     def routing(self, names: Sequence[str]) -> Routing:
         """Build links and routes; hosts fill the grid in order."""

@@ -107,6 +107,7 @@ LISTINGS: Mapping[str, Callable[[], Listing]] = {
     "placements": partial(_registry, f"{_CLUSTER}.policies:PLACEMENT_RULES", "placement"),
     "networks": partial(_registry, f"{_CLUSTER}.network:NETWORKS", "network"),
     "setups": partial(_registry, f"{_CLUSTER}.models:SETUPS", "set-up"),
+    "communications": partial(_registry, f"{_CLUSTER}.models:COMMUNICATIONS", "communication model"),
     "sharings": partial(_registry, f"{_CLUSTER}.models:SHARINGS", "sharing model"),
     "runtimes": partial(_registry, f"{_CLUSTER}.models:RUNTIMES", "runtime"),
     "failures": partial(_registry, f"{_CLUSTER}.models:FAILURE_MODELS", "failure model"),

@@ -18,7 +18,7 @@ from itertools import tee
 from math import inf
 from sys import float_info
 from types import GeneratorType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from simpy import Interrupt
@@ -37,6 +37,7 @@ from dagsim.model import (
     Kill,
     Kind,
     Migrate,
+    Placement,
     Preempt,
     QueueTree,
     Reject,
@@ -74,13 +75,16 @@ from dagsim.systems.cluster.models.failures import (
 )
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
-from dagsim.systems.cluster.network.base import Carrier, Flow, Network
+from dagsim.systems.cluster.network.base import Carrier, Communication, Flow, GangCarrier, HasLevels, Network
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import check_in_flight, past_of
-from dagsim.systems.cluster.site import SiteState, down_windows
+from dagsim.systems.cluster.site import SiteState, domain_sets, down_windows
 from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState, WorkProgress
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
+
+if TYPE_CHECKING:
+    from dagsim.network.routing import Level
 
 __all__ = ["ClusterKernel", "NodeFailed", "Observer", "Preempted"]
 
@@ -124,7 +128,7 @@ class ClusterKernel:
 
     ``jobs`` must be in order of arrival and is read lazily: only the next job and those in the
     system are in memory. ``runtime`` turns work into seconds. ``setup``, ``network``, ``sharing``,
-    ``preemption`` and ``disturbances`` are off by default; ``estimates`` are exact by default. With
+    ``communication``, ``preemption`` and ``disturbances`` are off by default; ``estimates`` are exact by default. With
     ``admission=True`` every arrival waits for ``Admit`` or ``Reject``. A job is not ready before its
     ``eligible_s``. Policies read ``queues``; its partitions, reservations and licences bind all of
     them. ``origin_s`` is the time of the log at 0 s. The same arguments and ``seed`` give the same
@@ -135,7 +139,8 @@ class ClusterKernel:
     disturbances count from the beginning.
 
     Raises:
-        ModelError: An instance in flight does not fit into the cluster.
+        ModelError: An instance in flight does not fit into the cluster, or gangs communicate without a
+            network that carries them.
     """
 
     # With more than 30 attributes, a dictionary would be slower to read than slots.
@@ -195,6 +200,7 @@ class ClusterKernel:
         setup: Setup | None = None,
         network: Network | None = None,
         sharing: Sharing | None = None,
+        communication: Communication | None = None,
         preemption: Preemption | None = None,
         disturbances: Sequence[FailureModel] = (),
         estimates: Estimates | None = None,
@@ -207,9 +213,11 @@ class ClusterKernel:
     ) -> None:
         self.queues = queues
         self.schedule = Schedule(cluster, seed=seed, begins_s=begins_s)
-        self.machines = ClusterState(
-            cluster, SiteState(cluster, queues, origin_s) if SiteState.binds(cluster, queues) else None
-        )
+        names = [node.name for node in cluster.nodes]
+        self.levels: Sequence[Level] = network.levels(names) if isinstance(network, HasLevels) else ()
+        binds = bool(self.levels) or SiteState.binds(cluster, queues)
+        site = SiteState(cluster, queues, origin_s, domain_sets(self.levels, len(names))) if binds else None
+        self.machines = ClusterState(cluster, site)
         self.frontier = Frontier()
         self.running: Live[int, Run] = Live()
         self.applicants: Live[int, JobState] = Live()
@@ -225,7 +233,7 @@ class ClusterKernel:
         self._estimates = estimates if estimates is not None else Estimates()
         self._estimated = self._estimates.kind != "exact"
         if queues is not None and queues.outages:
-            down = down_windows(queues, [node.name for node in cluster.nodes], origin_s, begins_s)
+            down = down_windows(queues, names, origin_s, begins_s)
             disturbances = [*disturbances, Outages(down)]
         self._disturbing: list[FailureProcess] = start_all(disturbances, len(cluster.nodes), seed, begins_s)
         self._admission = admission
@@ -255,8 +263,28 @@ class ClusterKernel:
         self._observe(observers)
         self._start_clock(begins_s)
         self._carrier: Carrier | None = None if network is None else network.carrier(self.clock, cluster)
+        self._communication = self._communicating(communication)
         if begins_s:
             self._recall(begins_s)
+
+    def _communicating(self, communication: Communication | None) -> Communication | None:
+        """The model of what gangs send: the one passed in, or that of the runtime.
+
+        Raises:
+            ModelError: There are two, or one that the network or the other models do not allow.
+        """
+        runtime = self._runtime
+        if isinstance(runtime, Communication):
+            if communication is not None:
+                raise ModelError("the runtime model knows what gangs send; leave communication out")
+            communication = runtime
+        if communication is None:
+            return None
+        if not isinstance(self._carrier, GangCarrier):
+            raise ModelError("gangs that communicate need a network that carries them: network {kind: shared}")
+        if self.sharing is not None:
+            raise ModelError("gangs that communicate cannot share GPUs; leave sharing out")
+        return communication
 
     @property
     def node_count(self) -> int:
@@ -387,6 +415,8 @@ class ClusterKernel:
         for run in self.running.values():
             run._ends_s = max(run._ends_s, begins_s)
             self._setup_s(run)  # only so that its GPUs know the job that they serve
+            if self._communication is not None:
+                self._set_pace(run)
         self._changed = False  # first, what is due at the beginning happens
         Timer(self.clock, begins_s, ARRIVALS).callbacks.append(self._wake)
 
@@ -546,7 +576,7 @@ class ClusterKernel:
         if terms is None:
             return None
         demand = self.machines.compile(task.demand, task.instances if task.gang else 0, terms)
-        demand.nodes = site.open(terms, self.now)
+        demand.open_to(site.open(terms, self.now))
         self._reopen_s = min(self._reopen_s, site.next_s(terms, self.now))
         return demand
 
@@ -763,7 +793,7 @@ class ClusterKernel:
             run.callbacks = self._on_end  # type: ignore[assignment]
             if now > run.started_s:
                 self._record_run(_COMPUTING, run)
-            if self.sharing is not None or run.task.training is not None:
+            if self._communication is not None or self.sharing is not None or run.task.training is not None:
                 self._set_pace(run)
                 if run.progress is not None:
                     return  # it has its own event
@@ -823,12 +853,56 @@ class ClusterKernel:
         task = run.task
         if task.training is not None:
             self.set_rate(run, *task.training.pace())
+        elif self._communication is not None:
+            placement = [(machine, count, mask) for machine, count, mask, _ in run.held]
+            gang = self._gang(task, run.type, placement)
+            if gang is not None:
+                progress = run.progress = WorkProgress(run.computing_s)  # type: ignore[arg-type]
+                progress.gang = gang
+                self._carrier.begin(gang, partial(self.set_rate, run))  # type: ignore[union-attr]
         elif self.sharing is not None:
             rate, gpu = 1.0, self.machines.types[run.type]
             for other in run.beside:
                 partner = self.running[other].task.task
                 rate = self.sharing.rate(task.task, partner, "" if gpu is None else gpu.name, self.now)
             self.set_rate(run, rate)
+
+    def _gang(self, task: TaskState, type_: int, placement: Iterable[tuple[NodeState, int, int]]) -> Any:
+        """The communication of a gang on machines, each with its number of instances and the bit mask
+        of their GPUs; None if it sends nothing.
+        """
+        gpu, demand = self.machines.types[type_], task.demand
+        assert self._communication is not None
+        alone = not demand.gang and demand.whole < 2
+        traffic = None if alone else self._communication.traffic(task.task, gpu)
+        if traffic is None:
+            return None
+        from dagsim.network.collectives import Member
+
+        each = demand.whole or 1
+        members = [
+            Member(machine.index, count * each if demand.gang else each, tuple(bits(mask)))
+            for machine, count, mask in placement
+        ]
+        step_s, seconds = traffic.step_s, task._truth
+        if not isinstance(self._runtime, Communication) and len(seconds) > 1 and min(seconds) > 0:
+            step_s *= seconds[type_] / min(seconds)
+        return self._carrier.gang(traffic, step_s, members, gpu if demand.whole else None)  # type: ignore[union-attr]
+
+    def expected_rate(self, task: TaskState, placement: Placement) -> float:
+        """See ``ClusterView.expected_rate``."""
+        if self._communication is None or not placement:
+            return 1.0
+        machines = self.machines.list
+        held = []
+        for node, count, _ in placement:
+            mask, free = 0, machines[node].free
+            for _ in range(count * task.demand.whole):
+                mask |= free & -free
+                free &= free - 1
+            held.append((machines[node], count, mask))
+        gang = self._gang(task, held[0][0].type, held)
+        return 1.0 if gang is None else self._carrier.expected(gang)  # type: ignore[union-attr]
 
     def _reached(self, event: Event) -> None:
         """End a run with a rate, or the epoch of an elastic one."""
@@ -966,6 +1040,8 @@ class ClusterKernel:
             )
         for tell in self.frontier.ended:
             tell(run, now)
+        if run.progress is not None and run.progress.gang is not None:
+            self._carrier.end(run.progress.gang)  # type: ignore[union-attr]
         for other in run.beside:
             partner = self.running[other]
             partner.beside = ()
@@ -1120,6 +1196,8 @@ class ClusterKernel:
         again.beside = run.beside
         if run.progress is not None:
             again.progress = run.progress.copy()
+            if run.progress.gang is not None:
+                again.progress.gang = self._carrier.adopt(run.progress.gang, partial(self.set_rate, again))  # type: ignore[union-attr]
             self._set_end(again, again.progress)
             return
         if run.process is not None:

@@ -239,7 +239,8 @@ def _allotted(
         _refuse_start(kernel, task, f"{placement!r} is not a placement; give a tuple of Share, as view.fit(task) does")
     if not placement:
         _refuse_start(kernel, task, "an empty placement; there must be a Share for each node")
-    elastic = task.task.elastic
+    elastic, demand = task.task.elastic, task.demand
+    demand.nodes = demand.opened  # whatever domain was looked at last
     shares = [_share(kernel, task, waiting, share, machines) for share in placement]
     total = sum(share.instances for share in shares)
     distinct = len({share.machine.index for share in shares}) == len(shares)
@@ -256,11 +257,24 @@ def _allotted(
             _refuse_start(
                 kernel, task, f"a gang of {waiting} starts whole, on distinct nodes of one type; got {placement}"
             )
+        if demand.bound:
+            _check_domain(kernel, task, shares)
     elif not distinct:
         _refuse_start(kernel, task, f"a node stands twice in {placement}; give each node one Share")
     elif total > waiting:
         _refuse_start(kernel, task, f"{total} instances asked, {waiting} waiting")
     return shares
+
+
+def _check_domain(kernel: Simulation, task: TaskState, shares: Sequence[Allotted]) -> None:
+    """Refuse nodes of different domains of the level that the job requires."""
+    terms, request = task.demand.terms, task.job.job.request
+    assert terms is not None
+    assert request is not None
+    nodes = sum([share.machine.bit for share in shares])
+    if not any(nodes & ~domain == 0 for domain in terms.domains):
+        names = ", ".join(share.machine.node.name for share in shares[:5])
+        _refuse_start(kernel, task, f"its job requires nodes of one {request.level}, and {names} are of several")
 
 
 def _check_range(kernel: Simulation, task: TaskState, elastic: Elastic, total: int) -> None:

@@ -54,6 +54,7 @@ class DemandClass:
         "memory",
         "nodes",
         "number",
+        "opened",
         "plain",
         "rejected",
         "share",
@@ -74,8 +75,10 @@ class DemandClass:
     ) -> None:
         self.demand = demand
         self.terms = terms
-        self.nodes = ALL if terms is None else terms.nodes
-        """The nodes on which it may start now, as a bit set; they change with reservations and licences."""
+        self.nodes = self.opened = ALL if terms is None else terms.nodes
+        """The nodes on which it may start now, as a bit set. ``opened`` changes with reservations and
+        licences; of these, ``nodes`` are those of the domain in which a gang would be placed.
+        """
         self.key = key
         self.gang = gang
         self.types = types
@@ -90,6 +93,15 @@ class DemandClass:
         """True if it needs only whole GPUs of any node, so that room depends on idle GPUs alone."""
         self.rejected: RejectReason | None = None
         self.blocked_at = -1
+
+    def open_to(self, nodes: int) -> None:
+        """Let it start on ``nodes``, a bit set, from now on."""
+        self.nodes = self.opened = nodes
+
+    @property
+    def bound(self) -> bool:
+        """True if it is a gang that must lie in one domain of the network."""
+        return self.terms is not None and bool(self.terms.domains) and self.gang > 0
 
 
 class NodeState:
@@ -314,6 +326,8 @@ class ClusterState:
         that lack CPUs or memory are skipped all at once.
         """
         machines = self.list
+        if demand.bound:
+            self._focus(demand, type_)
         for index in self._candidates(demand, type_, most_free_first, self._enough(demand)):
             machine = machines[index]
             if machine.room(demand):
@@ -459,7 +473,7 @@ class ClusterState:
             again = twin.classes[key] = DemandClass(
                 demand.demand, demand.gang, demand.types, demand.number, key, demand.terms
             )
-            again.rejected, again.nodes = demand.rejected, demand.nodes
+            again.rejected, again.nodes, again.opened = demand.rejected, demand.nodes, demand.opened
         twin.site = None if self.site is None else self.site.copy()
         return twin
 
@@ -472,7 +486,7 @@ class ClusterState:
             self.released += _LOOK_BACK + 1  # classes that did not fit must search all nodes again
             for demand in self.classes.values():
                 if demand.terms is not None:
-                    demand.nodes = site.open(demand.terms, now)
+                    demand.open_to(site.open(demand.terms, now))
                     next_s = min(next_s, site.next_s(demand.terms, now))
         return next_s
 
@@ -483,7 +497,7 @@ class ClusterState:
             self.released += _LOOK_BACK + 1 if sign < 0 else 0
             for other in self.classes.values():
                 if other.terms is not None and other.terms.licences:
-                    other.nodes = self.site.open(other.terms, now)
+                    other.open_to(self.site.open(other.terms, now))
 
     def _allowed(self, demand: Demand) -> tuple[int, ...]:
         """The types that ``demand`` names, or all types it may use if it names none."""
@@ -501,7 +515,7 @@ class ClusterState:
         compiled = DemandClass(demand, gang, types, len(self.classes), key, terms)
         if not types:
             compiled.rejected = RejectReason.NO_SUCH_GPU
-        elif not any(self.capacity(compiled, index) >= max(gang, 1) for index in types):
+        elif not any(self._largest(compiled, index) >= max(gang, 1) for index in types):
             compiled.rejected = RejectReason.TOO_LARGE
         else:
             if compiled.cpus:
@@ -514,6 +528,30 @@ class ClusterState:
         """Number of instances that all machines of ``type_`` together could hold if empty."""
         empty = (NodeState(machine.index, machine.node, type_) for machine in self.list if machine.type == type_)
         return sum(machine.room(demand) for machine in empty)
+
+    def _largest(self, demand: DemandClass, type_: int) -> int:
+        """Number of instances of a gang for which an empty type has room, within its domains."""
+        if not demand.bound:
+            return self.capacity(demand, type_)
+        rooms, everywhere = [0], demand.opened
+        for domain in demand.terms.domains:  # type: ignore[union-attr]
+            demand.nodes = everywhere & domain
+            rooms.append(self.capacity(demand, type_))
+        demand.nodes = everywhere
+        return max(rooms)
+
+    def _focus(self, demand: DemandClass, type_: int) -> None:
+        """Set ``demand.nodes`` to the domain with the least room that is enough for a bound gang, or to
+        no node.
+        """
+        best, chosen = 0, 0
+        for domain in demand.terms.domains:  # type: ignore[union-attr]
+            demand.nodes = domain & demand.opened
+            indexes = self._candidates(demand, type_, False, self._enough(demand))
+            room = sum([self.list[index].room(demand) for index in indexes])
+            if room >= demand.gang and (not chosen or room < best):
+                best, chosen = room, demand.nodes
+        demand.nodes = chosen
 
     def _enough(self, demand: DemandClass) -> int:
         """The bit set of machines with enough CPUs and memory for one instance. It may contain

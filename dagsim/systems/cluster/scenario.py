@@ -20,7 +20,7 @@ from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
-from dagsim.systems.cluster.network.base import Network
+from dagsim.systems.cluster.network.base import Communication, Network
 from dagsim.systems.cluster.past import jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
@@ -101,6 +101,7 @@ class ClusterScenario:
     setup: Setup | None = None
     network: Network | None = None
     sharing: Sharing | None = None
+    communication: Communication | None = None
     preemption: Preemption = field(default_factory=Preemption)
     disturbances: tuple[FailureModel, ...] = ()
     estimates: Estimates = field(default_factory=Estimates)
@@ -187,6 +188,7 @@ class ClusterScenario:
             setup=self.setup,
             network=self.network,
             sharing=self.sharing,
+            communication=self.communication,
             preemption=self.preemption,
             disturbances=(*self.disturbances, *outages),
             estimates=self.estimates,

@@ -6,15 +6,18 @@ part of its demand class; ``SiteState`` keeps the *open* nodes of all such class
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, NodePartition, QueueTree, Request
 from dagsim.model.request import satisfies
 
-__all__ = ["ClosedTime", "SiteState", "Terms", "down_windows", "members"]
+if TYPE_CHECKING:
+    from dagsim.network.routing import Level
+
+__all__ = ["ClosedTime", "SiteState", "Terms", "domain_sets", "down_windows", "members"]
 
 
 class Terms(NamedTuple):
@@ -27,6 +30,8 @@ class Terms(NamedTuple):
     reservation: int = -1
     """Index of the reservation that it runs in."""
     licences: tuple[tuple[str, int], ...] = ()
+    domains: tuple[int, ...] = ()
+    """Bit sets of nodes: a gang must lie within one of them."""
 
 
 class ClosedTime(NamedTuple):
@@ -48,7 +53,15 @@ class SiteState:
     and a reservation or licence that the site does not list binds no job.
     """
 
-    def __init__(self, cluster: Cluster, queues: QueueTree | None, origin_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        queues: QueueTree | None,
+        origin_s: float = 0.0,
+        levels: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> None:
+        self.levels = levels or {}
+        """Domains of each level of the network, as bit sets."""
         queues = queues or QueueTree()
         names = [node.name for node in cluster.nodes]
         self._all = (1 << len(names)) - 1
@@ -105,9 +118,17 @@ class SiteState:
             limit_s = min(max(claims, default=limit_s), part.max_time_s or inf)
             reservation = self._numbers.get(request.reservation, -1)
         licences = tuple([pair for pair in request.licences if pair[0] in self.licences])
-        if nodes == self._all and not (self.closed or self.drained or licences):
+        domains = self._domains(job.id, request) if request.level and self.levels else ()
+        if nodes == self._all and not (self.closed or self.drained or licences or domains):
             return None
-        return Terms(nodes, limit_s, reservation, licences)
+        return Terms(nodes, limit_s, reservation, licences, domains)
+
+    def _domains(self, job: str, request: Request) -> tuple[int, ...]:
+        if request.level not in self.levels:
+            raise ModelError(
+                f"job {job!r}: the network has no level {request.level!r}; its levels are {', '.join(self.levels)}"
+            )
+        return self.levels[request.level] if request.level_required and request.segment is None else ()
 
     def nodes_of(self, partition: str, request: Request | None) -> int:
         """The nodes of the partitions of a job that satisfy its constraint, as a bit set."""
@@ -170,6 +191,19 @@ class SiteState:
                 nodes = sum(bits)
             self._chosen[constraint] = nodes
         return nodes
+
+
+def domain_sets(levels: Sequence[Level], nodes: int) -> dict[str, tuple[int, ...]]:
+    """The domains of each level as bit sets of nodes, ``host`` first; none without levels."""
+    if not levels:
+        return {}
+    sets = {"host": tuple([1 << node for node in range(nodes)])}
+    for level in levels:
+        of: dict[int, int] = {}
+        for node, domain in enumerate(level.domains):
+            of[domain] = of.get(domain, 0) | 1 << node
+        sets[level.name] = tuple(of.values())
+    return sets
 
 
 def down_windows(

@@ -248,7 +248,7 @@ class WorkProgress:
     progress instead. ``event`` ends the present phase in place of the run, None at rate 0.
     """
 
-    __slots__ = ("done", "event", "rate", "since_s", "until")
+    __slots__ = ("done", "event", "gang", "rate", "since_s", "until")
 
     def __init__(self, since_s: float) -> None:
         self.done = 0.0
@@ -257,9 +257,11 @@ class WorkProgress:
         self.until = inf
         """Progress of an elastic task at which its rate may change."""
         self.event: Event | None = None
+        self.gang: Any = None
+        """Its communication, as the network keeps it."""
 
     def copy(self) -> WorkProgress:
-        """An equal progress, without an event."""
+        """An equal progress, without an event and without communication."""
         twin = WorkProgress(self.since_s)
         twin.done, twin.rate, twin.until = self.done, self.rate, self.until
         return twin

@@ -7,7 +7,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from math import inf
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.state import Frontier, JobState, Key, Live, Queue, Run, TaskState, TypedKey, TypedQueue
+
+if TYPE_CHECKING:
+    from dagsim.network.routing import Level
 
 __all__ = ["NEVER_S", "ClusterPolicy", "ClusterView", "ExpectedFree", "Simulation"]
 
@@ -57,10 +60,15 @@ class Simulation(Protocol):
     queues: QueueTree | None
     preemption: Preemption
     sharing: Sharing | None
+    levels: Sequence[Level]
 
     @property
     def pending(self) -> bool:
         """See ``ClusterView.pending``."""
+        ...
+
+    def expected_rate(self, task: TaskState, placement: Placement) -> float:
+        """See ``ClusterView.expected_rate``."""
         ...
 
     def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
@@ -170,6 +178,13 @@ class ClusterView:
         return self._simulation.preemption
 
     @property
+    def levels(self) -> Sequence[Level]:
+        """The levels of the network above the nodes (racks, pods), narrowest first, with the domain of
+        each node; none without such a network.
+        """
+        return self._simulation.levels
+
+    @property
     def sharing(self) -> Sharing | None:
         """The rates of runs that share GPUs (``Join``); None if they cannot."""
         return self._simulation.sharing
@@ -228,6 +243,12 @@ class ClusterView:
             if placement is not None and (left := machines.list[placement[0].node].idle) < idle:
                 best, seconds, idle = placement, task.seconds[type_], left
         return best
+
+    def expected_rate(self, task: TaskState, placement: Placement) -> float:
+        """The rate at which a gang that communicates would compute on ``placement`` beside the present
+        flows: its step time without communication over that with it. 1 for all other tasks.
+        """
+        return self._simulation.expected_rate(task, placement)
 
     def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
         """Seconds that the user claimed for an instance of the task (its time limit), by type;

@@ -6,13 +6,14 @@ from typing import Any
 
 from dagsim.registry import Entry, Registry
 
-__all__ = ["FAILURE_MODELS", "RUNTIMES", "SETUPS", "SHARINGS"]
+__all__ = ["COMMUNICATIONS", "FAILURE_MODELS", "RUNTIMES", "SETUPS", "SHARINGS"]
 
 RUNTIMES: Registry[Any] = Registry(
     "runtime",
     [
         Entry("throughput", ".runtime:Throughput", "measured throughputs of models, else the speeds of GPU types"),
         Entry("recorded", ".runtime:Recorded", "seconds as recorded, on every type or scaled from a reference GPU"),
+        Entry("llm", ".llm:Llm", "steps of language models; the time of each follows from placement and network"),
         Entry("flops", ".runtime:Flops", "work in TFLOP over a share of each type's peak"),
     ],
     group="dagsim.runtimes",
@@ -41,6 +42,16 @@ SHARINGS: Registry[Any] = Registry(
     method="pair",
 )
 """Sharing models: the rates of tasks on the same GPUs."""
+
+COMMUNICATIONS: Registry[Any] = Registry(
+    "communication model",
+    [Entry("models", ".communication:ModelTraffic", "bytes and collective of a step, by model, and a default")],
+    group="dagsim.communications",
+    listing="dagsim list communications",
+    home="dagsim.systems.cluster.models",
+    method="traffic",
+)
+"""Communication models: what gangs send in each step."""
 
 FAILURE_MODELS: Registry[Any] = Registry(
     "failure model",

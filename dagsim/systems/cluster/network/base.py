@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from simpy.events import Event
 
-from dagsim.model import Cluster
+from dagsim.model import Cluster, GpuType, Task
 from dagsim.systems.cluster.clock import Clock
 
 if TYPE_CHECKING:
+    from dagsim.network.collectives import Member, StepTraffic
     from dagsim.network.max_min import LinkFlow
+    from dagsim.network.routing import Level
 
-__all__ = ["Carrier", "Flow", "Network"]
+__all__ = ["Carrier", "Communication", "Flow", "GangCarrier", "HasLevels", "Network"]
 
 
 class Flow:
@@ -62,4 +64,51 @@ class Network(Protocol):
         Raises:
             ModelError: The network does not fit the cluster.
         """
+        ...
+
+
+@runtime_checkable
+class HasLevels(Protocol):
+    """A network whose nodes lie in racks, pods or the like."""
+
+    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+        """The levels between a node and the whole network, narrowest first."""
+        ...
+
+
+@runtime_checkable
+class Communication(Protocol):
+    """The seam for what gangs send. A runtime model may have the method, too."""
+
+    def traffic(self, task: Task, gpu: GpuType | None) -> StepTraffic | None:
+        """The traffic of a gang on a GPU type, None if it sends nothing. ``gpu`` matters only to a
+        runtime model: ``StepTraffic.step_s`` is then the time on ``gpu``.
+        """
+        ...
+
+
+@runtime_checkable
+class GangCarrier(Protocol):
+    """A carrier of gangs, too: each has a constant rate until flows start or end."""
+
+    def gang(self, traffic: StepTraffic, step_s: float, members: Sequence[Member], gpu: GpuType | None) -> Any:
+        """A gang on these nodes that computes ``step_s`` seconds per step; it sends nothing yet."""
+        ...
+
+    def begin(self, gang: Any, tell: Callable[[float], None]) -> None:
+        """Let a gang send from now on. ``tell`` is called with each new rate, in seconds of compute
+        per second, first in this instant.
+        """
+        ...
+
+    def end(self, gang: Any) -> None:
+        """Let a gang send no longer."""
+        ...
+
+    def adopt(self, gang: Any, tell: Callable[[float], None]) -> Any:
+        """In a forked simulation, let a copy of a gang go on."""
+        ...
+
+    def expected(self, gang: Any) -> float:
+        """The rate that a gang would have if it began now."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter
@@ -10,13 +10,14 @@ from typing import Annotated, Literal
 
 from simpy.events import Event
 
-from dagsim.model import Cluster
-from dagsim.network import Dragonfly, Explicit, FatTree, Island, LinkFlow, Routing, SharedLinks, Torus, Tree
+from dagsim.model import Cluster, GpuType
+from dagsim.network import Dragonfly, Explicit, FatTree, Island, Level, LinkFlow, Routing, SharedLinks, Torus, Tree
+from dagsim.network.collectives import Exchange, Member, StepTraffic, exchange, nvlink_bytes_s
 from dagsim.systems.cluster.clock import COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.network.base import Flow
 from dagsim.workload.distributions import TaggedUnion
 
-__all__ = ["SharedCarrier", "SharedNetwork"]
+__all__ = ["Gang", "SharedCarrier", "SharedNetwork"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,30 @@ class SharedNetwork:
 
     __pydantic_config__ = {"extra": "forbid"}
 
+    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+        """See ``HasLevels``."""
+        return self.topology.levels(names)
+
     def carrier(self, clock: Clock, cluster: Cluster) -> SharedCarrier:
         return SharedCarrier(clock, self.topology.routing([node.name for node in cluster.nodes]))
+
+
+class Gang:
+    """The communication of a run: one set of flows as long as it computes, not one per message."""
+
+    __slots__ = ("exchange", "flow", "overlap", "step_s")
+
+    def __init__(self, exchange: Exchange, step_s: float, overlap: int) -> None:
+        self.exchange = exchange
+        self.step_s = step_s
+        self.overlap = overlap
+        cap = exchange.overlapped(step_s) if overlap else exchange.cap
+        self.flow = LinkFlow(exchange.streams, inf, cap, exchange.streams)
+
+    def rate(self, bytes_s: float) -> float:
+        """Seconds of compute per second if each stream has ``bytes_s``."""
+        sending_s = self.exchange.seconds(bytes_s)
+        return self.step_s / (max(self.step_s, sending_s) if self.overlap else self.step_s + sending_s)
 
 
 class SharedCarrier:
@@ -53,6 +76,8 @@ class SharedCarrier:
         """In a fork, routes of the original's parts by number, until ``carry`` brings their copies.
         Those of a run that was stopped in this instant never come.
         """
+        self._gangs: dict[LinkFlow, tuple[Gang, Callable[[float], None]]] = {}
+        """Gangs that send, and whom to tell their rates."""
         self._updates = False
         """True if an update is on the clock for this instant."""
         self._due_s = inf
@@ -95,6 +120,39 @@ class SharedCarrier:
                     links.stop(part)
                     self._update_soon()
 
+    def gang(self, traffic: StepTraffic, step_s: float, members: Sequence[Member], gpu: GpuType | None) -> Gang:
+        """See ``GangCarrier``."""
+        nvlink = inf if gpu is None else nvlink_bytes_s(gpu.name, gpu.nvlink_gb_s)
+        return Gang(exchange(traffic, members, self.routing, nvlink), step_s, traffic.overlap)
+
+    def begin(self, gang: Gang, tell: Callable[[float], None]) -> None:
+        """See ``GangCarrier``."""
+        if not gang.flow.route:
+            tell(gang.rate(gang.flow.cap))
+            return
+        self._gangs[gang.flow] = gang, tell
+        self._links.start(gang.flow, self._clock.now)
+        self._update_soon()
+
+    def end(self, gang: Gang) -> None:
+        """See ``GangCarrier``."""
+        if self._gangs.pop(gang.flow, None) is not None:
+            self._links.stop(gang.flow)
+            self._update_soon()
+
+    def adopt(self, gang: Gang, tell: Callable[[float], None]) -> Gang:
+        """See ``GangCarrier``."""
+        twin = Gang(gang.exchange, gang.step_s, gang.overlap)
+        twin.flow = gang.flow.copy()
+        if twin.flow.route:
+            self._gangs[twin.flow] = twin, tell
+            self._links.adopt(twin.flow)
+        return twin
+
+    def expected(self, gang: Gang) -> float:
+        """See ``GangCarrier``."""
+        return gang.rate(self._links.rate_of(gang.flow))
+
     def set_bandwidth(self, link: int, bandwidth: float) -> None:
         """Change the bandwidth (bytes per second) of a link now."""
         self._links.set_bandwidth(link, bandwidth)
@@ -120,7 +178,10 @@ class SharedCarrier:
         for route in self._missing.values():
             self._links.touch(route)
         self._missing.clear()
-        self._links.update(now)
+        for flow in self._links.update(now):
+            if flow in self._gangs:
+                gang, tell = self._gangs[flow]
+                tell(gang.rate(flow.rate))
         self._look_at(self._links.next_end_s())
 
     def _look_at(self, time_s: float) -> None:

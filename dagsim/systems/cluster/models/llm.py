@@ -1,0 +1,64 @@
+"""The runtime of jobs that train language models: their step time follows from the placement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dagsim.errors import ModelError
+from dagsim.model import Task
+from dagsim.model.gpu import GpuType
+from dagsim.network.collectives import StepTraffic
+from dagsim.network.llm import LlmTraining, collectives, compute_s, is_measured
+from dagsim.registry import nearest
+from dagsim.systems.cluster.models.runtime import _ByType
+
+__all__ = ["Llm"]
+
+
+@dataclass(frozen=True, slots=True)
+class Llm(_ByType):
+    """Work in training steps. ``models`` names language models; ``task.model`` is one of them.
+
+    A step computes for the seconds of ``dagsim.network.llm``, then waits for its collectives: their
+    time follows from the placement and the gang's share of the links, so that this runtime needs a
+    shared network. Only A100 and H100 GPUs are measured; tasks cannot run on others.
+
+    Raises:
+        ModelError: There are no models; on use, a task names another one.
+    """
+
+    models: Mapping[str, LlmTraining]
+    kind: Literal["llm"] = "llm"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise ModelError("runtime llm: models must name at least one language model")
+        object.__setattr__(self, "_known", {})
+
+    def __str__(self) -> str:
+        return f"steps of {', '.join(self.models)}; communication as the placement and the network have it"
+
+    def _rate(self, task: Task, gpu: GpuType | None) -> float:
+        training = self._training(task)
+        return 0.0 if gpu is None or not is_measured(training, gpu) else 1.0 / compute_s(training, gpu)
+
+    def traffic(self, task: Task, gpu: GpuType | None) -> StepTraffic | None:
+        """The gathers of parameters and reductions of gradients in a step."""
+        training = self._training(task)
+        if gpu is None or not is_measured(training, gpu):
+            return None
+        count, size = collectives(training)
+        return StepTraffic(count * size / 1e9, compute_s(training, gpu), "all_gather", calls=0)
+
+    def _training(self, task: Task) -> LlmTraining:
+        training = self.models.get(task.model or "")
+        if training is None:
+            hint = nearest(task.model or "", self.models)
+            raise ModelError(
+                f"task {task.name!r}: runtime llm has no model {task.model!r}{hint}; models: {', '.join(self.models)}"
+            )
+        return training

@@ -1,0 +1,246 @@
+"""Placements that know racks and pods: worked examples, brute force, and levels that jobs require."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dagsim.errors import IllegalDecision, ModelError
+from dagsim.model import Cluster, Decision, Job, Kind, Node, Placement, Request, Share, Start, Task, gpu_type
+from dagsim.network import Dragonfly, FatTree, Island, Level, Tree, TreeSwitch
+from dagsim.network.collectives import StepTraffic
+from dagsim.systems.cluster import ClusterKernel, ClusterView
+from dagsim.systems.cluster.models.communication import ModelTraffic
+from dagsim.systems.cluster.network.shared import SharedNetwork
+from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
+
+A100 = gpu_type("A100-80")
+
+
+def fabric(count: int, gpus: int = 8) -> Cluster:
+    return Cluster(tuple(Node(f"n{number}", A100, gpus) for number in range(1, count + 1)))
+
+
+def gang(name: str, instances: int, gpus: float = 8, arrival_s: float = 0.0, **request: object) -> Job:
+    task = Task("t", 10.0, instances, True, gpus=gpus, model="net")
+    asked = Request(**request) if request else None  # type: ignore[arg-type]
+    return Job.single(name, task, arrival_s, request=asked)
+
+
+class Busy:
+    """Holds nodes by jobs called ``busy``, and places all others by a rule."""
+
+    def __init__(self, rule: str, nodes: Iterable[int] = ()) -> None:
+        self.nodes = [*nodes]
+        self.rule = PLACEMENT_RULES.create(rule)
+        self.placed: dict[str, Placement | None] = {}
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        for task in view.ready:
+            name = task.job.job.id
+            if name == "busy":
+                yield Start(task, (Share(self.nodes.pop()),))
+            elif not self.nodes:
+                placement = self.rule.place(view, task)
+                self.placed.setdefault(name, placement)
+                if placement is not None:
+                    yield Start(task, placement)
+
+
+def place(rule: str, cluster: Cluster, network: SharedNetwork, busy: Iterable[int], *jobs: Job) -> dict[str, set[str]]:
+    """The names of the nodes that each job gets first while ``busy`` nodes (from 0) are taken."""
+    held = [Job.single("busy", Task("t", 1000.0, gpus=cluster.nodes[0].gpus)) for _ in busy]
+    policy = Busy(rule, busy)
+    ClusterKernel(cluster, [*held, *jobs], network=network).run(policy, until_s=5)
+    return {
+        name: {cluster.nodes[share.node].name for share in placement or ()} for name, placement in policy.placed.items()
+    }
+
+
+SW = [
+    ("sw11", "n1 n2"),
+    ("sw12", "n3 n4"),
+    ("sw13", "n5 n6"),
+    ("sw14", "n7 n8"),
+    ("sw15", "n9 n10"),
+    ("sw16", "n11 n12"),
+]
+KNAVIGATOR = SharedNetwork(
+    Tree(
+        (
+            *[TreeSwitch(name, tuple(nodes.split())) for name, nodes in SW],
+            TreeSwitch("sw21", switches=("sw11", "sw12")),
+            TreeSwitch("sw22", switches=("sw13", "sw14")),
+            TreeSwitch("sw23", switches=("sw15", "sw16")),
+            TreeSwitch("sw31", switches=("sw21", "sw22", "sw23")),
+        )
+    )
+)
+
+
+def test_the_optimal_nodes_of_knavigators_case_are_chosen() -> None:
+    # NVIDIA/knavigator, resources/benchmarks/nwtopo/workflows/config-nodes.yaml: n1, n3, n6, n11 and n12 are busy.
+    busy = [0, 2, 5, 10, 11]
+    assert place("topology", fabric(12), KNAVIGATOR, busy, gang("j", 3)) == {"j": {"n5", "n7", "n8"}}
+    assert place("best-fit", fabric(12), KNAVIGATOR, busy, gang("j", 3)) != {"j": {"n5", "n7", "n8"}}
+    required = gang("j", 3, level="pod")
+    for rule in ("best-fit", "worst-fit", "first-fit", "consolidate", "spread", "topology"):
+        assert place(rule, fabric(12), KNAVIGATOR, busy, required) == {"j": {"n5", "n7", "n8"}}, rule
+
+
+def test_the_tightest_rack_that_is_enough_is_taken() -> None:
+    network = SharedNetwork(FatTree((4, 3), (1, 1), (1, 1)))
+    # Racks n1-n4, n5-n8, n9-n12 with 4, 2 and 3 free nodes.
+    busy = [4, 5, 8]
+    assert place("topology", fabric(12), network, busy, gang("j", 2)) == {"j": {"n7", "n8"}}
+    assert place("topology", fabric(12), network, busy, gang("j", 3)) == {"j": {"n10", "n11", "n12"}}
+    assert place("topology", fabric(12), network, busy, gang("j", 4)) == {"j": {"n1", "n2", "n3", "n4"}}
+    # 6 = the roomiest rack whole, and the tightest of the others for the rest of 2
+    assert place("topology", fabric(12), network, busy, gang("j", 6)) == {"j": {"n1", "n2", "n3", "n4", "n7", "n8"}}
+
+
+def spans(nodes: Iterable[int], levels: Iterable[Level]) -> tuple[int, ...]:
+    """Number of domains that nodes lie in, widest level first."""
+    nodes = [*nodes]
+    return tuple(len({level.domains[node] for node in nodes}) for level in [*levels][::-1])
+
+
+def test_no_placement_lies_in_a_smaller_domain() -> None:
+    tree = FatTree((2, 2, 2), (1, 1, 1), (1, 1, 1))
+    names = [f"n{number}" for number in range(1, 9)]
+    levels, rng = tree.levels(names), np.random.default_rng(3)
+    assert [level.name for level in levels] == ["rack", "pod"]
+    for _ in range(60):
+        free = [node for node in range(8) if rng.random() < 0.6]
+        busy = [node for node in range(8) if node not in free]
+        for needed in range(2, len(free) + 1):
+            got = place("topology", fabric(8), SharedNetwork(tree), busy, gang("j", needed))["j"]
+            mine = spans([names.index(name) for name in got], levels)
+            assert mine[0] == min(spans(way, levels)[0] for way in combinations(free, needed))
+            if mine[0] == 1:
+                assert mine == min(spans(way, levels) for way in combinations(free, needed))
+
+
+@pytest.mark.parametrize("rule", ["best-fit", "consolidate", "worst-fit", "random", "spread", "topology"])
+def test_a_job_that_requires_a_rack_waits_for_one_under_any_rule(rule: str) -> None:
+    network = SharedNetwork(FatTree((2, 2), (1, 1), (1, 1)))
+    assert place(rule, fabric(4), network, [0, 2], gang("j", 2, level="rack")) in ({"j": set()}, {})
+    assert place(rule, fabric(4), network, [0, 2], gang("j", 2, level="rack", level_required=False)) == {
+        "j": {"n2", "n4"}
+    }
+
+
+@pytest.mark.parametrize("policy", ["fifo", "sjf", "easy", "conservative", "las", "fifo-fit[placement=block]"])
+def test_every_job_that_requires_a_level_ends_within_it(policy: str) -> None:
+    tree = FatTree((2, 3), (1, 1), (1, 1))
+    rng = np.random.default_rng(1)
+    jobs = [
+        gang(f"j{number}", int(rng.integers(1, 9)), 2, float(number), level=("rack", "host", "rack")[number % 3])
+        for number in range(40)
+    ]
+    jobs = [
+        replace(job, request=None) if job.tasks[0].instances > 4 and job.request.level == "host" else job  # type: ignore[union-attr]
+        for job in jobs
+    ]
+    cluster = fabric(6, 8)
+    kernel = ClusterKernel(cluster, jobs, network=SharedNetwork(tree))
+    kernel.run(POLICIES.create(policy))
+    [level] = tree.levels([node.name for node in cluster.nodes])
+    nodes: dict[int, set[int]] = {}
+    for row in kernel.schedule.log:
+        if row.kind == Kind.STARTED:
+            nodes.setdefault(row.run, set()).add(row.node)
+            job = jobs[row.job]
+            if job.request is not None:
+                assert len({level.domains[node] for node in nodes[row.run]}) == 1
+                assert job.request.level == "rack" or len(nodes[row.run]) == 1
+    assert sum(row.kind == Kind.COMPLETED for row in kernel.schedule.log) == 40
+
+
+def test_nodes_of_several_racks_are_refused_and_named() -> None:
+    class Across:
+        def decide(self, view: ClusterView) -> Iterable[Decision]:
+            for task in view.ready:
+                yield Start(task, (Share(0), Share(2)))
+
+    network = SharedNetwork(FatTree((2, 2), (1, 1), (1, 1)))
+    kernel = ClusterKernel(fabric(4), [gang("j", 2, level="rack")], network=network)
+    with pytest.raises(IllegalDecision, match="requires nodes of one rack, and n1, n3 are of several"):
+        kernel.run(Across())
+
+
+def test_a_gang_too_large_for_its_level_is_rejected_and_an_unknown_level_is_named() -> None:
+    network = SharedNetwork(FatTree((2, 2), (1, 1), (1, 1)))
+    kernel = ClusterKernel(fabric(4), [gang("j", 3, level="rack")], network=network)
+    kernel.run(POLICIES.create("fifo"))
+    assert [row.kind for row in kernel.schedule.log] == [Kind.ARRIVED, Kind.REJECTED]
+    with pytest.raises(ModelError, match="no level 'zone'; its levels are host, rack"):
+        ClusterKernel(fabric(4), [gang("j", 3, level="zone")], network=network).run(POLICIES.create("fifo"))
+    with pytest.raises(ModelError, match="segment must be 1 or more"):
+        Request(segment=0)
+
+
+def test_segments_lie_within_blocks_and_leave_whole_blocks_to_others() -> None:
+    network = SharedNetwork(FatTree((4, 3), (1, 1), (1, 1)))
+    # Free: 3, 2 and 4 nodes. Two segments of 2: no block but the last holds both.
+    assert place("block", fabric(12), network, [0, 4, 5], gang("j", 4, segment=2)) == {"j": {"n9", "n10", "n11", "n12"}}
+    # Free: 3, 2 and 3: a segment of 2 in the first (of those with one segment each, the tightest comes last).
+    got = place("block", fabric(12), network, [0, 4, 5, 8], gang("j", 4, segment=2))["j"]
+    assert len(got) == 4
+    blocks = [sum((int(name[1:]) - 1) // 4 == block for name in got) for block in range(3)]
+    assert sorted(blocks) == [0, 2, 2]
+    # Free: 3, 1 and 1 nodes: a segment of 2 fits once.
+    assert place("block", fabric(12), network, [0, 4, 5, 6, 8, 9, 10], gang("j", 4, segment=2))["j"] == set()
+    # Without a segment, a gang that no block holds has the largest equal parts.
+    assert place("block", fabric(12), network, [0, 4], gang("j", 6))["j"] == {"n2", "n3", "n4", "n6", "n7", "n8"}
+
+
+def test_skewed_models_wait_for_few_nodes_and_others_fill_gaps() -> None:
+    network = SharedNetwork(Island())
+
+    def job(model: str) -> Job:
+        return Job.single("j", Task("t", 10.0, 4, True, model=model))
+
+    held = [Job.single("busy", Task("t", 1000.0, gpus=gpus)) for gpus in (6, 6, 4)]
+    for model, nodes in (("VGG-16", {2}), ("resnet50", {0, 1})):
+        policy = Busy("skew", [2, 1, 0])
+        ClusterKernel(fabric(3), [*held, job(model)], network=network).run(policy, until_s=1)
+        assert {share.node for share in policy.placed["j"] or ()} == nodes
+    held[2] = held[0]
+    policy = Busy("skew", [2, 1, 0])
+    ClusterKernel(fabric(3), [*held, job("alexnet")], network=network).run(policy, until_s=1)
+    assert policy.placed["j"] is None
+
+
+def test_levels_follow_from_the_topology() -> None:
+    names = [f"n{number}" for number in range(1, 13)]
+    assert [(level.name, level.domains[4]) for level in KNAVIGATOR.levels(names)] == [("rack", 2), ("pod", 7)]
+    dragonfly = Dragonfly(groups=2, chassis=2, routers=2, hosts_per_router=2)
+    assert [level.name for level in dragonfly.levels([f"h{host}" for host in range(16)])] == [
+        "router",
+        "chassis",
+        "group",
+    ]
+    assert Island().levels(names) == ()
+
+
+def test_a_placement_by_topology_keeps_gangs_fast() -> None:
+    network = SharedNetwork(FatTree((2, 2), (1, 1), (1, 1), bandwidth_gb_s=10.0))
+    jobs = [
+        Job.single("short", Task("t", 1.0, gpus=8)),
+        gang("a", 2),
+        gang("b", 1, arrival_s=0.5),
+        gang("c", 2, arrival_s=2),
+    ]
+    mean = {}
+    for rule in ("worst-fit", "topology"):
+        kernel = ClusterKernel(
+            fabric(4), jobs, network=network, communication=ModelTraffic(default=StepTraffic(10.0, 1.0, calls=0))
+        )
+        kernel.run(POLICIES.create(f"fifo[placement={rule}]"))
+        mean[rule] = sum(row.time_s for row in kernel.schedule.log if row.kind == Kind.COMPLETED)
+    assert mean["topology"] < mean["worst-fit"]
