@@ -38,8 +38,8 @@ from dagsim.systems.cluster.policies.slurm import SlurmSettings
 from dagsim.systems.cluster.policies.slurm_backfill import BackfillOutlook, NodePlan, RunTable
 from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
 from dagsim.systems.cluster.policies.slurm_rules import Amounts, Holdings
-from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.policies.slurm_times import fill_windows
+from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import check_policy
 
 GPU = GpuType("G", 1.0, 16, 100, 100, 10)
