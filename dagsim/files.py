@@ -188,7 +188,7 @@ class Lock:
             return False
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:  # somebody has it, or the file system knows no locks
+        except OSError:  # another process holds it, or the file system has no locks
             return False
         finally:
             os.close(handle)

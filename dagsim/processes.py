@@ -39,10 +39,10 @@ def _wait_for_parent() -> None:
 
 @contextmanager
 def without_output() -> Iterator[None]:
-    """Discard the standard output of this process, that of C libraries included.
+    """Discard the standard output of this process, including that of C libraries.
 
     HiGHS prints lines for its developers about some integer programs, even without ``disp``; they
-    would stand beside the JSON of a command.
+    would get into the JSON output of a command.
     """
     library = ctypes.CDLL(None)
     sys.stdout.flush()

@@ -29,6 +29,7 @@ from dagsim.envs.episode import Episode, Reward, RewardConfig
 from dagsim.experiment.environment import make_vector_env
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.systems.cluster.codecs.candidates import Candidates
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.cluster.lane.episode_state import EpisodeReward
 from dagsim.systems.cluster.lane.episodes import CompiledEpisodes, EpisodeBatch
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -100,7 +101,7 @@ def simulated(scenario: ClusterScenario, seconds: float) -> float:
 
 def compiled(scenario: ClusterScenario, number: int, choose: Choose, seconds: float) -> float:
     """Decisions per CPU-second of so many compiled episodes, which begin again when they are over."""
-    lane = CompiledEpisodes(scenario, number, "best-fit", EpisodeReward(1.0, 1000.0))
+    lane = CompiledEpisodes(scenario, number, CandidatesConfig(), EpisodeReward(1.0, 1000.0))
     every, seeds = np.arange(number), count()
     for seed in range(SEQUENCES):
         lane.begin(every[:1], [seed])
@@ -134,7 +135,7 @@ def forks(scenario: ClusterScenario) -> tuple[float, float]:
     """Microseconds of a fork in the middle of an episode: in the kernel, and compiled."""
     kernel = scenario.kernel(0)
     episode = Episode(kernel, Candidates())
-    lane = CompiledEpisodes(scenario, 2, "best-fit", EpisodeReward())
+    lane = CompiledEpisodes(scenario, 2, CandidatesConfig(), EpisodeReward())
     lane.begin(np.arange(1), [0])
     for _ in range(300):
         episode.step(0)

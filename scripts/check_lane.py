@@ -28,7 +28,7 @@ from dagsim.metrics import summarize
 from dagsim.model import Cluster, Edge, InFlight, Job, Node, Share, Task, TaskGraph, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import Estimates, Preemption
-from dagsim.systems.cluster.codecs.codec import CandidatesConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig, RelativeConfig
 from dagsim.systems.cluster.lane import drive as lane_drive
 from dagsim.systems.cluster.lane import state
 from dagsim.systems.cluster.lane.episode_state import EpisodeReward
@@ -50,9 +50,11 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "easy": ("easy", "easy-sjf", "easy-lxf"),
     "middle": ("fifo", "priority", "sjf", "srpt-work", "srtf", "las", "2d-las", "easy", "easy-sjf", "easy-lxf"),
     "episodes": (),
+    "relative": (),
 }
 """Policies by the kind of their order; those of ``middle`` begin with instances in flight and waiting jobs.
-``episodes`` makes random choices, and compares observations and rewards as well.
+``episodes`` (with the codec ``candidates``) and ``relative`` make random choices, and compare observations
+and rewards as well.
 """
 
 PLACEMENTS = ("best-fit", "best-fit", "first-fit", "worst-fit", "consolidate")
@@ -188,8 +190,8 @@ def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
     return slow, run(cluster, jobs, policy, seed=number, **models)
 
 
-def episodes_of(number: int) -> tuple[Episode, CompiledEpisodes]:
-    """The episode of one case, and the same in the lane."""
+def episodes_of(number: int, relative: bool = False) -> tuple[Episode, CompiledEpisodes]:
+    """The episode of one case, with the codec ``candidates`` or ``relative``, and the same in the lane."""
     rng = random.Random(f"episodes {number}")
     cluster, jobs, placement = cluster_of(rng), jobs_of(rng), rng.choice(PLACEMENTS)
     if any(node.gpus > state.NAMED_GPUS for node in cluster.nodes):
@@ -200,16 +202,19 @@ def episodes_of(number: int) -> tuple[Episode, CompiledEpisodes]:
     scenario = ClusterScenario(cluster, jobs, estimates=estimates)
     kernel = scenario.kernel(number)
     reward = Reward(RewardConfig({term: weight}, 1000.0), kernel, scenario.terms)
-    episode = Episode(kernel, CandidatesConfig(placement=placement).build(), reward)
+    codec: CandidatesConfig | RelativeConfig = CandidatesConfig(placement=placement)
+    if relative:
+        codec = RelativeConfig(f"eft-wait[theta={rng.choice((0.3, 0.7, 1.0))},order=work]", placement)
+    episode = Episode(kernel, codec.build(), reward)
     terms = EpisodeReward(weight, 1000.0, term == "shaped_job_seconds")
-    return episode, CompiledEpisodes(scenario, 1, placement, terms, recorded=True)
+    return episode, CompiledEpisodes(scenario, 1, codec, terms, recorded=True)
 
 
-def same_episode(number: int) -> bool:
+def same_episode(number: int, relative: bool = False) -> bool:
     """True if random choices show the same on both sides: observations, rewards and times in every
     byte, and at the end the schedules.
     """
-    episode, lane = episodes_of(number)
+    episode, lane = episodes_of(number, relative)
     one, draws = np.arange(1), np.random.default_rng(number)
     over = lane.begin(one, [number])[0]
     while episode.observation is not None and not over:
@@ -236,8 +241,8 @@ def equal(one: Schedule, other: Schedule) -> bool:
 def check(kind: str, first: int, cases: int) -> dict[str, object]:
     """Run the cases of one kind. Return the number of equal ones, and the numbers of the others."""
     numbers = range(first, first + cases)
-    if kind == "episodes":
-        different = [number for number in numbers if not same_episode(number)]
+    if kind in ("episodes", "relative"):
+        different = [number for number in numbers if not same_episode(number, kind == "relative")]
     else:
         different = [number for number in numbers if not equal(*both(number, kind))]
     return {"cases": cases, "equal": cases - len(different), "different": different}

@@ -1,10 +1,11 @@
-"""Fit the presets ``like-philly``, ``like-itp``, ``like-openb``, ``like-alibaba``, ``like-helios`` and ``like-pai``.
+"""Fit the presets ``like-philly``, ``like-itp``, ``like-openb``, ``like-alibaba``, ``like-ctc``, ``like-helios`` and
+``like-pai``.
 
     python scripts/fit_workloads.py --data DIR [--only NAME ...] [--out dagsim/workload/fitted]
 
 ``DIR`` holds the publishers' files (``SOURCES`` says which). The result is a small YAML file of parameters each: no row
-of a trace. Philly, ITP, openb and Alibaba are fitted to the jobs themselves (``dagsim.workload.fitting``). Of Helios
-and PAI the full logs are fitted in the same way where ``DIR`` has them; otherwise
+of a trace. Philly, ITP, openb, CTC and Alibaba are fitted to the jobs themselves (``dagsim.workload.fitting``). Of
+Helios and PAI the full logs are fitted in the same way where ``DIR`` has them; otherwise
 
 - ``like-helios`` follows Helios's published summary (median and mean durations, mean GPUs, GPU-time, sizes of its
   virtual clusters) and, for its arrivals, the upward steps of the number of GPU jobs in the minute-by-minute record of
@@ -42,6 +43,7 @@ SOURCES = {
     "like-itp": ("microsoft-itp-2021/raw-traces.tar.gz",),
     "like-openb": ("alibaba-gpu-v2023/openb_pod_list_default.csv",),
     "like-alibaba": ("alibaba-v2018/batch_task_random6600.csv.gz",),
+    "like-ctc": ("swf/CTC-SP2-1996-3.1-cln.swf.gz",),
     "like-helios": (
         "helios/Earth/cluster_log.csv",
         "helios/Earth/vc6YE_cluster_sequence_vc.csv.gz",
@@ -57,6 +59,7 @@ SUMMARIES = {
     "like-itp": "20,000 jobs as in Microsoft's ITP clusters (2021): bursts, gangs of up to 32 and more GPUs",
     "like-openb": "20,000 pods as in Alibaba's openb GPU cluster (2023): shares of GPUs, CPUs, priorities",
     "like-alibaba": "20,000 CPU-only DAG jobs as in Alibaba's batch cluster (2018)",
+    "like-ctc": "20,000 jobs as on CTC's IBM SP2 (1996): a batch system of parallel jobs, a GPU for each processor",
     "like-helios": "20,000 jobs drawn from the published summary of SenseTime's Helios (2020)",
     "like-pai": "20,000 one-GPU jobs with durations as in Alibaba's PAI (2020), arrivals as in openb",
 }
@@ -67,6 +70,12 @@ def of_log(name: str, data: Path) -> Sessions:
     """Fit to the jobs themselves."""
     shape = Alibaba() if name == "like-alibaba" else None
     return fit_sessions(columns_of(open_trace(data / SOURCES[name][0]).jobs()), shape)
+
+
+def of_ctc(name: str, data: Path) -> Sessions:
+    """Fit to the jobs of a batch system, with a GPU for each processor."""
+    fitted = of_log(name, data)
+    return replace(fitted, kinds=tuple(replace(kind, gpus=Constant(1.0), cpus=Constant(0.0)) for kind in fitted.kinds))
 
 
 def of_helios(name: str, data: Path) -> Sessions:
@@ -186,6 +195,7 @@ def _written(value: Any) -> Any:
 
 FITS: dict[str, Callable[[str, Path], Sessions]] = {
     **dict.fromkeys(SOURCES, of_log),
+    "like-ctc": of_ctc,
     "like-helios": of_helios,
     "like-pai": of_pai,
 }

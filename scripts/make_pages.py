@@ -25,7 +25,9 @@ from typing import Any
 import command
 from command import Say, markdown
 
+from dagsim.experiment.bench import read_entry, suite
 from dagsim.metrics.compare import Row, compared, verdict
+from dagsim.report.benchmark import leaderboards
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.traces import READERS, reader
 
@@ -263,7 +265,16 @@ def ablations() -> Iterator[str]:
 
 # Baselines, statistics
 
-GRID = ("eft-wait", "eft-wait[theta=0.85,order=work]", "rollout", "min-min", "srsf", "srpt-work", "2d-las", "qssf")
+GRID = (
+    "eft-wait[theta=1.0,order=task]",
+    "eft-wait[theta=0.85,order=work]",
+    "rollout",
+    "min-min",
+    "srsf",
+    "srpt-work",
+    "2d-las",
+    "qssf",
+)
 GRID += ("themis", "hrrn", "fifo-fit", "fifo", "conservative", "heft", "cpop", "tetris")
 
 
@@ -424,11 +435,33 @@ def plans() -> Iterator[str]:
                 row["queue"],
                 f"{row['today_p95']:,.0f}, {row['log_p95']:,.0f}",
                 f"{row['planned']}, {row['least']}",
-                f"{row['low']:,.0f} to {row['high']:,.0f}, {row['erlang_p95']:,.0f}",
+                f"{_interval(row)}, {row['erlang_p95']:,.0f}",
             )
             for row in rows
         ),
         numbers=(1, 2, 3),
+    )
+
+
+def _interval(row: dict[str, Any]) -> str:
+    return "none" if row["low"] is None else f"{row['low']:,.0f} to {row['high']:,.0f}"
+
+
+def held_periods() -> Iterator[str]:
+    """How often intervals of the p95 held the next period of M/M/c queues, from ``validate_plan.py``."""
+    yield from markdown(
+        ("servers x load / servers per node", "held the next period", "held Erlang's value", "no interval", "reach"),
+        (
+            (
+                row["queue"],
+                f"{row['next']:.1%}",
+                f"{row['erlang']:.1%}",
+                f"{row['too_short']:.1%}",
+                f"{row['reach']:.2f}",
+            )
+            for row in read_json("validation/coverage.json")
+        ),
+        numbers=(1, 2, 3, 4),
     )
 
 
@@ -469,7 +502,22 @@ def sample() -> Iterator[str]:
     )
 
 
+def bench_tasks() -> Iterator[str]:
+    """The tasks of the benchmark's suite."""
+    rows = [(f"`{task.name}`", task.summary, f"`{task.config.policy}`", f"`{task.metric}`") for task in suite()]
+    yield from markdown(("task", "what it is", "reference", "metric"), rows)
+
+
+def leaderboard() -> Iterator[str]:
+    """The leaderboards of the entries in ``results/bench``."""
+    entries = [read_entry(path) for path in sorted((RESULTS / "bench").glob("*.json"))]
+    for grid in leaderboards(entries):
+        yield from ("", *grid.markdown().splitlines())
+
+
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
+    "bench-tasks": bench_tasks,
+    "leaderboard": leaderboard,
     "speeds": speeds,
     "validations": validations,
     "peers": peers,
@@ -489,6 +537,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "rules": rules,
     "readers": readers,
     "plans": plans,
+    "periods": held_periods,
     "sample": sample,
     "site": site,
 }

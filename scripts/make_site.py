@@ -30,7 +30,8 @@ NAV: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "Guides",
         (
-            *("docs/operators.md", "docs/workloads.md", "docs/sweeps.md", "docs/own-system.md", "docs/networks.md"),
+            *("docs/operators.md", "docs/workloads.md", "docs/sweeps.md", "docs/benchmark.md"),
+            *("docs/own-system.md", "docs/networks.md"),
             *("docs/elastic.md", "docs/learning.md", "docs/spark.md", "docs/decima.md", "docs/ramp.md"),
             *("docs/pages.md", "docs/security.md", "docs/examples/README.md"),
         ),

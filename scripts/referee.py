@@ -267,7 +267,7 @@ class Referee:
             for index in range(len(vertices)):
                 del self.left[job, index]
 
-    def take_down(self, node: int) -> None:
+    def take_down(self, node: int, notice_s: float = 0.0) -> None:
         """Take a node down. Its runs fail in the order of their starts; each returns as a piece and
         starts over.
         """

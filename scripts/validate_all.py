@@ -27,12 +27,10 @@ import validate_goodput
 import validate_pollux
 import validate_ramp
 import validate_readers
-import validate_rlscheduler
 import validate_sia
 import validate_site
 import validate_slurm
 import validate_span
-import validate_stg
 import validate_swf
 import validate_tiresias
 import validate_wfcommons
@@ -42,6 +40,7 @@ from fgd.pods import read_pods
 from rich.table import Table
 
 from dagsim.elastic.profiles import read_applications
+from dagsim.experiment import papers
 from dagsim.report.terminal import console, counted
 from dagsim.traces import open_trace
 from dagsim.traces.source import Source
@@ -207,23 +206,17 @@ def rlscheduler(data: Path) -> Iterator[Figure]:
         for score, got in means.items():
             expected = golden[backfilling]["mean"][score]
             yield Figure("rlscheduler", f"{backfilling}, {score}: bounded slowdown", expected, got)
-    ours = _slowdowns(data / "traces/swf/HPC2N-2002-2.2-cln.swf.gz", 240, 10_000)
-    for backfilling, published in HPC2N.items():
-        for score, expected in published.items():
-            name = f"HPC2N, {backfilling}, {score}: bounded slowdown"
-            yield Figure("rlscheduler", name, expected, ours[backfilling][score], 0.005 + 1e-6)
+    yield from _of_paper("rlscheduler", data)
 
 
 def _slowdowns(log: Path, processors: int, first: int | None = None) -> dict[str, dict[str, float]]:
-    trace = validate_swf.opened(log, processors, "rlscheduler")
-    return validate_rlscheduler.measured(trace, log, processors, first)
+    return papers.sequence_slowdowns(papers.opened(log, processors, "rlscheduler"), log, processors, first)
 
 
-HPC2N = {
-    "bf0": {"FCFS": 297.18, "SJF": 157.71, "F1": 118.01},
-    "bf1": {"FCFS": 127.38, "SJF": 122.04, "F1": 71.95},
-}
-"""The published cells, to their two digits."""
+def _of_paper(name: str, data: Path) -> Iterator[Figure]:
+    described = papers.paper(name)
+    for of in described.figures(described.located(data / "traces")):
+        yield Figure(name, of.name, of.published, of.here, of.tolerance)
 
 
 def slurm(data: Path) -> Iterator[Figure]:
@@ -268,31 +261,19 @@ def span(data: Path) -> Iterator[Figure]:
 
 def stg(data: Path) -> Iterator[Figure]:
     """Highest level first against the optima of the Standard Task Graph set."""
-    for tasks, by_cores in STG.items():
-        folder = data / "traces/stg"
-        graphs = list(open_trace(folder / f"stg-{tasks}.tar.gz", "stg").jobs())
-        rows = validate_stg.measured(graphs, folder / "optimal")
-        for cores, (ratio, hits) in by_cores.items():
-            name = f"{tasks} tasks, {cores} cores"
-            yield Figure("stg", f"{name}: mean ratio to the optimum", ratio, rows[cores]["mean_ratio"], 0.00005)
-            yield Figure("stg", f"{name}: optima reached", hits, rows[cores]["hits"])
-            yield Figure("stg", f"{name}: below the optimum", 0, rows[cores]["below_optimum"])
-
-
-STG = {50: {2: (1.0073, 98), 4: (1.0115, 97), 8: (1.0125, 141), 16: (1.0, 180)}}
-"""Results of another program's highest level first, by number of tasks and cores."""
+    yield from _of_paper("stg", data)
 
 
 def swf(data: Path) -> Iterator[Figure]:
     """FCFS and EASY over all jobs: KTH against an independent simulator, CTC against a plain loop."""
     rows = read_rows(data / "golden/swf/independent_kth.csv")
     kth, ctc = (data / "traces/swf" / name for name in ("KTH-SP2-1996-2.1-cln.swf.gz", "CTC-SP2-1996-3.1-cln.swf.gz"))
-    ours = validate_swf.measured(validate_swf.opened(kth, 100), 100)
+    ours = validate_swf.measured(papers.opened(kth, 100), 100)
     for row in rows:
         means = ours.get(row["scheduler"].lower(), {})
         for name in ("mean_wait_s", "mean_bsld") if means else ():
             yield Figure("swf", f"KTH, {row['scheduler']}: {name}", float(row[f"all_jobs_{name}"]), means[name])
-    ours = validate_swf.measured(validate_swf.opened(ctc, 338), 338)
+    ours = validate_swf.measured(papers.opened(ctc, 338), 338)
     for policy, figures in batch_loop.measured(ctc, 338).items():
         for name, value in figures.items():
             yield Figure("swf", f"CTC, {policy}: {name}", value, ours[policy][name])

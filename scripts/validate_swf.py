@@ -16,23 +16,12 @@ from pathlib import Path
 import command
 from command import Say
 
+from dagsim.experiment.papers import opened, simulated
 from dagsim.metrics import bounded_slowdown_hpc, wait
-from dagsim.model import Cluster, Job, Node
-from dagsim.model.log import Schedule
-from dagsim.systems.cluster import Estimates
-from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.seam import drive
-from dagsim.traces import Trace, TraceOptions, open_trace
+from dagsim.model import Job
+from dagsim.traces import Trace
 
-__all__ = ["means", "measured", "opened", "simulated"]
-
-
-def simulated(jobs: list[Job], processors: int, policy: str) -> Schedule:
-    """Run the jobs with their requested times on one machine of ``processors`` cores."""
-    cluster = Cluster((Node("machine", None, 0, processors),))
-    scenario = ClusterScenario(cluster, jobs, estimates=Estimates("predicted"))
-    return drive(scenario.kernel(0), POLICIES.create(policy))
+__all__ = ["means", "measured"]
 
 
 def means(jobs: list[Job], processors: int, policy: str) -> dict[str, float]:
@@ -49,11 +38,6 @@ def measured(trace: Trace, processors: int) -> dict[str, dict[str, float]]:
     """Return the means of both policies."""
     jobs = list(trace.jobs())
     return {name: means(jobs, processors, policy) for name, policy in (("fcfs", "fifo"), ("easy", "easy-events"))}
-
-
-def opened(log: Path, processors: int, protocol: str = "pyss") -> Trace:
-    """Read the log by the rules of a protocol."""
-    return open_trace(log, "swf", TraceOptions(protocol=protocol, processors=processors))
 
 
 def _work(options: Namespace, say: Say) -> dict[str, dict[str, float]]:

@@ -73,6 +73,7 @@ def with_files(line: str, run: Path) -> list[str]:
         "batch_task.csv.gz": samples / "alibaba2018" / "batch_task.csv",
         "sacct.txt": ROOT / "workloads" / "site" / "sacct.txt.gz",
         "nodes.txt": ROOT / "workloads" / "site" / "nodes.txt",
+        "bench-mine-exact-dev.json": ROOT / "results" / "bench" / "bench-easy-exact-dev.json",
         "scontrol-show-nodes.txt": ROOT / "workloads" / "site" / "nodes.txt",
     }
     texts = {

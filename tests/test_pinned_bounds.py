@@ -70,6 +70,8 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "TreeSwitch": {"name": "s"},
     "LlmTraining": {"params": 1e9, "layers": 8, "width": 64, "sequence": 128, "micro_batch": 2},
     "NodeFailures": {"mean_up_s": 10.0, "mean_down_s": 1.0},
+    "SpotCapacity": {"mean_up_s": 10.0, "mean_down_s": 1.0},
+    "EpochTraining": {"epochs": 10.0, "schedule": {0: 16}, "epoch_s": {"V100-16": {16: 10.0}}},
     "Maintenance": {"nodes": (1,), "start_s": 1.0, "end_s": 2.0},
     "Outages": {"windows": ((0, 1.0, 2.0),)},
     "Op": {"id": "1", "forward_s": 1.0, "backward_s": 2.0, "activation_bytes": 8.0, "parameter_bytes": 8.0},

@@ -17,6 +17,7 @@ import tables
 from dagsim.config import yaml
 from dagsim.experiment.ledger import Spending
 from dagsim.experiment.plan import Axis, SweepGrid
+from dagsim.registry import Spec
 from dagsim.seeds import REPORT
 from dagsim.systems.cluster.policies import POLICIES
 
@@ -55,7 +56,7 @@ def test_every_policy_is_in_the_grid() -> None:
     policies = [
         policy for name in ("grid", "grid-slow") for policy in tables.sweep_of(f"baselines/{name}").axes[0].values
     ]
-    assert set(policies) >= set(POLICIES.names())
+    assert {Spec.parse(policy).name for policy in policies} >= set(POLICIES.names())
     assert set(policies) == {row["policy"] for row in GRID}
 
 

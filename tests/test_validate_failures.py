@@ -12,7 +12,7 @@ from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel, Maintenance, NodeFailures, Preemption
-from dagsim.systems.cluster.models.failures import FailureLog, FailureModel
+from dagsim.systems.cluster.models.failures import FailureLog, FailureModel, SpotCapacity
 from dagsim.systems.cluster.policies import POLICIES
 
 
@@ -57,6 +57,40 @@ def test_failures_of_a_log_happen_when_they_did(tmp_path: Path) -> None:
     log.write_text("node,start_s,end_s\n0,ten,15\n")
     with pytest.raises(ModelError, match=r"failures\.csv:2: not a row of node, start_s, end_s"):
         played(20, Preemption(), FailureLog(str(log)))
+
+
+def _downtime(schedule: Schedule) -> tuple[float, int]:
+    """Seconds that node 0 was away before the end, and how often."""
+    down = [row.time_s for row in schedule.log if row.kind == Kind.DOWN and row.node == 0]
+    up = [row.time_s for row in schedule.log if row.kind == Kind.UP and row.node == 0]
+    return sum(end - start for start, end in zip(down, up, strict=True)), len(down)
+
+
+def test_spot_nodes_with_enough_notice_cost_their_absence_and_restarts_but_no_work() -> None:
+    spot, saving = SpotCapacity(100, 10, notice_s=5), Preemption(write_s=5, restart_s=7)
+    schedule = played(1000, saving, spot)
+    away_s, times = _downtime(schedule)
+    assert times > 3
+    assert schedule.ended_s == pytest.approx(1000 + away_s + 7 * times)
+
+
+def test_a_notice_that_is_too_short_loses_the_work_since_the_last_checkpoint() -> None:
+    long, short = (SpotCapacity(100, 10, notice_s=notice_s) for notice_s in (5, 4.9))
+    saving = Preemption(interval_s=20, write_s=5)
+    assert played(300, saving, short).ended_s > played(300, saving, long).ended_s
+    abrupt = SpotCapacity(100, 10, notice_s=0)
+    assert played(300, saving, short).ended_s == played(300, saving, abrupt).ended_s
+
+
+def test_reserved_nodes_are_never_taken_back() -> None:
+    schedule = played(1000, Preemption(), SpotCapacity(50, 5, nodes=(1,)), nodes=2)
+    assert {row.node for row in schedule.log if row.kind == Kind.DOWN} == {1}
+    with pytest.raises(ModelError, match=r"spot: nodes must lie in 0\.\.1"):
+        played(10, Preemption(), SpotCapacity(50, 5, nodes=(2,)), nodes=2)
+    with pytest.raises(ModelError, match="notice_s must be 0 or more, got -1"):
+        SpotCapacity(50, 5, notice_s=-1)
+    with pytest.raises(ModelError, match="spot: mean_up_s must be positive, got 0"):
+        SpotCapacity(0, 5)
 
 
 def test_a_ratio_of_training_time_agrees_with_the_closed_form() -> None:

@@ -31,6 +31,10 @@ class LearnerContext:
     """
     jobs: int | None = None
     """Jobs of a whole episode, if episodes grow up to it (``TrainConfig.first_jobs``)."""
+    varied: bool = False
+    """True if every job sequence has a cluster and a unit of time of its own. Its mean completion time
+    is then the unit, instead of ``jct_s``, and all sequences have the same weight.
+    """
 
     def job_seeds(self, iteration: int, count: int) -> list[int]:
         """Seeds of the ``count`` job sequences of an iteration."""

@@ -22,6 +22,7 @@ from dagsim.agents.nets.config import NetSettings
 from dagsim.envs.episode import Episode, EpisodeFactory, WitnessFactory
 from dagsim.envs.vector import compiled_episodes
 from dagsim.errors import SimulationError
+from dagsim.model import Kind
 from dagsim.model.log import Schedule
 from dagsim.processes import end_with_parent, starting
 from dagsim.systems.cluster.codecs.codec import Observation
@@ -62,6 +63,8 @@ class EpisodeSteps:
     """The witness's note on each choice, if there was a witness."""
     hindsight: Any = None
     """The witness's note on the whole episode."""
+    jct_s: float = float("nan")
+    """Mean completion time of the jobs that completed; NaN if none did."""
 
 
 def choices_of(episodes: Sequence[EpisodeSteps]) -> np.ndarray:
@@ -92,6 +95,10 @@ class Stage(Protocol):
 
     def end_s(self, number: int) -> float:
         """The end of an episode that is over."""
+        ...
+
+    def jct_s(self, number: int) -> float:
+        """Mean completion time of the completed jobs of an episode that is over; NaN if there are none."""
         ...
 
     def note(self, number: int) -> Any:
@@ -128,6 +135,9 @@ class _SimulatedStage:
     def end_s(self, number: int) -> float:
         return self.episodes[number].now
 
+    def jct_s(self, number: int) -> float:
+        return _mean_jct_s(self.episodes[number].kernel.schedule)
+
     def note(self, number: int) -> Any:
         witness = self.episodes[number].witness
         return None if witness is None else witness.note()
@@ -135,6 +145,16 @@ class _SimulatedStage:
     def hindsight(self, number: int) -> Any:
         witness = self.episodes[number].witness
         return None if witness is None else witness.hindsight()
+
+
+def _mean_jct_s(schedule: Schedule) -> float:
+    """Mean completion time of the jobs that completed; NaN if none did."""
+    rows = schedule.log.rows()
+    completed = rows[rows["kind"] == Kind.COMPLETED]
+    if not len(completed):
+        return float("nan")
+    arrival_s = np.array([job.arrival_s for job in schedule.jobs])
+    return float(np.mean(completed["time_s"] - arrival_s[completed["job"]]))
 
 
 class _CompiledStage:
@@ -177,6 +197,11 @@ class _CompiledStage:
 
     def end_s(self, number: int) -> float:
         return float(self._lane.now_s[number])
+
+    def jct_s(self, number: int) -> float:
+        times_s = self._lane.jct_s(number)
+        completed = ~np.isnan(times_s)
+        return float(times_s[completed].mean()) if completed.any() else float("nan")
 
     def note(self, number: int) -> Any:
         return None
@@ -234,6 +259,7 @@ def play_stage(
         steps.times_s.append(stage.end_s(number))
         if keep:
             steps.hindsight = stage.hindsight(number)
+            steps.jct_s = stage.jct_s(number)
     return all_steps
 
 

@@ -1,4 +1,4 @@
-"""What the settings of all algorithms have in common."""
+"""Settings that all algorithms share."""
 
 from __future__ import annotations
 

@@ -27,10 +27,11 @@ __all__ = ["app", "main"]
 ALLOW_CODE = "--allow-code"
 ORDER = (
     *("eval", "baseline", "train", "replay", "tune", "compare", "report", "plot", "record", "serve", "sweep"),
-    *("whatif", "plan", "bound", "why", "trace", "site", "calibrate", "workload", "config", "list", "warm"),
+    *("whatif", "plan", "eta", "bound", "bench", "paper", "why", "trace", "site", "calibrate", "workload"),
+    *("config", "list", "warm"),
 )
 """Commands in the usual order of use, which is also the order in ``dagsim --help``."""
-_READING = ("eval", "baseline", "replay", "tune", "whatif", "plan", "bound", "calibrate")
+_READING = ("eval", "baseline", "replay", "tune", "whatif", "plan", "eta", "bound", "calibrate")
 """Commands that read traces with ``TraceFlags``."""
 
 

@@ -39,6 +39,9 @@ def print_bound(
     preemptive: Annotated[
         bool, typer.Option("--preemptive", help="Include schedules that stop runs and resume them.")
     ] = False,
+    area: Annotated[
+        bool, typer.Option("--area", help="Multiply the time of each job by its GPU-seconds, as area_jct_s does.")
+    ] = False,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -61,14 +64,15 @@ def print_bound(
     )
     number = experiment_seeds(chosen)[0]
     watch = counted("searching for prices", watched, "steps", every=10)
-    least = bound_of(chosen, number, preemptive=preemptive, watch=watch)
+    least = bound_of(chosen, number, preemptive=preemptive, by_area=area, watch=watch)
     if json_:
         typer.echo(json.dumps({**least.to_dict(), "seed": number, "workload": workload_label(chosen)}))
     elif not quiet:
+        unit, by = ("GPU s^2", ", weighted by area") if area else ("s", "")
         which = "all schedules" if least.preemptive else "all schedules that do not stop a run"
         typer.echo(
-            f"{workload_label(chosen)}, seed {number}: {least.jobs:,} jobs take {least.bound_s:,.6g} s or more in sum, "
-            f"{least.mean_s:,.6g} s on average ({least.kind} bound; {which})"
+            f"{workload_label(chosen)}, seed {number}: {least.jobs:,} jobs take {least.bound_s:,.6g} {unit} or more in "
+            f"sum, {least.mean_s:,.6g} s on average{by} ({least.kind} bound; {which})"
         )
         if least.rejected:
             typer.echo(f"left out: {least.rejected:,} jobs that the cluster cannot run")

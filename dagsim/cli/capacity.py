@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -310,7 +311,7 @@ def _drawn(planned: SizePlan, path: Path) -> Path:
 
 def _log_facts(load: Load, fit: Fit | None) -> dict[str, Any]:
     """The demand of the log, and how well today's simulation reproduces it, for JSON."""
-    parts = [{"types": part.types, "demand": part.demand, "capacity": part.capacity} for part in load.by_types]
+    parts = [asdict(part) for part in load.by_types]
     return {"load": load.offered, "demand": parts, "fit": None if fit is None else fit.to_dict()}
 
 

@@ -1,4 +1,4 @@
-"""``dagsim plot``: draw the contents of a run folder."""
+"""``dagsim plot`` and ``dagsim record``: draw the contents of a run folder, or show a run as a film."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from dagsim.cli.app import app
 
-__all__ = ["plot"]
+__all__ = ["plot", "record"]
 
 
 class PlotFormat(StrEnum):
@@ -70,3 +70,29 @@ def _learning(runs: list[Path], out: Path | None, kind: str) -> Path:
     folder = out or runs[0] / "plots"
     folder.mkdir(parents=True, exist_ok=True)
     return save(learning_curves({run.name: read_log(run) for run in runs}), folder / f"learning.{kind}")
+
+
+@app.command()
+def record(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, of any system.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help=".gif or .mp4 (default: plots/RUN.gif).")
+    ] = None,
+    number: Annotated[int, typer.Option("--run", min=0, help="Number of the run, from 0.")] = 0,
+    frames: Annotated[int, typer.Option(min=2, max=2000, help="Number of frames, 12 per second.")] = 90,
+    width: Annotated[int, typer.Option(min=160, max=1920, help="Width in pixels.")] = 960,
+) -> None:
+    """Record a finished run as a film: jobs move from the queue to their GPUs, and out again when they are done.
+
+    Example: dagsim record results/20261120T193000Z-eval-sjf-s0-3fa9c1
+    """
+    from dagsim.errors import InputError
+    from dagsim.experiment.store import Store
+    from dagsim.report.film import film
+
+    folder = Store.open(run)
+    lines = folder.lines()
+    if number >= len(lines):
+        raise InputError(f"{run}: there is no run {number}; finished runs: {len(lines)}, counted from 0")
+    title = f"{lines[number].policy}, seed {lines[number].seed}"
+    typer.echo(film(folder.schedule(number), out or folder.path / "plots" / f"{number:03d}.gif", title, frames, width))

@@ -65,6 +65,7 @@ __all__ = [
     "foreign_parts",
     "json_schema",
     "load_config",
+    "queues_on",
 ]
 
 
@@ -302,24 +303,7 @@ class Config(Section):
     @classmethod
     def _of_nodes_there_are(cls, queues: QueueTree | None, info: ValidationInfo) -> QueueTree | None:
         section = info.data.get("cluster")
-        if queues is None or section is None or section.from_trace:
-            return queues
-        reserved = tuple([replace(one, nodes=_spelled(one.nodes, section)) for one in queues.reservations])
-        out = tuple([replace(one, nodes=_spelled(one.nodes, section)) for one in queues.outages])
-        queues = replace(queues, reservations=reserved, outages=out)
-        if any(group.partitions for group in section.groups):
-            return replace(queues, partitions=tuple([_of_groups(part, section) for part in queues.partitions]))
-        names = {name for group in section.groups for name in (group.name, *group.nodes)}
-        names |= {name.partition(":")[0] for name in names}  # a node of several GPU types is one of each here
-        for part in queues.partitions:
-            for name in [host for text in part.nodes for host in _hosts(text)]:
-                if name not in names:
-                    raise ModelError(
-                        f"partition {part.name!r}: there is no node and no group {name!r}{nearest(name, names)}; "
-                        f"groups: {', '.join(group.name for group in section.groups)}"
-                    )
-        parts = [replace(part, nodes=_spelled(part.nodes, section)) for part in queues.partitions]
-        return replace(queues, partitions=tuple(parts))
+        return queues if queues is None or section is None else queues_on(queues, section)
 
     @field_validator("seeds")
     @classmethod
@@ -422,6 +406,32 @@ def _spelled(nodes: tuple[str, ...], section: ClusterSection) -> tuple[str, ...]
     named = {group.name: group.nodes for group in section.groups if group.hosts is not None}
     names = [name for text in nodes for name in _hosts(text)]
     return tuple(dict.fromkeys([node for name in names for node in named.get(name, (name,))]))
+
+
+def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
+    """Return the queues with the nodes of a cluster in their partitions, reservations and outages.
+
+    Raises:
+        ModelError: A partition names a node that the cluster lacks, or has none.
+    """
+    if section.from_trace:
+        return queues
+    reserved = tuple([replace(one, nodes=_spelled(one.nodes, section)) for one in queues.reservations])
+    out = tuple([replace(one, nodes=_spelled(one.nodes, section)) for one in queues.outages])
+    queues = replace(queues, reservations=reserved, outages=out)
+    if any(group.partitions for group in section.groups):
+        return replace(queues, partitions=tuple([_of_groups(part, section) for part in queues.partitions]))
+    names = {name for group in section.groups for name in (group.name, *group.nodes)}
+    names |= {name.partition(":")[0] for name in names}  # a node of several GPU types is one of each here
+    for part in queues.partitions:
+        for name in [host for text in part.nodes for host in _hosts(text)]:
+            if name not in names:
+                raise ModelError(
+                    f"partition {part.name!r}: there is no node and no group {name!r}{nearest(name, names)}; "
+                    f"groups: {', '.join(group.name for group in section.groups)}"
+                )
+    parts = [replace(part, nodes=_spelled(part.nodes, section)) for part in queues.partitions]
+    return replace(queues, partitions=tuple(parts))
 
 
 def _of_groups(part: NodePartition, section: ClusterSection) -> NodePartition:

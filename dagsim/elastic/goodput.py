@@ -146,8 +146,8 @@ class GoodputModel:
         """Choose the batch of the highest goodput for each (nodes, replicas); the first wins ties.
 
         Raises:
-            ModelError: There are fewer replicas than nodes, no nodes, or more replicas than the
-                largest batch feeds.
+            ModelError: There are fewer replicas than nodes, no nodes, or too many replicas for the
+                largest batch.
         """
         nodes, replicas = np.broadcast_arrays(nodes, replicas)
         if (nodes < 1).any() or (replicas < nodes).any():

@@ -116,7 +116,7 @@ class GoodputProgress:
         """Take GPUs of a type.
 
         Raises:
-            ModelError: No model is for this type, or it allows no batch on so many GPUs.
+            ModelError: The task has no model for this type, or the model has no batch for this many GPUs.
         """
         model = self.task.models.get(gpu) or self.task.models.get("")
         if model is None:

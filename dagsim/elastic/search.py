@@ -32,7 +32,7 @@ class PolluxSearch:
     is on several nodes.
 
     Args:
-        seed: Of the random numbers of the search.
+        seed: Seed of the search.
         population: Candidates that survive a generation.
         generations: Number of generations.
     """

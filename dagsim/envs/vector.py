@@ -19,7 +19,7 @@ from dagsim.envs.episode import RewardConfig
 from dagsim.envs.observations import Presets
 from dagsim.errors import ConfigError
 from dagsim.systems.cluster.choice import why_not_live
-from dagsim.systems.cluster.codecs.codec import CandidatesConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig, RelativeConfig
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import CodecSettings, Scenario
 
@@ -30,7 +30,7 @@ __all__ = ["VectorSchedulingEnv", "compiled_episodes", "one_by_one", "why_not_co
 
 _TERMS = ("shaped_job_seconds", "job_seconds")
 _HIDDEN = 1 << 40
-"""A choice that is no row of an observation: it waits."""
+"""The choice to wait; it is not a row of the observation."""
 
 
 def compiled_episodes(
@@ -44,13 +44,13 @@ def compiled_episodes(
     from dagsim.systems.cluster.lane.episode_state import EpisodeReward
     from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
 
-    assert isinstance(codec, CandidatesConfig)
+    assert isinstance(codec, CandidatesConfig | RelativeConfig)
     ((term, weight),) = reward.terms.items()
     try:
         return CompiledEpisodes(
             scenario,
             count,
-            codec.placement,
+            codec,
             EpisodeReward(weight, reward.scale, term == "shaped_job_seconds"),
             recorded=recorded,
         )
@@ -60,10 +60,13 @@ def compiled_episodes(
 
 def why_not_compiled(scenario: Scenario, codec: CodecSettings, reward: RewardConfig) -> str:
     """The reason against episodes in the compiled engine; empty if there is none."""
+    if world := getattr(scenario, "world", None):
+        scenario = world(0)
     if not isinstance(scenario, ClusterScenario):
         return f"episodes of the system {scenario.system!r} are not compiled"
-    if type(codec) is not CandidatesConfig or (codec.select, codec.look_ahead) != ("heads", "sorted"):
-        return "only the codec 'candidates' is compiled, with select heads and look_ahead sorted"
+    plain = type(codec) is CandidatesConfig and (codec.select, codec.look_ahead) == ("heads", "sorted")
+    if not plain and type(codec) is not RelativeConfig:
+        return "only the codecs 'candidates', with select heads and look_ahead sorted, and 'relative' are compiled"
     if len(reward.terms) != 1 or not set(reward.terms) <= set(_TERMS):
         return f"only single reward terms are compiled: {', '.join(_TERMS)}; got {', '.join(reward.terms)}"
     return why_not_live(scenario)

@@ -15,7 +15,7 @@ from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.metrics.standings import RunMetrics
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.bounds.lagrangian import lagrangian
-from dagsim.systems.cluster.bounds.relaxation import relaxation_of, spans_nodes
+from dagsim.systems.cluster.bounds.relaxation import areas_gpu_s, relaxation_of, spans_nodes
 from dagsim.systems.cluster.bounds.time_indexed import MOST_COPIES, time_indexed
 from dagsim.systems.cluster.scenario import ClusterScenario
 
@@ -42,15 +42,20 @@ class Bound:
     """Number of jobs that count."""
     rejected: int
     """Number of jobs left out because not even the empty cluster can run them."""
+    area_gpu_s: float | None = None
+    """GPU-seconds of the jobs that count, if each completion time is multiplied by its job's area
+    (``area_jct_s``).
+    """
 
     @property
     def mean_s(self) -> float:
-        """Bound of the mean completion time."""
-        return self.bound_s / self.jobs
+        """Bound of the mean completion time, weighted by area if ``area_gpu_s`` is given."""
+        return self.bound_s / (self.jobs if self.area_gpu_s is None else self.area_gpu_s)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {**asdict(self), "mean_s": self.mean_s}
+        """Plain values for JSON; ``area_gpu_s`` only if it is given."""
+        facts = {name: value for name, value in asdict(self).items() if value is not None}
+        return {**facts, "mean_s": self.mean_s}
 
 
 def bound_of(
@@ -58,6 +63,7 @@ def bound_of(
     seed: int,
     *,
     preemptive: bool = False,
+    by_area: bool = False,
     watch: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> Bound:
     """Bound the sum over all jobs of ``seed`` (completion minus arrival) from below; see
@@ -66,7 +72,7 @@ def bound_of(
     Raises:
         InputError: The system has no bound, or as ``scenario_bound``.
     """
-    return scenario_bound(_scenario(config), seed, preemptive=preemptive, watch=watch)
+    return scenario_bound(_scenario(config), seed, preemptive=preemptive, by_area=by_area, watch=watch)
 
 
 def _scenario(config: Config) -> ClusterScenario:
@@ -83,6 +89,7 @@ def scenario_bound(
     *,
     preemptive: bool = False,
     measured: tuple[int, int | None] | None = None,
+    by_area: bool = False,
     program: bool = True,
     watch: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> Bound:
@@ -90,8 +97,9 @@ def scenario_bound(
 
     ``preemptive`` includes schedules that stop runs and resume them. They are also included if a
     failure keeps the work of the runs that it stops. ``measured`` counts only a range of jobs by
-    arrival, as in ``summarize``; all others run but do not count. Without ``program``, small cases
-    are not solved exactly. ``watch`` passes on the steps of the search.
+    arrival, as in ``summarize``; all others run but do not count. With ``by_area``, the time of each
+    job is multiplied by its GPU-seconds on its fastest allowed types, as in ``area_jct_s``. Without
+    ``program``, small cases are not solved exactly. ``watch`` passes on the steps of the search.
 
     Raises:
         InputError: The cluster can run none of the jobs, or jobs may be turned away.
@@ -108,8 +116,12 @@ def scenario_bound(
     later = np.flatnonzero(jobs.arrival_s >= stream.begins_s)
     earlier = int(weight.sum() - weight[later].sum())
     jobs, weight = jobs.chosen(later), weight[later]
+    if by_area:
+        if earlier:
+            raise InputError("bound: by area, a run that begins with jobs in the system has no bound")
+        weight *= areas_gpu_s(jobs, scenario.cluster, scenario.runtime)
     problem = relaxation_of(jobs, scenario.cluster, scenario.runtime, weight)
-    counted = int(problem.weight.sum())
+    counted = int(np.count_nonzero(problem.weight))
     if not counted:
         reason = f"none of its {len(jobs):,} jobs can run on {scenario.cluster}" if len(jobs) else "it has no jobs"
         raise InputError(f"bound: the workload has no completion times: {reason}")
@@ -127,7 +139,8 @@ def scenario_bound(
         optimum = time_indexed(problem, dual)
     if optimum is not None and optimum.bound_s >= bound_s:
         bound_s, kind = optimum.bound_s, "exact" if optimum.exact else "time-indexed"
-    return Bound(bound_s, kind, preemptive or with_breaks, counted + earlier, problem.rejected)
+    area_gpu_s = ordered_sum(problem.weight.tolist()) if by_area else None
+    return Bound(bound_s, kind, preemptive or with_breaks, counted + earlier, problem.rejected, area_gpu_s)
 
 
 def bounds_of_runs(

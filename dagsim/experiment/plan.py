@@ -176,7 +176,8 @@ class SweepGrid:
                 Setting(f"over.{axis.key} = {axis.labels[place]}", axis.key, axis.values[place])
                 for axis, place in zip(self.axes, places, strict=True)
             ]
-            config = load_config(self.base, [*common, *changes])
+            base = next((Path(change.value) for change in changes if change.key == "base"), self.base)
+            config = load_config(base, [*common, *[change for change in changes if change.key != "base"]])
             _check_cluster(config)
             policy = at.get("policy", config.policy)
             others = ",".join(f"{name}={at[key]}" for key, name in names.items())
@@ -223,7 +224,10 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
     over = content.get("over")
     if not isinstance(over, dict) or not over:
         raise ConfigError(f"{document.place(('over',))}: over: expected keys of the configuration with their values")
-    axes = tuple(axis_of(key, values, f"{document.place(('over', key))}: over.{key}") for key, values in over.items())
+    axes = tuple(
+        _of_files(axis_of(key, values, f"{document.place(('over', key))}: over.{key}"), path, document)
+        for key, values in over.items()
+    )
     grid = SweepGrid(
         name or path.stem,
         _base(content.get("base"), path, document.place(("base",))),
@@ -238,6 +242,15 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
     if cells > _MOST_CELLS:
         raise ConfigError(f"{document.place(('over',))}: {cells:,} cells; at most {_MOST_CELLS:,} are allowed")
     return grid
+
+
+def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
+    """The axis; the values of ``base`` are configurations, as for the key ``base`` of a sweep."""
+    if axis.key != "base":
+        return axis
+    place = document.place(("over", "base"))
+    labels = tuple([label.removesuffix(".yaml") for label in axis.labels])
+    return Axis(axis.key, labels, tuple([str(_base(value, path, place)) for value in axis.values]))
 
 
 def _base(value: Any, path: Path, place: str) -> Path | None:

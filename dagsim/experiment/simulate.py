@@ -207,7 +207,7 @@ _ALL, _EVERY = 100, 17
 
 
 _SHIPPED = {
-    ("cluster", "ppo"): ("ppo.pt", "results/agents/independent-0.9.pt"),
+    ("cluster", "ppo"): ("ppo.pt", "results/agents/general.pt"),
     ("spark", "decima"): ("decima.pt", "results/decima/w2.pt"),
     ("ramp", "ppo"): ("pac_ml.pt", "results/ramp/agents/plain-A-1.pt"),
 }

@@ -5,7 +5,7 @@ pass them.
 """
 
 from dagsim.metrics.columns import ScheduleColumns, columns
-from dagsim.metrics.compare import Paired, Verdict, compared, holm, paired, paired_by_seed
+from dagsim.metrics.compare import Paired, Verdict, compared, holm, paired
 from dagsim.metrics.intervals import OverTime, over_time
 from dagsim.metrics.jct import (
     bounded_slowdown,
@@ -98,7 +98,6 @@ __all__ = [
     "node_failures",
     "over_time",
     "paired",
-    "paired_by_seed",
     "preemptions",
     "restarts",
     "running",

@@ -4,7 +4,7 @@ verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite, isnan, nan
@@ -37,7 +37,6 @@ __all__ = [
     "holm",
     "log_ratios",
     "paired",
-    "paired_by_seed",
     "verdict",
     "words",
 ]
@@ -165,25 +164,6 @@ def paired(
     )
 
 
-def paired_by_seed(
-    values: Mapping[int, float],
-    reference: Mapping[int, float],
-    level: float = 0.95,
-    *,
-    names: tuple[str, str] = ("values", "reference"),
-) -> Paired:
-    """Compare values by seed, in any order, with ``paired``.
-
-    Raises:
-        InputError: A seed has a value of one policy only, or ``paired`` refuses the values.
-    """
-    _check_has(values, reference, names)
-    _check_has(reference, values, (names[1], names[0]))
-    seeds = sorted(values)
-    ours, theirs = [values[seed] for seed in seeds], [reference[seed] for seed in seeds]
-    return paired(ours, theirs, level, seeds=seeds, names=names)
-
-
 def log_ratios(
     values: Sequence[float] | Floats,
     reference: Sequence[float] | Floats,
@@ -214,16 +194,6 @@ def _check_positive(column: Floats, name: str, seeds: Sequence[int] | None) -> N
         first = int(bad[0])
         where = f"seed {seeds[first]}" if seeds is not None else f"pair {first + 1} of {len(column)}"
         raise InputError(f"paired comparison: {name}, {where}: the value must be positive, got {column[first]:g}")
-
-
-def _check_has(values: Mapping[int, float], seeds: Iterable[int], names: tuple[str, str]) -> None:
-    missing = sorted(set(seeds) - set(values))
-    if missing:
-        more = f" and {len(missing) - 1} more" if missing[1:] else ""
-        raise InputError(
-            f"paired comparison: {names[0]} has no value for seed {missing[0]}{more}, {names[1]} has; "
-            "run both on the same seeds"
-        )
 
 
 def _side(low: float, high: float) -> int:

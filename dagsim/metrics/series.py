@@ -7,6 +7,11 @@ p)) / f, where f is the density at q (Bahadur 1966). The variance of that mean f
 of blocks of consecutive jobs. A block is at least two integrated autocorrelation times long (Sokal
 1997, "Monte Carlo methods in statistical mechanics", section 3), because shorter blocks are not
 independent.
+
+A few busy weeks make most of the waits, so the density at a percentile is often that of one episode,
+and the influences hide how far other periods are. A percentile varies at least as much as the level
+of the values, so its standard error is not below that of the log of their mean, which the jackknife
+over the same blocks gives (Quenouille 1956). ``scripts/validate_plan.py --coverage`` measures the coverage.
 """
 
 from __future__ import annotations
@@ -46,10 +51,18 @@ which makes the variance of their mean too small by about 1 / (2 x _TIMES); ``_h
 """
 _SOKAL = 4
 """Autocorrelations count up to this number of integrated autocorrelation times."""
+_SHORT = 16
+"""A run of n integrated autocorrelation times gets a variance that is 1 + _SHORT / n times as large:
+short runs look calmer than they are, since they miss the longest queues. Measured on M/M/c queues.
+"""
 _WIDE = 2.0
 """An interval that reaches further than this factor from its value says too little."""
-_FEWEST, _MOST = 4, 50
-"""Least and greatest number of blocks. Fewer give no interval; more would narrow it by less than 2 %."""
+_BLIND = 1000.0
+"""An interval that reaches further than this factor is left out."""
+_FEWEST, _MOST = 3, 16
+"""Least and greatest number of blocks. Fewer give no interval; more would narrow it by less than 9 %,
+but would be shorter.
+"""
 
 
 class Period(NamedTuple):
@@ -129,6 +142,16 @@ class JobSeries:
         labels = {kind: words[first:last] for kind, words in self.labels.items()}
         return replace(self, values=values, tenant=self.tenant[first:last], labels=labels)
 
+    @property
+    def completed(self) -> Flags:
+        """True for the jobs that completed."""
+        return np.isfinite(next(iter(self.values.values())))
+
+    def where_completed(self, other: JobSeries) -> JobSeries:
+        """The same series, without the values of jobs that another run did not complete."""
+        values = {name: np.where(other.completed, of, np.nan) for name, of in self.values.items()}
+        return replace(self, values=values)
+
     def value(self, metric: str) -> float | None:
         """The metric over these jobs; None if it is not a mean or a percentile of jobs, NaN if there
         are none.
@@ -199,13 +222,17 @@ def next_period(series: JobSeries, metric: str, value: float) -> Period:
     if not isfinite(half):
         return Period(value, nan, nan, blocks, longer)
     reach = sqrt(2) * half * t_quantile(0.95, blocks - 1)
-    return Period(value, value / exp(reach), value * exp(reach), blocks, _longer(reach))
+    return Period(value, *_around(value, reach), blocks, _longer(reach))
 
 
 def change_of(series: JobSeries, value: float, before: JobSeries, value_before: float, metric: str) -> Change:
     """The ratio of ``value`` to ``value_before``, the values of ``metric`` in two runs of the same
-    jobs.
+    jobs. If a run did not complete all jobs of the other, it is the ratio over those that both
+    completed, NaN for metrics that are not of jobs.
     """
+    if not np.array_equal(series.completed, before.completed):
+        series, before = series.where_completed(before), before.where_completed(series)
+        value, value_before = (nan if (own := jobs.value(metric)) is None else own for jobs in (series, before))
     ours, theirs = series.influences(metric), before.influences(metric)
     if not (value > 0 and value_before > 0):
         return Change(nan, nan, nan, nan, 0, 1.0)
@@ -218,7 +245,12 @@ def change_of(series: JobSeries, value: float, before: JobSeries, value_before: 
         return Change(ratio, nan, nan, nan, blocks, longer)
     reach = half * t_quantile(0.95, blocks - 1)
     p = float(two_sided_p(log(ratio) / half, blocks - 1)) if half > 0 else 0.0 if ratio != 1 else nan
-    return Change(ratio, ratio / exp(reach), ratio * exp(reach), p, blocks, _longer(reach))
+    return Change(ratio, *_around(ratio, reach), p, blocks, _longer(reach))
+
+
+def _around(value: float, reach: float) -> tuple[float, float]:
+    """The interval around a value that reaches that far on a logarithmic scale; NaN if it says nothing."""
+    return (value / exp(reach), value * exp(reach)) if reach <= log(_BLIND) else (nan, nan)
 
 
 def _longer(reach: float) -> float:
@@ -243,23 +275,41 @@ def _of_quantile(values: Floats, order: float) -> Floats:
     return influences
 
 
-def _half(influences: Floats, *others: Floats | None) -> tuple[float, int, float]:
+def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float]:
     """Standard error of the mean of a stationary series from its blocks, their number, and how many
     times as long the series would have to be for enough of them. NaN if there are too few.
 
-    Blocks are long enough for the slowest of all series.
+    Blocks are long enough for the slowest of all series. The standard error is at least that of the
+    log of the mean of the first level, or of the ratio of the two.
     """
     parts = min(_PIECES, len(influences))
     pieces = _means(influences, parts)
     if not np.ptp(pieces) > 1e-12 * np.abs(pieces).max():
         return 0.0, _FEWEST, 1.0
-    slow = [pieces, *(_means(other, parts) for other in others if other is not None)]
-    needed = _TIMES * max(map(_autocorrelation_time, slow))
+    slow = [_means(level, parts) for level in levels if level is not None]
+    needed = _TIMES * max(map(_autocorrelation_time, [pieces, *slow]))
     blocks = min(int(len(pieces) / needed), _MOST)
     if blocks < _FEWEST:
         return nan, blocks, _FEWEST * needed / len(pieces)
-    means = _means(pieces, blocks)
-    return float(means.std(ddof=1)) / sqrt(blocks) / sqrt(1 - 1 / (2 * _TIMES)), blocks, 1.0
+    half = float(_means(pieces, blocks).std(ddof=1)) / sqrt(blocks)
+    level = _jackknife([_means(level, blocks) for level in slow])
+    if not isfinite(level):
+        return nan, blocks, _FEWEST
+    half = max(half, level)
+    return half * sqrt((1 + _SHORT * needed / (_TIMES * len(pieces))) / (1 - 1 / (2 * _TIMES))), blocks, 1.0
+
+
+def _jackknife(levels: Sequence[Floats]) -> float:
+    """Standard error of the log of the mean of the first series of blocks, less that of the second.
+    NaN if one block has the whole sum.
+    """
+    others = [level.sum() - level for level in levels]
+    if not all((other > 0).all() for other in others):
+        return nan
+    logs, *rest = [np.log(other) for other in others]
+    for other in rest:
+        logs = logs - other
+    return float(logs.std() * sqrt(len(logs) - 1))
 
 
 def _autocorrelation_time(values: Floats) -> float:

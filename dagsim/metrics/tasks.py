@@ -10,7 +10,7 @@ import numpy as np
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 from dagsim.model import JobFacts
 
-__all__ = ["TaskColumns", "critical_tasks", "task_columns"]
+__all__ = ["TaskColumns", "task_columns"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,20 +55,6 @@ def task_columns(facts: Iterable[JobFacts], cols: ScheduleColumns) -> TaskColumn
     edges = np.array(list(_edges(listed, first.tolist())), np.int64).reshape(-1, 2)
     ready_s, blocker = _ready(cols.jobs.arrival_s[job], end_s, edges)
     return TaskColumns(np.where(count > 0, first, -1), job, task, ready_s, start_s, end_s, blocker, edges)
-
-
-def critical_tasks(tasks: TaskColumns, job: int) -> list[int]:
-    """Return the entries that determined when the job ended.
-
-    The path leads back from the last task, from each task to the parent that it waited for.
-    """
-    mine = np.flatnonzero(tasks.job == job)
-    if not np.isfinite(tasks.end_s[mine]).any():
-        return []
-    path = [int(mine[np.nanargmax(tasks.end_s[mine])])]
-    while (before := int(tasks.blocker[path[-1]])) >= 0:
-        path.append(before)
-    return path[::-1]
 
 
 def _edges(facts: list[JobFacts], first: list[int]) -> Iterator[tuple[int, int]]:

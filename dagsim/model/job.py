@@ -218,7 +218,7 @@ class Task:
 
     Raises:
         ModelError: Negative or non-finite work, no instances, or impossible demands; an elastic task
-            that is no gang of one GPU per instance, or asks for instances outside its range.
+            that is not a gang of one GPU per instance, or asks for instances outside its range.
     """
 
     name: str

@@ -15,8 +15,8 @@ __all__ = ["Torus"]
 
 @dataclass(frozen=True, slots=True)
 class Torus:
-    """A torus. Routes correct the first dimension first, each by the shorter way. Of two equally
-    long ways they take the ascending one, except to coordinate 0 (as SimGrid does).
+    """A torus. Routes correct the first dimension first, each by the shorter way. If both
+    ways are equally long, they take the ascending one, except to coordinate 0 (as SimGrid does).
     """
 
     dimensions: tuple[int, ...] = (4, 4)

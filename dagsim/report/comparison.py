@@ -335,7 +335,7 @@ def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginnin
             "(--read gpu_names=SITE=TYPE)"
         )
     elif any(lost):
-        yield "jobs lost: turned away or not finished; the figures of a row leave them out."
+        yield "jobs lost: turned away or not finished; a row leaves them out, its ratio on both sides."
 
 
 def begins_text(begins: Beginning | None) -> str:
@@ -374,7 +374,13 @@ def plan_table(
     priced = bool(prices)
     best = planned.best
     types = planned.types or ("nodes",)
-    heads = [*types, "GPUs", *(["cost a\nmonth"] if priced else []), f"{target.first.metric}\n", "95 %\ninterval"]
+    heads = [
+        *types,
+        "GPUs",
+        *(["cost a\nmonth"] if priced else []),
+        f"{_wrapped(target.first.metric)}\n",
+        "95 %\ninterval",
+    ]
     heads += [f"{_wrapped(other.metric)}\n" for other in target.conditions[1:]]
     heads += ["jobs\nlost", "meets it"]
     ordered = sorted(planned.tried.values(), key=lambda size: (size.cost, size.gpus, size.nodes))
@@ -392,8 +398,12 @@ def plan_table(
 
 
 def _wrapped(metric: str) -> str:
-    """A metric with its group on a line of its own."""
-    return metric.replace("].", "].\n")
+    """A metric with its group on a line of its own; the middle of a long name is left out."""
+    group, _, of_group = metric.rpartition("].")
+    kind, _, name = group.partition("[")
+    if not name:
+        return metric
+    return f"{kind}[{name if len(name) <= 20 else f'{name[:9]}…{name[-9:]}'}].\n{of_group}"
 
 
 def _plan_notes(

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["Grid", "TableFormat", "factor", "interval", "number", "printable", "short"]
 
 
+_WORD = 9
+"""Least width of a column of words in a narrow terminal."""
+
+
 class TableFormat(StrEnum):
     """Output format of a table."""
 
@@ -55,15 +59,18 @@ class Grid:
             yield Text(printable(note))
 
     def _column_widths(self, rows: Sequence[Sequence[str]], available: int) -> list[int]:
-        """Return column widths that fit ``available``, if possible without breaking a word or a
-        number.
+        """Return column widths that fit ``available``, if possible without breaking a word. Numbers
+        are never broken.
         """
         columns = list(zip(*rows, strict=True))
         widths = [max(len(line) for cell in column for line in cell.split("\n")) for column in columns]
         least = [max(len(piece) for cell in column for piece in _pieces(cell)) for column in columns]
+        numbers = [max((len(piece) for cell in column[1:] for piece in _pieces(cell)), default=1) for column in columns]
+        words = [min(width, _WORD) if place in self.texts else numbers[place] for place, width in enumerate(least)]
         excess = sum(widths) + 2 * (len(widths) - 1) - available  # a divider and a padding between two columns
-        for shrinkable in (self.texts, range(len(widths))):  # intervals such as "0.8 .. 0.9" shrink only if necessary
-            while excess > 0 and (wide := [place for place in shrinkable if widths[place] > least[place]]):
+        every = range(len(widths))
+        for shrinkable, floors in ((self.texts, least), (every, least), (every, words)):  # intervals late, words last
+            while excess > 0 and (wide := [place for place in shrinkable if widths[place] > floors[place]]):
                 widths[max(wide, key=lambda place: widths[place])] -= 1
                 excess -= 1
         return widths

@@ -148,7 +148,7 @@ def _numbered(threads: list[_Thread]) -> dict[_Thread, int]:
     """
     numbers: dict[_Thread, int] = {}
     last: dict[int, int] = {}
-    for thread in sorted(set(threads), key=lambda each: (each.node, each.slot == _CPU, each.slot, each.share)):
+    for thread in sorted(set(threads), key=lambda at: (at.node, at.slot == _CPU, at.slot, at.share)):
         last[thread.node] = numbers[thread] = last.get(thread.node, _OUTAGES) + 1
     return numbers
 

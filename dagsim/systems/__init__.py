@@ -12,6 +12,7 @@ SYSTEMS: Registry[Any] = Registry(
     "system",
     [
         Entry("cluster", ".cluster.scenario:ClusterSystem", "DAG jobs on a heterogeneous GPU cluster, on SimPy"),
+        Entry("mixture", ".cluster.mixture:MixtureScenario", "another GPU cluster with other jobs for every seed"),
         Entry("spark", ".spark.scenario:SparkScenario", "DAGs of stages on Spark executors (Decima)"),
         Entry("ramp", ".ramp.scenario:RampScenario", "computation graphs, partitioned, on an optical fabric (PAC-ML)"),
     ],

@@ -35,6 +35,7 @@ READERS: Registry[Reader] = Registry(
     [
         Entry("alibaba2017", ".alibaba2017:Alibaba2017"),
         Entry("alibaba2018", ".alibaba2018:Alibaba2018"),
+        Entry("alibaba2025", ".alibaba2025:Alibaba2025"),
         Entry("batsim", ".batsim:BatsimWorkload"),
         Entry("dax", ".dax:Dax"),
         Entry("gavel", ".gavel:GavelTrace"),

@@ -73,7 +73,8 @@ _PAI = "https://aliopentrace.oss-cn-beijing.aliyuncs.com/v2020GPUTraces"
 _GOOGLE = "https://commondatastorage.googleapis.com/clusterdata-2011-2"
 _ARCHIVE = "https://www.cs.huji.ac.il/labs/parallel/workload"
 _RAW = "https://raw.githubusercontent.com"
-_OPENB = f"{_RAW}/alibaba/clusterdata/7a6c496e4f4b6ce6150be8f881cb051bf2abff42/cluster-trace-gpu-v2023/csv"
+_ALIBABA = f"{_RAW}/alibaba/clusterdata/7a6c496e4f4b6ce6150be8f881cb051bf2abff42"
+_OPENB = f"{_ALIBABA}/cluster-trace-gpu-v2023/csv"
 _GAVEL = f"{_RAW}/stanford-futuredata/gavel/c4fa40097339e9608ab71fd64c8bdea96a5e4a4c/scheduler/traces/physical_cluster"
 
 _RESEARCH = "research or study only; cite the paper named in its README"
@@ -200,6 +201,20 @@ CATALOGUE: dict[str, PublishedTrace] = {
             ),
         ),
         "openb_pod_list_default.csv",
+    ),
+    "alibaba2025": PublishedTrace(
+        "Alibaba cluster-trace-gpu-v2025 (Prism): 23,871 instances of 156 inference services",
+        "alibaba2025",
+        "https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2025",
+        _RESEARCH,
+        (
+            Remote(
+                f"{_ALIBABA}/cluster-trace-gpu-v2025/disaggregated_DLRM_trace.csv",
+                2_118_900,
+                "fb17bc4b3f412d5280f70f04a1bdf2adfc4429d1e61237a5b106e86206414295",
+            ),
+        ),
+        "disaggregated_DLRM_trace.csv",
     ),
     "google2011": PublishedTrace(
         "Google ClusterData2011_2: the first 18 hours (13 of 500 shards) and the machines",

@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, fields
+from itertools import islice
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from xml.sax.saxutils import quoteattr
 from dagsim.errors import WorkloadError
 from dagsim.files import replaced
 from dagsim.model import Cluster, Job, Task
+from dagsim.traces.arrow import import_pyarrow
 
 __all__ = ["FORMATS", "Written", "export"]
 
@@ -215,27 +217,76 @@ def _workflow(job: Job) -> dict[str, Any]:
     }
 
 
+_BATCH = 1 << 16
+"""Maximum number of rows of a batch of Arrow or Parquet."""
+
 _PLAIN = ("id", "arrival_s", "gpus", "duration_s", "gpu_type", "instances", "gang", "cpus", "memory_gb", "estimate_s")
 _PLAIN_JOB = ("priority", "tenant", "user", "account", "partition", "qos", "deadline_s", "weight", "eligible_s")
+
+
+_PLAIN_HEAD = (*_PLAIN, "model", "batch", *_PLAIN_JOB, "start_s", "task", "parents")
+_PLAIN_TEXTS = frozenset(
+    {"id", "gpu_type", "gang", "model", "tenant", "user", "account", "partition", "qos", "task", "parents"}
+)
+
+
+def _plain_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
+    """A row for each task, in the order of ``_PLAIN_HEAD``."""
+    for job in jobs:
+        names = [task.name for task in job.tasks]
+        if len(names) > 1 and any(set("|") & set(name) for name in names):
+            raise _refused(job, "plain", "the name of a task has a |, which separates parents")
+        for task, parents in zip(job.tasks, job.graph.parents, strict=True):
+            if task.speeds:
+                raise _refused(job, "plain", f"task {task.name!r} has speeds by GPU type")
+            values = [job.id, job.arrival_s, task.gpus, task.work, "|".join(task.gpu_types or ()), task.instances]
+            values += ["yes" if task.gang else "no", task.cpus, task.memory_gb, task.estimate]
+            values += [task.model, task.batch, *(getattr(job, name) for name in _PLAIN_JOB), job.observed_start_s]
+            values += [task.name, "|".join(names[parent] for parent in parents)] if len(names) > 1 else ["", ""]
+            yield values
 
 
 def _write_plain(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
     with replaced(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow([*_PLAIN, "model", "batch", *_PLAIN_JOB, "start_s", "task", "parents"])
-        for job in jobs:
-            names = [task.name for task in job.tasks]
-            if len(names) > 1 and any(set("|") & set(name) for name in names):
-                raise _refused(job, "plain", "the name of a task has a |, which separates parents")
-            for task, parents in zip(job.tasks, job.graph.parents, strict=True):
-                if task.speeds:
-                    raise _refused(job, "plain", f"task {task.name!r} has speeds by GPU type")
-                values = [job.id, job.arrival_s, task.gpus, task.work, "|".join(task.gpu_types or ()), task.instances]
-                values += ["yes" if task.gang else "no", task.cpus, task.memory_gb, task.estimate]
-                values += [task.model, task.batch, *(getattr(job, name) for name in _PLAIN_JOB), job.observed_start_s]
-                values += [task.name, "|".join(names[parent] for parent in parents)] if len(names) > 1 else ["", ""]
-                table.writerow([_cell(value) for value in values])
+        table.writerow(_PLAIN_HEAD)
+        for values in _plain_rows(jobs):
+            table.writerow([_cell(value) for value in values])
     return (path,)
+
+
+def _write_parquet(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
+    arrow = import_pyarrow(f"{path}: writing Parquet files", error=WorkloadError)
+    parquet = import_pyarrow(f"{path}: writing Parquet files", "pyarrow.parquet", WorkloadError)
+    with replaced(path) as partial, parquet.ParquetWriter(partial, _arrow_schema(arrow)) as file:
+        for batch in _arrow_batches(arrow, jobs):
+            file.write_batch(batch)
+    return (path,)
+
+
+def _write_arrow(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
+    arrow = import_pyarrow(f"{path}: writing Arrow files", error=WorkloadError)
+    ipc = import_pyarrow(f"{path}: writing Arrow files", "pyarrow.ipc", WorkloadError)
+    with replaced(path) as partial, ipc.new_file(str(partial), _arrow_schema(arrow)) as file:
+        for batch in _arrow_batches(arrow, jobs):
+            file.write_batch(batch)
+    return (path,)
+
+
+def _arrow_schema(arrow: Any) -> Any:
+    return arrow.schema([(name, arrow.string() if name in _PLAIN_TEXTS else arrow.float64()) for name in _PLAIN_HEAD])
+
+
+def _arrow_batches(arrow: Any, jobs: Iterable[Job]) -> Iterator[Any]:
+    """Batches of the rows of the plain table; what is empty there is null."""
+    rows = _plain_rows(jobs)
+    while some := list(islice(rows, _BATCH)):
+        columns = [
+            [None if value == "" or value is None or (name not in _PLAIN_TEXTS and not isfinite(value)) else value
+             for value in column]
+            for name, column in zip(_PLAIN_HEAD, zip(*some, strict=True), strict=True)
+        ]  # fmt: skip
+        yield arrow.record_batch(columns, schema=_arrow_schema(arrow))
 
 
 def _cell(value: object) -> str:
@@ -246,12 +297,13 @@ def _cell(value: object) -> str:
 
 Writer = Callable[[Path, Iterable[Job], Cluster | None], tuple[Path, ...]]
 
+_PLAIN_HOLDS = frozenset({"arrival_s", "estimate", "cpus", "memory_gb", "gpu_types", "observed_start_s", *_PLAIN_JOB})
+
 _WRITERS: dict[str, tuple[Writer, frozenset[str]]] = {
+    "arrow": (_write_arrow, _PLAIN_HOLDS),
     "batsim": (_write_batsim, frozenset({"arrival_s", "estimate"})),
-    "plain": (
-        _write_plain,
-        frozenset({"arrival_s", "estimate", "cpus", "memory_gb", "gpu_types", "observed_start_s", *_PLAIN_JOB}),
-    ),
+    "parquet": (_write_parquet, _PLAIN_HOLDS),
+    "plain": (_write_plain, _PLAIN_HOLDS),
     "swf": (_write_swf, frozenset({"arrival_s", "estimate", "tenant", "observed_start_s"})),
     "wfcommons": (_write_wfcommons, frozenset({"bytes"})),
 }

@@ -28,6 +28,7 @@ __all__ = [
     "ENDED",
     "NOT_OVER",
     "Resources",
+    "array_ids",
     "array_tasks",
     "delimiter_of",
     "duration_s",
@@ -321,6 +322,24 @@ def array_tasks(job: str) -> int | None:
     if tasks > _MOST_TASKS:
         raise Dirty("whose array is not a list of tasks")
     return tasks
+
+
+def array_ids(id: str) -> list[str]:
+    """The ids of the tasks in ``910002_[3-90,95%8]``; the id itself if it is not such a list."""
+    base, bracket, inside = id.partition("_[")
+    listed = inside.rstrip("]").partition("%")[0]
+    try:
+        if not bracket or not array_tasks(f"{base}_[{listed}]"):
+            return [id]
+    except Dirty:
+        return [id]
+    tasks: list[int] = []
+    for part in listed.removesuffix("...").split(","):
+        first, _, rest = part.rstrip(":").partition("-")
+        last, _, step = rest.partition(":")
+        if first.isdecimal():
+            tasks += range(int(first), int(last or first) + 1, int(step or 1) or 1)
+    return [f"{base}_{task}" for task in tasks]
 
 
 def _pairs(text: str) -> Mapping[str, str]:
@@ -756,17 +775,8 @@ def _squeue_ids(job: Mapping[str, Any]) -> list[str]:
     if parent and task is not None:
         return [f"{_text(parent)}_{_text(task)}"]
     if listed := _listed(text_in(job.get("array_task_string"))).partition("%")[0]:
-        parts = [part.rstrip(":").partition("-") for part in listed.split(",")]
-        try:
-            array_tasks(f"{own}_[{listed}]")  # raises if it is not a list, or too long a one
-        except Dirty:
-            return [own]
-        tasks: list[int] = []
-        for first, _, rest in parts:
-            last, _, step = rest.partition(":")
-            if first.isdecimal():
-                tasks += range(int(first), int(last or first) + 1, int(step or 1) or 1)
-        return [f"{_text(parent) if parent else own}_{task}" for task in tasks]
+        tasks = array_ids(f"{_text(parent) if parent else own}_[{listed}]")
+        return [own] if "_[" in tasks[0] else tasks
     if leader and offset is not None:
         return [f"{_text(leader)}+{_text(offset)}"]
     return [own]

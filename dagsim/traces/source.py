@@ -47,8 +47,8 @@ _NO_DATA = (
 _MOST_MEMBERS = 2_000
 """Maximum number of files in an archive; finding more of them one by one takes minutes."""
 _FREE_BYTES, _RATIO = 1 << 26, 250
-"""Limits of decompression: 64 MB plus 250 times the compressed size. Traces grow about 30 times, a
-bomb 1,000 times.
+"""Limits of decompression: 64 MB plus 250 times the compressed size. Traces become about 30 times as
+large, a decompression bomb 1,000 times.
 """
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from dagsim.errors import ModelError
 from dagsim.model import Request
 
-__all__ = ["Submission", "submission"]
+__all__ = ["Submission", "options_of", "submission"]
 
 
 class Submission(NamedTuple):
@@ -57,7 +57,7 @@ def submission(
 def _read(
     line: str, constraint: str, reservation: str, partition: str, licences: tuple[tuple[str, int], ...]
 ) -> Submission:
-    options = _options(line)
+    options = options_of(line)
     partitions = tuple(name for name in options.get("partition", partition).split(",") if name)
     limit = re.search(r"%(\d{1,9})$", options.get("array", ""))
     spread, tasks = _shape(options)
@@ -110,7 +110,7 @@ def _stated(text: str) -> str:
     return "" if text.strip().lower() in ("", "none", "(null)", "n/a", "unknown") else text.strip()
 
 
-def _options(line: str) -> dict[str, str]:
+def options_of(line: str) -> dict[str, str]:
     """The options of a command of Slurm, up to the script or ``--wrap``, by long name."""
     head = line.partition(" --wrap")[0]
     try:

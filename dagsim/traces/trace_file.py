@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import inf
+from os.path import expandvars
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +33,7 @@ class TraceFile:
     """
 
     path: str
+    """A file or a folder; variables such as ``$DAGSIM_DATA`` are replaced."""
     format: str | None = None
     options: TraceOptions = field(default_factory=TraceOptions)
     window: int | None = None
@@ -57,6 +59,7 @@ class TraceFile:
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "path", expandvars(self.path))
         if self.window is not None and self.window < 2:
             raise ConfigError(f"window must be 2 jobs or more, or left out, got {self.window!r}")
         check_measure(self.measure)
@@ -280,7 +283,7 @@ def _machines(trace: TraceFile) -> Cluster | None:
     return open_trace(trace.path, *trace._chosen()).cluster()
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=4)  # a mixture draws from several traces in turn
 def _all_jobs(trace: TraceFile) -> JobArrays:
     """All jobs of the trace, from which windows are taken."""
     return trace.as_recorded().arrays()

@@ -19,7 +19,7 @@ a cluster of one type. The load of CPU cores is the same with cores in place of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Protocol
 
@@ -51,6 +51,8 @@ class TypeLoad:
     """Mean number of GPUs that these tasks would hold if none waited."""
     capacity: float
     """GPUs of these types."""
+    part: str = ""
+    """The part of the cluster, such as a partition, that confines these tasks; empty for all nodes."""
 
     @property
     def load(self) -> float:
@@ -58,7 +60,8 @@ class TypeLoad:
         return self.demand / self.capacity
 
     def __str__(self) -> str:
-        return f"{' or '.join(self.types)}: {self.demand:,.1f} of {self.capacity:,.10g} GPUs ({self.load:.3g})"
+        nodes = f"{self.part}, {' or '.join(self.types)}" if self.part else " or ".join(self.types)
+        return f"{nodes}: {self.demand:,.1f} of {self.capacity:,.10g} GPUs ({self.load:.3g})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,16 @@ class Load:
             return ""
         scarcest = max(self.by_types, key=lambda part: part.load)
         return "" if scarcest is self.by_types[-1] else f" of {' or '.join(scarcest.types)}"
+
+    def with_part(self, name: str, load: Load) -> Load:
+        """Return the load with that of the jobs that may only use a part of the cluster."""
+        scarcest = max(load.by_types, key=lambda one: one.load, default=None)
+        return replace(
+            self,
+            gpu_load=max(self.gpu_load, load.gpu_load),
+            cpu_load=max(self.cpu_load, load.cpu_load),
+            by_types=(*([] if scarcest is None else [replace(scarcest, part=name)]), *self.by_types),
+        )
 
     def __str__(self) -> str:
         of = "GPUs" if self.gpu_load >= self.cpu_load else "CPU cores"
@@ -251,7 +264,7 @@ class LoadMeter:
         single = [1 << place for place, units in enumerate(self._gpus.capacity) if units]
         every, confined = sum(single), self._gpus.busy_s.keys() - {sum(single)}
         if confined:
-            for types in dict.fromkeys([*single, *sorted(confined, key=lambda each: (each.bit_count(), each))]):
+            for types in dict.fromkeys([*single, *sorted(confined, key=lambda types: (types.bit_count(), types))]):
                 yield self._type_load(types, span_s)
         if every:
             yield self._type_load(every, span_s)

@@ -77,7 +77,7 @@ class Independent:
     requested time), as a multiple of it.
 
     Raises:
-        WorkloadError: When drawn: a size is negative, or a task has no instances.
+        WorkloadError: During a draw, if a size is negative or a task has no instances.
     """
 
     work: Distribution = _SECONDS
@@ -125,7 +125,7 @@ class Correlated:
     GPUs form a gang of instances with one GPU each. A job has the priority of its first task.
 
     Raises:
-        WorkloadError: A part is outside 0..1, or a bound is below 1. When drawn: the work is negative.
+        WorkloadError: A part is outside 0..1, or a bound is below 1. During a draw, if the work is negative.
     """
 
     work: Distribution = _SHORT_AND_LONG

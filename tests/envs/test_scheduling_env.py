@@ -70,7 +70,8 @@ def test_rewards_add_up_whatever_is_chosen(level: str) -> None:
 
 @pytest.mark.parametrize("level", ["task", "task_type", "task_type_par"])  # "job" picks the task itself
 @pytest.mark.parametrize(
-    ("policy", "codec"), [("sjf", {}), ("eft-wait", {}), ("fifo-fit", {"select": "oldest", "window": 4000})]
+    ("policy", "codec"),
+    [("sjf", {}), ("eft-wait[theta=1.0,order=task]", {}), ("fifo-fit", {"select": "oldest", "window": 4000})],
 )
 def test_a_heuristic_through_the_environment_writes_the_same_log(
     policy: str, codec: dict[str, object], level: str

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.experiment.bound import Bound, shares_of_the_way
+from dagsim.experiment.store import Store
 from dagsim.model import Job, Task
 from dagsim.workload.jsonl import write_jobs
 
@@ -43,6 +44,25 @@ def test_the_bound_of_a_seed_is_below_every_run_on_that_seed(folder: Path) -> No
     assert 0 < any_run["mean_s"] <= means["srtf"]
     assert any_run["mean_s"] <= least["mean_s"] <= min(means["fifo"], means["sjf"])
     assert least["bound_s"] == pytest.approx(12 * least["mean_s"])
+
+
+def test_the_bound_by_area_is_below_every_area_weighted_mean(folder: Path) -> None:
+    least = json.loads(run("bound", "--seed", "5", *FEW, "--area", "--json"))
+    store = Store.open(folder)
+    means = {line.policy: line.metrics["area_jct_s"] for line in store.lines()}
+    assert least["area_gpu_s"] == pytest.approx(sum(job.ideal_gpu_s for job in store.schedule(0).jobs))
+    assert 0.5 * min(means.values()) < least["mean_s"] <= min(means["fifo"], means["sjf"])
+
+
+def test_the_bound_by_area_of_one_gpu_is_the_optimum_by_smith(tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text("cluster: {groups: [{name: n, gpu: T4, count: 1, gpus: 1}]}\n", encoding="utf-8")
+    trace = tmp_path / "jobs.jsonl"
+    write_jobs(trace, [Job.single(f"j{work}", Task("t", float(work))) for work in (4, 1, 2)])
+    least = json.loads(run("bound", "--trace", str(trace), "--cluster", str(cluster), "--area", "--json"))
+    # With weights equal to lengths, every order is optimal: the sum over pairs i <= j of p_i p_j.
+    assert least["bound_s"] == pytest.approx(4 * 4 + 1 * 5 + 2 * 7, rel=2e-6)
+    assert (least["jobs"], least["area_gpu_s"]) == (3, 7)
 
 
 def test_the_bound_of_a_trace_is_on_the_cluster_of_a_file(tmp_path: Path) -> None:

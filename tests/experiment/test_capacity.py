@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from io import StringIO
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from dagsim.cli import app
@@ -325,6 +329,35 @@ def test_a_mix_is_found_that_is_cheaper_than_any_type_alone() -> None:
     _, _, search = planned(["H200", "T4"], 80.0, prices="H200=4,T4=2,A100-40=1")
     assert search.best is not None
     assert search.best.nodes == (1, 2)
+
+
+def test_a_budget_that_no_node_of_the_first_type_fits_buys_nodes_of_the_others() -> None:
+    # A month of an H200 node is 8 x 60 an hour, and of a T4 node 4 x 2: 30 an hour above the nodes that stay.
+    prices = Prices.read(["H200=60,T4=2,A100-40=1"])
+    kept = with_nodes(CLUSTER, {"H200": 0, "T4": 0})
+    assert kept is not None
+    budget = prices.a_month(kept) + 30 * 730
+    target = Target("wait_s.mean", False, inf)
+    _, search = least_size(CLUSTER, ["H200", "T4"], 400, prices, World().run, target, lambda _: NOTHING, budget=budget)
+    assert search.best is not None
+    assert search.best.nodes == (0, 3)
+
+
+def test_a_long_name_in_a_target_leaves_room_for_the_figures() -> None:
+    _, today, search = planned([], 41.0)
+    metric = f"user[{'a-very-long-name-' * 4}].wait_s.mean"
+    met = replace(today.met, further=(today.met.value,))
+    today, sizes = replace(today, met=met), [replace(size, met=met) for size in search.tried.values()]
+    search = SizeSearch((), {size.nodes: size for size in sizes})
+    target = Targets((Target("wait_s.mean", False, 41.0), Target(metric, False, 41.0)))
+    grid = plan_table(search, today, target, workload="w", prices=Prices(), demand=NOTHING)
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(grid)
+    lines = console.export_text().splitlines()
+    rows = [line for line in lines if line.startswith("today")]
+    assert len(rows) == 1
+    assert max(map(len, lines)) <= 80
+    assert {"28", "no"} <= set(rows[0].split())
 
 
 def test_a_cluster_that_turns_jobs_away_meets_nothing() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from typer.testing import CliRunner
-from validate_plan import Queue, fifo
+from validate_plan import Queue, covered, fifo
 
 from dagsim.cli import app
 from dagsim.metrics.series import JobSeries, change_of, next_period
@@ -106,14 +106,28 @@ def test_intervals_of_independent_values_hold_the_next_period(metric: str) -> No
 def test_a_correlated_run_has_fewer_blocks_and_one_trend_has_none() -> None:
     rng = np.random.default_rng(12)
     independent = rng.exponential(1.0, 4000)
-    slow = np.repeat(rng.exponential(1.0, 40), 100)
-    assert next_period(series(independent), "wait_s.mean", independent.mean()).blocks > 2 * (
+    slow = np.repeat(rng.exponential(1.0, 16), 250)
+    assert next_period(series(independent), "wait_s.mean", independent.mean()).blocks >= 2 * (
         next_period(series(slow), "wait_s.mean", slow.mean()).blocks
     )
     trend = np.linspace(1.0, 2.0, 4000)
     period = next_period(series(trend), "wait_s.mean", 1.5)
     assert period.longer > 1
     assert not np.isfinite(period.low)
+
+
+def test_a_mean_that_one_block_makes_alone_has_no_interval() -> None:
+    """All waits in one week of sixteen: nothing is known about the next period."""
+    values = np.zeros(1600)
+    values[500:510] = 1.0
+    period = next_period(series(values), "wait_s.mean", float(values.mean()))
+    assert not np.isfinite(period.high)
+    assert period.longer > 1
+
+
+def test_intervals_hold_the_next_period_of_a_busy_queue() -> None:
+    """M/M/8 at .9: without the level of the waits and the correction of short runs, 78 % held."""
+    assert covered(Queue(8, 0.9), jobs=5000, pairs=100, seed=3).next >= 0.9
 
 
 def test_the_ratio_of_two_runs_of_the_same_jobs_is_sharper_than_either() -> None:
@@ -145,6 +159,29 @@ def test_nodes_bought_for_a_partition_serve_its_jobs(here: Path) -> None:
     assert waits["16xT4:main"][1]["wait_s"] == waits["16xT4:main"][0]["wait_s"]
     facts = answer("plan", *common, "--target", "wait_s.mean<40")
     assert facts["best"]["gpus"] > facts["today"]["gpus"] == 24
+
+
+def test_demand_is_counted_by_partition_and_an_overloaded_one_cannot_keep_up(here: Path) -> None:
+    """In 1,000 s debug gets 12 x 8 x 100 GPU-seconds for its 8 GPUs, a load of 1.2; all 24 GPUs have a load of .55."""
+    rows = [f"d{number},{number * 1000 / 11!r},8,100,debug" for number in range(12)]
+    rows += [f"m{number},{number * 90},4,90,all" for number in range(10)]
+    (here / "log.csv").write_text("\n".join(["id,arrival_s,gpus,duration_s,partition", *rows]) + "\n", encoding="utf-8")
+    groups = "[{name: a, gpu: T4, gpus: 8, count: 1, hosts: ant}, {name: b, gpu: T4, gpus: 8, count: 2}]"
+    parts = "[{name: debug, nodes: [ant]}, {name: all, nodes: [a, b]}]"
+    (here / "c.yaml").write_text(f"cluster: {{groups: {groups}}}\nqueues: {{partitions: {parts}}}\n", encoding="utf-8")
+    common = ["--trace", "log.csv", "--config", "c.yaml", "--policy", "fifo", "--price", "none", "--on", "local:1"]
+    facts = answer("plan", *common, "--target", "wait_s.p50<1h")
+    debug, every = facts["demand"]
+    assert (debug["part"], debug["capacity"], every["part"], every["capacity"]) == ("debug", 8, "", 24)
+    assert debug["demand"] == pytest.approx(9.6)
+    assert every["demand"] == pytest.approx(9.6 + 3.6)
+    assert facts["load"] == pytest.approx(1.2)
+    assert not facts["today"]["keeps_up"]
+    assert not facts["today"]["meets"]
+    assert facts["best"]["gpus"] == 40  # the first size with a second node in debug
+    bought = answer("whatif", *common, "--add", "8xT4:debug", "--remove", "8xT4:all")["choices"]
+    assert bought[0]["load"] == pytest.approx(1.2)
+    assert bought[1]["load"] == pytest.approx(0.6)
 
 
 def test_growth_makes_arrivals_more_frequent_and_nothing_else(here: Path) -> None:
@@ -181,6 +218,15 @@ def test_a_swap_loses_jobs_and_is_never_better_unless_they_accept_the_new_type(h
     assert (same["jobs_not_done"], same["wait_s"]) == (0, pytest.approx(100 / 3))  # two nodes for three jobs
     assert fast["wait_s"] == pytest.approx(50 / 3)
     assert same["load"] == pytest.approx(2 * fast["load"])
+
+
+def test_the_ratio_of_a_cluster_that_loses_jobs_is_of_the_jobs_that_both_complete() -> None:
+    """Every fourth job waits 30 s today; these are lost, and the others take as long as before."""
+    today = np.tile([1.0, 1.0, 1.0, 30.0], 100)
+    lossy = np.where(today == 30.0, np.nan, today)
+    change = change_of(series(lossy), 1.0, series(today), float(today.mean()), "wait_s.mean")
+    assert change.ratio == 1.0
+    assert np.isnan(change_of(series(lossy), 2.0, series(today), 1.0, "energy_kwh").ratio)
 
 
 def test_gpus_that_arrive_later_serve_later_jobs(here: Path) -> None:

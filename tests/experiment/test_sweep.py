@@ -390,3 +390,23 @@ def test_a_plan_is_labelled_by_its_policy_or_by_their_number() -> None:
         (9, "sjf"),
         (9, "fifo"),
     ]
+
+
+def test_each_cell_of_an_axis_base_has_a_configuration_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "few.yaml").write_text("workload: {preset: heterogeneous, count: 3, load: 0.5}\n")
+    (tmp_path / "more.yaml").write_text("workload: {preset: heterogeneous-dag, count: 5}\n")
+    file = tmp_path / "bases.yaml"
+    file.write_text(
+        "over:\n  base: [few.yaml, more.yaml]\n  policy: [sjf, fifo]\nset: {workload.load: 0.7}\nseeds: 1\n"
+    )
+    cells = read_grid(file).cells()
+    assert [(cell.at["base"], cell.policy, cell.config.workload.count) for cell in cells] == [
+        ("few", "sjf", 3),
+        ("few", "fifo", 3),
+        ("more", "sjf", 5),
+        ("more", "fifo", 5),
+    ]
+    assert {cell.config.workload.load for cell in cells} == {0.7}
+    file.write_text("over: {base: [none.yaml]}\n")
+    with pytest.raises(InputError, match=r"none\.yaml"):
+        read_grid(file)

@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import ConfigError
-from dagsim.experiment.tune import candidates, grid_of
+from dagsim.experiment.tune import TUNABLE, candidates, grid_of
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.tunable import TUNABLE
 
 
 def test_every_combination_is_tried_after_the_policy_itself() -> None:

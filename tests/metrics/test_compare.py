@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dagsim.errors import InputError
 from dagsim.metrics import intervals
-from dagsim.metrics.compare import Paired, paired, paired_by_seed, words
+from dagsim.metrics.compare import Paired, paired, words
 from dagsim.metrics.intervals import geometric_mean, largest_job, median_rank
 
 T2 = 4.302652729749462  # t(.975) with 2 degrees of freedom
@@ -113,22 +113,10 @@ def test_a_few_seeds_decide_where_mean_and_median_lie_on_either_side_of_1() -> N
     assert told.is_decided_by_few
 
 
-def test_joined_by_seed_in_any_order() -> None:
-    values, reference = {3: 2.0, 1: 4.0, 2: 9.0, 5: 1.0, 4: 7.0}, {1: 2.0, 2: 3.0, 3: 1.0, 4: 5.0, 5: 6.0}
-    assert paired_by_seed(values, reference) == paired([4.0, 9.0, 2.0, 7.0, 1.0], [2.0, 3.0, 1.0, 5.0, 6.0])
-
-
-def test_a_seed_of_one_only_is_refused_by_name() -> None:
-    with pytest.raises(InputError, match=r"sjf has no value for seed 2 and 1 more, fifo has"):
-        paired_by_seed({1: 1.0}, {1: 1.0, 2: 1.0, 5: 1.0}, names=("sjf", "fifo"))
-    with pytest.raises(InputError, match=r"fifo has no value for seed 7, sjf has"):
-        paired_by_seed({1: 1.0, 7: 1.0}, {1: 1.0}, names=("sjf", "fifo"))
-
-
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
 def test_a_bad_value_is_refused_with_its_seed_and_policy(bad: float) -> None:
     with pytest.raises(InputError, match=r"fifo, seed 42: the value must be positive, got"):
-        paired_by_seed({41: 1.0, 42: 1.0}, {41: 1.0, 42: bad}, names=("sjf", "fifo"))
+        paired([1.0, 1.0], [1.0, bad], seeds=[41, 42], names=("sjf", "fifo"))
     with pytest.raises(InputError, match=r"values, pair 2 of 2"):
         paired([1.0, bad], [1.0, 1.0])
 

@@ -40,6 +40,8 @@ def test_a_schedule_in_numbers(made):
     assert summary.jct_s.p99 == pytest.approx(29.8)
     assert summary.weighted_jct_s == (3 * 10 + 30 + 20) / 5
     assert summary.wait_s.mean == pytest.approx(10 / 3)
+    areas = [job.ideal_gpu_s for job in three_jobs(made).jobs if job.id != "job-3"][:3]
+    assert summary.area_jct_s == pytest.approx(np.dot(areas, [10, 30, 20]) / sum(areas))
     assert summary.slowdown.mean == pytest.approx((1 + 2 + 2) / 3)
     assert summary.bounded_slowdown_hpc.mean == pytest.approx((1 + 1.5 + 1) / 3)
     assert (summary.makespan_s, summary.horizon_s, summary.throughput_per_h) == (30.0, 30.0, 360.0)
@@ -73,7 +75,13 @@ def test_a_mean_over_unfinished_jobs_is_refused(made):
     refused = (summary.jct_s, summary.wait_s, summary.slowdown, summary.bounded_slowdown, summary.bounded_slowdown_hpc)
     for distribution in refused:
         assert np.isnan([distribution.mean, distribution.p50, distribution.p95, distribution.p99]).all()
-    for value in (summary.makespan_s, summary.weighted_jct_s, summary.rho_worst, summary.joules_per_job):
+    for value in (
+        summary.makespan_s,
+        summary.weighted_jct_s,
+        summary.area_jct_s,
+        summary.rho_worst,
+        summary.joules_per_job,
+    ):
         assert math.isnan(value)
     assert math.isnan(summary.by_tenant["ann"].jct_s.mean)
     assert summary.by_tenant["bob"].jct_s.mean == 30.0

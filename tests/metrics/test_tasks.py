@@ -8,7 +8,7 @@ import pytest
 
 from dagsim.experiment.kept_files import jobs_from, jobs_text
 from dagsim.metrics import columns
-from dagsim.metrics.tasks import critical_tasks, task_columns
+from dagsim.metrics.tasks import TaskColumns, task_columns
 from dagsim.model import Cluster, Job, Task, TaskGraph
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
@@ -20,6 +20,20 @@ DIAMOND = TaskGraph.of(
 
 def ran(jobs, gpus=1, **until):
     return ClusterKernel(Cluster.of({"T4": gpus}), jobs).run(POLICIES.create("fifo"), **until)
+
+
+def critical_tasks(tasks: TaskColumns, job: int) -> list[int]:
+    """Return the entries that determined when the job ended.
+
+    The path leads back from the last task, from each task to the parent that it waited for.
+    """
+    mine = np.flatnonzero(tasks.job == job)
+    if not np.isfinite(tasks.end_s[mine]).any():
+        return []
+    path = [int(mine[np.nanargmax(tasks.end_s[mine])])]
+    while (before := int(tasks.blocker[path[-1]])) >= 0:
+        path.append(before)
+    return path[::-1]
 
 
 def test_the_critical_path_goes_back_through_the_parents_that_ended_last():

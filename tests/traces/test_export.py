@@ -74,15 +74,16 @@ def test_workflows_are_read_back(tmp_path: Path) -> None:
     assert [job.graph for job in open_trace(tmp_path / "all").jobs()] == [graph, graph]
 
 
-def test_a_table_of_any_job_is_read_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("format_", "ending"), [("plain", "csv"), ("parquet", "parquet"), ("arrow", "arrow")])
+def test_a_table_of_any_job_is_read_back(format_: str, ending: str, tmp_path: Path) -> None:
     shared, whole = Task("a", 2.0, 3, gpus=0.5, gpu_types=("T4",)), Task("b", 3.0, 2, True, 8, 4, 16.5)
     graph = TaskGraph((shared, whole), (Edge(0, 1),))
     jobs = [
         Job("dag", graph, 0.0, 2.0, "red", deadline_s=90.0, weight=2.0, user="ada", account="x"),
         Job.single("one", Task("one", 7.25, gpus=1, estimate=9.0), 3.5, observed_start_s=4.0, eligible_s=3.75),
     ]
-    export("plain", tmp_path / "jobs.csv", jobs, None)
-    read = list(open_trace(tmp_path / "jobs.csv").jobs())
+    export(format_, tmp_path / f"jobs.{ending}", jobs, None)
+    read = list(open_trace(tmp_path / f"jobs.{ending}").jobs())
     assert read[0] == jobs[0]
     assert replace(read[1], graph=jobs[1].graph) == jobs[1]
     assert (read[1].tasks[0].work, read[1].tasks[0].estimate) == (7.25, 9.0)

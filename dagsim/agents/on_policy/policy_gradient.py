@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
-from dagsim.agents.advantages import ADVANTAGES
+from dagsim.agents.advantages import ADVANTAGES, replica_groups
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.nets.actor import Observations
 from dagsim.agents.on_policy import PpoConfig, ReinforceConfig
@@ -30,6 +30,26 @@ def normalized(advantages: np.ndarray, free: np.ndarray) -> np.ndarray:
     deviation = advantages[free].std() + 1e-8
     scaled: np.ndarray = ((advantages - advantages[free].mean()) / deviation).astype(np.float32)
     return scaled
+
+
+def in_own_unit(replicas: Sequence[EpisodeSteps]) -> list[EpisodeSteps]:
+    """The episodes of one job sequence with times and rewards in units of its mean completion time."""
+    times_s = [steps.jct_s for steps in replicas if steps.jct_s > 0]
+    unit_s = float(np.mean(times_s)) if times_s else 1.0
+    return [
+        replace(
+            steps,
+            times_s=[time_s / unit_s for time_s in steps.times_s],
+            rewards=[reward / unit_s for reward in steps.rewards],
+        )
+        for steps in replicas
+    ]
+
+
+def equal_weights(advantages: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
+    """The advantages of job sequences, one after another, each with deviation 1."""
+    parts = np.split(advantages, np.cumsum(lengths)[:-1])
+    return np.concatenate([part / (part.std() + 1e-8) if len(part) else part for part in parts])
 
 
 class Choices(NamedTuple):
@@ -87,11 +107,21 @@ class PolicyGradient(ABC, Generic[ConfigT]):
         critic_rng: np.random.Generator,
     ) -> dict[str, float]:
         """Learn from episodes. The replicas of one job sequence are adjacent."""
-        config = self.config
+        config, varied = self.config, self._context.varied
+        if varied:
+            episodes = [steps for group in replica_groups(episodes, config.replicas) for steps in in_own_unit(group)]
         store = self.net.store([observation for steps in episodes for observation in steps.observations])
         time_s = self._context.time_constant_s(config.discount_jcts, progress)
         raw, metrics = self.estimator.estimate(episodes, store, time_s, critic_rng)
         free = np.flatnonzero(store.is_free)  # a single choice teaches nothing
+        if varied:
+            raw = equal_weights(
+                raw,
+                [
+                    sum(map(len, (steps.rewards for steps in group)))
+                    for group in replica_groups(episodes, config.replicas)
+                ],
+            )
         log_p = np.concatenate([steps.log_p for steps in episodes]).astype(np.float32)
         lr = config.lr * (1 - progress) + config.min_lr
         for group in self.optimizer.param_groups:

@@ -424,10 +424,10 @@ class _Search:
             if rest:
                 yield from self._largest((*fixed, nodes), budget)
             nodes += 1
-        if fits(nodes) and any((*fixed, nodes)):
+        if fits(nodes):
             if rest:
                 yield from self._largest((*fixed, nodes), budget)
-            else:
+            elif any((*fixed, nodes)):
                 yield (*fixed, nodes)
 
     def probed(self) -> None:

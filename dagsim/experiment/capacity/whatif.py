@@ -5,7 +5,7 @@ that grows.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.config.schema import ClusterSection, Config, plain
+from dagsim.config.schema import ClusterSection, Config, plain, queues_on
 from dagsim.errors import InputError, RunFolderError, SimulationError
 from dagsim.experiment.capacity.machines import Prices, with_memberships
 from dagsim.experiment.carry_out import Watch, carry_out, raise_failures
@@ -27,9 +27,10 @@ from dagsim.experiment.store import Store
 from dagsim.metrics.compare import holm
 from dagsim.metrics.series import Change, JobSeries, Period, change_of, next_period
 from dagsim.metrics.standings import lower_is_better, not_done
-from dagsim.model import Cluster
+from dagsim.model import Cluster, Request
 from dagsim.registry import nearest
 from dagsim.systems.cluster.past import first_full_s
+from dagsim.systems.cluster.site import SiteState
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.accept import accepting
 from dagsim.workload.arrays import JobArrays
@@ -165,9 +166,37 @@ class LogDemand:
             limitless = inf if self.displaced(section) else 0.0
             return Load(limitless, 0.0, 0.0, len(self._jobs))
         jobs = accepting(self._jobs, section.accept, self.config.runtime, cluster.gpu_types)
+        load = self._load(jobs, cluster)
+        for name, mine, part in self._confined(jobs, section):
+            load = load.with_part(name, self._load(jobs.chosen(mine), part))
+        return load
+
+    def _load(self, jobs: JobArrays, cluster: Cluster) -> Load:
         meter = LoadMeter(cluster, self.config.runtime)
         meter.add_arrays(jobs, seconds_of(jobs, self.config.runtime, cluster.gpu_types))
         return meter.over(self.span_s, len(jobs))
+
+    def _confined(self, jobs: JobArrays, section: ClusterSection) -> Iterator[tuple[str, np.ndarray, Cluster]]:
+        """The parts of a cluster that partitions and constraints leave to some jobs: a name, the
+        numbers of the jobs that may use no other nodes, and the part.
+        """
+        config = self._with(section)
+        cluster = config.build_cluster()
+        if not SiteState.binds(cluster, config.queues):
+            return
+        site = SiteState(cluster, config.queues)
+        partitions = [""] * len(jobs) if jobs.partition is None else jobs.partition.tolist()
+        requests = [None] * len(jobs) if jobs.request is None else jobs.request.tolist()
+        jobs_on: dict[int, list[int]] = {}
+        names: dict[int, dict[str, None]] = {}
+        for number, key in enumerate(zip(partitions, requests, strict=True)):
+            jobs_on.setdefault(nodes := site.nodes_of(*key), []).append(number)
+            names.setdefault(nodes, {})[_part_name(*key)] = None
+        for nodes in jobs_on:
+            part = tuple([node for at, node in enumerate(cluster.nodes) if nodes >> at & 1])
+            if 0 < len(part) < len(cluster.nodes):
+                mine = [number for of, numbers in jobs_on.items() if of and not of & ~nodes for number in numbers]
+                yield " or ".join([*names[nodes]][:3]), np.sort(mine), replace(cluster, nodes=part)
 
     @property
     def span_s(self) -> float:
@@ -189,7 +218,7 @@ class LogDemand:
         """Number of jobs that run at the beginning, but find no room on another cluster."""
         if not self._begins_s:
             return 0
-        config = self.config.model_copy(update={"cluster": section})
+        config = self._with(section)
         return int(cluster_scenario_of(config).jobs(config.seed).state()["without_room"])
 
     def arrival_s(self, when: str) -> float:
@@ -231,7 +260,18 @@ class LogDemand:
         return float(np.quantile(run, 0.95)) if len(run) else 0.0
 
     def _built(self, section: ClusterSection) -> Cluster:
-        return self.config.model_copy(update={"cluster": section}).build_cluster()
+        return self._with(section).build_cluster()
+
+    def _with(self, section: ClusterSection) -> Config:
+        queues = None if self.config.queues is None else queues_on(self.config.queues, section)
+        return self.config.model_copy(update={"cluster": section, "queues": queues})
+
+
+def _part_name(partition: str, request: Request | None) -> str:
+    """Name of the nodes that a job may use."""
+    named = (request and request.partitions) or (partition,)
+    constraint = request.constraint if request else ""
+    return " with ".join(filter(None, [", ".join(filter(None, named)), constraint])) or "no partition"
 
 
 def _waiting(jobs: JobArrays) -> np.ndarray:
@@ -254,6 +294,8 @@ class Trial:
 
     run: CellRun
     series: JobSeries
+    offered: float = 0.0
+    """Offered load of the jobs that count, by types and by the parts that confine them."""
 
     def value(self, metric: str) -> float:
         """The metric over all jobs, or over those of an account or a partition; NaN if it is not known.
@@ -289,7 +331,7 @@ class Trial:
     @property
     def load(self) -> float:
         """Offered load of the jobs on this cluster."""
-        return max(self.run.workload.get("gpu_load") or 0.0, self.run.workload.get("cpu_load") or 0.0)
+        return max(self.offered, self.run.workload.get("gpu_load") or 0.0, self.run.workload.get("cpu_load") or 0.0)
 
     @property
     def keeps_up(self) -> bool:
@@ -456,7 +498,8 @@ def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config, demand
         except (OSError, ValueError, KeyError) as error:
             raise RunFolderError(f"{path}: not readable as values of jobs ({error}); delete the folder") from None
         measure = config.trace().measure
-        trials.append(Trial(run, series if measure is None else series.between(*measure)))
+        offered = 0.0 if demand.is_snapshot else demand.on(cell.config.cluster).offered
+        trials.append(Trial(run, series if measure is None else series.between(*measure), offered))
     return trials
 
 

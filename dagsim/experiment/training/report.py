@@ -25,10 +25,9 @@ from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
 from dagsim.experiment.scenario import metric_of, scenario_of
 from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import Store
-from dagsim.experiment.tune import candidates
+from dagsim.experiment.tune import TUNABLE, candidates
 from dagsim.files import write_text
 from dagsim.metrics import summarize
-from dagsim.systems.cluster.policies.tunable import TUNABLE
 from dagsim.systems.seam import Scenario
 
 __all__ = ["KeptReference", "PolicyRuns", "References", "best_heuristic", "completed_jct_s", "contenders", "merit_in"]

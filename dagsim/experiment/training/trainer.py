@@ -55,6 +55,7 @@ from dagsim.experiment.training.report import (
     completed_jct_s,
     merit_in,
 )
+from dagsim.metrics import summarize
 from dagsim.metrics.standings import Sample
 from dagsim.model.log import Schedule
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
@@ -99,6 +100,7 @@ class TrainingRun:
         self.train: TrainConfig = folder.config.training()
         self.scenario = scenario_of(self.config)
         check_training(self.train, self.scenario)
+        self._varied = bool(getattr(self.scenario, "varied", False))
         self.workers = workers
         self._where = on or f"local:{workers}"
         self.reference = self.train.reference
@@ -110,6 +112,8 @@ class TrainingRun:
         self._tell = tell or (lambda progress: None)
         self._reference_jct_s = 1.0
         self._reference_merit = 1.0
+        self._reference_merits: list[float] = []
+        """The reference's merit on each validation seed, if every seed has a unit of its own."""
         self._best: float | None = None
         self._best_weights: dict[str, Any] = {}
         self._best_bounds: ObservationBounds | None = None
@@ -234,8 +238,12 @@ class TrainingRun:
         bounded = getattr(self.train.codec, "bounded", False)
         bounds = ObservationBounds() if bounded else None
         schedules = evaluate_greedy(self._judged, self._factory, self.validation, bounds=bounds)
-        merit = float(np.mean([self._merit_of(schedule) for schedule in schedules]))
-        ratio = merit / self._reference_merit if np.isfinite(merit) else float("inf")
+        merits = np.array([self._merit_of(schedule) for schedule in schedules])
+        if self._reference_merits:
+            ratio = float(np.exp(np.mean(np.log(merits / np.array(self._reference_merits)))))
+        else:
+            ratio = float(np.mean(merits)) / self._reference_merit
+        ratio = ratio if np.isfinite(ratio) else float("inf")
         if self._best is None or ratio < self._best:
             self._best, self._best_bounds = ratio, bounds
             self._best_weights = {name: value.clone() for name, value in self._judged.state_dict().items()}
@@ -244,6 +252,8 @@ class TrainingRun:
 
     def _merit_of(self, schedule: Schedule) -> float:
         """The metric by which the system ranks policies; NaN if the schedule has none."""
+        if self._varied:
+            return summarize(schedule, unfinished="drop").jct_s.mean
         return merit_in(measured(self.config, schedule).to_dict(), self.scenario.merit)
 
     def _agent(self, ratio: float) -> Checkpoint:
@@ -278,6 +288,7 @@ class TrainingRun:
             "reference": self.reference,
             "reference_jct_s": self._reference_jct_s,
             "reference_merit": self._reference_merit,
+            "reference_merits": self._reference_merits,
             "best": self._best,
             "best_weights": self._best_weights,
             "samples": self._samples,
@@ -308,6 +319,7 @@ class TrainingRun:
         if state is not None:
             self.reference, self._reference_jct_s = state["reference"], state["reference_jct_s"]
             self._reference_merit = state.get("reference_merit", self._reference_jct_s)
+            self._reference_merits = state.get("reference_merits", [])
         elif self.reference == "best":
             references = References(self.folder.path.parent, self.config, self.validation)
             kept = references.find()
@@ -333,6 +345,9 @@ class TrainingRun:
         """Take the units of time and of merit from the runs of the reference. The unit of time is 1
         if the reference completed no job, and the unit of merit is 1 if its merit is 0.
         """
+        if self._varied:
+            self._reference_merits = [completed_jct_s(self.config, run) for run in runs]
+            return
         jct_s = float(np.nanmean([completed_jct_s(self.config, run) for run in runs]))
         merit = float(np.mean([merit_in(run.metrics, self.scenario.merit) for run in runs]))
         self._reference_jct_s = jct_s if jct_s > 0 else 1.0
@@ -362,7 +377,7 @@ class TrainingRun:
         seeds = TRAIN[begin : begin + _SEQUENCES_PER_SEED]
         jobs = getattr(self.scenario, "jobs", None)
         whole = jobs if isinstance(jobs, int) else None
-        return LearnerContext(train, rollouts, self.config.seed, self._reference_jct_s, seeds, whole)
+        return LearnerContext(train, rollouts, self.config.seed, self._reference_jct_s, seeds, whole, self._varied)
 
     def linear(self) -> Checkpoint | None:
         """Train a linear policy on the same features, by the same algorithm, for

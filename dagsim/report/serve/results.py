@@ -81,7 +81,7 @@ class Results:
             if time.monotonic() - self._looked_s > _FRESH_S:
                 self._look()
             states = [state for _, state in self._known.values()]
-        return sorted(states, key=lambda each: (each.created, each.id), reverse=True)
+        return sorted(states, key=lambda state: (state.created, state.id), reverse=True)
 
     def state(self, id_: str) -> RunState:
         """Return the state of one run.

@@ -4,7 +4,7 @@ instant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any
@@ -39,12 +39,22 @@ class Clock(Environment):
         self._queue[:] = [entry for entry in self._queue if needed(entry[3])]
         heapify(self._queue)
 
+    def not_before(self, time_s: float) -> None:
+        """Postpone the events that are scheduled before ``time_s`` to this time. O(events)."""
+        self._queue[:] = [(max(entry[0], time_s), *entry[1:]) for entry in self._queue]
+        heapify(self._queue)
+
     @property
-    def events(self) -> Sequence[tuple[float, int, int, Event]]:
+    def events(self) -> list[Any]:
         """The scheduled events as a heap, always the same list: time, order in the instant, number
-        and event. The first one is the next.
+        and event. The first one is the next. The kernel adds most events here, without a call.
         """
         return self._queue
+
+    @property
+    def numbers(self) -> Iterator[int]:
+        """The numbers of the events to come."""
+        return self._eid
 
     def settle(self) -> None:
         """Process all events of the next instant, including those they cause in that instant.
@@ -53,13 +63,15 @@ class Clock(Environment):
         """
         queue = self._queue
         self._now = now = queue[0][0]
-        while queue and queue[0][0] == now:
+        while True:
             event = heappop(queue)[3]
             callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
             for callback in callbacks:
                 callback(event)
             if not event._ok and not hasattr(event, "_defused"):
                 raise event._value
+            if not queue or queue[0][0] != now:
+                break
 
     def scheduled(self) -> list[Event]:
         """All scheduled events, in the order in which they will happen."""

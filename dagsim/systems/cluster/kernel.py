@@ -138,6 +138,54 @@ class ClusterKernel:
         ModelError: An instance in flight does not fit into the cluster.
     """
 
+    # With more than 30 attributes, a dictionary would be slower to read than slots.
+    __slots__ = (
+        "_admission",
+        "_arrived",
+        "_away",
+        "_bare",
+        "_carrier",
+        "_changed",
+        "_crowded",
+        "_disturbing",
+        "_down",
+        "_estimated",
+        "_estimates",
+        "_events",
+        "_held",
+        "_jobs_left",
+        "_keeps_on_failure",
+        "_next_job",
+        "_number_of_event",
+        "_on_arrival",
+        "_on_end",
+        "_on_reached",
+        "_on_set_up",
+        "_pieces",
+        "_record",
+        "_remember",
+        "_reopen_s",
+        "_runtime",
+        "_served",
+        "_setup",
+        "_shows_truth",
+        "_source",
+        "_started",
+        "_streams",
+        "_wake_s",
+        "applicants",
+        "clock",
+        "frontier",
+        "jobs",
+        "machines",
+        "now",
+        "preemption",
+        "queues",
+        "running",
+        "schedule",
+        "sharing",
+    )
+
     def __init__(
         self,
         cluster: Cluster,
@@ -205,7 +253,6 @@ class ClusterKernel:
             self._served = [[-1] * node.gpus for node in cluster.nodes]
         self._changed = False
         self._observe(observers)
-        self._at: Callable[[float, int, Event], None]
         self._start_clock(begins_s)
         self._carrier: Carrier | None = None if network is None else network.carrier(self.clock, cluster)
         if begins_s:
@@ -330,14 +377,13 @@ class ClusterKernel:
                 break
             past.append(job)
         bare, self._bare = self._bare, True  # runs in flight have fetched their inputs and set themselves up
-        at = self._at
-        self._at = lambda time_s, order, event: at(max(time_s, begins_s), order, event)  # some may be overdue
         for self.now, number, event in past_of(past, begins_s):
             if isinstance(event, Job):
                 self._arrive(event)
             else:
                 self._resume(past[number], number, event)
-        self.now, self._bare, self._at = begins_s, bare, at
+        self.now, self._bare = begins_s, bare
+        self.clock.not_before(begins_s)  # some are overdue
         for run in self.running.values():
             run._ends_s = max(run._ends_s, begins_s)
             self._setup_s(run)  # only so that its GPUs know the job that they serve
@@ -359,8 +405,10 @@ class ClusterKernel:
 
     # Operations for disturbances.
 
-    def take_down(self, node: int) -> None:
-        """Take the node down, unless it is down already; its runs end as failed."""
+    def take_down(self, node: int, notice_s: float = 0.0) -> None:
+        """Take the node down, unless it is down already; its runs end as failed. They keep their work if
+        ``notice_s`` are enough to write a checkpoint.
+        """
         machine = self.machines.list[node]
         self._down[node] += 1
         if not machine.up:
@@ -370,7 +418,11 @@ class ClusterKernel:
         self._record(packed_row(_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self._changed = True
         for run in [run for run in self.running.values() if node in run.nodes]:
-            self._stop(run, _FAILED, NodeFailed(node), kept=self._keeps_on_failure)
+            if notice_s and notice_s >= self.preemption.write_s:
+                self._stop(run, _FAILED, NodeFailed(node), kept=True)
+            else:
+                saved = self.preemption.on_failure == "restart"
+                self._stop(run, _FAILED, NodeFailed(node), kept=self._keeps_on_failure, saved=saved)
 
     def bring_up(self, node: int) -> None:
         """Bring the node back, unless another disturbance also holds it down."""
@@ -399,7 +451,7 @@ class ClusterKernel:
                 return
             if job.arrival_s > now:
                 timer.callbacks = self._on_arrival  # type: ignore[assignment]
-                self._at(job.arrival_s, ARRIVALS, timer)
+                heappush(self._events, (job.arrival_s, ARRIVALS, next(self._number_of_event), timer))
                 return
             if job.arrival_s < now:
                 raise ModelError(f"job {job.id!r} arrives at {job.arrival_s!r} s, after one that arrived at {now!r} s")
@@ -444,7 +496,7 @@ class ClusterKernel:
         else:
             ideal_s, names = active.rank(), graph.names
         submitted = job.id, job.arrival_s, job.priority, job.tenant, job.deadline_s, job.weight
-        self._remember(_facts_of((*submitted, ideal_s, gpu_s, float(gpus_most), names, parents)))
+        self._remember(_facts_of(submitted + (ideal_s, gpu_s, float(gpus_most), names, parents)))  # noqa: RUF005
         if not number & 4095:
             schedule.log.pack()
         self._record(packed_row(_ARRIVED, self.now, number, -1, -1, -1, 0, 0, 0.0))
@@ -634,7 +686,7 @@ class ClusterKernel:
             run._ends_s = end = now + run._seconds
             run.computing_s = now
             run.callbacks = self._on_end  # type: ignore[assignment]
-            self._at(end, COMPLETIONS, run)
+            heappush(self._events, (end, COMPLETIONS, next(self._number_of_event), run))  # ``Clock.at``
         else:
             self._prepare(run)
         for tell in self.frontier.started:
@@ -833,8 +885,10 @@ class ClusterKernel:
             tasks.clear()  # job and tasks refer to each other: without this only the garbage collector frees them
             self._record(packed_row(_COMPLETED, self.now, active.number, -1, -1, -1, 0, 0, 0.0))
 
-    def _stop(self, run: Run, kind: int, cause: object, *, kept: bool) -> TaskState:
-        """End a run before its time; its instances become ready again."""
+    def _stop(self, run: Run, kind: int, cause: object, *, kept: bool, saved: bool = False) -> TaskState:
+        """End a run before its time; its instances become ready again. With ``kept`` it keeps its work,
+        with ``saved`` only what is in its last checkpoint.
+        """
         now = self.now
         run.disarm()
         if run.process is not None and run.process.is_alive:
@@ -844,7 +898,7 @@ class ClusterKernel:
             self._forget_stopped()
         task, left = run.task, 1.0
         if kept:
-            left = self._left(run, saved=kind == _FAILED and self.preemption.on_failure == "restart")
+            left = self._left(run, saved=saved)
         self._pieces += 1
         cost_s = self.preemption.cost_s(task.task.memory_gb, kept and run.computing_s is not None)
         elastic = task.task.elastic
@@ -966,7 +1020,7 @@ class ClusterKernel:
 
     def _start_clock(self, now: float) -> None:
         self.clock = clock = Clock(now)
-        self._at = clock.at
+        self._events, self._number_of_event = clock.events, clock.numbers
         self._crowded = _FEW_EVENTS
         """Number of events on the clock above which those of stopped runs are removed."""
         self._on_end = [self._end]
@@ -1015,7 +1069,8 @@ class ClusterKernel:
         take their estimates, no job arrives and nothing fails.
         """
         twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__)
+        for name in self.__slots__:
+            setattr(twin, name, getattr(self, name))
         twin.schedule = self.schedule.copy()
         twin.machines = self.machines.copy()
         twin.frontier = self.frontier.copy(twin.machines)

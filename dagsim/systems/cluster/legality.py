@@ -14,6 +14,7 @@ from typing import NamedTuple, NoReturn
 from dagsim.errors import IllegalDecision, ModelError
 from dagsim.model import Elastic, Kill, RejectReason, TrainingState
 from dagsim.systems.cluster.nodes import MICRO, NodeState
+from dagsim.systems.cluster.past import may_mix_types
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import Simulation
 
@@ -21,7 +22,6 @@ __all__ = [
     "Allotted",
     "applicant",
     "joinable",
-    "mixes_types",
     "moved",
     "placed",
     "resident",
@@ -248,7 +248,11 @@ def _allotted(
         if elastic is not None:
             _check_range(kernel, task, elastic, total)
             waiting = total
-        if total != waiting or not distinct or (len(types) != 1 and not mixes_types(task)):
+        if (
+            total != waiting
+            or not distinct
+            or (len(types) != 1 and not may_mix_types(task.job.job, task.demand.demand))
+        ):
             _refuse_start(
                 kernel, task, f"a gang of {waiting} starts whole, on distinct nodes of one type; got {placement}"
             )
@@ -265,11 +269,6 @@ def _check_range(kernel: Simulation, task: TaskState, elastic: Elastic, total: i
         return
     side = "below its minimum" if total < elastic.least else "above its maximum"
     _refuse_start(kernel, task, f"{total} instances are {side}; it runs as {elastic.least} to {elastic.most} instances")
-
-
-def mixes_types(task: TaskState) -> bool:
-    """True if a gang may combine nodes of different GPU types: a batch job that needs no GPUs."""
-    return not task.demand.demand.gpus and task.job.job.request is not None
 
 
 def _share(kernel: Simulation, task: TaskState, waiting: int, share: object, machines: Sequence[NodeState]) -> Allotted:

@@ -13,7 +13,7 @@ from dagsim.model.log import RejectReason
 from dagsim.systems.cluster.free_index import ALL, EnoughIndex, FreeIndex, ShareIndex
 from dagsim.systems.cluster.site import SiteState, Terms
 
-__all__ = ["ClusterState", "DemandClass", "NodeState"]
+__all__ = ["ALL", "ClusterState", "DemandClass", "NodeState"]
 
 MICRO = 1_000_000
 """CPUs, memory and shares of a GPU are counted in whole millionths, so that taking and releasing

@@ -12,11 +12,20 @@ import numpy as np
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Demand, InFlight, Job, Placement, Share
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.cluster.nodes import ClusterState, DemandClass
+from dagsim.systems.cluster.nodes import ALL, ClusterState, DemandClass, NodeState
 from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.load import seconds_of
 
-__all__ = ["check_in_flight", "first_full_s", "jobs_at", "nodes_by_name", "past_of", "placement_on", "why_no_state"]
+__all__ = [
+    "check_in_flight",
+    "first_full_s",
+    "jobs_at",
+    "may_mix_types",
+    "nodes_by_name",
+    "past_of",
+    "placement_on",
+    "why_no_state",
+]
 
 
 def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight]]:
@@ -65,13 +74,27 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
             raise ModelError(f"{where} {machine.node.name!r}, but it asks for more than the whole cluster has")
         if machine.type not in demand.types:
             raise ModelError(f"{where} {machine.node.name!r}, which cannot run it: it asks for {_words(demand.demand)}")
-        if machine.type != machines.list[nodes[0]].type:
+        if machine.type != machines.list[nodes[0]].type and not may_mix_types(job, demand.demand):
             raise ModelError(f"{where} {machine.node.name!r} and on one of another GPU type")
-        if machine.room(demand) < instances:
+        if (room := _room_for_run(machine, demand)) < instances:
             raise ModelError(
                 f"{where} {machine.node.name!r} with {instances} x {_words(demand.demand)}, but there is room for "
-                f"{machine.room(demand)} beside the jobs that run there already"
+                f"{room} beside the jobs that run there already"
             )
+
+
+def _room_for_run(machine: NodeState, demand: DemandClass) -> int:
+    """Room on a machine, whichever nodes are closed to the demand: what runs already may run there."""
+    closed, demand.nodes = demand.nodes, ALL
+    try:
+        return machine.room(demand)
+    finally:
+        demand.nodes = closed
+
+
+def may_mix_types(job: Job, demand: Demand) -> bool:
+    """True if a gang may combine nodes of different GPU types: a batch job that needs no GPUs."""
+    return not demand.gpus and job.request is not None
 
 
 def _words(demand: Demand) -> str:
@@ -130,7 +153,7 @@ def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float |
 
     A log of all jobs that ran in some period (``sacct -S``) lists the jobs that ran when the period
     began, but none that ended before. From its first end on, it lists everything. None if the log
-    does not begin like that: fewer than half of the GPUs that are busy on average are held then,
+    begins in another way: fewer than half of the GPUs that are busy on average are held then,
     more than a quarter of the jobs arrived before, or starts are unknown.
     """
     start_s = _observed_start_s(jobs)
@@ -227,7 +250,8 @@ def _flights(
         task = job.graph.tasks[0]
         demand = machines.compile(task.demand, task.instances if task.gang else 0)
         demand = machines.narrowed(demand, lasts_s)
-        placement = placement_on(job.observed_nodes, by_name, machines, demand, task.instances)
+        mixes = may_mix_types(job, task.demand)
+        placement = placement_on(job.observed_nodes, by_name, machines, demand, task.instances, mixes=mixes)
         type_ = machines.list[placement[0].node].type if placement else int(np.argmin(lasts_s))
         if since_s + lasts_s[type_] <= begins_s or demand.rejected is not None:
             continue
@@ -286,13 +310,16 @@ def placement_on(
     machines: ClusterState,
     demand: DemandClass,
     waiting: int,
+    *,
+    mixes: bool = False,
 ) -> Placement | None:
     """A placement of as many of the waiting instances as possible (of a gang: all) on the nodes that
-    a log names; ``None`` if they do not exist or have no room.
+    a log names, of one type unless it ``mixes`` them; ``None`` if they do not exist or have no room.
     """
     listed = [machines.list[number] for name in names for number in by_name.get(name, ())]
-    for type_ in dict.fromkeys([machine.type for machine in listed if machine.type in demand.types]):
-        room = [(node.index, node.room(demand)) for node in listed if node.type == type_]
+    types = dict.fromkeys([machine.type for machine in listed if machine.type in demand.types])
+    for chosen in [tuple(types)] if mixes else [(type_,) for type_ in types]:
+        room = [(node.index, node.room(demand)) for node in listed if node.type in chosen]
         room = [(node, instances) for node, instances in room if instances]
         if sum(count for _, count in room) >= (waiting if demand.gang else 1):
             return _spread(room, waiting)

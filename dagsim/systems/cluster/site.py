@@ -97,15 +97,7 @@ class SiteState:
         its partition counts, else ``estimate_s``.
         """
         request = job.request or _NO_REQUEST
-        nodes, limit_s, reservation = self._all, 0.0, -1
-        if self._partitions:
-            named = [name for name in request.partitions or (job.partition,) if name in self._partitions]
-            named = named or [next(iter(self._partitions))]
-            nodes = 0
-            for name in named:
-                nodes |= self._members[name]
-        if request.constraint:
-            nodes &= self._satisfying(request.constraint)
+        nodes, limit_s, reservation = self.nodes_of(job.partition, request), 0.0, -1
         if self.closed:
             part = self._partitions.get(job.partition) or next(iter(self._partitions.values()), NodePartition("all"))
             limit_s = estimate_s if part.default_time_s is None else part.default_time_s
@@ -117,6 +109,17 @@ class SiteState:
             return None
         return Terms(nodes, limit_s, reservation, licences)
 
+    def nodes_of(self, partition: str, request: Request | None) -> int:
+        """The nodes of the partitions of a job that satisfy its constraint, as a bit set."""
+        request, nodes = request or _NO_REQUEST, self._all
+        if self._partitions:
+            named = [name for name in request.partitions or (partition,) if name in self._partitions]
+            named = named or [next(iter(self._partitions))]
+            nodes = 0
+            for name in named:
+                nodes |= self._members[name]
+        return nodes & self._satisfying(request.constraint) if request.constraint else nodes
+
     def open(self, terms: Terms, now: float) -> int:
         """The nodes on which a task with these terms may start now."""
         if any(self.licences[name] < count for name, count in terms.licences):
@@ -125,7 +128,7 @@ class SiteState:
 
     def open_between(self, terms: Terms, begin_s: float, end_s: float) -> int:
         """The nodes that a task with these terms may hold from ``begin_s`` to ``end_s``. A drain
-        matters only if it is under way at ``begin_s``, since nobody knows it ahead.
+        matters only if it is under way at ``begin_s``, since no user knows of it before.
         """
         nodes = terms.nodes
         if terms.reservation >= 0:

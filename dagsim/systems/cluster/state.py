@@ -274,11 +274,16 @@ class Run(Event):
     the network knows).
     """
 
+    # With a slot for each attribute of an Event as well, no run has a ``__dict__`` to fill.
     __slots__ = (
         "_ends_s",
+        "_ok",
         "_seconds",
+        "_value",
         "beside",
+        "callbacks",
         "computing_s",
+        "env",
         "flows",
         "held",
         "id",
@@ -299,7 +304,7 @@ class Run(Event):
         held: tuple[Held, ...],
         started_s: float,
     ) -> None:
-        # What Event.__init__ does, already triggered: this is made once per run, in the innermost loop.
+        # Event.__init__ without the call, and already triggered: this is the innermost loop.
         self.env = env
         self._ok = True
         self._value = None

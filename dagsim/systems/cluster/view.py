@@ -218,10 +218,8 @@ class ClusterView:
         """
         demand, machines = task.demand, self._machines
         types = demand.types
-        if type_ is not None:
-            return machines.fit(demand, type_, task.waiting)
-        if len(types) == 1:
-            return machines.fit(demand, types[0], task.waiting)
+        if type_ is not None or len(types) == 1:
+            return machines.fit(demand, types[0] if type_ is None else type_, task.waiting)
         best, seconds, idle = None, inf, inf
         for type_ in sorted(types, key=task.seconds.__getitem__):
             if task.seconds[type_] > seconds:

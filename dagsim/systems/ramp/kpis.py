@@ -2,7 +2,7 @@
 
 Times are seconds, sizes bytes, rates bytes per second, and fractions lie between 0 and 1
 (``UNITS``). Means over time are weighted by time. Utilisation is a fraction of the GPU time held;
-in ddls it is too small by the number of training steps.
+the values of ddls are smaller by a factor, the number of training steps.
 """
 
 from __future__ import annotations

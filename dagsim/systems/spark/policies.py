@@ -253,7 +253,7 @@ class SparkTetris:
         per_work = ordered_sum(filled for _, filled, _ in choice) / max(
             ordered_sum(work_ms for *_, work_ms in choice), 1.0
         )
-        stage, *_ = max(choice, key=lambda each: each[1] - self.weight * per_work * each[2])
+        stage, *_ = max(choice, key=lambda option: option[1] - self.weight * per_work * option[2])
         return Commit(stage, free)
 
 
@@ -275,7 +275,7 @@ class Graphene:
         if commit is None:
             return ()
         places = self._planned(commit.stage.job, view)
-        stage = min(view.schedulable(commit.stage.job), key=lambda each: (each.blockers > 0, places[each.index]))
+        stage = min(view.schedulable(commit.stage.job), key=lambda stage: (stage.blockers > 0, places[stage.index]))
         return (Commit(stage, commit.executors),)
 
     def _planned(self, job: SparkJobState, view: SparkView) -> list[int]:

@@ -101,7 +101,7 @@ class StageState:
         self.waiting: list[Executor] = []
         """Executors that were sent ahead and wait for the stage's parents (not in parity)."""
         self.todo: list[float] = []
-        """Durations to come, the next one last; empty where they are drawn."""
+        """Durations of the tasks still to start, the next one last; empty if durations are drawn."""
         self.waves: Waves | None = None
         self.coins: list[float] = []
         if isinstance(durations, RecordedDurations):

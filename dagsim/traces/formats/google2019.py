@@ -371,9 +371,7 @@ class _Instance:
 
 
 def _sampled(rows: Iterator[Row]) -> Iterator[Row]:
-    """Kaggle's rows with the two numbers of the request as fields, like the rows of a list of
-    requests.
-    """
+    """Convert Kaggle's rows: the CPUs and the memory of the request become fields of their own."""
     for place, (time, collection, instance, kind, user, request, *rest) in rows:
         numbers = [re.search(rf"'{name}': *([^,}}]*)", request) for name in ("cpus", "memory")]
         cpus, memory = ["" if match is None or match[1] == "None" else match[1] for match in numbers]

@@ -91,7 +91,7 @@ class KubernetesNow(Kubernetes):
     """The jobs that run and wait when ``kubectl get`` is called, which begins the run. Running pods
     are on their nodes since their containers started.
 
-    What a job has left follows from its limit. Without one, a running job takes twice its present
+    The remaining time of a job follows from its limit. Without one, a running job takes twice its present
     age (half of the jobs do, where run times have the tail of 1 / t), and a waiting job the median
     of the running ones. Pods and pod sets with different demands are jobs of their own.
     """
@@ -362,7 +362,7 @@ def _parts(entry: _Found) -> tuple[int, PodSet]:
 
 def _instant_s(pieces: Iterable[PodSet]) -> float:
     moments = [(piece.created_s, piece.bound_s, piece.started_s, piece.ended_s) for piece in pieces]
-    return max([moment for each in moments for moment in each if moment is not None], default=0.0) + 1.0
+    return max([moment for times in moments for moment in times if moment is not None], default=0.0) + 1.0
 
 
 def _age_s(piece: PodSet, now_s: float) -> float:
@@ -395,7 +395,7 @@ def _by_slot(pieces: list[PodSet]) -> list[list[PodSet]]:
     """
     slots: dict[str, list[PodSet]] = {}
     failed: list[tuple[float, str]] = []
-    for place, piece in enumerate(sorted(pieces, key=lambda each: each.created_s)):
+    for place, piece in enumerate(sorted(pieces, key=lambda piece: piece.created_s)):
         slot = f"index {piece.index}" if piece.index else f"pod {place}"
         if not piece.index and failed and failed[0][0] <= piece.created_s:
             slot = heappop(failed)[1]

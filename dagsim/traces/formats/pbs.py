@@ -138,7 +138,7 @@ class _Reading:
                 attempts.append(self._attempt(place, kind == "R", fields))
             except Dirty as reason:
                 self.report.drop(str(reason), self.source.where(place))
-        attempts.sort(key=lambda each: (each.start_s, each.place))
+        attempts.sort(key=lambda attempt: (attempt.start_s, attempt.place))
         if not attempts:
             return None
         if all(attempt.rerun for attempt in attempts) and not self.options.keep_partial:

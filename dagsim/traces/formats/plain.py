@@ -4,7 +4,7 @@ The header names the columns, in any order; ``--map`` says which columns of a fo
 arrival_s, gpus`` and either ``duration_s`` or both ``start_s`` and ``end_s``. Also allowed:
 
 ==============  =====================================================================================
-``gpu_type``    GPU types that the job may use, ``A100-40|V100-16``; nothing allows any
+``gpu_type``    GPU types that the job may use, ``A100-40|V100-16``; if empty, any
 ``nodes``       nodes of the job, instead of ``instances``: ``gpus``, ``cpus``, ``memory_gb`` are then totals
 ``instances``   identical parallel instances, each of ``gpus`` GPUs and ``duration_s`` (1)
 ``gang``        whether the instances start together: yes or no (yes)

@@ -50,7 +50,7 @@ from dagsim.traces.source import Source
 from dagsim.traces.submission import Submission, submission
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
 
-__all__ = ["Sacct"]
+__all__ = ["Sacct", "readable_hosts"]
 
 _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
@@ -241,7 +241,7 @@ class _Reading:
             request=request,
             observed_start_s=np.maximum(arrival, start[first]),
             eligible_s=np.maximum(arrival, np.fmin(eligible_s, start[first])),
-            observed_nodes=words["NodeList"].mapped(_readable_hosts),
+            observed_nodes=words["NodeList"].mapped(readable_hosts),
         )
         kept = plain[first] & (np.diff(groups.first) == 1)
         ones = np.ones(len(kept), np.int64)
@@ -498,7 +498,7 @@ class _Reading:
             return [attempts]
         self._note("on nodes of several GPU types, which need not start together here", last.place)
         parts = []
-        for kind, size in sorted(allocated.types, key=lambda each: -each[1]):
+        for kind, size in sorted(allocated.types, key=lambda pair: -pair[1]):
             share = size / allocated.gpus
             part = Resources(size, ((kind, size),), (), 0, allocated.cpus * share, allocated.memory_gb * share)
             parts.append([*attempts[:-1], replace(last, nodes=size // per_node, allocated=part)])
@@ -677,7 +677,7 @@ def _hosts(text: str) -> tuple[str, ...]:
     return _short_hosts(text) if len(text) < _SHORT else hosts(text, _MOST_NODES)
 
 
-def _readable_hosts(text: str) -> tuple[str, ...]:
+def readable_hosts(text: str) -> tuple[str, ...]:
     """Nodes of a list; empty if it cannot be read."""
     try:
         return _hosts(text)

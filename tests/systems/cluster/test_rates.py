@@ -209,6 +209,26 @@ def test_a_table_of_gavel_gives_rates_relative_to_alone(tmp_path: Path) -> None:
         PairTable()
 
 
+def test_a_table_of_lucid_gives_rates_on_all_types_that_have_the_memory(tmp_path: Path) -> None:
+    head = "model1,dataset1,batchsize1,amp1,speed1,model2,dataset2,batchsize2,amp2,speed2,gmem"
+    rows = ["VGG,CIFAR-10,64,0,0.9,VGG,CIFAR-10,64,1,1.1,9000", "VGG,CIFAR-10,64,0,0.6,LSTM,Wiki,128,0,0.5,16385"]
+    path = tmp_path / "colocate_info.csv"
+    path.write_text("\n".join([head, *rows]))
+    table = PairTable(str(path), default=0.3)
+    vgg, mixed = (Task("t", 1, model=f"VGG CIFAR-10{amp}", batch=64) for amp in ("", " amp"))
+    lstm = Task("t", 1, model="LSTM Wiki", batch=128)
+    assert table.pair(mixed, vgg, "T4") == (1.1, 0.9)
+    assert table.pair(vgg, lstm, "V100-32") == (0.6, 0.5)
+    assert table.pair(lstm, vgg, "V100-16") is None  # 16,385 of 16,384 MiB
+    assert table.pair(lstm, vgg, "own-gpu") == (0.5, 0.6)
+    assert table.pair(lstm, lstm, "T4") == (0.3, 0.3)
+    for text in ("", head, head.replace("gmem", "x") + "\n" + rows[0], head + "\n" + rows[0].replace("0.9", "-1")):
+        other = tmp_path / f"{len(text)}.csv"
+        other.write_text(text)
+        with pytest.raises(ConfigError, match="is not a table of Lucid's measured pairs"):
+            PairTable(str(other))
+
+
 def test_gavels_packed_policies_let_tasks_share_at_the_rates_of_the_model() -> None:
     jobs = [job("a", 1000, "bert"), job("b", 1000, "lstm")]
     simulated = kernel(jobs, sharing=MeasuredPairs(default=0.8))

@@ -173,7 +173,7 @@ def test_eft_wait_waits_for_enough_gpus(speed: float, start_s: float, node: int)
         single("s", 5.0, gpu_types=("A100-40",)),
         single("x", 4.0, 1.0, gpus=2, speeds={"A100-40": 1.0, "T4": speed}),
     ]
-    schedule = play(cluster, jobs, "eft-wait")
+    schedule = play(cluster, jobs, "eft-wait[theta=1.0]")
     (begun,) = [row for row in schedule.log if row.kind == Kind.STARTED and row.job == 2]
     assert (begun.time_s, begun.node) == (start_s, node)
 

@@ -38,6 +38,7 @@ SAMPLES = tuple(
         ("alibaba2017", "batch_task.csv", "batch_task.csv"),
         ("alibaba2018", "batch_task.csv", "batch_task.csv"),
         ("alibaba2018", "batch_task.csv", "machine_meta.csv"),
+        ("alibaba2025", "disaggregated_DLRM_sample.csv", "disaggregated_DLRM_sample.csv"),
         ("batsim", "delays.json", "delays.json"),
         ("dax", "sample.xml", "sample.xml"),
         ("gavel", "msr.trace", "msr.trace"),

@@ -21,7 +21,7 @@ from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeS
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.load import seconds_of
 
-__all__ = ["Relaxation", "relaxation_of", "spans_nodes"]
+__all__ = ["Relaxation", "areas_gpu_s", "relaxation_of", "spans_nodes"]
 
 
 class Relaxation(NamedTuple):
@@ -114,6 +114,20 @@ def relaxation_of(
         place[child[edges]],
         int((~possible).sum()),
     )
+
+
+def areas_gpu_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> np.ndarray:
+    """(J,) GPU-seconds of each job with every task on its fastest allowed type, as
+    ``JobFacts.ideal_gpu_s``; infinite for a job that no type can run.
+    """
+    machines = ClusterState(cluster)
+    demands = [machines.compile(kind.demand, 0) for kind in jobs.kinds]
+    allowed = np.array([[type_ in demand.types for type_ in range(len(machines.types))] for demand in demands], bool)
+    seconds = np.where(allowed[jobs.kind], seconds_of(jobs, runtime, machines.types), inf).min(axis=1)
+    gpus = np.array([demand.whole or demand.share / MICRO for demand in demands], float)[jobs.kind]
+    job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
+    areas: np.ndarray = np.bincount(job, np.where(gpus > 0, gpus * jobs.instances * seconds, 0.0), len(jobs))
+    return areas
 
 
 def spans_nodes(jobs: JobArrays) -> bool:

@@ -16,10 +16,10 @@ from dagsim.systems.cluster.codecs.pool import UNITS, Pool
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.orders import width
 
-__all__ = ["Relative"]
+__all__ = ["TASK_FEATURES", "Relative"]
 
 _TYPE = ("free", "share", "pressure", "mean_slowdown", "ahead_1", "ahead_2", "ahead_4", "ahead_8")
-_TASK = (
+TASK_FEATURES = (
     "log_seconds",
     "log_best",
     "slowdown",
@@ -64,7 +64,7 @@ class Relative(Candidates):
     heuristics, O(rows log rows), and O(tasks) of each job with a choice.
     """
 
-    token_features: tuple[str, ...] = ("wait", *_TASK, "proposed", *(f"type_{name}" for name in _TYPE))
+    token_features: tuple[str, ...] = ("wait", *TASK_FEATURES, "proposed", *(f"type_{name}" for name in _TYPE))
     context_features: tuple[str, ...] = (*_QUEUE, *(f"mean_{name}" for name in _TYPE))
     gpu_features: tuple[str, ...] = _TYPE
 
@@ -110,7 +110,7 @@ class Relative(Candidates):
         rows = self._rows(view, pool, offers, expected, idle, types, unit_s)
         if view.pending:
             waits = [0.0] * len(self.token_features)
-            waits[0], waits[1 + len(_TASK)] = 1.0, float(self._proposed is None)
+            waits[0], waits[1 + len(TASK_FEATURES)] = 1.0, float(self._proposed is None)
             rows.append(waits)
         mean = [ordered_sum(column) / len(types) for column in zip(*types, strict=True)]
         queue = (
@@ -195,7 +195,7 @@ class Relative(Candidates):
                     ]
                 )
         for row, work_rank, seconds_rank in zip(rows, _ranks(works), _ranks(seconds_here), strict=True):
-            row[len(_TASK) - 1], row[len(_TASK)] = work_rank, seconds_rank
+            row[len(TASK_FEATURES) - 1], row[len(TASK_FEATURES)] = work_rank, seconds_rank
         return rows
 
 
@@ -215,7 +215,7 @@ def _log_over(seconds: float, unit_s: float) -> float:
 
 def _log_scale(seconds: float, unit_s: float) -> float:
     """A time over the unit, 0 for 0 s, as a logarithm with a bound."""
-    return min(log1p(seconds / unit_s), _CLIP) / 2
+    return min(log1p(max(seconds, 0.0) / unit_s), _CLIP) / 2
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

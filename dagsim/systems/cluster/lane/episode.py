@@ -1,6 +1,6 @@
 """An episode: the rules of the simulation, played until there is a choice.
 
-The twin of ``envs.episode.Episode`` with the codec ``candidates`` and the reward
+The twin of ``envs.episode.Episode`` with the codec ``candidates`` or ``relative`` and the reward
 ``shaped_job_seconds`` or ``job_seconds``. The simulation itself is that of ``kernel``. What is new:
 
 - the index of ready tasks (twin of ``codecs.pool``), of runs by expected end (``ExpectedFree``) and
@@ -22,6 +22,7 @@ from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import inner, int64
 from dagsim.systems.cluster.lane.kernel import ARRIVED, COMPLETED, DECIDE, MOVE, REJECTED, alive, move_on, start
 from dagsim.systems.cluster.lane.placement import fits_on, spot
+from dagsim.systems.cluster.lane.proposals import drop_ready, least_work, note_ends, note_ready, propose
 from dagsim.systems.cluster.lane.state import SLOTS
 
 __all__ = ["below", "exact_sum", "play_on", "prepare", "reward", "take_choice"]
@@ -66,7 +67,7 @@ def below(values: np.ndarray, at: int, held: int, value: float) -> int:
     return low - at
 
 
-# What has happened since the last choice.
+# The events since the last choice.
 
 
 @inner
@@ -83,9 +84,11 @@ def catch_up(e: EpisodeState) -> None:
         s.count.rows = 0
     for index in range(s.count.ended):
         _forget_end(e, s.ended[index])
-    s.count.ended = 0
+    if e.tally.relative:
+        note_ends(e)
     for index in range(s.count.fresh):
         _add_task(e, s.fresh[index])
+    s.count.ended = 0
     s.count.fresh = 0
     if s.count.starts > e.tally.heard:  # all are runs of one task, whose records stand until the next start
         _forget_task(e, s.runs[s.starts[e.tally.heard] & ((1 << SLOTS) - 1)].task)
@@ -132,6 +135,8 @@ def _add_task(e: EpisodeState, task: int) -> None:
     push(e.last, e.groups[group].at, e.groups[group].last, e.facts[task].rank_s, task)
     e.groups[group].last += 1
     _count_task(e, task, 1)
+    if e.tally.relative:
+        note_ready(e, task)
     job = int64(s.tasks[task].job)
     e.jobs[job].ready_s = max(e.jobs[job].ready_s, e.facts[task].true_rank_s)
 
@@ -140,16 +145,10 @@ def _add_task(e: EpisodeState, task: int) -> None:
 def _count_task(e: EpisodeState, task: int, sign: int) -> None:
     """Count a task in (1) or out (-1) of all sums over ready tasks."""
     width, best_s = e.facts[task].width_class, e.facts[task].best_s
-    at, held = e.widths[width].at, e.widths[width].held
-    place = at + below(e.sorted_s, at, held, best_s)
-    if sign > 0:
-        for later in range(at + held, place, -1):
-            e.sorted_s[later] = e.sorted_s[later - 1]
-        e.sorted_s[place] = best_s
-    else:
-        for later in range(place, at + held - 1):
-            e.sorted_s[later] = e.sorted_s[later + 1]
-    e.widths[width].held = held + sign
+    _count_in(e.sorted_s, e.widths[width].at, e.widths[width].held, best_s, sign)
+    if e.tally.relative:
+        _count_in(e.all_s, int64(0), e.tally.waiting, best_s, sign)
+    e.widths[width].held += sign
     e.tally.waiting += sign
     classes, types = len(e.widths), len(e.on_type)
     _add_exact(e.sums, width, sign, e.facts[task].high, e.facts[task].low)
@@ -160,12 +159,27 @@ def _count_task(e: EpisodeState, task: int, sign: int) -> None:
 
 
 @inner
+def _count_in(values: np.ndarray, at: int, held: int, value: float, sign: int) -> None:
+    """Add (1) or remove (-1) a value of a sorted range."""
+    place = at + below(values, at, held, value)
+    if sign > 0:
+        for later in range(at + held, place, -1):
+            values[later] = values[later - 1]
+        values[place] = value
+    else:
+        for later in range(place, at + held - 1):
+            values[later] = values[later + 1]
+
+
+@inner
 def _forget_task(e: EpisodeState, task: int) -> None:
     """Remove a task of which instances started, unless others still wait."""
     s = e.state
     if s.todo[task].waiting:
         return
     _count_task(e, task, -1)
+    if e.tally.relative:
+        drop_ready(e, task)
     job, longest_s = int64(s.tasks[task].job), 0.0
     for other in range(s.jobs[job].first, s.jobs[job + 1].first):
         if s.todo[other].missing == 0 and s.todo[other].waiting > 0:
@@ -252,6 +266,8 @@ def _look(e: EpisodeState) -> int:
             other = _head(e, e.last, group, False)
             if other != task:
                 choices = _offer(e, other, room, choices)
+        if e.tally.relative and choices:
+            choices = _offer_proposals(e, choices)
     e.tally.choices = choices
     e.tally.pending = s.count.runs > 0 or s.count.jobs < len(s.jobs) - 1
     return choices
@@ -277,6 +293,19 @@ def _offer(e: EpisodeState, task: int, room: int, choices: int) -> int:
             e.choice[choices, 0] = task
             e.choice[choices, 1] = type_
             choices += 1
+    return choices
+
+
+@inner
+def _offer_proposals(e: EpisodeState, choices: int) -> int:
+    """Offer the tasks that two heuristics would start, too; return the new number of choices."""
+    propose(e)
+    for task in (e.tally.proposed, least_work(e)):
+        offered = task < 0
+        for choice in range(choices):
+            offered |= e.choice[choice, 0] == task
+        if not offered:
+            choices = _offer(e, task, e.room[int64(e.state.tasks[task].kind)], choices)
     return choices
 
 
@@ -309,6 +338,10 @@ def take_choice(e: EpisodeState, choice: int) -> None:
         return
     task, type_ = e.choice[choice, 0], e.choice[choice, 1]
     start(s, e.log, task, type_, spot(s, task, type_))
+    if e.tally.relative and not s.classes[s.tasks[task].kind].gang:  # one choice for as many as there is room for
+        kind = int64(s.tasks[task].kind)
+        while s.todo[task].waiting and fits_on(s, kind, type_):
+            start(s, e.log, task, type_, spot(s, task, type_))
 
 
 @inner

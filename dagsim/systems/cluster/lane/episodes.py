@@ -1,6 +1,6 @@
 """Many episodes side by side in compiled code.
 
-    episodes = CompiledEpisodes(scenario, 64, "best-fit", EpisodeReward())
+    episodes = CompiledEpisodes(scenario, 64, CandidatesConfig(), EpisodeReward())
     episodes.begin(every, seeds)  # every = np.arange(64)
     while ...:
         batch = episodes.observe(every)
@@ -20,14 +20,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.systems.cluster.choice import refuse, too_much
-from dagsim.systems.cluster.codecs.candidates import Candidates
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig, RelativeConfig
 from dagsim.systems.cluster.lane import jit
 from dagsim.systems.cluster.lane.drive import placement_number
 from dagsim.systems.cluster.lane.episode import play_on, prepare, reward, take_choice
 from dagsim.systems.cluster.lane.episode_state import (
+    EpisodeCodec,
     EpisodeReward,
     EpisodeState,
     new_episode,
@@ -38,9 +40,12 @@ from dagsim.systems.cluster.lane.episode_state import (
 from dagsim.systems.cluster.lane.jit import inner, int64, outer
 from dagsim.systems.cluster.lane.observations import show_choices, show_state, show_types
 from dagsim.systems.cluster.lane.reading import LaneScenario, read_scenario
+from dagsim.systems.cluster.lane.relative import PROPOSED, show_relative, show_relative_state
 from dagsim.systems.cluster.lane.state import BEST, State
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.policies.look_ahead import EftWait
 from dagsim.systems.cluster.policies.placement import placing
 from dagsim.workload.arrays import JobArrays
 
@@ -57,10 +62,10 @@ _MOVES = frozenset(EpisodeState._fields[EpisodeState._fields.index("tally") :])
 
 
 def _example() -> EpisodeState:
-    """A small episode, for its type."""
+    """Make a small episode, from which numba infers the type of all episodes."""
     jobs = JobArrays.of([Job.single("j", Task("t", 1.0))])
     scene = read_scenario(Cluster.of({"V100": 1}), jobs, Recorded(), Estimates(), 0)
-    return new_episode(scene, BEST, EpisodeReward(), scratch(1))
+    return new_episode(scene, EpisodeCodec(BEST), EpisodeReward(), scratch(1))
 
 
 _at, _plain = jit.at_address(_example)
@@ -120,6 +125,8 @@ def observe_episodes(
             for column in range(tokens.shape[1]):
                 tokens[row, column] = 0.0
             tokens[row, 0] = 1.0
+            if e.tally.relative:
+                tokens[row, PROPOSED] = 1.0 if e.tally.proposed < 0 else 0.0
             row += 1
     first[len(which)] = row
 
@@ -145,12 +152,18 @@ def fill_episodes(
             mask[place, row] = 1
         if e.tally.pending:
             tokens[place, tokens.shape[1] - 1, 0] = 1.0
+            if e.tally.relative:
+                tokens[place, tokens.shape[1] - 1, PROPOSED] = 1.0 if e.tally.proposed < 0 else 0.0
             mask[place, tokens.shape[1] - 1] = 1
 
 
 @inner
 def _show(e: EpisodeState, tokens: np.ndarray, first: int, choices: int, context: np.ndarray, gpus: np.ndarray) -> None:
     """Fill the observation of one episode."""
+    if e.tally.relative:
+        show_relative_state(e, context, gpus)
+        show_relative(e, tokens, first, choices)
+        return
     show_types(e)
     show_state(e, context)
     for type_ in range(gpus.shape[0]):
@@ -168,7 +181,7 @@ class EpisodeBatch(NamedTuple):
     context: np.ndarray
     """(N, C) float32."""
     gpus: np.ndarray
-    """(N, types, D) float32."""
+    """(N, types, D) float32; of the codec ``relative`` (N, 1, D)."""
     first: np.ndarray
     """(N + 1,) int64: where the rows of each episode begin, and the end."""
     waits: np.ndarray
@@ -179,10 +192,16 @@ class Image:
     """A sequence of jobs, ready to be played."""
 
     def __init__(
-        self, scene: LaneScenario, placement: int, terms: EpisodeReward, log: np.recarray, recorded: bool
+        self,
+        cluster: Cluster,
+        scene: LaneScenario,
+        codec: EpisodeCodec,
+        terms: EpisodeReward,
+        log: np.recarray,
+        recorded: bool,
     ) -> None:
-        self.scene, self.recorded = scene, recorded
-        self.state = new_episode(scene, placement, terms, log)
+        self.cluster, self.scene, self.recorded = cluster, scene, recorded
+        self.state = new_episode(scene, codec, terms, log)
         self.state.tally.recorded = recorded
         begin_episode(self.state)
         words, offsets, size = [], [], 0
@@ -239,21 +258,27 @@ _LOG_WORD = sum(1 + (value.ndim if isinstance(value, np.ndarray) else 0) for val
 
 
 class CompiledEpisodes:
-    """``count`` episodes of a scenario that the lane can play (``choice.why_not_live``).
-
-    ``placement`` is that of the codec. With ``recorded``, ``schedule`` returns the whole log.
+    """``count`` episodes of a scenario that the lane can play (``choice.why_not_live``), or of a mixture of
+    such scenarios. With ``recorded``, ``schedule`` returns the whole log.
 
     Raises:
-        ConfigError: The lane does not know the placement; and in ``begin``, an episode is too large.
+        ConfigError: The lane does not know the placement or the reference of the codec; and in ``begin``,
+            an episode is too large.
     """
 
     def __init__(
-        self, scenario: Any, count: int, placement: str, terms: EpisodeReward, *, recorded: bool = False
+        self,
+        scenario: Any,
+        count: int,
+        codec: CandidatesConfig | RelativeConfig,
+        terms: EpisodeReward,
+        *,
+        recorded: bool = False,
     ) -> None:
+        self._codec, self._features = compiled_codec(codec), codec.features
         compile_episodes()
         self._scenario, self._terms, self._recorded = scenario, terms, recorded
-        self._placement = placement_number(placing(placement))
-        self._scratch = scratch(len(scenario.cluster.nodes))
+        self._scratch = scratch(1)
         self._image = lru_cache(_KEPT)(self._new_image)
         self._playing: list[Image | None] = [None] * count
         self._seed_of = [0] * count
@@ -276,7 +301,7 @@ class CompiledEpisodes:
         """
         for number, seed in zip(which.tolist(), seeds, strict=True):
             image = self._image(int(seed))
-            log = whole_log_of(image.scene) if self._recorded else self._scratch
+            log = whole_log_of(image.scene) if self._recorded else self._log_for(image)
             self._seed_of[number] = int(seed)
             self._put(number, image, image.bytes, log)
         return self.advance(which, np.full(len(which), -1))[1]
@@ -291,7 +316,7 @@ class CompiledEpisodes:
         """Make episode ``to`` an equal copy of episode ``number``, which continues independently."""
         image = self._playing[number]
         assert image is not None
-        log = self._logs[number].copy() if self._recorded else self._scratch
+        log = self._logs[number].copy() if self._recorded else self._logs[number]
         self._seed_of[to] = self._seed_of[number]
         self._put(to, image, self._arenas[number][: len(image.bytes)], log)
         self.now_s[to] = self.now_s[number]
@@ -339,9 +364,7 @@ class CompiledEpisodes:
         assert self._recorded
         state = image.on(self._arenas[number], log).state
         rows = ScheduleLog.of(np.asarray(log[: int(state.count.rows)]))
-        return Schedule(
-            self._scenario.cluster, image.scene.facts, rows, self._seed_of[number], ended_s=float(state.clock.now_s)
-        )
+        return Schedule(image.cluster, image.scene.facts, rows, self._seed_of[number], ended_s=float(state.clock.now_s))
 
     def _put(self, number: int, image: Image, content: np.ndarray, log: np.recarray) -> None:
         """Make an episode of an image, with these bytes."""
@@ -361,11 +384,13 @@ class CompiledEpisodes:
 
     def _new_image(self, seed: int) -> Image:
         scenario = self._scenario
+        if world := getattr(scenario, "world", None):
+            scenario = world(seed)
         arrays = scenario.jobs(seed).arrays()
         scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed)
         if why := too_much(scene, "") or too_large(scene):
             raise refuse(why)
-        image = Image(scene, self._placement, self._terms, self._scratch, self._recorded)
+        image = Image(scenario.cluster, scene, self._codec, self._terms, self._scratch, self._recorded)
         self._make_room(image.state)
         return image
 
@@ -373,10 +398,31 @@ class CompiledEpisodes:
         """Enlarge the buffers of observations, if an episode may show more rows than any so far."""
         count, most = len(self._playing), len(e.choice) + 1
         if len(self._tokens) < count * most:
-            types, columns = e.shown.shape
-            self._tokens = np.empty((count * most, len(Candidates.token_features)), np.float32)
-            self._context = np.zeros((count, len(Candidates.context_features)), np.float32)
-            self._gpus = np.zeros((count, types, columns), np.float32)
+            features, types = self._features, 1 if self._codec.relative else len(e.shown)
+            self._tokens = np.empty((count * most, len(features["tokens"])), np.float32)
+            self._context = np.zeros((count, len(features["context"])), np.float32)
+            self._gpus = np.zeros((count, types, len(features["gpus"])), np.float32)
+
+    def _log_for(self, image: Image) -> np.recarray:
+        """A log of few rows for an episode, in common with the others unless it has many nodes."""
+        if len(self._scratch) < 4 * len(image.cluster.nodes):
+            self._scratch = scratch(len(image.cluster.nodes))
+        return self._scratch
+
+
+def compiled_codec(codec: CandidatesConfig | RelativeConfig) -> EpisodeCodec:
+    """The codec as the lane knows it.
+
+    Raises:
+        ConfigError: The lane does not know its placement or its reference.
+    """
+    placement = placement_number(placing(codec.placement))
+    if isinstance(codec, CandidatesConfig):
+        return EpisodeCodec(placement)
+    reference = POLICIES.create(codec.reference)
+    if type(reference) is not EftWait or reference.order != "work":
+        raise ConfigError(f"its reference {codec.reference!r} is not compiled; eft-wait with order=work is")
+    return EpisodeCodec(placement, True, reference.theta)
 
 
 def _aligned(size: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from dagsim.systems.cluster.lane.episode import below, exact_sum
 from dagsim.systems.cluster.lane.episode_state import EpisodeState
 from dagsim.systems.cluster.lane.jit import inner, int64
 
-__all__ = ["show_choices", "show_state", "show_types"]
+__all__ = ["clipped_log_ratio", "eta_s", "freed_in_s", "show_choices", "show_state", "show_types"]
 
 FIXED, MOVING, SHOWN = 1 + len(STATIC), 10, len(Candidates.gpu_features)
 """Columns of a row: constant ones, those that change, and those of the type."""
@@ -34,7 +34,7 @@ def _log_time(seconds: float) -> float:
 
 
 @inner
-def _log_ratio(seconds: float, here_s: float) -> float:
+def clipped_log_ratio(seconds: float, here_s: float) -> float:
     """The logarithm of the ratio, clipped."""
     ratio = max(seconds, INSTANT_S) / max(here_s, INSTANT_S)
     if ratio < LOWEST:
@@ -43,7 +43,7 @@ def _log_ratio(seconds: float, here_s: float) -> float:
 
 
 @inner
-def _freed_in_s(e: EpisodeState, gpus: float, type_: int) -> float:
+def freed_in_s(e: EpisodeState, gpus: float, type_: int) -> float:
     """Seconds until ``gpus`` GPUs of the type are expected to have been released; 0 for none."""
     if gpus <= 0:
         return 0.0
@@ -67,7 +67,7 @@ def show_types(e: EpisodeState) -> None:
         shown[2] = log1p(exact_sum(area[0], area[1]) / gpus / 600)
         shown[3] = exact_sum(slowdowns[0], slowdowns[1]) / e.tally.waiting
         for probe in range(4):  # 1, 2, 4 and 8 GPUs
-            wait_s = _freed_in_s(e, (1 << probe) - idle, type_)
+            wait_s = freed_in_s(e, (1 << probe) - idle, type_)
             shown[4 + probe] = _log_time(wait_s) if wait_s else 0.0
 
 
@@ -121,7 +121,7 @@ def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) 
             shorter = fewer / e.tally.waiting
             first_s = second_s = np.inf
             for other in range(types):
-                finish_s = _eta_s(e, kind, other) + s.seconds[task, other]
+                finish_s = eta_s(e, kind, other) + s.seconds[task, other]
                 if other == e.facts[task].best_type:
                     on_best_s = finish_s
                 if finish_s < first_s:
@@ -137,8 +137,8 @@ def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) 
         row[FIXED] = age
         row[FIXED + 1] = job_age
         row[FIXED + 2] = eta_best
-        row[FIXED + 3] = _log_ratio(on_best_s, here_s)
-        row[FIXED + 4] = _log_ratio(elsewhere_s, here_s)
+        row[FIXED + 3] = clipped_log_ratio(on_best_s, here_s)
+        row[FIXED + 4] = clipped_log_ratio(elsewhere_s, here_s)
         row[FIXED + 5] = float(shown[0]) - e.facts[task].wide / e.on_type[type_].gpus
         row[FIXED + 6] = shorter
         row[FIXED + 7] = e.slowdown[task, type_] - float(shown[3])
@@ -151,7 +151,7 @@ def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) 
 
 
 @inner
-def _eta_s(e: EpisodeState, kind: int, type_: int) -> float:
+def eta_s(e: EpisodeState, kind: int, type_: int) -> float:
     """Seconds until a type has room for a demand class; computed once per observation."""
     if e.eta_s[kind, type_] < 0:
         s = e.state
@@ -161,7 +161,7 @@ def _eta_s(e: EpisodeState, kind: int, type_: int) -> float:
             e.eta_s[kind, type_] = 0.0
         else:
             gpus = s.classes[kind].gpus * max(s.classes[kind].gang, 1)
-            e.eta_s[kind, type_] = _freed_in_s(e, gpus - s.types[type_].idle, type_)
+            e.eta_s[kind, type_] = freed_in_s(e, gpus - s.types[type_].idle, type_)
     return e.eta_s[kind, type_]
 
 

@@ -304,8 +304,8 @@ def _rank(s: State, task: int, type_: int, node: int) -> int:
 
 @inner
 def _smallest_that_holds(s: State, tree: int, type_: int, needed: int) -> int:
-    """Find the node with the least room that holds all instances, or else ``SPREAD``. Of equal
-    nodes, the last. O(nodes).
+    """Find the node with the least room that holds all instances, or else ``SPREAD``. Ties
+    go to the last node. O(nodes).
     """
     wide, width = s.trees[tree].wide, s.trees[tree].width
     best, least = SPREAD, NONE

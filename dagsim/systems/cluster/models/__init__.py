@@ -47,6 +47,7 @@ FAILURE_MODELS: Registry[Any] = Registry(
     [
         Entry("node_failures", ".failures:NodeFailures", "each node fails at random and is repaired"),
         Entry("maintenance", ".failures:Maintenance", "nodes are away from one time to another"),
+        Entry("spot", ".failures:SpotCapacity", "nodes are taken back with notice and returned, at random"),
         Entry("failure_log", ".failures:FailureLog", "failures as logged in a CSV file"),
     ],
     group="dagsim.failures",

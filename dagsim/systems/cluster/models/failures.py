@@ -26,6 +26,7 @@ __all__ = [
     "Outages",
     "Preemption",
     "Setup",
+    "SpotCapacity",
     "start_all",
 ]
 
@@ -42,8 +43,10 @@ class Nodes(Protocol):
         """Nodes in the cluster."""
         ...
 
-    def take_down(self, node: int) -> None:
-        """Take the node down; its runs end as failed."""
+    def take_down(self, node: int, notice_s: float = 0.0) -> None:
+        """Take the node down; its runs end as failed. They keep their work if ``notice_s`` before that
+        are enough for a checkpoint.
+        """
         ...
 
     def bring_up(self, node: int) -> None:
@@ -101,9 +104,7 @@ class NodeFailures:
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        for name in ("mean_up_s", "mean_down_s"):
-            if not getattr(self, name) > 0:
-                raise ModelError(f"node failures: {name} must be positive, got {getattr(self, name)!r}")
+        _check_means("node failures", self)
         if not self.rack >= 1:
             raise ModelError(f"node failures: rack must be at least 1 node, got {self.rack!r}")
 
@@ -114,6 +115,53 @@ class NodeFailures:
         up_s = [float(rng.exponential(self.mean_up_s)) for rng in rngs]
         return _Failing(self, racks, rngs, up_s, [True] * len(racks))
 
+    @property
+    def notice_s(self) -> float:
+        """Failures come without notice."""
+        return 0.0
+
+
+def _check_means(name: str, rates: NodeFailures | SpotCapacity) -> None:
+    for key in ("mean_up_s", "mean_down_s"):
+        if not getattr(rates, key) > 0:
+            raise ModelError(f"{name}: {key} must be positive, got {getattr(rates, key)!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class SpotCapacity:
+    """Nodes that their owner takes back and returns after exponential times, each on its own.
+
+    ``notice_s`` before that, its runs stop and write a checkpoint, and nothing starts there any more.
+    If the notice is as long as ``Preemption.write_s``, they keep all work done until then; otherwise
+    they lose what a failure would cost. ``nodes`` are all nodes by default; the others are reserved.
+    """
+
+    mean_up_s: float
+    mean_down_s: float
+    notice_s: float = 120.0
+    nodes: tuple[int, ...] | None = None
+    kind: Literal["spot"] = "spot"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        _check_means("spot", self)
+        if not 0 <= self.notice_s < inf:
+            raise ModelError(f"spot: notice_s must be 0 or more, got {self.notice_s!r}")
+
+    def start(self, nodes: int, seed: int) -> _Failing:
+        """Every node there, each with its own random stream.
+
+        Raises:
+            ModelError: A node that the cluster does not have.
+        """
+        spot = sorted(set(range(nodes) if self.nodes is None else self.nodes))
+        if any(not 0 <= node < nodes for node in spot):
+            raise ModelError(f"spot: nodes must lie in 0..{nodes - 1}, got {self.nodes}")
+        rngs = [stream(seed, "spot", node) for node in spot]
+        up_s = [float(rng.exponential(self.mean_up_s)) for rng in rngs]
+        return _Failing(self, [(node,) for node in spot], rngs, up_s, [True] * len(spot))
+
 
 @dataclass(slots=True)
 class _Failing:
@@ -121,7 +169,7 @@ class _Failing:
     until then.
     """
 
-    rates: NodeFailures
+    rates: NodeFailures | SpotCapacity
     racks: list[tuple[int, ...]]
     rngs: list[np.random.Generator]
     next_s: list[float]
@@ -150,7 +198,7 @@ class _Failing:
             yield Timer(clock, self.next_s[rack], DISTURBANCES)
             for node in self.racks[rack]:
                 if self.up[rack]:
-                    nodes.take_down(node)
+                    nodes.take_down(node, self.rates.notice_s)
                 else:
                     nodes.bring_up(node)
             self.up[rack] = not self.up[rack]
@@ -226,7 +274,7 @@ class FailureLog:
         """Nothing has happened yet.
 
         Raises:
-            ModelError: The file cannot be read, or a row is no failure of a node that exists.
+            ModelError: The file cannot be read, or a row is not a failure of an existing node.
         """
         return Outages(tuple(self._windows())).start(nodes, seed)
 

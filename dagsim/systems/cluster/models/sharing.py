@@ -8,21 +8,24 @@ sums of the two rates, relative to alone, lie between 0.35 and 2.45 (Gavel, OSDI
 from __future__ import annotations
 
 import ast
+import csv
 import gzip
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from math import inf
 from typing import Any, Literal, Protocol
 
-from dagsim.errors import ConfigError, ModelError
+from dagsim.errors import ConfigError, DagsimError, ModelError
 from dagsim.model import Task, gpu_type
 
 __all__ = ["MeasuredPairs", "PairTable", "Sharing", "TaskKey"]
 
 TaskKey = tuple[str | None, int | None]
 """Model and batch of a task."""
+_Pair = tuple[TaskKey, TaskKey]
 
 
 class Sharing(Protocol):
@@ -47,26 +50,33 @@ class MeasuredPairs:
 
     ``gpu`` is the name of a GPU type, or empty for all types. A pair stands in the table in either
     order; rates of 0 mean that the two do not fit together. ``default`` is the rate of both in a
-    pair that is not in the table.
+    pair that is not in the table. ``memory_gb`` is the GPU memory that a pair needs; it does not fit
+    together on a type with less.
 
     Raises:
         ModelError: A rate is negative.
     """
 
-    rates: Mapping[str, Mapping[tuple[TaskKey, TaskKey], tuple[float, float]]] = field(default_factory=dict)
+    rates: Mapping[str, Mapping[_Pair, tuple[float, float]]] = field(default_factory=dict)
     default: float | None = None
+    memory_gb: Mapping[_Pair, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for gpu, pairs in self.rates.items():
             for pair, rates in pairs.items():
                 if not min(rates) >= 0:
                     raise ModelError(f"sharing: rates of {pair} on {gpu or 'any GPU'} must be 0 or more, got {rates}")
+        if not min(self.memory_gb.values(), default=0.0) >= 0:
+            raise ModelError("sharing: the memory of a pair must be 0 GB or more")
         if self.default is not None and not self.default > 0:
             raise ModelError(f"sharing: default must be positive, got {self.default!r}")
 
     def pair(self, first: Task, second: Task, gpu: str) -> tuple[float, float] | None:
         """See ``Sharing``."""
         keys = (first.model, first.batch), (second.model, second.batch)
+        needed_gb = self.memory_gb.get(keys) or self.memory_gb.get(keys[::-1], 0.0)
+        if needed_gb > _memory_gb(gpu):
+            return None
         for name in (gpu, ""):
             pairs = self.rates.get(name, {})
             rates = pairs.get(keys) or (pairs.get(keys[::-1]) or ())[::-1]
@@ -89,8 +99,10 @@ class MeasuredPairs:
 class PairTable:
     """Rates of pairs from a file, ``MeasuredPairs`` for configurations.
 
-    ``table`` is Gavel's ``simulation_throughputs.json`` (may end in .gz), ``default`` the rate of
-    both tasks in any other pair.
+    ``table`` is Gavel's ``simulation_throughputs.json`` or Lucid's ``colocate_info.csv`` (may end in
+    .gz), ``default`` the rate of both tasks in any other pair. Lucid measured one GPU type (RTX 3090),
+    so its rates are for all types; its models are called ``MODEL DATASET``, with mixed precision
+    ``MODEL DATASET amp``.
 
     Raises:
         ConfigError: The file cannot be read, or neither is given.
@@ -116,21 +128,53 @@ class PairTable:
         return self._pairs().rate(task, other, gpu, now)
 
     def _pairs(self) -> MeasuredPairs:
-        return _gavel_pairs(self.table, self.default)
+        return _pairs_of(self.table, self.default)
 
 
 @cache
-def _gavel_pairs(path: str | None, default: float | None) -> MeasuredPairs:
-    """The pairs of single-GPU jobs in Gavel's table, relative to their rates alone."""
+def _memory_gb(gpu: str) -> float:
+    """Memory of a GPU type; without a limit if it is not in the catalogue."""
+    try:
+        return gpu_type(gpu).memory_gb
+    except DagsimError:
+        return inf
+
+
+@cache
+def _pairs_of(path: str | None, default: float | None) -> MeasuredPairs:
+    """The pairs in a table: of single-GPU jobs in Gavel's, relative to their rates alone, or Lucid's."""
     if path is None:
         return MeasuredPairs({}, default)
+    lucid = path.removesuffix(".gz").endswith(".csv")
     try:
         with gzip.open(path, "rt") if path.endswith(".gz") else open(path, encoding="utf-8") as file:
+            if lucid:
+                return _lucid_pairs(csv.DictReader(file), default)
             table = json.load(file)
         types = {gpu_type(name.upper()).name: rows for name, rows in table.items() if "_" not in name}
         return MeasuredPairs({gpu: dict(_relative(rows)) for gpu, rows in types.items()}, default)
-    except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"sharing: {path} is not a table of Gavel's throughputs ({error!r})") from None
+    except (OSError, AttributeError, KeyError, TypeError, ValueError, ModelError) as error:
+        kind = "Lucid's measured pairs" if lucid else "Gavel's throughputs"
+        raise ConfigError(f"sharing: {path} is not a table of {kind} ({error!r})") from None
+
+
+def _lucid_pairs(rows: Iterable[Mapping[str, str]], default: float | None) -> MeasuredPairs:
+    """Rates of both jobs, relative to alone, and the memory that both need together."""
+    rates: dict[_Pair, tuple[float, float]] = {}
+    memory_gb: dict[_Pair, float] = {}
+    for row in rows:
+        one, other = (
+            (
+                f"{row[f'model{job}']} {row[f'dataset{job}']}{' amp' * int(row[f'amp{job}'])}",
+                int(row[f"batchsize{job}"]),
+            )
+            for job in (1, 2)
+        )
+        rates[one, other] = float(row["speed1"]), float(row["speed2"])
+        memory_gb[one, other] = float(row["gmem"]) / 1024  # MiB, as GPU types count it
+    if not rates:
+        raise ValueError("no rows")
+    return MeasuredPairs({"": rates}, default, memory_gb)
 
 
 def _relative(rows: Mapping[str, Any]) -> Iterator[tuple[tuple[TaskKey, TaskKey], tuple[float, float]]]:

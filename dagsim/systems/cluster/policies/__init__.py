@@ -62,7 +62,7 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("max-min-fair", ".shares:max_min_fair", "tenant with the fewest GPUs first"),
         Entry("weighted-fair", ".shares:weighted_fair", "GPUs in proportion to weight x work^alpha", _KNOWS),
         Entry("drf", ".shares:drf", "tenant with the smallest dominant share first"),
-        Entry("themis", ".orders:themis", "job that would end latest for its size first", _KNOWS),
+        Entry("themis", ".orders:themis", "after Themis: job that would end latest for its size first", _KNOWS),
         Entry("qssf", ".history:Qssf", "shortest first, as predicted from similar past tasks"),
         Entry("heft", ".planned:heft", "each job planned: upward rank, earliest finish", _KNOWS),
         Entry("cpop", ".planned:cpop", "each job planned: critical path on one node", _KNOWS),
@@ -71,7 +71,7 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("min-min", ".batch_mode:min_min", "task that can complete first", _COSTLY),
         Entry("max-min", ".batch_mode:max_min", "task with the latest earliest completion first", _COSTLY),
         Entry("sufferage", ".batch_mode:sufferage", "task that would lose most on its second best type first", _COSTLY),
-        Entry("allox", ".look_ahead:AlloX", "least sum of completion times, by an assignment problem", _COSTLY),
+        Entry("allox", ".look_ahead:AlloX", "after AlloX: least sum of completion times, by assignment", _COSTLY),
         Entry(
             "gavel",
             ".gavel:Gavel",

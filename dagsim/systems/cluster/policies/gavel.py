@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf, isnan
 from typing import NamedTuple
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Decision, Join, Kill, Preempt, RejectReason, Start, Task, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, Sharing, TaskState
 from dagsim.systems.cluster.policies.gavel_events import WaitingTasks
@@ -27,6 +27,8 @@ different orders.
 """
 _SAME_PART = 1e-6
 """Amounts of work, as parts of the whole, that differ by less are the same."""
+_NEW_PART = 0.5
+"""Part of the last round in the average of the measured rates, as on Gavel's cluster."""
 _NO_TIME_S = 1e-9
 """Seconds that a task without work takes."""
 
@@ -42,7 +44,12 @@ class Gavel:
     that become ready wait for the next round. With ``whole_steps``, ``Task.work`` counts steps, and
     a round has only whole ones, so it ends slightly early. ``seed`` decides the order of types in
     policies that do not know them. At most ``window`` tasks compete, the oldest; Gavel itself has no
-    such bound.
+    such bound. The rate of an elastic task is that of its present phase; it runs as its ``instances``.
+
+    With ``deployed``, it works as Gavel does on a real cluster instead of in its simulator: the next
+    round is chosen halfway through the present one, so later arrivals wait for another round; shares
+    are computed after each change, and only the counts of time begin again every ``gap_s``; rates of
+    elastic tasks are as measured, with the seconds of restarts.
 
     Policies with ``_packed`` in their names let two tasks of as many GPUs share them. They need a
     sharing model (``pair_rates``, in steps per second, replaces what the policy knows of it).
@@ -68,6 +75,7 @@ class Gavel:
         window: int = 200,
         placement: str | PlacementRule = "best-fit",
         pair_rates: PairRates | None = None,
+        deployed: bool = False,
     ) -> None:
         if not round_s > 0:
             raise ConfigError(f"gavel: round_s must be positive, got {round_s!r}")
@@ -80,6 +88,9 @@ class Gavel:
         self.whole_steps = whole_steps
         self.window = window
         self.pair_rates = pair_rates
+        self.deployed = deployed
+        self._progress: dict[int, tuple[float, float]] = {}
+        """Progress and rate of each elastic task at the end of the round before."""
         self._place = placing(placement).place
         self._tasks: dict[int, Task] = {}
         """Tasks in the books, by ``TaskState.order``; kept only for pairs."""
@@ -90,6 +101,8 @@ class Gavel:
         """The micro-tasks of the present round, by ``TaskState.order``."""
         self._ends_s = -inf
         """End of the present round."""
+        self._began_s = 0.0
+        """Its beginning."""
 
     @property
     def micro_tasks(self) -> Sequence[MicroTask]:
@@ -120,8 +133,10 @@ class Gavel:
             return
         yield from self._close(view, ledger, waiting, runs)
         for task in sorted(waiting.oldest(), key=lambda task: (task.ready_s, task.order)):
-            if task.order not in ledger.jobs and len(ledger.jobs) < self.window:
+            late = self.deployed and ledger.jobs and task.ready_s > view.now - self.round_s / 2
+            if task.order not in ledger.jobs and len(ledger.jobs) < self.window and not late:
                 ledger.arrive(self._job(task))
+        self._renew_rates(view, ledger, waiting, runs)
         if ledger.jobs:
             yield from self._open_round(view, ledger, waiting, runs if stoppable else {}, leases)
         if not view.running and not view.pending:  # only machines that are down, or other resources, stop the chosen
@@ -149,6 +164,7 @@ class Gavel:
             round_s=self.round_s,
             gap_s=self.gap_s,
             pair_rates=rates,
+            fresh=self.deployed,
         )
         return self._ledger
 
@@ -163,7 +179,7 @@ class Gavel:
 
     def _job(self, task: TaskState) -> GavelJob:
         """The task in Gavel's terms. Rates are exact where the task has its own."""
-        work = task.task.work or 1.0
+        work = (task.task.work or 1.0) if task.training is None else task.training.total
         rate = dict(task.task.speeds or {}) if self.whole_steps else {}
         for name, type_ in self._type_of.items():
             if task.seconds[type_] == inf:
@@ -176,6 +192,29 @@ class Gavel:
         return GavelJob(
             task.order, rate, width(task), work, job.weight, task.ready_s, task.task.model, whole_steps=self.whole_steps
         )
+
+    def _renew_rates(
+        self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks, runs: dict[int, list[Run]]
+    ) -> None:
+        """Take the present rates of elastic tasks, which may have changed since the last round."""
+        for order, job in ledger.jobs.items():
+            run = runs[order][0] if order in runs else None
+            piece = waiting.get(order) if run is None else run.task
+            if piece is None or piece.training is None or piece.training.done:
+                continue
+            rates = {name: _present_rate(view, piece, type_) for name, type_ in self._type_of.items()}
+            if self.deployed and run is not None:
+                gpu, done = view.gpu_types[run.type], run.done(view.now)
+                before, true = self._progress.get(order, (0.0, 0.0))
+                name = "" if gpu is None else gpu.name
+                self._progress[order] = done, rates[name]
+                if rates[name] == true:
+                    held_s = view.now - max(run.started_s, self._began_s)
+                    if held_s > 0:
+                        rates[name] = (1 - _NEW_PART) * job.rate[name] + _NEW_PART * (done - before) / held_s
+            elif self.deployed and self._progress.get(order, (0.0, 0.0))[1] in rates.values():
+                continue  # nothing new was measured
+            job.rate = rates
 
     def _close(
         self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks, runs: dict[int, list[Run]]
@@ -202,7 +241,7 @@ class Gavel:
         self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks, runs: dict[int, list[Run]], leases: bool
     ) -> Iterator[Decision]:
         """Begin a round: stop the runs that are not part of it, and start the others."""
-        now_s = self._ends_s
+        now_s = self._began_s = self._ends_s
         ledger.resize(self._capacity(view))
         chosen = ledger.next_round(now_s, more_arrive=True)
         if not chosen and not view.pending:
@@ -260,6 +299,21 @@ class _Due(NamedTuple):
     """The time at which a run stops that should have ended by itself."""
     ends: bool
     """True if the task should end with it."""
+
+
+def _present_rate(view: ClusterView, task: TaskState, type_: int) -> float:
+    """Progress per second of an elastic task on as few nodes of a type as it fits on; 0 where it cannot run."""
+    assert task.training is not None
+    gpu, asked = view.gpu_types[type_], task.task.instances
+    most = max([machine.gpus for machine in view.machines.list if machine.type == type_], default=0)
+    if gpu is None or not most:
+        return 0.0
+    training = task.training.copy()
+    try:
+        training.place([most] * (asked // most) + [asked % most] * bool(asked % most), gpu.name)
+        return training.pace().rate
+    except ModelError:
+        return 0.0
 
 
 def _by_task(runs: Iterable[Run]) -> dict[int, list[Run]]:

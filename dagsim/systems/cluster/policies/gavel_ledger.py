@@ -102,6 +102,8 @@ class GavelLedger:
     """The books and the rounds.
 
     A simulation calls ``arrive`` and ``close_round`` at the end of each round, then ``next_round``.
+    With ``fresh``, shares are computed at the next round after each arrival and end, as Gavel does on a
+    real cluster; only the counts of deficits and priorities begin again at least ``gap_s`` apart.
     """
 
     def __init__(
@@ -114,8 +116,10 @@ class GavelLedger:
         round_s: float = 360.0,
         gap_s: float = 1920.0,
         pair_rates: PairRates | None = None,
+        fresh: bool = False,
     ) -> None:
         self.allocator = allocator
+        self.fresh = fresh
         self.round_s = round_s
         self.gap_s = gap_s
         self.gpus = {name: gpus[name] for name in sorted(gpus) if gpus[name]}
@@ -131,7 +135,9 @@ class GavelLedger:
         self._deficit: dict[Key, dict[str, float]] = {}
         self._worked = dict.fromkeys(self.gpus, 0.0)
         """Seconds of all jobs on each type since the last solve."""
-        self._solved_s = 0.0
+        self._settled_s = 0.0
+        self._unsettled = False
+        """True if the shares have changed since then."""
         self._round_ended_s = 0.0
         self.must_solve = True
 
@@ -188,14 +194,19 @@ class GavelLedger:
 
     def next_round(self, now_s: float, *, more_arrive: bool) -> list[MicroTask]:
         """Solve if it is time, and choose the micro-tasks of the round that begins."""
-        if self.must_solve and (now_s - self._solved_s >= self.gap_s or self._solved_s == 0):
+        due = now_s - self._settled_s >= self.gap_s or self._settled_s == 0
+        settles = due and (self.must_solve or self._unsettled)
+        if settles:
             self._settle(now_s)
+            self._unsettled = False
+        if self.must_solve and (settles or self.fresh):
+            self._unsettled = not settles
             situation = Situation(self.jobs, self.gpus, now_s, self.pair_rates)
             self.allocation = self.allocator.allocate(situation) if self.jobs and any(self.gpus.values()) else {}
             self.must_solve = False
         self.round = [self._micro_task(key, type_, now_s) for key, type_ in self._chosen()]
         if not self.round and not more_arrive:
-            self._solved_s = 0.0
+            self._settled_s = 0.0
         return self.round
 
     def resize(self, gpus: Mapping[str, int]) -> None:
@@ -218,7 +229,7 @@ class GavelLedger:
 
     def _settle(self, now_s: float) -> None:
         """Add to each deficit what is owed since the last solve, and start to count again."""
-        elapsed_s, half_s = now_s - self._solved_s, self.round_s / 2
+        elapsed_s, half_s = now_s - self._settled_s, self.round_s / 2
         for type_ in self.gpus:
             self._worked[type_] = 0.0
             for key, had in self._had.items():
@@ -227,7 +238,7 @@ class GavelLedger:
                 self._deficit[key][type_] += owed_s - (had[type_] - half_s)
                 had[type_] = half_s
                 self._worked[type_] += half_s
-        self._solved_s = now_s
+        self._settled_s = now_s
 
     def _priority(self, key: Key, type_: str) -> float:
         share = self.allocation.get(key, {}).get(type_, 0.0)

@@ -113,7 +113,7 @@ class Fifo(_Rule):
                 break  # it blocks all later jobs
             best = max(types, key=lambda name: job.rate[name])
             if not job.rate[best]:
-                continue  # it waits, but blocks nobody
+                continue  # it waits, but blocks no other job
             placed[job.number,] = best
             room[best] -= job.gpus
         if self.pairs:
@@ -152,19 +152,29 @@ class AlloXShares(_Rule):
     all GPUs that minimises the sum of completion times. The first job of each queue starts, and
     keeps its GPU to its end.
 
+    With ``gangs``, as Shockwave's authors extend it, a job of several GPUs waits for a place of one GPU
+    as well, gets 1 / GPUs of the time from its first place on, and is assigned again at each solve.
+    Only the ``oldest`` part of the waiting jobs competes, against starvation, but at least as many as
+    there are free GPUs.
+
     Raises:
-        ConfigError: A job has several GPUs.
+        ConfigError: Without ``gangs``, a job has several GPUs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, gangs: bool = False, oldest: float = 1.0) -> None:
+        self._gangs = gangs
+        self._oldest = oldest
         self._placed: dict[int, str] = {}
+        self._shared: dict[int, str] = {}
+        """Jobs of several GPUs that had a place, with its type."""
 
     def allocate(self, situation: Situation) -> Allocation:
         """Return the shares, all of them 0 or 1."""
         from scipy.optimize import linear_sum_assignment
 
         jobs, types = situation.jobs, list(situation.gpus)
-        if wide := next((job for job in jobs.values() if job.gpus != 1), None):
+        wide = next((job for job in jobs.values() if job.gpus != 1), None)
+        if wide and not self._gangs:
             raise ConfigError(f"gavel: allox places jobs of one GPU only, job {wide.number} has {wide.gpus}")
         self._placed = {number: name for number, name in self._placed.items() if number in jobs}
         free = dict(situation.gpus)
@@ -172,6 +182,7 @@ class AlloXShares(_Rule):
             free[name] -= 1
         workers = [name for name in types for _ in range(free[name])]
         waiting = [job for job in jobs.values() if job.number not in self._placed]
+        waiting = waiting[: max(int(self._oldest * len(waiting)), len(workers))]
         if workers and waiting:
             rates = np.array([[job.rate[name] for name in workers] for job in waiting])
             left = np.array([job.left for job in waiting])[:, None]
@@ -184,8 +195,12 @@ class AlloXShares(_Rule):
                 queues[worker] = max(queues.get(worker, (-1, -1)), (place, int(row)))  # places count from the end
             for worker, (_, row) in sorted(queues.items()):
                 if rates[row, worker] > 0:
-                    self._placed[waiting[row].number] = workers[worker]
-        return {(number,): {name: float(self._placed.get(number) == name) for name in types} for number in jobs}
+                    placed = self._placed if waiting[row].gpus == 1 else self._shared
+                    placed[waiting[row].number] = workers[worker]
+        places = self._shared | self._placed
+        return {
+            (number,): {name: (places.get(number) == name) / job.gpus for name in types} for number, job in jobs.items()
+        }
 
 
 class _Program:
@@ -560,6 +575,7 @@ GAVEL_POLICIES: Mapping[str, Callable[[], Allocator]] = {
     "fifo_perf": Fifo,
     "fifo_packed": partial(Fifo, pairs=True),
     "allox": AlloXShares,
+    "allox_gangs": partial(AlloXShares, gangs=True, oldest=0.2),
     "max_min_fairness": partial(MaxMin, perf=False),
     "max_min_fairness_perf": MaxMin,
     "max_min_fairness_packed": partial(MaxMin, pairs=True),

@@ -199,7 +199,7 @@ def plan_peft(problem: Problem) -> dict[int, Booking]:
     done: dict[int, Booking] = {}
     for task in _by_readiness(problem, priority):
         bookings = [problem.booking(task, site, done) for site in problem.sites(task)]
-        problem.book(min(bookings, key=lambda each: round(each.end_s + table[task][each.site], 9)), done)
+        problem.book(min(bookings, key=lambda booking: round(booking.end_s + table[task][booking.site], 9)), done)
     return done
 
 

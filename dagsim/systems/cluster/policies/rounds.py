@@ -66,8 +66,8 @@ class Rounds:
     If a stopped run loses its work (``preemption.on_resume: restart``), a run is stopped only once
     it has run twice as long as any run of its job that was stopped before. Otherwise two long jobs
     would take turns forever. With ``lead`` a run gives way only to a job that has received less
-    than ``1 - lead`` times as much service as its own: 0.1 spares old jobs of equal age most of
-    their turns, and the simulation most of its work.
+    than ``1 - lead`` times as much service as its own: with 0.1, old jobs that have received
+    about the same service rarely take turns, which also saves most of the simulation time.
 
     Cost: O(demand classes + log tasks) per decision, and per round a NumPy pass over the runs, O(1)
     per run that a task might displace, and O(demand classes) per run stopped or started. A round in
@@ -262,7 +262,7 @@ class _Contest:
         """Number of runs that do not give way to a task of that rank."""
         place = bisect_right(self._ranked, (key, order))
         if self._yields < 1:
-            place = max(place, bisect_right(self._ranked, key, key=lambda each: each[0] * self._yields))
+            place = max(place, bisect_right(self._ranked, key, key=lambda entry: entry[0] * self._yields))
         return place
 
     def _soonest_s(self, key: float) -> list[float]:

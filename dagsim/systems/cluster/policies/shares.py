@@ -352,10 +352,14 @@ class ShareTree:
         """Add a job's usage in the last ``seconds`` to its user and all accounts above."""
         if seconds < 1:
             return
-        amount, name = rate * seconds * self._decay**seconds, user
+        self.add_usage(user, rate * seconds * self._decay**seconds)
+
+    def add_usage(self, user: str, amount: float) -> None:
+        """Add usage to a user and all accounts above."""
+        name: str | None = user
         while name is not None:
             self.usage[name] += amount
-            name = self.accounts[name].parent  # type: ignore[assignment]
+            name = self.accounts[name].parent
 
     def pass_time(self, seconds: float) -> None:
         """Let all usage decay."""

@@ -216,6 +216,8 @@ class SlurmMultifactor:
         """
         self._set = SlurmSettings(**settings)
         self._priorities = self._set.priorities()
+        self.past_usage: Mapping[str, float] = {}
+        """Usage at 0 s, in billed seconds, by ``account/user``: that of jobs that had ended before."""
         self._is_bare = not settings
         """True if it was given without parameters, so that those of the site apply."""
         self._now = inf
@@ -334,6 +336,7 @@ class SlurmMultifactor:
         totals = [ordered_sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
         capacity = Capacity(len(nodes), *totals)
         self._book = PriorityBook(self._priorities, view.queues or QueueTree(), capacity, self._set.origin_s)
+        self._book.remember(self.past_usage)
         self._rules = SlurmRules(view, kill=self._set.kill, distinct=self._set.distinct)
         self._table = RunTable(len(nodes))
         self._roomy: dict[tuple[DemandClass, str, bool, int], int] = {}

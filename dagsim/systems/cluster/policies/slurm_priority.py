@@ -152,6 +152,12 @@ class PriorityBook:
             self._stale = self.rounds > 0
         return name
 
+    def remember(self, usage: Mapping[str, float]) -> None:
+        """Add usage from before the beginning, in billed seconds by ``account/user``."""
+        for name, amount in usage.items():
+            account, _, user = name.partition("/")
+            self.shares.add_usage(self.user(account, user), amount)
+
     def rate(self, asked: Asked) -> float:
         """Usage of a job per second: its billing times the factor of its QOS."""
         weights = self.partition(asked.partition).billing or ({"gpus": 1.0} if self.capacity.gpus else {"cpus": 1.0})

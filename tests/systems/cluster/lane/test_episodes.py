@@ -11,6 +11,7 @@ from dagsim.errors import ConfigError
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster.choice import why_not_live
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.cluster.lane import jit
 from dagsim.systems.cluster.lane.episode_state import EpisodeReward
 from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
@@ -23,7 +24,7 @@ FIRST, SECOND, THIRD = (np.array([number]) for number in range(3))
 
 def episodes(count: int, *settings: str, recorded: bool = True) -> CompiledEpisodes:
     few = load_config(None, ["workload=heterogeneous-dag", "workload.count=5", *settings])
-    return CompiledEpisodes(cluster_scenario_of(few), count, "best-fit", EpisodeReward(), recorded=recorded)
+    return CompiledEpisodes(cluster_scenario_of(few), count, CandidatesConfig(), EpisodeReward(), recorded=recorded)
 
 
 def play(lane: CompiledEpisodes, which: np.ndarray, choice: int) -> float:
@@ -62,7 +63,7 @@ def test_a_batch_shows_each_episode_as_it_is_alone() -> None:
 
 def test_an_episode_that_is_too_large_is_refused() -> None:
     jobs = [Job.single("j", Task("t", 1.0, instances=2**21, gpus=0.0, cpus=1.0))]
-    lane = CompiledEpisodes(ClusterScenario(Cluster.of({"V100": 1}), jobs), 1, "best-fit", EpisodeReward())
+    lane = CompiledEpisodes(ClusterScenario(Cluster.of({"V100": 1}), jobs), 1, CandidatesConfig(), EpisodeReward())
     with pytest.raises(ConfigError, match="2,097,152"):
         lane.begin(FIRST, [0])
 

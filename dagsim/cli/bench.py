@@ -1,0 +1,212 @@
+"""``dagsim bench``: a frozen benchmark of schedulers that anybody can submit to."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from dagsim.cli.app import app
+from dagsim.cli.options import Json, On, Out, Quiet, TableLook
+from dagsim.cli.shared import carried, trust
+from dagsim.report.grid import TableFormat
+
+__all__ = ["bench_app", "run_bench", "show_tasks", "tabulate", "verify"]
+
+bench_app = typer.Typer(help="Judge a scheduler on a frozen suite of tasks.", no_args_is_help=True)
+app.add_typer(bench_app, name="bench")
+
+
+@bench_app.callback()
+def _bench() -> None:
+    pass
+
+
+Tasks = Annotated[
+    list[str] | None, typer.Option("--task", metavar="NAME", help="Only this task; repeatable (default: all).")
+]
+
+
+@bench_app.command("tasks")
+def show_tasks(json_: Json = False) -> None:
+    """List the tasks of the suite, with the reference and the metric of each.
+
+    Example: dagsim bench tasks
+    """
+    from dagsim.experiment.bench import suite
+    from dagsim.report.terminal import show
+
+    rows = [(task.name, task.summary, task.config.policy, task.metric) for task in suite()]
+    show(("task", "what it is", "reference", "metric"), rows, json_)
+
+
+@bench_app.command("run")
+def run_bench(
+    algo: Annotated[
+        str | None,
+        typer.Option("--algo", "-a", "--policy", metavar="NAME", help="Policy for the tasks of the GPU cluster."),
+    ] = None,
+    spark: Annotated[str | None, typer.Option(metavar="NAME", help="Policy for the task on Spark.")] = None,
+    ramp: Annotated[str | None, typer.Option(metavar="NAME", help="Policy for the task on RAMP.")] = None,
+    division: Annotated[
+        Literal["exact", "noisy", "hidden"], typer.Option(help="What policies know about durations.")
+    ] = "exact",
+    draw: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="NUMBER", help="Use the test seeds that follow from this number."),
+    ] = None,
+    task: Tasks = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds per task (default: 10).")] = None,
+    bound: Annotated[
+        bool, typer.Option("--bound", help="Add proven lower bounds of the tasks that have one; it takes minutes.")
+    ] = False,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the entry (default: its policies).")] = None,
+    on: On = "local",
+    out: Out = Path("results"),
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a policy on all tasks beside their references; write one file with hashes and scores.
+
+    The same command continues a run that was stopped. Without --draw, the seeds are the public ones for development.
+
+    Example: dagsim bench run --algo easy-sjf --spark fair --task dags --seeds 2
+    """
+    from dagsim.errors import InputError
+    from dagsim.experiment.bench import BenchEntry, bounds_of, entry_file, task_plan
+    from dagsim.experiment.carry_out import check_plan
+    from dagsim.experiment.executors import executor_for
+    from dagsim.experiment.folder_files import slug
+    from dagsim.experiment.simulate import agent_spec
+    from dagsim.experiment.store import Store
+    from dagsim.files import write_text
+    from dagsim.report.benchmark import entry_grid
+    from dagsim.report.terminal import counted, show_grid
+
+    chosen = {"cluster": algo, "spark": spark, "ramp": ramp}
+    policies = {system: agent_spec(spec, system=system) for system, spec in chosen.items() if spec is not None}
+    if not policies:
+        raise InputError("bench run: give a policy: --algo for the GPU cluster, --spark or --ramp")
+    trust()
+    executor_for(on)
+    label = name or " ".join(dict.fromkeys(spec for spec in chosen.values() if spec is not None))
+    entry = BenchEntry(label, policies, division, draw, seeds)
+    tasks = entry.tasks(task or ())
+    plans = {one.name: task_plan(one, entry) for one in tasks}
+    for plan in plans.values():
+        check_plan(plan)
+    where = f"{division}-{'dev' if draw is None else draw}"
+    argv, runs = ["dagsim", *sys.argv[1:]], {}
+    for number, (task_name, plan) in enumerate(plans.items(), 1):
+        if not (quiet or json_):
+            typer.echo(f"task {number} of {len(plans)}: {task_name}", err=True)
+        store = Store.begin(out / f"bench-{where}", plan, argv=argv)  # shared: references run once for all entries
+        done = carried(store, plan, on, watched=not (quiet or json_))
+        if broken := next((run.error for run in done.values() if run.error), None):
+            raise InputError(f"task {task_name}: {broken}")
+        runs[task_name] = store, done
+    bounds = bounds_of(tasks, entry, counted("bounding", not (quiet or json_), "seeds", every=1)) if bound else {}
+    content = entry_file(entry, tasks, runs, bounds)
+    path = out / f"bench-{slug(label, 60)}-{where}.json"
+    write_text(path, json.dumps(content) + "\n")
+    if json_:
+        typer.echo(json.dumps({"file": str(path), "score": content["score"], "scores": content["scores"]}))
+    elif not quiet:
+        show_grid(entry_grid(content), TableFormat.TEXT)
+        typer.echo(f"entry: {path}")
+
+
+@bench_app.command("verify")
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of an entry.")],
+    sample: Annotated[int, typer.Option(min=1, help="Number of runs to repeat.")] = 12,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Choice of the runs (default: a new one, which is printed).")
+    ] = None,
+    on: On = "local",
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Repeat a sample of an entry's runs, and compare logs, metrics, hashes and scores. Exits with 1 on a difference.
+
+    Example: dagsim bench verify bench-mine-exact-dev.json --sample 2
+    """
+    from dagsim.experiment.bench import check_file, log_digest, of_other_code, picked_cells, read_entry
+    from dagsim.experiment.carry_out import check_plan
+    from dagsim.experiment.executors import CellWork, executor_for
+    from dagsim.experiment.plan import Plan
+    from dagsim.own_code import allowed
+
+    content, executor = read_entry(file), executor_for(on)
+    if (names := allowed()) is not None:
+        names.trust_recorded(file, {name: fact["sha256"] for name, fact in content["code"].items()})
+    differences = list(check_file(content))
+    if of_other_code(content):
+        typer.echo(f"{file}: made by other simulating code (dagsim {content['dagsim']}); its runs decide", err=True)
+    number = secrets.randbelow(2**32) if seed is None else seed
+    picked = picked_cells(content, sample, number)
+    lines = {cell.id: line for cell, line in picked}
+    for cell, _ in picked:
+        check_plan(Plan("bench", cell.config, (cell,)))
+    runs = executor.run(CellWork("log", named=True), [cell for cell, _ in picked])
+    for run in runs:
+        line = lines[run.id]
+        where = f"{line['policy']} on seed {line['seed']}"
+        if run.error:
+            differences.append(f"{where}: {run.error}")
+            continue
+        if log_digest(run.schedule) != line["log_sha256"]:
+            differences.append(f"{where}: the log has another SHA-256")
+        for metric, value in line["metrics"].items():
+            if run.metrics.get(metric) != value:
+                differences.append(f"{where}: {metric} is {run.metrics.get(metric)}, and {value} in the file")
+    if json_:
+        typer.echo(json.dumps({"file": str(file), "repeated": len(picked), "seed": number, "differences": differences}))
+    elif not quiet or differences:
+        for difference in differences:
+            typer.echo(f"differs: {difference}")
+        verdict = f"{len(differences)} differences" if differences else "equal"
+        typer.echo(f"{file}: {len(picked)} runs repeated (--seed {number}): {verdict}")
+    if differences:
+        raise typer.Exit(1)
+
+
+@bench_app.command("table")
+def tabulate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of entries.")],
+    page: Annotated[Path | None, typer.Option(metavar="HTML", help="Also write the leaderboard as a page.")] = None,
+    markdown: Annotated[Path | None, typer.Option(metavar="MD", help="Also write it as Markdown.")] = None,
+    table: TableLook = TableFormat.TEXT,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Print the leaderboard of several entries, a table for each division, and write it as a page and as Markdown.
+
+    Example: dagsim bench table bench-mine-exact-dev.json --page leaderboard.html
+    """
+    from dagsim.experiment.bench import read_entry
+    from dagsim.files import write_text
+    from dagsim.report.benchmark import leaderboard_page, leaderboards
+    from dagsim.report.terminal import show_grid
+
+    grids = leaderboards([read_entry(file) for file in files])
+    if markdown is not None:
+        write_text(markdown, "\n\n".join(grid.markdown() for grid in grids) + "\n")
+    if page is not None:
+        write_text(page, leaderboard_page(grids))
+    if json_:
+        typer.echo(
+            json.dumps(
+                [
+                    {"title": grid.title, "rows": [dict(zip(grid.heads, row, strict=True)) for row in grid.rows]}
+                    for grid in grids
+                ]
+            )
+        )
+    elif not quiet:
+        for grid in grids:
+            show_grid(grid, table)

@@ -1,0 +1,1 @@
+"""Forecasts of when waiting jobs will start, and back-tests of them."""

@@ -1,0 +1,97 @@
+"""Alibaba ``cluster-trace-gpu-v2025`` (Prism): instances of inference services on CPU and GPU nodes.
+
+Columns: ``instance_sn, role, app_name, cpu_request, cpu_limit, gpu_request, gpu_limit,
+rdma_request, rdma_limit, memory_request, memory_limit, disk_request, disk_limit,
+max_instance_per_node, creation_time, scheduled_time, deletion_time``; cores, GPUs, per cent of a
+NIC, GiB, and seconds since the trace began. A time is empty if it lies outside the trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from dagsim.model import Demand
+from dagsim.traces.chunks import csv_form, read_tables
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Block, Reader
+from dagsim.traces.report import ReadReport
+from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
+from dagsim.traces.source import Source
+from dagsim.workload.arrays import JobArrays, TaskKind
+
+__all__ = ["Alibaba2025"]
+
+_COLUMNS = (
+    *("instance_sn", "role", "app_name", "cpu_request", "cpu_limit", "gpu_request", "gpu_limit", "rdma_request"),
+    *("rdma_limit", "memory_request", "memory_limit", "disk_request", "disk_limit", "max_instance_per_node"),
+    *("creation_time", "scheduled_time", "deletion_time"),
+)
+_NAME, _, _APP, _CPU, _, _GPUS, _, _RDMA, _, _MEMORY, _, _, _, _PER_NODE, _CREATED, _SCHEDULED, _DELETED = range(17)
+_FORM = csv_form(
+    _COLUMNS,
+    (),
+    numbers=(_CPU, _GPUS, _RDMA, _MEMORY, _PER_NODE, _CREATED, _SCHEDULED, _DELETED),
+    texts=(_NAME, _APP),
+)
+
+
+class Alibaba2025(Reader):
+    """One job of one task per instance, from scheduling (or creation) to deletion, by its requests.
+
+    Instances whose creation or deletion lies outside the trace are dropped: how long they ran is
+    not known.
+    """
+
+    name = "alibaba2025"
+    summary = "Alibaba cluster-trace-gpu-v2025 (Prism): instances of inference services, one GPU or none each"
+    uses = frozenset({"reference_gpu", "floor_s"})
+
+    def recognises(self, source: Source) -> bool:
+        return source.head(1)[0].lower().startswith(",".join(_COLUMNS[:8]))
+
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        read, times = partial(read_tables, source, _FORM), partial(arrivals, column=_CREATED)
+        return row_blocks(read, times, partial(_jobs, options), report, most)
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        return {
+            "work": "deletion - scheduled (or creation); the trace does not name the GPU type",
+            "density": "shares of RDMA and the limit of instances of an app per node are not modelled",
+            "tenant": "the app of the instance",
+        }
+
+
+def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
+    """Jobs of all instances."""
+    table = checks.table
+    unknown = table.blank(_CREATED) | table.blank(_DELETED)
+    checks.drop(unknown, "whose creation or deletion lies outside the trace")
+    created = np.where(unknown, 0.0, checks.number(_CREATED, "creation_time", where=~unknown))
+    waited = table.blank(_SCHEDULED)
+    begun = np.where(waited, created, checks.number(_SCHEDULED, "scheduled_time", where=~unknown & ~waited))
+    seconds = np.where(unknown, 0.0, checks.number(_DELETED, "deletion_time", where=~unknown) - begun)
+    checks.drop(~unknown & ((seconds < 0) | (begun < created) | (created < 0)), "whose times are out of order")
+    checks.note(~unknown & waited, "instances that were never scheduled (work counted from creation)")
+    checks.note(checks.number(_RDMA, "rdma_request") > 0, "instances with a share of RDMA (not modelled)")
+    checks.note(
+        checks.number(_PER_NODE, "max_instance_per_node") >= 0, "instances with a limit per node (not modelled)"
+    )
+    work = options.all_on_reference(seconds, [None], np.zeros(len(table), np.int64))
+    apps = table.words(_APP)
+    return single_tasks(
+        checks,
+        created,
+        np.where(work < options.floor_s, options.floor_s, work),
+        np.ones(len(table)),
+        (
+            checks.number(_GPUS, "gpu_request"),
+            checks.number(_CPU, "cpu_request"),
+            checks.number(_MEMORY, "memory_request"),
+        ),
+        lambda gpus, cpus, memory_gb: TaskKind(Demand(gpus, cpus, memory_gb)),
+        "instance",
+        tenant=np.array(apps.words, object)[apps.place],
+    )

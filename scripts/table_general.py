@@ -1,0 +1,246 @@
+"""The general agent beside the best tuned heuristic of each of ten cells, and how these heuristics were chosen.
+
+    python scripts/make_cells.py --data $DAGSIM_DATA --cells $DAGSIM_CELLS
+    dagsim sweep results/agents/matrix.yaml
+    python scripts/table_general.py matrix results/sweep-matrix      # writes matrix.csv
+    python scripts/table_general.py report [--again]                 # writes general.csv, general.md, general.png
+
+``matrix`` writes, for each cell and policy of the sweep, the geometric mean over validation seeds of its mean
+completion time over that of the first policy. The least is the reference of the cell. ``report`` compares the agent
+with it on report seeds, each used once (``results/seeds.yaml``), or on as many disjoint windows of the last fifth of a
+trace as there are, up to 40. The agent plays in compiled episodes, whose schedules are those of ``dagsim eval``.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import command
+import numpy as np
+import torch
+from command import Say, read_rows
+from sweeps import RESULTS, ROOT
+
+from dagsim.agents.checkpoint import Checkpoint
+from dagsim.agents.rollouts import evaluate_greedy
+from dagsim.config.schema import Config, load_config
+from dagsim.envs.episode import EpisodeFactory, RewardConfig
+from dagsim.experiment.ledger import Ledger
+from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import run_policy
+from dagsim.files import write_text
+from dagsim.metrics import summarize, to_csv
+from dagsim.metrics.compare import Paired, paired
+from dagsim.seeds import REPORT, part_of
+from dagsim.workload.windows import most_windows
+
+OUT = RESULTS / "agents"
+AGENT, FORMER = OUT / "general.pt", OUT / "independent-0.9.pt"
+DRAWN = ("ind-0.9", "ind-1.1", "dag-0.9", "dag-1.1")
+SEEN = ("itp", "philly")
+CELLS = (*DRAWN, *SEEN, "pai", "openb", "gavel", "ali40")
+"""Cells of the kinds that the agent was trained on, traces whose earlier part it has seen, and unseen traces."""
+MOST, FEW = 40, 15
+"""Seeds or windows of a cell, and of the former agent, which takes longer."""
+NOISE = "estimates={kind: noisy, sigma: 0.5}"
+DEFAULT = "eft-wait"
+
+
+class Line(NamedTuple):
+    """One row of the table."""
+
+    cell: str
+    estimates: str
+    policy: str
+    reference: str
+    pair: Paired
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row of the CSV file."""
+        pair = self.pair
+        bounds = {"ratio": pair.ratio, "low": pair.low, "high": pair.high, "of_means": pair.of_means}
+        return {**self._asdict(), "n": pair.n, "wins": pair.wins, **bounds, "pair": None}
+
+
+def choose(folder: Path, say: Say) -> None:
+    """Write ``matrix.csv`` from the sweep in ``folder``."""
+    rows = read_rows(folder / "results.csv")
+    times: dict[tuple[str, str], dict[int, float]] = {}
+    for row in rows:
+        if row["jct_s.mean"]:
+            times.setdefault((row["base"], row["policy"]), {})[int(row["seed"])] = float(row["jct_s.mean"])
+    columns: dict[str, list[Any]] = {"policy": list(dict.fromkeys(policy for _, policy in times))}
+    for cell in CELLS:
+        first = times[cell, columns["policy"][0]]
+        ratios = [_geometric(times[cell, policy], first) for policy in columns["policy"]]
+        columns[cell] = [round(ratio / min(ratios), 4) for ratio in ratios]
+    across = np.array([columns[cell] for cell in CELLS])
+    columns["mean"] = [round(float(value), 4) for value in np.exp(np.log(across).mean(axis=0))]
+    columns["worst"] = across.max(axis=0).tolist()
+    order = np.argsort(columns["mean"])
+    write_text(
+        OUT / "matrix.csv", to_csv({name: [column[place] for place in order] for name, column in columns.items()})
+    )
+    say(f"{len(order)} policies on {len(CELLS)} cells; best on average: {columns['policy'][order[0]]}")
+
+
+def _geometric(values: Mapping[int, float], first: Mapping[int, float]) -> float:
+    return float(np.exp(np.mean([np.log(values[seed] / first[seed]) for seed in first])))
+
+
+def references() -> dict[str, str]:
+    """The best heuristic of each cell on validation seeds."""
+    rows = read_rows(OUT / "matrix.csv")
+    return {cell: min(rows, key=lambda row: float(row[cell]))["policy"] for cell in CELLS}
+
+
+def report_seeds(cell: str, config: Config, options: Namespace) -> Sequence[int]:
+    """Take the report seeds of a cell from the ledger."""
+    count, pool, windows_of = MOST, None, None
+    if (trace := config.trace_file) is not None:
+        assert trace.window is not None
+        count = min(MOST, most_windows(len(trace.whole()), trace.window, part_of(REPORT.start)))
+        pool, windows_of = REPORT[:count], f"{cell}, last fifth"
+    ledger = Ledger(RESULTS / "seeds.yaml")
+    text = "python scripts/table_general.py report"
+    spending = ledger.spend(
+        f"agents/general-{cell}", count, text, again=options.again, pool=pool, windows_of=windows_of
+    )
+    ledger.close(spending)
+    return spending.seeds
+
+
+def played(agent: Checkpoint, config: Config, seeds: Sequence[int]) -> dict[int, float]:
+    """Mean completion times of the agent by seed."""
+    net = agent.net.build(agent.codec)
+    net.load_state_dict(dict(agent.weights))
+    factory = EpisodeFactory(scenario_of(config), agent.codec, RewardConfig({"job_seconds": 1.0}), compiled=True)
+    schedules = evaluate_greedy(net, factory, seeds, at_once=len(seeds))
+    return {seed: _jct_s(schedule) for seed, schedule in zip(seeds, schedules, strict=True)}
+
+
+def run(policy: str, config: Config, seeds: Sequence[int]) -> dict[int, float]:
+    """Mean completion times of a policy by seed."""
+    return {seed: _jct_s(run_policy(config, policy, seed).schedule) for seed in seeds}
+
+
+def _jct_s(schedule: Any) -> float:
+    return float(summarize(schedule).jct_s.mean)
+
+
+def _report(options: Namespace, say: Say) -> dict[str, Any]:
+    agent, best = Checkpoint.load(AGENT), references()
+    lines: list[Line] = []
+    for cell in CELLS:
+        path = OUT / "cells" / f"{cell}.yaml"
+        seeds = report_seeds(cell, load_config(path), options)
+        for estimates in ("exact", "noisy"):
+            config = load_config(path, [NOISE] if estimates == "noisy" else [])
+            reference, ours = run(best[cell], config, seeds), played(agent, config, seeds)
+            policies = {"agent": ours, DEFAULT: run(DEFAULT, config, seeds)}
+            if estimates == "exact":
+                policies[FORMER.stem] = run(f'ppo[checkpoint="{FORMER}"]', config, seeds[:FEW])
+            for policy, values in policies.items():
+                pair = paired(list(values.values()), [reference[seed] for seed in values])
+                lines.append(Line(cell, estimates, policy, best[cell], pair))
+                say(f"{cell:8s} {estimates} {policy:32s} {pair.ratio:.3f} [{pair.low:.3f}, {pair.high:.3f}] n={pair.n}")
+    write(lines, say)
+    return {f"{line.cell} {line.estimates} {line.policy}": line.pair.ratio for line in lines}
+
+
+def write(lines: Sequence[Line], say: Say) -> None:
+    """Write the table as CSV, as a page and as a picture."""
+    rows = [line.to_dict() for line in lines]
+    heads = [head for head in rows[0] if head != "pair"]
+    write_text(OUT / "general.csv", to_csv({head: [row[head] for row in rows] for head in heads}))
+    page = [f"| cell | estimates | best tuned heuristic | n | agent | 95 % interval | `{DEFAULT}` | former agent |"]
+    page.append("| --- | --- | --- | ---: | ---: | --- | ---: | ---: |")
+    at = {(line.cell, line.estimates, line.policy): line for line in lines}
+    for (cell, estimates, policy), line in at.items():
+        if policy == "agent":
+            pair, former = line.pair, at.get((cell, estimates, FORMER.stem))
+            page.append(
+                f"| {cell} | {estimates} | `{line.reference}` | {pair.n} | {pair.ratio:.3f} | {pair.low:.3f} to "
+                f"{pair.high:.3f} | {at[cell, estimates, DEFAULT].pair.ratio:.3f} | "
+                f"{'' if former is None else f'{former.pair.ratio:.2f}'} |"
+            )
+    groups = {"all ten": CELLS, "home": DRAWN, "zero-shot": CELLS[-4:]}
+    page += [
+        "",
+        "| geometric mean over cells | agent, exact | agent, noisy | former agent |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for name, cells in groups.items():
+        means = [
+            _mean(at, cells, estimates, policy)
+            for estimates, policy in (("exact", "agent"), ("noisy", "agent"), ("exact", FORMER.stem))
+        ]
+        page.append(f"| {name} | {means[0]:.3f} | {means[1]:.3f} | {means[2]:.2f} |")
+        say(page[-1])
+    write_text(OUT / "general.md", HEAD + "\n".join(page) + "\n")
+    draw(at, OUT / "general.png")
+
+
+def _mean(at: Mapping[tuple[str, str, str], Line], cells: Sequence[str], estimates: str, policy: str) -> float:
+    return float(np.exp(np.mean([np.log(at[cell, estimates, policy].pair.ratio) for cell in cells])))
+
+
+def draw(at: Mapping[tuple[str, str, str], Line], path: Path) -> None:
+    """Draw the ratios of the agent and the former one, with intervals."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
+    for shift, policy, color, label in (
+        (-0.12, "agent", "#0072b2", "general agent"),
+        (0.12, FORMER.stem, "#d55e00", "agent trained on one cell"),
+    ):
+        pairs = [at[cell, "exact", policy].pair for cell in CELLS]
+        ratios = np.array([pair.ratio for pair in pairs])
+        bars = np.array([[pair.ratio - pair.low, pair.high - pair.ratio] for pair in pairs]).T
+        axes.errorbar(np.arange(len(CELLS)) + shift, ratios, bars, fmt="o", ms=4, lw=1.2, color=color, label=label)
+    axes.axhline(1.0, color="gray", lw=0.8)
+    axes.set_xticks(range(len(CELLS)), CELLS, fontsize=8)
+    axes.set_yscale("log")
+    axes.set_yticks([0.9, 1, 1.1, 1.2, 1.3, 1.5], ["0.9", "1", "1.1", "1.2", "1.3", "1.5"], fontsize=8)
+    axes.set_yticks([], minor=True)
+    axes.set_ylabel("mean completion time /\nbest tuned heuristic of the cell", fontsize=8)
+    axes.legend(fontsize=8, frameon=False)
+    figure.savefig(path, dpi=150)
+
+
+HEAD = f"""# The general agent beside the best tuned heuristic of each cell
+
+Mean job completion times over those of the best of 26 heuristics of the cell, which 30 validation seeds chose
+([matrix.csv](matrix.csv)): geometric means of per-seed ratios with Student's t on their logs, on report seeds or on
+disjoint windows of the last fifth of a trace (`python scripts/table_general.py report`, `results/seeds.yaml`). Noisy
+estimates have sigma 0.5. The agent has seen the first three fifths of itp and philly, and none of pai, openb, gavel and
+ali40. The arrivals of pai are made up; all GPU types of ali40 are equally fast. The former agent is `{FORMER.name}`,
+which `dagsim eval --algo ppo` played before, on the first {FEW} seeds.
+
+"""
+
+
+def _work(options: Namespace, say: Say) -> Any:
+    torch.set_num_threads(1)
+    if options.what == "report":
+        return _report(options, say)
+    return choose(ROOT / options.folder, say)
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("what", choices=("matrix", "report"))
+    parser.add_argument("folder", nargs="?", type=Path, default=RESULTS / "sweep-matrix", help="of the sweep")
+    parser.add_argument("--again", action="store_true", help="the same report seeds again")
+    return command.run(parser, _work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

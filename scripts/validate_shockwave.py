@@ -1,0 +1,169 @@
+"""Jobs of a real cluster: ``python scripts/validate_shockwave.py --inputs DIR [--measured DIR] [--json]``.
+
+Shockwave's authors (NSDI 2023) ran 120 training jobs on 32 GPUs, under several policies. This script plays the jobs of
+``DIR/shockwave/tacc_120.trace.gz`` on dagsim's kernel, with the policy ``gavel`` as it works on a real cluster. With
+``--measured``, a folder of measured completion times (``golden/elastic/shockwave``), it prints the error of each mean
+and of each job. The exit status is 1 if the mean absolute error of the means is not below that of the authors' own
+simulator on the same policies, or if two policies whose measured means differ by more than 3 % come in the wrong order.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from math import ceil
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any, NamedTuple
+
+import command
+from command import Say
+
+from dagsim.elastic.batches import SAMPLES, EpochTraining, batch_schedule, epoch_table
+from dagsim.errors import InputError
+from dagsim.model import Cluster, Elastic, Job, Node, Task, gpu_type
+from dagsim.model.log import Kind
+from dagsim.systems.cluster.policies.gavel import Gavel
+from dagsim.systems.cluster.scenario import ClusterScenario
+
+__all__ = ["POLICIES", "completed", "jobs_of"]
+
+POLICIES = {
+    "allox": "allox_gangs",
+    "finish_time_fairness": "finish_time_fairness",
+    "max_min_fairness": "max_min_fairness",
+    "min_total_duration": "min_total_duration",
+}
+"""Policies whose runs on the cluster are at hand, and their names in ``gavel``."""
+NODES, GPUS_PER_NODE = 8, 4
+ROUND_S = 120.0
+"""Length of a round on the cluster."""
+GAP_S = 1000.0
+"""Least time between two resets of the counts of time on the cluster."""
+RESTART_S = 20.0
+"""Seconds from a start to the first step, and to save a checkpoint: the authors' own estimate."""
+CHANGE_S = RESTART_S + ROUND_S / 2
+"""A job whose batch changes starts again in the next round: after half a round on average."""
+TOLERANCE = 0.0499
+"""Mean absolute error of the authors' simulator on these policies."""
+CLEAR = 0.03
+"""Difference of two means from which their order counts."""
+_TRACE, _TABLE, _GPU = "tacc_120.trace.gz", "tacc_throughputs.json.gz", "v100"
+_TYPE = re.compile(r"(.+) \(batch size (\d+)\)")
+
+
+class Comparison(NamedTuple):
+    """Completion times of a policy here and on the cluster, in seconds by job."""
+
+    here: Mapping[str, float]
+    measured: Mapping[str, float]
+
+    @property
+    def error(self) -> float:
+        """Relative error of the mean."""
+        return fmean(self.here.values()) / fmean(self.measured.values()) - 1
+
+    def job_errors(self) -> dict[str, float]:
+        """Relative error of each job."""
+        return {job: self.here[job] / jct_s - 1 for job, jct_s in self.measured.items()}
+
+
+def jobs_of(inputs: Path) -> list[Job]:
+    """The jobs of the trace, as tasks whose rate changes with their batch.
+
+    Raises:
+        InputError: A file is missing or malformed.
+    """
+    folder = inputs / "shockwave"
+    rates, name = command.read_json(folder / _TABLE)[_GPU], gpu_type(_GPU.upper()).name
+    jobs = []
+    try:
+        for number, line in enumerate(command.lines(folder / _TRACE)):
+            fields = line.rstrip("\n").split("\t")
+            model, batch = _TYPE.fullmatch(fields[0]).groups()  # type: ignore[union-attr]
+            steps, gpus, mode, arrival_s = int(fields[5]), int(fields[6]), fields[7], float(fields[11])
+            epochs = steps / ceil(SAMPLES[model] / int(batch))
+            schedule = batch_schedule(model, int(batch), gpus, mode, ceil(epochs))
+            training = EpochTraining(epochs, schedule, {name: epoch_table(rates, model, gpus)}, CHANGE_S)
+            elastic = Elastic(gpus, gpus, training, RESTART_S)
+            task = Task("train", training.alone_s(name), gpus, gang=True, model=model, elastic=elastic)
+            jobs.append(Job.single(str(number), task, arrival_s))
+    except OSError as error:
+        raise InputError(f"{error.filename}: {error.strerror}") from None
+    except (AttributeError, IndexError, KeyError, ValueError) as error:
+        raise InputError(f"{folder / _TRACE}: not a trace of Shockwave: {error!r}") from error
+    return jobs
+
+
+def completed(jobs: Sequence[Job], policy: str) -> dict[str, float]:
+    """Play the jobs under a policy of the cluster; return their completion times in seconds."""
+    gpu = gpu_type(_GPU.upper())
+    cluster = Cluster(tuple(Node(f"node-{place}", gpu, GPUS_PER_NODE) for place in range(NODES)))
+    gavel = Gavel(POLICIES[policy], ROUND_S, GAP_S, window=len(jobs), deployed=True)
+    schedule = ClusterScenario(cluster, list(jobs)).kernel(0).run(gavel)
+    return {
+        jobs[row.job].id: row.time_s - jobs[row.job].arrival_s for row in schedule.log if row.kind == Kind.COMPLETED
+    }
+
+
+def _measured(folder: Path, policy: str) -> dict[str, float]:
+    path = folder / f"tacc_32gpus_comparison__{policy}__physical.csv.gz"
+    try:
+        return {row["job"]: float(row["jct_s"]) for row in command.read_rows(path)}
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{path}: not completion times of jobs: {error!r}") from error
+
+
+def _in_order(means: Mapping[str, tuple[float, float]]) -> bool:
+    """True if all pairs of policies whose measured means (second) differ clearly come in their order."""
+    return all(
+        (one[0] < other[0]) == (one[1] < other[1])
+        for one, other in combinations(means.values(), 2)
+        if abs(one[1] - other[1]) > CLEAR * min(one[1], other[1])
+    )
+
+
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    jobs = jobs_of(options.inputs)
+    result: dict[str, Any] = {"policies": {}}
+    means, errors = {}, []
+    for policy in options.policy or POLICIES:
+        here = completed(jobs, policy)
+        entry = result["policies"][policy] = {"mean_jct_s": fmean(here.values()), "jobs": here}
+        text = f"{policy}: {len(here)} jobs, mean {fmean(here.values()):,.0f} s"
+        if options.measured is not None:
+            compared = Comparison(here, _measured(options.measured, policy))
+            job_errors = compared.job_errors()
+            means[policy] = fmean(here.values()), fmean(compared.measured.values())
+            errors.append(abs(compared.error))
+            entry |= {"measured_mean_jct_s": means[policy][1], "error": compared.error, "job_errors": job_errors}
+            text += f", measured {means[policy][1]:,.0f} s ({compared.error:+.2%})"
+            text += f"; error of a job: median {median(map(abs, job_errors.values())):.1%}"
+            text += f", largest {max(map(abs, job_errors.values())):.0%}"
+        say(text)
+    if errors:
+        result |= {"mean_absolute_error": fmean(errors), "in_order": _in_order(means)}
+        say(f"mean absolute error: {fmean(errors):.2%} (the authors' simulator: {TOLERANCE:.2%})")
+        say(f"policies in the measured order: {'yes' if result['in_order'] else 'no'}")
+    return result
+
+
+def _holds(result: Mapping[str, Any]) -> bool:
+    return result.get("mean_absolute_error", 0.0) < TOLERANCE and result.get("in_order", True)
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--inputs", type=Path, required=True, metavar="DIR", help="a folder with shockwave/ in it")
+    parser.add_argument("--measured", type=Path, metavar="DIR", help="a folder of measured completion times")
+    parser.add_argument("--policy", action="append", choices=POLICIES, help="only this policy (may be repeated)")
+    return command.run(parser, _work, _holds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

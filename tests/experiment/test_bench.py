@@ -1,0 +1,149 @@
+"""``dagsim bench``: seeds, scores from the runs of a file, verification, leaderboards."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from math import exp, log
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.experiment.bench import BenchEntry, check_file, picked_cells, read_entry, scored, suite, task_plan
+from dagsim.report.benchmark import leaderboards
+from dagsim.seeds import REPORT, TRAIN, VALIDATION, WINDOWS
+
+FEW = ("--task", "dags", "--task", "ramp", "--seeds", "2")
+
+
+def run(*args: str, code: int = 0) -> str:
+    ended = CliRunner().invoke(app, ["bench", *args])
+    assert ended.exit_code == code, ended.output
+    return ended.output
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("bench")
+    run("run", "--algo", "sjf", "--ramp", "acceptable_jct", "--name", "mine", *FEW, "--quiet", "--out", str(out))
+    return out / "bench-mine-exact-dev.json"
+
+
+def test_the_suite_has_twelve_tasks_with_references_that_are_policies() -> None:
+    tasks = suite()
+    assert len(tasks) == 12
+    assert {task.system for task in tasks} == {"cluster", "spark", "ramp"}
+    for task in tasks:
+        assert task.summary
+        assert task_plan(task, BenchEntry("x", {task.system: task.config.policy}, "exact", None, 1)).policies
+
+
+def test_test_seeds_follow_from_the_draw_and_are_in_no_pool() -> None:
+    philly, pai = suite(["philly", "pai"])[::-1]
+    drawn = philly.seeds(draw=7)
+    assert len(set(drawn)) == 10
+    assert drawn == philly.seeds(draw=7)
+    assert drawn != philly.seeds(draw=8)
+    assert drawn != pai.seeds(draw=7)
+    assert not any(seed in pool for seed in drawn for pool in (TRAIN, VALIDATION, REPORT, WINDOWS))
+    assert philly.seeds() == tuple(VALIDATION[:10])
+
+
+def test_the_score_is_the_geometric_mean_of_ratios(file: Path) -> None:
+    content = read_entry(file)
+    ratios = []
+    for task in content["tasks"].values():
+        by_policy = {
+            policy: [run["metrics"][task["metric"]] for run in task["runs"] if run["policy"] == policy]
+            for policy in (task["policy"], task["reference"])
+        }
+        mine, other = by_policy[task["policy"]], by_policy[task["reference"]]
+        ratios += [log(a / b) for a, b in zip(mine, other, strict=True)]
+    assert len(ratios) == 4
+    assert content["score"]["ratio"] == pytest.approx(exp(np.mean(ratios)))
+    assert content["scores"]["ramp"]["ratio"] == 1.0
+    assert content["preemption"] is False
+
+
+def test_an_entry_that_leaves_jobs_undone_has_no_score(file: Path) -> None:
+    content = read_entry(file)
+    mine = next(line for line in content["tasks"]["dags"]["runs"] if line["policy"] == "sjf")
+    mine["metrics"]["jobs_completed"] -= 1
+    again = scored(content)
+    assert again["score"]["ratio"] is None
+    assert again["scores"]["dags"]["verdict"] == "no score: 1 jobs not done that the reference completes"
+    assert again["score"]["verdict"] == "no score on dags"
+
+
+def test_verify_repeats_runs_and_finds_every_forgery(file: Path, tmp_path: Path) -> None:
+    assert "6 runs repeated (--seed 3): equal" in run("verify", str(file), "--seed", "3")
+    content = read_entry(file)
+    place = next(i for i, line in enumerate(content["tasks"]["dags"]["runs"]) if line["policy"] == "sjf")
+    changes = (
+        (lambda forged, line: line["metrics"].update(area_jct_s=1.0), "area_jct_s is"),
+        (lambda forged, line: line.update(log_sha256="0" * 64), "the log has another SHA-256"),
+    )
+    forged, path = deepcopy(content), tmp_path / "forged.json"
+    for change, _ in changes:
+        change(forged, forged["tasks"]["dags"]["runs"][place])
+    path.write_text(json.dumps(forged | {"code_sha256": "0"}), encoding="utf-8")
+    shown = run("verify", str(path), code=1)
+    for _, finding in changes:
+        assert finding in shown
+    assert "made by other simulating code" in shown
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        (lambda forged, task: forged["score"].update(ratio=0.5), "score does not follow"),
+        (lambda forged, task: forged.update(draw=4), "its seeds do not follow from draw 4"),
+        (lambda forged, task: forged.update(suite_sha256="0"), "the tasks differ"),
+        (lambda forged, task: task.update(config_sha256="0"), "its configuration differs"),
+        (lambda forged, task: task.update(metric="jct_s.mean"), "another reference or metric"),
+        (lambda forged, task: forged["policies"].update(cluster="fifo"), "its policy is not that of the entry"),
+    ],
+)
+def test_a_file_that_contradicts_itself_or_the_suite_is_found_without_a_run(change, finding, file: Path) -> None:
+    forged = read_entry(file)
+    change(forged, forged["tasks"]["dags"])
+    assert any(finding in sentence for sentence in check_file(forged))
+    assert list(check_file(read_entry(file))) == []
+
+
+def test_a_sample_is_spread_over_the_tasks(file: Path) -> None:
+    content = read_entry(file)
+    for seed in range(5):
+        picked = picked_cells(content, 2, seed)
+        assert {cell.config.system_kind for cell, _ in picked} == {"cluster", "ramp"}
+
+
+def test_the_leaderboard_ranks_only_what_can_be_compared(file: Path, tmp_path: Path) -> None:
+    content = read_entry(file)
+    worse = deepcopy(content) | {"entry": "worse"}
+    worse["score"]["ratio"] = content["score"]["ratio"] * 2
+    other = deepcopy(content) | {"entry": "other", "preemption": True}
+    grids = leaderboards([worse, content, other])
+    assert sorted([row[0] for row in grid.rows] for grid in grids) == [["mine", "worse"], ["other"]]
+    page, text = tmp_path / "board.html", tmp_path / "board.md"
+    shown = run("table", str(file), "--page", str(page), "--markdown", str(text))
+    assert "exact estimates, without preemption, development seeds" in " ".join(shown.split())
+    assert "| mine |" in text.read_text(encoding="utf-8")
+    assert "Leaderboard" in page.read_text(encoding="utf-8")
+
+
+def test_damaged_files_and_unknown_names_are_errors(file: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    for text, message in (
+        ("[]", "not an entry of the benchmark"),
+        ("{", "not readable"),
+        (json.dumps(read_entry(file) | {"suite": "v9"}), "of suite 'v9'"),
+        (json.dumps(read_entry(file) | {"tasks": {"dags": {}}}), "damaged"),
+    ):
+        broken.write_text(text, encoding="utf-8")
+        assert message in " ".join(run("verify", str(broken), code=2).split())
+    assert "did you mean 'dags'" in " ".join(run("run", "--algo", "sjf", "--task", "dag", code=2).split())
+    assert "give a policy" in run("run", code=2)

@@ -1,0 +1,450 @@
+"""Forecasts of starts: their parts against formulas, and back-tests against knowledge of the future."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import log
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.forecast.backtest import Backtest, Forecasts, instants_of, played
+from dagsim.forecast.calibration import Outcomes, calibrated, kaplan_meier, pooled
+from dagsim.forecast.futures import Future, Player, QueueState, starts_by
+from dagsim.forecast.history import History, binomial_quantile
+from dagsim.forecast.log import JobLog, read_sacct_log
+from dagsim.forecast.members import Forecaster
+from dagsim.forecast.rows import QueueLog, read_queue_log, rows_of
+from dagsim.forecast.runtimes import RunTimes, classes_of
+from dagsim.forecast.scores import CEILING, LEVELS, crps, quantiles_of, score
+from dagsim.model import Cluster, Demand, Node, NodeReservation, QueueTree
+from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.traces import TraceOptions
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
+
+HOUR_S = 3600.0
+CORES = 16
+
+
+def some_jobs(count: int = 300, seed: int = 1) -> JobArrays:
+    """Jobs of six users on a cluster of 16 cores, more than it can start at once; they use a part of their limits."""
+    rng = np.random.default_rng(seed)
+    limit_s = rng.choice([1800.0, 3600.0, 14400.0], count)
+    users = rng.integers(6, size=count)
+    return JobArrays.of_single_tasks(
+        objects([str(number) for number in range(count)]),
+        np.cumsum(rng.exponential(420.0, count)),
+        "job",
+        work=np.maximum(1.0, np.round(limit_s * rng.uniform(0.05, 1.0, count) ** 2)),
+        estimate=limit_s,
+        instances=rng.choice([1, 2, 4, 8], count),
+        kind=np.zeros(count, np.int32),
+        kinds=(TaskKind(Demand(0.0, 1.0, 0.0, None), gang=True),),
+        user=Labels.numbered([f"user{number}" for number in users]),
+        account=Labels.numbered([f"account{number % 2}" for number in users]),
+        partition=Labels.numbered(["all"] * count),
+    )
+
+
+@pytest.fixture(scope="module")
+def scenario() -> ClusterScenario:
+    return ClusterScenario(
+        Cluster((Node("n", None, 0, CORES, 64.0),)), (), runtime=Recorded(), estimates=Estimates("predicted")
+    )
+
+
+@pytest.fixture(scope="module")
+def easy(scenario: ClusterScenario) -> JobLog:
+    """A log whose starts are those of EASY."""
+    jobs = some_jobs()
+    return JobLog.of(jobs, 1e9, starts_by(scenario, "easy", jobs))
+
+
+def test_what_runs_into_a_reservation_goes_on(scenario: ClusterScenario, easy: JobLog) -> None:
+    """The node is reserved from a minute after the instant; jobs that run then stay, and nothing else starts before."""
+    t = float(easy.submit_s[150])
+    reserved = replace(scenario, queues=QueueTree(reservations=(NodeReservation("r", ("n",), t + 60.0, t + 7200.0),)))
+    state = QueueState.at(easy, t)
+    assert len(state.running)
+    player = Player(reserved, "easy", easy)
+    (starts,) = player.starts(state, Future.LIMITS, 1, RunTimes(), np.random.default_rng(0))
+    assert starts.min() >= 7200.0
+    assert np.isfinite(starts).all()
+
+
+def backtest_of(log: JobLog, forecaster: Forecaster, every_s: float, until_s: float = np.inf) -> Backtest:
+    instants = instants_of(log, None, -np.inf, until_s, every_s)
+    return Backtest(Forecasts.joined([each for each in played(log, None, forecaster, instants) if len(each.t)]), log)
+
+
+def test_crps_is_the_pinball_loss_and_the_error_of_a_point() -> None:
+    y = np.array([0.0, 2.0, 5.0])
+    points = np.repeat([[1.0], [2.0], [3.0]], 19, axis=1)
+    assert crps(points, y) == pytest.approx([1.0, 0.0, 2.0])
+    levels = LEVELS[None, :]  # the uniform distribution on [0, 1]: its CRPS at y is 1/3 - y + y^2
+    exact = 1 / 3 - 0.3 + 0.09
+    assert crps(levels, np.array([0.3]))[0] == pytest.approx(exact, abs=0.01)
+
+
+def test_scores_with_weights() -> None:
+    quantiles = np.repeat([[0.0], [0.0]], 19, axis=1)
+    quantiles[0, -1] = 1.0
+    whole = score(quantiles, np.array([0.5, 3.0]), np.array([3.0, 1.0]))
+    assert (whole.coverage_90, whole.median_abs_log) == (0.75, 0.5)
+
+
+def test_quantiles_are_order_statistics() -> None:
+    sample = np.arange(1.0, 20.0)[:, None]
+    assert quantiles_of(sample)[0].tolist() == sample[:, 0].tolist()  # of 19 values, one for each level
+
+
+def test_kaplan_meier_by_hand() -> None:
+    """The example of many textbooks: 6-MP against leukaemia, Freireich et al. 1963."""
+    weeks = np.array([6, 6, 6, 7, 10, 13, 16, 22, 23, 6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35], float)
+    event = np.array([True] * 9 + [False] * 12)
+    values, function = kaplan_meier(weeks, event)
+    survival = dict(zip(values.tolist(), 1 - function, strict=True))
+    known = {6: 0.857, 7: 0.807, 10: 0.753, 13: 0.690, 16: 0.627, 22: 0.538, 23: 0.448}
+    assert {week: round(share, 3) for week, share in survival.items()} == pytest.approx(known, abs=1e-3)
+
+
+@pytest.mark.parametrize("censored", [False, True])
+def test_calibration_finds_bias_and_width(censored: bool) -> None:
+    """Forecasts that are a factor e^0.7 early and half as wide as the truth; a third of the waits is seen too late."""
+    rng = np.random.default_rng(0)
+    n = 3000
+    t = np.repeat(np.arange(n // 20) * 600.0, 20)
+    y = rng.normal(6.0, 1.0, n)
+    nominal = 6.0 - 0.7 + 0.5 * np.sqrt(2) * np.array([_erf_inverse(2 * level - 1) for level in LEVELS])
+    waits = np.expm1(y)
+    started = rng.random(n) > (0.3 if censored else 0.0)
+    seen_s = np.where(started, t + waits, t + waits * rng.random(n))
+    result = calibrated(
+        Outcomes(t, np.arange(n), seen_s, started), np.repeat(nominal[None], n, axis=0), [np.zeros(n, int)]
+    )
+    late = np.arange(n) > 1500
+    inside = np.mean((y >= result[:, 0]) & (y <= result[:, -1]), where=late)
+    assert inside == pytest.approx(0.9, abs=0.03)
+    assert np.median(result[late, 9]) == pytest.approx(6.0, abs=0.2)
+    assert (result[:20] == nominal).all()  # nothing is known yet
+
+
+def _erf_inverse(x: float) -> float:
+    from scipy.special import erfinv
+
+    return float(erfinv(x))
+
+
+def test_levels_beyond_the_residuals_keep_their_distances() -> None:
+    """Of 60 waits 20 have ended, the others go on: their start is not in sight, and the interval stays wide."""
+    t = np.concatenate([np.zeros(60), [1000.0]])
+    seen_s = np.concatenate([np.linspace(10.0, 900.0, 20), np.full(41, 1e9)])
+    nominal = np.repeat(np.linspace(3.0, 6.0, 19)[None], 61, axis=0)
+    outcomes = Outcomes(t, np.arange(61), seen_s, np.ones(61, bool))
+    (quantiles,) = calibrated(outcomes, nominal, [np.zeros(61, int)])[60:]
+    assert quantiles[18] - quantiles[9] == pytest.approx(1.5, abs=0.01)
+    assert quantiles[9] > np.log1p(900.0)
+
+
+def test_calibration_knows_only_outcomes_of_its_instant() -> None:
+    rng = np.random.default_rng(0)
+    t = np.repeat(np.arange(50) * 600.0, 10)
+    seen_s = t + rng.exponential(3000.0, 500)
+    quantiles = np.sort(rng.normal(6, 1, (500, 19)), axis=1)
+    outcomes = Outcomes(t, np.arange(500), seen_s, np.ones(500, bool))
+    now = t[300]
+    spoilt = outcomes._replace(
+        seen_s=np.where(seen_s > now, now + rng.exponential(9e4, 500), seen_s),
+        started=(seen_s <= now) | (rng.random(500) < 0.5),
+    )
+    rows, classes = t <= now, [np.zeros(500, int)]
+    for one, other in (
+        (calibrated(outcomes, quantiles, classes), calibrated(spoilt, quantiles, classes)),
+        (pooled(outcomes, [quantiles, quantiles + 1], 600.0), pooled(spoilt, [quantiles, quantiles + 1], 600.0)),
+    ):
+        assert (one[rows] == other[rows]).all()
+
+
+def test_the_pool_leaves_out_a_member_that_is_wrong() -> None:
+    rng = np.random.default_rng(0)
+    t = np.repeat(np.arange(100) * 600.0, 5)
+    waits = rng.exponential(1000.0, 500)
+    good = np.repeat(np.quantile(np.log1p(waits), LEVELS)[None], 500, axis=0)
+    outcomes = Outcomes(t, np.arange(500), t + waits, np.ones(500, bool))
+    weights = pooled(outcomes, [good, np.full((500, 19), CEILING)], 600.0)
+    assert (weights[:50] == (good[:50] + CEILING) / 2).all()
+    assert (weights[-50:] == good[-50:]).all()
+
+
+def test_bounds_of_qbets() -> None:
+    """59 waits are the fewest whose largest is a bound of the .95 quantile with confidence .95 (Nurmi et al. 2007)."""
+    from scipy.stats import binom
+
+    for n in (5, 59, 200):
+        for level in (0.05, 0.5, 0.95):
+            assert binomial_quantile(0.95, n, level) == binom.ppf(0.95, n, level)
+    assert 1 - 0.95**59 >= 0.95 > 1 - 0.95**58
+    history = History(bounds=True)
+    for _ in range(500):
+        history.add("q", 60.0)
+    for _ in range(3):
+        history.add("q", 6000.0)  # the third is a change point
+    assert len(history._waits["q"]) == 60
+
+
+def test_history_is_conditional_on_age() -> None:
+    history = History()
+    for wait_s in range(1, 101):
+        history.add("a", float(wait_s))
+    left = np.expm1(history.quantiles("a", 50.0))
+    assert left[9] == pytest.approx(26.0)  # of the waits 51 .. 100, the 26th
+    assert np.expm1(history.quantiles("nobody", 50.0))[9] == pytest.approx(26.0)
+
+
+def test_run_times_given_the_time_elapsed() -> None:
+    times = RunTimes()
+    classes = classes_of("ada", 3600.0, "")
+    for _ in range(500):
+        times.add(classes, 0.1)
+    for _ in range(100):
+        times.add(classes, 0.8)
+    rng = np.random.default_rng(0)
+    assert np.mean(times.draw(rng, classes, 4000) == 0.1) == pytest.approx(0.75, abs=0.05)
+    assert np.mean(times.draw(rng, classes, 4000, 0.5) == 0.8) > 0.9
+    assert times.draw(rng, classes, 2, 1.5).tolist() == [1.51, 1.51]
+    values, weights = times.table(classes)
+    assert weights.sum() == pytest.approx(1.0)
+    assert len(values) == 12 + 400 * 5  # the prior, and the last 400 of each class
+
+
+def test_the_oracle_is_exact(scenario: ClusterScenario, easy: JobLog) -> None:
+    forecast = backtest_of(easy, Forecaster(Player(scenario, "easy", easy), oracle=True), 1800.0)
+    answer = forecast.to_dict()
+    assert answer["n"] > 200
+    assert answer["crps_log"] == answer["median_abs_log"] == 0.0
+
+
+def test_a_known_policy_beats_every_baseline(scenario: ClusterScenario, easy: JobLog) -> None:
+    answer = backtest_of(easy, Forecaster(Player(scenario, "easy", easy), 8, 1), 3600.0).to_dict()
+    assert 0.8 <= answer["coverage_90"] <= 0.98
+    for name, entry in answer["baselines"].items():
+        assert answer["crps_log"] < entry["raw"]["crps_log"], name
+        assert answer["crps_log"] < entry["calibrated"]["crps_log"] + 0.05, name
+    assert answer["once"]["n"] == answer["n"]
+    assert [level for level, _ in answer["reliability"]] == LEVELS.tolist()
+
+
+def spoilt(log: JobLog, t: float, seed: int = 5) -> JobLog:
+    """The log with noise in place of everything after ``t``: later submissions change, and so does what becomes of
+    jobs of which nothing was known yet.
+    """
+    rng = np.random.default_rng(seed)
+    n = len(log)
+
+    def noise(times_s: np.ndarray) -> np.ndarray:
+        later = t + rng.uniform(1.0, 1e5, n)
+        return np.where(times_s <= t, times_s, np.where(rng.random(n) < 0.8, later, np.nan))
+
+    known = int(np.searchsorted(log.submit_s, t, "right"))
+    order = np.concatenate([np.arange(known), known + rng.permutation(n - known)])
+    jobs = log.jobs.chosen(order)
+    arrival_s = np.concatenate([log.submit_s[:known], np.sort(t + rng.uniform(1.0, 1e5, n - known))])
+    jobs = replace(jobs, arrival_s=arrival_s)
+    over = (log.end_s <= t)[order]
+    start_s, end_s = log.start_s[order], log.end_s[order]
+    later_end_s = noise(end_s)
+    started, nodes = start_s <= t, log.nodes.chosen(order).tolist()
+    return replace(
+        log,
+        jobs=jobs,
+        limit_s=log.limit_s[order],
+        start_s=np.where(over | started, start_s, noise(start_s)),
+        end_s=np.where(over, end_s, later_end_s),
+        eligible_s=noise(log.eligible_s[order]),
+        begin_s=log.begin_s[order],
+        parents=[log.parents[job] for job in order],
+        nodes=Labels.numbered([names if begun else ("nowhere",) for names, begun in zip(nodes, started, strict=True)]),
+        array=log.array[order],
+        ends_s=t + 1e5,
+        user=[log.user[job] for job in order],
+        account=[log.account[job] for job in order],
+        partition=[log.partition[job] for job in order],
+    )
+
+
+def test_nothing_after_the_instant_matters(scenario: ClusterScenario, easy: JobLog) -> None:
+    """Noise in place of the future: raw, calibrated and pooled forecasts up to the instant are equal, bit by bit."""
+    t = float(easy.submit_s[200])
+    log_ = spoilt(easy, t)
+    assert not np.array_equal(easy.start_s, log_.start_s, equal_nan=True)
+    one, other = (
+        backtest_of(log, Forecaster(Player(scenario, "easy", log), 2, 1), 5400.0, until_s=t) for log in (easy, log_)
+    )
+    assert len(one.forecast) > 50
+    for name, quantiles in one.raw.items():
+        assert np.array_equal(quantiles, other.raw[name]), name
+    for name, quantiles in one.calibrated.items():
+        assert np.array_equal(quantiles, other.calibrated[name]), name
+    assert np.array_equal(one.forecast, other.forecast)
+
+
+@pytest.mark.data
+def test_nothing_after_the_instant_matters_on_a_real_site(data: Path, tmp_path: Path) -> None:
+    from dagsim.cli.inputs import import_site
+    from dagsim.config.schema import load_config
+    from dagsim.experiment.scenario import cluster_scenario_of
+
+    folder = data / "golden/slurm/site-A"
+    import_site([folder], tmp_path / "site.yaml", quiet=True)
+    site = replace(cluster_scenario_of(load_config(tmp_path / "site.yaml")), runtime=Recorded())
+    log, queue = read_sacct_log(folder, TraceOptions()), read_queue_log(folder / "squeue.tsv.gz")
+    t = float(queue.times[queue.latest(float(log.submit_s[0]) + 3 * HOUR_S)])
+    place = queue.latest(t)
+    known = QueueLog(queue.times[: place + 1], queue.listings[: place + 1])
+    raws = []
+    for each, listing in ((log, queue), (spoilt(log, t), known)):
+        player = Player(site, "slurm-multifactor", each)
+        (forecasts,) = played(each, listing, Forecaster(player, 2, 1), [t])
+        raws.append(forecasts)
+    assert len(raws[0].t) > 5
+    for name, quantiles in raws[0].raw.items():
+        assert np.array_equal(quantiles, raws[1].raw[name]), name
+
+
+def test_rows_join_the_tasks_of_an_array(easy: JobLog) -> None:
+    t = float(easy.submit_s[150])
+    state = QueueState.at(easy, t)
+    joined = replace(easy, array=objects(["one"] * len(easy)))
+    assert len(rows_of(state, None)) == len(state.waiting) > 3
+    rows = rows_of(QueueState.at(joined, t), None)
+    assert len(rows) == 1
+    starts = np.arange(2.0, 2.0 + len(state.waiting))
+    assert rows.earliest(starts).tolist() == [2.0]
+
+
+SACCT = """JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|Suspended|TimelimitRaw|NNodes|NCPUS|ReqTRES|AllocTRES|NodeList|SubmitLine
+1|1|ada|bio|batch|normal|COMPLETED|1000|1000|1000|1600|600|00:00:00|60|1|4|cpu=4,mem=1G,node=1|cpu=4,mem=1G,node=1|n1|sbatch -p batch,gpu -t 60
+2|2|bo|bio|gpu|normal|CANCELLED by 7|1100|1100|Unknown|1500|0|00:00:00|60|1|4|cpu=4,mem=1G,node=1||None assigned|sbatch -p gpu -t 60
+5|5_[2-3]|bo|bio|batch|normal|PENDING|1200|1200|Unknown|Unknown|0|00:00:00|60|1|4|cpu=4,mem=1G,node=1||None assigned|sbatch -a 0-3 -t 60
+6|6|bo|bio|batch|normal|COMPLETED|1300|1900|1950|2000|50|00:00:00|60|1|4|cpu=4,mem=1G,node=1|cpu=8,mem=1G,node=1|n2|sbatch -d afterok:1 -t 60
+7|7|bo|bio|batch|normal|COMPLETED|1400|9999|5000|5050|50|00:00:00|60|1|4|cpu=4,mem=1G,node=1|cpu=8,mem=1G,node=1|n2|sbatch --begin=now+1hour -t 60
+"""  # noqa: E501
+
+
+def test_a_log_holds_what_was_asked_for_and_when_it_was_known(tmp_path: Path) -> None:
+    (tmp_path / "sacct.txt").write_text(SACCT)
+    log_ = read_sacct_log(tmp_path / "sacct.txt", TraceOptions())
+    assert log_.jobs.ids.tolist() == ["1", "2", "5_2", "5_3", "6", "7"]
+    assert log_.partition[0] == "batch"  # the first that it asked for, not the one where it ran
+    assert [kind.demand.cpus for kind in log_.jobs.kinds] == [4.0]  # and not the 8 that were allocated
+    assert log_.start_s[[0, 4]].tolist() == [1000.0, 1950.0]
+    assert np.isnan(log_.start_s[1:4]).all()
+    assert log_.eligible_s[4:].tolist() == [1900.0, 5000.0]  # accounting rewrites Eligible: the user's begin counts
+    state = QueueState.at(log_, 1550.0)
+    assert log_.jobs.ids[state.waiting].tolist() == ["5_2", "5_3", "6", "7"]
+    assert np.isinf(state.eligible_s).tolist() == [False, False, True, True]
+
+
+def test_listings_of_a_queue(tmp_path: Path) -> None:
+    file = tmp_path / "squeue.tsv"
+    file.write_text(
+        "epoch|jobid|state|priority|reason|start_or_estimate\n"
+        "100|5_[2-3]|PD|7|JobArrayTaskLimit|N/A\n100|5_1|PD|7|Priority|160\n100|4|R|7|None|90\n200|6|PD|1|Dependency|N/A\n"
+    )
+    queue = read_queue_log(file)
+    assert queue.times == [100.0, 200.0]
+    assert queue.listings[0]["5"].estimate_s == 160.0
+    assert (queue.latest(99.0), queue.latest(150.0), queue.latest(200.0)) == (-1, 0, 1)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    lines = ["; MaxProcs: 16"]
+    jobs = some_jobs(200)
+    for number in range(200):
+        arrival_s, work = round(float(jobs.arrival_s[number])), float(jobs.work[number])
+        row = [number + 1, arrival_s, 0, work, jobs.instances[number], -1, -1, jobs.instances[number],
+               float(jobs.estimate[number]), -1, 1, number % 6, 1, 1, 1, 1, -1, -1]  # fmt: skip
+        lines.append(" ".join(map(str, row)))
+    file = tmp_path / "log.swf"
+    file.write_text("\n".join(lines) + "\n")
+    command = ["eta", "--backtest", str(file), "--algo", "easy", "--every", "1h", "--workers", "1"]
+    result = CliRunner().invoke(app, [*command, "--oracle", "--json"], catch_exceptions=False)
+    assert json.loads(result.stdout)["crps_log"] == 0.0
+    result = CliRunner().invoke(app, [*command, "--futures", "3", "--arrivals", "1", "--json"], catch_exceptions=False)
+    answer = json.loads(result.stdout)
+    assert {"n", "coverage_90", "crps_log", "median_abs_log", "once", "baselines", "by_partition"} <= set(answer)
+    assert set(answer["baselines"]) >= {"limits", "qbets", "history", "limits_history"}
+    for entry in answer["baselines"].values():
+        assert {"raw", "calibrated"} <= set(entry)
+
+
+def test_logarithms_are_natural() -> None:
+    assert log(1 + 7 * 86400) == CEILING
+
+
+SITE = """
+cluster:
+  groups:
+  - {name: n, count: 1, gpus: 0, cpus: 4, memory_gb: 64}
+policy: easy
+"""
+
+
+def listed(id: int, state: str, submit_s: int, start_s: int, limit_min: int, cpus: int) -> dict[str, object]:
+    runs = state == "RUNNING"
+    return {
+        "job_id": id, "user_name": "ada", "account": "bio", "partition": "p", "qos": "normal", "job_state": [state],
+        "state_reason": "None", "submit_time": submit_s, "eligible_time": submit_s, "start_time": start_s,
+        "time_limit": limit_min, "node_count": 1, "cpus": cpus, "tres_req_str": f"cpu={cpus},mem=1G,node=1",
+        "tres_alloc_str": f"cpu={cpus},mem=1G,node=1" if runs else "", "nodes": "n0" if runs else "",
+    }  # fmt: skip
+
+
+def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
+    """Four cores are taken by a job until its limit in an hour, at most; behind it, one job waits for another."""
+    now_s = 1_700_000_000
+    jobs = [
+        listed(1, "RUNNING", now_s - 3600, now_s - 3600, 120, 4),
+        listed(2, "PENDING", now_s - 600, 0, 60, 4),
+        listed(3, "PENDING", now_s - 500, 0, 60, 4),
+    ]
+    (tmp_path / "squeue.json").write_text(json.dumps({"jobs": jobs, "last_update": now_s}))
+    (tmp_path / "site.yaml").write_text(SITE)
+    command = ["eta", "--state", str(tmp_path / "squeue.json"), "--config", str(tmp_path / "site.yaml")]
+    result = CliRunner().invoke(app, [*command, "--json", "--futures", "40"], catch_exceptions=False)
+    answer = json.loads(result.stdout)
+    assert answer["t"] == now_s
+    assert [row["job"] for row in answer["jobs"]] == ["2", "3"]
+    first, second = answer["jobs"]
+    assert first["median_s"] < second["median_s"]
+    for row in answer["jobs"]:
+        waits_s = list(row["quantiles_s"].values())
+        assert waits_s == sorted(waits_s)
+        assert len(waits_s) == len(LEVELS)
+        assert 0 < row["within_1h"] <= row["within_24h"] < 1
+    shown = CliRunner().invoke(app, [*command, "3"], catch_exceptions=False).stdout
+    assert "1 waiting jobs" in shown
+    assert "not calibrated" in shown
+    wrong = CliRunner().invoke(app, [*command, "9"])
+    assert wrong.exit_code == 2
+    assert "job 9 does not wait there" in wrong.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "give either --state SNAPSHOT"),
+        (["--backtest", "x", "--history", "y"], "goes with --state"),
+        (["--state", "x", "--every", "1h"], "goes with --backtest"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(words: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["eta", *words])
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
