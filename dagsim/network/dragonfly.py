@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.network.routing import Level, Link, Path, Routing, check_counts, check_hosts, check_link, levels_of
+from dagsim.network.routing import FabricLevel, Link, Path, Routing, check_counts, check_hosts, check_link, levels_of
 
 __all__ = ["Dragonfly"]
 
@@ -47,7 +47,7 @@ class Dragonfly:
                 f"dragonfly: {self.groups} groups need as many routers per group, got {self.chassis * self.routers}"
             )
 
-    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+    def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """Hosts of a router, a chassis and a group."""
         widths = [self.hosts_per_router, self.hosts_per_router * self.routers]
         widths.append(widths[-1] * self.chassis)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.network.routing import Level, Link, Path, Routing, check_link, levels_of
+from dagsim.network.routing import FabricLevel, Link, Path, Routing, check_link, levels_of
 
 __all__ = ["Cable", "Explicit", "Route", "Tree", "TreeSwitch"]
 
@@ -50,7 +50,7 @@ class Explicit:
         for cable in self.links:
             check_link(f"explicit: link {cable.name!r}", cable.bandwidth_gb_s, cable.latency_s)
 
-    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+    def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """None: links and routes state no domains."""
         return ()
 
@@ -117,7 +117,7 @@ class Tree:
             if switch.bandwidth_gb_s is not None:
                 check_link(f"tree: switch {switch.name!r}", switch.bandwidth_gb_s, 0.0)
 
-    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+    def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """The switches above each node, level by level; a node below fewer switches than others has
         its last one at the further levels.
         """

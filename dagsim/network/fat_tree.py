@@ -8,7 +8,7 @@ from math import prod
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.network.routing import Level, Link, Path, Routing, check_counts, check_hosts, check_link, levels_of
+from dagsim.network.routing import FabricLevel, Link, Path, Routing, check_counts, check_hosts, check_link, levels_of
 
 __all__ = ["FatTree"]
 
@@ -17,7 +17,7 @@ __all__ = ["FatTree"]
 class FatTree:
     """A parallel-ports generalised fat tree (Zahavi, *D-Mod-K Routing*, 2011).
 
-    Level 1 has the switches next to the hosts. A switch of level ``i`` has ``down[i - 1]``
+    FabricLevel 1 has the switches next to the hosts. A switch of level ``i`` has ``down[i - 1]``
     neighbours below; a node of level ``i - 1`` has ``up[i - 1]`` neighbours above, with
     ``count[i - 1]`` parallel links to each. For an oversubscribed tree, give fewer ways up than
     down: ``down: [16, 4], up: [1, 4], count: [1, 1]`` has 64 hosts on 4 leaves and 4 spines, 4:1.
@@ -42,7 +42,7 @@ class FatTree:
                 check_counts("fat_tree", **{f"{name} of level {level}": number})
         check_link("fat_tree", self.bandwidth_gb_s, self.latency_s)
 
-    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+    def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """Hosts below one switch of level 1 are a rack, those below level 2 a pod."""
         widths = [prod(self.down[: level + 1]) for level in range(len(self.down))]
         return levels_of([[host // width for host in range(len(names))] for width in widths])

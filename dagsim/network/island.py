@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dagsim.network.routing import Level, Link, Path, Routing, check_counts, check_link
+from dagsim.network.routing import FabricLevel, Link, Path, Routing, check_counts, check_link
 
 __all__ = ["Island"]
 
@@ -32,7 +32,7 @@ class Island:
         check_counts("island", rails=self.rails)
         check_link("island", self.bandwidth_gb_s, self.latency_s)
 
-    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+    def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """None: all hosts are equally far from each other."""
         return ()
 

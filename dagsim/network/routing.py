@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from dagsim.errors import ModelError
 
-__all__ = ["Level", "Link", "NetworkTopology", "Path", "Routing", "check_counts", "check_link"]
+__all__ = ["FabricLevel", "Link", "NetworkTopology", "Path", "Routing", "check_counts", "check_link"]
 
 Path: TypeAlias = tuple[int, ...]
 """Numbers of the links on the way, in order; empty within a host."""
@@ -51,20 +51,20 @@ class Routing:
         return total
 
 
-class Level(NamedTuple):
+class FabricLevel(NamedTuple):
     """A level of the fabric above the hosts, such as racks: the *domain* of each host."""
 
     name: str
     domains: tuple[int, ...]
 
 
-def levels_of(domains: Sequence[Sequence[int]], names: Sequence[str] = ()) -> tuple[Level, ...]:
+def levels_of(domains: Sequence[Sequence[int]], names: Sequence[str] = ()) -> tuple[FabricLevel, ...]:
     """Levels from their domains, narrowest first: ``rack``, ``pod``, ``level3`` and so on, unless they
     have ``names``. A level that all hosts share is left out.
     """
     usual = [*(names or ("rack", "pod")), *(f"level{place}" for place in range(3, len(domains) + 1))]
     return tuple(
-        Level(name, tuple(of)) for name, of in zip(usual, domains, strict=False) if len(set(of)) > 1
+        FabricLevel(name, tuple(of)) for name, of in zip(usual, domains, strict=False) if len(set(of)) > 1
     )  # fmt: skip
 
 
@@ -79,7 +79,7 @@ class NetworkTopology(Protocol):
         """
         ...
 
-    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+    def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """The levels between a host and the whole fabric, narrowest first."""
         ...
 

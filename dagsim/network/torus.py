@@ -8,7 +8,7 @@ from math import prod
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.network.routing import Level, Link, Path, Routing, check_counts, check_hosts, check_link
+from dagsim.network.routing import FabricLevel, Link, Path, Routing, check_counts, check_hosts, check_link
 
 __all__ = ["Torus"]
 
@@ -35,7 +35,7 @@ class Torus:
             check_counts("torus", **{f"dimension {place}": size})
         check_link("torus", self.bandwidth_gb_s, self.latency_s)
 
-    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+    def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """None: a torus has no domains."""
         return ()
 

@@ -84,7 +84,7 @@ from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
 
 if TYPE_CHECKING:
-    from dagsim.network.routing import Level
+    from dagsim.network.routing import FabricLevel
 
 __all__ = ["ClusterKernel", "NodeFailed", "Observer", "Preempted"]
 
@@ -216,7 +216,7 @@ class ClusterKernel:
         self.queues = queues
         self.schedule = Schedule(cluster, seed=seed, begins_s=begins_s)
         names = [node.name for node in cluster.nodes]
-        self.levels: Sequence[Level] = network.levels(names) if isinstance(network, HasLevels) else ()
+        self.levels: Sequence[FabricLevel] = network.levels(names) if isinstance(network, HasLevels) else ()
         binds = bool(self.levels) or SiteState.binds(cluster, queues)
         site = SiteState(cluster, queues, origin_s, domain_sets(self.levels, len(names))) if binds else None
         self.machines = ClusterState(cluster, site)

@@ -15,7 +15,7 @@ from dagsim.model import Cluster, Job, NodePartition, QueueTree, Request
 from dagsim.model.request import satisfies
 
 if TYPE_CHECKING:
-    from dagsim.network.routing import Level
+    from dagsim.network.routing import FabricLevel
 
 __all__ = ["ClosedTime", "SiteState", "Terms", "domain_sets", "down_windows", "members"]
 
@@ -193,7 +193,7 @@ class SiteState:
         return nodes
 
 
-def domain_sets(levels: Sequence[Level], nodes: int) -> dict[str, tuple[int, ...]]:
+def domain_sets(levels: Sequence[FabricLevel], nodes: int) -> dict[str, tuple[int, ...]]:
     """The domains of each level as bit sets of nodes, ``host`` first; none without levels."""
     if not levels:
         return {}

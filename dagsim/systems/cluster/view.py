@@ -20,7 +20,7 @@ from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.state import Frontier, JobState, Key, Live, Queue, Run, TaskState, TypedKey, TypedQueue
 
 if TYPE_CHECKING:
-    from dagsim.network.routing import Level
+    from dagsim.network.routing import FabricLevel
 
 __all__ = ["NEVER_S", "ClusterPolicy", "ClusterView", "ExpectedFree", "Simulation"]
 
@@ -60,7 +60,7 @@ class Simulation(Protocol):
     queues: QueueTree | None
     preemption: Preemption
     sharing: Sharing | None
-    levels: Sequence[Level]
+    levels: Sequence[FabricLevel]
 
     @property
     def pending(self) -> bool:
@@ -178,7 +178,7 @@ class ClusterView:
         return self._simulation.preemption
 
     @property
-    def levels(self) -> Sequence[Level]:
+    def levels(self) -> Sequence[FabricLevel]:
         """The levels of the network above the nodes (racks, pods), narrowest first, with the domain of
         each node; none without such a network.
         """

@@ -13,7 +13,7 @@ from dagsim.systems.cluster.clock import Clock
 if TYPE_CHECKING:
     from dagsim.network.collectives import Member, StepTraffic
     from dagsim.network.max_min import LinkFlow
-    from dagsim.network.routing import Level
+    from dagsim.network.routing import FabricLevel
 
 __all__ = ["Carrier", "Communication", "Flow", "GangCarrier", "HasLevels", "Network"]
 
@@ -71,7 +71,7 @@ class Network(Protocol):
 class HasLevels(Protocol):
     """A network whose nodes lie in racks, pods or the like."""
 
-    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+    def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """The levels between a node and the whole network, narrowest first."""
         ...
 

@@ -11,7 +11,18 @@ from typing import Annotated, Literal
 from simpy.events import Event
 
 from dagsim.model import Cluster, GpuType
-from dagsim.network import Dragonfly, Explicit, FatTree, Island, Level, LinkFlow, Routing, SharedLinks, Torus, Tree
+from dagsim.network import (
+    Dragonfly,
+    Explicit,
+    FabricLevel,
+    FatTree,
+    Island,
+    LinkFlow,
+    Routing,
+    SharedLinks,
+    Torus,
+    Tree,
+)
 from dagsim.network.collectives import Exchange, Member, StepTraffic, exchange, nvlink_bytes_s
 from dagsim.systems.cluster.clock import COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.network.base import Flow
@@ -33,7 +44,7 @@ class SharedNetwork:
 
     __pydantic_config__ = {"extra": "forbid"}
 
-    def levels(self, names: Sequence[str]) -> tuple[Level, ...]:
+    def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """See ``HasLevels``."""
         return self.topology.levels(names)
 

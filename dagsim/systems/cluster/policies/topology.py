@@ -9,13 +9,13 @@ from dagsim.model import Placement, Share
 from dagsim.systems.cluster.api import ClusterView, NodeState, TaskState
 from dagsim.systems.cluster.policies.placement import by_speed
 
-__all__ = ["Block", "Skew", "Topology"]
+__all__ = ["SegmentsInBlocks", "SkewRule", "SmallestDomain"]
 
 _Domain = tuple[int, list[NodeState]]
 """Room in instances, and the machines with room."""
 
 
-class Topology:
+class SmallestDomain:
     """The smallest sufficient domain: a node, else a rack, else a pod, and so on; of several, the one
     with the least room, then the first. In it, a gang takes the domain below with the most room, until the
     rest fits into one, of which it takes the one with the least room (as Kueue's topology-aware scheduling
@@ -91,7 +91,7 @@ def _placement(taken: Iterable[tuple[int, int]]) -> Placement:
     return tuple([Share(node, count) for node, count in taken])
 
 
-class Block:
+class SegmentsInBlocks:
     """Segments in blocks (Slurm's ``topology/block``): each segment of a gang lies within one block, a
     domain of its ``level`` (by default the narrowest). The job's request states the segment, in
     instances; a gang without one is a single segment if a block can hold it, else its segments are the
@@ -129,7 +129,7 @@ class Block:
         return max(sizes.values(), default=0)
 
 
-BLOCK = Block()
+BLOCK = SegmentsInBlocks()
 
 
 def _largest_segment(gang: int, most: int) -> int:
@@ -156,7 +156,7 @@ def _segments(blocks: list[_Domain], segment: int, needed: int) -> list[tuple[li
     return taken
 
 
-class Skew:
+class SkewRule:
     """The rule of Tiresias (NSDI 2019, section 3.3): a gang whose model has a skewed distribution of tensor
     sizes starts on the fewest nodes that can hold it, or waits for them. Other gangs take any GPUs, fullest
     nodes first, so that they fill gaps. Skewed are VGG and AlexNet, the models that the paper names;

@@ -11,7 +11,7 @@ import pytest
 
 from dagsim.errors import IllegalDecision, ModelError
 from dagsim.model import Cluster, Decision, Job, Kind, Node, Placement, Request, Share, Start, Task, gpu_type
-from dagsim.network import Dragonfly, FatTree, Island, Level, Tree, TreeSwitch
+from dagsim.network import Dragonfly, FabricLevel, FatTree, Island, Tree, TreeSwitch
 from dagsim.network.collectives import StepTraffic
 from dagsim.systems.cluster import ClusterKernel, ClusterView
 from dagsim.systems.cluster.models.communication import ModelTraffic
@@ -103,7 +103,7 @@ def test_the_tightest_rack_that_is_enough_is_taken() -> None:
     assert place("topology", fabric(12), network, busy, gang("j", 6)) == {"j": {"n1", "n2", "n3", "n4", "n7", "n8"}}
 
 
-def spans(nodes: Iterable[int], levels: Iterable[Level]) -> tuple[int, ...]:
+def spans(nodes: Iterable[int], levels: Iterable[FabricLevel]) -> tuple[int, ...]:
     """Number of domains that nodes lie in, widest level first."""
     nodes = [*nodes]
     return tuple(len({level.domains[node] for node in nodes}) for level in [*levels][::-1])
