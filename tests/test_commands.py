@@ -36,6 +36,7 @@ SHORTER = {
     "replay": "--no-plots",
     "whatif": "--on local",
     "plan": "--most 2000 --on local",
+    "eta": "--futures 3",
     "record": "--frames 2 --width 160",
     "sweep": "--on local",
 }

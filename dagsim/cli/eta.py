@@ -85,7 +85,7 @@ def print_eta(
 
     Without a log, --state forecasts the jobs that wait now; --history calibrates these forecasts.
 
-    Example: dagsim eta --backtest KTH-SP2-1996-2.1-cln.swf.gz --from 60d --until 70d --every 4h
+    Example: dagsim eta --backtest sacct.txt --cluster cluster.yaml --algo easy --every 2h
     """
     watched = not (quiet or json_)
     if (backtest is None) == (state is None):
