@@ -300,10 +300,10 @@ Writer = Callable[[Path, Iterable[Job], Cluster | None], tuple[Path, ...]]
 _PLAIN_HOLDS = frozenset({"arrival_s", "estimate", "cpus", "memory_gb", "gpu_types", "observed_start_s", *_PLAIN_JOB})
 
 _WRITERS: dict[str, tuple[Writer, frozenset[str]]] = {
-    "arrow": (_write_arrow, _PLAIN_HOLDS),
     "batsim": (_write_batsim, frozenset({"arrival_s", "estimate"})),
-    "parquet": (_write_parquet, _PLAIN_HOLDS),
     "plain": (_write_plain, _PLAIN_HOLDS),
+    "plain-arrow": (_write_arrow, _PLAIN_HOLDS),
+    "plain-parquet": (_write_parquet, _PLAIN_HOLDS),
     "swf": (_write_swf, frozenset({"arrival_s", "estimate", "tenant", "observed_start_s"})),
     "wfcommons": (_write_wfcommons, frozenset({"bytes"})),
 }

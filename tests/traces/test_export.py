@@ -74,7 +74,9 @@ def test_workflows_are_read_back(tmp_path: Path) -> None:
     assert [job.graph for job in open_trace(tmp_path / "all").jobs()] == [graph, graph]
 
 
-@pytest.mark.parametrize(("format_", "ending"), [("plain", "csv"), ("parquet", "parquet"), ("arrow", "arrow")])
+@pytest.mark.parametrize(
+    ("format_", "ending"), [("plain", "csv"), ("plain-parquet", "parquet"), ("plain-arrow", "arrow")]
+)
 def test_a_table_of_any_job_is_read_back(format_: str, ending: str, tmp_path: Path) -> None:
     shared, whole = Task("a", 2.0, 3, gpus=0.5, gpu_types=("T4",)), Task("b", 3.0, 2, True, 8, 4, 16.5)
     graph = TaskGraph((shared, whole), (Edge(0, 1),))

@@ -155,7 +155,7 @@ def test_a_fitted_preset_runs_without_its_trace(name):
 
 def test_real_traces_have_a_preset_each():
     fits = {path.stem for path in FITTED.glob("*.yaml")}
-    assert fits == {f"like-{name}" for name in ("alibaba", "helios", "itp", "openb", "pai", "philly")}
+    assert fits == {f"like-{name}" for name in ("alibaba", "ctc", "helios", "itp", "openb", "pai", "philly")}
     assert "like-philly" in WORKLOADS
     assert "like-nobody" not in WORKLOADS
     with pytest.raises(KeyError):
