@@ -78,7 +78,7 @@ class BenchTask:
 
     @property
     def summary(self) -> str:
-        """What is simulated, in a sentence."""
+        """One sentence on the simulated workload and cluster."""
         return opening_of(self.path)
 
     @property
@@ -119,7 +119,7 @@ def suite(names: Iterable[str] = ()) -> list[BenchTask]:
 
 
 class BenchEntry(NamedTuple):
-    """What is judged, and how."""
+    """The policies that are judged, and the rules for them."""
 
     name: str
     policies: Mapping[str, str]
@@ -286,7 +286,7 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
     The number of the seed pairs runs of different tasks: replicate k of the suite is the k-th seed
     of every task.
     """
-    each: dict[str, Any] = {}
+    by_task: dict[str, Any] = {}
     logs: dict[str, list[list[float]]] = {"entry": [], "reference": []}
     preempts = False
     for name, task in content["tasks"].items():
@@ -298,7 +298,7 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
             for mine, other in zip(by_role["entry"], by_role["reference"], strict=True)
             if task["metric"] != "blocking_rate"  # which counts them
         )
-        each[name] = _facts(result, undone) | {
+        by_task[name] = _facts(result, undone) | {
             "bound": _below(content["bounds"].get(name), by_role["reference"], task["metric"]),
             "means": {
                 metric: {role: _mean([line.metrics[metric] for line in lines]) for role, lines in by_role.items()}
@@ -315,9 +315,9 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
         for role, rows in logs.items()
     }
     whole = _facts(_compared(whole_lines, "score"), 0)
-    if none := [name for name, facts in each.items() if facts["ratio"] is None]:
+    if none := [name for name, facts in by_task.items() if facts["ratio"] is None]:
         whole["verdict"] = f"no score on {', '.join(none)}"
-    return {"preemption": preempts, "score": whole, "scores": each}
+    return {"preemption": preempts, "score": whole, "scores": by_task}
 
 
 def _below(bounds: Sequence[float] | None, lines: Sequence[_Line], metric: str) -> float | None:
@@ -382,8 +382,9 @@ def read_entry(path: Path) -> dict[str, Any]:
     if content.get("suite") != SUITE:
         raise InputError(f"{path}: of suite {content.get('suite')!r}; this version of dagsim has {SUITE}")
     try:
-        for task in content["tasks"].values():
+        for name, task in content["tasks"].items():
             task["metric"], task["reference"], task["policy"], task["config_sha256"]
+            float(content["timing"][name][task["policy"]]["scheduler_us"] or 0.0)
             for run in task["runs"]:
                 run["policy"], run["seed"], run["log_sha256"], run["metrics"]["preemptions"]
         if content["division"] not in get_args(Division):
@@ -394,8 +395,10 @@ def read_entry(path: Path) -> dict[str, Any]:
             content["score"],
             content["scores"],
             content["policies"],
-            content["timing"],
             content["bounds"],
+            content["dagsim"],
+            content["suite_sha256"],
+            content["code_sha256"],
             content["code"],
             content["checkpoints"],
         )

@@ -21,7 +21,7 @@ _STEPS, _POOL_WINDOW, _POOL_LEAST = 4, 1500, 60
 
 
 class Outcomes(NamedTuple):
-    """What became of n forecasts, in order of their instants."""
+    """Outcomes of n forecasts, in order of their instants."""
 
     t: np.ndarray
     """(n,) float64: the instant of the forecast."""

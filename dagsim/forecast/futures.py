@@ -35,7 +35,7 @@ _MOST_DOUBLINGS = 500.0
 
 
 class Future(Enum):
-    """What is assumed of the times to come."""
+    """Assumptions about run times and arrivals after the instant."""
 
     LIMITS = "limits"
     """Every job runs to its limit, and nobody else comes."""
@@ -78,7 +78,7 @@ class QueueState:
 
     @property
     def horizon_s(self) -> float:
-        """How far futures are played: twice the longest wait of the jobs in the system and of the
+        """Length of a future: twice the longest wait of the jobs in the system and of the
         last 1,000 that started, from 12 h to a week.
         """
         log, t = self.log, self.t
@@ -102,7 +102,7 @@ def _classes(log: JobLog, job: int) -> list[tuple[str, object]]:
 
 
 class Usage:
-    """What accounts have used before an instant, for policies with fair shares."""
+    """Usage of accounts before an instant, for policies with fair shares."""
 
     def __init__(self, log: JobLog, cluster: Cluster, queues: QueueTree) -> None:
         sums = [ordered_sum(getattr(node, name) for node in cluster.nodes) for name in ("cpus", "memory_gb", "gpus")]
@@ -308,7 +308,7 @@ class _Scene:
         self.targets = log.jobs.ids[state.waiting].tolist()
 
     def usage(self, usage: Usage) -> Mapping[str, float]:
-        """What accounts had used before, computed once."""
+        """Usage of accounts before the state, computed once."""
         if self._past_usage is None:
             self._past_usage = usage.at(self.state, self.zero_s)
         return self._past_usage

@@ -18,7 +18,7 @@ __all__ = ["Forecaster", "Past"]
 
 @dataclass(slots=True)
 class Past:
-    """What a log says until an instant: run times of ended jobs, waits of started ones. The instant
+    """Facts of a log until an instant: run times of ended jobs, waits of started ones. The instant
     only moves forward.
     """
 

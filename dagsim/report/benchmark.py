@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import exp, inf, log, nan
 from typing import Any
 
+from dagsim.experiment.bench import scored
 from dagsim.report.grid import Grid, factor, interval, number
 from dagsim.report.page.document import document
 from dagsim.report.page.markup import element, table
@@ -54,8 +55,10 @@ def _division(content: Mapping[str, Any]) -> str:
 
 def leaderboards(entries: Sequence[Mapping[str, Any]]) -> list[Grid]:
     """A table for each group of entries that can be compared: equal division, seeds and tasks. The
-    best ratio comes first; entries without a score come last.
+    best ratio comes first; entries without a score come last. Scores are computed from the runs, not
+    taken from the file.
     """
+    entries = [{**entry, **scored(entry)} for entry in entries]
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for entry in entries:
         groups.setdefault((_division(entry), tuple(sorted(entry["tasks"]))), []).append(entry)

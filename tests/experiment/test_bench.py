@@ -123,9 +123,13 @@ def test_a_sample_is_spread_over_the_tasks(file: Path) -> None:
 
 def test_the_leaderboard_ranks_only_what_can_be_compared(file: Path, tmp_path: Path) -> None:
     content = read_entry(file)
-    worse = deepcopy(content) | {"entry": "worse"}
-    worse["score"]["ratio"] = content["score"]["ratio"] * 2
-    other = deepcopy(content) | {"entry": "other", "preemption": True}
+    worse, other = deepcopy(content) | {"entry": "worse"}, deepcopy(content) | {"entry": "other"}
+    for task in worse["tasks"].values():
+        for line in task["runs"]:
+            line["metrics"][task["metric"]] *= 1 if line["policy"] == task["reference"] else 2
+    for task in other["tasks"].values():
+        for line in task["runs"]:
+            line["metrics"]["preemptions"] += line["policy"] != task["reference"]
     grids = leaderboards([worse, content, other])
     assert sorted([row[0] for row in grid.rows] for grid in grids) == [["mine", "worse"], ["other"]]
     page, text = tmp_path / "board.html", tmp_path / "board.md"
@@ -142,8 +146,17 @@ def test_damaged_files_and_unknown_names_are_errors(file: Path, tmp_path: Path) 
         ("{", "not readable"),
         (json.dumps(read_entry(file) | {"suite": "v9"}), "of suite 'v9'"),
         (json.dumps(read_entry(file) | {"tasks": {"dags": {}}}), "damaged"),
+        (json.dumps(read_entry(file) | {"timing": {"dags": {}}}), "damaged"),
     ):
         broken.write_text(text, encoding="utf-8")
         assert message in " ".join(run("verify", str(broken), code=2).split())
+        assert message in " ".join(run("table", str(broken), code=2).split())
     assert "did you mean 'dags'" in " ".join(run("run", "--algo", "sjf", "--task", "dag", code=2).split())
     assert "give a policy" in run("run", code=2)
+
+
+def test_the_leaderboard_takes_scores_from_the_runs_and_not_from_the_file(file: Path, tmp_path: Path) -> None:
+    entry = read_entry(file)
+    forged = entry | {"score": entry["score"] | {"ratio": 0.1, "low": 0.1, "high": 0.1}}
+    (tmp_path / "forged.json").write_text(json.dumps(forged), encoding="utf-8")
+    assert run("table", str(tmp_path / "forged.json")) == run("table", str(file))
