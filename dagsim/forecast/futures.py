@@ -22,7 +22,7 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
-__all__ = ["Future", "Player", "QueueState", "Usage", "run_times_at", "starts_by"]
+__all__ = ["Future", "Player", "QueueState", "Usage", "run_time_classes", "run_times_at", "starts_by"]
 
 _OVERDUE_S = 60.0
 """Seconds left to a job that has run for its limit."""
@@ -92,11 +92,12 @@ class QueueState:
 def run_times_at(log: JobLog, ended: Iterable[int], into: RunTimes) -> RunTimes:
     """Add jobs that ended, by index in the log, in order of their ends."""
     for job in ended:
-        into.add(_classes(log, job), float(log.run_s[job] / log.limit_s[job]))
+        into.add(run_time_classes(log, job), float(log.run_s[job] / log.limit_s[job]))
     return into
 
 
-def _classes(log: JobLog, job: int) -> list[tuple[str, object]]:
+def run_time_classes(log: JobLog, job: int) -> list[tuple[str, object]]:
+    """The classes of run times of a job, from wide to narrow."""
     array = log.array[job]
     return classes_of(log.user[job], float(log.limit_s[job]), "" if array == log.jobs.ids[job] else array)
 
@@ -150,6 +151,15 @@ class Player:
         queues = scenario.queues
         self._usage = None if queues is None or not queues.scheduler else Usage(log, scenario.cluster, queues)
 
+    def of(self, log: JobLog) -> Player:
+        """The same for another log."""
+        return Player(self._estimated, self._policy, log)
+
+    def starts_alone(self, state: QueueState) -> bool:
+        """True if each waiting job of the state starts within a week."""
+        starts = self.starts(state, Future.LIMITS, 1, RunTimes(), np.random.default_rng(0))
+        return all(np.isfinite(each).all() for each in starts)
+
     def starts(
         self,
         state: QueueState,
@@ -182,6 +192,8 @@ class Player:
         policy = make_policy(scenario, self._policy, 0)
         if self._usage is not None and hasattr(policy, "past_usage"):
             policy.past_usage = scene.usage(self._usage)
+        if hasattr(policy, "coarse_after_s"):
+            policy.coarse_after_s = begins_s
         watch = _Watch(
             policy, {scene.targets[place]: row for row, group in enumerate(groups) for place in group.tolist()}
         )
@@ -208,7 +220,7 @@ class Player:
         run_s = log.run_s[chosen].copy()
         for place in np.flatnonzero(~((log.end_s[chosen] <= t) & (run_s >= 0)) & (kind is not Future.ORACLE)).tolist():
             job = int(chosen[place])
-            run_s[place] = run_times.draw(rng, _classes(log, job), 1)[0] * log.limit_s[job]
+            run_s[place] = run_times.draw(rng, run_time_classes(log, job), 1)[0] * log.limit_s[job]
         run_s = np.where(np.isnan(run_s), log.limit_s[chosen], run_s)
         order = np.argsort(at_s, kind="stable")
         chosen, at_s, block, run_s = chosen[order], at_s[order], block[order], run_s[order]
@@ -323,7 +335,7 @@ class _Scene:
             return np.repeat(np.where(np.isnan(true_s), limit_s, true_s)[:, None], futures, axis=1)
         else:
             drawn = [
-                run_times.draw(rng, _classes(log, job), futures, float(done))
+                run_times.draw(rng, run_time_classes(log, job), futures, float(done))
                 for job, done in zip(self._known.tolist(), self.elapsed_s / limit_s, strict=True)
             ]
             run_s = np.array(drawn) * limit_s[:, None]

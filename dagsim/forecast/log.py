@@ -121,31 +121,33 @@ class JobLog:
     def beside(self, history: JobLog, t: float) -> JobLog:
         """The jobs of this log with those of another that had ended by ``t`` and are not among them."""
         own = set(self.jobs.ids.tolist())
-        past = np.flatnonzero(
-            (history.end_s <= t) & np.array([id not in own for id in history.jobs.ids.tolist()], bool)
-        )
-        jobs = JobArrays.joined([history.jobs.chosen(past), self.jobs])
+        past = (history.end_s <= t) & np.array([id not in own for id in history.jobs.ids.tolist()], bool)
+        return JobLog.joined([history.chosen(np.flatnonzero(past)), self], t)
+
+    def chosen(self, jobs: np.ndarray) -> JobLog:
+        """The log of the jobs at these indices, which must be in order of submission."""
+        columns: dict[str, Any] = {name: getattr(self, name)[jobs] for name in _COLUMNS}
+        columns |= {name: [getattr(self, name)[job] for job in jobs.tolist()] for name in _LISTS}
+        return replace(self, jobs=self.jobs.chosen(jobs), nodes=self.nodes.chosen(jobs), **columns)
+
+    @classmethod
+    def joined(cls, several: Sequence[JobLog], ends_s: float) -> JobLog:
+        """The jobs of several logs on one clock, in order of submission."""
+        jobs = JobArrays.joined([log.jobs for log in several])
         order = np.argsort(jobs.arrival_s, kind="stable")
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(log, name) for log in several])[order] for name in _COLUMNS
+        }
+        for name in _LISTS:
+            words = [word for log in several for word in getattr(log, name)]
+            columns[name] = [words[job] for job in order.tolist()]
+        nodes = [names for log in several for names in log.nodes.tolist()]
+        labels = Labels.numbered([nodes[job] for job in order.tolist()])
+        return cls(jobs.chosen(order), nodes=labels, ends_s=ends_s, **columns)
 
-        def joined(name: str) -> np.ndarray:
-            column: np.ndarray = np.concatenate([getattr(history, name)[past], getattr(self, name)])[order]
-            return column
 
-        def listed(name: str) -> list[Any]:
-            both = [*(getattr(history, name)[job] for job in past.tolist()), *getattr(self, name)]
-            return [both[job] for job in order.tolist()]
-
-        nodes = [*history.nodes.chosen(past).tolist(), *self.nodes.tolist()]
-        return JobLog(
-            jobs.chosen(order),
-            **{name: joined(name) for name in ("limit_s", "start_s", "end_s", "eligible_s", "begin_s", "array")},
-            parents=listed("parents"),
-            nodes=Labels.numbered([nodes[job] for job in order.tolist()]),
-            ends_s=t,
-            user=listed("user"),
-            account=listed("account"),
-            partition=listed("partition"),
-        )
+_COLUMNS = ("limit_s", "start_s", "end_s", "eligible_s", "begin_s", "array")
+_LISTS = ("parents", "user", "account", "partition")
 
 
 def _names(jobs: JobArrays) -> tuple[list[str], list[str], list[str]]:
