@@ -164,18 +164,14 @@ def _forecast(
     """
     from dagsim.config.schema import Setting
     from dagsim.errors import InputError
-    from dagsim.forecast.live import Question
+    from dagsim.forecast.live import Question, workload_of
     from dagsim.forecast.planned import PlannedJob, shapes_of
     from dagsim.report.forecast import queue_grid, shapes_grid, shapes_sentences
     from dagsim.report.terminal import show_grid
-    from dagsim.traces import TraceOptions, format_of
 
     if config is None and reading.cluster is None:
         raise InputError("--state: the cluster is unknown; give --config site.yaml (dagsim site import makes it)")
-    workload = {"kind": "trace", "path": str(state)}
-    if reading.format_ is None and format_of(state, TraceOptions()) == "kubernetes":
-        workload["format"] = "kubernetes-now"
-    first = [Setting(f"--state {state}", "workload", workload)]
+    first = [Setting(f"--state {state}", "workload", workload_of(state))]
     chosen = experiment(Experiment(config=config, set_=set_, seed=seed), reading, first=first, quiet=not watched)
     question = Question.read(chosen, state, history, algo, *futures)
     for remark in question.remarks:

@@ -22,10 +22,20 @@ from dagsim.forecast.rows import KINDS, Listed, Rows, read_reasons, rows_of
 from dagsim.forecast.scores import LEVELS, log_wait, quantiles_of
 from dagsim.model import Cluster
 from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.traces import TraceOptions, format_of
 from dagsim.traces.source import Source
 from dagsim.workload.accept import accepting
 
-__all__ = ["Expected", "ExpectedShape", "Question", "expected", "expected_shapes", "first_answer", "policy_of"]
+__all__ = [
+    "Expected",
+    "ExpectedShape",
+    "Question",
+    "expected",
+    "expected_shapes",
+    "first_answer",
+    "policy_of",
+    "workload_of",
+]
 
 _INSTANTS = 24
 _FUTURES = 10
@@ -130,6 +140,16 @@ class Question(NamedTuple):
     def shapes(self, shapes: Sequence[PlannedJob]) -> Iterator[list[ExpectedShape]]:
         """The forecasts of planned jobs, better and better (``expected_shapes``)."""
         return expected_shapes(self.log, self.forecaster, self.t, shapes, self.scenario.cluster)
+
+
+def workload_of(state: Path) -> dict[str, str]:
+    """The workload of a configuration that is a snapshot.
+
+    Raises:
+        TraceError: It cannot be read.
+    """
+    workload = {"kind": "trace", "path": str(state)}
+    return workload | ({"format": "kubernetes-now"} if format_of(state, TraceOptions()) == "kubernetes" else {})
 
 
 def policy_of(config: Config) -> str:
