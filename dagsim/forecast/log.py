@@ -28,6 +28,7 @@ __all__ = ["JobLog", "read_sacct_log", "read_snapshot"]
 
 _YEAR_S = 365 * 86400.0
 _SECONDS = {"": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
+_BILLING = re.compile(r"(?:^|,)billing=(\d{1,15})(?:,|$)")
 _BEGIN = re.compile(r"now\+(\d{1,9})(second|minute|hour|day|week)?s?")
 
 
@@ -59,6 +60,10 @@ class JobLog:
     """(n,) object: the submission of each job: its array, else its own id."""
     ends_s: float
     """The end of the log."""
+    billing: np.ndarray
+    """(n,) float64: what the site charges for each second of a run, known from its start on; NaN if
+    the log does not say.
+    """
     user: Sequence[str] = field(default=())
     account: Sequence[str] = field(default=())
     partition: Sequence[str] = field(default=())
@@ -115,6 +120,7 @@ class JobLog:
             jobs.observed_nodes or Labels(np.zeros(len(jobs), np.int32), ((),)),
             objects(jobs.ids.tolist()),
             float(np.nanmax(np.concatenate([end_s, asked.arrival_s]))),
+            np.full(len(jobs), nan),
             *_names(jobs),
         )
 
@@ -146,7 +152,7 @@ class JobLog:
         return cls(jobs.chosen(order), nodes=labels, ends_s=ends_s, **columns)
 
 
-_COLUMNS = ("limit_s", "start_s", "end_s", "eligible_s", "begin_s", "array")
+_COLUMNS = ("limit_s", "start_s", "end_s", "eligible_s", "begin_s", "array", "billing")
 _LISTS = ("parents", "user", "account", "partition")
 
 
@@ -186,6 +192,7 @@ class _Row(NamedTuple):
     end_s: float
     parents: tuple[str, ...]
     nodes: tuple[str, ...]
+    billing: float
     asked: list[str]
 
 
@@ -222,6 +229,7 @@ def read_sacct_log(path: Path, options: TraceOptions) -> JobLog:
         parents=[row.parents for row in known],
         nodes=Labels.numbered([row.nodes for row in known]),
         array=objects([row.id.partition("_")[0] for row in known]),
+        billing=np.array([row.billing for row in known]),
         ends_s=float(np.nanmax(np.concatenate([end_s, start_s, log.submit_s]))),
     )
 
@@ -276,6 +284,7 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None) -> Iterator[_R
             nan if end_s is None else end_s,
             parents,
             readable_hosts(fields["NodeList"]) if ran else (),
+            float(charged[1]) if (charged := _BILLING.search(fields["AllocTRES"])) else nan,
             _asked(own, fields, line, submit_s),
         )
 

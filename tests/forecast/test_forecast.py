@@ -15,14 +15,14 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.forecast.backtest import Backtest, Forecasts, instants_of, played
 from dagsim.forecast.calibration import Outcomes, calibrated, kaplan_meier, pooled
-from dagsim.forecast.futures import Future, Player, QueueState, starts_by
+from dagsim.forecast.futures import Future, Player, QueueState, Usage, starts_by
 from dagsim.forecast.history import History, binomial_quantile
 from dagsim.forecast.log import JobLog, read_sacct_log
 from dagsim.forecast.members import Forecaster
 from dagsim.forecast.rows import QueueLog, read_queue_log, rows_of
 from dagsim.forecast.runtimes import RunTimes, classes_of
 from dagsim.forecast.scores import CEILING, LEVELS, crps, quantiles_of, score
-from dagsim.model import Cluster, Demand, Node, NodeReservation, QueueTree
+from dagsim.model import Cluster, Demand, Node, NodePartition, NodeReservation, QueueTree
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -316,6 +316,40 @@ def test_nothing_after_the_instant_matters_on_a_real_site(data: Path, tmp_path: 
     assert len(raws[0].t) > 5
     for name, quantiles in raws[0].raw.items():
         assert np.array_equal(quantiles, raws[1].raw[name]), name
+
+
+@pytest.mark.data
+def test_usage_is_that_of_sshare(data: Path, tmp_path: Path) -> None:
+    """What Slurm had charged each user after ten hours, running jobs included: within 4 %."""
+    from dagsim.cli.inputs import import_site
+    from dagsim.config.schema import load_config
+    from dagsim.experiment.scenario import cluster_scenario_of
+
+    folder = data / "golden/slurm/site-A"
+    import_site([folder], tmp_path / "site.yaml", quiet=True)
+    site = cluster_scenario_of(load_config(tmp_path / "site.yaml"))
+    assert site.queues is not None
+    log_ = read_sacct_log(folder, TraceOptions())
+    snapshot = folder / "snap/036420"
+    t = float((snapshot / "epoch").read_text())
+    usage = Usage(log_, site.cluster, site.queues).at(QueueState.at(log_, t), t)
+    rows = [[cell.strip() for cell in line.split("|")] for line in (snapshot / "sshare.txt").read_text().splitlines()]
+    charged = {f"{row[0]}/{row[1]}": float(row[4]) for row in rows[1:] if row[1] and row[0] != "root"}
+    assert len(charged) == 12
+    for name, seconds in charged.items():
+        assert usage[name] == pytest.approx(seconds, rel=0.04), name
+
+
+def test_usage_counts_what_running_jobs_have_used(scenario: ClusterScenario, easy: JobLog) -> None:
+    """Without decay it is the core-seconds so far, or what the log says that the site charges."""
+    t = float(easy.submit_s[150])
+    queues = QueueTree(partitions=(NodePartition("all", billing={"cpus": 1.0}),), scheduler={"half_life_s": 0.0})
+    ran_s = np.fmin(easy.end_s, t) - easy.start_s
+    cores_s = float(np.sum((easy.jobs.instances * ran_s)[easy.start_s <= t]))
+    assert sum(Usage(easy, scenario.cluster, queues).at(QueueState.at(easy, t), t).values()) == pytest.approx(cores_s)
+    charged = replace(easy, billing=3.0 * easy.jobs.instances)
+    usage = Usage(charged, scenario.cluster, queues).at(QueueState.at(charged, t), t)
+    assert sum(usage.values()) == pytest.approx(3 * cores_s)
 
 
 def test_rows_join_the_tasks_of_an_array(easy: JobLog) -> None:
