@@ -331,7 +331,7 @@ def test_usage_is_that_of_sshare(data: Path, tmp_path: Path) -> None:
     assert site.queues is not None
     log_ = read_sacct_log(folder, TraceOptions())
     snapshot = folder / "snap/036420"
-    t = float((snapshot / "epoch").read_text())
+    t = float((snapshot / "epoch").read_text().split()[0])
     usage = Usage(log_, site.cluster, site.queues).at(QueueState.at(log_, t), t)
     rows = [[cell.strip() for cell in line.split("|")] for line in (snapshot / "sshare.txt").read_text().splitlines()]
     charged = {f"{row[0]}/{row[1]}": float(row[4]) for row in rows[1:] if row[1] and row[0] != "root"}
