@@ -126,8 +126,10 @@ class Question(NamedTuple):
         if history is not None:
             log = log.beside(read_sacct_log(history, file.options), t)
         log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
-        player = Player(scenario, policy or policy_of(config), log)
-        return cls(log, Forecaster(player, futures, arrivals, config.seed), t, listing or None, scenario, remarks)
+        played_by = policy or policy_of(config)
+        remarks.append(f"{played_by} plays the futures")
+        forecaster = Forecaster(Player(scenario, played_by, log), futures, arrivals, config.seed)
+        return cls(log, forecaster, t, listing or None, scenario, remarks)
 
     def first(self) -> list[Expected]:
         """The first answer (``first_answer``)."""
@@ -153,15 +155,23 @@ def workload_of(state: Path) -> dict[str, str]:
 
 
 def policy_of(config: Config) -> str:
-    """The policy that plays futures: that of a configuration with queues, else EASY."""
-    return config.policy if config.queues is not None else "easy"
+    """The policy that plays futures: that of the configuration if it names one, else Kueue's or
+    Slurm's if it has their queues, else EASY.
+    """
+    if "policy" in config.model_fields_set:
+        return config.policy
+    queues = config.queues
+    if queues is not None and any(node.quota for node, _ in queues.walk()):
+        return "kueue"
+    return "slurm-multifactor" if queues is not None and (queues.scheduler or queues.partitions) else "easy"
 
 
 def _remarks(log: JobLog, listing: Listing, cluster: Cluster) -> list[str]:
     """What to say of a snapshot: waiting jobs without a forecast, and nodes that do not exist."""
     names = {name for names in log.nodes.words for name in names}
     unknown = sorted(names - {node.name for node in cluster.nodes})
-    silent = len(listing.keys() - set(log.array.tolist()))
+    names_of_rows = {name.rpartition("/")[0] if name not in listing else name for name in log.array.tolist()}
+    silent = len([name for name in listing if name not in names_of_rows and name.count("/") < 2])
     remarks = [f"{silent:,} jobs are held or wait for other jobs: they get no forecast"] if silent else []
     if 2 * len(unknown) > len(names):
         remarks.append(

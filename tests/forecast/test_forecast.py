@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from math import log
 from pathlib import Path
@@ -547,6 +548,55 @@ def test_planned_jobs_that_cannot_be(snapshot: list[str], plan: str, message: st
     result = CliRunner().invoke(app, [*snapshot, "--job", plan])
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
+
+
+def test_a_snapshot_of_kueue(tmp_path: Path) -> None:
+    """The format is detected, Kueue plays the futures, and what its condition says is shown."""
+    pod = {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "2"}}}]}
+
+    def workload(name: str, created: str, *conditions: dict[str, str]) -> dict[str, object]:
+        return {
+            "kind": "Workload", "metadata": {"name": name, "namespace": "lab", "creationTimestamp": created},
+            "spec": {"queueName": "vision", "podSets": [{"name": "main", "count": 1, "template": {"spec": pod}}],
+                     "maximumExecutionTimeSeconds": 3600},
+            "status": {"conditions": list(conditions)},
+        }  # fmt: skip
+
+    admitted = {"type": "Admitted", "status": "True", "lastTransitionTime": "2026-03-02T08:00:00Z"}
+    pending = {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": "insufficient unused quota"}
+    items = [workload("runs", "2026-03-02T07:59:00Z", admitted), workload("waits", "2026-03-02T08:30:00Z", pending)]
+    (tmp_path / "now.json").write_text(json.dumps({"kind": "List", "items": items}))
+    (tmp_path / "site.yaml").write_text(
+        "cluster: {groups: [{name: n, count: 1, gpu: T4, gpus: 4}]}\n"
+        "queues: {tree: [{name: vision, quota: {gpus: 3}}]}\n"
+    )
+    words = ["eta", "--state", str(tmp_path / "now.json"), "--config", str(tmp_path / "site.yaml"), "--json"]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert "kueue plays the futures" in result.stderr
+    (row,) = json.loads(result.stdout)["jobs"]
+    assert (row["job"], row["kind"], row["waits_for"]) == ("lab/waits", "limited", "quota")
+    assert 0 < row["median_s"] <= 1800  # two GPUs are idle, but the quota is three
+
+
+def test_pages_of_the_queue_and_of_a_back_test(
+    snapshot: list[str], scenario: ClusterScenario, easy: JobLog, tmp_path: Path
+) -> None:
+    """One band and a row for each job, text as text, nothing to load; the curve has a point for each level."""
+    from dagsim.report.page.forecasting import backtest_page
+
+    file = tmp_path / "page.html"
+    answer = answer_of([*snapshot, "--page", str(file), "--job", "cpus=1"])
+    text = file.read_text()
+    bands = text.partition("<h2>Waiting jobs over time")[2].partition("</svg>")[0]
+    assert bands.count('class="waits"') == len(answer["jobs"]) == 1
+    assert "AssocMaxJobsLimit" in text
+    assert "default-src &#x27;none&#x27;" in text
+    scores = backtest_of(easy, Forecaster(Player(scenario, "easy", easy), 2, 0), 7200.0).to_dict()
+    scores["by_partition"]["<script>alert(1)</script>"] = scores["by_partition"].pop("all")
+    text = backtest_page("<b>", scores)
+    (curve,) = re.findall(r'<polyline class="edge critical" points="([^"]*)"', text)
+    assert len(curve.split()) == len(LEVELS)
+    assert "alert(1)</script>" not in text.partition("</header>")[2].partition("<script")[0]
 
 
 def test_a_snapshot_of_another_cluster_is_named(snapshot: list[str]) -> None:
