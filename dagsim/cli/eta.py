@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import chain
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -187,13 +188,14 @@ def _forecast(
     if plan is not None:
         job = PlannedJob.parse(plan, question.scenario)
         wanted = shapes_of(job, question.scenario) if shapes else [job]
-        planned = _last(
-            question.shapes(wanted), lambda answer: shapes_grid(answer, calibrated=False), watched, is_calibrated
-        )
+        answers = question.shapes(wanted)
+        planned = _refined(answers, watched, lambda answer, last: shapes_grid(answer, calibrated=last), is_calibrated)
     if plan is None or names or page is not None:
-        if watched and sys.stdout.isatty():
-            show_grid(queue_grid(chosen_rows(question.first()), calibrated=False))
-        rows = chosen_rows(_last(question.answers(), None, watched, is_calibrated))
+        several = chain([question.first()] if watched else [], question.answers())
+        refined = _refined(
+            several, watched, lambda answer, last: queue_grid(chosen_rows(answer), calibrated=last), is_calibrated
+        )
+        rows = chosen_rows(refined)
     if missing := sorted(names - {row.job for row in rows}):
         raise InputError(f"{state}: job {missing[0]} does not wait there, or can never start")
     if page is not None:
@@ -218,18 +220,23 @@ def _forecast(
             show_grid(queue_grid(rows, calibrated=is_calibrated))
 
 
-def _last(answers: Iterator[list[T]], grid: Callable[[list[T]], Grid] | None, watched: bool, more: bool) -> list[T]:
-    """The last of several answers; says on standard error that better ones follow, and shows the
-    first on a terminal.
+def _refined(answers: Iterable[list[T]], watched: bool, grid: Callable[[list[T], bool], Grid], more: bool) -> list[T]:
+    """The last of several answers, each better than the one before. A terminal shows each of them
+    until the next comes; standard error counts them otherwise.
     """
-    from dagsim.report.terminal import show_grid
+    from rich.live import Live
+
+    from dagsim.report.terminal import console
 
     latest: list[T] = []
-    for number, latest in enumerate(answers):
-        if watched and more and number < 2:
-            if grid is not None and not number and sys.stdout.isatty():
-                show_grid(grid(latest))
-            typer.echo(f"calibrating by forecasts at earlier instants ({number + 1} of 2)", err=True)
+    if watched and sys.stdout.isatty():
+        with Live(console=console(), transient=True) as live:
+            for latest in answers:
+                live.update(grid(latest, False), refresh=True)
+        return latest
+    for number, latest in enumerate(answers, 1):
+        if watched and more:
+            typer.echo(f"answer {number}: {len(latest):,} jobs; a better one follows", err=True)
     return latest
 
 

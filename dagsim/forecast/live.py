@@ -42,7 +42,7 @@ _FUTURES = 10
 """Number of futures at earlier instants, which only calibrate."""
 _BACK_S = 7 * 86400.0
 _FIRST_FUTURES = 20
-_FIRST_S = 2.0
+_FIRST_S = 1.0
 """Seconds after which the first answer is content with the futures that it has."""
 _DRAWN = 500
 _LEAST_WAITS = 8
@@ -182,8 +182,8 @@ def _remarks(log: JobLog, listing: Listing, cluster: Cluster) -> list[str]:
 
 
 def first_answer(log: JobLog, forecaster: Forecaster, t: float, listing: Listing | None = None) -> list[Expected]:
-    """The forecasts at ``t`` from up to 20 futures of the present state: as many as end within two
-    seconds, so that they need not be the same each time.
+    """The forecasts at ``t`` from up to 20 futures of the present state: as many as end within a
+    second, so that they need not be the same each time.
     """
     until_s = monotonic() + _FIRST_S
     past, rows = _present(log, t, listing)
