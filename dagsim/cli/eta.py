@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
-from math import inf
+from math import inf, nan
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -281,6 +281,7 @@ def _log(config: Config, path: Path, algo: str | None) -> tuple[JobLog, QueueLog
     from dagsim.forecast.log import JobLog, read_sacct_log
     from dagsim.forecast.rows import read_queue_log
     from dagsim.traces import format_of
+    from dagsim.traces.formats.swf import waits_s
     from dagsim.workload.accept import accepting
 
     scenario, file, queue = cluster_scenario_of(config), config.trace(), None
@@ -293,6 +294,9 @@ def _log(config: Config, path: Path, algo: str | None) -> tuple[JobLog, QueueLog
         trace = file.open(scenario.cluster, scenario.runtime)
         jobs = trace.unscaled()
         start_s = None if algo is None else starts_by(scenario, algo, jobs)
+        if start_s is None and jobs.observed_start_s is None and trace.format == "swf":
+            waits = waits_s(trace.source)
+            start_s = jobs.arrival_s + [waits.get(id, nan) for id in jobs.ids.tolist()]
         log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
     log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
     return log, queue, Player(scenario, policy, log)

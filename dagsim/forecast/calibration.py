@@ -54,10 +54,13 @@ def kaplan_meier(
     return values[event], 1 - survival[event]
 
 
-def _once(jobs: np.ndarray) -> np.ndarray:
-    """(n,) weights with which each submission counts once, however many of the rows are its own."""
+def _thinned(jobs: np.ndarray) -> np.ndarray:
+    """(n,) weights of forecasts: a submission with k of them weighs as sqrt(k), since they say much
+    the same. Whole rows would give jobs that wait long all the weight, and one for each submission
+    would fit them badly.
+    """
     _, place, counts = np.unique(jobs, return_inverse=True, return_counts=True)
-    weights: np.ndarray = 1.0 / counts[place]
+    weights: np.ndarray = 1.0 / np.sqrt(counts[place])
     return weights
 
 
@@ -67,7 +70,7 @@ def calibrated(outcomes: Outcomes, quantiles: np.ndarray, classes: Sequence[np.n
 
     A residual is (y - median) / spread, where the spread is the distance from the median to the
     95 % (above it) or 5 % quantile. Waits that still go on at the instant, or that ended without a
-    start, are censored. Each submission counts once: jobs that wait long have many forecasts.
+    start, are censored. Rows are weighed by ``_thinned``.
     ``classes`` are numbers (n,) from narrow to wide; a class counts from 40 forecasts of 20 jobs on.
     Where none counts, the forecast stays as it is.
     """
@@ -106,7 +109,7 @@ def _residuals(
     y = np.minimum(np.log1p(np.maximum(until_s, 0.0)), CEILING)
     gap = y - median[past]
     ratios = gap / np.where(gap > 0, high[past], low[past])
-    values, function = kaplan_meier(ratios, event, _once(outcomes.job[past]))
+    values, function = kaplan_meier(ratios, event, _thinned(outcomes.job[past]))
     return (values, function) if len(values) >= _LEAST_EVENTS else None
 
 
@@ -132,8 +135,8 @@ def pooled(
     """(n, 19) averages of the members' quantiles, level by level.
 
     The weights fall with the fourth power of a member's CRPS over the latest 1,500 forecasts that
-    were issued ``lag_s`` before and are resolved, in which each submission counts once. They are
-    equal until there are 60 of the same ``key``.
+    were issued ``lag_s`` before and are resolved (weighed by ``_thinned``). They are equal until
+    there are 60 of the same ``key``.
     """
     stacked = np.stack(members)
     known = np.nan_to_num(outcomes.y)
@@ -146,7 +149,7 @@ def pooled(
             past = np.flatnonzero(resolved & (keys == name))[-_POOL_WINDOW:]
             if len(past) >= _POOL_LEAST:
                 rows = np.flatnonzero((outcomes.t == t) & (keys == name))
-                loss = np.average(losses[:, past], axis=1, weights=_once(outcomes.job[past]))
+                loss = np.average(losses[:, past], axis=1, weights=_thinned(outcomes.job[past]))
                 weights = np.maximum(loss, _LEAST_LOSS) ** -_POOL_POWER
                 result[rows] = np.tensordot(weights / weights.sum(), stacked[:, rows], 1)
     return result

@@ -184,8 +184,8 @@ def test_the_pool_leaves_out_a_member_that_is_wrong() -> None:
     assert np.abs(weights[-50:] - good[-50:]).max() < 0.01 * CEILING
 
 
-def test_a_submission_counts_once_in_calibration_and_pool() -> None:
-    """One job that is forecast a hundred times moves nothing by more than one job that is forecast once."""
+def test_many_forecasts_of_one_job_weigh_little() -> None:
+    """A hundred forecasts of one job weigh as ten of others, in the distribution of residuals and in the pool."""
     values, function = kaplan_meier(np.array([1.0, 2.0, 2.0, 3.0]), np.ones(4, bool), np.array([1.0, 0.5, 0.5, 1.0]))
     assert function[values == 2.0].max() == pytest.approx(2 / 3)
     assert function[values == 3.0] == pytest.approx(1.0)
@@ -195,7 +195,8 @@ def test_a_submission_counts_once_in_calibration_and_pool() -> None:
     job = np.concatenate([np.arange(n), np.full(n, n), [n + 1]])  # a hundred jobs, and a hundred forecasts of one
     t = np.concatenate([np.zeros(2 * n), [1e4]])
     outcomes = Outcomes(t, job, t + np.expm1(y), np.ones(2 * n + 1, bool))
-    assert pooled(outcomes, [early, late], 3600.0)[-1, 0] == pytest.approx(2.0, abs=0.01)
+    share = 1 / (1 + 10**4)  # the weight of the member whose loss is ten times as large
+    assert pooled(outcomes, [early, late], 3600.0)[-1, 0] == pytest.approx(2.0 + 2.0 * share)
 
 
 def test_bounds_of_qbets() -> None:
