@@ -294,8 +294,7 @@ def _log(config: Config, path: Path, algo: str | None) -> tuple[JobLog, QueueLog
         trace = file.open(scenario.cluster, scenario.runtime)
         jobs = trace.unscaled()
         start_s = None if algo is None else starts_by(scenario, algo, jobs)
-        if start_s is None and jobs.observed_start_s is None and trace.format == "swf":
-            waits = waits_s(trace.source)
+        if algo is None and trace.format == "swf" and (waits := waits_s(trace.source)):
             start_s = jobs.arrival_s + [waits.get(id, nan) for id in jobs.ids.tolist()]
         log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
     log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))

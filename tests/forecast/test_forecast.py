@@ -28,6 +28,8 @@ from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces import TraceOptions
+from dagsim.traces.formats.swf import waits_s as swf_waits_s
+from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
 
 HOUR_S = 3600.0
@@ -433,6 +435,31 @@ def test_the_command(tmp_path: Path) -> None:
     assert set(answer["baselines"]) >= {"limits", "qbets", "history", "limits_history"}
     for entry in answer["baselines"].values():
         assert {"raw", "calibrated"} <= set(entry)
+
+
+def test_starts_of_an_archive_log_are_its_waits(tmp_path: Path) -> None:
+    """Without --algo: the third field; a log whose waits are all unknown has nothing to forecast."""
+    jobs = some_jobs(120)
+    waits_s = np.random.default_rng(3).integers(0, 7200, 120)
+
+    def written(name: str, waits: list[int]) -> Path:
+        rows = [
+            f"{job + 1} {round(float(jobs.arrival_s[job]))} {wait} {jobs.work[job]:.0f} 1 -1 -1 1 "
+            f"{jobs.estimate[job]:.0f} -1 1 {job % 6} 1 1 1 1 -1 -1"
+            for job, wait in enumerate(waits)
+        ]
+        (tmp_path / name).write_text("\n".join(["; MaxProcs: 64", *rows]) + "\n")
+        return tmp_path / name
+
+    known = written("log.swf", waits_s.tolist())
+    assert swf_waits_s(Source(known)) == {str(job + 1): float(wait) for job, wait in enumerate(waits_s.tolist())}
+    words = ["--every", "30m", "--futures", "2", "--workers", "1", "--json"]
+    answer = answer_of(["eta", "--backtest", str(known), *words])
+    assert answer["n"] > 40
+    assert answer["baselines"]["history"]["raw"]["crps_log"] < answer["baselines"]["limits"]["raw"]["crps_log"]
+    result = CliRunner().invoke(app, ["eta", "--backtest", str(written("none.swf", [-1] * 120)), *words])
+    assert result.exit_code == 2
+    assert "no starts of jobs" in result.output
 
 
 def test_logarithms_are_natural() -> None:
