@@ -165,13 +165,18 @@ def _forecast(
     """
     from dagsim.config.schema import Setting
     from dagsim.errors import InputError
-    from dagsim.forecast.live import Question, workload_of
+    from dagsim.forecast.live import Question, is_idle, workload_of
     from dagsim.forecast.planned import PlannedJob, shapes_of
     from dagsim.report.forecast import queue_grid, shapes_grid, shapes_sentences
     from dagsim.report.terminal import show_grid
 
     if config is None and reading.cluster is None:
         raise InputError("--state: the cluster is unknown; give --config site.yaml (dagsim site import makes it)")
+    if is_idle(state):
+        typer.echo("nothing runs or waits: a job that fits starts at once", err=True)
+        if json_:
+            typer.echo(json.dumps({"jobs": [], "idle": True}))
+        return
     first = [Setting(f"--state {state}", "workload", workload_of(state))]
     chosen = experiment(Experiment(config=config, set_=set_, seed=seed), reading, first=first, quiet=not watched)
     question = Question.read(chosen, state, history, algo, *futures)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from dagsim.forecast.scores import LEVELS, log_wait, quantiles_of
 from dagsim.model import Cluster
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces import TraceOptions, format_of
+from dagsim.traces.documents import elements
 from dagsim.traces.source import Source
 from dagsim.workload.accept import accepting
 
@@ -33,6 +35,7 @@ __all__ = [
     "expected",
     "expected_shapes",
     "first_answer",
+    "is_idle",
     "policy_of",
     "workload_of",
 ]
@@ -120,9 +123,14 @@ class Question(NamedTuple):
             InputError: It is not a snapshot, or does not fit the cluster of the configuration.
         """
         scenario, file = cluster_scenario_of(config), config.trace()
-        log, t = read_snapshot(file.open(scenario.cluster, scenario.runtime))
+        trace = file.open(scenario.cluster, scenario.runtime)
+        log, t = read_snapshot(trace)
         listing = read_reasons(Source(state))
         remarks = _remarks(log, listing, scenario.cluster)
+        if later := int(np.count_nonzero(log.submit_s > t)):
+            remarks.append(f"{later:,} jobs were submitted after the instant of the snapshot: they are left out")
+        if trace.report.dropped:
+            remarks.append(str(trace.report))
         if history is not None:
             log = log.beside(read_sacct_log(history, file.options), t)
         log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
@@ -142,6 +150,18 @@ class Question(NamedTuple):
     def shapes(self, shapes: Sequence[PlannedJob]) -> Iterator[list[ExpectedShape]]:
         """The forecasts of planned jobs, better and better (``expected_shapes``)."""
         return expected_shapes(self.log, self.forecaster, self.t, shapes, self.scenario.cluster)
+
+
+def is_idle(state: Path) -> bool:
+    """True for a snapshot of Slurm in which nothing runs or waits: it has no job to read."""
+    if state.is_dir():
+        return False
+    source = Source(state)
+    head = "\n".join(source.head(1 << 16)).lstrip()
+    return head.startswith("{") and _IDLE.search(head) is not None and not any(elements(source, "jobs"))
+
+
+_IDLE = re.compile(r'"jobs"\s*:\s*\[\s*\]')
 
 
 def workload_of(state: Path) -> dict[str, str]:

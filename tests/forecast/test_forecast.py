@@ -592,6 +592,16 @@ def test_planned_jobs_that_cannot_be(snapshot: list[str], plan: str, message: st
     assert message in " ".join(result.output.split())
 
 
+def test_snapshots_without_waiting_jobs(snapshot: list[str], tmp_path: Path) -> None:
+    (tmp_path / "squeue.json").write_text('{"jobs": [], "last_update": 1700000000}')
+    assert answer_of(snapshot) == {"jobs": [], "idle": True}
+    later = listed(9, "PENDING", 1_800_000_000, 0, 60, 4)
+    (tmp_path / "squeue.json").write_text(json.dumps({"jobs": [later], "last_update": 1_700_000_000}))
+    result = CliRunner().invoke(app, snapshot, catch_exceptions=False)
+    assert json.loads(result.stdout)["jobs"] == []
+    assert "1 jobs were submitted after the instant" in result.stderr
+
+
 def test_a_snapshot_of_kueue(tmp_path: Path) -> None:
     """The format is detected, Kueue plays the futures, and what its condition says is shown."""
     pod = {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "2"}}}]}
