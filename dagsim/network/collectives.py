@@ -227,10 +227,8 @@ def _group_exchange(group: GroupTraffic, members: Sequence[Member], routing: Rou
         within = within or any(one == other for one, other in pairs)
     if not crossing:
         return Exchange(group.moved() / nvlink)
-    both = group.collective == "pipeline"
-    hops = [
-        (members[one], members[other], 1) for pair in crossing for one, other in ([pair, pair[::-1]] if both else [pair])
-    ]  # fmt: skip
+    ways_back = [pair[::-1] for pair in crossing] if group.collective == "pipeline" else []
+    hops = [(members[one], members[other], 1) for one, other in [*crossing, *ways_back]]
     streams, ways, _ = _on_links(hops, members, routing)
     many = max(crossing.values())
     return Exchange(0.0, dict(streams), group.moved() * many / ways, nvlink * many / ways if within else inf)

@@ -4,8 +4,9 @@ A step computes ``accumulation`` micro-batches. The compute time of each has thr
 products (6 FLOP per parameter and token), attention (12 FLOP per layer, width and pair of tokens),
 and element-wise operations, which are limited by memory. Per micro-batch, full sharding gathers the
 parameters twice and reduces the gradients once, in 2-byte numbers; with ``grad_op`` the parameters
-are gathered once per step; with ``none`` the gradients are all-reduced once per step. NCCL builds one ring per NIC, so the slower of NVLink and all NICs of a
-node together bounds a collective. No overlap of communication with compute is assumed.
+are gathered once per step; with ``none`` the gradients are all-reduced once per step. NCCL builds
+one ring per NIC, so the slower of NVLink and all NICs of a node together bounds a collective. No
+overlap of communication with compute is assumed.
 
 With ``tensor`` and ``pipeline`` degrees above 1 (Megatron-LM: Shoeybi et al. 2019; Narayanan et al., SC 2021),
 ranks of a tensor group are neighbours, then come data groups, then pipeline stages. A tensor group
@@ -100,7 +101,9 @@ class LlmTraining:
         """
         ranks, rest = divmod(gpus, self.tensor * self.pipeline)
         if rest or not ranks:
-            raise ModelError(f"llm: {gpus} GPUs are no multiple of {self.tensor} tensor x {self.pipeline} pipeline ranks")
+            raise ModelError(
+                f"llm: {gpus} GPUs are no multiple of {self.tensor} tensor x {self.pipeline} pipeline ranks"
+            )
         return ranks
 
     def tokens(self, gpus: int) -> int:
