@@ -253,7 +253,8 @@ class EasyOnNodes(Easy):
     def _filler(
         self, view: ClusterView, backlog: Backlog, head: TaskState, shadow: Shadow
     ) -> tuple[TaskState, Placement] | None:
-        if not (head.demand.gang and head.demand.whole and (head.demand.bound or _is_split(self.rule, head))):
+        split = bool(view.levels) and _is_split(self.rule, head)
+        if not (head.demand.gang and head.demand.whole and (head.demand.bound or split)):
             return super()._filler(view, backlog, head, shadow)
         reserved = self._reserved(view, head)
         place = self._place
