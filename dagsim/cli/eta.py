@@ -136,7 +136,7 @@ def _forecast(
     from dagsim.forecast.live import expected
     from dagsim.forecast.log import read_sacct_log, read_snapshot
     from dagsim.forecast.members import Forecaster
-    from dagsim.workload.accept import accepting
+    from dagsim.workload.load import accepting
 
     if config is None and reading.cluster is None:
         raise InputError("--state: the cluster is unknown; give --config site.yaml (dagsim site import makes it)")
@@ -213,7 +213,7 @@ def _log(config: Config, path: Path, algo: str | None) -> tuple[JobLog, QueueLog
     from dagsim.forecast.log import JobLog, read_sacct_log
     from dagsim.forecast.rows import read_queue_log
     from dagsim.traces import format_of
-    from dagsim.workload.accept import accepting
+    from dagsim.workload.load import accepting
 
     scenario, file, queue = cluster_scenario_of(config), config.trace(), None
     policy = algo or (config.policy if config.queues is not None else _DEFAULT_POLICY)

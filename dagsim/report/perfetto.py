@@ -18,8 +18,7 @@ import numpy as np
 
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, columns
-from dagsim.metrics.lanes import bars_of, lanes_of
-from dagsim.metrics.tasks import TaskColumns, task_columns
+from dagsim.metrics.lanes import TaskColumns, bars_of, lanes_of, task_columns
 from dagsim.metrics.utilization import (
     DEFAULT_POWER,
     PowerModel,

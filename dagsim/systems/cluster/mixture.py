@@ -16,8 +16,7 @@ from dagsim.registry import Registry
 from dagsim.systems.cluster.codecs import CODECS
 from dagsim.systems.cluster.jobs import StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel
-from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.runtime import Flops, Recorded, Runtime, Throughput
+from dagsim.systems.cluster.models.runtime import Estimates, Flops, Recorded, Runtime, Throughput
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.scenario import ClusterScenario

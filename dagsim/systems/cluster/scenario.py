@@ -16,9 +16,8 @@ from dagsim.systems.cluster.choice import CompiledKernel, Engine, EngineUse, com
 from dagsim.systems.cluster.codecs import CODECS
 from dagsim.systems.cluster.jobs import JOBS_KEPT, JobStream, StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
-from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
-from dagsim.systems.cluster.models.runtime import Recorded, Runtime
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.network.base import Communication, Network
 from dagsim.systems.cluster.past import jobs_at, why_no_state
@@ -26,8 +25,8 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.view import ClusterPolicy
 from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm
-from dagsim.workload.accept import Accept, accepting
 from dagsim.workload.arrays import JobArrays
+from dagsim.workload.load import Accept, accepting
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 

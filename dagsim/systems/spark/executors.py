@@ -10,8 +10,7 @@ from math import inf
 from typing import TypeAlias
 
 from dagsim.errors import ModelError
-from dagsim.systems.spark.durations import DurationSource
-from dagsim.systems.spark.state import Executor, ExecutorPool, SparkJobState, StageState
+from dagsim.systems.spark.state import DurationSource, Executor, ExecutorPool, SparkJobState, StageState
 
 __all__ = ["Event", "ExecutorMove", "ExecutorPools", "ExecutorType", "Launch", "executor_types"]
 

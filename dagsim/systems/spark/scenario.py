@@ -13,13 +13,13 @@ from dagsim.model import Cluster
 from dagsim.registry import Registry
 from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm
 from dagsim.systems.spark.codecs import SPARK_CODECS
-from dagsim.systems.spark.durations import DurationSource
 from dagsim.systems.spark.executors import ExecutorType, executor_types
 from dagsim.systems.spark.job import SparkJob
 from dagsim.systems.spark.kernel import SparkKernel
 from dagsim.systems.spark.policies import SPARK_POLICIES
 from dagsim.systems.spark.rewards import SPARK_TERMS
 from dagsim.systems.spark.schedule import cluster_of
+from dagsim.systems.spark.state import DurationSource
 from dagsim.systems.spark.view import SparkPolicy
 from dagsim.systems.spark.workload import parity_sequence, read_profiles, sequence, synthetic_profiles, trace_jobs
 

@@ -16,8 +16,8 @@ from dagsim.errors import ModelError, TraceError, WorkloadError
 from dagsim.files import parsed_json
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.streams import stream
-from dagsim.systems.spark.durations import SharedStream
 from dagsim.systems.spark.job import LEVELS, RecordedDurations, SparkJob, Waves
+from dagsim.systems.spark.state import SharedStream
 from dagsim.traces import TraceOptions, open_trace
 
 __all__ = [
