@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from dagsim.errors import TraceError
+from dagsim.errors import ModelError, TraceError
+from dagsim.traces.fields import Dirty
 from dagsim.workload.records import clipped
 
 __all__ = ["ReadReport"]
@@ -51,6 +54,22 @@ class ReadReport:
             raise TraceError(f"{where}: {text} (strict reading stops at the first row that would be dropped)")
         self.dropped[reason] += rows
         self._detail(f"{where}: dropped, {text}")
+
+    @contextmanager
+    def dropping(
+        self, *places: str, rows: int = 1, detail: str = "", impossible: str = "that describe an impossible job"
+    ) -> Iterator[None]:
+        """Drop the rows at ``places``, each ``file:line`` standing for ``rows`` of them, if the body
+        raises ``Dirty`` (with its reason and ``detail``) or ``ModelError`` (as ``impossible``).
+        """
+        try:
+            yield
+        except Dirty as reason:
+            for where in places:
+                self.drop(str(reason), where, rows, detail)
+        except ModelError as error:
+            for where in places:
+                self.drop(impossible, where, rows, str(error))
 
     def note(self, reason: str, where: str, times: int = 1) -> None:
         """Count a tolerated irregularity."""
