@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from dagsim.errors import InputError
+from dagsim.errors import InputError, require
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.intervals import (
     SAME,
@@ -147,8 +147,7 @@ def paired(
         InputError: They differ in length or are empty, a value is not a positive number, or the level
             is not between 0 and 1.
     """
-    if not 0 < level < 1:
-        raise InputError(f"paired comparison: level must lie between 0 and 1, got {level!r}")
+    require(0 < level < 1, "paired comparison: level must lie between 0 and 1", level, InputError)
     logs = log_ratios(values, reference, seeds=seeds, names=names)
     a, b = np.asarray(values, float), np.asarray(reference, float)
     n = len(logs)

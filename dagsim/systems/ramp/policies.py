@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, require
 from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.decisions import Partition
 from dagsim.systems.ramp.room import ARRIVALS, SIZES, Room, ways_in_time
@@ -120,8 +120,7 @@ class ConstantDegree:
 
 
 def _checked(degree: int) -> int:
-    if degree < 1:
-        raise ConfigError(f"degree must be at least 1, got {degree!r}")
+    require(degree >= 1, "degree must be at least 1", degree)
     return degree
 
 
@@ -160,8 +159,7 @@ class OnTime:
     """
 
     def __init__(self, least: int = 1, placer: str | None = None) -> None:
-        if least < 1:
-            raise ConfigError(f"least must be at least 1, got {least!r}")
+        require(least >= 1, "least must be at least 1", least)
         self.least = least
         self.placer = placer
 
@@ -211,8 +209,7 @@ class Roomy:
     """
 
     def __init__(self, least: int = 1, tuned: str | None = None) -> None:
-        if least < 1:
-            raise ConfigError(f"least must be at least 1, got {least!r}")
+        require(least >= 1, "least must be at least 1", least)
         self.least = 1 if tuned else least
         self.weights = _tuned(tuned) if tuned else RoomWeights.even()
 

@@ -14,7 +14,7 @@ from itertools import product
 from math import ceil, isqrt, log2, prod
 from typing import Protocol, TypeAlias, cast
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, require
 from dagsim.registry import Entry, Registry
 
 __all__ = [
@@ -118,8 +118,7 @@ class Switch:
     anywhere = True
 
     def __init__(self, servers: int = 32, *, link_bytes_per_s: float = 25e9, latency_s: float = 2e-6) -> None:
-        if servers < 1:
-            raise ConfigError(f"Switch: servers must be at least 1, got {servers!r}")
+        require(servers >= 1, "Switch: servers must be at least 1", servers)
         if not (link_bytes_per_s > 0 and latency_s >= 0):
             raise ConfigError("Switch: link_bytes_per_s must be positive, latency_s 0 or more")
         self.servers = servers
@@ -315,8 +314,7 @@ class FatTree:
     ) -> None:
         if leaves < 1 or per_leaf < 1:
             raise ConfigError(f"FatTree({leaves}, {per_leaf}): leaves and servers per leaf must be at least 1")
-        if not oversubscription >= 1:
-            raise ConfigError(f"FatTree: oversubscription must be at least 1, got {oversubscription!r}")
+        require(oversubscription >= 1, "FatTree: oversubscription must be at least 1", oversubscription)
         if not (link_bytes_per_s > 0 and hop_s >= 0):
             raise ConfigError("FatTree: link_bytes_per_s must be positive, hop_s 0 or more")
         self.leaves = leaves
@@ -424,10 +422,7 @@ class Ramp:
         ddls: bool = False,
     ) -> None:
         for name, count in (("groups", groups), ("racks", racks), ("servers_per_rack", servers_per_rack)):
-            if count < 1:
-                raise ConfigError(
-                    f"RAMP({groups}, {racks}, {servers_per_rack}): {name} must be at least 1, got {count!r}"
-                )
+            require(count >= 1, f"RAMP({groups}, {racks}, {servers_per_rack}): {name} must be at least 1", count)
         if racks > groups:
             raise ConfigError(
                 f"RAMP({groups}, {racks}, {servers_per_rack}): there cannot be more racks than communication groups"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, require
 from dagsim.model import Decision
 from dagsim.systems.cluster.api import ClusterView
 
@@ -107,8 +107,7 @@ class CandidatesConfig:
             raise ConfigError(f"codec: look_ahead must be off, per_gpu, sorted or cdf, got {self.look_ahead!r}")
         if self.select not in ("heads", "oldest", "mixed"):
             raise ConfigError(f"codec: select must be heads, oldest or mixed, got {self.select!r}")
-        if not self.window >= 2:
-            raise ConfigError(f"codec: window must be 2 or more, got {self.window!r}")
+        require(self.window >= 2, "codec: window must be 2 or more", self.window)
 
     @property
     def features(self) -> dict[str, tuple[str, ...]]:

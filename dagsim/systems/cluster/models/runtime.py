@@ -35,7 +35,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from dagsim.errors import ConfigError, ModelError
+from dagsim.errors import ConfigError, ModelError, require
 from dagsim.model import Task, gpu_type
 from dagsim.model.gpu import GPU_TYPES, GpuType, canonical
 from dagsim.model.streams import stream
@@ -292,8 +292,7 @@ def _own(speeds: Mapping[str, float], gpu: GpuType) -> float | None:
 
 
 def _check(model: str, name: str, value: str, *allowed: str) -> None:
-    if value not in allowed:
-        raise ModelError(f"runtime {model}: {name} must be one of {', '.join(allowed)}, got {value!r}")
+    require(value in allowed, f"runtime {model}: {name} must be one of {', '.join(allowed)}", value, ModelError)
 
 
 @cache
@@ -433,8 +432,7 @@ class Estimates:
     def __post_init__(self) -> None:
         if self.kind not in ("exact", "noisy", "predicted", "hidden"):
             raise ModelError(f"estimates: kind must be exact, noisy, predicted or hidden, got {self.kind!r}")
-        if not self.sigma >= 0:
-            raise ModelError(f"estimates: sigma must be 0 or more, got {self.sigma!r}")
+        require(self.sigma >= 0, "estimates: sigma must be 0 or more", self.sigma, ModelError)
 
     def apply(self, active: JobState, seed: int, seconds: Seconds) -> None:
         """Replace the true durations on the job's tasks by the ones that policies may know. The
