@@ -113,7 +113,7 @@ class Stalled(SimulationError):
     """Tasks are left, the policy waits, and no pending event could change that."""
 
 
-def require(holds: bool, rule: str, value: object, error: type[DagsimError] = ConfigError) -> None:
+def require(holds: object, rule: str, value: object, error: type[DagsimError] = ConfigError) -> None:
     """Check a value against a rule in words, such as ``"width must be 1 or more"``.
 
     Raises:
