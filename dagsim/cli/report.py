@@ -134,7 +134,7 @@ def record(
     """
     from dagsim.errors import InputError
     from dagsim.experiment.store import Store
-    from dagsim.report.film import film
+    from dagsim.report.drawing import film
 
     folder = Store.open(run)
     lines = folder.lines()

@@ -21,8 +21,7 @@ from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.decisions import Partition
 from dagsim.systems.ramp.fabric import Fabric
 from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.room import ARRIVALS, SIZES, Room, Way, ways_in_time
-from dagsim.systems.ramp.view import RampView
+from dagsim.systems.ramp.view import ARRIVALS, SIZES, RampView, Room, Way, ways_in_time
 from dagsim.systems.ramp.workload import RampJob
 
 __all__ = [

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from dagsim.errors import ConfigError, require
 from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.decisions import Partition
-from dagsim.systems.ramp.room import ARRIVALS, SIZES, Room, ways_in_time
-from dagsim.systems.ramp.view import RampPolicy, RampView
+from dagsim.systems.ramp.view import ARRIVALS, SIZES, RampPolicy, RampView, Room, ways_in_time
 
 __all__ = [
     "RAMP_POLICIES",
@@ -200,7 +199,7 @@ class Roomy:
     """Choose the way in time that leaves the fewest block sizes scarce; turn the job away if none
     is in time.
 
-    All degrees and free blocks are compared, at the next arrivals (``dagsim.systems.ramp.room``).
+    All degrees and free blocks are compared, at the next arrivals (``dagsim.systems.ramp.view``).
     Degrees below ``least`` are taken only if no other is in time. ``tuned`` names weights of
     ``roomy.json``, found by ``scripts/tune_ramp.py``; ``least`` has no effect then.
 
