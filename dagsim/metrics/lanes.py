@@ -4,9 +4,9 @@ task of a job: ready, started, ended, and the parent that it waited for last.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dagsim.model import JobFacts
 
 __all__ = [
     "Bars",
+    "FreeSlots",
     "Lanes",
     "TaskColumns",
     "bars_of",
@@ -167,25 +168,37 @@ def _coloured(cols: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tup
     """Return each entry with its ``need`` slots. Entries of a node that overlap in time share no
     slot.
     """
-    runs = cols.runs
-    free: dict[int, list[int]] = {}
-    taken: dict[int, list[tuple[float, int]]] = {}
-    opened: dict[int, int] = {}
-    placed = []
-    for entry in _by_start(cols, chosen):
-        node, start_s, end_s = int(runs.node[entry]), float(runs.start_s[entry]), float(runs.end_s[entry])
-        idle, busy = free.setdefault(node, []), taken.setdefault(node, [])
-        while busy and busy[0][0] <= start_s:
-            heapq.heappush(idle, heapq.heappop(busy)[1])
+    slots, node = FreeSlots(), cols.runs.node.tolist()
+    start_s, end_s, count = cols.runs.start_s.tolist(), cols.runs.end_s.tolist(), need.tolist()
+    return [
+        (entry, slots.take(node[entry], start_s[entry], end_s[entry], count[entry]))
+        for entry in _by_start(cols, chosen)
+    ]
+
+
+class FreeSlots:
+    """Numbers for what overlaps in time, by owner: always the lowest free ones. Takes must be in the
+    order of their starts.
+    """
+
+    def __init__(self) -> None:
+        self._idle: dict[Hashable, list[int]] = {}
+        self._busy: dict[Hashable, list[tuple[float, int]]] = {}
+        self._opened: dict[Hashable, int] = {}
+
+    def take(self, owner: Hashable, start: float, end: float, count: int = 1) -> list[int]:
+        """Take ``count`` slots from ``start`` to ``end``."""
+        idle, busy = self._idle.setdefault(owner, []), self._busy.setdefault(owner, [])
+        while busy and busy[0][0] <= start:
+            heappush(idle, heappop(busy)[1])
         slots = []
-        for _ in range(int(need[entry])):
+        for _ in range(count):
             if not idle:
-                idle.append(opened.get(node, 0))
-                opened[node] = idle[0] + 1
-            slots.append(heapq.heappop(idle))
-            heapq.heappush(busy, (end_s, slots[-1]))
-        placed.append((entry, slots))
-    return placed
+                idle.append(self._opened.get(owner, 0))
+                self._opened[owner] = idle[0] + 1
+            slots.append(heappop(idle))
+            heappush(busy, (end, slots[-1]))
+        return slots
 
 
 def _by_start(cols: ScheduleColumns, chosen: np.ndarray) -> list[int]:
