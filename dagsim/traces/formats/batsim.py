@@ -45,7 +45,7 @@ class BatsimWorkload(Reader):
         jobs = []
         for item in list_in(document, "jobs"):
             report.rows += 1
-            with report.dropping(where, detail=str(item)[:80]):
+            with report.dropping(where, detail=item):
                 jobs.append(_job(item, profiles, options))
         for job in sorted(jobs, key=lambda job: job.arrival_s):
             report.kept += 1

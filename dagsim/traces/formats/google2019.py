@@ -23,6 +23,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -389,7 +390,7 @@ def _job(group: Gathered, source: Source, options: TraceOptions, report: ReadRep
     first: dict[str, int] = {}
     user, priority = "", ""
     for place, row in map(unpack, group.rows):
-        with report.dropping(source.where(place)):
+        with report.dropping(partial(source.where, place)):
             instance = _read(row)
             first_instance = instances.setdefault(row[2], instance)
             if first_instance is not instance and not instance.windows:
@@ -403,7 +404,7 @@ def _job(group: Gathered, source: Source, options: TraceOptions, report: ReadRep
     tasks = []
     kept = 0
     for name, instance in instances.items():
-        with report.dropping(source.where(first[name]), rows=instance.rows):
+        with report.dropping(partial(source.where, first[name]), rows=instance.rows):
             work = max(instance.covered_s(), options.floor_s)
             tasks.append(Task(name, work, 1, False, *options.cpu_demand(instance.cpus, instance.memory)))
             kept += instance.rows

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import heappop, heappush
 from math import ceil, inf
 from statistics import median
@@ -24,7 +24,7 @@ from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.kube import PodDemand, PodSet, kueue_workload, pod
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import Dropping, ReadReport
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.slurm import moment_s
 from dagsim.traces.source import Source
@@ -154,7 +154,7 @@ class _Reading:
         """Pods and pod sets, with their job and creation time."""
         for place, object in elements(self.source, "items"):
             self.report.rows += 1
-            with self.report.dropping(self.source.where(place)):
+            with self.report.dropping(partial(self.source.where, place)):
                 yield from self._pieces(place, object)
 
     def _pieces(self, place: int, object: Any) -> Iterator[tuple[str, float, str]]:
@@ -236,8 +236,8 @@ class _Reading:
                     observed_nodes=(nodes if len(kinds) == 1 else job.observed_nodes) if runs else (),
                 )
 
-    def _dropping(self, pieces: Sequence[_Found]) -> AbstractContextManager[None]:
-        return self.report.dropping(*[self.source.where(entry.place) for entry in pieces])
+    def _dropping(self, pieces: Sequence[_Found]) -> Dropping:
+        return self.report.dropping(*[partial(self.source.where, entry.place) for entry in pieces])
 
     def _made(self, arrival_s: float, located: Sequence[_Found]) -> Job:
         """Job of its pieces.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from sys import intern
 from typing import NamedTuple
 
@@ -117,7 +118,7 @@ class _Reading:
             if "[]" in id:
                 self.report.skip("of arrays as a whole")
                 continue
-            with self.report.dropping(self.source.where(place)):
+            with self.report.dropping(partial(self.source.where, place)):
                 fields = dict(_PAIR.findall(message))
                 arrival_s = finite_number(
                     fields.get(self.options.arrival or "ctime", ""), self.options.arrival or "ctime"
@@ -130,7 +131,7 @@ class _Reading:
         """Job of its records, or ``None`` if it cannot be kept."""
         attempts = []
         for place, (kind, message) in map(unpack, group.rows):
-            with self.report.dropping(self.source.where(place)):
+            with self.report.dropping(partial(self.source.where, place)):
                 fields = {key: text.strip("\"'") for key, text in _PAIR.findall(message)}
                 attempts.append(self._attempt(place, kind == "R", fields))
         attempts.sort(key=lambda attempt: (attempt.start_s, attempt.place))
@@ -140,7 +141,7 @@ class _Reading:
             for attempt in attempts:
                 self.report.drop("of jobs that outlive the trace", self.source.where(attempt.place))
             return None
-        with self.report.dropping(*[self.source.where(attempt.place) for attempt in attempts]):
+        with self.report.dropping(*[partial(self.source.where, attempt.place) for attempt in attempts]):
             job = self._made(group, attempts)
             self.report.kept += len(attempts)
             return job

@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from dagsim.errors import ModelError, TraceError
@@ -78,7 +79,7 @@ def _listed(source: Source, options: TraceOptions, report: ReadReport) -> Iterat
 
 def _arrivals(rows: Iterator[Row], source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
     for place, row in rows:
-        with report.dropping(source.where(place)):
+        with report.dropping(partial(source.where, place)):
             yield ",".join(row), seconds_since_1970(row[0], "timestamp"), pack(place, row)
 
 

@@ -94,7 +94,7 @@ def _tasks(
     read: _Files = {}
     for item in listed:
         report.rows += 1
-        with report.dropping(where, detail=str(item)[:80]):
+        with report.dropping(where, detail=item):
             if not isinstance(item, dict):
                 raise Dirty("that are not objects")
             name = str(item.get("id") or item.get("name") or "")

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from dagsim.errors import ConfigError, require
 from dagsim.model import Decision
 from dagsim.systems.cluster.api import ClusterView
-
-if TYPE_CHECKING:
-    from dagsim.systems.cluster.codecs.candidates import Candidates
-    from dagsim.systems.cluster.codecs.relative import Relative
 
 __all__ = ["CandidatesConfig", "ClusterCodec", "Floats32", "LookAhead", "Observation", "RelativeConfig", "Select"]
 
@@ -120,7 +116,7 @@ class CandidatesConfig:
             "gpus": Candidates.gpu_features,
         }
 
-    def build(self) -> Candidates:
+    def build(self) -> ClusterCodec:
         """Build a codec for one simulation."""
         from dagsim.systems.cluster.codecs.candidates import Candidates
 
@@ -158,7 +154,7 @@ class RelativeConfig:
             "gpus": Relative.gpu_features,
         }
 
-    def build(self) -> Relative:
+    def build(self) -> ClusterCodec:
         """Build a codec for one simulation."""
         from dagsim.systems.cluster.codecs.relative import Relative
 
