@@ -274,7 +274,7 @@ def _log(config: Config, path: Path, algo: str | None) -> tuple[JobLog, QueueLog
     from dagsim.forecast.log import JobLog, read_sacct_log
     from dagsim.forecast.rows import read_queue_log
     from dagsim.traces import format_of
-    from dagsim.workload.load import accepting
+    from dagsim.workload.accept import accepting
 
     scenario, file, queue = cluster_scenario_of(config), config.trace(), None
     policy = algo or policy_of(config)

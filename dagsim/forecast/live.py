@@ -24,7 +24,7 @@ from dagsim.model import Cluster
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces import TraceOptions, format_of
 from dagsim.traces.source import Source
-from dagsim.workload.load import accepting
+from dagsim.workload.accept import accepting
 
 __all__ = [
     "Expected",

@@ -14,34 +14,22 @@ over all sets of types: the tasks of a set can go nowhere else, so above 1 its q
 long as jobs arrive, whatever the policy. The load of all types together is the plain ratio of
 GPU-seconds, which the utilization of a long run approaches. Both are GPU-seconds / (GPUs * span) on
 a cluster of one type. The load of CPU cores is the same with cores in place of GPUs.
-
-``accepting`` changes the GPU types that tasks may use, as after a swap of GPUs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 
-from dagsim.model import Cluster, Job, Task
-from dagsim.model.arithmetic import numbered, ordered_sum
-from dagsim.model.gpu import GpuType, canonical, gpu_type
-from dagsim.workload.arrays import JobArrays, TaskKind
+from dagsim.model import Cluster, GpuType, Job, Task
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.workload.arrays import JobArrays
 
-__all__ = [
-    "Accept",
-    "Load",
-    "LoadMeter",
-    "TypeLoad",
-    "WorkRuntime",
-    "accepting",
-    "offered_load",
-    "seconds_of",
-]
+__all__ = ["Load", "LoadMeter", "TypeLoad", "WorkRuntime", "offered_load", "seconds_of"]
 
 
 class WorkRuntime(Protocol):
@@ -312,41 +300,3 @@ def offered_load(jobs: Iterable[Job], cluster: Cluster, runtime: WorkRuntime) ->
 
 def _per(busy_s: float, span_s: float) -> float:
     return busy_s / span_s if span_s else (inf if busy_s else 0.0)
-
-
-Accept: TypeAlias = Mapping[str, Mapping[str, float | None]]
-"""By GPU type that jobs name: the types that they may use, too, and their speeds relative to it.
-``None`` leaves the speed to the runtime model.
-"""
-
-
-def accepting(jobs: JobArrays, accept: Accept, runtime: WorkRuntime, types: Sequence[GpuType | None]) -> JobArrays:
-    """Let tasks that name some GPU types use others, too. ``types`` are those of the cluster; tasks
-    that name no type stay as they are.
-    """
-    if not accept:
-        return jobs
-    own = {gpu.name: gpu for gpu in types if gpu is not None}
-    place, kinds = numbered([_accepting(kind, accept, runtime, own) for kind in jobs.kinds])
-    return replace(jobs, kind=place[jobs.kind], kinds=kinds)
-
-
-def _accepting(kind: TaskKind, accept: Accept, runtime: WorkRuntime, own: Mapping[str, GpuType]) -> TaskKind:
-    named = kind.demand.gpu_types
-    if named is None:
-        return kind
-    speeds = dict(kind.speeds or ())
-    allowed = [canonical(name) for name in named]
-    rates = getattr(runtime, "rates", None)
-    for name in tuple(allowed):
-        for other, faster in accept.get(name, {}).items():
-            if other in allowed:
-                continue
-            allowed.append(other)
-            if faster is not None and rates is not None:
-                gpu = own.get(name) or gpu_type(name)
-                speeds[other] = faster * rates(kind.task("", 1.0, 1), (gpu,))[0]
-    if len(allowed) == len(named):
-        return kind
-    demand = kind.demand._replace(gpu_types=tuple(allowed))
-    return kind._replace(demand=demand, speeds=tuple(speeds.items()) if speeds else kind.speeds)

@@ -22,7 +22,8 @@ from dagsim.metrics.series import Period
 from dagsim.metrics.standings import lower_is_better
 from dagsim.model.gpu import canonical, gpu_type
 from dagsim.registry import nearest
-from dagsim.workload.load import Accept, Load
+from dagsim.workload.accept import Accept
+from dagsim.workload.load import Load
 
 __all__ = ["Met", "Size", "SizePlan", "SizeSearch", "Target", "Targets", "gpus_of", "least_size", "plan_size"]
 

@@ -32,8 +32,9 @@ from dagsim.registry import nearest
 from dagsim.systems.cluster.past import first_full_s
 from dagsim.systems.cluster.site import SiteState
 from dagsim.traces.trace_file import TraceFile
+from dagsim.workload.accept import accepting
 from dagsim.workload.arrays import JobArrays
-from dagsim.workload.load import Load, LoadMeter, accepting, seconds_of
+from dagsim.workload.load import Load, LoadMeter, seconds_of
 
 __all__ = [
     "TODAY",

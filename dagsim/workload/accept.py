@@ -1,0 +1,64 @@
+"""Changes to the jobs of a workload: GPU types that they may use beside those that they name, as after
+a swap of GPUs, and terms that they are submitted with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from dagsim.model import Request
+from dagsim.model.arithmetic import numbered
+from dagsim.model.gpu import GpuType, canonical, gpu_type
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
+from dagsim.workload.load import WorkRuntime
+
+__all__ = ["Accept", "accepting", "asking"]
+
+Accept: TypeAlias = Mapping[str, Mapping[str, float | None]]
+"""By GPU type that jobs name: the types that they may use, too, and their speeds relative to it.
+``None`` leaves the speed to the runtime model.
+"""
+
+
+def accepting(jobs: JobArrays, accept: Accept, runtime: WorkRuntime, types: Sequence[GpuType | None]) -> JobArrays:
+    """Let tasks that name some GPU types use others, too. ``types`` are those of the cluster; tasks
+    that name no type stay as they are.
+    """
+    if not accept:
+        return jobs
+    own = {gpu.name: gpu for gpu in types if gpu is not None}
+    place, kinds = numbered([_accepting(kind, accept, runtime, own) for kind in jobs.kinds])
+    return replace(jobs, kind=place[jobs.kind], kinds=kinds)
+
+
+def asking(jobs: JobArrays, request: Request | None) -> JobArrays:
+    """Let jobs have the terms ``request`` as far as they state none."""
+    if not request:
+        return jobs
+    stated = jobs.request or Labels(np.zeros(len(jobs), np.int32), (None,))
+    return replace(jobs, request=stated.mapped(lambda own: request if own is None else own.over(request)))
+
+
+def _accepting(kind: TaskKind, accept: Accept, runtime: WorkRuntime, own: Mapping[str, GpuType]) -> TaskKind:
+    named = kind.demand.gpu_types
+    if named is None:
+        return kind
+    speeds = dict(kind.speeds or ())
+    allowed = [canonical(name) for name in named]
+    rates = getattr(runtime, "rates", None)
+    for name in tuple(allowed):
+        for other, faster in accept.get(name, {}).items():
+            if other in allowed:
+                continue
+            allowed.append(other)
+            if faster is not None and rates is not None:
+                gpu = own.get(name) or gpu_type(name)
+                speeds[other] = faster * rates(kind.task("", 1.0, 1), (gpu,))[0]
+    if len(allowed) == len(named):
+        return kind
+    demand = kind.demand._replace(gpu_types=tuple(allowed))
+    return kind._replace(demand=demand, speeds=tuple(speeds.items()) if speeds else kind.speeds)
