@@ -119,7 +119,7 @@ def speed() -> dict[str, dict[int, float]]:
     times: dict[str, dict[int, float]] = {}
     for kind, (work, cells, counts) in plans.items():
         for workers in counts:
-            ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+            ray.init(address="local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
             executor = executor_for("ray")
             best = float("inf")
             for _ in range(3):  # the first one starts the workers
