@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter, process_time
 from traceback import extract_tb
@@ -15,6 +15,7 @@ from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, DagsimError, PluginError, PolicyFailed, UnknownName
 from dagsim.experiment.scenario import cluster_scenario_of, scenario_of
 from dagsim.metrics import Summary, summarize
+from dagsim.metrics.own import own_values
 from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
 from dagsim.registry import Spec
@@ -91,7 +92,8 @@ def facts_of(decider: object) -> dict[str, Any]:
 
 def measured(config: Config, schedule: Schedule) -> Summary:
     """Every metric of a schedule, over the jobs that the configuration measures."""
-    return summarize(schedule, measured=config.workload.measure if config.system_kind == "cluster" else None)
+    summary = summarize(schedule, measured=config.workload.measure if config.system_kind == "cluster" else None)
+    return replace(summary, own=own_values(config.metrics, schedule)) if config.metrics else summary
 
 
 def _engaged(
