@@ -241,8 +241,8 @@ class Player:
 
 
 def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | None:
-    """The queues as known at ``t``, on a clock that begins at ``zero_s``: reservations are made ahead,
-    but of outages only those under way are known, and not their ends.
+    """The queues as known at ``t``, on a clock that begins at ``zero_s``. Reservations are known ahead.
+    Outages are known once they have begun, and their ends are unknown.
     """
     if queues is None:
         return None

@@ -20,7 +20,7 @@ class SmallestDomain:
     with the least room, then the first. In it, a gang takes the domain below with the most room, until the
     rest fits into one, of which it takes the one with the least room (as Kueue's topology-aware scheduling
     does). This breaks up the fewest domains. A required level is the widest that is tried; a preferred one needs
-    no rule of its own. Tasks that are no gangs go by best fit. O(nodes).
+    no rule of its own. Tasks that are not gangs use best fit. O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
