@@ -30,7 +30,7 @@ from dagsim.config.schema import load_config
 from dagsim.experiment.carry_out import carry_out
 from dagsim.experiment.executors import CellWork, executor_for
 from dagsim.experiment.kept_files import CellRun
-from dagsim.experiment.on_ray import RayRollouts, Traffic
+from dagsim.experiment.on_ray import RayRollouts, RolloutTraffic
 from dagsim.experiment.plan import Cell, Plan, read_grid
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.session import train
@@ -90,7 +90,7 @@ def trained(root: Path, on: str, act: Callable[[], None] = lambda: None) -> str:
     return sha256((training.folder.path / "best.pt").read_bytes()).hexdigest()
 
 
-def per_iteration(traffic: Traffic) -> dict[str, float]:
+def per_iteration(traffic: RolloutTraffic) -> dict[str, float]:
     """Bytes and round trips of an iteration, measured, and for one with 1,000 parts."""
     answer, weights = traffic.answer_bytes / traffic.parts, traffic.weight_bytes / traffic.rollouts
     return {
@@ -200,7 +200,7 @@ def main() -> int:
         runs["sweep"]["a node lost"] = carried(sweep, "ray", root / "lost")
         agents = {"local": trained(root / "local-train", "local:1")}
         second = cluster.add_node(num_cpus=1)
-        traffics: list[Traffic] = []
+        traffics: list[RolloutTraffic] = []
         end = RayRollouts.end
         RayRollouts.end = lambda rollouts: traffics.append(rollouts.traffic) or end(rollouts)  # type: ignore[method-assign]
         agents["two nodes"] = trained(root / "ray-train", "ray")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dagsim.agents.rollouts import EpisodeSteps
     from dagsim.envs.episode import EpisodeFactory, WitnessFactory
 
-__all__ = ["OnRay", "RayRollouts", "Traffic"]
+__all__ = ["OnRay", "RayRollouts", "RolloutTraffic"]
 
 
 _TRIES = 10
@@ -137,7 +137,7 @@ def _result(ray: Any, ready: Any) -> Any:
 
 
 @dataclass(slots=True)
-class Traffic:
+class RolloutTraffic:
     """What the roll-outs of a training have sent so far."""
 
     rollouts: int = 0
@@ -159,7 +159,7 @@ class RayRollouts:
 
     def __init__(self, ray: Any, config: Config, factory: EpisodeFactory, lockstep: int) -> None:
         self.factory = factory
-        self.traffic = Traffic()
+        self.traffic = RolloutTraffic()
         self._ray, self._config, self._lockstep = ray, config, lockstep
         self._starting: dict[Any, Any] = {}
         """Actors by the answer that says that they are ready."""

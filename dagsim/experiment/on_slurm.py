@@ -17,7 +17,7 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Cell, code_digest
 from dagsim.registry import nearest
 
-__all__ = ["OnSlurm", "SlurmSettings"]
+__all__ = ["OnSlurm", "SubmitSettings"]
 
 _TRIES = 3
 """Number of times that a job which was lost is submitted again."""
@@ -26,7 +26,7 @@ _LISTEN_S = {"slurm": 5.0, "local": 0.1}
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmSettings:
+class SubmitSettings:
     """The text after ``slurm:``, as ``partition=short,jobs=50``."""
 
     cluster: str = "slurm"
@@ -45,7 +45,7 @@ class SlurmSettings:
     """Folder for what ``submitit`` writes: scripts, logs and results. All machines must see it."""
 
     @classmethod
-    def parse(cls, text: str) -> SlurmSettings:
+    def parse(cls, text: str) -> SubmitSettings:
         """Read ``partition=short,jobs=50``.
 
         Raises:
@@ -69,7 +69,7 @@ class SlurmSettings:
 
 
 class OnSlurm:
-    """Runs cells as jobs of Slurm. ``address`` is read by ``SlurmSettings``.
+    """Runs cells as jobs of Slurm. ``address`` is read by ``SubmitSettings``.
 
     Every machine needs the same dagsim, and the traces at the same paths. A job that is lost (its
     node failed, its time is over) is submitted again, up to three times.
@@ -79,7 +79,7 @@ class OnSlurm:
     """
 
     def __init__(self, address: str = "") -> None:
-        self.settings = SlurmSettings.parse(address)
+        self.settings = SubmitSettings.parse(address)
         try:
             import submitit
         except ImportError:

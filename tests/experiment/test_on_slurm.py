@@ -19,7 +19,7 @@ from dagsim.errors import ConfigError, SimulationError, UnknownName
 from dagsim.experiment import on_slurm
 from dagsim.experiment.executors import CellWork, executor_for
 from dagsim.experiment.kept_files import CellRun
-from dagsim.experiment.on_slurm import OnSlurm, SlurmSettings
+from dagsim.experiment.on_slurm import OnSlurm, SubmitSettings
 from dagsim.experiment.plan import Cell, Plan
 
 pytest.importorskip("submitit")
@@ -99,7 +99,7 @@ def test_an_error_of_a_cell_is_raised_as_it_is(tmp_path: Path) -> None:
 
 
 def test_settings_are_read() -> None:
-    assert SlurmSettings.parse("partition=short,jobs=50,minutes=5") == SlurmSettings(
+    assert SubmitSettings.parse("partition=short,jobs=50,minutes=5") == SubmitSettings(
         partition="short", jobs=50, minutes=5
     )
 
