@@ -35,7 +35,7 @@ from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.files import is_there
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import glossary
-from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, gpu_type
+from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, Request, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.registry import nearest
 from dagsim.systems import SYSTEMS
@@ -80,6 +80,7 @@ _CLUSTER_ONLY = (
     "setup",
     "sharing",
     "communication",
+    "request",
     "preemption",
     "disturbances",
     "estimates",
@@ -263,6 +264,10 @@ class Config(Section):
     """The rates of two tasks on the same GPUs, for policies that let tasks share. Default: they do not."""
     communication: Annotated[Any, Registered(COMMUNICATIONS, "models")] | None = None
     """What gangs send in each step over a shared network (docs/networks.md). Default: nothing."""
+    request: Request | None = None
+    """Terms of all jobs that state none themselves: ``{level: rack}`` keeps gangs within racks
+    (docs/networks.md). Default: none.
+    """
     preemption: Preemption = Preemption()
     """What a preempted run keeps, and what it costs to resume it."""
     disturbances: tuple[FailureModel, ...] = ()
@@ -597,7 +602,7 @@ def _defaults(document: yaml.Document, key: str) -> Any:
 
 def _left_out(config: Config) -> tuple[str, ...]:
     """Keys that ``plain`` omits: those of other systems, and rare ones while they have no value."""
-    rare = [name for name in ("prices", "communication", "metrics") if not getattr(config, name)]
+    rare = [name for name in ("prices", "communication", "metrics", "request") if not getattr(config, name)]
     return (*rare, *(_CLUSTER_ONLY if config.system_kind != "cluster" else ()))
 
 

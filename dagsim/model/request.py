@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -59,6 +59,15 @@ class Request:
 
     def __bool__(self) -> bool:
         return self != _NOTHING
+
+    def over(self, default: Request) -> Request:
+        """These terms, and those of ``default`` where they state nothing. A level comes with
+        ``level_required``.
+        """
+        own = {field.name: value for field in fields(Request) if (value := getattr(self, field.name)) != field.default}
+        if "level" in own:
+            own["level_required"] = self.level_required
+        return replace(default, **own)
 
 
 _NOTHING = Request()

@@ -56,6 +56,8 @@ class FoundNode:
     features: tuple[str, ...] = ()
     weight: float = 1.0
     """Slurm uses nodes of a smaller weight first."""
+    labels: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Labels in Kubernetes."""
 
     def also_in(self, partitions: tuple[str, ...]) -> FoundNode:
         """Copy of the node with more partitions."""
@@ -278,6 +280,7 @@ def _node_of_kube(node: Mapping[str, Any]) -> FoundNode:
         state,
         state == "Ready",
         tuple(text_in(labels, label) for label in _RACKS if text_in(labels, label)),
+        labels={label: text for label, text in labels.items() if isinstance(text, str)},
     )
 
 

@@ -37,9 +37,10 @@ def record_of(job: Job) -> dict[str, Any]:
             raise ModelError(f"job {job.id!r}: task {task.name!r} is elastic and cannot be written to a workload file")
     record = _given(job, _JOB_DEFAULTS)
     if job.request is not None:
-        record["request"] = {name: value for name, value in asdict(job.request).items() if value}
-        if job.request.spread is False:
-            record["request"]["spread"] = False
+        own = asdict(job.request)
+        record["request"] = {
+            field.name: own[field.name] for field in fields(Request) if own[field.name] != field.default
+        }
     record["tasks"] = [_given(task, _TASK_DEFAULTS) for task in job.graph.tasks]
     for task, into in zip(job.graph.tasks, record["tasks"], strict=True):
         if task.speeds is not None:
@@ -215,6 +216,9 @@ _REQUEST_FIELDS = {
     "spread": _TRUTH,
     "array": _TEXT,
     "array_limit": _WHOLE,
+    "level": _TEXT,
+    "level_required": _TRUTH,
+    "segment": _WHOLE,
 }
 _TASK_FIELDS = {
     "name": _TEXT,

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from dagsim.errors import ModelError
-from dagsim.model import Job, Task, TaskGraph
+from dagsim.model import Job, Request, Task, TaskGraph
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
@@ -296,6 +296,7 @@ class _Reading:
             observed_nodes=tuple(dict.fromkeys([piece.node for piece in last if piece.node])),
             account=last[0].namespace,
             partition=_queue(last),
+            request=next((_terms(piece) for piece in last if piece.level), None),
         )
 
     def _task(self, name: str, pieces: Sequence[PodSet], gang: bool) -> Task:
@@ -379,6 +380,10 @@ def _as_expected(piece: PodSet, now_s: float, usual_s: float) -> PodSet:
     lasts_s = 2 * age_s if piece.limit_s is None else max(piece.limit_s, age_s + 1.0)
     began_s = now_s - age_s
     return replace(piece, fate="over", bound_s=began_s, started_s=began_s, ended_s=began_s + lasts_s)
+
+
+def _terms(piece: PodSet) -> Request:
+    return Request(level=piece.level, level_required=piece.level_required, segment=piece.segment)
 
 
 def _queue(pieces: Sequence[PodSet]) -> str:
