@@ -64,7 +64,6 @@ from dagsim.systems.cluster.legality import (
     stopped,
     wake_up,
 )
-from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import (
     FailureModel,
     FailureProcess,
@@ -73,7 +72,7 @@ from dagsim.systems.cluster.models.failures import (
     Setup,
     start_all,
 )
-from dagsim.systems.cluster.models.runtime import Recorded, Runtime
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.network.base import Carrier, Communication, Flow, GangCarrier, Network, Storage, levels_in
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState

@@ -16,9 +16,8 @@ from dagsim.systems.cluster.choice import CompiledKernel, Engine, EngineUse, com
 from dagsim.systems.cluster.codecs import CODECS
 from dagsim.systems.cluster.jobs import JOBS_KEPT, JobStream, StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
-from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
-from dagsim.systems.cluster.models.runtime import Recorded, Runtime
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.network.base import Communication, Network, levels_in
 from dagsim.systems.cluster.past import jobs_at, why_no_state
