@@ -85,6 +85,14 @@ POLICIES: Registry[ClusterPolicy] = Registry(
             "after Gavel: shares of time by a linear program, starts between rounds",
             ("estimates", "preemptive", "costly"),
         ),
+        Entry("pollux", ".elastic:Pollux", "after Pollux: GPUs of elastic tasks by a genetic search", _STOPS),
+        Entry("sia", ".elastic:Sia", "after Sia: configurations of elastic tasks by an integer program", _STOPS),
+        Entry(
+            "elastic-eft-wait",
+            ".elastic:EftResize",
+            "elastic tasks: GPUs to whom they help most to finish early",
+            ("estimates", "preemptive"),
+        ),
         Entry("rollout", ".look_ahead:Rollout", "best of a few candidates, each simulated in a fork", _COSTLY),
         Entry(
             "plan-ahead", ".look_ahead:PlanAhead", "starts planned over several slots by an integer program", _COSTLY

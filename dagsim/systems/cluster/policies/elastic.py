@@ -1,24 +1,33 @@
-"""Policies of Pollux's simulator on the kernel: GPUs of elastic tasks, allocated at intervals."""
+"""Policies that choose the GPUs of elastic tasks: those of Pollux's simulator, Sia, and dagsim's own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
-from math import floor
+from math import floor, inf
+from typing import NamedTuple
 
-from dagsim.elastic.jobs import ElasticJob, MeasuredTraining, Training
+import numpy as np
+
+from dagsim.elastic.goodput import BatchLimits, GoodputModel
+from dagsim.elastic.jobs import ElasticJob, GoodputProgress, MeasuredTraining, Training
 from dagsim.elastic.policies import AttainedServiceQueues, OptimusOracle
 from dagsim.elastic.search import PolluxSearch
+from dagsim.elastic.sia import Configuration, choose_configurations
 from dagsim.elastic.stepping import ElasticPolicy, EqualNodes, SteppedJob
 from dagsim.errors import ConfigError
-from dagsim.model import Decision, Elastic, Job, Preempt, Share, Start, Task, Wait
+from dagsim.model import Decision, Elastic, Job, Placement, Preempt, Share, Start, Task, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 
-__all__ = ["ELASTIC_POLICIES", "IntervalAllocation", "elastic_job_of"]
+__all__ = ["ELASTIC_POLICIES", "EftResize", "IntervalAllocation", "Pollux", "Sia", "elastic_job_of"]
 
 ELASTIC_POLICIES = {"tiresias": AttainedServiceQueues, "optimus": OptimusOracle, "pollux": PolluxSearch}
 """Policies that ``IntervalAllocation`` plays, by name."""
 _MOST_REPLICAS = 64
+_UNKNOWN = 1e-4
+"""Goodput in Sia's program of a configuration that a job may not have yet."""
 
 
 def elastic_job_of(
@@ -36,6 +45,292 @@ def elastic_job_of(
     return Job.single(job.name, task, job.arrival_s)
 
 
+class _ElasticTask:
+    """An elastic task in the system, for policies.
+
+    ``piece`` waits or runs, as ``run`` (None: it waits). ``starts`` counts what this policy started.
+    """
+
+    def __init__(self, order: int, piece: TaskState) -> None:
+        elastic = piece.task.elastic
+        if elastic is None or not isinstance(piece.training, GoodputProgress | Training):
+            raise ConfigError(
+                f"elastic policies play tasks with a goodput model only; {piece.name} has none. The key elastic gives "
+                "tasks one (elastic: {default: by-size}; docs/elastic.md)"
+            )
+        self.order = order
+        self.elastic: Elastic = elastic
+        self.arrival_s = piece.job.job.arrival_s
+        self.starts = 0
+        self.piece, self.run = piece, None
+
+    piece: TaskState
+    run: Run | None
+
+    @property
+    def training(self) -> GoodputProgress | Training:
+        training = self.piece.training
+        assert isinstance(training, GoodputProgress | Training)
+        return training
+
+    @property
+    def restarts(self) -> int:
+        """Number of starts after the first; -1 before that."""
+        return self.starts - 1
+
+    @property
+    def limits(self) -> BatchLimits:
+        """Batch sizes of the application."""
+        training = self.training
+        if isinstance(training, Training):
+            return training.job.profile.limits
+        return next(iter(training.task.models.values())).limits
+
+    def most_replicas(self, batch: int) -> int:
+        """Maximum number of GPUs for a batch."""
+        return min(self.elastic.most, batch // self.limits.local_min)
+
+    def restart_factor(self, now: float, restart_s: float) -> float:
+        """Share of its time in which the task would have worked after one more restart; 1 if it is young."""
+        age_s = now - self.arrival_s
+        return max(age_s - max(self.restarts, 0) * restart_s, 0.0) / (age_s + restart_s) if age_s > restart_s else 1.0
+
+
+class _ElasticTasks:
+    """The elastic tasks in the system, by ``TaskState.order``, and the change of their GPUs."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, _ElasticTask] = {}
+
+    def read(self, view: ClusterView) -> dict[int, _ElasticTask]:
+        """All tasks in order of arrival.
+
+        Raises:
+            ConfigError: A task is not elastic.
+        """
+        runs = {run.task.order: run for run in view.running.values()}
+        pieces = {task.order: task for task in view.ready} | {order: run.task for order, run in runs.items()}
+        known, self._known = self._known, {}
+        for order in sorted(pieces):
+            task = known.get(order) or _ElasticTask(order, pieces[order])
+            task.piece, task.run = pieces[order], runs.get(order)
+            self._known[order] = task
+        return self._known
+
+    def change(self, view: ClusterView, placements: Mapping[int, Placement | None]) -> Iterator[Decision]:
+        """Stop the named tasks that run, then start those with a placement."""
+        stopped = [task for order in placements if (task := self._known[order]).run is not None]
+        for task in stopped:
+            assert task.run is not None
+            yield Preempt(task.run.id)
+        waiting = {task.order: task for task in view.ready}
+        for order, placement in placements.items():
+            piece = waiting.get(order)
+            if piece and placement and all(_has_room(view, piece, share) for share in placement):
+                self._known[order].starts += 1
+                yield Start(piece, placement)
+
+
+class Pollux:
+    """Pollux's search for the allocation of best mean speedup, every ``interval_s`` seconds
+    (``PolluxSearch``; Qiao et al., OSDI 2021).
+
+    Plays elastic tasks (the key ``elastic``) on equal nodes. A task whose nodes change restarts. The
+    search runs over ``generations`` of ``population`` candidates, with random numbers of ``seed``.
+    Preemptive. After Pollux; means are checked by ``scripts/validate_pollux.py``.
+
+    Raises:
+        ConfigError: The interval is not positive; in a simulation with other tasks or unequal nodes,
+            that it cannot play it.
+    """
+
+    def __init__(self, interval_s: float = 60.0, generations: int = 50, population: int = 100, seed: int = 0) -> None:
+        _check_interval("pollux", interval_s)
+        self.interval_s = interval_s
+        self._search = PolluxSearch(seed, population, generations)
+        self._tasks = _ElasticTasks()
+        self._allocations: dict[str, list[int]] = {}
+        self._decided_s = -1.0
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        if not (view.ready or view.running):
+            return
+        if view.now < self._decided_s + self.interval_s and self._decided_s >= 0:
+            yield Wait(self._decided_s + self.interval_s)
+            return
+        self._decided_s = view.now
+        cluster = _equal_nodes(view)
+        [gpu] = {type_ for machine in view.machines.list if (type_ := view.gpu_types[machine.type]) is not None}
+        tasks = self._tasks.read(view)
+        jobs = {str(order): _Searched(task, gpu.name) for order, task in tasks.items()}
+        cluster.allocations = {
+            str(order): [share_node for share_node, count in _held(task.run) for _ in range(count)]
+            for order, task in tasks.items()
+            if task.run is not None
+        }
+        allocations = self._search.allocate(int(view.now), jobs, cluster)
+        changed: dict[int, Placement | None] = {}
+        for order, task in tasks.items():
+            nodes = allocations.get(str(order), [])
+            nodes = nodes if len(nodes) >= task.elastic.least else []
+            if nodes != cluster.allocations.get(str(order), []):
+                changed[order] = tuple([Share(node, len(list(group))) for node, group in groupby(nodes)])
+        yield from self._tasks.change(view, changed)
+        yield Wait(view.now + self.interval_s)
+
+
+class _Searched:
+    """A task as ``PolluxSearch`` sees it."""
+
+    def __init__(self, task: _ElasticTask, gpu: str) -> None:
+        self._task = task
+        self.arrival_s, self.restarts, self.limits = task.arrival_s, task.restarts, task.limits
+        self.goodput = task.training.model(gpu)
+        self.largest_measured = max(task.training.largest_measured, task.elastic.least // 2)
+
+    def most_replicas(self, batch: int) -> int:
+        """Maximum number of GPUs for a batch."""
+        return self._task.most_replicas(batch)
+
+
+class Sia:
+    """Sia's program every ``interval_s`` seconds: one configuration of GPU type, nodes and GPUs for
+    each task, or none (``choose_configurations``; Jayaram Subramanya et al., SOSP 2023).
+
+    Plays elastic tasks (the key ``elastic``) on nodes that are equal within a GPU type.
+    Configurations are powers of two on one node, and whole nodes. A task may have at most twice the
+    GPUs that it has run on. A task that restarts keeps its configuration. The program is solved again
+    only after a task came, ended, or could have more GPUs, and every ``renew_s`` seconds.
+    Preemptive. After Sia; the program is checked by ``scripts/validate_sia.py``.
+
+    Raises:
+        ConfigError: A time or ``power`` has the wrong sign; in a simulation with other tasks or
+            unequal nodes, that it cannot play it.
+    """
+
+    def __init__(
+        self, interval_s: float = 60.0, renew_s: float = 600.0, power: float = -0.5, waiting_cost: float = 1.1
+    ) -> None:
+        _check_interval("sia", interval_s)
+        if not renew_s >= 0:
+            raise ConfigError(f"sia: renew_s must be 0 or more, got {renew_s!r}")
+        if not power < 0:
+            raise ConfigError(f"sia: power must be negative, got {power!r}")
+        self.interval_s, self.renew_s = interval_s, renew_s
+        self.power, self.waiting_cost = power, waiting_cost
+        self._tasks = _ElasticTasks()
+        self._decided_s = self._solved_s = -inf
+        self._solved: tuple[object, ...] = ()
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        if not (view.ready or view.running):
+            return
+        if view.now < self._decided_s + self.interval_s:
+            yield Wait(self._decided_s + self.interval_s)
+            return
+        self._decided_s = view.now
+        tasks = list(self._tasks.read(view).values())
+        nodes = _nodes_by_type(view)
+        state = (
+            [(task.order, _most_now(task), task.run is None or task.run.computing_s is None) for task in tasks],
+            {type_: len(up) for type_, (_, up) in nodes.items()},
+        )
+        if state != self._solved or view.now >= self._solved_s + self.renew_s:
+            self._solved, self._solved_s = state, view.now
+            yield from self._allocate(view, tasks, nodes)
+        yield Wait(view.now + self.interval_s)
+
+    def _allocate(self, view: ClusterView, tasks: list[_ElasticTask], nodes: _NodesByType) -> Iterator[Decision]:
+        options = _configurations(nodes)
+        goodputs = np.array([_goodputs(task, options, sia=True) for task in tasks])
+        present = [_present(task, options, view) for task in tasks]
+        choice = choose_configurations(
+            goodputs,
+            options,
+            {type_: size * len(up) for type_, (size, up) in nodes.items()},
+            present=present,
+            restart_factors=[task.restart_factor(view.now, task.elastic.restart_s) for task in tasks],
+            locked=[
+                row
+                for row, task in enumerate(tasks)
+                if task.run is not None and task.run.computing_s is None and present[row] is not None
+            ],
+            power=self.power,
+            waiting_cost=self.waiting_cost,
+        )
+        # Of configurations that a task may not have yet, none is worth its GPUs.
+        chosen = [None if at is None or goodputs[row, at] <= _UNKNOWN else at for row, at in enumerate(choice.chosen)]
+        wanted = {task.order: None if at is None else options[at] for task, at in zip(tasks, chosen, strict=True)}
+        yield from self._tasks.change(view, _moves(view, tasks, wanted, nodes))
+
+
+class EftResize:
+    """dagsim's own policy for elastic tasks: EFT-wait with a choice of the number of GPUs.
+
+    Each task would finish at some time on each configuration of GPU type, nodes and GPUs, by its
+    goodput and the estimate of the work left; a change of the configuration costs a restart first.
+    Configurations are powers of two on one node, and whole nodes. Starting from no GPUs, the task
+    gets the next GPUs whose reciprocal of the time to its finish grows most per GPU, until none
+    are left or none helps. So short tasks come first, and get more GPUs only while those help them
+    more than they would help another task. Decides at events, at least ``gap_s`` apart. A task keeps
+    its GPUs unless another configuration is better by the fraction ``hold``.
+
+    Plays elastic tasks (the key ``elastic``) on nodes that are equal within a GPU type. Uses
+    estimates; preemptive.
+
+    Raises:
+        ConfigError: A parameter is negative; in a simulation with other tasks or unequal nodes, that
+            it cannot play it.
+    """
+
+    def __init__(self, gap_s: float = 60.0, hold: float = 0.1) -> None:
+        for name, number in (("gap_s", gap_s), ("hold", hold)):
+            if not number >= 0:
+                raise ConfigError(f"elastic-eft-wait: {name} must be 0 or more, got {number!r}")
+        self.gap_s, self.hold = gap_s, hold
+        self._tasks = _ElasticTasks()
+        self._decided_s = -inf
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        if not (view.ready or view.running) or view.now == self._decided_s:
+            return
+        if view.now < self._decided_s + self.gap_s:
+            yield Wait(self._decided_s + self.gap_s)
+            return
+        self._decided_s = view.now
+        tasks = list(self._tasks.read(view).values())
+        nodes = _nodes_by_type(view)
+        options = _configurations(nodes)
+        present = [_present(task, options, view) for task in tasks]
+        values = np.array([self._values(view, task, options, at) for task, at in zip(tasks, present, strict=True)])
+        chosen = _best_per_gpu(values, options, {type_: size * len(up) for type_, (size, up) in nodes.items()})
+        wanted = {task.order: None if at is None else options[at] for task, at in zip(tasks, chosen, strict=True)}
+        yield from self._tasks.change(view, _moves(view, tasks, wanted, nodes))
+
+    def _values(
+        self, view: ClusterView, task: _ElasticTask, options: tuple[Configuration, ...], present: int | None
+    ) -> np.ndarray:
+        """The reciprocal of the time to the end of the task on each configuration; 0 where it may not run."""
+        speeds, names = _goodputs(task, options), [None if gpu is None else gpu.name for gpu in view.gpu_types]
+        asked = task.piece.task.instances
+        left_s = np.array([task.piece.seconds[names.index(option.type)] for option in options])
+        if task.run is not None and task.run.progress is not None:
+            left_s *= task.run.work_left_s(view.now) / max(task.run.estimate_s, 1e-9)
+        asked_speeds = {type_: _asked_goodput(task, type_, asked, options) for type_ in {one.type for one in options}}
+        speeds /= np.array([asked_speeds[option.type] for option in options])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            taken_s = left_s / speeds
+            restarted = np.full(len(options), task.elastic.restart_s)
+            if present is not None:
+                taken_s *= 1 + self.hold
+                taken_s[present] /= 1 + self.hold
+                assert task.run is not None
+                restarted[present] = 0.0
+            values = 1 / np.maximum(taken_s + restarted, 1e-9)
+        values[~np.isfinite(values) | (speeds <= 0)] = 0.0
+        return values
+
+
 class IntervalAllocation:
     """Ask a policy for elastic jobs for all allocations, every ``interval_s`` seconds.
 
@@ -50,11 +345,10 @@ class IntervalAllocation:
             other tasks or unequal nodes, that it cannot play it.
     """
 
-    def __init__(self, policy: str | ElasticPolicy = "pollux", interval_s: int = 60) -> None:
+    def __init__(self, policy: str | ElasticPolicy = "optimus", interval_s: int = 60) -> None:
         if isinstance(policy, str) and policy not in ELASTIC_POLICIES:
             raise ConfigError(f"elastic policy must be one of {', '.join(ELASTIC_POLICIES)}, got {policy!r}")
-        if not interval_s > 0:
-            raise ConfigError(f"interval_s must be positive, got {interval_s!r}")
+        _check_interval("elastic policy", interval_s)
         self.policy: ElasticPolicy = ELASTIC_POLICIES[policy]() if isinstance(policy, str) else policy
         self.interval_s = interval_s
         self._jobs: dict[int, SteppedJob] = {}
@@ -74,7 +368,7 @@ class IntervalAllocation:
         jobs = {order: self._job(order, waiting, runs) for order in sorted({*waiting, *runs})}
         names = {job.job.name: order for order, job in jobs.items()}
         self._jobs = jobs
-        cluster = self._cluster or self._equal_nodes(view)
+        cluster = self._cluster = self._cluster or _equal_nodes(view)
         cluster.allocations = {name: nodes for name, nodes in cluster.allocations.items() if name in names}
         allocations = self.policy.allocate(int(now), {job.job.name: job for job in jobs.values()}, cluster)
         changed = [name for name in names if allocations.get(name, []) != cluster.allocations.get(name, [])]
@@ -94,14 +388,224 @@ class IntervalAllocation:
         """The task as its policy knows it."""
         task = waiting[order] if order in waiting else runs[order].task
         if not isinstance(task.training, Training):
-            raise ConfigError(f"elastic policies play measured applications only; {task.name} is another task")
+            raise ConfigError(
+                f"elastic policies of Pollux's simulator play measured applications only; {task.name} is another task "
+                "(elastic: {profiles: ...})"
+            )
         job = self._jobs.get(order) or SteppedJob(task.training.job, task.training.batch)
         job.training = task.training
         return job
 
-    def _equal_nodes(self, view: ClusterView) -> EqualNodes:
-        sizes = {machine.gpus for machine in view.machines.list}
-        if len(sizes) != 1:
-            raise ConfigError(f"elastic policies need nodes of one size, got nodes of {sorted(sizes)} GPUs")
-        self._cluster = EqualNodes(len(view.machines.list), sizes.pop())
-        return self._cluster
+
+def _check_interval(policy: str, interval_s: float) -> None:
+    if not interval_s > 0:
+        raise ConfigError(f"{policy}: interval_s must be positive, got {interval_s!r}")
+
+
+def _equal_nodes(view: ClusterView) -> EqualNodes:
+    sizes = {(machine.gpus, machine.type) for machine in view.machines.list}
+    if len(sizes) != 1:
+        counts = sorted({gpus for gpus, _ in sizes})
+        kinds = "several GPU types" if len(counts) == 1 else f"nodes of {counts} GPUs"
+        raise ConfigError(f"this policy needs nodes of one size and GPU type, got {kinds}")
+    return EqualNodes(len(view.machines.list), sizes.pop()[0])
+
+
+_NodesByType = dict[str, tuple[int, list[int]]]
+"""GPUs of a node, and the nodes that are up, by GPU type."""
+
+
+def _nodes_by_type(view: ClusterView) -> _NodesByType:
+    nodes: _NodesByType = {}
+    for machine in view.machines.list:
+        gpu = view.gpu_types[machine.type]
+        if gpu is None:
+            continue
+        size, up = nodes.setdefault(gpu.name, (machine.gpus, []))
+        if size != machine.gpus:
+            raise ConfigError(f"this policy needs nodes of one size within {gpu.name}, got {size} and {machine.gpus}")
+        if machine.up:
+            up.append(machine.index)
+    return nodes
+
+
+def _configurations(nodes: _NodesByType) -> tuple[Configuration, ...]:
+    """Powers of two on one node, and whole nodes, of each type."""
+    options = []
+    for type_, (size, up) in nodes.items():
+        counts = [2**power for power in range(size.bit_length()) if 2**power < size] + [size]
+        options += [Configuration(type_, 1, count) for count in counts if up]
+        options += [Configuration(type_, count, count * size) for count in range(2, len(up) + 1)]
+    return tuple(options)
+
+
+@lru_cache(maxsize=4096)
+def _model_goodputs(model: GoodputModel, options: tuple[Configuration, ...]) -> np.ndarray:
+    """Goodput of the model on each configuration; 0 beyond its batches."""
+    goodputs = np.zeros(len(options))
+    allowed = [at for at, one in enumerate(options) if one.gpus * model.limits.local_min <= model.limits.largest]
+    if allowed:
+        counts = [(options[at].nodes, options[at].gpus) for at in allowed]
+        goodputs[allowed] = model.best(*np.array(counts).T).goodput
+    goodputs.setflags(write=False)
+    return goodputs
+
+
+def _goodputs(task: _ElasticTask, options: tuple[Configuration, ...], *, sia: bool = False) -> np.ndarray:
+    """Goodput of the task on each configuration; 0 outside its range.
+
+    For ``sia``, relative to the least, and very small where the task may not run yet.
+    """
+    training, goodputs = task.training, np.zeros(len(options))
+    most = _most_now(task) if sia else task.elastic.most
+    for type_ in dict.fromkeys(option.type for option in options):
+        model = training.model(type_)
+        of_type = np.array([option.type == type_ for option in options])
+        if model is not None:
+            goodputs[of_type] = _model_goodputs(model, options)[of_type]
+        elif training.runs_on(type_):  # nothing is measured yet
+            goodputs[of_type] = [option.gpus for option in options if option.type == type_]
+    counts = np.array([option.gpus for option in options])
+    goodputs[(counts < task.elastic.least) | (counts > most)] = 0.0
+    if sia and goodputs.any():
+        goodputs /= goodputs[goodputs > 0].min()
+    return np.where(goodputs > 0, goodputs, _UNKNOWN) if sia else goodputs
+
+
+def _asked_goodput(task: _ElasticTask, type_: str, asked: int, options: Sequence[Configuration]) -> float:
+    """Goodput with the GPUs that the user asked for, on as few nodes of a type as possible; infinite
+    if the task cannot run there.
+    """
+    model = task.training.model(type_)
+    if model is None:
+        return float(asked) if task.training.runs_on(type_) else inf
+    size = max(option.gpus for option in options if option.type == type_ and option.nodes == 1)
+    return _goodput_of(model, -(-asked // size), asked) or inf
+
+
+@lru_cache(maxsize=4096)
+def _goodput_of(model: GoodputModel, nodes: int, gpus: int) -> float:
+    return float(model.best(nodes, gpus).goodput)
+
+
+def _most_now(task: _ElasticTask) -> int:
+    """At most twice the GPUs that the task has run on."""
+    return min(task.elastic.most, max(2 * task.training.largest_measured, task.elastic.least))
+
+
+def _has_room(view: ClusterView, task: TaskState, share: Share) -> bool:
+    return view.machines.list[share.node].room(task.demand) >= share.instances
+
+
+def _held(run: Run | None) -> list[tuple[int, int]]:
+    """Node and GPUs that a run holds on each."""
+    return [] if run is None else [(machine.index, count) for machine, count, *_ in run.held]
+
+
+def _present(task: _ElasticTask, options: Sequence[Configuration], view: ClusterView) -> int | None:
+    """Index of the configuration that the task has; None if it waits."""
+    if task.run is None:
+        return None
+    gpu, held = view.gpu_types[task.run.type], _held(task.run)
+    have = Configuration("" if gpu is None else gpu.name, len(held), sum(count for _, count in held))
+    return options.index(have) if have in options else None
+
+
+class _Step(NamedTuple):
+    """The best next configuration of a task, and what it gains per GPU."""
+
+    gain: float
+    option: int
+
+
+def _best_per_gpu(values: np.ndarray, options: Sequence[Configuration], gpus: Mapping[str, int]) -> list[int | None]:
+    """Give the next GPUs to the task whose value grows most per GPU, until none are left or none
+    helps. A task stays on the type that it got first. ``values`` has the shape (tasks, options).
+    """
+    tasks = len(values)
+    chosen: list[int | None] = [None] * tasks
+    counts = np.array([option.gpus for option in options], float)
+    types = list(gpus)
+    of_type = np.array([types.index(option.type) for option in options])
+    free = np.array([gpus[type_] for type_ in types], float)
+    value, count, type_of = np.zeros(tasks), np.zeros(tasks), np.full(tasks, -1)
+    while True:
+        more = counts[None] - count[:, None]
+        allowed = (more > 0) & (more <= free[of_type][None]) & ((type_of[:, None] < 0) | (type_of[:, None] == of_type))
+        gains = np.where(allowed, (values - value[:, None]) / np.where(more > 0, more, 1.0), 0.0)
+        best = int(gains.argmax()) if gains.size else 0
+        if not gains.size or gains.flat[best] <= 0:
+            return chosen
+        row, option = divmod(best, len(options))
+        free[of_type[option]] -= more[row, option]
+        chosen[row], type_of[row] = option, of_type[option]
+        value[row], count[row] = values[row, option], counts[option]
+
+
+def _moves(
+    view: ClusterView,
+    tasks: Sequence[_ElasticTask],
+    wanted: Mapping[int, Configuration | None],
+    nodes: _NodesByType,
+) -> dict[int, Placement | None]:
+    """Placements of all tasks whose configuration changes; None for those that stop.
+
+    A task that has its configuration keeps its GPUs, unless the others of the type find no room.
+    """
+    moves: dict[int, Placement | None] = {}
+    for type_, (size, up) in nodes.items():
+        here = [task for task in tasks if (one := wanted[task.order]) is not None and one.type == type_]
+        kept = {task.order for task in here if _has(view, task, wanted[task.order])}
+        placements = _packed(here, wanted, kept, size, up)
+        if placements is None:
+            kept = {task.order for task in here if task.run is not None and task.run.started_s == view.now}
+            placements = _packed(here, wanted, kept, size, up) or {}
+        for task in here:
+            if task.order in kept:
+                continue
+            placement = placements.get(task.order)
+            if placement is None or task.run is None or set(placement) != {Share(*one) for one in _held(task.run)}:
+                moves[task.order] = placement
+    for task in tasks:
+        if wanted[task.order] is None and task.run is not None:
+            moves[task.order] = None
+    running = {task.order for task in tasks if task.run is not None}
+    return {order: move for order, move in moves.items() if move or order in running}
+
+
+def _has(view: ClusterView, task: _ElasticTask, wanted: Configuration | None) -> bool:
+    return wanted is not None and _present(task, [wanted], view) == 0
+
+
+def _packed(
+    tasks: Sequence[_ElasticTask],
+    wanted: Mapping[int, Configuration | None],
+    kept: set[int],
+    size: int,
+    up: Sequence[int],
+) -> dict[int, Placement] | None:
+    """Place the tasks that are not kept, largest first, on the fullest nodes with room; None if one
+    finds none.
+    """
+    free = Counter(dict.fromkeys(up, size))
+    for task in tasks:
+        if task.order in kept:
+            for node, count in _held(task.run):
+                free[node] -= count
+    placements: dict[int, Placement] = {}
+    sizes = {order: one.gpus for order, one in wanted.items() if one is not None}
+    for task in sorted(tasks, key=lambda task: (-sizes[task.order], task.order)):
+        if task.order in kept:
+            continue
+        count, shares = sizes[task.order], []
+        if count > size:
+            empty = [node for node in up if free[node] == size]
+            shares = [Share(node, size) for node in empty[: count // size]]
+        elif fitting := [node for node in up if free[node] >= count]:
+            shares = [Share(min(fitting, key=lambda node: (free[node], node)), count)]
+        if sum(share.instances for share in shares) < count:
+            return None
+        for share in shares:
+            free[share.node] -= share.instances
+        placements[task.order] = tuple(shares)
+    return placements
