@@ -85,7 +85,7 @@ class ThroughputModel(NamedTuple):
 
     def slower(self, factor: float) -> ThroughputModel:
         """The model in which every iteration takes ``factor`` times as long."""
-        return ThroughputModel(*[seconds * factor for seconds in self[:6]], self.gamma)
+        return ThroughputModel(*[seconds * factor for seconds in self[:6]], self.gamma)  # type: ignore[call-arg]
 
     def pass_s(self, local_batch: Any) -> Any:
         """Seconds of one forward and backward pass."""

@@ -16,7 +16,7 @@ from dagsim.elastic.goodput import GoodputModel, GradientNoise, ThroughputModel
 from dagsim.elastic.jobs import ElasticJob, GoodputTraining, MeasuredTraining
 from dagsim.elastic.profiles import APPLICATIONS, TrainingProfile, read_applications
 from dagsim.errors import ConfigError, ModelError
-from dagsim.model import Cluster, Elastic, GpuType, Job, Task, TaskGraph
+from dagsim.model import Cluster, Elastic, GpuType, Job, Task, TaskGraph, TrainingModel
 from dagsim.registry import nearest
 
 __all__ = ["SHIPPED_MODELS", "ElasticTasks"]
@@ -124,10 +124,9 @@ class ElasticTasks:
             slowest_s = max(max(times_s.values()), _LEAST_S)
             speeds = {gpu: slowest_s / max(taken, _LEAST_S) for gpu, taken in times_s.items()}
             measured = ElasticJob(job.id, profile, job.arrival_s, asked, task.batch)
-            training = MeasuredTraining(measured, task.batch if self.batch == "asked" else None, speeds=speeds)
-            most = min(self.most, profile.limits.largest // profile.limits.local_min)
-            return _elastic(task, asked, self._range(asked, most, training, name))
-        model, limits = SHIPPED_MODELS[name], SHIPPED_MODELS[name].limits
+            batch = task.batch if self.batch == "asked" else None
+            return self._elastic(task, asked, name, MeasuredTraining(measured, batch, speeds=speeds))
+        limits = SHIPPED_MODELS[name].limits
         if asked * limits.local_min > limits.largest:
             raise ModelError(
                 f"job {job.id!r}: it asks for {asked} GPUs, and {name} has batches for at most "
@@ -136,13 +135,20 @@ class ElasticTasks:
         fastest_s = max(min(times_s.values()), _LEAST_S)
         slower = tuple([(gpu, sizes[gpu], max(taken, _LEAST_S) / fastest_s) for gpu, taken in times_s.items()])
         models, samples_per_s = _scaled(name, asked, slower)
-        training = GoodputTraining(models, samples_per_s * fastest_s)
-        most = min(self.most, limits.largest // limits.local_min)
-        return _elastic(task, asked, self._range(asked, most, training, name))
+        return self._elastic(task, asked, name, GoodputTraining(models, samples_per_s * fastest_s))
 
-    def _range(self, asked: int, most: int, training: GoodputTraining | MeasuredTraining, name: str) -> Elastic:
-        restart_s = APPLICATIONS[name].restart_s if self.restart_s is None else self.restart_s
-        return Elastic(min(self.least, asked), max(most, asked), training, restart_s)
+    def _elastic(self, task: Task, asked: int, name: str, training: TrainingModel) -> Task:
+        """The task as a gang of single GPUs, with its range."""
+        limits, restart_s = APPLICATIONS[name].limits, self.restart_s
+        most = min(self.most, limits.largest // limits.local_min)
+        elastic = Elastic(
+            min(self.least, asked),
+            max(most, asked),
+            training,
+            APPLICATIONS[name].restart_s if restart_s is None else restart_s,
+        )
+        cpus, memory_gb = task.cpus / task.gpus, task.memory_gb / task.gpus
+        return replace(task, instances=asked, gang=True, gpus=1.0, cpus=cpus, memory_gb=memory_gb, elastic=elastic)
 
     def _application(self, task: Task, asked: int, seconds: float) -> str | None:
         """Name of the application that a task is like."""
@@ -160,13 +166,6 @@ class ElasticTasks:
 
 Seconds = Callable[[Task, tuple[GpuType, ...]], Sequence[float]]
 """The seconds of a task on each of some GPU types, ``inf`` where it cannot run."""
-
-
-def _elastic(task: Task, asked: int, elastic: Elastic) -> Task:
-    """The task as a gang of single GPUs, with its range."""
-    each = int(task.gpus)
-    cpus, memory_gb = task.cpus / each, task.memory_gb / each
-    return replace(task, instances=asked, gang=True, gpus=1.0, cpus=cpus, memory_gb=memory_gb, elastic=elastic)
 
 
 @cache

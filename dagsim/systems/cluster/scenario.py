@@ -84,8 +84,9 @@ class ClusterScenario:
     """A cluster, its jobs, and the models of everything that takes time.
 
     ``workload`` is drawn or read again for every seed, or is a list of jobs in order of arrival,
-    the same for all seeds. ``elastic`` gives tasks a range of GPUs. ``accept`` are GPU types that jobs of a trace may use beside those that
-    they name. ``outages`` takes nodes away while the trace's own machines were away.
+    the same for all seeds. ``elastic`` gives tasks a range of GPUs. ``accept`` are GPU types that
+    jobs of a trace may use beside those that they name. ``outages`` takes nodes away while the
+    trace's own machines were away.
     The models are those of ``ClusterKernel``, and ``begins_s`` is its beginning for a list of jobs;
     a trace knows its own. ``engine`` applies to policies given by name
     (``engaged``): a caller of ``kernel`` decides live, which requires the SimPy kernel.

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from math import floor, inf
-from typing import NamedTuple
 
 import numpy as np
 
@@ -326,7 +325,7 @@ class EftResize:
                 taken_s[present] /= 1 + self.hold
                 assert task.run is not None
                 restarted[present] = 0.0
-            values = 1 / np.maximum(taken_s + restarted, 1e-9)
+            values: np.ndarray = 1 / np.maximum(taken_s + restarted, 1e-9)
         values[~np.isfinite(values) | (speeds <= 0)] = 0.0
         return values
 
@@ -511,16 +510,9 @@ def _present(task: _ElasticTask, options: Sequence[Configuration], view: Cluster
     return options.index(have) if have in options else None
 
 
-class _Step(NamedTuple):
-    """The best next configuration of a task, and what it gains per GPU."""
-
-    gain: float
-    option: int
-
-
 def _best_per_gpu(values: np.ndarray, options: Sequence[Configuration], gpus: Mapping[str, int]) -> list[int | None]:
     """Give the next GPUs to the task whose value grows most per GPU, until none are left or none
-    helps. A task stays on the type that it got first. ``values`` has the shape (tasks, options).
+    helps. A task may move to a better type with free GPUs. ``values`` has the shape (tasks, options).
     """
     tasks = len(values)
     chosen: list[int | None] = [None] * tasks
@@ -529,17 +521,21 @@ def _best_per_gpu(values: np.ndarray, options: Sequence[Configuration], gpus: Ma
     of_type = np.array([types.index(option.type) for option in options])
     free = np.array([gpus[type_] for type_ in types], float)
     value, count, type_of = np.zeros(tasks), np.zeros(tasks), np.full(tasks, -1)
-    while True:
+    while tasks and options:
         more = counts[None] - count[:, None]
-        allowed = (more > 0) & (more <= free[of_type][None]) & ((type_of[:, None] < 0) | (type_of[:, None] == of_type))
-        gains = np.where(allowed, (values - value[:, None]) / np.where(more > 0, more, 1.0), 0.0)
-        best = int(gains.argmax()) if gains.size else 0
-        if not gains.size or gains.flat[best] <= 0:
-            return chosen
+        here = type_of[:, None] == of_type
+        fits = np.where(here, more, counts[None]) <= free[of_type][None]
+        gains = np.where(fits, (values - value[:, None]) / np.maximum(more, 1.0), 0.0)
+        best = int(gains.argmax())
+        if gains.flat[best] <= 0:
+            break
         row, option = divmod(best, len(options))
-        free[of_type[option]] -= more[row, option]
+        if type_of[row] >= 0:
+            free[type_of[row]] += count[row]
+        free[of_type[option]] -= counts[option]
         chosen[row], type_of[row] = option, of_type[option]
         value[row], count[row] = values[row, option], counts[option]
+    return chosen
 
 
 def _moves(
