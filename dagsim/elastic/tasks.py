@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import inf
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dagsim.elastic.goodput import GoodputModel, GradientNoise, ThroughputModel
 from dagsim.elastic.jobs import ElasticJob, GoodputTraining, MeasuredTraining
@@ -54,11 +54,12 @@ class ElasticTasks:
     """Makes the training tasks of a workload elastic: the policy chooses their GPUs.
 
     A task of whole GPUs runs as ``least`` to ``most`` GPUs (or what its user asked for, if that is
-    outside). ``models`` names an application of ``SHIPPED_MODELS`` for each model of the workload;
-    names of applications and of Gavel's models need no entry. ``default`` is the application of all
-    other tasks: ``by-size`` chooses by GPU-hours, ``null`` lets them be rigid. The application gives
-    the shape of the goodput; with the GPUs that its user asked for, a task takes the seconds of the
-    runtime model on each GPU type. Each start takes ``restart_s``, by default that of the application.
+    outside). If its user asked for more than the cluster has, it is rejected. ``models`` names an
+    application of ``SHIPPED_MODELS`` for each model of the workload; names of applications and of
+    Gavel's models need no entry. ``default`` is the application of all other tasks: ``by-size``
+    chooses by GPU-hours, ``null`` lets them be rigid. The application gives the shape of the goodput;
+    with the GPUs that its user asked for, a task takes the seconds of the runtime model on each GPU
+    type. Each start takes ``restart_s``, by default that of the application.
 
     ``profiles`` is a folder of measured applications in Pollux's layout. Tasks of these
     applications then train all epochs as measured, with the ``batch`` that is ``best`` at each
@@ -114,8 +115,8 @@ class ElasticTasks:
             return task  # independent instances are no training job
         types, sizes = _types(cluster)
         times_s = {gpu.name: taken for gpu, taken in zip(types, seconds(task, types), strict=True) if taken < inf}
-        if not times_s:
-            return task  # the kernel rejects it
+        if not times_s or asked > max(sizes[gpu].all for gpu in times_s):
+            return task  # the kernel rejects it, whatever the policy
         name = self._application(task, asked, min(times_s.values()))
         if name is None:
             return task
@@ -133,7 +134,7 @@ class ElasticTasks:
                 f"{limits.largest // limits.local_min}; map its model to another application (elastic: models, default)"
             )
         fastest_s = max(min(times_s.values()), _LEAST_S)
-        slower = tuple([(gpu, sizes[gpu], max(taken, _LEAST_S) / fastest_s) for gpu, taken in times_s.items()])
+        slower = tuple([(gpu, sizes[gpu].node, max(taken, _LEAST_S) / fastest_s) for gpu, taken in times_s.items()])
         models, samples_per_s = _scaled(name, asked, slower)
         return self._elastic(task, asked, name, GoodputTraining(models, samples_per_s * fastest_s))
 
@@ -168,14 +169,19 @@ Seconds = Callable[[Task, tuple[GpuType, ...]], Sequence[float]]
 """The seconds of a task on each of some GPU types, ``inf`` where it cannot run."""
 
 
+class _Sizes(NamedTuple):
+    """GPUs of a type: on its largest node, and altogether."""
+
+    node: int
+    all: int
+
+
 @cache
-def _types(cluster: Cluster) -> tuple[tuple[GpuType, ...], dict[str, int]]:
-    """The GPU types of a cluster, and the largest number of GPUs on a node of each."""
-    sizes: dict[GpuType, int] = {}
-    for node in cluster.nodes:
-        if node.gpu is not None:
-            sizes[node.gpu] = max(sizes.get(node.gpu, 0), node.gpus)
-    return tuple(sizes), {gpu.name: size for gpu, size in sizes.items()}
+def _types(cluster: Cluster) -> tuple[tuple[GpuType, ...], dict[str, _Sizes]]:
+    """The GPU types of a cluster, and the numbers of GPUs of each by name."""
+    types = tuple(dict.fromkeys([node.gpu for node in cluster.nodes if node.gpu is not None]))
+    counts = {gpu.name: [node.gpus for node in cluster.nodes if node.gpu == gpu] for gpu in types}
+    return types, {name: _Sizes(max(gpus), sum(gpus)) for name, gpus in counts.items()}
 
 
 @cache

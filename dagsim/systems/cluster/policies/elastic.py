@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from math import floor, inf
@@ -130,12 +130,49 @@ class _ElasticTasks:
                 yield Start(piece, placement)
 
 
+class _Turns:
+    """When a policy decides: every ``interval_s`` seconds, if the state changed or ``renew_s`` passed.
+
+    Raises:
+        ConfigError: A time has the wrong sign.
+    """
+
+    def __init__(self, policy: str, interval_s: float, renew_s: float) -> None:
+        _check_interval(policy, interval_s)
+        if not renew_s >= 0:
+            raise ConfigError(f"{policy}: renew_s must be 0 or more, got {renew_s!r}")
+        self._interval_s, self._renew_s = interval_s, renew_s
+        self.next_s = self._decided_s = -inf
+        self._state: object = None
+
+    def begin(self, now: float) -> bool:
+        """Begin the next interval; False if it is not over."""
+        if now < self.next_s:
+            return False
+        self.next_s = now + self._interval_s
+        return True
+
+    def due(self, now: float, state: object) -> bool:
+        """Remember the state; True if there is something to decide."""
+        if state == self._state and now < self._decided_s + self._renew_s:
+            return False
+        self._state, self._decided_s = state, now
+        return True
+
+
+def _state(view: ClusterView, tasks: Iterable[_ElasticTask]) -> object:
+    """What a new allocation depends on, beside the passing of time."""
+    up = [machine.index for machine in view.machines.list if machine.up]
+    return up, [(task.order, _most_now(task)) for task in tasks]
+
+
 class Pollux:
     """Pollux's search for the allocation of best mean speedup, every ``interval_s`` seconds
     (``PolluxSearch``; Qiao et al., OSDI 2021).
 
     Plays elastic tasks (the key ``elastic``) on equal nodes. A task whose nodes change restarts. The
-    search runs over ``generations`` of ``population`` candidates, with random numbers of ``seed``.
+    search runs over ``generations`` of ``population`` candidates, with random numbers of ``seed``. With
+    ``renew_s``, it runs only after a task came, ended, or could have more GPUs, and at this interval.
     Preemptive. After Pollux; means are checked by ``scripts/validate_pollux.py``.
 
     Raises:
@@ -143,24 +180,29 @@ class Pollux:
             that it cannot play it.
     """
 
-    def __init__(self, interval_s: float = 60.0, generations: int = 50, population: int = 100, seed: int = 0) -> None:
-        _check_interval("pollux", interval_s)
-        self.interval_s = interval_s
+    def __init__(
+        self,
+        interval_s: float = 60.0,
+        generations: int = 50,
+        population: int = 100,
+        seed: int = 0,
+        renew_s: float = 0.0,
+    ) -> None:
+        self._turns = _Turns("pollux", interval_s, renew_s)
         self._search = PolluxSearch(seed, population, generations)
         self._tasks = _ElasticTasks()
-        self._allocations: dict[str, list[int]] = {}
-        self._decided_s = -1.0
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         if not (view.ready or view.running):
             return
-        if view.now < self._decided_s + self.interval_s and self._decided_s >= 0:
-            yield Wait(self._decided_s + self.interval_s)
-            return
-        self._decided_s = view.now
-        cluster = _equal_nodes(view)
+        if self._turns.begin(view.now):
+            cluster, tasks = _equal_nodes(view), self._tasks.read(view)
+            if self._turns.due(view.now, _state(view, tasks.values())):
+                yield from self._allocate(view, tasks, cluster)
+        yield Wait(self._turns.next_s)
+
+    def _allocate(self, view: ClusterView, tasks: dict[int, _ElasticTask], cluster: EqualNodes) -> Iterator[Decision]:
         [gpu] = {type_ for machine in view.machines.list if (type_ := view.gpu_types[machine.type]) is not None}
-        tasks = self._tasks.read(view)
         jobs = {str(order): _Searched(task, gpu.name) for order, task in tasks.items()}
         cluster.allocations = {
             str(order): [share_node for share_node, count in _held(task.run) for _ in range(count)]
@@ -175,7 +217,6 @@ class Pollux:
             if nodes != cluster.allocations.get(str(order), []):
                 changed[order] = tuple([Share(node, len(list(group))) for node, group in groupby(nodes)])
         yield from self._tasks.change(view, changed)
-        yield Wait(view.now + self.interval_s)
 
 
 class _Searched:
@@ -210,34 +251,20 @@ class Sia:
     def __init__(
         self, interval_s: float = 60.0, renew_s: float = 600.0, power: float = -0.5, waiting_cost: float = 1.1
     ) -> None:
-        _check_interval("sia", interval_s)
-        if not renew_s >= 0:
-            raise ConfigError(f"sia: renew_s must be 0 or more, got {renew_s!r}")
+        self._turns = _Turns("sia", interval_s, renew_s)
         if not power < 0:
             raise ConfigError(f"sia: power must be negative, got {power!r}")
-        self.interval_s, self.renew_s = interval_s, renew_s
         self.power, self.waiting_cost = power, waiting_cost
         self._tasks = _ElasticTasks()
-        self._decided_s = self._solved_s = -inf
-        self._solved: tuple[object, ...] = ()
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         if not (view.ready or view.running):
             return
-        if view.now < self._decided_s + self.interval_s:
-            yield Wait(self._decided_s + self.interval_s)
-            return
-        self._decided_s = view.now
-        tasks = list(self._tasks.read(view).values())
-        nodes = _nodes_by_type(view)
-        state = (
-            [(task.order, _most_now(task), task.run is None or task.run.computing_s is None) for task in tasks],
-            {type_: len(up) for type_, (_, up) in nodes.items()},
-        )
-        if state != self._solved or view.now >= self._solved_s + self.renew_s:
-            self._solved, self._solved_s = state, view.now
-            yield from self._allocate(view, tasks, nodes)
-        yield Wait(view.now + self.interval_s)
+        if self._turns.begin(view.now):
+            tasks, nodes = list(self._tasks.read(view).values()), _nodes_by_type(view)
+            if self._turns.due(view.now, (_state(view, tasks), [_restarts(task) for task in tasks])):
+                yield from self._allocate(view, tasks, nodes)
+        yield Wait(self._turns.next_s)
 
     def _allocate(self, view: ClusterView, tasks: list[_ElasticTask], nodes: _NodesByType) -> Iterator[Decision]:
         options = _configurations(nodes)
@@ -249,11 +276,7 @@ class Sia:
             {type_: size * len(up) for type_, (size, up) in nodes.items()},
             present=present,
             restart_factors=[task.restart_factor(view.now, task.elastic.restart_s) for task in tasks],
-            locked=[
-                row
-                for row, task in enumerate(tasks)
-                if task.run is not None and task.run.computing_s is None and present[row] is not None
-            ],
+            locked=[row for row, task in enumerate(tasks) if _restarts(task) and present[row] is not None],
             power=self.power,
             waiting_cost=self.waiting_cost,
         )
@@ -494,6 +517,11 @@ def _most_now(task: _ElasticTask) -> int:
 
 def _has_room(view: ClusterView, task: TaskState, share: Share) -> bool:
     return view.machines.list[share.node].room(task.demand) >= share.instances
+
+
+def _restarts(task: _ElasticTask) -> bool:
+    """True if it holds GPUs, but does not train yet."""
+    return task.run is not None and task.run.computing_s is None
 
 
 def _held(run: Run | None) -> list[tuple[int, int]]:
