@@ -20,11 +20,12 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 CLUSTER = Cluster(
     (Node("a", gpu_type("A100-40"), 8, 96, 512), *(Node(f"t{place}", gpu_type("T4"), 4, 48, 256) for place in range(4)))
 )
+LARGE = Cluster(tuple([Node(f"a{place}", gpu_type("A100-40"), 8, 96, 512) for place in range(16)]))
 V100 = Recorded("V100-16")
 
 
 def elastic_of(task: Task, made: ElasticTasks | None = None) -> Task:
-    [changed] = (made or ElasticTasks()).job(Job.single("j", task), V100.seconds, CLUSTER).tasks
+    [changed] = (made or ElasticTasks()).job(Job.single("j", task), V100.seconds, LARGE).tasks
     return changed
 
 
@@ -67,7 +68,7 @@ def test_the_gpus_of_a_node_become_single_ones_with_their_part_of_cpus_and_memor
 def test_a_task_is_like_the_application_of_its_model_or_of_its_gpu_hours(task: Task, application: str) -> None:
     changed = elastic_of(task, ElasticTasks(models={"mine": "yolov3"}))
     assert changed.elastic is not None
-    noise = changed.elastic.training.start().model("T4").noise  # type: ignore[attr-defined]
+    noise = changed.elastic.training.start().model("A100-40").noise  # type: ignore[attr-defined]
     assert noise == SHIPPED_MODELS[application].noise
 
 
@@ -97,9 +98,11 @@ def test_more_gpus_than_the_application_has_batches_for_are_refused() -> None:
         elastic_of(Task("t", 9.0, 65, gang=True), ElasticTasks(default="deepspeech2"))
 
 
-def test_a_range_that_no_type_can_hold_is_refused_when_its_job_arrives() -> None:
-    with pytest.raises(ModelError, match="it needs 17 to 64 instances, and the nodes of one type have room for 16"):
-        end_s(Task("t", 9.0, 20, gang=True), "fifo", least=17)
+def test_a_job_that_asks_for_more_than_the_cluster_has_is_rejected_as_when_it_is_rigid() -> None:
+    jobs = [Job.single("j", Task("t", 9.0, 17, gang=True, gpu_types=("T4",)))]
+    for policy in ("fifo", "elastic-eft-wait", "sia"):
+        log = ClusterScenario(CLUSTER, jobs, elastic=ElasticTasks()).kernel(0).run(POLICIES.create(policy)).log
+        assert [row.kind for row in log] == [Kind.ARRIVED, Kind.REJECTED]
 
 
 def test_a_configuration_makes_its_tasks_elastic_and_plays_in_simpy(tmp_path: Path) -> None:
