@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
-from math import floor, inf
+from math import ceil, floor, inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,12 +20,14 @@ from dagsim.elastic.stepping import ElasticPolicy, EqualNodes, SteppedJob
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Elastic, Job, Placement, Preempt, Share, Start, Task, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
+from dagsim.systems.cluster.policies.placement import placing, start_of
 
 __all__ = ["ELASTIC_POLICIES", "EftResize", "IntervalAllocation", "Pollux", "Sia", "elastic_job_of"]
 
 ELASTIC_POLICIES = {"tiresias": AttainedServiceQueues, "optimus": OptimusOracle, "pollux": PolluxSearch}
 """Policies that ``IntervalAllocation`` plays, by name."""
 _MOST_REPLICAS = 64
+_LEAST_GAP_S = 1e-3
 _UNKNOWN = 1e-4
 """Goodput in Sia's program of a configuration that a job may not have yet."""
 
@@ -50,21 +53,16 @@ class _ElasticTask:
     ``piece`` waits or runs, as ``run`` (None: it waits). ``starts`` counts what this policy started.
     """
 
-    def __init__(self, order: int, piece: TaskState) -> None:
+    def __init__(self, piece: TaskState, run: Run | None, starts: int) -> None:
         elastic = piece.task.elastic
         if elastic is None or not isinstance(piece.training, GoodputProgress | Training):
             raise ConfigError(
-                f"elastic policies play tasks with a goodput model only; {piece.name} has none. The key elastic gives "
-                "tasks one (elastic: {default: by-size}; docs/elastic.md)"
+                f"elastic policies choose GPUs by a goodput model; the elastic task {piece.name} has another model"
             )
-        self.order = order
+        self.order = piece.order
         self.elastic: Elastic = elastic
         self.arrival_s = piece.job.job.arrival_s
-        self.starts = 0
-        self.piece, self.run = piece, None
-
-    piece: TaskState
-    run: Run | None
+        self.piece, self.run, self.starts = piece, run, starts
 
     @property
     def training(self) -> GoodputProgress | Training:
@@ -96,37 +94,35 @@ class _ElasticTask:
 
 
 class _ElasticTasks:
-    """The elastic tasks in the system, by ``TaskState.order``, and the change of their GPUs."""
+    """The elastic tasks in the system, and the change of their GPUs. Keeps how often each was started."""
 
     def __init__(self) -> None:
-        self._known: dict[int, _ElasticTask] = {}
+        self._starts: dict[int, int] = {}
 
-    def read(self, view: ClusterView) -> dict[int, _ElasticTask]:
+    def read(self, view: ClusterView) -> list[_ElasticTask]:
         """All tasks in order of arrival.
 
         Raises:
-            ConfigError: A task is not elastic.
+            ConfigError: A task has no goodput model.
         """
-        runs = {run.task.order: run for run in view.running.values()}
-        pieces = {task.order: task for task in view.ready} | {order: run.task for order, run in runs.items()}
-        known, self._known = self._known, {}
-        for order in sorted(pieces):
-            task = known.get(order) or _ElasticTask(order, pieces[order])
-            task.piece, task.run = pieces[order], runs.get(order)
-            self._known[order] = task
-        return self._known
+        runs = {run.task.order: run for run in view.running.values() if run.task.training is not None}
+        pieces = {task.order: task for task in view.ready if task.training is not None}
+        pieces |= {order: run.task for order, run in runs.items()}
+        self._starts = {order: self._starts.get(order, 0) for order in sorted(pieces)}
+        return [_ElasticTask(pieces[order], runs.get(order), starts) for order, starts in self._starts.items()]
 
-    def change(self, view: ClusterView, placements: Mapping[int, Placement | None]) -> Iterator[Decision]:
-        """Stop the named tasks that run, then start those with a placement."""
-        stopped = [task for order in placements if (task := self._known[order]).run is not None]
-        for task in stopped:
-            assert task.run is not None
-            yield Preempt(task.run.id)
+    def change(
+        self, view: ClusterView, tasks: Sequence[_ElasticTask], placements: Mapping[int, Placement | None]
+    ) -> Iterator[Decision]:
+        """Stop the tasks named in ``placements`` that run, then start those with a placement."""
+        for task in tasks:
+            if task.order in placements and task.run is not None:
+                yield Preempt(task.run.id)
         waiting = {task.order: task for task in view.ready}
         for order, placement in placements.items():
             piece = waiting.get(order)
             if piece and placement and all(_has_room(view, piece, share) for share in placement):
-                self._known[order].starts += 1
+                self._starts[order] += 1
                 yield Start(piece, placement)
 
 
@@ -145,34 +141,70 @@ class _Turns:
         self.next_s = self._decided_s = -inf
         self._state: object = None
 
-    def begin(self, now: float) -> bool:
-        """Begin the next interval; False if it is not over."""
+    def changed(self, now: float, state: object) -> bool:
+        """True if there is something to decide, perhaps only at ``next_s``."""
+        return state != self._state or now >= self._decided_s + self._renew_s
+
+    def begin(self, now: float, state: object) -> bool:
+        """True if an interval begins in which there is something to decide."""
         if now < self.next_s:
             return False
+        due = self.changed(now, state)
+        if due:
+            self._state, self._decided_s = state, now
         self.next_s = now + self._interval_s
-        return True
-
-    def due(self, now: float, state: object) -> bool:
-        """Remember the state; True if there is something to decide."""
-        if state == self._state and now < self._decided_s + self._renew_s:
-            return False
-        self._state, self._decided_s = state, now
-        return True
+        return due
 
 
-def _state(view: ClusterView, tasks: Iterable[_ElasticTask]) -> object:
-    """What a new allocation depends on, beside the passing of time."""
-    up = [machine.index for machine in view.machines.list if machine.up]
-    return up, [(task.order, _most_now(task)) for task in tasks]
+class _Resizing:
+    """Base of the policies that choose GPUs of elastic tasks. All other tasks come first: they start
+    oldest first where they fit, and elastic tasks leave the GPUs that they wait for.
+    """
+
+    polls = True
+    """Whether to decide again although nothing happened."""
+
+    def __init__(self, policy: str, interval_s: float, renew_s: float) -> None:
+        self._turns = _Turns(policy, interval_s, renew_s)
+        self._tasks = _ElasticTasks()
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        for task in view.ready:
+            while task.training is None and task.waiting and view.fits(task):
+                if not (start := start_of(_BEST_FIT, view, task)):
+                    break
+                yield from start
+        tasks = self._tasks.read(view)
+        if not tasks:
+            return
+        state, turns = self._state(view, tasks), self._turns
+        waits = self.polls or turns.changed(view.now, state)
+        if waits and turns.begin(view.now, state):
+            yield from self._allocate(view, tasks)
+            waits = self.polls
+        if waits and (view.running or view.pending):
+            yield Wait(turns.next_s)
+
+    def _state(self, view: ClusterView, tasks: Sequence[_ElasticTask]) -> object:
+        """What a new allocation depends on, beside the passing of time."""
+        return [(task.order, _most_now(task)) for task in tasks], _room(view)
+
+    def _allocate(self, view: ClusterView, tasks: list[_ElasticTask]) -> Iterator[Decision]:
+        """Change the GPUs of the elastic tasks."""
+        raise NotImplementedError
 
 
-class Pollux:
+_BEST_FIT = placing("best-fit").place
+
+
+class Pollux(_Resizing):
     """Pollux's search for the allocation of best mean speedup, every ``interval_s`` seconds
     (``PolluxSearch``; Qiao et al., OSDI 2021).
 
-    Plays elastic tasks (the key ``elastic``) on equal nodes. A task whose nodes change restarts. The
-    search runs over ``generations`` of ``population`` candidates, with random numbers of ``seed``. With
-    ``renew_s``, it runs only after a task came, ended, or could have more GPUs, and at this interval.
+    For elastic tasks (the key ``elastic``) on equal nodes, without other ones beside them. A task
+    whose nodes change restarts. The search runs over ``generations`` of ``population`` candidates,
+    with random numbers of ``seed``. With ``renew_s``, it runs only after a task came, ended, or could
+    have more GPUs, and at this interval.
     Preemptive. After Pollux; means are checked by ``scripts/validate_pollux.py``.
 
     Raises:
@@ -188,35 +220,28 @@ class Pollux:
         seed: int = 0,
         renew_s: float = 0.0,
     ) -> None:
-        self._turns = _Turns("pollux", interval_s, renew_s)
+        super().__init__("pollux", interval_s, renew_s)
         self._search = PolluxSearch(seed, population, generations)
-        self._tasks = _ElasticTasks()
 
-    def decide(self, view: ClusterView) -> Iterator[Decision]:
-        if not (view.ready or view.running):
-            return
-        if self._turns.begin(view.now):
-            cluster, tasks = _equal_nodes(view), self._tasks.read(view)
-            if self._turns.due(view.now, _state(view, tasks.values())):
-                yield from self._allocate(view, tasks, cluster)
-        yield Wait(self._turns.next_s)
-
-    def _allocate(self, view: ClusterView, tasks: dict[int, _ElasticTask], cluster: EqualNodes) -> Iterator[Decision]:
+    def _allocate(self, view: ClusterView, tasks: list[_ElasticTask]) -> Iterator[Decision]:
+        cluster = _equal_nodes(view)
+        if any(run.task.training is None for run in view.running.values() if run.gpus):
+            raise ConfigError("pollux plays elastic tasks or other ones, not both (elastic: {default: by-size})")
         [gpu] = {type_ for machine in view.machines.list if (type_ := view.gpu_types[machine.type]) is not None}
-        jobs = {str(order): _Searched(task, gpu.name) for order, task in tasks.items()}
+        jobs = {str(task.order): _Searched(task, gpu.name) for task in tasks}
         cluster.allocations = {
-            str(order): [share_node for share_node, count in _held(task.run) for _ in range(count)]
-            for order, task in tasks.items()
+            str(task.order): [node for node, count in _held(task.run) for _ in range(count)]
+            for task in tasks
             if task.run is not None
         }
         allocations = self._search.allocate(int(view.now), jobs, cluster)
         changed: dict[int, Placement | None] = {}
-        for order, task in tasks.items():
-            nodes = allocations.get(str(order), [])
+        for task in tasks:
+            nodes = allocations.get(str(task.order), [])
             nodes = nodes if len(nodes) >= task.elastic.least else []
-            if nodes != cluster.allocations.get(str(order), []):
-                changed[order] = tuple([Share(node, len(list(group))) for node, group in groupby(nodes)])
-        yield from self._tasks.change(view, changed)
+            if nodes != cluster.allocations.get(str(task.order), []):
+                changed[task.order] = tuple([Share(node, len(list(group))) for node, group in groupby(nodes)])
+        yield from self._tasks.change(view, tasks, changed)
 
 
 class _Searched:
@@ -233,47 +258,40 @@ class _Searched:
         return self._task.most_replicas(batch)
 
 
-class Sia:
+class Sia(_Resizing):
     """Sia's program every ``interval_s`` seconds: one configuration of GPU type, nodes and GPUs for
     each task, or none (``choose_configurations``; Jayaram Subramanya et al., SOSP 2023).
 
-    Plays elastic tasks (the key ``elastic``) on nodes that are equal within a GPU type.
+    For elastic tasks (the key ``elastic``); other tasks start first, oldest first.
     Configurations are powers of two on one node, and whole nodes. A task may have at most twice the
     GPUs that it has run on. A task that restarts keeps its configuration. The program is solved again
     only after a task came, ended, or could have more GPUs, and every ``renew_s`` seconds.
     Preemptive. After Sia; the program is checked by ``scripts/validate_sia.py``.
 
     Raises:
-        ConfigError: A time or ``power`` has the wrong sign; in a simulation with other tasks or
-            unequal nodes, that it cannot play it.
+        ConfigError: A time or ``power`` has the wrong sign.
     """
 
     def __init__(
         self, interval_s: float = 60.0, renew_s: float = 600.0, power: float = -0.5, waiting_cost: float = 1.1
     ) -> None:
-        self._turns = _Turns("sia", interval_s, renew_s)
+        super().__init__("sia", interval_s, renew_s)
         if not power < 0:
             raise ConfigError(f"sia: power must be negative, got {power!r}")
         self.power, self.waiting_cost = power, waiting_cost
-        self._tasks = _ElasticTasks()
 
-    def decide(self, view: ClusterView) -> Iterator[Decision]:
-        if not (view.ready or view.running):
-            return
-        if self._turns.begin(view.now):
-            tasks, nodes = list(self._tasks.read(view).values()), _nodes_by_type(view)
-            if self._turns.due(view.now, (_state(view, tasks), [_restarts(task) for task in tasks])):
-                yield from self._allocate(view, tasks, nodes)
-        yield Wait(self._turns.next_s)
+    def _state(self, view: ClusterView, tasks: Sequence[_ElasticTask]) -> object:
+        return super()._state(view, tasks), [_restarts(task) for task in tasks]
 
-    def _allocate(self, view: ClusterView, tasks: list[_ElasticTask], nodes: _NodesByType) -> Iterator[Decision]:
+    def _allocate(self, view: ClusterView, tasks: list[_ElasticTask]) -> Iterator[Decision]:
+        nodes = _room(view)
         options = _configurations(nodes)
         goodputs = np.array([_goodputs(task, options, sia=True) for task in tasks])
         present = [_present(task, options, view) for task in tasks]
         choice = choose_configurations(
             goodputs,
             options,
-            {type_: size * len(up) for type_, (size, up) in nodes.items()},
+            _capacity(view, nodes),
             present=present,
             restart_factors=[task.restart_factor(view.now, task.elastic.restart_s) for task in tasks],
             locked=[row for row, task in enumerate(tasks) if _restarts(task) and present[row] is not None],
@@ -283,10 +301,10 @@ class Sia:
         # Of configurations that a task may not have yet, none is worth its GPUs.
         chosen = [None if at is None or goodputs[row, at] <= _UNKNOWN else at for row, at in enumerate(choice.chosen)]
         wanted = {task.order: None if at is None else options[at] for task, at in zip(tasks, chosen, strict=True)}
-        yield from self._tasks.change(view, _moves(view, tasks, wanted, nodes))
+        yield from self._tasks.change(view, tasks, _moves(view, tasks, wanted, nodes))
 
 
-class EftResize:
+class EftResize(_Resizing):
     """dagsim's own policy for elastic tasks: EFT-wait with a choice of the number of GPUs.
 
     Each task would finish at some time on each configuration of GPU type, nodes and GPUs, by its
@@ -297,37 +315,30 @@ class EftResize:
     more than they would help another task. Decides at events, at least ``gap_s`` apart. A task keeps
     its GPUs unless another configuration is better by the fraction ``hold``.
 
-    Plays elastic tasks (the key ``elastic``) on nodes that are equal within a GPU type. Uses
-    estimates; preemptive.
+    For elastic tasks (the key ``elastic``); other tasks start first, oldest first. Uses estimates;
+    preemptive.
 
     Raises:
-        ConfigError: A parameter is negative; in a simulation with other tasks or unequal nodes, that
-            it cannot play it.
+        ConfigError: A parameter is negative.
     """
+
+    polls = False
 
     def __init__(self, gap_s: float = 60.0, hold: float = 0.1) -> None:
         for name, number in (("gap_s", gap_s), ("hold", hold)):
             if not number >= 0:
                 raise ConfigError(f"elastic-eft-wait: {name} must be 0 or more, got {number!r}")
-        self.gap_s, self.hold = gap_s, hold
-        self._tasks = _ElasticTasks()
-        self._decided_s = -inf
+        super().__init__("elastic-eft-wait", max(gap_s, _LEAST_GAP_S), inf)
+        self.hold = hold
 
-    def decide(self, view: ClusterView) -> Iterator[Decision]:
-        if not (view.ready or view.running) or view.now == self._decided_s:
-            return
-        if view.now < self._decided_s + self.gap_s:
-            yield Wait(self._decided_s + self.gap_s)
-            return
-        self._decided_s = view.now
-        tasks = list(self._tasks.read(view).values())
-        nodes = _nodes_by_type(view)
+    def _allocate(self, view: ClusterView, tasks: list[_ElasticTask]) -> Iterator[Decision]:
+        nodes = _room(view)
         options = _configurations(nodes)
         present = [_present(task, options, view) for task in tasks]
         values = np.array([self._values(view, task, options, at) for task, at in zip(tasks, present, strict=True)])
-        chosen = _best_per_gpu(values, options, {type_: size * len(up) for type_, (size, up) in nodes.items()})
+        chosen = _best_per_gpu(values, options, _capacity(view, nodes))
         wanted = {task.order: None if at is None else options[at] for task, at in zip(tasks, chosen, strict=True)}
-        yield from self._tasks.change(view, _moves(view, tasks, wanted, nodes))
+        yield from self._tasks.change(view, tasks, _moves(view, tasks, wanted, nodes))
 
     def _values(
         self, view: ClusterView, task: _ElasticTask, options: tuple[Configuration, ...], present: int | None
@@ -433,31 +444,50 @@ def _equal_nodes(view: ClusterView) -> EqualNodes:
     return EqualNodes(len(view.machines.list), sizes.pop()[0])
 
 
-_NodesByType = dict[str, tuple[int, list[int]]]
-"""GPUs of a node, and the nodes that are up, by GPU type."""
+class _Nodes(NamedTuple):
+    """The nodes of a GPU type: GPUs of the largest, and those that elastic tasks hold or may have, by node."""
+
+    size: int
+    free: dict[int, int]
 
 
-def _nodes_by_type(view: ClusterView) -> _NodesByType:
+_NodesByType = dict[str, _Nodes]
+
+
+def _room(view: ClusterView) -> _NodesByType:
+    """The nodes that are up, by GPU type."""
+    held = Counter({machine.index: machine.idle for machine in view.machines.list})
+    for run in view.running.values():
+        if run.task.training is not None:
+            held.update(dict(_held(run)))
     nodes: _NodesByType = {}
     for machine in view.machines.list:
         gpu = view.gpu_types[machine.type]
-        if gpu is None:
-            continue
-        size, up = nodes.setdefault(gpu.name, (machine.gpus, []))
-        if size != machine.gpus:
-            raise ConfigError(f"this policy needs nodes of one size within {gpu.name}, got {size} and {machine.gpus}")
-        if machine.up:
-            up.append(machine.index)
+        if gpu is not None and machine.up:
+            size, free = nodes.get(gpu.name, (0, {}))
+            nodes[gpu.name] = _Nodes(max(size, machine.gpus), free | {machine.index: held[machine.index]})
     return nodes
+
+
+def _capacity(view: ClusterView, nodes: _NodesByType) -> dict[str, int]:
+    """GPUs of each type for elastic tasks, without those that other tasks wait for."""
+    capacity = {type_: sum(one.free.values()) for type_, one in nodes.items()}
+    for task in view.ready:
+        gpu = view.gpu_types[task.seconds.index(task.best_s)]
+        if task.training is None and gpu is not None and gpu.name in capacity:
+            wanted = ceil(task.demand.demand.gpus * task.waiting)
+            capacity[gpu.name] = max(0, capacity[gpu.name] - wanted)
+    return capacity
 
 
 def _configurations(nodes: _NodesByType) -> tuple[Configuration, ...]:
     """Powers of two on one node, and whole nodes, of each type."""
     options = []
-    for type_, (size, up) in nodes.items():
+    for type_, (size, free) in nodes.items():
         counts = [2**power for power in range(size.bit_length()) if 2**power < size] + [size]
-        options += [Configuration(type_, 1, count) for count in counts if up]
-        options += [Configuration(type_, count, count * size) for count in range(2, len(up) + 1)]
+        options += [Configuration(type_, 1, count) for count in counts]
+        whole = sum(count == size for count in free.values())
+        options += [Configuration(type_, count, count * size) for count in range(2, whole + 1)]
     return tuple(options)
 
 
@@ -577,13 +607,13 @@ def _moves(
     A task that has its configuration keeps its GPUs, unless the others of the type find no room.
     """
     moves: dict[int, Placement | None] = {}
-    for type_, (size, up) in nodes.items():
+    for type_, of_type in nodes.items():
         here = [task for task in tasks if (one := wanted[task.order]) is not None and one.type == type_]
         kept = {task.order for task in here if _has(view, task, wanted[task.order])}
-        placements = _packed(here, wanted, kept, size, up)
+        placements = _packed(here, wanted, kept, of_type)
         if placements is None:
             kept = {task.order for task in here if task.run is not None and task.run.started_s == view.now}
-            placements = _packed(here, wanted, kept, size, up) or {}
+            placements = _packed(here, wanted, kept, of_type) or {}
         for task in here:
             if task.order in kept:
                 continue
@@ -605,13 +635,12 @@ def _packed(
     tasks: Sequence[_ElasticTask],
     wanted: Mapping[int, Configuration | None],
     kept: set[int],
-    size: int,
-    up: Sequence[int],
+    nodes: _Nodes,
 ) -> dict[int, Placement] | None:
     """Place the tasks that are not kept, largest first, on the fullest nodes with room; None if one
     finds none.
     """
-    free = Counter(dict.fromkeys(up, size))
+    size, free = nodes.size, dict(nodes.free)
     for task in tasks:
         if task.order in kept:
             for node, count in _held(task.run):
@@ -623,9 +652,9 @@ def _packed(
             continue
         count, shares = sizes[task.order], []
         if count > size:
-            empty = [node for node in up if free[node] == size]
+            empty = [node for node, count in free.items() if count == size]
             shares = [Share(node, size) for node in empty[: count // size]]
-        elif fitting := [node for node in up if free[node] >= count]:
+        elif fitting := [node for node in free if free[node] >= count]:
             shares = [Share(min(fitting, key=lambda node: (free[node], node)), count)]
         if sum(share.instances for share in shares) < count:
             return None

@@ -134,10 +134,25 @@ def test_a_task_keeps_its_gpus_where_a_restart_costs_more_than_it_gains() -> Non
     assert not any(row.kind == Kind.PREEMPTED for row in schedule.log)
 
 
-@pytest.mark.parametrize("policy", ["sia", "elastic-eft-wait", "pollux"])
-def test_a_rigid_task_is_refused_with_the_key_that_makes_it_elastic(policy: str) -> None:
-    with pytest.raises(ConfigError, match=r"b/t has none\. The key elastic gives tasks one"):
-        ClusterScenario(cluster(4), [Job.single("b", Task("t", 1))]).kernel(0).run(POLICIES.create(policy))
+@pytest.mark.parametrize("policy", ["sia", "elastic-eft-wait"])
+def test_rigid_tasks_come_first_and_elastic_ones_use_what_they_leave(policy: str) -> None:
+    rigid = [Job.single(f"r{n}", Task("t", 500.0, gpus=0.5 if n % 2 else 2.0), 400.0 * n) for n in range(8)]
+    jobs = sorted([*queue(), *rigid], key=lambda job: job.arrival_s)
+    change = ElasticTasks()
+    jobs = [job if job.id[0] == "r" else change.job(job, V100.seconds, MIXED) for job in jobs]
+    schedule = ClusterScenario(MIXED, jobs, runtime=V100).kernel(0).run(POLICIES.create(policy))
+    assert not violations(schedule, jobs)
+    assert sum(row.kind == Kind.COMPLETED for row in schedule.log) == len(jobs)
+    numbers = {number for number, job in enumerate(schedule.jobs) if job.id[0] == "r"}
+    assert not any(row.kind == Kind.PREEMPTED and row.job in numbers for row in schedule.log)
+
+
+def test_pollux_plays_either_kind_of_task_but_not_both() -> None:
+    rigid, nodes = Job.single("b", Task("t", 900)), cluster(4)
+    assert ClusterScenario(nodes, [rigid]).kernel(0).run(POLICIES.create("pollux")).ended_s == 900
+    jobs = [rigid, ElasticTasks().job(training("a", 900.0), V100.seconds, nodes)]
+    with pytest.raises(ConfigError, match="pollux plays elastic tasks or other ones, not both"):
+        ClusterScenario(nodes, jobs, runtime=V100).kernel(0).run(POLICIES.create("pollux"))
 
 
 @pytest.mark.parametrize(
