@@ -12,7 +12,8 @@ _KNOWS = ("estimates",)
 """Tag of policies that use estimates. None is ``clairvoyant``, the tag of policies that read true durations."""
 _STOPS = ("preemptive",)
 _COSTLY = ("estimates", "costly")
-_RESIZES = ("preemptive", "costly")
+_RESIZES = ("preemptive", "costly", "elastic")
+"""``elastic`` is the tag of policies that choose the GPUs of elastic tasks."""
 
 POLICIES: Registry[ClusterPolicy] = Registry(
     "policy",
