@@ -51,7 +51,7 @@ def train_agent(
         str | None,
         typer.Option(
             metavar="WHERE",
-            help="Where the other policies run: local:N or ray (dagsim list executors; default: local:WORKERS).",
+            help="Where policies run, and on Ray episodes, too: local:N, ray, slurm (default: local:WORKERS).",
         ),
     ] = None,
     json_: Json = False,

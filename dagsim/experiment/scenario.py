@@ -68,6 +68,7 @@ def cluster_scenario_of(config: Config) -> ClusterScenario:
         queues=config.queues,
         engine=config.engine,
         accept=config.cluster.accept,
+        request=config.request,
     )
 
 

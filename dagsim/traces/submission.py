@@ -73,6 +73,7 @@ def _read(
             spread,
             "",
             int(limit[1]) if limit and int(limit[1]) else None,
+            segment=_segment(options) if spread else None,
         )
     except ModelError:
         request, notes = Request(), [*notes, "whose constraint cannot be read, ignored"]
@@ -88,6 +89,12 @@ def _shape(options: dict[str, str]) -> tuple[bool | None, int | None]:
     if counted or not tasks.isdecimal() or not 1 < int(tasks) < 1 << 20:
         return True, None
     return False, int(tasks)
+
+
+def _segment(options: dict[str, str]) -> int | None:
+    """Nodes per segment (``--segment``, Slurm 24.05), which are instances where each takes a node."""
+    text = options.get("segment", "")
+    return int(text) if re.fullmatch(r"[1-9]\d{0,5}", text) else None
 
 
 def _nice(options: dict[str, str]) -> float:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dagsim.network.max_min import LinkFlow
     from dagsim.network.routing import FabricLevel
 
-__all__ = ["Carrier", "Communication", "Flow", "GangCarrier", "HasLevels", "Network"]
+__all__ = ["Carrier", "Communication", "Flow", "GangCarrier", "HasLevels", "Network", "levels_in"]
 
 
 class Flow:
@@ -74,6 +74,15 @@ class HasLevels(Protocol):
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """The levels between a node and the whole network, narrowest first."""
         ...
+
+
+def levels_in(network: Network | None, names: Sequence[str]) -> Sequence[FabricLevel] | None:
+    """The levels of the network between the nodes ``names``; None if it knows no levels.
+
+    Raises:
+        ModelError: The network does not fit the nodes.
+    """
+    return network.levels(names) if isinstance(network, HasLevels) else None
 
 
 @runtime_checkable
