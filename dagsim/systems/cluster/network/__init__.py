@@ -3,8 +3,7 @@
 from typing import Any
 
 from dagsim.registry import Entry, Registry
-from dagsim.systems.cluster.network.base import Carrier, Communication, Flow, GangCarrier, Network
-from dagsim.systems.cluster.network.uniform import UniformNetwork
+from dagsim.systems.cluster.network.base import Carrier, Communication, Flow, GangCarrier, Network, UniformNetwork
 
 __all__ = ["NETWORKS", "Carrier", "Communication", "Flow", "GangCarrier", "Network", "UniformNetwork"]
 
