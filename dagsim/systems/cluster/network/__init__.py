@@ -10,7 +10,7 @@ __all__ = ["NETWORKS", "Carrier", "Communication", "Flow", "GangCarrier", "Netwo
 NETWORKS: Registry[Any] = Registry(
     "network",
     [
-        Entry("uniform", ".uniform:UniformNetwork", "latency and bandwidth between nodes, without contention"),
+        Entry("uniform", ".base:UniformNetwork", "latency and bandwidth between nodes, without contention"),
         Entry("shared", ".shared:SharedNetwork", "links of a topology, shared max-min between flows"),
     ],
     group="dagsim.networks",
