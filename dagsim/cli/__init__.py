@@ -17,9 +17,7 @@ from dagsim.cli import (
     report,
     trace,
     train,
-    tune,
     warm,
-    why,
 )
 from dagsim.cli.app import app, main
 
@@ -38,7 +36,5 @@ __all__ = [
     "report",
     "trace",
     "train",
-    "tune",
     "warm",
-    "why",
 ]

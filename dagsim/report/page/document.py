@@ -27,8 +27,7 @@ from dagsim.report.page import sections
 from dagsim.report.page.charts import Packer, chart_of, distributions, graphs, learning
 from dagsim.report.page.chosen import Chosen, Shown, choose_runs
 from dagsim.report.page.markup import element, table
-from dagsim.report.page.sections import is_training, report_grid, training_sentences
-from dagsim.report.page.sweeping import SweepView
+from dagsim.report.page.sections import SweepView, is_training, report_grid, training_sentences
 from dagsim.report.page.waits import Explain, can_explain, ramp_tables, rejected_by_beta, rejected_by_cause
 from dagsim.report.series import links_over_time
 from dagsim.report.tables import causes_in_words
