@@ -31,6 +31,7 @@ from dagsim.config import yaml
 from dagsim.config.bundled import WORKLOADS, shipped
 from dagsim.config.registered import Foreign, Later, Registered, kind_of, system_name
 from dagsim.config.yaml import explain
+from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.files import is_there
 from dagsim.metrics.own import value_name
@@ -79,6 +80,7 @@ _CLUSTER_ONLY = (
     "setup",
     "sharing",
     "communication",
+    "elastic",
     "request",
     "preemption",
     "disturbances",
@@ -263,6 +265,8 @@ class Config(Section):
     """The rates of two tasks on the same GPUs, for policies that let tasks share. Default: they do not."""
     communication: Annotated[Any, Registered(COMMUNICATIONS, "models")] | None = None
     """What gangs send in each step over a shared network (docs/networks.md). Default: nothing."""
+    elastic: ElasticTasks | None = None
+    """Ranges of GPUs and goodput models for training tasks (docs/elastic.md). Default: all tasks are rigid."""
     request: Request | None = None
     """Terms of all jobs that state none themselves: ``{level: rack}`` keeps gangs within racks
     (docs/networks.md). Default: none.
