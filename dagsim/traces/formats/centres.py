@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -119,7 +119,7 @@ class CentreLog(Reader):
         checks.drop(begun & ~(pieces <= _MOST), "whose number of GPUs is impossible")
         work = options.all_on_reference(end - start, [None], np.zeros(len(table), np.int64))
         limit = checks.number(_LIMIT, "time limit", 0.0) if table.has(_LIMIT) else np.zeros(len(table))
-        labels = {
+        labels: dict[str, Any] = {
             name: table.words(column) if table.has(column) else None
             for name, column in (("user", _USER), ("account", _ACCOUNT), ("partition", _PARTITION), ("qos", _QOS))
         }
@@ -156,7 +156,8 @@ class CentreLog(Reader):
             except Dirty:
                 faulty[place] = True
         checks.drop(faulty[words.place], f"whose {self.names.memory} is not a size")
-        return sizes[words.place]
+        values: np.ndarray = sizes[words.place]
+        return values
 
 
 def _tenant(options: TraceOptions, labels: dict[str, Labels | None]) -> Labels | None:

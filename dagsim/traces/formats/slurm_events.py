@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -124,7 +125,8 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     pieces = tasks / wide
     work = options.all_on_reference(seconds, [None], np.zeros(len(table), np.int64))
     work = np.where(work < options.floor_s, options.floor_s, work)
-    labels = {"user": _USER, "account": _ACCOUNT, "partition": _PARTITION, "qos": _QOS}
+    owners: dict[str, Any] = {"user": table.words(_USER), "account": table.words(_ACCOUNT)}
+    owners |= {"partition": table.words(_PARTITION), "qos": table.words(_QOS)}
     return single_tasks(
         checks,
         time,
@@ -133,6 +135,6 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
         (checks.number(_GPUS, "gres"), wide * cores, checks.number(_MEMORY, "mem"), pieces > 1),
         lambda gpus, cpus, memory, gang: TaskKind(Demand(gpus, cpus, memory), gang),
         estimate=np.where(limit > 0, limit, work),
-        tenant=table.words(labels[options.tenant or "account"]),
-        **{name: table.words(column) for name, column in labels.items()},
+        tenant=owners[options.tenant or "account"],
+        **owners,
     )
