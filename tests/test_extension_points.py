@@ -46,7 +46,7 @@ from dagsim import Start
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig as Codec
 from dagsim.systems.cluster.models.failures import Maintenance as Failures
 from dagsim.systems.cluster.models.runtime import Recorded as Runtime
-from dagsim.systems.cluster.network.uniform import UniformNetwork as Network
+from dagsim.systems.cluster.network.base import UniformNetwork as Network
 from dagsim.systems.cluster.policies.placement import BestFit as Placement
 from dagsim.systems.ramp.policies import MaxParallelism as RampPolicy
 from dagsim.systems.spark.policies import FairShare as SparkPolicy

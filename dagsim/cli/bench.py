@@ -80,7 +80,7 @@ def run_bench(
     from dagsim.experiment.bench import BenchEntry, bounds_of, entry_file, task_plan
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.executors import executor_for
-    from dagsim.experiment.folder_files import slug
+    from dagsim.experiment.kept_files import slug
     from dagsim.experiment.simulate import agent_spec
     from dagsim.experiment.store import Store
     from dagsim.files import write_text

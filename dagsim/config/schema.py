@@ -31,6 +31,7 @@ from dagsim.config import yaml
 from dagsim.config.bundled import WORKLOADS, shipped
 from dagsim.config.registered import Foreign, Later, Registered, kind_of, system_name
 from dagsim.config.yaml import explain
+from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.files import is_there
 from dagsim.metrics.own import value_name
@@ -41,9 +42,8 @@ from dagsim.registry import nearest
 from dagsim.systems import SYSTEMS
 from dagsim.systems.cluster.choice import Engine
 from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS
-from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Preemption
-from dagsim.systems.cluster.models.runtime import Recorded, Throughput
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
 from dagsim.systems.cluster.scenario import ClusterSystem
 from dagsim.workload.distributions import TaggedUnion
@@ -80,6 +80,7 @@ _CLUSTER_ONLY = (
     "setup",
     "sharing",
     "communication",
+    "elastic",
     "request",
     "preemption",
     "disturbances",
@@ -264,6 +265,8 @@ class Config(Section):
     """The rates of two tasks on the same GPUs, for policies that let tasks share. Default: they do not."""
     communication: Annotated[Any, Registered(COMMUNICATIONS, "models")] | None = None
     """What gangs send in each step over a shared network (docs/networks.md). Default: nothing."""
+    elastic: ElasticTasks | None = None
+    """Ranges of GPUs and goodput models for training tasks (docs/elastic.md). Default: all tasks are rigid."""
     request: Request | None = None
     """Terms of all jobs that state none themselves: ``{level: rack}`` keeps gangs within racks
     (docs/networks.md). Default: none.

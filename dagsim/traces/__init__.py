@@ -42,7 +42,7 @@ READERS: Registry[Reader] = Registry(
         Entry("dax", ".dax:Dax"),
         Entry("eagle", ".centres:Eagle"),
         Entry("fdata", ".centres:Fdata"),
-        Entry("frontier", ".centres:Frontier"),
+        Entry("frontier", ".centres:FrontierJobs"),
         Entry("gavel", ".gavel:GavelTrace"),
         Entry("google2011", ".google2011:Google2011"),
         Entry("google2019", ".google2019:Google2019"),

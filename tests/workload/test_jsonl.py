@@ -16,8 +16,7 @@ from dagsim.elastic.jobs import GoodputTraining
 from dagsim.errors import ModelError, TraceError, WorkloadError
 from dagsim.model import Edge, Elastic, InFlight, Job, Request, Share, Task, TaskGraph
 from dagsim.workload.arrays import JobArrays
-from dagsim.workload.jsonl import read_jobs, read_meta, write_jobs
-from dagsim.workload.records import job_of, record_of
+from dagsim.workload.records import job_of, read_jobs, read_meta, record_of, write_jobs
 
 HEADER = '{"format": "dagsim-workload", "version": 1}\n'
 

@@ -162,7 +162,7 @@ class TrainingRun:
             self._tell(Progress(f"episodes: {engine}", 0, self.train.iterations))
             self._find_reference(state)
             context = self._context(rollouts, self.train)
-            learner = self.train.algorithm.build(context)
+            learner: Learner = self.train.algorithm.build(context)
             self._judged = learner.net if not self.train.ema_decay else deepcopy(learner.net)
             stack.enter_context(spared())
             done = 0 if state is None else int(state["iteration"])
@@ -397,7 +397,7 @@ class TrainingRun:
         if not count:
             return None
         train = replace(self.train, net=LinearConfig())
-        learner = train.algorithm.build(self._context(InProcessRollouts(self._factory, train.lockstep), train))
+        learner: Learner = train.algorithm.build(self._context(InProcessRollouts(self._factory, train.lockstep), train))
         if learner.net.settings != train.net:  # the algorithm has its own net
             return None
         for iteration in range(count):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
+from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, TraceError
 from dagsim.metrics.observed import observed_against_simulated
 from dagsim.model import Cluster, Job, QueueTree, Request
@@ -16,9 +17,8 @@ from dagsim.systems.cluster.choice import CompiledKernel, Engine, EngineUse, com
 from dagsim.systems.cluster.codecs import CODECS
 from dagsim.systems.cluster.jobs import JOBS_KEPT, JobStream, StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
-from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
-from dagsim.systems.cluster.models.runtime import Recorded, Runtime
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.network.base import Communication, Network, levels_in
 from dagsim.systems.cluster.past import jobs_at, why_no_state
@@ -84,9 +84,10 @@ class ClusterScenario:
     """A cluster, its jobs, and the models of everything that takes time.
 
     ``workload`` is drawn or read again for every seed, or is a list of jobs in order of arrival,
-    the same for all seeds. ``accept`` are GPU types that jobs of a trace may use beside those that
-    they name. ``request`` are the terms of drawn jobs and those of a trace, as far as these state none.
-    ``outages`` takes nodes away while the trace's own machines were away.
+    the same for all seeds. ``elastic`` gives tasks a range of GPUs. ``accept`` are GPU types that
+    jobs of a trace may use beside those that they name. ``request`` are the terms of drawn jobs and
+    those of a trace, as far as these state none. ``outages`` takes nodes away while the trace's own
+    machines were away.
     The models are those of ``ClusterKernel``, and ``begins_s`` is its beginning for a list of jobs;
     a trace knows its own. ``engine`` applies to policies given by name
     (``engaged``): a caller of ``kernel`` decides live, which requires the SimPy kernel.
@@ -112,6 +113,7 @@ class ClusterScenario:
     queues: QueueTree | None = None
     engine: Engine = "auto"
     accept: Accept = field(default_factory=dict)
+    elastic: ElasticTasks | None = None
     request: Request | None = None
     begins_s: float = 0.0
     _sequences: _Sequences = field(default_factory=_Sequences, init=False, repr=False, compare=False)
@@ -240,6 +242,13 @@ class ClusterScenario:
         Raises:
             TraceError, WorkloadError: They cannot be made.
         """
+        stream = self._stream(seed)
+        if self.elastic is not None:
+            stream.change = partial(self.elastic.job, seconds=self.runtime.seconds, cluster=self.cluster)
+        return stream
+
+    def _stream(self, seed: int) -> JobStream:
+        """The jobs as submitted."""
         match self.workload:
             case (Synthetic() | Sessions()) as drawn:
                 draw = partial(drawn.arrays, self.cluster, self.runtime)

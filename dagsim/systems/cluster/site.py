@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, NodePartition, QueueTree, Request
-from dagsim.model.request import satisfies
+from dagsim.model.job import satisfies
 
 if TYPE_CHECKING:
     from dagsim.network.routing import FabricLevel

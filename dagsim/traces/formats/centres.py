@@ -24,7 +24,7 @@ from dagsim.traces.slurm import memory_gb
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
-__all__ = ["Acme", "CentreLog", "Eagle", "Fdata", "Frontier", "Kestrel", "Pm100"]
+__all__ = ["Acme", "CentreLog", "Eagle", "Fdata", "FrontierJobs", "Kestrel", "Pm100"]
 
 _JOB, _SUBMIT, _START, _END, _NODES, _STATE, _CPUS, _GPUS, _MEMORY, _LIMIT, _USER, _ACCOUNT, _PARTITION, _QOS = range(
     14
@@ -217,7 +217,7 @@ class Kestrel(CentreLog):
     note = "H100-80 on the GPU nodes; the table does not name it"
 
 
-class Frontier(CentreLog):
+class FrontierJobs(CentreLog):
     """OLCF's Frontier, 2024 to 2025 (doi 10.13139/OLCF/3013979): whole nodes of four MI250X."""
 
     name = "frontier"

@@ -93,14 +93,14 @@ def _columns(time: str, command: str, line: str) -> list[str]:
     """
     own = dict(_OWN.findall(command))
     options = options_of(f"sbatch {_OWN.sub('', command)}")
-    gpus = sum(int(size) for size in _GPU.findall(options.get("gres", "")))
+    gpus = next(iter(_GPU.findall(options.get("gres", ""))), "0")
     limit = duration_s(options.get("time", ""), "time limit")
     if re.fullmatch(r"\d+", options.get("time", "")):
         limit = 60 * float(options["time"])  # sbatch counts a single number as minutes
     name = own.get("j") or own.get("-job-id") or options.get("job-name") or line
     size = memory_gb(options["mem"]) if options.get("mem") else 0.0
     numbers = [own.get("sim-walltime", "-1"), options.get("ntasks", "1"), options.get("ntasks-per-node", "0")]
-    numbers += [options.get("cpus-per-task", "1"), str(gpus), repr(size), "0" if limit is None else repr(limit)]
+    numbers += [options.get("cpus-per-task", "1"), gpus, repr(size), "0" if limit is None else repr(limit)]
     return [
         name,
         time,

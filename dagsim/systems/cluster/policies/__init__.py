@@ -12,6 +12,8 @@ _KNOWS = ("estimates",)
 """Tag of policies that use estimates. None is ``clairvoyant``, the tag of policies that read true durations."""
 _STOPS = ("preemptive",)
 _COSTLY = ("estimates", "costly")
+_RESIZES = ("preemptive", "costly", "elastic")
+"""``elastic`` is the tag of policies that choose the GPUs of elastic tasks."""
 
 POLICIES: Registry[ClusterPolicy] = Registry(
     "policy",
@@ -92,6 +94,14 @@ POLICIES: Registry[ClusterPolicy] = Registry(
             ".gavel_events:GavelEvents",
             "after Gavel: shares of time by a linear program, starts between rounds",
             ("estimates", "preemptive", "costly"),
+        ),
+        Entry("pollux", ".elastic:Pollux", "after Pollux: GPUs of elastic tasks by a genetic search", _RESIZES),
+        Entry("sia", ".elastic:Sia", "after Sia: configurations of elastic tasks by an integer program", _RESIZES),
+        Entry(
+            "elastic-eft-wait",
+            ".elastic:EftResize",
+            "elastic tasks: GPUs to whom they help most to finish early",
+            ("estimates", *_RESIZES),
         ),
         Entry("rollout", ".look_ahead:Rollout", "best of a few candidates, each simulated in a fork", _COSTLY),
         Entry(

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from dagsim.errors import ConfigError
+from dagsim.errors import require
 from dagsim.model import Decision, Placement, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import (
@@ -30,7 +30,7 @@ from dagsim.systems.cluster.policies.orders import by_arrival, by_rank, width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 from dagsim.systems.cluster.policies.task_groups import AlikeTasks, Backlog, RankColumn, by_order
 
-__all__ = ["SCORES", "Committed", "Conservative", "Easy", "EasyEvents", "easy", "easy_lxf", "easy_sjf"]
+__all__ = ["SCORES", "Committed", "Conservative", "Easy", "EasyEvents", "Shadow", "easy", "easy_lxf", "easy_sjf"]
 
 
 def _fcfs(task: TaskState) -> float:
@@ -88,8 +88,7 @@ class Committed:
     def __init__(
         self, score: str = "fcfs", backfill: bool = False, placement: str | PlacementRule = "best-fit"
     ) -> None:
-        if score not in SCORES:
-            raise ConfigError(f"committed: score must be one of {', '.join(SCORES)}, got {score!r}")
+        require(score in SCORES, f"committed: score must be one of {', '.join(SCORES)}", score)
         self.score = score
         self.backfill = backfill
         self._place = placing(placement).place
