@@ -546,7 +546,7 @@ class SlurmMultifactor:
                     if nodes & kept_nodes and made.meets(now, end_s, ties):
                         hope[place] = nodes & ~kept_nodes, end_s
             seen = len(plan.made)
-            return any([nodes for nodes, _ in hope])
+            return any(nodes for nodes, _ in hope)
 
         outlook = BackfillOutlook(
             listed, tests, lambda job: job.task.waiting > 0 and self._room(job)[0] > 0, could, fits

@@ -473,10 +473,7 @@ class PendingJobs:
 
     def any_fits(self, machines: ClusterState) -> bool:
         """True if nodes may have room for any waiting task, whatever its limits. O(demand classes)."""
-        for demand in self._demands:
-            if may_fit(machines, demand):
-                return True
-        return False
+        return any(may_fit(machines, demand) for demand in self._demands)
 
     def push(self, task: TaskState) -> None:
         """Add a task that became ready."""
