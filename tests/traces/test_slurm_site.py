@@ -186,6 +186,35 @@ tide|g1|1772450000|1772450100|PLANNED|?|root(0)
 TREE = "SwitchName=leaf1 Nodes=n[1-2]\nSwitchName=leaf2 Nodes=g1  # a rack\nSwitchName=top Switches=leaf[1-2]\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "after", "singleton"),
+    [
+        ("-d afterok:7 x.sh", ("7",), False),
+        ("--dependency=afterany:7:9_2,afternotok:12 x.sh", ("7", "9_2", "12"), False),
+        ("-d after:7 x.sh", (), False),  # after its start: as the log says
+        ("-d afterok:7?afterok:9 x.sh", (), False),
+        ("-d afterok:7 --begin=now+60 x.sh", (), False),  # the later of the two: as the log says
+        ("-d singleton -J night x.sh", (), True),
+    ],
+)
+def test_dependencies_are_read_from_the_line_of_a_submission(
+    words: str, after: tuple[str, ...], singleton: bool
+) -> None:
+    terms = submission(f"sbatch -N1 {words}", "", "", "a")
+    assert terms.request is not None
+    assert (terms.request.after, terms.singleton) == (after, singleton)
+    assert terms.name == ("night" if singleton else "x.sh")
+
+
+def test_a_singleton_waits_for_the_earlier_jobs_of_its_user_with_its_name(tmp_path: Path) -> None:
+    lines = ["sbatch -J night a.sh", "sbatch night", "sbatch -J other b.sh", "sbatch -d singleton -J night a.sh"]
+    lines += ["sbatch -J night -d singleton a.sh", "sbatch -d singleton --wrap ls"]
+    rows = [row(at, 100 + at, 110 + at, 120 + at).rstrip() + f"|{line}\n" for at, line in enumerate(lines, 1)]
+    (tmp_path / "log").write_text(HEADER.rstrip() + "|SubmitLine\n" + "".join(rows))
+    after = [job.request.after if job.request else () for job in open_trace(tmp_path / "log").jobs()]
+    assert after == [(), (), (), ("1", "2"), ("4",), ()]
+
+
 def test_events_of_nodes_are_outages_of_the_site(folder: Path) -> None:
     (folder / "events.txt").write_text(EVENTS)
     site = read_slurm_site(site_files([folder]), ZoneInfo("Europe/Berlin"))
