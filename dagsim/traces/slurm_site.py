@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import ModelError, TraceError
@@ -801,12 +801,16 @@ _PLAIN_PARTITION = {"maxnodes": "UNLIMITED", "minnodes": "1", "maxcpuspernode": 
 """Keys of partitions that have no effect here, with the values by which they have none in Slurm."""
 
 
-def _mode(site: SlurmSite, owner: str, stated: str) -> Literal["off", "requeue", "cancel", "suspend"]:
+_Mode: TypeAlias = Literal["off", "requeue", "cancel", "suspend"]
+_MODES: dict[str, _Mode] = {"requeue": "requeue", "cancel": "cancel", "suspend": "suspend"}
+
+
+def _mode(site: SlurmSite, owner: str, stated: str) -> _Mode:
     """The way in which jobs are preempted; of ``GANG,SUSPEND`` the second word."""
-    mode: Literal["off", "requeue", "cancel", "suspend"] = "off"
+    mode: _Mode = "off"
     for word in stated.lower().split(","):
-        if word == "requeue" or word == "cancel" or word == "suspend":
-            mode = word
+        if word in _MODES:
+            mode = _MODES[word]
         elif word not in ("off", "", "cluster"):
             site.drop(f"{owner}: preemptmode={word}")
     return mode

@@ -221,6 +221,8 @@ class SlurmMultifactor:
         self._is_bare = not settings
         """True if it was given without parameters, so that those of the site apply."""
         self._now = inf
+        self._some_fit: bool | None = None
+        """True if nodes may have room for any pending job; None if that has to be asked."""
         self._released = -1
         """``ClusterState.released`` when last seen; it changes when a node comes back."""
         self._main_s = -inf
@@ -357,8 +359,6 @@ class SlurmMultifactor:
         self._cycle_s = -inf
         """Time of the last backfill."""
         self._changed = True
-        self._some_fit: bool | None = None
-        """True if nodes may have room for any pending job; None if that has to be asked."""
         self._released = -1
         self._sweep_s = inf
         """Time when the main loop next examines all jobs; otherwise it examines ``queue_depth`` of
