@@ -131,7 +131,7 @@ def workload_save(
     """
     from dagsim.config.schema import plain
     from dagsim.experiment.scenario import cluster_scenario_of
-    from dagsim.workload.jsonl import write_jobs
+    from dagsim.workload.records import write_jobs
 
     chosen = configured(config, set_, given(seed=seed), workload)
     jobs = cluster_scenario_of(chosen).jobs(chosen.seed)

@@ -21,8 +21,7 @@ from dagsim.experiment.scenario import cluster_scenario_of, replicate_seeds
 from dagsim.experiment.store import Store
 from dagsim.metrics import OverTime, columns, jct, over_time
 from dagsim.metrics.columns import Floats
-from dagsim.metrics.compare import holm
-from dagsim.metrics.precision import Ending, Look, Precision
+from dagsim.metrics.compare import Ending, Look, Precision, holm
 from dagsim.metrics.standings import PolicyResult, RunMetrics, Sample, largest_share, standings
 from dagsim.model.log import Schedule
 from dagsim.seeds import WINDOWS, seeds_of

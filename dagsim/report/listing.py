@@ -74,9 +74,12 @@ def _where(path: Path) -> str:
 
 
 def _metrics() -> Listing:
+    from dagsim.metrics.own import METRICS
     from dagsim.metrics.summary import glossary
 
-    return Listing(("metric", "unit", "what it is"), [(term.name, term.unit, term.meaning) for term in glossary()])
+    own = [(entry.name, "", entry.summary) for entry in METRICS.describe()]
+    rows = [(term.name, term.unit, term.meaning) for term in glossary()]
+    return Listing(("metric", "unit", "what it is"), [*rows, *own])
 
 
 def _readers() -> Listing:

@@ -25,7 +25,7 @@ from dagsim.traces.sites import folded, hosts, site_gpu
 from dagsim.traces.slurm import COLUMNS, is_unset, licences_or_none, sacct_rows
 from dagsim.traces.source import Source
 from dagsim.traces.submission import Submission, submission
-from dagsim.workload.jsonl import write_jobs
+from dagsim.workload.records import write_jobs
 
 __all__ = ["Names", "RenamedSite", "anonymise", "renamed_site"]
 

@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, fields
+from functools import partial
 from itertools import islice
 from math import isfinite
 from pathlib import Path
@@ -124,8 +125,8 @@ def _write_swf(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tupl
         row = [number, job.arrival_s, wait_s, task.work, width, -1, -1, width, limit, -1, 1, user, *[-1] * 6]
         rows.append(" ".join(map(_number, row)))
     head = [f"; MaxProcs: {_size(cluster, widest)}", *(f"; User {user}: {name!r}" for name, user in users.items())]
-    with replaced(path) as partial:
-        partial.write_text("\n".join([*head, *rows, ""]), encoding="utf-8")
+    with replaced(path) as unfinished:
+        unfinished.write_text("\n".join([*head, *rows, ""]), encoding="utf-8")
     return (path,)
 
 
@@ -143,10 +144,10 @@ def _write_batsim(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> t
     size = _size(cluster, widest)
     platform = path.with_name(f"{path.name.removesuffix('.json')}.platform.xml")
     document = {"nb_res": size, "jobs": rows, "profiles": profiles}
-    with replaced(path) as partial:
-        partial.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    with replaced(platform) as partial:
-        partial.write_text(_platform(size, "dagsim" if cluster is None else cluster.name), encoding="utf-8")
+    with replaced(path) as unfinished:
+        unfinished.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    with replaced(platform) as unfinished:
+        unfinished.write_text(_platform(size, "dagsim" if cluster is None else cluster.name), encoding="utf-8")
     return path, platform
 
 
@@ -178,8 +179,8 @@ def _write_wfcommons(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -
         else:
             path.mkdir(parents=True, exist_ok=True)
             to = path / f"{len(files):06d}-{''.join(sign if sign.isalnum() else '_' for sign in job.id)[:60]}.json"
-        with replaced(to) as partial:
-            partial.write_text(json.dumps(_workflow(job), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        with replaced(to) as unfinished:
+            unfinished.write_text(json.dumps(_workflow(job), indent=1, allow_nan=False) + "\n", encoding="utf-8")
         files.append(to)
     return tuple(files)
 
@@ -247,7 +248,7 @@ def _plain_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
 
 
 def _write_plain(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
-    with replaced(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+    with replaced(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(_PLAIN_HEAD)
         for values in _plain_rows(jobs):
@@ -255,19 +256,14 @@ def _write_plain(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tu
     return (path,)
 
 
-def _write_parquet(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
-    arrow = import_pyarrow(f"{path}: writing Parquet files", error=WorkloadError)
-    parquet = import_pyarrow(f"{path}: writing Parquet files", "pyarrow.parquet", WorkloadError)
-    with replaced(path) as partial, parquet.ParquetWriter(partial, _arrow_schema(arrow)) as file:
-        for batch in _arrow_batches(arrow, jobs):
-            file.write_batch(batch)
-    return (path,)
-
-
-def _write_arrow(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
-    arrow = import_pyarrow(f"{path}: writing Arrow files", error=WorkloadError)
-    ipc = import_pyarrow(f"{path}: writing Arrow files", "pyarrow.ipc", WorkloadError)
-    with replaced(path) as partial, ipc.new_file(str(partial), _arrow_schema(arrow)) as file:
+def _write_columns(
+    kind: str, module: str, writer: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None
+) -> tuple[Path, ...]:
+    """Write the plain table with ``writer`` of a module of pyarrow."""
+    purpose = f"{path}: writing {kind} files"
+    arrow = import_pyarrow(purpose, error=WorkloadError)
+    open_file = getattr(import_pyarrow(purpose, module, WorkloadError), writer)
+    with replaced(path) as unfinished, open_file(str(unfinished), _arrow_schema(arrow)) as file:
         for batch in _arrow_batches(arrow, jobs):
             file.write_batch(batch)
     return (path,)
@@ -302,8 +298,8 @@ _PLAIN_HOLDS = frozenset({"arrival_s", "estimate", "cpus", "memory_gb", "gpu_typ
 _WRITERS: dict[str, tuple[Writer, frozenset[str]]] = {
     "batsim": (_write_batsim, frozenset({"arrival_s", "estimate"})),
     "plain": (_write_plain, _PLAIN_HOLDS),
-    "plain-arrow": (_write_arrow, _PLAIN_HOLDS),
-    "plain-parquet": (_write_parquet, _PLAIN_HOLDS),
+    "plain-arrow": (partial(_write_columns, "Arrow", "pyarrow.ipc", "new_file"), _PLAIN_HOLDS),
+    "plain-parquet": (partial(_write_columns, "Parquet", "pyarrow.parquet", "ParquetWriter"), _PLAIN_HOLDS),
     "swf": (_write_swf, frozenset({"arrival_s", "estimate", "tenant", "observed_start_s"})),
     "wfcommons": (_write_wfcommons, frozenset({"bytes"})),
 }

@@ -22,7 +22,7 @@ from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, 
 from dagsim.network import Tree, TreeSwitch
 from dagsim.registry import nearest
 from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.nodes import FoundNode, is_scontrol, is_sinfo, read_nodes
+from dagsim.traces.nodes import MOST_NODES, FoundNode, is_scontrol, is_sinfo, read_nodes
 from dagsim.traces.sites import hosts, site_gpu
 from dagsim.traces.slurm import delimiter_of, duration_s, is_unset, memory_gb, moment_s
 from dagsim.traces.source import Source
@@ -58,6 +58,8 @@ class SlurmSite:
     switches: dict[str, TreeSwitch] = field(default_factory=dict)
     blocks: list[str] = field(default_factory=list)
     """Names of the switches that are blocks."""
+    block_sizes: list[int] = field(default_factory=list)
+    """Numbers of nodes that blocks, and blocks put together, have."""
     zone: ZoneInfo | None = None
     """Zone of dates without an offset; UTC if None."""
     named: dict[str, str] = field(default_factory=dict)
@@ -160,9 +162,7 @@ class SlurmSite:
             replace(switch, nodes=tuple([part for node in switch.nodes for part in parts.get(node, ())]))
             for switch in self.switches.values()
         ]
-        if self.blocks:
-            switches.append(TreeSwitch("blocks", switches=tuple(self.blocks)))
-            self.drop("topology.conf: BlockSizes; each block is a switch")
+        levels = self._join_blocks(switches)
         try:
             Tree(tuple(switches)).routing(names)
         except ModelError as error:
@@ -175,7 +175,30 @@ class SlurmSite:
             | ({"switches": list(switch.switches)} if switch.switches else {})
             for switch in switches
         ]
-        return {"kind": "shared", "topology": {"kind": "tree", "switches": lean}}
+        topology = {"kind": "tree", "switches": lean} | ({"levels_up": levels} if levels else {})
+        return {"kind": "shared", "topology": topology}
+
+    def _join_blocks(self, switches: list[TreeSwitch]) -> list[str]:
+        """Put blocks together: as many neighbours as each further one of BlockSizes says, and all below one
+        switch. Returns the names of the levels, ``block``, ``block2`` for pairs of blocks and so on.
+        """
+        if not self.blocks:
+            return []
+        base, *larger = self.block_sizes or [1]
+        levels, names, joined = ["block"], self.blocks, 1
+        for size in larger:
+            factor = size // base
+            if size % base or factor % joined or factor == joined:
+                self.drop(f"topology.conf: BlockSizes {size}: not a multiple of the sizes before")
+                continue
+            parts = [names[first : first + factor // joined] for first in range(0, len(names), factor // joined)]
+            names = [f"blocks{factor}-{number}" for number in range(1, len(parts) + 1)]
+            switches += [TreeSwitch(name, switches=tuple(part)) for name, part in zip(names, parts, strict=True)]
+            levels.append(f"block{factor}")
+            joined = factor
+        if len(names) > 1:
+            switches.append(TreeSwitch("blocks", switches=tuple(names)))
+        return levels
 
     def _outages(self, names: Collection[str]) -> tuple[NodeOutage, ...]:
         """Events of the cluster's nodes; nodes with equal times are together."""
@@ -625,6 +648,12 @@ def _read_topology(site: SlurmSite, file: Path) -> None:
     for line in _lines(file):
         pairs = {key.lower(): value.strip('"') for key, value in _WORD.findall(line)}
         if "blocksizes" in pairs:
+            try:
+                site.block_sizes = [int(text) for text in pairs["blocksizes"].split(",")]
+            except ValueError:
+                site.block_sizes = [0]
+            if min(site.block_sizes) < 1 or max(site.block_sizes) > MOST_NODES:
+                raise TraceError(f"{file}: BlockSizes {pairs['blocksizes'][:80]!r} are not numbers of nodes")
             continue
         name = pairs.get("switchname") or pairs.get("blockname")
         if name is None:

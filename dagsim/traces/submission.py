@@ -78,6 +78,7 @@ def _read(
             "",
             int(limit[1]) if limit and int(limit[1]) else None,
             () if "begin" in options else _after(options.get("dependency", "")),
+            segment=_segment(options) if spread else None,
         )
     except ModelError:
         request, notes = Request(), [*notes, "whose constraint cannot be read, ignored"]
@@ -99,7 +100,7 @@ def _shape(options: dict[str, str]) -> tuple[bool | None, int | None]:
 
 def _after(text: str) -> tuple[str, ...]:
     """The jobs that must end first (sbatch(1), ``--dependency``); empty if not all of the conditions are
-    ``afterok``, ``afterany``, ``afternotok`` or ``aftercorr``.
+    ``afterok``, ``afterany`` or ``afternotok``.
     """
     ids: list[str] = []
     for part in text.split(",") if text else ():
@@ -108,6 +109,12 @@ def _after(text: str) -> tuple[str, ...]:
             return ()
         ids += match[1].split(":")
     return tuple(ids)
+
+
+def _segment(options: dict[str, str]) -> int | None:
+    """Nodes per segment (``--segment``, Slurm 24.05), which are instances where each takes a node."""
+    text = options.get("segment", "")
+    return int(text) if re.fullmatch(r"[1-9]\d{0,5}", text) else None
 
 
 def _nice(options: dict[str, str]) -> float:

@@ -14,7 +14,7 @@ from dagsim.model import Cluster, Edge, Job, Task, TaskGraph
 from dagsim.traces import TraceOptions, open_trace
 from dagsim.traces.convert import TARGETS, convert
 from dagsim.traces.export import FORMATS, export
-from dagsim.workload.jsonl import write_jobs
+from dagsim.workload.records import write_jobs
 
 SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
 RIGID = [

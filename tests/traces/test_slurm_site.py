@@ -164,6 +164,8 @@ def test_what_contradicts_or_is_missing_is_named(folder: Path, tmp_path: Path) -
             0,
             None,
         ),
+        ("sbatch -N 8 --segment=4 x.sh", Request(spread=True, segment=4), 0, None),
+        ("sbatch -n 64 --segment=4 x.sh", Request(spread=False), 0, 64),  # its instances are tasks, not nodes
         ("python3 x.py", None, 0, None),
         ("", None, 0, None),
     ],
@@ -249,16 +251,34 @@ def test_switches_are_the_network_of_the_configuration(folder: Path, tmp_path: P
 def test_blocks_are_switches_below_one_and_other_forests_are_named(folder: Path) -> None:
     (folder / "topology.conf").write_text("BlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=g1,z1\nBlockSizes=1,2\n")
     site = read_slurm_site(site_files([folder]))
-    switches = site.network(["n1", "n2", "g1:a", "g1:b"])["topology"]["switches"]
-    assert switches == [
+    topology = site.network(["n1", "n2", "g1:a", "g1:b"])["topology"]
+    assert topology["switches"] == [
         {"name": "b1", "nodes": ["n1", "n2"]}, {"name": "b2", "nodes": ["g1:a", "g1:b"]},
-        {"name": "blocks", "switches": ["b1", "b2"]},
+        {"name": "blocks2-1", "switches": ["b1", "b2"]},
     ]  # fmt: skip
+    assert topology["levels_up"] == ["block", "block2"]
     assert "topology.conf: 1 nodes that the cluster lacks, such as z1" in site.unmodelled
     (folder / "topology.conf").write_text("SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=g1\n")
     site = read_slurm_site(site_files([folder]))
     assert site.network(["n1", "n2", "g1"]) is None
     assert any("expected one switch above all others" in what for what in site.unmodelled)
+
+
+def test_blocks_are_put_together_in_the_sizes_that_slurm_plans_with(folder: Path) -> None:
+    names = [f"x{number}" for number in range(1, 11)]
+    blocks = "".join(f"BlockName=b{block} Nodes=x[{2 * block - 1}-{2 * block}]\n" for block in range(1, 6))
+    (folder / "topology.conf").write_text(blocks + "BlockSizes=2,4,7,8\n")
+    site = read_slurm_site(site_files([folder]))
+    network = site.network(names)
+    assert network["topology"]["levels_up"] == ["block", "block2", "block4"]
+    assert "topology.conf: BlockSizes 7: not a multiple of the sizes before" in site.unmodelled
+    switches = [TreeSwitch(row["name"], tuple(row.get("nodes", ())), tuple(row.get("switches", ())))
+                for row in network["topology"]["switches"]]  # fmt: skip
+    levels = Tree(tuple(switches), levels_up=("block", "block2", "block4")).levels(names)
+    assert [len(set(level.domains)) for level in levels] == [5, 3, 2]
+    (folder / "topology.conf").write_text(blocks + "BlockSizes=2,x\n")
+    with pytest.raises(TraceError, match="BlockSizes '2,x' are not numbers of nodes"):
+        read_slurm_site(site_files([folder]))
 
 
 def test_a_node_of_two_gpu_types_stays_in_its_partition(folder: Path, tmp_path: Path) -> None:

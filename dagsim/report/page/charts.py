@@ -12,8 +12,7 @@ import numpy as np
 
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 from dagsim.metrics.jct import jct, wait
-from dagsim.metrics.lanes import bars_of, lanes_of
-from dagsim.metrics.tasks import TaskColumns, task_columns
+from dagsim.metrics.lanes import TaskColumns, bars_of, lanes_of, task_columns
 from dagsim.metrics.utilization import Steps, node_types
 from dagsim.model import Kind
 from dagsim.model.log import Schedule

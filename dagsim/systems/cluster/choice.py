@@ -310,6 +310,7 @@ def _feature(scenario: ClusterScenario, observed: bool) -> str:
         "periodic checkpoints": scenario.preemption.interval_s is not None,
         "observers of the log": observed,
         "admission": scenario.admission,
+        "elastic tasks": scenario.elastic is not None,
         "partitions, features, reservations and licences": SiteState.binds(scenario.cluster, scenario.queues),
         f"more than {_MOST:.0e} cores or GB of memory": max(amounts) > _MOST,
     }

@@ -65,7 +65,6 @@ from dagsim.systems.cluster.legality import (
     stopped,
     wake_up,
 )
-from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import (
     FailureModel,
     FailureProcess,
@@ -74,9 +73,9 @@ from dagsim.systems.cluster.models.failures import (
     Setup,
     start_all,
 )
-from dagsim.systems.cluster.models.runtime import Recorded, Runtime
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
-from dagsim.systems.cluster.network.base import Carrier, Communication, Flow, GangCarrier, HasLevels, Network
+from dagsim.systems.cluster.network.base import Carrier, Communication, Flow, GangCarrier, Network, levels_in
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import check_in_flight, past_of
 from dagsim.systems.cluster.site import SiteState, domain_sets, down_windows
@@ -218,9 +217,10 @@ class ClusterKernel:
         self.queues = queues
         self.schedule = Schedule(cluster, seed=seed, begins_s=begins_s)
         names = [node.name for node in cluster.nodes]
-        self.levels: Sequence[FabricLevel] = network.levels(names) if isinstance(network, HasLevels) else ()
-        binds = bool(self.levels) or SiteState.binds(cluster, queues)
-        site = SiteState(cluster, queues, origin_s, domain_sets(self.levels, len(names))) if binds else None
+        levels = levels_in(network, names)
+        self.levels: Sequence[FabricLevel] = levels or ()
+        binds = levels is not None or SiteState.binds(cluster, queues)
+        site = SiteState(cluster, queues, origin_s, domain_sets(levels, len(names))) if binds else None
         self.machines = ClusterState(cluster, site)
         self.frontier = Frontier()
         self.running: Live[int, Run] = Live()

@@ -21,7 +21,7 @@ import numpy as np
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.traces.chunks import Table, csv_form, read_tables
-from dagsim.traces.fields import MOST_GPUS, Dirty, are_counts, count, finite_number
+from dagsim.traces.fields import MOST_GPUS, Dirty, FaultsAt, are_counts, count, finite_number
 from dagsim.traces.formats import pai_lists
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
@@ -38,7 +38,6 @@ from dagsim.traces.rows import (
 )
 from dagsim.traces.source import LINE_BITS, Source
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects
-from dagsim.workload.records import clipped
 
 __all__ = ["Pai2020"]
 
@@ -124,16 +123,12 @@ class Pai2020(Reader):
             return None
         nodes = []
         for place, (name, kind, cpus, memory, gpus) in machines.rows(ReadReport(strict=True), _TABLES["machine_spec"]):
-            try:
+            with FaultsAt(machines.where(place), "a machine"):
                 many = count(gpus, "cap_gpu", 0, MOST_GPUS)
                 gpu = gpu_type(_GPU_TYPES.get(kind, kind)) if many else None
                 nodes.append(Node(name, gpu, many, finite_number(cpus, "cap_cpu"), finite_number(memory, "cap_mem")))
-            except (Dirty, ModelError) as error:
-                raise TraceError(f"{machines.where(place)}: a machine {clipped(error)}") from None
-        try:
+        with FaultsAt(f"{machines}:1"):
             return Cluster(tuple(nodes), self.name)
-        except ModelError as error:
-            raise TraceError(f"{machines}:1: {clipped(error)}") from None
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         if not source.path.is_dir() and pai_lists.recognises_pai_list(source):

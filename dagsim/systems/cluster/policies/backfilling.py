@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from dagsim.errors import ConfigError
+from dagsim.errors import require
 from dagsim.model import Decision, Placement, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import (
@@ -68,8 +68,7 @@ class Committed:
     def __init__(
         self, score: str = "fcfs", backfill: bool = False, placement: str | PlacementRule = "best-fit"
     ) -> None:
-        if score not in SCORES:
-            raise ConfigError(f"committed: score must be one of {', '.join(SCORES)}, got {score!r}")
+        require(score in SCORES, f"committed: score must be one of {', '.join(SCORES)}", score)
         self.score = score
         self.backfill = backfill
         self._place = placing(placement).place

@@ -46,6 +46,7 @@ __all__ = ["SlurmMultifactor", "SlurmSettings"]
 
 
 _LATE_S = 1e-6
+_COARSE = 0.05
 _CHOICES = {
     "order": ("multifactor", "basic"),
     "preempt": ("off", "partition_prio", "qos"),
@@ -218,6 +219,10 @@ class SlurmMultifactor:
         self._priorities = self._set.priorities()
         self.past_usage: Mapping[str, float] = {}
         """Usage at 0 s, in billed seconds, by ``account/user``: that of jobs that had ended before."""
+        self.coarse_after_s = inf
+        """From then on, backfill comes more and more rarely: at intervals of at least 5 % of the time
+        since then. Forecasts, whose errors are relative, can afford that.
+        """
         self._is_bare = not settings
         """True if it was given without parameters, so that those of the site apply."""
         self._now = inf
@@ -418,9 +423,10 @@ class SlurmMultifactor:
 
     def _tick_s(self, now: float) -> float:
         """Time of the next backfill."""
-        ticks = ceil((max(now, self._cycle_s) - self._set.bf_phase_s) / self._set.bf_interval_s - _LATE_S)
-        tick_s = self._set.bf_phase_s + ticks * self._set.bf_interval_s
-        return tick_s if tick_s > self._cycle_s + _LATE_S else tick_s + self._set.bf_interval_s
+        interval_s = self._set.bf_interval_s
+        from_s = max(now, self._cycle_s + _COARSE * max(0.0, self._cycle_s - self.coarse_after_s))
+        tick_s = self._set.bf_phase_s + ceil((from_s - self._set.bf_phase_s) / interval_s - _LATE_S) * interval_s
+        return tick_s if tick_s > self._cycle_s + _LATE_S else tick_s + interval_s
 
     def _wake_s(self, view: ClusterView, pending: PendingJobs) -> float:
         """Time at which the policy must act next even if nothing happens."""

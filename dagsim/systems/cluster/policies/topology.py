@@ -1,15 +1,20 @@
-"""Placement rules that know the levels of the network (``ClusterView.levels``)."""
+"""Placement rules that know the levels of the network (``ClusterView.levels``), and policies with them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import ceil
+from typing import NamedTuple
 
-from dagsim.model import Placement, Share
-from dagsim.systems.cluster.api import ClusterView, NodeState, TaskState
+from dagsim.errors import ConfigError
+from dagsim.model import Decision, Migrate, Placement, Share, Start
+from dagsim.systems.cluster.api import ClusterView, NodeState, Run, TaskState
+from dagsim.systems.cluster.policies.backfilling import Easy
+from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.policies.placement import by_speed
+from dagsim.systems.cluster.policies.task_groups import by_order
 
-__all__ = ["SegmentsInBlocks", "SkewRule", "SmallestDomain"]
+__all__ = ["Defrag", "SegmentsInBlocks", "SkewRule", "SmallestDomain", "block", "topology"]
 
 _Domain = tuple[int, list[NodeState]]
 """Room in instances, and the machines with room."""
@@ -20,7 +25,7 @@ class SmallestDomain:
     with the least room, then the first. In it, a gang takes the domain below with the most room, until the
     rest fits into one, of which it takes the one with the least room (as Kueue's topology-aware scheduling
     does). This breaks up the fewest domains. A required level is the widest that is tried; a preferred one needs
-    no rule of its own. Tasks that are no gangs go by best fit. O(nodes).
+    no rule of its own. Tasks that are not gangs use best fit. O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -157,10 +162,11 @@ def _segments(blocks: list[_Domain], segment: int, needed: int) -> list[tuple[li
 
 
 class SkewRule:
-    """The rule of Tiresias (NSDI 2019, section 3.3): a gang whose model has a skewed distribution of tensor
+    """The rule of Tiresias (Gu et al., NSDI 2019): a gang whose model has a skewed distribution of tensor
     sizes starts on the fewest nodes that can hold it, or waits for them. Other gangs take any GPUs, fullest
-    nodes first, so that they fill gaps. Skewed are VGG and AlexNet, the models that the paper names;
-    models are compared by the beginning of their names. O(nodes).
+    nodes first, so that they fill gaps. Skewed are VGG and AlexNet: by the table of Tiresias' simulator
+    (SymbioticLab/Tiresias, ``simulator/models.py``), one tensor has 61 to 77 % of their bytes, and at
+    most 11 % of those of its other models. Models are compared by the beginning of their names. O(nodes).
     """
 
     skewed = ("vgg", "alexnet")
@@ -186,3 +192,149 @@ class SkewRule:
                 if not needed:
                     return _placement(taken)
         return None
+
+
+def topology() -> Easy:
+    """EASY, with gangs in the smallest sufficient domain. Uses estimates. Cost: ``Easy``, O(nodes) per start."""
+    return Easy(by_order, "topology")
+
+
+def block() -> Easy:
+    """EASY, with the segments of gangs within blocks. Uses estimates. Cost: ``Easy``, O(nodes) per start."""
+    return Easy(by_order, "block")
+
+
+class _Clearing(NamedTuple):
+    """Runs that move so that a gang has room, and the GPU-seconds that this costs."""
+
+    cost: float
+    moves: tuple[tuple[Run, int], ...]
+    """Each with the node that it moves to."""
+
+
+class Defrag(Easy):
+    """``topology`` that makes room: if the oldest gang finds no node, rack or pod of its own although all free
+    GPUs together are enough, runs on single nodes move out of one. It does so only if the moves cost less
+    GPU-seconds than the gang gains.
+
+    A move costs what ``Preemption`` says: the restart, the checkpoint and, without one, the work done. The
+    gain is the time that the gang would lose to communication if it were spread (``expected_rate``); a gang
+    that may not be spread gains its whole time. At most ``most_moves`` runs move at once. Uses estimates;
+    preemptive. Cost: ``Easy``, and O(running + nodes) for each gang that waits or would be spread.
+
+    Raises:
+        ConfigError: ``most_moves`` is below 1.
+    """
+
+    def __init__(self, most_moves: int = 8) -> None:
+        if most_moves < 1:
+            raise ConfigError(f"defrag: most_moves must be 1 or more, got {most_moves!r}")
+        super().__init__(by_order, "topology")
+        self.most_moves = most_moves
+        self._cleared_for: tuple[int, int, float] | None = None
+        """The task and the time of the last moves: they happen once, even if room is missing of another kind."""
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        head = view.queue(by_arrival).first()
+        if head is not None and head.demand.gang and head.demand.whole and head.training is None:
+            key = head.order, head.piece, view.now
+            clearing = None if key == self._cleared_for else self._clearing(view, head)
+            if clearing is not None:
+                self._cleared_for = key
+                for run, node in clearing.moves:
+                    yield Migrate(run.id, (Share(node, run.instances),))
+                placement = self._place(view, head)
+                if placement is not None:
+                    yield Start(head, placement)
+                return
+        yield from super().decide(view)
+
+    def _clearing(self, view: ClusterView, task: TaskState) -> _Clearing | None:
+        """The cheapest moves that give ``task`` a smaller domain than it finds now; None if there are none
+        that pay.
+        """
+        placement, demand, machines = self._place(view, task), task.demand, view.machines.list
+        type_ = by_speed(task, None)[0] if placement is None else machines[placement[0].node].type
+        own = [machine for machine in machines if machine.type == type_ and machine.up]
+        if placement is not None and len(placement) == 1:
+            return None
+        if sum(machine.idle // demand.whole for machine in own) < demand.gang:
+            return None
+        for domains in ([*range(len(machines))], *(level.domains for level in view.levels)):
+            if placement is not None and len({domains[share.node] for share in placement}) == 1:
+                return None
+            best: _Clearing | None = None
+            for domain in dict.fromkeys(domains[machine.index] for machine in own):
+                inside = [machine for machine in own if domains[machine.index] == domain]
+                clearing = self._cleared(view, task, inside, own)
+                if clearing is not None and (best is None or clearing.cost < best.cost):
+                    best = clearing
+                    compact = _filled(inside, demand.whole, demand.gang)
+            if best is not None:
+                return best if best.cost < _gain(view, task, placement, compact, type_) else None
+        return None
+
+    def _cleared(
+        self, view: ClusterView, task: TaskState, inside: Sequence[NodeState], own: Sequence[NodeState]
+    ) -> _Clearing | None:
+        """Moves out of ``inside``, cheapest per GPU first, until ``task`` has room there."""
+        demand = task.demand
+        if sum(machine.gpus // demand.whole for machine in inside) < demand.gang:
+            return None
+        idle = {machine.index: machine.idle for machine in own}
+        within = {machine.index for machine in inside}
+        movable = [
+            run
+            for run in view.running.values()
+            if len(run.held) == 1 and run.held[0][0].index in within and run.task.demand.whole and not run.beside
+            and run.task.training is None and run.computing_s is not None
+        ]  # fmt: skip
+        moves: list[tuple[Run, int]] = []
+        cost = 0.0
+        for run in sorted(movable, key=lambda run: (_move_s(view, run), -run.gpus, run.id)):
+            if sum(idle[node] // demand.whole for node in within) >= demand.gang:
+                break
+            needed = int(run.gpus)
+            targets = [
+                (idle[machine.index], machine.index)
+                for machine in own
+                if machine.index not in within
+                and idle[machine.index] >= needed
+                and machine.room(run.task.demand) >= run.instances
+            ]
+            if not targets:
+                continue
+            _, node = min(targets)
+            idle[node] -= needed
+            idle[run.held[0][0].index] += needed
+            moves.append((run, node))
+            cost += run.gpus * _move_s(view, run)
+        enough = sum(idle[node] // demand.whole for node in within) >= demand.gang
+        return _Clearing(cost, tuple(moves)) if enough and 0 < len(moves) <= self.most_moves else None
+
+
+def _move_s(view: ClusterView, run: Run) -> float:
+    """Seconds that a move costs a run."""
+    preemption, kept = view.preemption, view.preemption.on_resume == "resume"
+    done_s = 0.0 if kept or run.computing_s is None else view.now - run.computing_s
+    return preemption.cost_s(run.task.task.memory_gb, kept) + done_s
+
+
+def _filled(machines: Iterable[NodeState], whole: int, gang: int) -> Placement:
+    """A gang on machines as if they were empty."""
+    taken = []
+    for machine in machines:
+        count = min(gang, machine.gpus // whole)
+        if count:
+            taken.append((machine.index, count))
+            gang -= count
+    return _placement(taken)
+
+
+def _gain(view: ClusterView, task: TaskState, spread: Placement | None, compact: Placement, type_: int) -> float:
+    """GPU-seconds that a gang gains if it runs on ``compact`` and not ``spread`` (None: not at all)."""
+    most = task.demand.whole * task.demand.gang * task.seconds[type_]
+    if spread is None:
+        return most
+    slow, fast = (max(view.expected_rate(task, way), 1e-9) for way in (spread, compact))
+    return most * (1 / slow - 1 / fast)
