@@ -68,7 +68,11 @@ class Dependencies:
             self._numbers.setdefault(id, []).append(number)
         self._present.add(number)
         request = job.request
-        if request is None or job.in_flight:
+        if request is None:
+            return None
+        if job.in_flight:
+            if request.array_limit is not None:
+                self._enters(active, request.array)
             return None
         named = [other for id in request.after for other in self._numbers.get(id, ()) if other != number]
         ahead = [other for other in named if other in self._present]
@@ -107,7 +111,8 @@ class Dependencies:
             while behind:
                 active = self.waiting.pop(behind.popleft(), None)
                 if active is not None:
-                    self._enters(active, array, now)
+                    self._enters(active, array)
+                    self.eligible_s[active.number] = now
                     freed.append(active)
                     break
         return sorted(freed, key=lambda active: active.number)
@@ -133,10 +138,10 @@ class Dependencies:
             self.waiting[active.number] = active
             self._behind.setdefault(request.array, deque()).append(active.number)
             return True
-        self._enters(active, request.array, now)
+        self._enters(active, request.array)
+        self.eligible_s[active.number] = now
         return False
 
-    def _enters(self, active: JobState, array: str, now: float) -> None:
+    def _enters(self, active: JobState, array: str) -> None:
         self._inside[array] = self._inside.get(array, 0) + 1
         self._array_of[active.number] = array
-        self.eligible_s[active.number] = now

@@ -10,6 +10,7 @@ from dagsim.errors import ModelError
 from dagsim.model import (
     Caps,
     Cluster,
+    InFlight,
     Job,
     Kind,
     Node,
@@ -19,8 +20,9 @@ from dagsim.model import (
     QueueNode,
     QueueTree,
     Request,
+    Share,
     Task,
-)  # fmt: skip
+)
 from dagsim.model.gpu import GpuType
 from dagsim.systems.cluster import ClusterKernel, choice
 from dagsim.systems.cluster.policies import POLICIES
@@ -145,6 +147,16 @@ def test_so_many_tasks_of_an_array_are_in_the_system(policy: str) -> None:
     jobs.append(job("after", 1, 1, request=Request(after=("7",))))  # all of the array
     got = {name: start_s for name, (start_s, _) in starts(jobs, policy).items()}
     assert got == {"7_0": 0, "7_1": 0, "7_2": 4, "7_3": 9, "7_4": 10, "after": 14}
+
+
+def test_tasks_in_flight_at_the_beginning_count_among_those_of_their_array() -> None:
+    two = Request(array="7", array_limit=2)
+    running = {"in_flight": (InFlight(5.0, (Share(0),)),), "request": two}
+    jobs = [job("7_0", 0, 25, **running), job("7_1", 0, 5, request=two), job("7_2", 0, 5, request=two)]
+    kernel = ClusterKernel(cluster(), jobs, begins_s=10.0)
+    schedule = kernel.run(POLICIES.create("fifo-fit"))
+    got = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.STARTED}
+    assert (got["7_1"], got["7_2"]) == (10, 15)
 
 
 def test_waits_count_from_when_the_simulation_calls_a_job_eligible() -> None:
