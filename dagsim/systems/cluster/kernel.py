@@ -75,7 +75,7 @@ from dagsim.systems.cluster.models.failures import (
 )
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
-from dagsim.systems.cluster.network.base import Carrier, Communication, Flow, GangCarrier, Network, levels_in
+from dagsim.systems.cluster.network.base import Carrier, Communication, Flow, GangCarrier, Network, Storage, levels_in
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import check_in_flight, past_of
 from dagsim.systems.cluster.site import SiteState, domain_sets, down_windows
@@ -178,6 +178,8 @@ class ClusterKernel:
         "_shows_truth",
         "_source",
         "_started",
+        "_storage",
+        "_storage_nodes",
         "_streams",
         "_wake_s",
         "applicants",
@@ -269,6 +271,8 @@ class ClusterKernel:
         self._start_clock(begins_s)
         self._carrier: Carrier | None = None if network is None else network.carrier(self.clock, cluster)
         self._communication = self._communicating(communication)
+        self._storage: Storage | None = getattr(network, "storage", None)
+        self._storage_nodes = [] if self._storage is None else self._storage.numbers(names)
         if begins_s:
             self._recall(begins_s)
 
@@ -1005,9 +1009,16 @@ class ClusterKernel:
         if kept:
             left = self._left(run, saved=saved)
         self._pieces += 1
-        cost_s = self.preemption.cost_s(task.task.memory_gb, kept and run.computing_s is not None)
+        saves = kept and run.computing_s is not None
+        by_network = self._storage is not None and self._storage.checkpoints
+        cost_s = self.preemption.cost_s(task.task.memory_gb, saves and not by_network)
         elastic = task.task.elastic
         again = task.piece_of(self._pieces, run.instances if elastic is None else task.task.instances, left, cost_s)
+        if by_network and saves:
+            places = () if kind == _FAILED else tuple([(machine.index, count) for machine, count, *_ in run.held])
+            again.saved = now, places
+        elif not kept:
+            again.saved = None
         if elastic is not None and not kept:
             again.training = elastic.training.start()
         if kind == _FAILED:
@@ -1112,7 +1123,7 @@ class ClusterKernel:
         active, index = run.task.job, run.task.index
         graph = active.job.graph
         share_here = {machine.index: count / graph.tasks[index].instances for machine, count, _, _ in run.held}
-        flows = []
+        flows = [] if self._storage is None else self._stored(run, self._storage)
         for edge in active.job.graph.edges:
             if edge.child == index and edge.bytes:
                 places = active.places[edge.parent]
@@ -1122,6 +1133,24 @@ class ClusterKernel:
                         if node != source:
                             flows.append(Flow(source, node, edge.bytes * part * count / instances))
         return flows
+
+    def _stored(self, run: Run, storage: Storage) -> list[Flow]:
+        """What the run reads from the storage: its data, or the state that its instances have kept."""
+        task = run.task
+        sources: Sequence[tuple[int, float]] = [(self._storage_nodes[task.job.number % len(self._storage_nodes)], 1.0)]
+        size = storage.load_bytes(task.task.model) / task.task.instances
+        if task.saved is not None:
+            saved_s, places = task.saved
+            size = task.task.memory_gb * 1e9
+            if places and saved_s == self.now:
+                total = sum(count for _, count in places)
+                sources = [(node, count / total) for node, count in places]
+        return [
+            Flow(source, machine.index, size * count * part)
+            for machine, count, *_ in run.held
+            for source, part in sources
+            if size and source != machine.index
+        ]
 
     # Clock and observers.
 

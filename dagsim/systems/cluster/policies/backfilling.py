@@ -30,7 +30,7 @@ from dagsim.systems.cluster.policies.orders import by_arrival, by_rank, width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 from dagsim.systems.cluster.policies.task_groups import AlikeTasks, Backlog, RankColumn, by_order
 
-__all__ = ["SCORES", "Committed", "Conservative", "Easy", "EasyEvents", "easy", "easy_lxf", "easy_sjf"]
+__all__ = ["SCORES", "Committed", "Conservative", "Easy", "EasyEvents", "Shadow", "easy", "easy_lxf", "easy_sjf"]
 
 
 def _fcfs(task: TaskState) -> float:
