@@ -201,7 +201,7 @@ class SkewRule:
     sizes starts on the fewest nodes that can hold it, or waits for them. Other gangs take any GPUs, fullest
     nodes first, so that they fill gaps. Skewed are VGG and AlexNet: by the table of Tiresias' simulator
     (SymbioticLab/Tiresias, ``simulator/models.py``), one tensor has 61 to 77 % of their bytes, and at
-    most 11 % of those of its other models. Models are compared by the beginning of their names. O(nodes).
+    most 14 % of those of its other models. Models are compared by the beginning of their names. O(nodes).
     """
 
     skewed = ("vgg", "alexnet")
