@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
@@ -52,6 +52,7 @@ from dagsim.model.arithmetic import bits
 from dagsim.model.log import Schedule, packed_row, unpacked_row
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, FIRST, Clock, Timer
+from dagsim.systems.cluster.dependencies import Dependencies, any_depends
 from dagsim.systems.cluster.legality import (
     Allotted,
     applicant,
@@ -152,6 +153,7 @@ class ClusterKernel:
         "_changed",
         "_communication",
         "_crowded",
+        "_dependencies",
         "_disturbing",
         "_down",
         "_estimated",
@@ -254,6 +256,7 @@ class ClusterKernel:
         self._away = 0
         """Number of nodes that are down."""
         self._wake_s = inf
+        self._dependencies = Dependencies() if any_depends(jobs) else None
         self._held: list[tuple[float, int, JobState]] = []
         """Jobs that have arrived and are not eligible yet: a heap by time and number."""
         self._reopen_s = -inf
@@ -300,7 +303,13 @@ class ClusterKernel:
     @property
     def done(self) -> bool:
         """True if every job has arrived and left."""
-        return not (self._jobs_left or self.frontier.jobs or self.applicants or self._held)
+        waiting = self._held or (self._dependencies is not None and self._dependencies.waiting)
+        return not (self._jobs_left or self.frontier.jobs or self.applicants or waiting)
+
+    @property
+    def became_eligible_s(self) -> Mapping[int, float]:
+        """When each job became eligible whose dependencies or array decided that, by number."""
+        return {} if self._dependencies is None else self._dependencies.eligible_s
 
     @property
     def pending(self) -> bool:
@@ -541,8 +550,17 @@ class ClusterKernel:
             return
         if self._estimated:
             self._estimates.apply(active, schedule.seed, lambda task: runtime(task, types))
-        begins_s = schedule.begins_s
-        if job.eligible_s is not None and job.eligible_s > max(self.now, begins_s) and not job.in_flight:
+        begins_s, waits = schedule.begins_s, None
+        if self._dependencies is not None:
+            waits = self._dependencies.arrived(active, self.now)
+        if waits:
+            return
+        if (
+            waits is None
+            and job.eligible_s is not None
+            and job.eligible_s > max(self.now, begins_s)
+            and not job.in_flight
+        ):
             self._hold_back(job.eligible_s, active)
         elif self._admission:
             self.applicants[number] = active
@@ -593,12 +611,20 @@ class ClusterKernel:
 
     def _let_in(self, _: Event) -> None:
         while self._held and self._held[0][0] <= self.now:
-            active = heappop(self._held)[2]
-            self._changed = True
-            if self._admission:
-                self.applicants[active.number] = active
-            else:
-                self._enter(active)
+            self._becomes_eligible(heappop(self._held)[2])
+
+    def _becomes_eligible(self, active: JobState) -> None:
+        self._changed = True
+        if self._admission:
+            self.applicants[active.number] = active
+        else:
+            self._enter(active)
+
+    def _has_left(self, number: int) -> None:
+        """Let the jobs in that have waited for a job that has left."""
+        if self._dependencies is not None:
+            for active in self._dependencies.left(number, self.now):
+                self._becomes_eligible(active)
 
     def _call_at(self, time_s: float, callback: Callable[[Event], None]) -> None:
         timer = Timer(self.clock, time_s, ARRIVALS)
@@ -758,6 +784,7 @@ class ClusterKernel:
     def _reject(self, active: JobState) -> None:
         del self.applicants[active.number]
         self._record(packed_row(_REJECTED, self.now, active.number, -1, -1, -1, 0, 0, float(RejectReason.BY_POLICY)))
+        self._has_left(active.number)
 
     def _kill(self, active: JobState, reason: RejectReason) -> None:
         """End everything that is left of a job. O(running + ready)."""
@@ -773,6 +800,7 @@ class ClusterKernel:
         del self.frontier.jobs[number]
         self._changed = True
         self._record(packed_row(_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(reason)))
+        self._has_left(number)
 
     # The life of a run.
 
@@ -964,6 +992,7 @@ class ClusterKernel:
             del self.frontier.jobs[active.number]
             tasks.clear()  # job and tasks refer to each other: without this only the garbage collector frees them
             self._record(packed_row(_COMPLETED, self.now, active.number, -1, -1, -1, 0, 0, 0.0))
+            self._has_left(active.number)
 
     def _stop(self, run: Run, kind: int, cause: object, *, kept: bool, saved: bool = False) -> TaskState:
         """End a run before its time; its instances become ready again. With ``kept`` it keeps its work,
@@ -1183,6 +1212,9 @@ class ClusterKernel:
         twin.frontier = self.frontier.copy(twin.machines)
         twin.applicants = Live((number, active.copy(twin.machines)) for number, active in self.applicants.items())
         reservations = () if by_estimates else self._held
+        twin._dependencies = (
+            None if by_estimates or self._dependencies is None else self._dependencies.copy(twin.machines)
+        )
         twin._held = [(until_s, number, held.copy(twin.machines)) for until_s, number, held in reservations]
         if by_estimates:
             twin._jobs_left, twin._next_job, twin._source = False, None, iter(())
