@@ -24,8 +24,7 @@ from dagsim.forecast.live import expected, first_answer
 from dagsim.forecast.log import JobLog
 from dagsim.forecast.members import Forecaster
 from dagsim.model import Cluster, Demand, NodePartition, QueueNode, QueueTree
-from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
 

@@ -104,8 +104,8 @@ def test_a_population_that_is_none_is_named(tmp_path: Path) -> None:
 @pytest.mark.data
 @pytest.mark.timeout(300)
 def test_the_gates_hold_on_the_measured_populations(data: Path) -> None:
-    # 2,500 draws: a worst pair has a standard error of .005, so the gates of 10,000 draws are lowered by .01. The script
-    # by itself measures samples of 200 and 300, too, which take three quarters of its time.
+    # 2,500 draws: a worst pair has a standard error of .005, so the gates of 10,000 draws are lowered by .01. The
+    # script by itself measures samples of 200 and 300, too, which take three quarters of its time.
     found = validated(data / "golden" / "statistics", 2500, "--sizes", "3,5,10,20,30,100")
     for name in ("heterogeneous", "heterogeneous-dag", "heavy-tailed"):
         for n, row in found[name].items():

@@ -15,7 +15,7 @@ from dagsim.forecast.log import JobLog
 from dagsim.forecast.runtimes import RunTimes, classes_of
 from dagsim.model import Cluster, QueueTree, Start, Wait
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.runtime import Estimates
 from dagsim.systems.cluster.past import jobs_at
 from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
 from dagsim.systems.cluster.scenario import ClusterScenario

@@ -24,8 +24,7 @@ from dagsim.forecast.rows import QueueLog, read_queue_log, rows_of
 from dagsim.forecast.runtimes import RunTimes, classes_of
 from dagsim.forecast.scores import CEILING, LEVELS, crps, quantiles_of, score
 from dagsim.model import Cluster, Demand, Node, NodePartition, NodeReservation, QueueTree
-from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces import TraceOptions
 from dagsim.traces.formats.swf import waits_s as swf_waits_s
