@@ -14,7 +14,7 @@ from dagsim.cli.app import app
 from dagsim.cli.options import ConfigFile, Json, Quiet, Seed, Settings
 from dagsim.cli.shared import configured, given
 from dagsim.errors import InputError
-from dagsim.report.listing import LISTINGS, listing
+from dagsim.report.grid import LISTINGS, listing
 
 __all__ = ["config_app", "list_", "site_app", "workload_app"]
 

@@ -43,6 +43,7 @@ class Request:
     - ``spread`` is True if every instance takes a node of its own, False if instances may share nodes,
       None if unknown.
     - ``array`` is its job array; at most ``array_limit`` tasks of the array run at a time.
+    - ``after`` are ids of jobs and arrays that have to leave before the job is eligible.
     - ``level`` is a level of the network's topology (``rack``, ``pod``; ``host`` for one node): each gang
       of the job must lie within one domain of it, or should if it is not ``level_required``.
     - ``segment`` splits a gang into segments of that many instances, for the placement ``block``: each
@@ -60,6 +61,7 @@ class Request:
     spread: bool | None = None
     array: str = ""
     array_limit: int | None = None
+    after: tuple[str, ...] = ()
     level: str = ""
     level_required: bool = True
     segment: int | None = None

@@ -33,6 +33,8 @@ _RECLAIM = {"": "never", "Never": "never", "LowerPriority": "lower-priority", "A
 _WITHIN = {"": "never", "Never": "never", "LowerPriority": "lower-priority",
            "LowerOrNewerEqualPriority": "lower-or-newer-equal-priority"}  # fmt: skip
 _ORDERS = {"": "best-effort", "BestEffortFIFO": "best-effort", "StrictFIFO": "strict"}
+_READ_OF_QUEUES = ("cohort", "cohortName", "queueingStrategy", "preemption", "resourceGroups", "namespaceSelector",
+                   "stopPolicy")  # fmt: skip
 _LABELS = (*TYPE_LABELS, "amd.com/gpu.product-name", "amd.com/gpu.family")
 _USED = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass", "Workload", "Topology")
 
@@ -153,6 +155,9 @@ class KueueSite:
             if not children:
                 return None
             spec = object_in(cohorts.get(name), "spec")
+            for key, value in spec.items():
+                if value and key not in ("parentName", "parent", "resourceGroups"):
+                    self.drop(f"Cohort {name}: {key}")
             quota, borrow, lend = self._quotas(f"Cohort {name}", spec, named or {})
             label = f"{name} (cohort)" if name in queues else name
             return QueueNode(label, quota=quota, borrow=borrow, lend=lend, children=tuple(children))
@@ -171,6 +176,9 @@ class KueueSite:
         counts = Counter(name.partition("/")[2] for name in queues)
         aliases: dict[str, list[str]] = {}
         for name, queue in queues.items():
+            for key, value in object_in(queue, "spec").items():
+                if value and key != "clusterQueue" and value != "None":
+                    self.drop(f"LocalQueue {name}: {key}")
             target, short = text_in(queue, "spec", "clusterQueue"), name.partition("/")[2]
             if target not in self.objects.get("ClusterQueue", {}):
                 self.drop(f"LocalQueue {name}: its ClusterQueue {target!r} is in no file")
@@ -184,9 +192,16 @@ class KueueSite:
             self.drop(f"ClusterQueue {name}: borrowWithinCohort")
         if text_in(spec, "stopPolicy") not in ("", "None"):
             self.drop(f"ClusterQueue {name}: stopPolicy {text_in(spec, 'stopPolicy')}")
-        for key in ("fairSharing", "flavorFungibility", "admissionChecks", "admissionChecksStrategy", "admissionScope"):
-            if spec.get(key):
+        for key, value in spec.items():
+            if value and key not in _READ_OF_QUEUES:
                 self.drop(f"ClusterQueue {name}: {key}")
+        flavors = self.objects.get("ResourceFlavor", {})
+        for group in list_in(spec, "resourceGroups"):
+            for flavor in list_in(group, "flavors"):
+                if (label := text_in(flavor, "name")) not in flavors:
+                    self.drop(
+                        f"ClusterQueue {name}: its ResourceFlavor {label!r} is in no file; its name counts as type"
+                    )
 
     def _quotas(
         self, owner: str, spec: Mapping[str, Any], named: Mapping[str, str]

@@ -258,6 +258,34 @@ def test_faults_of_qmgr_are_named(tmp_path: Path) -> None:
         read_site(site_files([folder])).found_nodes()  # type: ignore[union-attr]
 
 
+def test_limits_that_are_no_list_are_an_error(tmp_path: Path) -> None:
+    text = QMGR.replace(
+        "set queue long max_run = [u:PBS_GENERIC=5]\nset queue long max_run +=", "set queue long max_run ="
+    )
+    folder = _folder(tmp_path, qmgr=text.replace("[o:PBS_ALL=50]", "50"), nodes=PBSNODES)
+    with pytest.raises(TraceError, match=r"queue long: max_run = '50' is not a list of limits"):
+        read_site(site_files([folder])).queues()  # type: ignore[union-attr]
+
+
+def test_keys_of_kueue_that_have_no_effect_are_listed(tmp_path: Path) -> None:
+    text = KUEUE.replace("cohortName: team", "cohortName: team\n  fairSharing: {weight: 2}\n  newKnob: {a: 1}")
+    text = text.replace("spec: {parentName: site}", "spec: {parentName: site, fairSharing: {weight: 3}}")
+    text = text.replace("{clusterQueue: vision}", "{clusterQueue: vision, stopPolicy: Hold}").replace(
+        "- {name: big, resources: [{name: nvidia.com/gpu, nominalQuota: 4}",
+        "- {name: H100, resources: [{name: nvidia.com/gpu, nominalQuota: 4}",
+    )
+    site = read_site(site_files([_folder(tmp_path, kueue=text, nodes=NODES)]))
+    assert site is not None
+    assert site.queues().tree[0].children[0].children[0].quota == {"H100": 4}
+    assert {
+        "ClusterQueue speech: fairSharing",
+        "ClusterQueue speech: newKnob",
+        "Cohort team: fairSharing",
+        "LocalQueue cats/main: stopPolicy",
+        "ClusterQueue speech: its ResourceFlavor 'H100' is in no file; its name counts as type",
+    } <= set(site.unmodelled)
+
+
 def test_files_of_two_schedulers_are_refused(tmp_path: Path) -> None:
     folder = _folder(tmp_path, qmgr=QMGR, kueue=KUEUE)
     with pytest.raises(TraceError, match=r"of several schedulers \(Kueue: kueue; PBS: qmgr\)"):

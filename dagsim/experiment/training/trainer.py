@@ -28,9 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.agents.checkpoint import Checkpoint, ObservationBounds, read_plain, write_plain
-from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.config import TrainConfig, WarmStart, algorithm_name
-from dagsim.agents.learner import Learner, LearnerContext, update_ema
+from dagsim.agents.learner import Learner, LearnerContext, clone, imitation, update_ema
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.nets.config import LinearConfig
 from dagsim.agents.off_policy.replay import ReplayArchive

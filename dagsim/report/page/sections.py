@@ -30,13 +30,15 @@ from dagsim.report.page.charts import Packer
 from dagsim.report.page.chosen import MOST_DRAWN, Chosen
 from dagsim.report.page.markup import details, element, notes, table
 from dagsim.report.page.waits import Explain, worst_waits
-from dagsim.report.series import Row
+from dagsim.report.series import Row, link_steps
 from dagsim.report.tables import run_notes, summary_table, workload_notes
+from dagsim.systems.cluster.network.usage import LinkUse, busiest
 
 __all__ = [
     "SweepView",
     "configurations",
     "is_training",
+    "links",
     "observed",
     "repeat",
     "report_grid",
@@ -63,6 +65,7 @@ _LENGTHS = (
 """Upper bound on the critical path, in seconds, and name of each class of jobs on clusters without
 GPUs.
 """
+_MOST_LINKS = 10
 _GROUP_HEADS = (
     *("", "jobs", "completed", "turned\naway", "unfinished", "mean JCT\n(s)", "p95 JCT\n(s)"),
     *("mean wait\n(s)", "p95 wait\n(s)", "bounded\nslowdown", "GPU-hours"),
@@ -225,6 +228,18 @@ def run_tables(
     parts.append(table(_group_grid(f"By size: {by}", sizes)))
     parts.append(table(worst_waits(cols, explain=explain)))
     return "".join(parts)
+
+
+def links(cols: ScheduleColumns, usage: Sequence[LinkUse]) -> str:
+    """Table of the busiest links of the shared network; empty if nothing was sent."""
+    rows = []
+    for use in busiest(usage, _MOST_LINKS):
+        whole = use.bytes / use.link.bandwidth
+        share = f"{whole / cols.horizon_s:.1%}", f"{link_steps(cols, use).max():.1%}"
+        rows.append((use.link.name, short(use.link.bandwidth / 1e9), short(use.bytes / 1e9), *share))
+    heads = "link", "bandwidth\n(GB/s)", "sent\n(GB)", "mean use", "highest use"
+    remark = f"{sum(bool(use.traffic) for use in usage):,} of {len(usage):,} links carried traffic."
+    return table(Grid("Busiest links", heads, rows, (remark,))) if rows else ""
 
 
 def _group_grid(title: str, groups: Mapping[str, JobGroup]) -> Grid:

@@ -13,6 +13,7 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job
+from dagsim.systems.cluster.dependencies import any_depends
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.workload.arrays import JobArrays
@@ -152,6 +153,11 @@ class JobStream:
         if not isinstance(self._jobs, list | tuple):
             self._jobs = chain(first_jobs, jobs)
         return count >= tasks
+
+    @property
+    def may_depend(self) -> bool:
+        """True if any of the jobs may have to wait for others."""
+        return any_depends(self._jobs.arrays if isinstance(self._jobs, StoredJobs) else self._jobs)
 
     @property
     def elastic(self) -> bool:

@@ -223,7 +223,13 @@ class ClusterScenario:
         if not isinstance(file, Synthetic | Sessions | Iterable) and file.window is not None and "state" not in facts:
             facts["empty"] = self._why_empty(file)
         observed = jobs.observed()
-        waits = None if observed is None else observed_against_simulated(kernel.schedule, *observed)
+        waits = (
+            None
+            if observed is None
+            else observed_against_simulated(
+                kernel.schedule, *observed, kernel.became_eligible_s if isinstance(kernel, ClusterKernel) else {}
+            )
+        )
         return facts if waits is None else facts | {"observed": waits.to_dict()}
 
     def check(self) -> None:

@@ -15,16 +15,17 @@ from math import ceil, isqrt, log2, prod
 from typing import Protocol, TypeAlias, cast
 
 from dagsim.errors import ConfigError, require
+from dagsim.network.torus import Torus
 from dagsim.registry import Entry, Registry
 
 __all__ = [
     "TOPOLOGIES",
     "Block",
-    "FatTree",
+    "LeafSpine",
     "Ramp",
     "Switch",
     "Topology",
-    "Torus",
+    "TorusBoxes",
     "relabelled",
     "ring_s",
 ]
@@ -86,9 +87,9 @@ TOPOLOGIES: Registry[Topology] = Registry(
     "topology",
     (
         Entry("ramp", "dagsim.systems.ramp.topology:Ramp", "C groups of R racks of S servers, one optical hop apart"),
-        Entry("torus", "dagsim.systems.ramp.topology:Torus", "neighbours linked in rows that close"),
+        Entry("torus", "dagsim.systems.ramp.topology:TorusBoxes", "neighbours linked in rows that close"),
         Entry("switch", "dagsim.systems.ramp.topology:Switch", "one switch for all servers"),
-        Entry("fat_tree", "dagsim.systems.ramp.topology:FatTree", "leaf switches on a spine, perhaps oversubscribed"),
+        Entry("fat_tree", "dagsim.systems.ramp.topology:LeafSpine", "leaf switches on a spine, perhaps oversubscribed"),
     ),
     method="pattern",
 )
@@ -168,12 +169,12 @@ class Switch:
         return relabelled(blocks)
 
 
-class Torus:
-    """``Torus((4, 4, 2))``. A block is a box; a collective runs dimension by dimension around its
+class TorusBoxes:
+    """``TorusBoxes((4, 4, 2))``. A block is a box; a collective runs dimension by dimension around its
     rows.
 
-    Links work in both directions, so an open row carries a ring, too. Messages take the dimensions
-    in order, each along the shorter way around.
+    Links and ways are those of ``dagsim.network.Torus``. Links work in both directions, so an open row
+    carries a ring, too.
 
     Raises:
         ConfigError: No dimensions, a length below 1, or an impossible rate or latency.
@@ -194,6 +195,10 @@ class Torus:
         self.places: tuple[tuple[int, ...], ...] = tuple(product(*map(range, self.shape)))
         self._number = {place: number for number, place in enumerate(self.places)}
         self._blocks: dict[int, tuple[Block, ...]] = {}
+        steps = [prod(self.shape[:axis]) for axis in range(len(self.shape))]
+        self._hosts = [sum(at * step for at, step in zip(place, steps, strict=True)) for place in self.places]
+        """The number of each server in the network, whose first dimension varies fastest."""
+        self._routing = Torus(self.shape).routing(self.server_names)
 
     @property
     def name(self) -> str:
@@ -231,17 +236,12 @@ class Torus:
 
     def pair(self, source: int, target: int) -> int:
         """Number of hops between the servers."""
-        return sum(abs(step) for step in self._steps(source, target))
+        return len(self.route(source, target))
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
         """Links along the way; each server has two per dimension."""
-        links = []
-        here = list(self.places[source])
-        for axis, step in enumerate(self._steps(source, target)):
-            for _ in range(abs(step)):
-                links.append((self._number[tuple(here)] * len(self.shape) + axis) * 2 + (step > 0))
-                here[axis] = (here[axis] + (1 if step > 0 else -1)) % self.shape[axis]
-        return tuple(links)
+        (path,) = self._routing.paths(self._hosts[source], self._hosts[target])
+        return path
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
         """The latency of every hop, and the bytes at the rate of a link (cut-through)."""
@@ -276,12 +276,6 @@ class Torus:
             for block in blocks
         )
 
-    def _steps(self, source: int, target: int) -> Iterator[int]:
-        """Signed hops along each dimension the shorter way; forward if both are equal."""
-        for one, other, length in zip(self.places[source], self.places[target], self.shape, strict=True):
-            ahead = (other - one) % length
-            yield ahead if ahead * 2 <= length else ahead - length
-
     def _at(self, origin: tuple[int, ...], step: tuple[int, ...]) -> tuple[int, ...]:
         return tuple((at + by) % length for at, by, length in zip(origin, step, self.shape, strict=True))
 
@@ -291,11 +285,13 @@ class Torus:
                 yield shape
 
 
-class FatTree:
-    """``leaves`` switches of ``per_leaf`` servers; between leaves a server gets 1 /
+class LeafSpine:
+    """A fat tree of two levels: ``leaves`` switches of ``per_leaf`` servers; between leaves a server gets 1 /
     ``oversubscription`` of its rate.
 
-    Collectives run within the leaves first, then among leaves on the remainder of each server.
+    No message waits in the spine: RAMP's rule that channels belong to one job leaves nothing to share
+    there. So a way has two links, not the four of ``dagsim.network.FatTree``. Collectives run within
+    the leaves first, then among leaves on the remainder of each server.
 
     Raises:
         ConfigError: No leaves or servers, an impossible rate, or an oversubscription below 1.

@@ -3,9 +3,17 @@
 from typing import Any
 
 from dagsim.registry import Entry, Registry
-from dagsim.systems.cluster.network.base import Carrier, Communication, Flow, GangCarrier, Network, UniformNetwork
+from dagsim.systems.cluster.network.base import (
+    Carrier,
+    Communication,
+    Flow,
+    GangCarrier,
+    Network,
+    Storage,
+    UniformNetwork,
+)
 
-__all__ = ["NETWORKS", "Carrier", "Communication", "Flow", "GangCarrier", "Network", "UniformNetwork"]
+__all__ = ["NETWORKS", "Carrier", "Communication", "Flow", "GangCarrier", "Network", "Storage", "UniformNetwork"]
 
 NETWORKS: Registry[Any] = Registry(
     "network",

@@ -4,14 +4,16 @@ without contention.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from simpy.events import Event
 
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, GpuType, Task
+from dagsim.registry import nearest
 from dagsim.systems.cluster.clock import Clock, Timer
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ __all__ = [
     "GangCarrier",
     "HasLevels",
     "Network",
+    "Storage",
     "UniformNetwork",
     "levels_in",
 ]
@@ -87,6 +90,49 @@ class HasLevels(Protocol):
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """The levels between a node and the whole network, narrowest first."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Nodes that hold data and checkpoints: each job is served by one of ``nodes``, in turn.
+
+    Before it computes, a task reads the GB of its model (``models``, else ``default_gb``), each node as
+    much as it has instances. With ``checkpoints``, what preempted instances keep is their memory: it comes
+    from the storage when they start again, and straight from their former nodes if they start in the
+    same instant (``Migrate``). This takes the place of ``Preemption.checkpoint_s_per_gb``.
+
+    Raises:
+        ModelError: There are no nodes, or an amount is negative.
+    """
+
+    nodes: tuple[str, ...]
+    models: Mapping[str, float] = field(default_factory=dict)
+    default_gb: float = 0.0
+    checkpoints: bool = True
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not self.nodes:
+            raise ModelError("storage: nodes must name at least one node")
+        for name, amount in (*self.models.items(), ("default_gb", self.default_gb)):
+            if not 0 <= amount < inf:
+                raise ModelError(f"storage: {name} must be 0 GB or more, got {amount!r}")
+
+    def numbers(self, names: Sequence[str]) -> list[int]:
+        """The storage nodes among the nodes ``names`` of the cluster.
+
+        Raises:
+            ModelError: The cluster lacks one.
+        """
+        for name in self.nodes:
+            if name not in names:
+                raise ModelError(f"storage: the cluster has no node {name!r}{nearest(name, names)}")
+        return [names.index(name) for name in self.nodes]
+
+    def load_bytes(self, model: str | None) -> float:
+        """Bytes that a task reads before it computes."""
+        return 1e9 * self.models.get(model or "", self.default_gb)
 
 
 def levels_in(network: Network | None, names: Sequence[str]) -> Sequence[FabricLevel] | None:

@@ -19,6 +19,7 @@ from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
 from dagsim.systems.cluster.models.communication import ModelTraffic
 from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
+from dagsim.systems.cluster.policies.topology import EasyOnNodes, SegmentsInBlocks
 from dagsim.testing.violations import as_recorded, violations
 from dagsim.workload.accept import asking
 from dagsim.workload.arrays import JobArrays
@@ -352,3 +353,51 @@ def test_drawn_gangs_keep_within_the_racks_of_the_configuration(rule: str) -> No
         if row.kind == Kind.STARTED:
             racks.setdefault(row.run, set()).add(row.node // 2)
     assert set(map(len, racks.values())) == {1}
+
+
+class Watched:
+    """Plays ``block`` and notes the first reservation of each oldest job."""
+
+    def __init__(self) -> None:
+        self.policy = EasyOnNodes(SegmentsInBlocks())
+        self.reserved_s: dict[int, float] = {}
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        yield from self.policy.decide(view)
+        if self.policy._reserved_for is not None:
+            (order, _), reserved = self.policy._reserved_for
+            self.reserved_s.setdefault(order >> 32, reserved.shadow.time_s)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_jobs_that_overtake_do_not_delay_the_oldest_one_with_segments(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    jobs = [
+        Job.single(
+            f"j{number}",
+            Task("t", float(rng.integers(1, 200)), size, size > 1, gpus=8),
+            float(number),
+            request=Request(level="rack", segment=min(size, 4)),
+        )
+        for number, size in enumerate(rng.choice([1, 1, 2, 3, 4, 8, 12], 150).tolist())
+    ]
+    cluster = fabric(25)
+    policy = Watched()
+    kernel = ClusterKernel(cluster, jobs, network=SharedNetwork(FatTree((5, 5), (1, 1), (1, 1))))
+    kernel.run(policy)
+    starts, nodes, arrived = {}, {}, 0  # type: ignore[var-annotated]
+    for row in kernel.schedule.log:
+        if row.kind == Kind.STARTED:
+            starts.setdefault(row.job, row.time_s)
+            nodes.setdefault(row.job, []).append(row.node)
+        arrived += row.kind == Kind.COMPLETED
+    assert arrived == len(jobs)
+    assert len(policy.reserved_s) > 10
+    for job, time_s in policy.reserved_s.items():
+        assert starts[job] <= time_s
+    overtaken = sum(starts[job] > min([starts[later] for later in range(job + 1, len(jobs))]) for job in range(149))
+    assert overtaken > 10
+    for job, taken in nodes.items():  # every segment lies within a rack
+        size, racks = jobs[job].tasks[0].instances, [sum(node // 5 == rack for node in taken) for rack in range(5)]
+        segment = min(size, 4)
+        assert sum(count // segment for count in racks) >= size // segment
