@@ -16,6 +16,7 @@ from functools import partial
 from itertools import islice
 from math import isfinite
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 from xml.sax.saxutils import quoteattr
 
@@ -127,6 +128,35 @@ def _write_swf(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tupl
     head = [f"; MaxProcs: {_size(cluster, widest)}", *(f"; User {user}: {name!r}" for name, user in users.items())]
     with replaced(path) as unfinished:
         unfinished.write_text("\n".join([*head, *rows, ""]), encoding="utf-8")
+    return (path,)
+
+
+def _write_slurm_events(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
+    """The workload of a Slurm simulator; an instance is a node with one task per core."""
+    with replaced(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for job in jobs:
+            task, _ = _single(job, "slurm-events")
+            if task.cpus < 1 or task.cpus != int(task.cpus) or task.gpus != int(task.gpus):
+                raise _refused(job, "slurm-events", "it needs a part of a core or of a GPU, or no core")
+            if task.memory_gb * 1024 != int(task.memory_gb * 1024):
+                raise _refused(job, "slurm-events", f"{task.memory_gb:g} GB are not a whole number of MB")
+            limit = None if task.estimate in (None, task.work) else task.estimate
+            if limit is not None and (limit != int(limit) or limit < task.work):
+                raise _refused(job, "slurm-events", "its estimate is not a limit in whole seconds that it keeps")
+            cores = int(task.cpus)
+            words = [f"-sim-walltime {_number(task.work)} -n {task.instances * cores} --ntasks-per-node={cores}"]
+            words += [f"-t {int(limit) // 60}:{int(limit) % 60:02d}"] if limit is not None else []
+            words += [f"--gres=gpu:{int(task.gpus)}"] if task.gpus else []
+            words += [f"--mem={_number(task.memory_gb * 1024)}"] if task.memory_gb else []
+            named = {
+                "-J": job.id,
+                "--uid": job.user,
+                "-A": job.account or job.tenant,
+                "-p": job.partition,
+                "-q": job.qos,
+            }
+            words += [f"{key}{'=' if key == '--uid' else ' '}{quote(value)}" for key, value in named.items() if value]
+            file.write(f"-dt {_number(job.arrival_s)} -e submit_batch_job | {' '.join(words)} pseudo.job\n")
     return (path,)
 
 
@@ -300,6 +330,10 @@ _WRITERS: dict[str, tuple[Writer, frozenset[str]]] = {
     "plain": (_write_plain, _PLAIN_HOLDS),
     "plain-arrow": (partial(_write_columns, "Arrow", "pyarrow.ipc", "new_file"), _PLAIN_HOLDS),
     "plain-parquet": (partial(_write_columns, "Parquet", "pyarrow.parquet", "ParquetWriter"), _PLAIN_HOLDS),
+    "slurm-events": (
+        _write_slurm_events,
+        frozenset({"arrival_s", "estimate", "cpus", "memory_gb", "tenant", "user", "account", "partition", "qos"}),
+    ),
     "swf": (_write_swf, frozenset({"arrival_s", "estimate", "tenant", "observed_start_s"})),
     "wfcommons": (_write_wfcommons, frozenset({"bytes"})),
 }
