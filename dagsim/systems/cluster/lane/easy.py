@@ -1,7 +1,7 @@
 """EASY backfilling: the oldest task gets a reservation, and others may go ahead of it if they do
 not delay it.
 
-The twin of ``policies.backfilling`` (``Easy``, ``TaskGroups``) and ``ExpectedFree``.
+The twin of ``policies.backfilling`` (``Easy``, ``Backlog``, ``AlikeTasks``) and ``ExpectedFree``.
 
 Ready tasks are in groups of the same demand, the same ratios of speed between types, and the same
 number of waiting instances. All tasks of a group would go to the same type and need the same there,
