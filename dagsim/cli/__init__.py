@@ -6,7 +6,6 @@ Slow imports are inside the command that needs them.
 
 from dagsim.cli import (
     bench,
-    bound,
     calibrate,
     capacity,
     compare,
@@ -17,14 +16,12 @@ from dagsim.cli import (
     report,
     trace,
     train,
-    warm,
 )
 from dagsim.cli.app import app, main
 
 __all__ = [
     "app",
     "bench",
-    "bound",
     "calibrate",
     "capacity",
     "compare",
@@ -36,5 +33,4 @@ __all__ = [
     "report",
     "trace",
     "train",
-    "warm",
 ]

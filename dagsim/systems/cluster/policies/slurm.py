@@ -46,7 +46,7 @@ __all__ = ["SlurmMultifactor", "SlurmSettings"]
 
 
 _LATE_S = 1e-6
-_COARSE = 0.05
+_COARSE = 0.1
 _CHOICES = {
     "order": ("multifactor", "basic"),
     "preempt": ("off", "partition_prio", "qos"),
@@ -220,7 +220,7 @@ class SlurmMultifactor:
         self.past_usage: Mapping[str, float] = {}
         """Usage at 0 s, in billed seconds, by ``account/user``: that of jobs that had ended before."""
         self.coarse_after_s = inf
-        """From then on, backfill comes more and more rarely: at intervals of at least 5 % of the time
+        """From then on, backfill comes more and more rarely: at intervals of at least 10 % of the time
         since then. Forecasts, whose errors are relative, can afford that.
         """
         self._is_bare = not settings
