@@ -16,6 +16,7 @@ from dagsim.cli import (
     report,
     trace,
     train,
+    warm,
 )
 from dagsim.cli.app import app, main
 
@@ -33,4 +34,5 @@ __all__ = [
     "report",
     "trace",
     "train",
+    "warm",
 ]
