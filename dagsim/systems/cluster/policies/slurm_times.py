@@ -1,9 +1,10 @@
 """When nodes have room, in the inner loops of Slurm's backfill; and which of the nodes with room a
 job takes.
 
-The loops are plain functions over flat sequences. Small simulations call them with lists; ``NodePlan`` compiles
-them and passes arrays once there is enough work (``lane.jit``). Row ``node`` of a sequence begins
-at ``node`` times its stride. Amounts are floats that hold whole millionths, exact up to 9e15.
+The loops are plain functions over flat sequences. Small simulations call them with lists;
+``NodePlan`` compiles them and passes arrays once there is enough work (``lane.jit``). Row ``node``
+of a sequence begins at ``node`` times its stride. Amounts are floats that hold whole millionths,
+exact up to 9e15.
 """
 
 from __future__ import annotations
