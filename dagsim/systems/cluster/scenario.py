@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, TraceError
-from dagsim.metrics.observed import observed_against_simulated
+from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Cluster, Job, QueueTree, Request
 from dagsim.registry import Registry, nearest
 from dagsim.systems.cluster.choice import CompiledKernel, Engine, EngineUse, compiled, pays, refuse, why_not
@@ -258,9 +258,8 @@ class ClusterScenario:
         match self.workload:
             case (Synthetic() | Sessions()) as drawn:
                 draw = partial(drawn.arrays, self.cluster, self.runtime)
-                return JobStream(
-                    self._sequences.get(seed, lambda seed: asking(draw(seed), self.request)), self.cluster, self.runtime
-                )
+                drawn_jobs = (lambda seed: asking(draw(seed), self.request)) if self.request else draw
+                return JobStream(self._sequences.get(seed, drawn_jobs), self.cluster, self.runtime)
             case Iterable() as jobs:
                 return JobStream(jobs, self.cluster, self.runtime, begins_s=self.begins_s)
             case file if file.window is not None:
