@@ -39,6 +39,17 @@ from dagsim.systems.cluster.lane.episode_state import (
 )
 from dagsim.systems.cluster.lane.jit import inner, int64, outer
 from dagsim.systems.cluster.lane.observations import show_choices, show_state, show_types
+from dagsim.systems.cluster.lane.playout import (
+    AS_PROPOSED,
+    NO_NET,
+    WAIT,
+    ScorerNet,
+    best_choice,
+    play_out,
+    recall,
+    reconsider,
+    total_end_s,
+)
 from dagsim.systems.cluster.lane.reading import LaneScenario, read_scenario
 from dagsim.systems.cluster.lane.relative import PROPOSED, show_relative, show_relative_state
 from dagsim.systems.cluster.lane.state import BEST, State
@@ -49,7 +60,18 @@ from dagsim.systems.cluster.policies.look_ahead import EftWait
 from dagsim.systems.cluster.policies.placement import placing
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["CompiledEpisodes", "EpisodeBatch", "compile_episodes"]
+__all__ = [
+    "CompiledEpisodes",
+    "EpisodeBatch",
+    "Image",
+    "advance_episodes",
+    "aligned",
+    "compile_episodes",
+    "play_out_episodes",
+    "propose_in",
+    "put_at",
+    "recall_in",
+]
 
 _KEPT = 64
 """Number of job sequences whose images are kept."""
@@ -155,6 +177,82 @@ def fill_episodes(
             if e.tally.relative:
                 tokens[place, tokens.shape[1] - 1, PROPOSED] = 1.0 if e.tally.proposed < 0 else 0.0
             mask[place, tokens.shape[1] - 1] = 1
+
+
+@outer
+def play_out_episodes(
+    addresses: np.ndarray,
+    arenas: np.ndarray,
+    source: np.ndarray,
+    which: np.ndarray,
+    first: np.ndarray,
+    theta: np.ndarray,
+    order: np.ndarray,
+    depth: np.ndarray,
+    net: ScorerNet,
+    end_s: np.ndarray,
+) -> int:
+    """Fork the episodes ``source``, which stand at a choice, to ``which``, and play these to their ends.
+
+    ``arenas`` (episodes, bytes) uint8. ``first`` (N,) int64: the first choice of each, or ``AS_PROPOSED``. Then the net makes ``depth`` (N,) int64
+    choices, and the heuristic of ``theta`` (N,) float64 and ``order`` (N,) int64 all others. Writes the sum of
+    completion times of each. Returns the number of choices.
+    """
+    plays = int64(0)
+    for place in range(len(which)):
+        for byte in range(arenas.shape[1]):
+            arenas[which[place], byte] = arenas[source[place], byte]
+        e = _at(addresses[which[place]])
+        going = True
+        if first[place] != AS_PROPOSED:
+            take_choice(e, first[place])
+            going = play_on(e)
+            plays += 1
+        if going:
+            plays += play_out(e, net, depth[place], theta[place], order[place])
+        end_s[place] = total_end_s(e)
+    return plays
+
+
+@outer
+def recall_in(addresses: np.ndarray, which: np.ndarray) -> None:
+    """Play the episodes ``which``, which have a past, until they begin."""
+    for place in range(len(which)):
+        recall(_at(addresses[which[place]]))
+
+
+@outer
+def propose_in(
+    addresses: np.ndarray, which: np.ndarray, theta: np.ndarray, order: np.ndarray, net: ScorerNet, choices: np.ndarray
+) -> None:
+    """Write the choice of each heuristic in the episodes ``which``, which stand at one, and last that of the net (-1
+    without one). ``choices`` (N, heuristics + 1) int64; those to wait are ``WAIT``.
+    """
+    for place in range(len(which)):
+        e = _at(addresses[which[place]])
+        theta_before, order_before = e.tally.theta, e.tally.order
+        best = best_choice(e, net) if len(net.embed) else int64(-1)
+        choices[place, len(theta)] = best if best < e.tally.choices else int64(WAIT)
+        for member in range(len(theta)):
+            reconsider(e, theta[member], order[member])
+            choices[place, member] = _place_of(e, e.tally.proposed, e.tally.on)
+        reconsider(e, theta_before, order_before)
+
+
+@inner
+def _place_of(e: EpisodeState, task: int, type_: int) -> int:
+    """The choice of a task on a type, which is added if there is room and it is not there yet."""
+    if task < 0:
+        return int64(WAIT)
+    for choice in range(e.tally.choices):
+        if e.choice[choice, 0] == task and e.choice[choice, 1] == type_:
+            return choice
+    if e.tally.choices == len(e.choice):
+        return int64(WAIT)
+    e.choice[e.tally.choices, 0] = task
+    e.choice[e.tally.choices, 1] = type_
+    e.tally.choices += 1
+    return e.tally.choices - 1
 
 
 @inner
@@ -373,7 +471,7 @@ class CompiledEpisodes:
             arena[: len(content)] = content
             return
         if len(arena) < len(content):
-            arena = self._arenas[number] = _aligned(len(content) * 5 // 4)
+            arena = self._arenas[number] = aligned(len(content) * 5 // 4)
         arena[: len(content)] = content
         table = self._tables[number] = image.table(arena, log)
         self._playing[number], self._logs[number] = image, log
@@ -425,15 +523,31 @@ def compiled_codec(codec: CandidatesConfig | RelativeConfig) -> EpisodeCodec:
     return EpisodeCodec(placement, True, reference.theta)
 
 
-def _aligned(size: int) -> np.ndarray:
+def put_at(image: Image, arenas: np.ndarray, log: np.recarray) -> tuple[np.ndarray, np.ndarray]:
+    """The tables of episodes of one image, whose arenas are ``arenas`` (episodes, bytes), and their addresses."""
+    tables = np.tile(image.table(arenas[0], log), (len(arenas), 1))
+    tables[:, image.moving] += arenas.shape[1] * np.arange(len(arenas))[:, None]
+    addresses = tables.ctypes.data + tables.strides[0] * np.arange(len(arenas))
+    if not jit.jitted():
+        _plain.update((address, image.on(arena, log)) for address, arena in zip(addresses.tolist(), arenas, strict=True))
+    return tables, addresses
+
+
+def aligned(size: int) -> np.ndarray:
     """Bytes that begin at a multiple of ``_LINE_B``."""
     array = np.zeros(size + _LINE_B, np.uint8)
     return array[-array.ctypes.data % _LINE_B :][:size]
 
 
+_OUTER = (
+    *("begin_episode", "advance_episodes", "observe_episodes", "fill_episodes"),
+    *("play_out_episodes", "propose_in", "recall_in"),
+)
+
+
 def _is_warm() -> bool:
     """True if the functions of episodes are already compiled."""
-    return all(map(jit.is_kept, ("begin_episode", "advance_episodes", "observe_episodes", "fill_episodes")))
+    return all(map(jit.is_kept, _OUTER))
 
 
 def compile_episodes() -> bool:
@@ -449,4 +563,7 @@ def compile_episodes() -> bool:
         advance_episodes(none, none, none, np.zeros(0), flags, np.zeros(0))
         observe_episodes(none, none, first, flags, flat, flat, deep)
         fill_episodes(none, none, deep, flat, deep, np.zeros((0, 0), np.int8))
+        play_out_episodes(none, np.zeros((0, 0), np.uint8), *[none] * 3, np.zeros(0), *[none] * 2, NO_NET, np.zeros(0))
+        recall_in(none, none)
+        propose_in(none, none, np.zeros(0), none, NO_NET, np.zeros((0, 1), np.int64))
     return True
