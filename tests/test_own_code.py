@@ -18,7 +18,7 @@ from dagsim.config.registered import Foreign
 from dagsim.config.schema import dump_config, foreign_parts, load_config
 from dagsim.errors import CodeNotAllowed, ConfigError
 from dagsim.experiment.provenance import provenance
-from dagsim.experiment.simulate import shipped_agent
+from dagsim.agents.config import shipped_agent
 from dagsim.experiment.store import Store
 from dagsim.own_code import Allowed, allow, attribute, source_file, source_sha256
 from dagsim.systems.cluster.policies import POLICIES

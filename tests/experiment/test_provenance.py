@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dagsim.cli import app
-from dagsim.experiment.simulate import shipped_agent
+from dagsim.agents.config import shipped_agent
 
 POLICY = """
 from dagsim import Start

@@ -148,17 +148,11 @@ class Outlook:
         place = int(np.searchsorted(self._first, task, "right")) - 1
         return self._jobs[place], task - self._first[place], type_
 
-    def choose(self, choice: int) -> bool:
-        """Carry out a choice in the present; False if nothing more can be started now."""
-        now = self._now_s[0]
-        return self._advance(choice) and self._now_s[0] == now
-
-    def costs(self, trials: Sequence[Trial]) -> np.ndarray:
-        """(trials, futures) float64: the sum of the completion times of all jobs in each."""
-        futures = len(self._arrivals)
+    def costs(self, trials: Sequence[Trial], futures: int) -> np.ndarray:
+        """(trials, futures) float64: the sum of the completion times of all jobs in each of the first futures."""
         assert self._image is not None
         self._make_room(1 + futures + len(trials) * futures)
-        for number, at_s in enumerate(self._arrivals, 1):
+        for number, at_s in enumerate(self._arrivals[:futures], 1):
             self._arenas[number] = self._arenas[0]
             jobs = self._image.on(self._arenas[number], self._log).state.jobs[len(self._jobs) : -1]
             jobs.rejected[:] = np.isinf(at_s)
