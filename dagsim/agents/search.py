@@ -43,15 +43,15 @@ class Search:
     """Follows the best of several policies, and deviates from it where that is better.
 
     The policies are ``base``, six others (``eft-wait`` with several thresholds and orders, and ``srpt-work``) and a
-    trained agent. Where their next decisions differ, each decision is tried: the present is forked in the compiled
+    trained agent. Where their next decisions differ, all of these are tried: the present is forked in the compiled
     engine, the decision is carried out, and ``base`` or whichever policy was best at the last arrival plays on. The
     decision with the smallest sum of completion times over ``futures`` futures is carried out, if the difference to
     that of the followed policy is larger than ``z`` standard errors. At each arrival whole policies are compared in
     the same way, and one is followed from then on. The agent makes ``depth`` decisions before ``base`` plays on.
 
     A future has ``ahead`` arrivals: copies of recent jobs, at intervals of recent arrivals, the same for all that is
-    compared. Nothing else is known of what will come: tasks and runs have their estimates, and nothing fails. All
-    policies follow a rule of one alternative, so that a decision of a fork takes 1 to 2 us.
+    compared. Nothing else is known of what will come: tasks and runs have their estimates, and nothing fails.
+    Networks and set-up times are left out, too.
 
     ``budget`` is the number of simulated decisions for each decision; what is not spent is kept. With less than two
     futures the followed policy decides alone.
@@ -135,12 +135,13 @@ class _Memory:
                 pair = self._best(view, pair)
             if pair is None:
                 return
-            task, type_ = pair
+            (task, type_), waited = pair, True
             while task.waiting and (placement := self._search.place(view, task, type_)) is not None:
                 yield Start(task, placement)
+                waited = False
                 if task.demand.gang or not view.machines.fits_on(task.demand, type_):
                     break
-            if not any(view.fits(task) for task in view.ready):
+            if waited or not any(view.fits(task) for task in view.ready):
                 return
 
     def _best(self, view: ClusterView, own: tuple[TaskState, int] | None) -> tuple[TaskState, int] | None:

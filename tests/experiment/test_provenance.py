@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from dagsim.cli import app
 from dagsim.agents.config import shipped_agent
+from dagsim.cli import app
 
 POLICY = """
 from dagsim import Start

@@ -194,9 +194,10 @@ def play_out_episodes(
 ) -> int:
     """Fork the episodes ``source``, which stand at a choice, to ``which``, and play these to their ends.
 
-    ``arenas`` (episodes, bytes) uint8. ``first`` (N,) int64: the first choice of each, or ``AS_PROPOSED``. Then the net makes ``depth`` (N,) int64
-    choices, and the heuristic of ``theta`` (N,) float64 and ``order`` (N,) int64 all others. Writes the sum of
-    completion times of each. Returns the number of choices.
+    ``arenas`` (episodes, bytes) uint8. ``first`` (N,) int64: the first choice of each, or
+    ``AS_PROPOSED``. Then the net makes ``depth`` (N,) int64 choices, and the heuristic of ``theta``
+    (N,) float64 and ``order`` (N,) int64 all others. Writes the sum of completion times of each.
+    Returns the number of choices.
     """
     plays = int64(0)
     for place in range(len(which)):
@@ -529,7 +530,9 @@ def put_at(image: Image, arenas: np.ndarray, log: np.recarray) -> tuple[np.ndarr
     tables[:, image.moving] += arenas.shape[1] * np.arange(len(arenas))[:, None]
     addresses = tables.ctypes.data + tables.strides[0] * np.arange(len(arenas))
     if not jit.jitted():
-        _plain.update((address, image.on(arena, log)) for address, arena in zip(addresses.tolist(), arenas, strict=True))
+        _plain.update(
+            (address, image.on(arena, log)) for address, arena in zip(addresses.tolist(), arenas, strict=True)
+        )
     return tables, addresses
 
 
@@ -539,31 +542,29 @@ def aligned(size: int) -> np.ndarray:
     return array[-array.ctypes.data % _LINE_B :][:size]
 
 
-_OUTER = (
-    *("begin_episode", "advance_episodes", "observe_episodes", "fill_episodes"),
-    *("play_out_episodes", "propose_in", "recall_in"),
-)
+_EPISODES = ("begin_episode", "advance_episodes", "observe_episodes", "fill_episodes")
+_TRIALS = ("begin_episode", "advance_episodes", "play_out_episodes", "propose_in", "recall_in")
 
 
-def _is_warm() -> bool:
-    """True if the functions of episodes are already compiled."""
-    return all(map(jit.is_kept, _OUTER))
-
-
-def compile_episodes() -> bool:
-    """Compile the functions of episodes and keep them; True if they were not compiled before."""
-    if not jit.jitted() or _is_warm():
+def compile_episodes(*, trials: bool = False) -> bool:
+    """Compile the functions of episodes, or those with which a policy tries its choices, and keep them; True if
+    they were not compiled before.
+    """
+    names = _TRIALS if trials else _EPISODES
+    if not jit.jitted() or all(map(jit.is_kept, names)):
         return False
     with jit.alone():
-        if _is_warm():
+        if all(map(jit.is_kept, names)):
             return False
         begin_episode(_example())
         none, first, flags = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, bool)
-        flat, deep = np.zeros((0, 0), np.float32), np.zeros((0, 0, 0), np.float32)
-        advance_episodes(none, none, none, np.zeros(0), flags, np.zeros(0))
-        observe_episodes(none, none, first, flags, flat, flat, deep)
-        fill_episodes(none, none, deep, flat, deep, np.zeros((0, 0), np.int8))
-        play_out_episodes(none, np.zeros((0, 0), np.uint8), *[none] * 3, np.zeros(0), *[none] * 2, NO_NET, np.zeros(0))
+        flat, deep, real = np.zeros((0, 0), np.float32), np.zeros((0, 0, 0), np.float32), np.zeros(0)
+        advance_episodes(none, none, none, real, flags, real)
+        if not trials:
+            observe_episodes(none, none, first, flags, flat, flat, deep)
+            fill_episodes(none, none, deep, flat, deep, np.zeros((0, 0), np.int8))
+            return True
+        play_out_episodes(none, np.zeros((0, 0), np.uint8), none, none, none, real, none, none, NO_NET, real)
         recall_in(none, none)
-        propose_in(none, none, np.zeros(0), none, NO_NET, np.zeros((0, 1), np.int64))
+        propose_in(none, none, real, none, NO_NET, np.zeros((0, 1), np.int64))
     return True

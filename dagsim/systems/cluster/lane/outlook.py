@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.systems.cluster.api import ClusterView, JobState
-from dagsim.systems.cluster.lane.episode_state import EpisodeCodec, EpisodeReward, EpisodeState, scratch
+from dagsim.systems.cluster.choice import too_much
+from dagsim.systems.cluster.lane.episode_state import EpisodeCodec, EpisodeReward, EpisodeState, scratch, too_large
 from dagsim.systems.cluster.lane.episodes import (
     Image,
     advance_episodes,
@@ -84,7 +85,7 @@ class Outlook:
     """The present, and ways in which it may go on: the same arrivals for all that is tried."""
 
     def __init__(self, codec: EpisodeCodec, net: ScorerNet | None = None) -> None:
-        compile_episodes()
+        compile_episodes(trials=True)
         self.plays = 0
         """Number of choices made in all trials so far."""
         self._codec, self._net = codec, NO_NET if net is None else net
@@ -112,10 +113,15 @@ class Outlook:
         """Take over the present. ``columns`` has the jobs in the system by number. ``arrivals`` are, for each
         future, (samples,) float64: when a copy of each of the samples arrives, ascending, ``inf`` if it does not.
 
-        Returns False if nothing can be started in it.
+        Returns False if nothing can be started in it, or if the engine cannot play it: GPUs are shared with
+        interference, or it is too large.
         """
         self._jobs, self._arrivals = list(view.jobs.values()), arrivals
+        if view.sharing is not None or not self._jobs:
+            return False
         scene = self._scene(view, [columns[job.number] for job in self._jobs], samples)
+        if too_much(scene, "") or too_large(scene):
+            return False
         self._image = Image(view.cluster, scene, self._codec, EpisodeReward(), self._log, recorded=False)
         present = self._image.on(self._image.bytes, self._log).state
         present.clock.phase = RECALL
@@ -156,7 +162,9 @@ class Outlook:
             self._arenas[number] = self._arenas[0]
             jobs = self._image.on(self._arenas[number], self._log).state.jobs[len(self._jobs) : -1]
             jobs.rejected[:] = np.isinf(at_s)
-            jobs.arrival_s[:] = np.fmax.accumulate(np.where(np.isinf(at_s), self._now_s[0], at_s)) if len(at_s) else at_s
+            jobs.arrival_s[:] = (
+                np.fmax.accumulate(np.where(np.isinf(at_s), self._now_s[0], at_s)) if len(at_s) else at_s
+            )
         source = np.tile(np.arange(1, 1 + futures), len(trials))
         which = np.arange(1 + futures, 1 + futures + len(source))
         first, theta, order, depth = (
@@ -204,6 +212,12 @@ class Outlook:
             self._classes = read_classes(machines)
         if self._nodes is None:
             self._nodes = read_nodes(machines)
+        nodes = self._nodes
+        if any(not machine.up for machine in machines.list):
+            nodes = nodes._replace(table=nodes.table.copy())
+            down = [machine.index for machine in machines.list if not machine.up]
+            for name in ("idle", "free", "cpus", "memory"):
+                nodes.table[name][down] = 0
         every = [*jobs, *samples]
         sizes = [len(job.kind) for job in every]
         first = np.concatenate([[0], np.cumsum(sizes)])
@@ -213,7 +227,9 @@ class Outlook:
         rows = records(
             TASK,
             tasks + 1,
-            children=np.concatenate([*[job.children[:-1] + at for job, at in zip(every, edges, strict=False)], [edges[-1]]]),
+            children=np.concatenate(
+                [*[job.children[:-1] + at for job, at in zip(every, edges, strict=False)], [edges[-1]]]
+            ),
             job=np.repeat(np.arange(len(every)), sizes),
             kind=np.concatenate([job.kind for job in every]),
             instances=np.concatenate([instances, *[job.instances for job in samples]]),
@@ -242,4 +258,4 @@ class Outlook:
         zeros = np.zeros(len(every))
         columns = Jobs(arrival_s, zeros, first, zeros, zeros + inf, zeros + 1.0)
         work = Work(columns, rows, child, seconds, seconds, order, np.array(past, PAST).view(np.recarray), now)
-        return LaneScenario(work, self._classes, self._nodes, ())
+        return LaneScenario(work, self._classes, nodes, ())

@@ -25,7 +25,18 @@ from dagsim.systems.cluster.lane.proposals import drop_ready, note_ends, note_re
 from dagsim.systems.cluster.lane.relative import PROPOSED, show_relative, show_relative_state
 from dagsim.systems.cluster.lane.state import SLOTS
 
-__all__ = ["AS_PROPOSED", "NO_END_S", "NO_NET", "ScorerNet", "best_choice", "WAIT", "play_out", "recall", "reconsider", "total_end_s"]
+__all__ = [
+    "AS_PROPOSED",
+    "NO_END_S",
+    "NO_NET",
+    "WAIT",
+    "ScorerNet",
+    "best_choice",
+    "play_out",
+    "recall",
+    "reconsider",
+    "total_end_s",
+]
 
 AS_PROPOSED = -1
 """In place of a first choice: the player's own."""

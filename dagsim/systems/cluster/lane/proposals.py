@@ -13,7 +13,17 @@ from dagsim.systems.cluster.lane.episode_state import EpisodeState
 from dagsim.systems.cluster.lane.jit import inner, int64
 from dagsim.systems.cluster.policies.formulas import instance_work
 
-__all__ = ["BY_TASK", "BY_WORK", "SRPT", "drop_ready", "least_work", "note_ends", "note_ready", "propose", "work_left_s"]
+__all__ = [
+    "BY_TASK",
+    "BY_WORK",
+    "SRPT",
+    "drop_ready",
+    "least_work",
+    "note_ends",
+    "note_ready",
+    "propose",
+    "work_left_s",
+]
 
 BY_WORK, BY_TASK, SRPT = range(3)
 """Orders of the reference: those of ``eft-wait``, ``work`` and ``task``; and ``srpt-work`` in its place."""
@@ -155,7 +165,9 @@ def propose(e: EpisodeState) -> None:
                         continue
                     key = s.seconds[task, type_]
                     if e.tally.order == BY_WORK:
-                        key = work_left_s(e, int64(s.tasks[task].job)) + e.facts[task].wide * (key - e.facts[task].least_s)
+                        key = work_left_s(e, int64(s.tasks[task].job)) + e.facts[task].wide * (
+                            key - e.facts[task].least_s
+                        )
                 if best < 0 or key < best_key or (key == best_key and task < best):
                     best, best_key, on = task, key, type_
     e.tally.proposed = best
