@@ -68,11 +68,11 @@ class Search:
     def __init__(
         self,
         base: str = "eft-wait",
-        budget: int = 1000,
+        budget: int = 800,
         futures: int = 6,
         ahead: int = 8,
         agent: str = "ppo",
-        depth: int = 8,
+        depth: int = 3,
         z: float = 1.0,
     ) -> None:
         for name, value, least in (("budget", budget, 1), ("futures", futures, 2), ("ahead", ahead, 0), ("z", z, 0)):

@@ -304,15 +304,20 @@ class Image:
         self.state.tally.recorded = recorded
         begin_episode(self.state)
         words, offsets, size = [], [], 0
-        pieces = []
+        pieces, values = [], []
         for value, moves in _members(self.state):
             shape = value.shape if isinstance(value, np.ndarray) else ()
             words += [0 if moves else value.ctypes.data, *shape]
             offsets += [size if moves else -1, *[-1] * len(shape)]
             if moves:
                 pieces.append((size, value.tobytes()))
+                values.append(value)
                 size += -(-value.nbytes // _LINE_B) * _LINE_B
         self.words, offset = np.array(words, np.int64), np.array(offsets, np.int64)
+        self.places = {
+            name: (begin, value)
+            for name, begin, value in zip(_NAMES_OF_MOVES, [begin for begin, _ in pieces], values, strict=True)
+        }
         self.moving = np.flatnonzero(offset >= 0)
         self.offset = offset[self.moving]
         self.bytes = np.zeros(size, np.uint8)
@@ -326,6 +331,15 @@ class Image:
         words[_LOG_WORD] = log.ctypes.data
         words[_LOG_WORD + 1] = len(log)
         return words
+
+    def part(self, arenas: np.ndarray, name: str) -> np.ndarray:
+        """(..., rows) one changing array of the episodes in ``arenas`` (..., bytes), by its name: that of the field,
+        after ``state.`` for those of ``State``. One record is an array without axes.
+        """
+        begin, value = self.places[name]
+        shape = (*arenas.shape[:-1], *np.shape(value))
+        strides = (*arenas.strides[:-1], *getattr(value, "strides", ()))
+        return np.ndarray(shape, value.dtype, arenas, begin, strides)
 
     def on(self, arena: np.ndarray, log: np.recarray) -> EpisodeState:
         """The episode as named tuples, on the arrays in ``arena``."""
@@ -351,6 +365,11 @@ def _members(e: EpisodeState) -> Iterator[tuple[Any, bool]]:
     for name, value in zip(e._fields[1:], e[1:], strict=True):
         yield value, name in _MOVES
 
+
+_NAMES_OF_MOVES = (
+    *(f"state.{name}" for name in State._fields if name in _STATE_MOVES),
+    *(name for name in EpisodeState._fields[1:] if name in _MOVES),
+)
 
 _LOG_WORD = sum(1 + (value.ndim if isinstance(value, np.ndarray) else 0) for value in _example().state)
 """The word with the address of the log: the log follows the state."""

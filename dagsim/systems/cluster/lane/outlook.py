@@ -14,7 +14,7 @@ import numpy as np
 
 from dagsim.systems.cluster.api import ClusterView, JobState
 from dagsim.systems.cluster.choice import too_much
-from dagsim.systems.cluster.lane.episode_state import EpisodeCodec, EpisodeReward, EpisodeState, scratch, too_large
+from dagsim.systems.cluster.lane.episode_state import EpisodeCodec, EpisodeReward, scratch, too_large
 from dagsim.systems.cluster.lane.episodes import (
     Image,
     advance_episodes,
@@ -123,10 +123,10 @@ class Outlook:
         if too_much(scene, "") or too_large(scene):
             return False
         self._image = Image(view.cluster, scene, self._codec, EpisodeReward(), self._log, recorded=False)
-        present = self._image.on(self._image.bytes, self._log).state
-        present.clock.phase = RECALL
-        present.jobs.left[: len(self._jobs)] = [job.tasks_left for job in self._jobs]
-        present.todo.missing[: self._first[-1]] = [
+        content = self._image.bytes
+        self._image.part(content, "state.clock")["phase"] = RECALL
+        self._image.part(content, "state.jobs")["left"][: len(self._jobs)] = [job.tasks_left for job in self._jobs]
+        self._image.part(content, "state.todo")["missing"][: self._first[-1]] = [
             task.missing if task.unfinished else 0 for job in self._jobs for task in job.tasks
         ]
         self._make_room(1 + len(arrivals))
@@ -134,7 +134,7 @@ class Outlook:
         recall_in(self._addresses, np.zeros(1, np.int64))
         can_start = self._advance(-1) and self._now_s[0] == view.now
         if can_start:
-            ready_s = self._present().ready_s
+            ready_s = self._image.part(self._arenas[0], "ready_s")
             for job, first in zip(self._jobs, self._first, strict=False):
                 ready_s[first : first + len(job.tasks)] = [task.ready_s for task in job.tasks]
         return can_start
@@ -150,7 +150,7 @@ class Outlook:
 
     def start_of(self, choice: int) -> tuple[JobState, int, int]:
         """The job, the index of the task and the type of a choice."""
-        task, type_ = self._present().choice[choice].tolist()
+        task, type_ = self._present("choice")[choice].tolist()
         place = int(np.searchsorted(self._first, task, "right")) - 1
         return self._jobs[place], task - self._first[place], type_
 
@@ -158,13 +158,12 @@ class Outlook:
         """(trials, futures) float64: the sum of the completion times of all jobs in each of the first futures."""
         assert self._image is not None
         self._make_room(1 + futures + len(trials) * futures)
-        for number, at_s in enumerate(self._arrivals[:futures], 1):
-            self._arenas[number] = self._arenas[0]
-            jobs = self._image.on(self._arenas[number], self._log).state.jobs[len(self._jobs) : -1]
-            jobs.rejected[:] = np.isinf(at_s)
-            jobs.arrival_s[:] = (
-                np.fmax.accumulate(np.where(np.isinf(at_s), self._now_s[0], at_s)) if len(at_s) else at_s
-            )
+        future = self._arenas[1 : 1 + futures]
+        future[:] = self._arenas[0]
+        jobs = self._image.part(future, "state.jobs")[:, len(self._jobs) : -1]
+        at_s = np.array(self._arrivals[:futures])
+        jobs["rejected"] = np.isinf(at_s)
+        jobs["arrival_s"] = np.maximum.accumulate(np.where(np.isinf(at_s), self._now_s[0], at_s), axis=1)
         source = np.tile(np.arange(1, 1 + futures), len(trials))
         which = np.arange(1 + futures, 1 + futures + len(source))
         first, theta, order, depth = (
@@ -177,14 +176,14 @@ class Outlook:
         )
         return end_s.reshape(len(trials), futures)
 
-    def _present(self) -> EpisodeState:
+    def _present(self, name: str) -> np.ndarray:
         assert self._image is not None
-        return self._image.on(self._arenas[0], self._log)
+        return self._image.part(self._arenas[0], name)
 
     def _advance(self, choice: int) -> bool:
         score, over = np.zeros(1), np.zeros(1, bool)
         advance_episodes(self._addresses, np.zeros(1, np.int64), np.full(1, choice), score, over, self._now_s)
-        return not over[0] and bool(self._present().tally.choices)
+        return not over[0] and bool(self._present("tally")["choices"])
 
     def _make_room(self, slots: int) -> None:
         """Have arenas and tables for this many episodes of the image."""
