@@ -111,3 +111,13 @@ class PolicyFailed(SimulationError):
 
 class Stalled(SimulationError):
     """Tasks are left, the policy waits, and no pending event could change that."""
+
+
+def require(holds: object, rule: str, value: object, error: type[DagsimError] = ConfigError) -> None:
+    """Check a value against a rule in words, such as ``"width must be 1 or more"``.
+
+    Raises:
+        DagsimError: It does not hold; of the type ``error``, with the rule and the value.
+    """
+    if not holds:
+        raise error(f"{rule}, got {value!r}")

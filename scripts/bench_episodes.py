@@ -100,7 +100,7 @@ def simulated(scenario: ClusterScenario, seconds: float) -> float:
 
 
 def compiled(scenario: ClusterScenario, number: int, choose: Choose, seconds: float) -> float:
-    """Decisions per CPU-second of so many compiled episodes, which begin again when they are over."""
+    """Decisions per CPU-second of ``number`` compiled episodes, which begin again when they are over."""
     lane = CompiledEpisodes(scenario, number, CandidatesConfig(), EpisodeReward(1.0, 1000.0))
     every, seeds = np.arange(number), count()
     for seed in range(SEQUENCES):

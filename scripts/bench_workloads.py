@@ -18,7 +18,7 @@ from dagsim.config.bundled import WORKLOADS
 from dagsim.model import Cluster, Job
 from dagsim.systems.cluster.models.runtime import Throughput
 from dagsim.workload import PRESETS
-from dagsim.workload.jsonl import read_jobs, write_jobs
+from dagsim.workload.records import read_jobs, write_jobs
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 

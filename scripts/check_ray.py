@@ -3,6 +3,12 @@
 Both nodes are processes of this machine (``ray.cluster_utils.Cluster``). A sweep is run whole, with a worker killed on
 the way, and with a node lost; an evaluation of two policies (``baseline``) whole. Each finished folder must be equal,
 byte for byte, to that of ``--on local``. Ends with 1 if one is not. Needs ``pip install -e '.[ray]'``.
+
+A training plays its episodes on both nodes, and again while one is lost after the first iteration. The agents must be
+equal, bit for bit. What the roll-outs sent is counted, and computed for 1,000 parts in an iteration.
+
+``--speed`` measures instead: cells of real work with 1 and 2 workers, and cells that sleep (the executor alone) with 1
+to 8.
 """
 
 from __future__ import annotations
@@ -15,15 +21,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dagsim.config.schema import load_config
 from dagsim.experiment.carry_out import carry_out
-from dagsim.experiment.executors import executor_for
-from dagsim.experiment.plan import Plan, read_grid
+from dagsim.experiment.executors import CellWork, executor_for
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.on_ray import RayRollouts, RolloutTraffic
+from dagsim.experiment.plan import Cell, Plan, read_grid
 from dagsim.experiment.store import Store
+from dagsim.experiment.training.session import train
+from dagsim.experiment.training.trainer import Progress
 
 OF_THE_CLOCK = {"progress.jsonl", "timing.jsonl", "manifest.json", "status.json", "command.txt", "lock"}
 GRID = """
@@ -61,6 +72,63 @@ def carried(plan: Plan, on: str, root: Path) -> tuple[str, float]:
         if file.is_file() and file.name not in OF_THE_CLOCK:
             total.update(file.relative_to(folder.path).as_posix().encode() + b"\0" + file.read_bytes())
     return total.hexdigest(), round(time.monotonic() - began, 1)
+
+
+TRAINING = ["iterations=3", "lockstep=2", "algorithm.sequences=2", "algorithm.replicas=4", "validation_seeds=4"]
+TRAINING += ["reference=sjf", "linear_iterations=0"]
+
+
+def trained(root: Path, on: str, act: Callable[[], None] = lambda: None) -> str:
+    """Train, and call ``act`` after the first iteration; return the digest of the best agent."""
+
+    def watch(progress: Progress) -> None:
+        if progress.what == "training" and progress.done == 1:
+            act()
+
+    settings = [*(f"train.{setting}" for setting in TRAINING), "workload.count=100"]
+    training = train("train/ppo", settings, out=root, report=False, on=on, watch=watch)
+    return sha256((training.folder.path / "best.pt").read_bytes()).hexdigest()
+
+
+def per_iteration(traffic: RolloutTraffic) -> dict[str, float]:
+    """Bytes and round trips of an iteration, measured, and for one with 1,000 parts."""
+    answer, weights = traffic.answer_bytes / traffic.parts, traffic.weight_bytes / traffic.rollouts
+    return {
+        "round_trips": traffic.parts / traffic.rollouts,
+        "weight_bytes": weights,
+        "answer_bytes_per_part": answer,
+        "bytes_with_1000_parts_on_100_machines": 100 * weights + 1000 * answer,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep(CellWork):
+    """Work that takes 0.2 s and no processor."""
+
+    def __call__(self, cell: Cell, tell: Callable[[int], None]) -> CellRun:
+        time.sleep(0.2)
+        return CellRun(cell.policy, cell.seed)
+
+
+def speed() -> dict[str, dict[int, float]]:
+    """Seconds by kind of cell and number of workers, the best of two; the workers are started before."""
+    import ray
+
+    real = Plan.of("baseline", load_config(None, ["workload.count=2000", "seeds=40"]), ("easy-sjf",)).cells
+    plans = {"real": (CellWork(), real, (1, 2)), "sleeping": (Sleep(), real * 2, (1, 2, 4, 8))}
+    times: dict[str, dict[int, float]] = {}
+    for kind, (work, cells, counts) in plans.items():
+        for workers in counts:
+            ray.init(address="local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
+            executor = executor_for("ray")
+            best = float("inf")
+            for _ in range(3):  # the first one starts the workers
+                began = time.monotonic()
+                assert len(list(executor.run(work, cells))) == len(cells)
+                best = min(best, time.monotonic() - began)
+            times.setdefault(kind, {})[workers] = round(best, 2)
+            ray.shutdown()
+    return times
 
 
 def after_cells(root: Path, count: int, act: Callable[[], None]) -> None:
@@ -103,11 +171,19 @@ def kill_a_worker() -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--speed", action="store_true", help="measure the speed-up instead")
     options = parser.parse_args()
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     import ray
     from ray.cluster_utils import Cluster
 
+    if options.speed:
+        times = speed()
+        print(json.dumps(times) if options.json else "\n".join(
+            f"{kind}, {workers} workers: {seconds} s, {by[1] / seconds:.2f} times as fast"
+            for kind, by in times.items() for workers, seconds in by.items()
+        ))  # fmt: skip
+        return 0
     with TemporaryDirectory() as name:
         root = Path(name)
         sweep, pair = grid(root), baseline()
@@ -122,15 +198,27 @@ def main() -> int:
         runs["sweep"]["a worker killed"] = carried(sweep, "ray", root / "killed")
         after_cells(root / "lost", 10, lambda: cluster.remove_node(second, allow_graceful=False))
         runs["sweep"]["a node lost"] = carried(sweep, "ray", root / "lost")
+        agents = {"local": trained(root / "local-train", "local:1")}
+        second = cluster.add_node(num_cpus=1)
+        traffics: list[RolloutTraffic] = []
+        end = RayRollouts.end
+        RayRollouts.end = lambda rollouts: traffics.append(rollouts.traffic) or end(rollouts)  # type: ignore[method-assign]
+        agents["two nodes"] = trained(root / "ray-train", "ray")
+        agents["a node lost"] = trained(
+            root / "lost-train", "ray", lambda: cluster.remove_node(second, allow_graceful=False)
+        )
+        runs["training"] = {place: (digest, 0.0) for place, digest in agents.items()}
+        counted = per_iteration(traffics[0]) | {"parts_played_again": traffics[1].lost}
         ray.shutdown()
         cluster.shutdown()
     equal = all(len({digest for digest, _ in places.values()}) == 1 for places in runs.values())
     if options.json:
-        print(json.dumps({"equal": equal, "ray": ray.__version__, "runs": runs}))
+        print(json.dumps({"equal": equal, "ray": ray.__version__, "runs": runs, "traffic": counted}))
     else:
         for plan, places in runs.items():
             for place, (digest, seconds) in places.items():
                 print(f"{plan}, {place}: {digest[:16]}, {seconds} s")
+        print(*(f"{name}: {value:,.0f}" for name, value in counted.items()), sep="\n")
         print("equal" if equal else "NOT EQUAL")
     return 0 if equal else 1
 

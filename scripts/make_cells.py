@@ -23,7 +23,7 @@ from command import Say
 
 from dagsim.model import Job, TaskGraph
 from dagsim.traces import TraceOptions, format_of, open_trace
-from dagsim.workload.jsonl import write_jobs
+from dagsim.workload.records import write_jobs
 from dagsim.workload.sizes import MEASURED_MODELS
 
 WIDEST = 8

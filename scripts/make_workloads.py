@@ -16,7 +16,7 @@ from dagsim.model import Cluster, Job, Node, gpu_type
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
 from dagsim.workload import PRESETS, Synthetic
 from dagsim.workload.distributions import LogNormal
-from dagsim.workload.jsonl import write_jobs
+from dagsim.workload.records import write_jobs
 
 CLUSTER = Cluster.of({"A100-40": 8, "V100-16": 8, "T4": 16})
 RUNTIME = Throughput()

@@ -52,8 +52,8 @@ def finished(sweep: SweepGrid, options: Namespace) -> list[CellRun]:
 
 
 def spend(name: str, seeds: Sequence[int], options: Namespace, windows_of: str | None = None) -> Spending:
-    """Take the seeds of a table from the ledger: as many of its pool as ``seeds`` has. Seeds that are
-    no report seeds are taken as they are.
+    """Take the seeds of a table from the ledger: as many of its pool as ``seeds`` has. Seeds outside
+    the report pools stay as they are.
 
     Args:
         name: The table, which is also its pool.

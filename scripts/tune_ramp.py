@@ -29,7 +29,7 @@ from sweeps import sweep_of
 from dagsim.experiment.scenario import scenario_of
 from dagsim.systems.ramp import RampScenario
 from dagsim.systems.ramp import policies as roomy
-from dagsim.systems.ramp.room import ARRIVALS, SIZES
+from dagsim.systems.ramp.view import ARRIVALS, SIZES
 
 __all__ = ["Blocking", "Tables", "tables", "tune", "weights_of"]
 

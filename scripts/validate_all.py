@@ -27,6 +27,7 @@ import validate_goodput
 import validate_pollux
 import validate_ramp
 import validate_readers
+import validate_shockwave
 import validate_sia
 import validate_site
 import validate_slurm
@@ -45,7 +46,7 @@ from dagsim.report.terminal import console, counted
 from dagsim.traces import open_trace
 from dagsim.traces.source import Source
 
-__all__ = ["VALIDATIONS", "Figure", "figures"]
+__all__ = ["PAPERS", "VALIDATIONS", "Figure", "figures"]
 
 
 class Figure(NamedTuple):
@@ -115,6 +116,18 @@ def fgd(data: Path) -> Iterator[Figure]:
         yield Figure("fgd", f"{policy}: GPUs allocated at 100 % load (%)", fmean(published), got, 0.5)
 
 
+def fgd_workloads(data: Path) -> Iterator[Figure]:
+    """The same on all 17 lists of pods. A list takes minutes."""
+    folder = data / "traces/alibaba-gpu-v2023"
+    nodes = read_nodes(Source(folder / NODES), False)
+    for name, published in validate_fgd.PUBLISHED.items():
+        path = next(folder.glob(f"openb_pod_list_{name}.csv*"))
+        shares = validate_fgd.rounded(validate_fgd.measured(read_pods(Source(path)), nodes))
+        for policy, expected in zip(validate_fgd.POLICIES, published, strict=True):
+            title = f"{name}, {policy}: GPUs allocated at 100 % load (%)"
+            yield Figure("fgd", title, expected, shares[policy], validate_fgd.TOLERANCE)
+
+
 NODES = "openb_node_list_gpu_node.csv"
 
 
@@ -174,6 +187,17 @@ def pollux_search(data: Path) -> Iterator[Figure]:
     yield Figure("pollux_search", name, expected, fmean(jobs.values()), 0.05 * expected)
 
 
+def shockwave(data: Path) -> Iterator[Figure]:
+    """Mean completion times of 120 jobs, measured on hardware; tolerance: the mean error of the authors' simulator."""
+    golden = data / "golden/elastic"
+    jobs = validate_shockwave.jobs_of(golden / "inputs")
+    for policy in validate_shockwave.POLICIES:
+        published = fmean(validate_shockwave.measured(golden / "shockwave", policy).values())
+        got = fmean(validate_shockwave.completed(jobs, policy).values())
+        tolerance = validate_shockwave.TOLERANCE * published
+        yield Figure("shockwave", f"{policy}: mean completion time (s)", published, got, tolerance)
+
+
 def sia(data: Path) -> Iterator[Figure]:
     """Sia's integer program, solved by GLPK there."""
     rows = validate_sia.optima(data / "golden/elastic/sia/ilp_instances.json.gz")
@@ -203,9 +227,8 @@ def rlscheduler(data: Path) -> Iterator[Figure]:
     """Bounded slowdowns on Lublin-1 as rerun, and on HPC2N as published (SC 2020, tables V and VI)."""
     golden = read_json(data / "golden/swf/rlscheduler_lublin1.json")["Lublin-1"]["bsld"]
     for backfilling, means in _slowdowns(data / "traces/swf/lublin_256.swf.gz", 256).items():
-        for score, got in means.items():
-            expected = golden[backfilling]["mean"][score]
-            yield Figure("rlscheduler", f"{backfilling}, {score}: bounded slowdown", expected, got)
+        for score, expected in golden[backfilling]["mean"].items():
+            yield Figure("rlscheduler", f"{backfilling}, {score}: bounded slowdown", expected, means[score])
     yield from _of_paper("rlscheduler", data)
 
 
@@ -312,6 +335,19 @@ VALIDATIONS: dict[str, Callable[[Path], Iterator[Figure]]] = {
         tiresias,
     )
 }
+
+
+PAPERS: dict[str, Callable[[Path], Iterator[Figure]]] = {
+    "decima": decima,
+    "fgd": fgd_workloads,
+    "gavel": gavel,
+    "pac-ml": ramp,
+    "pollux": pollux,
+    "shockwave": shockwave,
+    "sia": sia,
+    "tiresias": tiresias,
+}
+"""The validations that ``dagsim paper`` prints."""
 
 
 def figures(data: Path, names: Iterable[str]) -> Iterator[Figure]:

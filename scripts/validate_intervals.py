@@ -46,7 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dagsim.errors import DagsimError, InputError
-from dagsim.metrics.compare import holm, paired
+from dagsim.metrics.compare import Ending, Precision, holm, paired
 from dagsim.metrics.intervals import (
     ENOUGH_FOR_T,
     Bounds,
@@ -61,7 +61,6 @@ from dagsim.metrics.intervals import (
     two_sided_p,
 )
 from dagsim.metrics.jct import jct
-from dagsim.metrics.precision import Ending, Precision
 from dagsim.model import Cluster
 from dagsim.report.terminal import console
 from dagsim.systems.cluster.models.runtime import Recorded

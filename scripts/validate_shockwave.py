@@ -109,7 +109,7 @@ def completed(jobs: Sequence[Job], policy: str) -> dict[str, float]:
     }
 
 
-def _measured(folder: Path, policy: str) -> dict[str, float]:
+def measured(folder: Path, policy: str) -> dict[str, float]:
     path = folder / f"tacc_32gpus_comparison__{policy}__physical.csv.gz"
     try:
         return {row["job"]: float(row["jct_s"]) for row in command.read_rows(path)}
@@ -137,7 +137,7 @@ def _work(options: Namespace, say: Say) -> dict[str, Any]:
         entry = result["policies"][policy] = {"mean_jct_s": fmean(here.values()), "jobs": here}
         text = f"{policy}: {len(here)} jobs, mean {fmean(here.values()):,.0f} s"
         if options.measured is not None:
-            compared = Comparison(here, _measured(options.measured, policy))
+            compared = Comparison(here, measured(options.measured, policy))
             job_errors = compared.job_errors()
             means[policy] = fmean(here.values()), fmean(compared.measured.values())
             errors.append(abs(compared.error))

@@ -27,6 +27,7 @@ REGISTRIES = {
     "dagsim.setups": "dagsim.systems.cluster.models:SETUPS",
     "dagsim.failures": "dagsim.systems.cluster.models:FAILURE_MODELS",
     "dagsim.networks": "dagsim.systems.cluster.network:NETWORKS",
+    "dagsim.metrics": "dagsim.metrics.own:METRICS",
     "dagsim.readers": "dagsim.traces:READERS",
     "dagsim.codecs": "dagsim.systems.cluster.codecs:CODECS",
     "dagsim.rewards": "dagsim.systems.cluster.rewards:TERMS",
@@ -45,7 +46,7 @@ from dagsim import Start
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig as Codec
 from dagsim.systems.cluster.models.failures import Maintenance as Failures
 from dagsim.systems.cluster.models.runtime import Recorded as Runtime
-from dagsim.systems.cluster.network.uniform import UniformNetwork as Network
+from dagsim.systems.cluster.network.base import UniformNetwork as Network
 from dagsim.systems.cluster.policies.placement import BestFit as Placement
 from dagsim.systems.ramp.policies import MaxParallelism as RampPolicy
 from dagsim.systems.spark.policies import FairShare as SparkPolicy
@@ -101,6 +102,11 @@ class Reader:
         return {}
 
 
+class Metric:
+    def of(self, schedule):
+        return len(schedule.jobs) + 0.5
+
+
 class Term:
     def __init__(self, kernel):
         self.kernel = kernel
@@ -119,6 +125,7 @@ TOYS = {
     "dagsim.setups": "Setup",
     "dagsim.failures": "Failures",
     "dagsim.networks": "Network",
+    "dagsim.metrics": "Metric",
     "dagsim.readers": "Reader",
     "dagsim.codecs": "Codec",
     "dagsim.rewards": "Term",
@@ -170,6 +177,7 @@ def test_every_registry_finds_the_toy_of_its_kind(package: Path) -> None:
         ("--algo", "sjf[placement=toy]"),
         ("--set", "setup.kind=toy", "--set", "setup.wait_s=3"),
         ("--set", "network.kind=toy"),
+        ("--set", "metrics=[toy]"),
         ("--set", "runtime.kind=toys:Runtime"),
         ("--set", "disturbances=[{kind: toy, nodes: [0], start_s: 10, end_s: 20}]"),
         ("--system", "toy", "--algo", "fair", "--set", "system.jobs=3"),

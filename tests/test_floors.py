@@ -96,18 +96,20 @@ def read_imports() -> Iterator[Import]:
     for path in sorted(ROOT.rglob("*.py")):
         inside = path.relative_to(ROOT)
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        late = {id(node) for scope in ast.walk(tree) if is_late(scope) for node in ast.walk(scope)}
-        for node in ast.walk(tree):
+        pending: list[tuple[ast.AST, bool]] = [(tree, False)]
+        while pending:
+            node, late = pending.pop()
+            late = late or is_late(node)
             for module in modules(node, path):
-                yield Import(
-                    f"dagsim/{inside}:{node.lineno}", inside.parts[0].removesuffix(".py"), module, id(node) in late
-                )
+                yield Import(f"dagsim/{inside}:{node.lineno}", inside.parts[0].removesuffix(".py"), module, late)
+            if not isinstance(node, ast.expr):  # holds no statement
+                pending += [(child, late) for child in ast.iter_child_nodes(node)]
 
 
 def is_late(node: ast.AST) -> bool:
     if isinstance(node, ast.If):
         return ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
-    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 def modules(node: ast.AST, path: Path) -> list[str]:

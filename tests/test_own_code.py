@@ -29,7 +29,7 @@ NETWORK = (
     MARK
     + """
 from dataclasses import dataclass
-from dagsim.systems.cluster.network.uniform import UniformNetwork
+from dagsim.systems.cluster.network.base import UniformNetwork
 
 @dataclass(frozen=True)
 class Slow(UniformNetwork):

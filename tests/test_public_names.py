@@ -12,8 +12,6 @@ import dagsim
 ROOT = Path(dagsim.__file__).parent
 
 SHARED = {
-    "FatTree": "the same topology, for flows that share links and for RAMP's collectives",
-    "Torus": "the same topology, for flows that share links and for RAMP's collectives",
     "fifo": "the same rule, for the cluster and for Spark",
     "sjf_cp": "the same baseline, for the cluster and for Spark",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
 
 __all__ = [
+    "EpisodePart",
+    "EpisodePlayer",
     "EpisodeSteps",
     "InProcessRollouts",
     "ProcessRollouts",
@@ -40,9 +42,11 @@ __all__ = [
     "choices_of",
     "evaluate_greedy",
     "one_thread",
+    "parts_of",
     "play",
     "play_stage",
     "spared",
+    "weights_of",
 ]
 
 
@@ -321,7 +325,7 @@ class InProcessRollouts:
     def __init__(self, factory: EpisodeFactory, lockstep: int = LOCKSTEP) -> None:
         self.factory = factory
         self._lockstep = lockstep
-        self._player = _Player(factory)
+        self._player = EpisodePlayer(factory)
 
     def play(
         self,
@@ -334,7 +338,7 @@ class InProcessRollouts:
         witness: WitnessFactory | None = None,
     ) -> list[EpisodeSteps]:
         all_steps = []
-        for part in _parts(seeds, rng_key, self._lockstep):
+        for part in parts_of(seeds, rng_key, self._lockstep):
             all_steps += self._player.play(net, part, explore, jobs, witness)
         return all_steps
 
@@ -371,10 +375,9 @@ class ProcessRollouts:
         jobs: int | None = None,
         witness: WitnessFactory | None = None,
     ) -> list[EpisodeSteps]:
-        weights = {name: value.numpy() for name, value in net.state_dict().items()}
-        run = partial(_play, net.settings, weights, explore, jobs, witness)
+        run = partial(_play, net.settings, weights_of(net), explore, jobs, witness)
         try:
-            parts = self._pool.map(run, _parts(seeds, rng_key, self._lockstep))
+            parts = self._pool.map(run, parts_of(seeds, rng_key, self._lockstep))
             return [steps for all_steps in parts for steps in all_steps]
         except BrokenProcessPool:
             raise SimulationError(
@@ -382,22 +385,22 @@ class ProcessRollouts:
             ) from None
 
 
-class _Part(NamedTuple):
+class EpisodePart(NamedTuple):
     """Episodes that are played in lock-step."""
 
     seeds: Sequence[int]
     rng_key: tuple[int, ...]
 
 
-def _parts(seeds: Sequence[int], rng_key: Sequence[int], size: int) -> list[_Part]:
+def parts_of(seeds: Sequence[int], rng_key: Sequence[int], size: int) -> list[EpisodePart]:
     """Divide a roll-out into parts, independently of the number of workers: a net rounds its sums
     differently for another batch size.
     """
     begins = range(0, len(seeds), size)
-    return [_Part(seeds[begin : begin + size], (*rng_key, 0, number)) for number, begin in enumerate(begins)]
+    return [EpisodePart(seeds[begin : begin + size], (*rng_key, 0, number)) for number, begin in enumerate(begins)]
 
 
-class _Player:
+class EpisodePlayer:
     """Plays parts of roll-outs, in the compiled engine if the factory says so. It is kept, so that a
     pool of jobs is read once.
     """
@@ -408,7 +411,7 @@ class _Player:
         self._room = 0
 
     def play(
-        self, net: ActorNet, part: _Part, explore: float | None, jobs: int | None, witness: WitnessFactory | None
+        self, net: ActorNet, part: EpisodePart, explore: float | None, jobs: int | None, witness: WitnessFactory | None
     ) -> list[EpisodeSteps]:
         rng, count = np.random.default_rng(part.rng_key), len(part.seeds)
         if jobs is None and witness is None:
@@ -419,6 +422,25 @@ class _Player:
         episodes = [self.factory.episode(seed, jobs, witness) for seed in part.seeds]
         return play(net, episodes, rng, explore=explore)
 
+    def play_weights(
+        self,
+        settings: NetSettings,
+        weights: Mapping[str, np.ndarray],
+        explore: float | None,
+        jobs: int | None,
+        witness: WitnessFactory | None,
+        part: EpisodePart,
+    ) -> list[EpisodeSteps]:
+        """As ``play``, by a net that arrives as its settings and its ``weights_of``."""
+        net = settings.build(self.factory.codec)
+        net.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
+        return self.play(net, part, explore, jobs, witness)
+
+
+def weights_of(net: ActorNet) -> dict[str, np.ndarray]:
+    """The weights of a net by name, as they are sent to workers."""
+    return {name: value.numpy() for name, value in net.state_dict().items()}
+
 
 def _lane_of(factory: EpisodeFactory, count: int, *, recorded: bool = False) -> CompiledEpisodes | None:
     """Episodes in the compiled engine, if the factory wants it and it can play them."""
@@ -428,7 +450,7 @@ def _lane_of(factory: EpisodeFactory, count: int, *, recorded: bool = False) -> 
     return None if isinstance(lane, str) else lane
 
 
-_player: _Player
+_player: EpisodePlayer
 """The player of a worker process."""
 
 
@@ -437,24 +459,15 @@ def _begin(factory: EpisodeFactory) -> None:
     end_with_parent()
     one_thread()
     gc.freeze()
-    _player = _Player(factory)
+    _player = EpisodePlayer(factory)
 
 
 def _nothing() -> None:
     """Do nothing; submitting this function starts a worker."""
 
 
-def _play(
-    settings: NetSettings,
-    weights: dict[str, np.ndarray],
-    explore: float | None,
-    jobs: int | None,
-    witness: WitnessFactory | None,
-    part: _Part,
-) -> list[EpisodeSteps]:
-    net = settings.build(_player.factory.codec)
-    net.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
-    return _player.play(net, part, explore, jobs, witness)
+def _play(*arguments: Any) -> list[EpisodeSteps]:
+    return _player.play_weights(*arguments)
 
 
 def one_thread() -> None:

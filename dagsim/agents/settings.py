@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from dagsim.errors import ConfigError
 from dagsim.own_code import attribute
-
-if TYPE_CHECKING:
-    from dagsim.agents.learner import Learner, LearnerContext
 
 __all__ = ["Algorithm", "AlgorithmSettings", "CheckedSettings"]
 
@@ -22,8 +19,8 @@ class AlgorithmSettings(Protocol):
         """Its name."""
         ...
 
-    def build(self, context: LearnerContext) -> Learner:
-        """Build the algorithm, ready to begin."""
+    def build(self, context: Any) -> Any:
+        """Build the algorithm, ready to begin: a ``Learner`` from a ``LearnerContext``."""
         ...
 
 
@@ -65,8 +62,6 @@ class Algorithm(CheckedSettings):
 
     learner: ClassVar[str]
 
-    def build(self, context: LearnerContext) -> Learner:
-        """Build the learner, ready to begin."""
-        learner_class: Any = attribute(self.learner)
-        learner: Learner = learner_class(context)
-        return learner
+    def build(self, context: Any) -> Any:
+        """Build the learner from a ``LearnerContext``, ready to begin."""
+        return attribute(self.learner)(context)

@@ -14,15 +14,10 @@ from dagsim.cli import (
     evaluate,
     inputs,
     paper,
-    plot,
-    replay,
     report,
-    sweep,
     trace,
     train,
-    tune,
     warm,
-    why,
 )
 from dagsim.cli.app import app, main
 
@@ -38,13 +33,8 @@ __all__ = [
     "inputs",
     "main",
     "paper",
-    "plot",
-    "replay",
     "report",
-    "sweep",
     "trace",
     "train",
-    "tune",
     "warm",
-    "why",
 ]

@@ -80,7 +80,7 @@ def run_bench(
     from dagsim.experiment.bench import BenchEntry, bounds_of, entry_file, task_plan
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.executors import executor_for
-    from dagsim.experiment.folder_files import slug
+    from dagsim.experiment.kept_files import slug
     from dagsim.experiment.simulate import agent_spec
     from dagsim.experiment.store import Store
     from dagsim.files import write_text
@@ -135,7 +135,15 @@ def verify(
 
     Example: dagsim bench verify bench-mine-exact-dev.json --sample 2
     """
-    from dagsim.experiment.bench import check_file, log_digest, of_other_code, picked_cells, read_entry
+    from dagsim.errors import ConfigError
+    from dagsim.experiment.bench import (
+        check_file,
+        differing_bounds,
+        log_digest,
+        of_other_code,
+        picked_cells,
+        read_entry,
+    )
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.executors import CellWork, executor_for
     from dagsim.experiment.plan import Plan
@@ -148,11 +156,18 @@ def verify(
     if of_other_code(content):
         typer.echo(f"{file}: made by other simulating code (dagsim {content['dagsim']}); its runs decide", err=True)
     number = secrets.randbelow(2**32) if seed is None else seed
-    picked = picked_cells(content, sample, number)
-    lines = {cell.id: line for cell, line in picked}
-    for cell, _ in picked:
+    try:
+        picked = picked_cells(content, sample, number)
+    except ConfigError:
+        if not differences:
+            raise
+        picked = []  # its runs are not those of the suite; the differences say so
+    lines = {run.cell.id: run.line for run in picked}
+    cells = [run.cell for run in picked]
+    for cell in cells:
         check_plan(Plan("bench", cell.config, (cell,)))
-    runs = executor.run(CellWork("log", named=True), [cell for cell, _ in picked])
+    differences += differing_bounds(content, picked)
+    runs = executor.run(CellWork("log", named=True), cells)
     for run in runs:
         line = lines[run.id]
         where = f"{line['policy']} on seed {line['seed']}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -33,12 +34,15 @@ if TYPE_CHECKING:
     from dagsim.config.schema import Config
     from dagsim.forecast.backtest import Backtest
     from dagsim.forecast.futures import Player
-    from dagsim.forecast.live import Expected
+    from dagsim.forecast.live import Expected, ExpectedShape
     from dagsim.forecast.log import JobLog
     from dagsim.forecast.members import Forecaster
     from dagsim.forecast.rows import QueueLog
+    from dagsim.report.grid import Grid
 
 __all__ = ["print_eta"]
+
+T = TypeVar("T")
 
 
 @app.command("eta")
@@ -71,6 +75,17 @@ def print_eta(
     set_: Settings = None,
     seed: Seed = None,
     futures: Annotated[int, typer.Option(min=1, max=1000, help="Number of futures without arrivals.")] = 25,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY=VALUE,...",
+            help="Ask for a planned job: gpus, type, nodes, cpus, memory, limit, partition, user, account, qos.",
+        ),
+    ] = None,
+    shapes: Annotated[
+        bool, typer.Option("--shapes", help="With --job: which size, type or partition would start or end soonest.")
+    ] = False,
+    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the forecasts or scores as a page.")] = None,
     arrivals: Annotated[
         int, typer.Option(min=0, max=1000, help="Number of futures with arrivals, which cost most.")
     ] = 0,
@@ -91,11 +106,16 @@ def print_eta(
     if (backtest is None) == (state is None):
         raise typer.BadParameter("give either --state SNAPSHOT or --backtest LOG|DIR", param_hint="'--state'")
     _refuse(backtest is None, {"--every": every, "--oracle": oracle, "--from": reading.from_, "--until": reading.until})
-    _refuse(state is None, {"JOB": jobs, "--history": history})
+    _refuse(state is None, {"JOB": jobs, "--history": history, "--job": job, "--shapes": shapes})
+    if shapes and job is None:
+        raise typer.BadParameter("goes with --job, such as gpus=8,limit=12h", param_hint="'--shapes'")
     from dagsim.forecast.members import Forecaster
 
     if state is not None:
-        _forecast(state, history, jobs or [], config, set_, seed, reading, algo, (futures, arrivals), json_, watched)
+        _forecast(
+            state, history, jobs or [], job, shapes, page, config, set_, seed, reading, algo, (futures, arrivals),
+            json_, watched,
+        )  # fmt: skip
         return
     assert backtest is not None
     with TemporaryDirectory() as scratch:
@@ -106,10 +126,20 @@ def print_eta(
     tested = _tested(
         log, queue, forecaster, period, None if every is None else _instant(chosen, "every", every), watched, workers
     )
+    if page is not None or json_ or not quiet:
+        scores = tested.to_dict()
+    if page is not None:
+        from dagsim.report.page.forecasting import backtest_page
+
+        _write(page, backtest_page(f"{backtest.name}: forecasts and what came true", scores))
     if json_:
-        typer.echo(json.dumps(tested.to_dict()))
+        typer.echo(json.dumps(scores))
     elif not quiet:
-        _print(tested)
+        from dagsim.report.forecast import backtest_grid, backtest_sentences
+        from dagsim.report.terminal import show_grid
+
+        typer.echo(backtest_sentences(scores)[0])
+        show_grid(backtest_grid(scores))
 
 
 def _refuse(refused: bool, options: dict[str, object]) -> None:
@@ -120,73 +150,103 @@ def _refuse(refused: bool, options: dict[str, object]) -> None:
     """
     for name, value in options.items() if refused else ():
         if value:
-            goes = "--state" if name in ("JOB", "--history") else "--backtest"
+            goes = "--backtest" if name in ("--every", "--oracle", "--from", "--until") else "--state"
             raise typer.BadParameter(f"goes with {goes}", param_hint=f"'{name}'")
 
 
 def _forecast(
-    state: Path, history: Path | None, jobs: list[str], config: str | None, set_: list[str] | None, seed: int | None,
-    reading: TraceFlags, algo: str | None, futures: tuple[int, int], json_: bool, watched: bool,
+    state: Path, history: Path | None, jobs: list[str], plan: str | None, shapes: bool, page: Path | None,
+    config: str | None, set_: list[str] | None, seed: int | None, reading: TraceFlags, algo: str | None,
+    futures: tuple[int, int], json_: bool, watched: bool,
 ) -> None:  # fmt: skip
-    """Forecast the jobs of a snapshot: print a first answer on a terminal, then the calibrated one."""
+    """Forecast the jobs of a snapshot, or a planned one: on a terminal, a first answer comes before
+    the calibrated one.
+    """
     from dagsim.config.schema import Setting
     from dagsim.errors import InputError
-    from dagsim.experiment.scenario import cluster_scenario_of
-    from dagsim.forecast.futures import Player
-    from dagsim.forecast.live import expected
-    from dagsim.forecast.log import read_sacct_log, read_snapshot
-    from dagsim.forecast.members import Forecaster
-    from dagsim.workload.accept import accepting
+    from dagsim.forecast.live import Question, workload_of
+    from dagsim.forecast.planned import PlannedJob, shapes_of
+    from dagsim.report.forecast import queue_grid, shapes_grid, shapes_sentences
+    from dagsim.report.terminal import show_grid
 
     if config is None and reading.cluster is None:
         raise InputError("--state: the cluster is unknown; give --config site.yaml (dagsim site import makes it)")
-    first = [Setting(f"--state {state}", "workload", {"kind": "trace", "path": str(state)})]
+    first = [Setting(f"--state {state}", "workload", workload_of(state))]
     chosen = experiment(Experiment(config=config, set_=set_, seed=seed), reading, first=first, quiet=not watched)
-    scenario = cluster_scenario_of(chosen)
-    log, t = read_snapshot(chosen.trace().open(scenario.cluster, scenario.runtime))
-    if history is not None:
-        log = log.beside(read_sacct_log(history, chosen.trace().options), t)
-    log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
-    policy = algo or (chosen.policy if chosen.queues is not None else _DEFAULT_POLICY)
-    answers = expected(log, Forecaster(Player(scenario, policy, log), *futures, chosen.seed), t)
-    shown: list[Expected] = []
-    for number, answer in enumerate(answers):
-        shown = [each for each in answer if not jobs or each.job in {job.partition("_")[0] for job in jobs}]
-        if watched and not number and history is not None:
-            if sys.stdout.isatty():
-                _print_expected(shown, calibrated=False)
-            typer.echo("calibrating by forecasts at earlier instants", err=True)
-    if missing := sorted({job.partition("_")[0] for job in jobs} - {each.job for each in shown}):
+    question = Question.read(chosen, state, history, algo, *futures)
+    for remark in question.remarks:
+        typer.echo(f"{state.name}: {remark}", err=True)
+    names = {job.partition("_")[0] for job in jobs}
+
+    def chosen_rows(answer: list[Expected]) -> list[Expected]:
+        return [row for row in answer if not names or row.job in names]
+
+    rows: list[Expected] = []
+    planned: list[ExpectedShape] = []
+    is_calibrated = history is not None
+    if plan is not None:
+        job = PlannedJob.parse(plan, question.scenario)
+        wanted = shapes_of(job, question.scenario) if shapes else [job]
+        planned = _last(
+            question.shapes(wanted), lambda answer: shapes_grid(answer, calibrated=False), watched, is_calibrated
+        )
+    if plan is None or names or page is not None:
+        if watched and sys.stdout.isatty():
+            show_grid(queue_grid(chosen_rows(question.first()), calibrated=False))
+        rows = chosen_rows(_last(question.answers(), None, watched, is_calibrated))
+    if missing := sorted(names - {row.job for row in rows}):
         raise InputError(f"{state}: job {missing[0]} does not wait there, or can never start")
+    if page is not None:
+        from dagsim.report.page.forecasting import queue_page
+
+        _write(
+            page,
+            queue_page(
+                f"{state.name}: when jobs start", rows, planned, calibrated=is_calibrated, remarks=question.remarks
+            ),
+        )
     if json_:
-        typer.echo(json.dumps({"t": t, "jobs": [each.to_dict() for each in shown]}))
+        answer = {"t": question.t, "jobs": [row.to_dict() for row in rows]}
+        if plan is not None:
+            answer["planned"] = [shape.to_dict() for shape in planned]
+        typer.echo(json.dumps(answer))
     elif watched:
-        _print_expected(shown, calibrated=history is not None)
+        if planned:
+            show_grid(shapes_grid(planned, calibrated=is_calibrated))
+            typer.echo("\n".join(shapes_sentences(planned)))
+        if names or plan is None:
+            show_grid(queue_grid(rows, calibrated=is_calibrated))
 
 
-def _print_expected(rows: list[Expected], *, calibrated: bool) -> None:
-    """Print a table of waiting jobs, the soonest first."""
-    from rich.table import Table
+def _last(answers: Iterator[list[T]], grid: Callable[[list[T]], Grid] | None, watched: bool, more: bool) -> list[T]:
+    """The last of several answers; says on standard error that better ones follow, and shows the
+    first on a terminal.
+    """
+    from dagsim.report.terminal import show_grid
 
-    from dagsim.report.terminal import console
-
-    table = Table("job", "user", "partition", "median", "90 %", "in 1 h", "in 24 h", "kind", box=None, pad_edge=False)
-    for row in rows:
-        low, middle, high = (_span(row.quantiles_s[place]) for place in (0, 9, 18))
-        chances = [f"{100 * chance:.0f} %" for chance in (row.within_1h, row.within_24h)]
-        table.add_row(row.job, row.user, row.partition, middle, f"{low} to {high}", *chances, row.waits_for)
-    console().print(table)
-    typer.echo(f"{len(rows):,} waiting jobs. These are chances, not promises (docs/forecast.md).")
-    if not calibrated:
-        typer.echo("not calibrated: without --history, neither run times nor earlier errors are known")
+    latest: list[T] = []
+    for number, latest in enumerate(answers):
+        if watched and more and number < 2:
+            if grid is not None and not number and sys.stdout.isatty():
+                show_grid(grid(latest))
+            typer.echo(f"calibrating by forecasts at earlier instants ({number + 1} of 2)", err=True)
+    return latest
 
 
-def _span(seconds: float) -> str:
-    """A wait in words: 40 s, 12 min, 3.5 h, 2.1 d, or a week and more."""
-    for unit, length_s, below_s in (("s", 1.0, 100.0), ("min", 60.0, 6000.0), ("h", 3600.0, 48 * 3600.0)):
-        if seconds < below_s:
-            return f"{seconds / length_s:.{0 if unit != 'h' else 1}f} {unit}"
-    return "over a week" if seconds >= 6.9 * 86400 else f"{seconds / 86400:.1f} d"
+def _write(page: Path, text: str) -> None:
+    """Write a page.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    from dagsim.errors import InputError
+    from dagsim.files import write_text
+
+    try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        write_text(page, text)
+    except OSError as error:
+        raise InputError(f"{page}: cannot be written: {error.strerror or error}") from None
 
 
 def _configured(
@@ -210,13 +270,14 @@ def _log(config: Config, path: Path, algo: str | None) -> tuple[JobLog, QueueLog
     """The log, its listings of the queue if a folder has them, and a player of its futures."""
     from dagsim.experiment.scenario import cluster_scenario_of
     from dagsim.forecast.futures import Player, starts_by
+    from dagsim.forecast.live import policy_of
     from dagsim.forecast.log import JobLog, read_sacct_log
     from dagsim.forecast.rows import read_queue_log
     from dagsim.traces import format_of
     from dagsim.workload.accept import accepting
 
     scenario, file, queue = cluster_scenario_of(config), config.trace(), None
-    policy = algo or (config.policy if config.queues is not None else _DEFAULT_POLICY)
+    policy = algo or policy_of(config)
     if (file.format or format_of(path, file.options)) == "sacct":
         log = read_sacct_log(path, file.options)
         listings = [each for name in _LISTINGS if (each := path / name).is_file()] if path.is_dir() else []
@@ -230,7 +291,6 @@ def _log(config: Config, path: Path, algo: str | None) -> tuple[JobLog, QueueLog
     return log, queue, Player(scenario, policy, log)
 
 
-_DEFAULT_POLICY = "easy"
 _LISTINGS = ("squeue.tsv.gz", "squeue.tsv")
 
 
@@ -278,37 +338,3 @@ def _tested(
             "and end an hour before the last submission"
         )
     return tested
-
-
-def _print(tested: Backtest) -> None:
-    """Print the scores as a table: ours, the members and the baselines."""
-    from rich.table import Table
-
-    from dagsim.report.terminal import console
-
-    scores = tested.to_dict()
-    table = Table("", "coverage of 90 %", "CRPS", "median", "CRPS, each once", box=None, pad_edge=False)
-
-    def add(name: str, entry: dict[str, Any]) -> None:
-        point = len({entry["coverage_90"], 0.0}) == 1
-        table.add_row(
-            name,
-            "-" if point else f"{entry['coverage_90']:.2f}",
-            f"{entry['crps_log']:.2f}",
-            f"{entry['median_abs_log']:.2f}",
-            f"{entry['once']['crps_log']:.2f}",
-        )
-
-    add("forecast", scores)
-    for name, kinds in scores["baselines"].items():
-        for kind in ("raw", "calibrated"):
-            add(f"{name.replace('_', ' and ' if name == 'limits_history' else ' of the ')}, {kind}", kinds[kind])
-    console().print(table)
-    typer.echo(
-        f"{scores['n']:,} rows of {scores['submissions']:,} submissions at {scores['instants']:,} instants; "
-        f"{scores['never_started']:,} rows never started. Errors are natural logarithms of 1 s + the wait."
-    )
-    for name, entry in scores["by_partition"].items():
-        typer.echo(
-            f"{'partition ' + name if name else 'all'}: coverage {entry['coverage_90']:.2f} of {entry['n']:,} rows"
-        )

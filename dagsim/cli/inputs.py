@@ -14,7 +14,7 @@ from dagsim.cli.app import app
 from dagsim.cli.options import ConfigFile, Json, Quiet, Seed, Settings
 from dagsim.cli.shared import configured, given
 from dagsim.errors import InputError
-from dagsim.report.listing import LISTINGS, listing
+from dagsim.report.grid import LISTINGS, listing
 
 __all__ = ["config_app", "list_", "site_app", "workload_app"]
 
@@ -131,7 +131,7 @@ def workload_save(
     """
     from dagsim.config.schema import plain
     from dagsim.experiment.scenario import cluster_scenario_of
-    from dagsim.workload.jsonl import write_jobs
+    from dagsim.workload.records import write_jobs
 
     chosen = configured(config, set_, given(seed=seed), workload)
     jobs = cluster_scenario_of(chosen).jobs(chosen.seed)

@@ -117,7 +117,8 @@ Workers = Annotated[
 ]
 Name = Annotated[str | None, _output(metavar="NAME", help="Name of the run, in tables and in its folder.")]
 On = Annotated[
-    str, _output(metavar="WHERE", help="local, local:N processes, ray or ray://HOST:PORT (dagsim list executors).")
+    str,
+    _output(metavar="WHERE", help="local, local:N processes, ray, ray://HOST:PORT or slurm (dagsim list executors)."),
 ]
 Resume = Annotated[Path | None, _output(metavar="RUN", help="Continue a stopped run with its own configuration.")]
 Wide = Annotated[bool, _output("--wide", help="Print every column, even if they need more than 80 characters.")]

@@ -39,10 +39,13 @@ def repeat_paper(
     chosen = paper(name)
     files = chosen.located(data or Path(os.environ.get("DAGSIM_DATA", ".")))
     figures = list(counted("simulating", not json_, "figures", every=1)(chosen.figures(files)))
+    absent = [file for file in chosen.files if file not in files]
     missed = [figure for figure in figures if not figure.holds]
     if json_:
-        facts = [{**figure._asdict(), "difference": figure.difference, "holds": figure.holds} for figure in figures]
-        typer.echo(json.dumps({"paper": name, "title": chosen.title, "figures": facts}))
+        facts: list[dict[str, object]] = [
+            {**figure._asdict(), "difference": figure.difference, "holds": figure.holds} for figure in figures
+        ]
+        typer.echo(json.dumps({"paper": name, "title": chosen.title, "figures": facts, "missing": absent}))
     else:
         rows = [
             (of.name, f"{of.published:,.6g}", f"{of.here:,.6g}", f"{of.difference:.2g}", "" if of.holds else "differs")
@@ -50,6 +53,7 @@ def repeat_paper(
         ]
         heads = ("figure", "published", "here", "difference", "")
         note = f"{len(figures) - len(missed)} of {len(figures)} figures are equal to the published digits"
-        show_grid(Grid(chosen.title, heads, rows, (note,), texts=(0, 4)), table)
+        notes = (note, f"not below {data or '.'}: {', '.join(absent)}. {chosen.source}") if absent else (note,)
+        show_grid(Grid(chosen.title, heads, rows, notes, texts=(0, 4)), table)
     if missed:
         raise typer.Exit(1)

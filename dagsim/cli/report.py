@@ -1,7 +1,10 @@
-"""``dagsim report`` and ``dagsim serve``: runs as one HTML page, or in a browser while they grow."""
+"""``dagsim report``, ``serve``, ``plot`` and ``record``: runs as a page, in a browser while they grow,
+as pictures, or as a film.
+"""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +12,12 @@ import typer
 
 from dagsim.cli.app import app
 
-__all__ = ["report", "serve"]
+__all__ = [
+    "plot",
+    "record",
+    "report",
+    "serve",
+]
 
 
 @app.command()
@@ -39,8 +47,21 @@ def serve(
         str, typer.Option(help="Address to serve from; any but the loopback address shows the runs to others.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve from; 0 takes any free port.")] = 8765,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", "-c", metavar="YAML", help="Site whose snapshots RESULTS has, to forecast its queue."),
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option(metavar="LOG", help="Accounting of sacct, which calibrates the forecasts.")
+    ] = None,
+    algo: Annotated[
+        str | None, typer.Option("--algo", "-a", metavar="NAME", help="Scheduler that plays the forecasts.")
+    ] = None,
 ) -> None:
     """Show the runs of a folder in a browser: a list, a page for each, and live progress.
+
+    With --config, the folder may hold snapshots of a queue (squeue --json > results/now.json, say once
+    a minute): the newest is forecast as by dagsim eta, and its page redraws itself.
 
     The server writes nothing and contacts no other host.
 
@@ -48,4 +69,101 @@ def serve(
     """
     from dagsim.report.serve.server import serve_folders
 
-    serve_folders(results, host, port, lambda line: typer.echo(line))
+    settings = None
+    if config is not None:
+        from dagsim.cli.shared import configured
+        from dagsim.config.bundled import find_config
+        from dagsim.report.serve.snapshots import ForecastSettings
+
+        configured(config, None)  # so that a fault is told now
+        if history is not None and not history.exists():
+            raise typer.BadParameter(f"{history}: no such file", param_hint="'--history'")
+        settings = ForecastSettings(find_config(config), history, algo)
+    elif history is not None or algo is not None:
+        raise typer.BadParameter("--history and --algo go with --config", param_hint="'--config'")
+    serve_folders(results, host, port, lambda line: typer.echo(line), settings)
+
+
+class PlotFormat(StrEnum):
+    """File formats of plots."""
+
+    PNG = "png"
+    PDF = "pdf"
+    SVG = "svg"
+
+
+@app.command()
+def plot(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="A run folder, or several of trainings.")],
+    number: Annotated[
+        int | None,
+        typer.Option("--run", min=0, help="Number of the run, from 0 (default: a comparison, or the first)."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for the plots (default: plots/ in the run folder).")
+    ] = None,
+    format_: Annotated[PlotFormat, typer.Option("--format", help="File format of the plots.")] = PlotFormat.PNG,
+    perfetto: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a trace for ui.perfetto.dev instead: .json.gz or .json."),
+    ] = None,
+) -> None:
+    """Draw a run: Gantt chart, completion times, utilisation and queue over time, priorities. For trainings, draw
+    the learning curves, with a band over several.
+
+    Example: dagsim plot results/20261120T193000Z-eval-sjf-s0-3fa9c1
+    """
+    from dagsim.errors import InputError
+    from dagsim.experiment.store import Store
+    from dagsim.report.drawing import draw, draw_perfetto
+
+    if perfetto is not None:
+        if len(runs) > 1:
+            raise InputError("plot: --perfetto takes one run folder")
+        typer.echo(draw_perfetto(Store.open(runs[0]), perfetto, number or 0))
+        return
+    trainings = [run for run in runs if (run / "progress.csv").exists()]
+    if trainings and len(trainings) == len(runs):
+        typer.echo(_learning(runs, out, format_))
+        return
+    if len(runs) > 1:
+        raise InputError("plot: several runs are drawn together only if all of them are trainings (dagsim compare)")
+    for path in draw(Store.open(runs[0]), number, out, format_):
+        typer.echo(path)
+
+
+def _learning(runs: list[Path], out: Path | None, kind: str) -> Path:
+    """Draw the learning curves of trainings."""
+    from dagsim.experiment.training.log import read_log
+    from dagsim.report.plots import save
+    from dagsim.report.plots.curves import learning_curves
+
+    folder = out or runs[0] / "plots"
+    folder.mkdir(parents=True, exist_ok=True)
+    return save(learning_curves({run.name: read_log(run) for run in runs}), folder / f"learning.{kind}")
+
+
+@app.command()
+def record(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, of any system.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help=".gif or .mp4 (default: plots/RUN.gif).")
+    ] = None,
+    number: Annotated[int, typer.Option("--run", min=0, help="Number of the run, from 0.")] = 0,
+    frames: Annotated[int, typer.Option(min=2, max=2000, help="Number of frames, 12 per second.")] = 90,
+    width: Annotated[int, typer.Option(min=160, max=1920, help="Width in pixels.")] = 960,
+) -> None:
+    """Record a finished run as a film: jobs move from the queue to their GPUs, and out again when they are done.
+
+    Example: dagsim record results/20261120T193000Z-eval-sjf-s0-3fa9c1
+    """
+    from dagsim.errors import InputError
+    from dagsim.experiment.store import Store
+    from dagsim.report.drawing import film
+
+    folder = Store.open(run)
+    lines = folder.lines()
+    if number >= len(lines):
+        raise InputError(f"{run}: there is no run {number}; finished runs: {len(lines)}, counted from 0")
+    title = f"{lines[number].policy}, seed {lines[number].seed}"
+    typer.echo(film(folder.schedule(number), out or folder.path / "plots" / f"{number:03d}.gif", title, frames, width))

@@ -31,17 +31,19 @@ from dagsim.config import yaml
 from dagsim.config.bundled import WORKLOADS, shipped
 from dagsim.config.registered import Foreign, Later, Registered, kind_of, system_name
 from dagsim.config.yaml import explain
+from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.files import is_there
-from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, gpu_type
+from dagsim.metrics.own import value_name
+from dagsim.metrics.summary import glossary
+from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, Request, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.registry import nearest
 from dagsim.systems import SYSTEMS
 from dagsim.systems.cluster.choice import Engine
 from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS
-from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Preemption
-from dagsim.systems.cluster.models.runtime import Recorded, Throughput
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
 from dagsim.systems.cluster.scenario import ClusterSystem
 from dagsim.workload.distributions import TaggedUnion
@@ -78,6 +80,8 @@ _CLUSTER_ONLY = (
     "setup",
     "sharing",
     "communication",
+    "elastic",
+    "request",
     "preemption",
     "disturbances",
     "estimates",
@@ -261,6 +265,12 @@ class Config(Section):
     """The rates of two tasks on the same GPUs, for policies that let tasks share. Default: they do not."""
     communication: Annotated[Any, Registered(COMMUNICATIONS, "models")] | None = None
     """What gangs send in each step over a shared network (docs/networks.md). Default: nothing."""
+    elastic: ElasticTasks | None = None
+    """Ranges of GPUs and goodput models for training tasks (docs/elastic.md). Default: all tasks are rigid."""
+    request: Request | None = None
+    """Terms of all jobs that state none themselves: ``{level: rack}`` keeps gangs within racks
+    (docs/networks.md). Default: none.
+    """
     preemption: Preemption = Preemption()
     """What a preempted run keeps, and what it costs to resume it."""
     disturbances: tuple[FailureModel, ...] = ()
@@ -280,6 +290,10 @@ class Config(Section):
     engine: Engine = "auto"
     """The engine: ``simpy``, ``compiled`` (same bytes, much faster; docs/reference/engines.md), or ``auto``,
     which picks one per run.
+    """
+    metrics: tuple[str, ...] = ()
+    """Metrics of your own, computed for each run beside those of ``dagsim list metrics``: ``module:attr`` or
+    names of entry points (docs/own-system.md).
     """
     train: Annotated[Any, Later("dagsim.config.training:TrainSection")] | None = None
     """How ``dagsim train`` trains an agent. Default: the defaults of the system."""
@@ -307,6 +321,15 @@ class Config(Section):
     def _of_nodes_there_are(cls, queues: QueueTree | None, info: ValidationInfo) -> QueueTree | None:
         section = info.data.get("cluster")
         return queues if queues is None or section is None else queues_on(queues, section)
+
+    @field_validator("metrics")
+    @classmethod
+    def _of_different_names(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
+        terms = {term.name for term in glossary()}
+        for place, name in enumerate(names := [value_name(spec) for spec in metrics]):
+            if name in names[:place] or name in terms:
+                raise ConfigError(f"metrics: {name!r} is the name of another metric; rename the class")
+        return metrics
 
     @field_validator("seeds")
     @classmethod
@@ -582,7 +605,7 @@ def _defaults(document: yaml.Document, key: str) -> Any:
 
 def _left_out(config: Config) -> tuple[str, ...]:
     """Keys that ``plain`` omits: those of other systems, and rare ones while they have no value."""
-    rare = [name for name in ("prices", "communication") if not getattr(config, name)]
+    rare = [name for name in ("prices", "communication", "metrics", "request") if not getattr(config, name)]
     return (*rare, *(_CLUSTER_ONLY if config.system_kind != "cluster" else ()))
 
 

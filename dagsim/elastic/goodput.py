@@ -83,6 +83,10 @@ class ThroughputModel(NamedTuple):
     beta_r: float
     gamma: float
 
+    def slower(self, factor: float) -> ThroughputModel:
+        """The model in which every iteration takes ``factor`` times as long."""
+        return ThroughputModel(*[seconds * factor for seconds in self[:6]], self.gamma)  # type: ignore[call-arg]
+
     def pass_s(self, local_batch: Any) -> Any:
         """Seconds of one forward and backward pass."""
         return self.alpha_c + self.beta_c * local_batch

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, isfinite
 from pathlib import Path
 
@@ -56,16 +56,17 @@ class MeasuredTraining:
     """The progress of a task by the measurements of an application (``TrainingModel``).
 
     ``batch`` as in ``Training``. With ``whole_seconds``, epochs end after whole seconds, as in
-    Pollux's simulator.
+    Pollux's simulator. ``speeds`` multiply the rate by GPU type; other types have the measured rate.
     """
 
     job: ElasticJob
     batch: int | None = None
     whole_seconds: bool = False
+    speeds: Mapping[str, float] = field(default_factory=dict)
 
     def start(self) -> Training:
         """The state before the first start."""
-        return Training(self.job, self.batch, self.whole_seconds)
+        return Training(self.job, self.batch, self.whole_seconds, self.speeds)
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ class GoodputProgress:
     def __init__(self, task: GoodputTraining) -> None:
         self.task = task
         self.progress = 0.0
+        self.largest_measured = 0
+        """Largest number of replicas that it has run on."""
         self._rate = 0.0
 
     @property
@@ -118,7 +121,7 @@ class GoodputProgress:
         Raises:
             ModelError: The task has no model for this type, or the model has no batch for this many GPUs.
         """
-        model = self.task.models.get(gpu) or self.task.models.get("")
+        model = self.model(gpu)
         if model is None:
             raise ModelError(f"no goodput model for {gpu}; there are some for {', '.join(sorted(self.task.models))}")
         self._rate = 0.0
@@ -126,6 +129,15 @@ class GoodputProgress:
             self._rate = float(model.best(len(placement), sum(placement)).goodput)
             if not self._rate:
                 raise ModelError(f"the goodput model allows no batch on {sum(placement)} GPUs")
+            self.largest_measured = max(self.largest_measured, sum(placement))
+
+    def runs_on(self, gpu: str) -> bool:
+        """True if there is a model for a GPU type."""
+        return self.model(gpu) is not None
+
+    def model(self, gpu: str) -> GoodputModel | None:
+        """The goodput on a GPU type, as a policy knows it; None if it cannot run there."""
+        return self.task.models.get(gpu) or self.task.models.get("")
 
     def pace(self, interference: float = 0.0) -> Pace:
         """The goodput of the placement."""
@@ -152,15 +164,25 @@ class Training:
         batch: Samples per iteration; by default those of the best goodput, chosen again at each
             placement and epoch.
         whole_seconds: Whether epochs end after whole seconds, as in Pollux's simulator.
+        speeds: Factors on the rate, by GPU type.
 
     ``placement`` are the replicas on each node (empty: not running), ``measured`` all iterations
     that the job has seen, by (nodes, replicas, local batch) in order of discovery.
     """
 
-    def __init__(self, job: ElasticJob, batch: int | None, whole_seconds: bool = False) -> None:
+    def __init__(
+        self,
+        job: ElasticJob,
+        batch: int | None,
+        whole_seconds: bool = False,
+        speeds: Mapping[str, float] | None = None,
+    ) -> None:
         self.job = job
         self.batch = batch
         self._whole_seconds = whole_seconds
+        self._speeds = speeds or {}
+        self._speed = 1.0
+        """Factor on the rate on the present GPU type."""
         self._late_s = self._next_late_s = 0.0
         """Time by which the present epoch began late, and by which the next one will."""
         self.placement: tuple[int, ...] = ()
@@ -200,11 +222,27 @@ class Training:
             self._model = GoodputModel(throughput, self.noise, self.job.profile.limits)
         return self._model
 
+    def runs_on(self, gpu: str) -> bool:
+        """True if it may run on a GPU type."""
+        return not self._speeds or gpu in self._speeds
+
+    def model(self, gpu: str) -> GoodputModel | None:
+        """The goodput on a GPU type by the iterations so far; None before the first, and where it
+        cannot run.
+        """
+        model, speed = self.goodput, self._speeds.get(gpu, 1.0)
+        if model is None or not self.runs_on(gpu):
+            return None
+        if speed == 1.0:
+            return model
+        return GoodputModel(model.throughput.slower(1 / speed), model.noise, model.limits)
+
     def place(self, placement: Sequence[int], gpu: str = "") -> None:
         """Take other GPUs: replicas on each node, empty to stop. Choose the batch for them. The
-        profile is of one GPU type, so that ``gpu`` does not matter.
+        profile is of one GPU type; others only differ by their factors.
         """
         self.placement = tuple([count for count in placement if count])
+        self._speed = self._speeds.get(gpu, 1.0)
         self._late_s = 0.0
         if self.placement:
             self._choose_batch()
@@ -230,7 +268,7 @@ class Training:
         self.noise = noise
         seconds = step_s + (step_s - sync_s) * self.accumulation
         gain = float(noise.gain(batch / profile.limits.initial))
-        rate, until = gain / seconds * (1.0 - interference), profile.progress_at(self.epoch + 1)
+        rate, until = gain / seconds * (1.0 - interference) * self._speed, profile.progress_at(self.epoch + 1)
         if not self._whole_seconds:
             return Pace(rate, until)
         exact_s = (until - self.progress) / rate

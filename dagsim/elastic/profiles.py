@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.elastic.goodput import BatchLimits, GradientNoise
+from dagsim.elastic.goodput import BatchLimits, GradientNoise, StepMeasurement
 from dagsim.errors import ModelError, TraceError
 
 __all__ = ["APPLICATIONS", "Application", "IterationTime", "TrainingProfile", "read_applications", "table_rows"]
@@ -97,6 +97,21 @@ class TrainingProfile:
     def limits(self) -> BatchLimits:
         """Batch sizes that the application may use."""
         return self.application.limits
+
+    @property
+    def validated(self) -> list[int]:
+        """Batches whose gradients were measured."""
+        return list(self._epochs)
+
+    @property
+    def measurements(self) -> list[StepMeasurement]:
+        """All measured iterations."""
+        placements = [
+            StepMeasurement(len(placement), sum(placement), int(local), step_s, sync_s)
+            for placement, rows in self._by_placement.items()
+            for local, step_s, sync_s in rows
+        ]
+        return placements + [StepMeasurement(*map(int, row[:3]), *row[3:]) for row in self._scalability]
 
     def times(self, placement: Sequence[int], local_batch: int) -> IterationTime:
         """Return the times of an iteration with the given replicas on each node, in ring order.

@@ -11,18 +11,53 @@ the search has the one objective.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
+from typing import Protocol
 
 import numpy as np
 
+from dagsim.elastic.goodput import BatchLimits, GoodputModel
 from dagsim.elastic.jobs import ElasticJob
-from dagsim.elastic.stepping import Allocations, EqualNodes, SteppedJob
+from dagsim.elastic.stepping import Allocations, EqualNodes
 
-__all__ = ["PolluxSearch"]
+__all__ = ["PolluxSearch", "SearchedJob"]
 
 _RESTART_S = 30
 _LEAST_SPEEDUP = 1e-3
+
+
+class SearchedJob(Protocol):
+    """A job as the search sees it."""
+
+    @property
+    def arrival_s(self) -> float:
+        """When it arrived."""
+        ...
+
+    @property
+    def restarts(self) -> int:
+        """Number of starts after the first; -1 before that."""
+        ...
+
+    @property
+    def limits(self) -> BatchLimits:
+        """Batch sizes of its application."""
+        ...
+
+    @property
+    def goodput(self) -> GoodputModel | None:
+        """What is known about its goodput; None before the first start."""
+        ...
+
+    @property
+    def largest_measured(self) -> int:
+        """Largest number of replicas that it has run on."""
+        ...
+
+    def most_replicas(self, batch: int) -> int:
+        """Maximum number of GPUs for a batch."""
+        ...
 
 
 class PolluxSearch:
@@ -49,7 +84,7 @@ class PolluxSearch:
         """
         return job.profile.limits.largest if job.profile.name == "ncf" else None
 
-    def allocate(self, now_s: int, jobs: dict[str, SteppedJob], cluster: EqualNodes) -> Allocations:
+    def allocate(self, now_s: int, jobs: Mapping[str, SearchedJob], cluster: EqualNodes) -> Allocations:
         """Search from the present allocation and the survivors of the last search."""
         present = np.zeros((len(jobs), cluster.nodes), np.int64)
         for row, name in enumerate(jobs):
@@ -79,9 +114,8 @@ class PolluxSearch:
             if row.any()
         }
 
-    def _limit(self, job: SteppedJob) -> int:
-        limits = job.job.profile.limits
-        return min(max(2 * job.training.largest_measured, 1), job.most_replicas(limits.largest))
+    def _limit(self, job: SearchedJob) -> int:
+        return min(max(2 * job.largest_measured, 1), job.most_replicas(job.limits.largest))
 
     def _carried_over(self, names: Sequence[str], present: np.ndarray) -> np.ndarray:
         """The last survivors, with present rows for new jobs."""
@@ -146,13 +180,13 @@ def _clipped(states: np.ndarray, most: np.ndarray | int, axis: int) -> np.ndarra
     return np.diff(sums, axis=axis, prepend=0)
 
 
-def _restart_factor(job: SteppedJob, now_s: int) -> float:
+def _restart_factor(job: SearchedJob, now_s: int) -> float:
     """Share of its time in which the job would have worked after one more restart."""
-    age_s = now_s - job.job.arrival_s
+    age_s = now_s - job.arrival_s
     return max(age_s - max(job.restarts, 0) * _RESTART_S, 0.0) / (age_s + _RESTART_S)
 
 
-def _speedups(jobs: Sequence[SteppedJob], cluster: EqualNodes, most: int) -> np.ndarray:
+def _speedups(jobs: Sequence[SearchedJob], cluster: EqualNodes, most: int) -> np.ndarray:
     """Goodput over that of the fair share by job, several nodes (0 or 1) and replicas.
 
     The model tells one node from several, but not how many.
@@ -160,7 +194,7 @@ def _speedups(jobs: Sequence[SteppedJob], cluster: EqualNodes, most: int) -> np.
     fair = ceil(cluster.gpus / len(jobs))
     table = np.zeros((len(jobs), 2, most + 1))
     for row, job in enumerate(jobs):
-        model = job.training.goodput
+        model = job.goodput
         if model is None:
             table[row] = np.arange(most + 1) / fair
             continue

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Protocol
 
+from dagsim.elastic.goodput import BatchLimits, GoodputModel
 from dagsim.elastic.jobs import ElasticJob, Training
 
 __all__ = ["Allocations", "ElasticPolicy", "EqualNodes", "SteppedCluster", "SteppedJob"]
@@ -34,6 +35,26 @@ class SteppedJob:
         self.restarts = -1
         """Number of starts after the first; -1 before that."""
         self.end_s: int | None = None
+
+    @property
+    def arrival_s(self) -> float:
+        """When it arrives."""
+        return self.job.arrival_s
+
+    @property
+    def limits(self) -> BatchLimits:
+        """Batch sizes of its application."""
+        return self.job.profile.limits
+
+    @property
+    def goodput(self) -> GoodputModel | None:
+        """The model fitted to its iterations so far."""
+        return self.training.goodput
+
+    @property
+    def largest_measured(self) -> int:
+        """Largest number of replicas that it has run on."""
+        return self.training.largest_measured
 
     def most_replicas(self, batch: int) -> int:
         """Maximum number of GPUs for a batch, as the simulator limits it: 64, and 1 for ncf."""

@@ -47,6 +47,7 @@ __all__ = [
     "Division",
     "bounds_of",
     "check_file",
+    "differing_bounds",
     "entry_file",
     "log_digest",
     "of_other_code",
@@ -450,8 +451,27 @@ def _entry_of(content: Mapping[str, Any]) -> BenchEntry:
     return BenchEntry(content["entry"], content["policies"], content["division"], content["draw"], None)
 
 
-def picked_cells(content: Mapping[str, Any], sample: int, seed: int) -> list[tuple[Cell, Mapping[str, Any]]]:
-    """Draw ``sample`` runs of an entry's file, spread over its tasks, each with its recorded line.
+class PickedRun(NamedTuple):
+    """A run to be repeated."""
+
+    task: BenchTask
+    cell: Cell
+    line: Mapping[str, Any]
+    """What the file says of it."""
+
+
+def differing_bounds(content: Mapping[str, Any], picked: Iterable[PickedRun]) -> Iterator[str]:
+    """Yield a sentence for each picked run whose bound in the file is not that of its task and seed."""
+    for run in picked:
+        if (bounds := content["bounds"].get(run.task.name)) is not None:
+            seeds = [line["seed"] for line in content["tasks"][run.task.name]["runs"]]
+            bound = bound_of(run.task.config, run.cell.seed, by_area=True).mean_s
+            if bound != bounds[list(dict.fromkeys(seeds)).index(run.cell.seed)]:
+                yield f"{run.task.name} on seed {run.cell.seed}: the bound is {bound}"
+
+
+def picked_cells(content: Mapping[str, Any], sample: int, seed: int) -> list[PickedRun]:
+    """Draw ``sample`` runs of an entry's file, spread over its tasks.
 
     Raises:
         ConfigError: The file names a run that its task does not have.
@@ -461,12 +481,12 @@ def picked_cells(content: Mapping[str, Any], sample: int, seed: int) -> list[tup
     order = [name for name, _ in sorted(zip(tasks, rng.random(len(tasks)), strict=True), key=lambda pair: pair[1])]
     waiting = {name: [content["tasks"][name]["runs"][at] for at in rng.permutation(len(content["tasks"][name]["runs"]))]
                for name in tasks}  # fmt: skip
-    picked: list[tuple[Cell, Mapping[str, Any]]] = []
+    picked: list[PickedRun] = []
     while len(picked) < sample and any(waiting.values()):
         for name in order:
             if waiting[name] and len(picked) < sample:
                 line = waiting[name].pop()
-                picked.append((_cell_of(tasks[name], content, line), line))
+                picked.append(PickedRun(tasks[name], _cell_of(tasks[name], content, line), line))
     return picked
 
 

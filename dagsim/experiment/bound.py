@@ -107,6 +107,10 @@ def scenario_bound(
     if scenario.admission:
         raise InputError("bound: with admission, a policy may turn jobs away, so that no bound above 0 holds")
     stream = scenario.jobs(seed)
+    if stream.elastic:
+        raise InputError(
+            "bound: elastic tasks may run on more GPUs than were asked for, so that no bound holds for them"
+        )
     jobs = stream.arrays()
     weight = np.ones(len(jobs))
     if measured is not None:

@@ -137,12 +137,14 @@ class _Replay:
         if observed is None:
             raise InputError("calibrate: the log does not say when jobs started")
         self.started_s, self._eligible_s, self._partitions = observed
+        self._became_eligible_s = kernel.became_eligible_s
 
     def waits(self, since: int = 0) -> ObservedWaits:
         """Waits of the jobs from number ``since`` on, against those of the log."""
         started_s = self.started_s.copy()
         started_s[:since] = np.nan
-        waits = observed_against_simulated(self.schedule, started_s, self._eligible_s, self._partitions)
+        observed = started_s, self._eligible_s, self._partitions
+        waits = observed_against_simulated(self.schedule, *observed, self._became_eligible_s)
         if waits is None:
             raise InputError("calibrate: no job of this part has both an observed and a simulated start")
         return waits

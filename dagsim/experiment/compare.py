@@ -21,13 +21,13 @@ from dagsim.experiment.scenario import cluster_scenario_of, replicate_seeds
 from dagsim.experiment.store import Store
 from dagsim.metrics import OverTime, columns, jct, over_time
 from dagsim.metrics.columns import Floats
-from dagsim.metrics.compare import holm
-from dagsim.metrics.precision import Ending, Look, Precision
+from dagsim.metrics.compare import Ending, Look, Precision, holm
 from dagsim.metrics.standings import PolicyResult, RunMetrics, Sample, largest_share, standings
 from dagsim.model.log import Schedule
 from dagsim.seeds import WINDOWS, seeds_of
 
 if TYPE_CHECKING:
+    from dagsim.systems.cluster.network.usage import LinkUse
     from dagsim.systems.cluster.waits import Stretch
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "rule_for",
     "run_until_precise",
     "seeds_for",
+    "used_links",
 ]
 
 
@@ -367,6 +368,26 @@ def looks_at(
 def _logs(values: Iterable[float | None]) -> Floats:
     numbers = np.array([np.nan if value is None else float(value) for value in values])
     return np.log(np.where(numbers > 0, numbers, np.nan))
+
+
+def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
+    """The traffic on the links of the shared network in a run of the folder; none without one.
+
+    Raises:
+        InputError: The trace of the run is gone or has changed.
+    """
+    from dagsim.systems.cluster.network.base import Communication
+    from dagsim.systems.cluster.network.shared import SharedNetwork
+    from dagsim.systems.cluster.network.usage import link_usage
+
+    network = folder.config.network if folder.config.system_kind == "cluster" else None
+    if not isinstance(network, SharedNetwork):
+        return []
+    folder.check_trace()
+    scenario = cluster_scenario_of(folder.config)
+    runtime = scenario.runtime
+    sends = runtime if isinstance(runtime, Communication) else scenario.communication
+    return link_usage(schedule, list(scenario.jobs(schedule.seed)), network, sends, runtime)
 
 
 def explained_waits(

@@ -32,9 +32,12 @@ __all__ = [
     "Local",
     "OnProgress",
     "Wanted",
+    "check_code",
     "cores",
     "executor_for",
     "in_order",
+    "portable",
+    "with_trace_at",
 ]
 
 OnProgress: TypeAlias = Callable[[int, int, int], None]
@@ -78,8 +81,8 @@ class CellWork:
             RunFolderError: The code here differs from that of the calling process.
             InputError: As ``run_policy``.
         """
-        if self.code is not None and self.code != code_digest():
-            raise RunFolderError("the version of dagsim on this worker differs from that of the calling machine")
+        if self.code is not None:
+            check_code(self.code)
         try:
             run = run_of(run_policy(self._config(cell), cell.policy, cell.seed, tell), self.keep)
         except (SimulationError, PluginError) as error:
@@ -89,12 +92,27 @@ class CellWork:
         return replace(run, at=cell.at, id=cell.id) if self.named else run
 
     def _config(self, cell: Cell) -> Config:
-        config = cell.config
-        file = config.trace_file
-        if self.trace is None or file is None:
-            return config
-        workload = replace(file, path=self.trace + file.path.removeprefix(str(file.source.path)))
-        return config.model_copy(update={"workload": workload})
+        return cell.config if self.trace is None else with_trace_at(cell.config, self.trace)
+
+
+def check_code(code: str) -> None:
+    """Check that the simulating code here is that of the calling machine, by its digest.
+
+    Raises:
+        RunFolderError: It differs.
+    """
+    if code != code_digest():
+        raise RunFolderError("the version of dagsim on this worker differs from that of the calling machine")
+
+
+def with_trace_at(config: Config, path: str) -> Config:
+    """``config`` with its trace at another path; itself if it has none."""
+    file = config.trace_file
+    if file is None:
+        moved = config.trace_path() is not None
+        return config.model_copy(update={"system": replace(config.system, trace=path)}) if moved else config
+    workload = replace(file, path=path + file.path.removeprefix(str(file.source.path)))
+    return config.model_copy(update={"workload": workload})
 
 
 class CellExecutor(Protocol):
@@ -117,6 +135,7 @@ EXECUTORS: Registry[Any] = Registry(
     [
         Entry("local", ".executors:Local", "processes of this machine: local, or local:4 for four of them"),
         Entry("ray", ".on_ray:OnRay", "a Ray cluster: ray, or ray://HOST:10001 (pip install -e '.[ray]')"),
+        Entry("slurm", ".on_slurm:OnSlurm", "jobs of Slurm: slurm, or slurm:partition=short,jobs=50 ('.[slurm]')"),
     ],
     group="dagsim.executors",
     home="dagsim.experiment",
@@ -326,10 +345,10 @@ def _made(index: int, item: Any) -> bytes:
     try:
         return pickle.dumps(_work(item, lambda count: None if _counts is None else _counts.put((index, count))))
     except Exception as error:
-        raise _portable(error) from None
+        raise portable(error) from None
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception) -> Exception:
     """The error, or a similar one that can be pickled."""
     try:
         sent: Exception = pickle.loads(pickle.dumps(error))

@@ -5,17 +5,21 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from statistics import mean
 from typing import NamedTuple, TypedDict
 
 import numpy as np
 
+import dagsim
 from dagsim.errors import InputError, TraceError, UnknownName
 from dagsim.metrics import bounded_slowdown_hpc, makespan
-from dagsim.model import Cluster, Job, Node
+from dagsim.model import Cluster, Job, Kind, Node
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.registry import nearest
 from dagsim.systems.cluster import Estimates
@@ -29,10 +33,12 @@ __all__ = [
     "OptimaReached",
     "Paper",
     "PaperFigure",
+    "SequenceMeans",
     "graph_tasks",
     "opened",
     "optima_reached",
     "paper",
+    "sequence_means",
     "sequence_slowdowns",
     "simulated",
 ]
@@ -64,25 +70,27 @@ class Paper:
 
     title: str
     files: tuple[str, ...]
-    """Names of the files that it needs."""
+    """Names of the files that it needs, or paths below the folder."""
     source: str
     """Where to get them."""
     figures: Callable[[dict[str, Path]], Iterator[PaperFigure]]
+    whole: bool = True
+    """True if every figure needs all files; otherwise each file has figures of its own."""
 
     def located(self, folder: Path) -> dict[str, Path]:
-        """The files, looked for below ``folder``.
+        """The files that are below ``folder``.
 
         Raises:
-            InputError: One is missing; the message says where to get it.
+            InputError: None is, or one that every figure needs is missing; the message says where to
+                get it.
         """
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder; it should hold {', '.join(self.files)} ({self.source})")
-        paths: dict[str, Path] = {}
-        for name in self.files:
-            path = next(iter(sorted(folder.rglob(name))), None)
-            if path is None:
-                raise InputError(f"{folder}: {name} is not below it; {self.source}")
-            paths[name] = path
+        places_of = {name: [folder / name] if "/" in name else sorted(folder.rglob(name)) for name in self.files}
+        paths = {name: path for name, places in places_of.items() for path in places[:1] if path.exists()}
+        missing = [name for name in self.files if name not in paths]
+        if missing and (self.whole or not paths):
+            raise InputError(f"{folder}: {missing[0]} is not below it; {self.source}")
         return paths
 
 
@@ -112,8 +120,17 @@ def opened(log: Path, processors: int, protocol: str = "pyss") -> Trace:
     return open_trace(log, "swf", TraceOptions(protocol=protocol, processors=processors))
 
 
-_SCORES = {"FCFS": "fcfs", "SJF": "sjf", "F1": "f1"}
+_SCORES = {"FCFS": "fcfs", "WFP3": "wfp3", "UNI": "uni", "SJF": "sjf", "F1": "f1"}
 _LENGTH = 1024
+
+
+class SequenceMeans(NamedTuple):
+    """Means over the sequences of a log, under one policy."""
+
+    slowdown: float
+    """Mean bounded slowdown."""
+    utilization: float
+    """Work / (processors x time from the first submission to the last start)."""
 
 
 def _starts(jobs: int, count: int = 10, seed: int = 1) -> list[int]:
@@ -127,17 +144,24 @@ def _starts(jobs: int, count: int = 10, seed: int = 1) -> list[int]:
     return [int(rng.randint(_LENGTH, jobs - _LENGTH - 1)) for _ in range(count)]
 
 
-def _slowdowns(jobs: list[Job], processors: int) -> dict[str, dict[str, float]]:
-    """Mean bounded slowdowns, without (``bf0``) and with backfilling (``bf1``)."""
+def _means(jobs: list[Job], processors: int) -> dict[str, dict[str, SequenceMeans]]:
+    """The means of each policy, without (``bf0``) and with backfilling (``bf1``)."""
 
-    def mean(score: str, backfill: str) -> float:
+    def means(score: str, backfill: str) -> SequenceMeans:
         policy = f"committed[score={score},backfill={backfill}]"
-        parts = (jobs[start : start + _LENGTH] for start in _starts(len(jobs)))
-        schedules = (simulated(part, processors, policy) for part in parts)
-        return float(np.mean([float(bounded_slowdown_hpc(schedule).mean()) for schedule in schedules]))
+        slowdowns, shares = [], []
+        for start in _starts(len(jobs)):
+            part = jobs[start : start + _LENGTH]
+            schedule = simulated(part, processors, policy)
+            slowdowns.append(float(bounded_slowdown_hpc(schedule).mean()))
+            rows = schedule.log.rows()
+            span_s = float(rows["time_s"][rows["kind"] == Kind.STARTED].max()) - part[0].arrival_s
+            work = ordered_sum([job.tasks[0].work * job.tasks[0].instances for job in part])
+            shares.append(work / (span_s * processors))
+        return SequenceMeans(float(np.mean(slowdowns)), float(np.mean(shares)))
 
     return {
-        name: {title: mean(score, backfill) for title, score in _SCORES.items()}
+        name: {title: means(score, backfill) for title, score in _SCORES.items()}
         for name, backfill in (("bf0", "false"), ("bf1", "true"))
     }
 
@@ -149,9 +173,9 @@ def _first_submit_s(trace: Path) -> float:
         return min(float(line.split()[1]) for line in lines if line.strip() and not line.lstrip().startswith(";"))
 
 
-def sequence_slowdowns(
+def sequence_means(
     trace: Trace, log: Path, processors: int, first: int | None = None
-) -> dict[str, dict[str, float]]:
+) -> dict[str, dict[str, SequenceMeans]]:
     """Return the means over the first jobs of the log.
 
     Raises:
@@ -161,23 +185,72 @@ def sequence_slowdowns(
     jobs = sorted(trace.jobs(), key=lambda job: int(job.id))[:first]
     if len(jobs) < 2 * _LENGTH + 2:
         raise InputError(f"{log}: {len(jobs)} jobs are too few for sequences of {_LENGTH}")
-    return _slowdowns([replace(job, arrival_s=job.arrival_s + first_s) for job in jobs], processors)
+    return _means([replace(job, arrival_s=job.arrival_s + first_s) for job in jobs], processors)
 
 
-_HPC2N = "HPC2N-2002-2.2-cln.swf.gz"
-_SLOWDOWNS = {
-    "without backfilling": ("bf0", {"FCFS": 297.18, "SJF": 157.71, "F1": 118.01}),
-    "with backfilling": ("bf1", {"FCFS": 127.38, "SJF": 122.04, "F1": 71.95}),
+def sequence_slowdowns(
+    trace: Trace, log: Path, processors: int, first: int | None = None
+) -> dict[str, dict[str, float]]:
+    """Return the mean bounded slowdowns of ``sequence_means``."""
+    means = sequence_means(trace, log, processors, first)
+    return {name: {title: mean.slowdown for title, mean in row.items()} for name, row in means.items()}
+
+
+class _Log(NamedTuple):
+    """A log of the tables, and its published figures in the order of ``_SCORES``: bounded slowdowns
+    (table V) and utilisations (table VI), without and with backfilling.
+    """
+
+    title: str
+    processors: int
+    first: int | None
+    slowdowns: tuple[tuple[float, ...], tuple[float, ...]]
+    utilizations: tuple[tuple[float, ...], tuple[float, ...]]
+
+
+_LOGS = {
+    "lublin_256.swf.gz": _Log(
+        "Lublin-1",
+        256,
+        None,
+        ((7273.77, 19753.53, 22274.74, 277.35, 258.37), (235.82, 133.87, 307.23, 73.31, 75.07)),
+        ((0.657, 0.747, 0.691, 0.762, 0.816), (0.868, 0.864, 0.883, 0.778, 0.840)),
+    ),
+    "SDSC-SP2-1998-4.2-cln.swf.gz": _Log(
+        "SDSC-SP2",
+        128,
+        None,
+        ((1727.54, 3000.88, 1848.45, 2680.55, 1232.06), (1595.12, 1083.12, 548.01, 2167.84, 1098.22)),
+        ((0.670, 0.658, 0.688, 0.645, 0.674), (0.682, 0.681, 0.706, 0.661, 0.677)),
+    ),
+    "HPC2N-2002-2.2-cln.swf.gz": _Log(
+        "HPC2N",
+        240,
+        10_000,
+        ((297.18, 426.99, 609.77, 157.71, 118.01), (127.38, 97.39, 175.12, 122.04, 71.95)),
+        ((0.638, 0.636, 0.636, 0.640, 0.637), (0.639, 0.637, 0.638, 0.641, 0.638)),
+    ),
+    "lublin_256_new2.swf.gz": _Log(
+        "Lublin-2",
+        256,
+        None,
+        ((7842.47, 9523.18, 11265.31, 787.89, 698.34), (247.61, 318.35, 379.59, 91.99, 148.25)),
+        ((0.404, 0.543, 0.510, 0.562, 0.478), (0.587, 0.583, 0.587, 0.593, 0.552)),
+    ),
 }
-"""The published bounded slowdowns on HPC2N. The other logs of the tables are not pinned to a version."""
 
 
 def _rlscheduler(files: dict[str, Path]) -> Iterator[PaperFigure]:
-    log = files[_HPC2N]
-    ours = sequence_slowdowns(opened(log, 240, "rlscheduler"), log, 240, 10_000)
-    for title, (key, published) in _SLOWDOWNS.items():
-        for score, value in published.items():
-            yield PaperFigure(f"HPC2N, {title}, {score}: bounded slowdown", value, ours[key][score], 0.005 + 1e-6)
+    for name, path in files.items():
+        log = _LOGS[name]
+        ours = sequence_means(opened(path, log.processors, "rlscheduler"), path, log.processors, log.first)
+        for place, (key, title) in enumerate((("bf0", "without backfilling"), ("bf1", "with backfilling"))):
+            for at, score in enumerate(_SCORES):
+                means, where = ours[key][score], f"{log.title}, {title}, {score}"
+                yield PaperFigure(f"{where}: bounded slowdown", log.slowdowns[place][at], means.slowdown, 0.005 + 1e-6)
+                yield PaperFigure(
+                    f"{where}: utilisation", log.utilizations[place][at], means.utilization, 0.0005 + 1e-6
+                )
 
 
 # Standard Task Graph set (Tobita and Kasahara 2002)
@@ -246,12 +319,89 @@ def _stg(files: dict[str, Path]) -> Iterator[PaperFigure]:
         yield PaperFigure(f"50 tasks, {cores} cores: below the optimum", 0, ours[cores]["below_optimum"], 0)
 
 
+# Papers that scripts of a checkout repeat
+
+
+def _by_scripts(name: str) -> Callable[[dict[str, Path]], Iterator[PaperFigure]]:
+    """The figures of ``PAPERS`` in ``scripts/validate_all.py``."""
+
+    def figures(files: dict[str, Path]) -> Iterator[PaperFigure]:
+        scripts = Path(dagsim.__file__).parents[1] / "scripts"
+        if not (scripts / "validate_all.py").is_file():
+            raise InputError(f"paper {name}: its scripts are not installed; run this in a checkout of dagsim")
+        if str(scripts) not in sys.path:
+            sys.path.append(str(scripts))
+        place, path = next(iter(files.items()))
+        data = path.parents[len(Path(place).parts) - 1]
+        for figure in import_module("validate_all").PAPERS[name](data):
+            least = 1e-9 * abs(figure.expected)  # of rounding
+            yield PaperFigure(figure.name, figure.expected, figure.got, max(figure.tolerance, least))
+
+    return figures
+
+
+def _scripted(name: str, title: str, source: str, *files: str) -> Paper:
+    return Paper(title, files, source, _by_scripts(name))
+
+
+_ELASTIC = "golden/elastic"
+
 PAPERS: dict[str, Paper] = {
+    "decima": _scripted(
+        "decima",
+        "Decima (Mao et al., SIGCOMM 2019): fair and FIFO on TPC-H, as spark-sched-sim plays them",
+        "results of https://github.com/ArchieGertsman/spark-sched-sim; profiles: dagsim trace fetch tpch",
+        *("golden/decima", "traces/tpch-decima"),
+    ),
+    "fgd": _scripted(
+        "fgd",
+        "FGD (Weng et al., ATC 2023): GPUs allocated, 17 workloads x 6 policies",
+        "dagsim trace fetch openb2023; the variants are in the same repository",
+        *("traces/alibaba-gpu-v2023",),
+    ),
+    "gavel": _scripted(
+        "gavel",
+        "Gavel (Narayanan et al., OSDI 2020): jobs of its simulator",
+        "results of https://github.com/stanford-futuredata/gavel at c4fa4009",
+        *(f"{_ELASTIC}/gavel", f"{_ELASTIC}/inputs/gavel"),
+    ),
+    "pac-ml": _scripted(
+        "pac-ml",
+        "PAC-ML (Parsonson et al., 2023): look-aheads, episodes and blocking rates of ddls",
+        "results of https://github.com/cwfparsonson/ddls; graphs: dagsim trace fetch pipedream",
+        *("golden/ddls", "traces/pipedream"),
+    ),
+    "pollux": _scripted(
+        "pollux",
+        "Pollux (Qiao et al., OSDI 2021): Tiresias and Optimus in its simulator, job by job",
+        "https://github.com/petuum/adaptdl, branch osdi21-artifact",
+        *(f"{_ELASTIC}/pollux", f"{_ELASTIC}/inputs/pollux"),
+    ),
+    "shockwave": _scripted(
+        "shockwave",
+        "Shockwave (Zheng et al., NSDI 2023): 120 jobs on 32 GPUs, measured on hardware",
+        "https://github.com/uw-mad-dash/shockwave",
+        *(f"{_ELASTIC}/shockwave", f"{_ELASTIC}/inputs/shockwave"),
+    ),
+    "sia": _scripted(
+        "sia",
+        "Sia (Jayaram Subramanya et al., SOSP 2023): optima of its integer program",
+        "https://github.com/siasosp23/artifacts",
+        *(f"{_ELASTIC}/sia",),
+    ),
+    "tiresias": _scripted(
+        "tiresias",
+        "Tiresias (Gu et al., NSDI 2019): jobs of its simulator, run by run",
+        "results of https://github.com/SymbioticLab/Tiresias at 959f9b08",
+        *(f"{_ELASTIC}/tiresias", f"{_ELASTIC}/inputs/tiresias"),
+    ),
     "rlscheduler": Paper(
-        "RLScheduler (Zhang et al., SC 2020), tables V and VI: FCFS, SJF and F1 on HPC2N",
-        (_HPC2N,),
-        "dagsim trace fetch hpc2n",
+        "RLScheduler (Zhang et al., SC 2020), tables V and VI: five heuristics on four logs",
+        tuple(_LOGS),
+        "HPC2N: dagsim trace fetch hpc2n; SDSC-SP2: https://www.cs.huji.ac.il/labs/parallel/workload/l_sdsc_sp2/; "
+        "Lublin: data/ in https://github.com/DIR-LAB/deep-batch-scheduler (gzip them)",
         _rlscheduler,
+        whole=False,
     ),
     "stg": Paper(
         "Standard Task Graph set (Tobita and Kasahara 2002): highest level first against the optima",

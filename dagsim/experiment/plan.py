@@ -24,6 +24,7 @@ from dagsim.experiment.kept_files import Keep
 from dagsim.experiment.provenance import digest, sources_of
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.metrics import glossary
+from dagsim.metrics.own import value_name
 from dagsim.registry import nearest
 
 __all__ = [
@@ -235,7 +236,7 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
         _mapping(content.get("set"), document.place(("set",))),
         _seeds(content.get("seeds"), document.place(("seeds",))),
         _keep(content.get("keep", "summary"), document.place(("keep",))),
-        _metrics(content.get("metrics", list(_METRICS)), document.place(("metrics",))),
+        _metrics(content.get("metrics", list(_METRICS)), document.place(("metrics",)), _own_metrics(content, path)),
     )
     seeds = grid.seeds or 1
     cells = grid.count() * (len(seeds) if isinstance(seeds, Sequence) else seeds)
@@ -306,10 +307,19 @@ def _keep(value: Any, place: str) -> Keep:
     return keep
 
 
-def _metrics(value: Any, place: str) -> tuple[str, ...]:
+def _own_metrics(content: Mapping[str, Any], path: Path) -> list[str]:
+    """Names of the metrics of the user's own that a sweep sets, or its base."""
+    changed = content.get("set")
+    specs: Any = changed.get("metrics") if isinstance(changed, dict) else None
+    if specs is None and isinstance(base := content.get("base"), str):
+        specs = load_config(_base(base, path, "")).metrics
+    return [value_name(spec) for spec in specs or () if isinstance(spec, str)]
+
+
+def _metrics(value: Any, place: str, own: Iterable[str]) -> tuple[str, ...]:
     if not isinstance(value, list) or not value:
         raise ConfigError(f"{place}: metrics: expected a list of names, got {value!r}")
-    names = [term.name for term in glossary()]
+    names = [*(term.name for term in glossary()), *own]
     for name in value:
         if name not in names and "[" not in str(name):
             raise ConfigError(f"{place}: metrics: there is no metric {name!r}{nearest(str(name), names)}")

@@ -18,7 +18,7 @@ import dagsim
 from dagsim.config.schema import Config, config_hash, plain
 from dagsim.errors import ConfigError
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.simulate import external_command, is_agent
+from dagsim.experiment.simulate import external_command, is_agent, with_model
 from dagsim.files import file_hash
 from dagsim.own_code import own_names, source_file
 from dagsim.registry import Spec
@@ -61,10 +61,11 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
             if Path(word).is_file():
                 yield "code", f"{command.kind}:{word}", Path(word)
         return
-    for name in own_names(policy):
+    spec = with_model(policy)
+    for name in own_names(spec):
         for path in _source(name):
             yield "code", name, path
-    name, params = Spec.parse(policy)
+    name, params = Spec.parse(spec)
     scenario = scenario_of(config)
     if is_agent(scenario, policy):
         from dagsim.agents.config import shipped_agent

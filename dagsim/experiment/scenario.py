@@ -60,6 +60,7 @@ def cluster_scenario_of(config: Config) -> ClusterScenario:
         network=config.network,
         sharing=config.sharing,
         communication=config.communication,
+        elastic=config.elastic,
         preemption=config.preemption,
         disturbances=(*config.disturbances, *([Outages(late)] if late else [])),
         estimates=config.estimates,
@@ -67,6 +68,7 @@ def cluster_scenario_of(config: Config) -> ClusterScenario:
         queues=config.queues,
         engine=config.engine,
         accept=config.cluster.accept,
+        request=config.request,
     )
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter, process_time
 from traceback import extract_tb
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, DagsimError, PluginError, PolicyFailed, UnknownName
 from dagsim.experiment.scenario import cluster_scenario_of, scenario_of
 from dagsim.metrics import Summary, summarize
+from dagsim.metrics.own import own_values
 from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
 from dagsim.registry import Spec
@@ -33,6 +34,7 @@ __all__ = [
     "make_policy",
     "measured",
     "run_policy",
+    "with_model",
 ]
 
 
@@ -89,7 +91,8 @@ def facts_of(decider: object) -> dict[str, Any]:
 
 def measured(config: Config, schedule: Schedule) -> Summary:
     """Every metric of a schedule, over the jobs that the configuration measures."""
-    return summarize(schedule, measured=config.workload.measure if config.system_kind == "cluster" else None)
+    summary = summarize(schedule, measured=config.workload.measure if config.system_kind == "cluster" else None)
+    return replace(summary, own=own_values(config.metrics, schedule)) if config.metrics else summary
 
 
 def _engaged(
@@ -211,7 +214,7 @@ def is_agent(scenario: Scenario, spec: str) -> bool:
     """
     if external_command(spec) is not None:
         return False
-    name = Spec.parse(spec).name
+    name = Spec.parse(with_model(spec)).name
     if ":" in name or name in scenario.policies:
         return False
     return name in _agents()
@@ -220,7 +223,7 @@ def is_agent(scenario: Scenario, spec: str) -> bool:
 def _agents() -> tuple[str, ...]:
     from dagsim.agents.config import ALGORITHMS
 
-    return ("decima", *ALGORITHMS.names(), "agent")
+    return ("decima", *ALGORITHMS.names(), "agent", "sb3")
 
 
 def agent_spec(
@@ -232,12 +235,14 @@ def agent_spec(
     """Return the policy that ``--algo ALGO`` names, with its ``--checkpoint`` as a parameter.
 
     The name of an algorithm stands for the agent of the newest training for ``system`` below
-    ``root``, or else for the agent that ships with dagsim. Any other name is already a policy.
+    ``root``, or else for the agent that ships with dagsim. ``sb3:model.zip`` is the model of
+    Stable-Baselines3 in that file. Any other name is already a policy.
 
     Raises:
         UnknownName: The agent does not exist, or a checkpoint is given for a policy that is not trained.
         ConfigError: The checkpoint is given twice, or the brackets of ``algo`` do not match.
     """
+    algo = with_model(algo)
     name, bracket, rest = algo.partition("[")
     if name not in _agents():
         if checkpoint is not None:
@@ -261,6 +266,19 @@ def agent_spec(
     return algo
 
 
+_SB3 = re.compile(r"sb3(?:\[([^\]]*)\])?:(.+)", re.DOTALL)
+
+
+def with_model(spec: str) -> str:
+    """``sb3:model.zip``, with or without parameters in brackets, as an agent with a checkpoint; any
+    other policy as it is.
+    """
+    model = _SB3.fullmatch(spec.strip())
+    if model is None:
+        return spec
+    return f'sb3[checkpoint="{model[2].strip()}"{f",{model[1]}" if model[1] else ""}]'
+
+
 def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Policy[Any, Any]:
     """Return the heuristic or the trained agent that ``spec`` names.
 
@@ -269,6 +287,7 @@ def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Polic
     """
     if (command := external_command(spec)) is not None:
         return _external(scenario, spec, command)
+    spec = with_model(spec)
     name = Spec.parse(spec).name
     if not is_agent(scenario, spec):
         heuristic: Policy[Any, Any] = scenario.policies.create(spec, **({} if seed is None else {"seed": seed}))
@@ -283,7 +302,14 @@ def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Polic
         path = checkpoint or shipped_agent(name, scenario.system)
         return load_agent(path, sampled, scenario.system, codec=codec, net=net)
 
-    agents: Registry[Policy[Any, Any]] = Registry("agent", [Entry(name, load)])
+    def load_model(checkpoint: str, level: Any = "task_type") -> Policy[Any, Any]:
+        if scenario.system != "cluster":
+            raise ConfigError(f"policy {spec!r}: a model of Stable-Baselines3 can schedule the system 'cluster' only")
+        from dagsim.agents.sb3 import load_sb3
+
+        return load_sb3(Path(checkpoint), len(cast(Any, scenario).cluster.gpu_types), level)
+
+    agents: Registry[Policy[Any, Any]] = Registry("agent", [Entry(name, load_model if name == "sb3" else load)])
     return agents.create(spec)
 
 

@@ -51,7 +51,10 @@ from dagsim.config import yaml
 from dagsim.config.registered import Foreign
 from dagsim.config.schema import Config, config_hash, dump_config, load_config
 from dagsim.errors import CodeNotAllowed, ConfigError, RunFolderError
-from dagsim.experiment.folder_files import (
+from dagsim.experiment.kept_files import (
+    CLOCKED,
+    TABLES,
+    CellRun,
     cells_table,
     engine_of,
     json_line,
@@ -59,7 +62,9 @@ from dagsim.experiment.folder_files import (
     overwrite,
     read_json_file,
     read_lines,
+    read_schedule,
     rename_free,
+    run_of,
     slug,
     summary_of,
     unwritable,
@@ -67,7 +72,6 @@ from dagsim.experiment.folder_files import (
     whole_lines,
     write_whole,
 )
-from dagsim.experiment.kept_files import CLOCKED, TABLES, CellRun, read_schedule, run_of
 from dagsim.experiment.plan import Cell, Plan, SweepGrid, read_grid
 from dagsim.experiment.provenance import SCHEMA, changes, manifest
 from dagsim.experiment.scenario import experiment_seeds, scenario_of, workload_label

@@ -19,7 +19,7 @@ from dagsim.forecast.rows import KINDS, QueueLog, Rows, outcomes_of, rows_of
 from dagsim.forecast.scores import LEVELS, Score, crps, ratio, score
 from dagsim.processes import end_with_parent, starting
 
-__all__ = ["BASELINES", "Backtest", "Forecasts", "instants_of", "played", "played_in_processes"]
+__all__ = ["BASELINES", "Backtest", "Forecasts", "forecasts_of", "instants_of", "played", "played_in_processes"]
 
 BASELINES = ("slurm", "limits", "history", "history_account", "qbets", "limits_history")
 _MEMBERS = ("arrivals", "runs", "history_account")
@@ -94,21 +94,26 @@ def played(
         listing = None
         if queue is not None and (place := queue.latest(t)) >= 0:
             listing = queue.listings[place]
-        rows = _forecast_rows(rows_of(QueueState.at(log, t), listing))
-        raw = forecaster.raw(rows, past, number)
-        seen_s, started = outcomes_of(log, rows)
-        jobs = rows.first
-        yield Forecasts(
-            np.full(len(rows), t),
-            jobs,
-            rows.kind,
-            rows.age_s,
-            np.array([log.partition[job] for job in jobs.tolist()], object),
-            np.isfinite(rows.estimate_s),
-            seen_s,
-            started,
-            raw,
-        )
+        yield forecasts_of(rows_of(QueueState.at(log, t), listing), forecaster, past, number)
+
+
+def forecasts_of(rows: Rows, forecaster: Forecaster, past: Past, instant: int) -> Forecasts:
+    """The forecasts of these rows at the ``instant``-th time, and their outcomes as the log has them."""
+    rows = _forecast_rows(rows)
+    raw = forecaster.raw(rows, past, instant)
+    log, jobs = rows.state.log, rows.first
+    seen_s, started = outcomes_of(log, rows)
+    return Forecasts(
+        np.full(len(rows), rows.state.t),
+        jobs,
+        rows.kind,
+        rows.age_s,
+        np.array([log.partition[job] for job in jobs.tolist()], object),
+        np.isfinite(rows.estimate_s),
+        seen_s,
+        started,
+        raw,
+    )
 
 
 def played_in_processes(
@@ -160,13 +165,17 @@ class Backtest:
             self.forecast = self.raw["oracle"]
         else:
             self.calibrated = {name: self._calibrated(quantiles) for name, quantiles in self.raw.items()}
-            key = np.digitize(self.raw["history_account"][:, 9], _HORIZONS) if self._long else None
+            history = self.raw.get("history_account")
+            key = None if history is None or not self._long else np.digitize(history[:, 9], _HORIZONS)
             members = [name for name in (*_MEMBERS, *(("limits",) if self._long else ())) if name in self.raw]
             self.members = members
             self.forecast = pooled(self.outcomes, [self.calibrated[name] for name in members], lag_s, key)
-            pair = ("limits", "history_account")
-            self.raw["limits_history"] = np.mean([self.raw[name] for name in pair], axis=0)
-            self.calibrated["limits_history"] = pooled(self.outcomes, [self.calibrated[name] for name in pair], lag_s)
+            if history is not None:
+                pair = ("limits", "history_account")
+                self.raw["limits_history"] = np.mean([self.raw[name] for name in pair], axis=0)
+                self.calibrated["limits_history"] = pooled(
+                    self.outcomes, [self.calibrated[name] for name in pair], lag_s
+                )
         self.scored = self._scored(log)
 
     def _calibrated(self, quantiles: np.ndarray) -> np.ndarray:

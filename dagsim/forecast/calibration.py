@@ -99,8 +99,8 @@ def _residuals(
 
 
 def _with(residuals: tuple[np.ndarray, np.ndarray], quantiles: np.ndarray, low: float, high: float) -> np.ndarray:
-    """The forecast with these residuals. Levels that they do not reach, since so many waits still go
-    on, lie above the largest by as much as the nominal levels lie apart.
+    """The forecast with these residuals. If too many waits are unfinished to reach a level, the level
+    lies above the largest residual, as far as the nominal levels lie apart.
     """
     values, function = residuals
     gap = quantiles - quantiles[9]

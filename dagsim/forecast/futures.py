@@ -13,16 +13,16 @@ import numpy as np
 from dagsim.experiment.simulate import make_policy
 from dagsim.forecast.log import JobLog
 from dagsim.forecast.runtimes import RunTimes, classes_of
-from dagsim.model import Cluster, QueueTree, Start
+from dagsim.model import Cluster, QueueTree, Start, Wait
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.runtime import Estimates
 from dagsim.systems.cluster.past import jobs_at
 from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
-__all__ = ["Future", "Player", "QueueState", "Usage", "run_times_at", "starts_by"]
+__all__ = ["Future", "Player", "QueueState", "Usage", "run_time_classes", "run_times_at", "starts_by"]
 
 _OVERDUE_S = 60.0
 """Seconds left to a job that has run for its limit."""
@@ -92,17 +92,20 @@ class QueueState:
 def run_times_at(log: JobLog, ended: Iterable[int], into: RunTimes) -> RunTimes:
     """Add jobs that ended, by index in the log, in order of their ends."""
     for job in ended:
-        into.add(_classes(log, job), float(log.run_s[job] / log.limit_s[job]))
+        into.add(run_time_classes(log, job), float(log.run_s[job] / log.limit_s[job]))
     return into
 
 
-def _classes(log: JobLog, job: int) -> list[tuple[str, object]]:
+def run_time_classes(log: JobLog, job: int) -> list[tuple[str, object]]:
+    """The classes of run times of a job, from wide to narrow."""
     array = log.array[job]
     return classes_of(log.user[job], float(log.limit_s[job]), "" if array == log.jobs.ids[job] else array)
 
 
 class Usage:
-    """Usage of accounts before an instant, for policies with fair shares."""
+    """Usage of accounts before an instant, for policies with fair shares: as the site charged it,
+    else as its partitions and QOS would.
+    """
 
     def __init__(self, log: JobLog, cluster: Cluster, queues: QueueTree) -> None:
         sums = [ordered_sum(getattr(node, name) for node in cluster.nodes) for name in ("cpus", "memory_gb", "gpus")]
@@ -110,12 +113,12 @@ class Usage:
         amounts = [log.jobs.asked(name) * log.jobs.instances for name in ("cpus", "memory_gb", "gpus")]
         qos = [""] * len(log) if log.jobs.qos is None else log.jobs.qos.tolist()
         rows = zip(log.account, log.user, log.partition, qos, *[column.tolist() for column in amounts], strict=True)
-        self._rate = np.array(
-            [
-                book.rate(Asked(user, part, quality, 0.0, None, 1.0, cpus, memory_gb, gpus, 0.0))
-                for account, user, part, quality, cpus, memory_gb, gpus in rows
-            ]
-        )
+        asked = [
+            Asked(user, part, quality, 0.0, None, 1.0, cpus, memory_gb, gpus, 0.0)
+            for account, user, part, quality, cpus, memory_gb, gpus in rows
+        ]
+        charged = log.billing * np.array([book.quality(each.qos).usage_factor for each in asked])
+        self._rate = np.where(np.isnan(charged), [book.rate(each) for each in asked], charged)
         self._names, self._of = np.unique(
             [f"{account or 'default'}/{user}" for account, user in zip(log.account, log.user, strict=True)],
             return_inverse=True,
@@ -124,19 +127,20 @@ class Usage:
         self._log = log
 
     def at(self, state: QueueState, zero_s: float) -> dict[str, float]:
-        """Billed seconds by ``account/user`` of the jobs that had ended at the instant of a state, as
-        if they had been used by ``zero_s`` and had decayed from then on.
+        """Billed seconds by ``account/user`` until the instant of a state, as if they had been used by
+        ``zero_s`` and had decayed from then on.
         """
         log, t = self._log, state.t
-        ended = np.flatnonzero((log.start_s <= t) & (log.end_s <= t))
-        begin_s, end_s, life_s = log.start_s[ended], log.end_s[ended], self._half_life_s
+        started = np.flatnonzero(log.start_s <= t)
+        begin_s, life_s = log.start_s[started], self._half_life_s
+        end_s = np.fmin(log.end_s[started], t)
         if life_s:
             per_s = log2(e) * life_s
             grown = np.exp2(np.minimum((end_s - zero_s) / life_s, _MOST_DOUBLINGS))
             used_s = per_s * (grown - np.exp2(np.minimum((begin_s - zero_s) / life_s, _MOST_DOUBLINGS)))
         else:
             used_s = end_s - begin_s
-        total = np.bincount(self._of[ended], self._rate[ended] * used_s, len(self._names))
+        total = np.bincount(self._of[started], self._rate[started] * used_s, len(self._names))
         return {str(name): amount for name, amount in zip(self._names, total.tolist(), strict=True) if amount > 0}
 
 
@@ -148,7 +152,20 @@ class Player:
         self._policy = policy
         self._log = log
         queues = scenario.queues
+        self._cycle_s = float(queues.scheduler.get("bf_interval_s", 30.0)) if queues and queues.scheduler else 0.0
+        """Time between two cycles of the scheduler: what could start at an instant, but has not, waits
+        for the next. Others decide at once.
+        """
         self._usage = None if queues is None or not queues.scheduler else Usage(log, scenario.cluster, queues)
+
+    def of(self, log: JobLog) -> Player:
+        """The same for another log."""
+        return Player(self._estimated, self._policy, log)
+
+    def starts_alone(self, state: QueueState) -> bool:
+        """True if each waiting job of the state starts within a week."""
+        starts = self.starts(state, Future.LIMITS, 1, RunTimes(), np.random.default_rng(0))
+        return all(np.isfinite(each).all() for each in starts)
 
     def starts(
         self,
@@ -172,9 +189,17 @@ class Player:
         shares = scene.shares(kind, futures, run_times, rng)
         for number in range(futures):
             jobs = scene.jobs(shares[:, number], self._arrivals(scene, kind, horizon_s, run_times, rng))
-            yield self._play(scene, jobs, horizon_s, groups)
+            yield self._play(scene, jobs, horizon_s, groups, kind, rng)
 
-    def _play(self, scene: _Scene, jobs: JobArrays, horizon_s: float, groups: Sequence[np.ndarray]) -> np.ndarray:
+    def _play(
+        self,
+        scene: _Scene,
+        jobs: JobArrays,
+        horizon_s: float,
+        groups: Sequence[np.ndarray],
+        kind: Future,
+        rng: np.random.Generator,
+    ) -> np.ndarray:
         begins_s = scene.begins_s
         queues = _on_clock(self._estimated.queues, scene.zero_s, scene.state.t)
         scenario = replace(self._estimated, workload=list(jobs.jobs()), begins_s=begins_s, queues=queues)
@@ -182,10 +207,15 @@ class Player:
         policy = make_policy(scenario, self._policy, 0)
         if self._usage is not None and hasattr(policy, "past_usage"):
             policy.past_usage = scene.usage(self._usage)
+        if kind is not Future.ORACLE and hasattr(policy, "coarse_after_s"):
+            policy.coarse_after_s = begins_s
         watch = _Watch(
             policy, {scene.targets[place]: row for row, group in enumerate(groups) for place in group.tolist()}
         )
         talk = Conversation(kernel, begins_s + horizon_s)
+        cycle_s = self._cycle_s * (0.5 if kind is Future.ORACLE else rng.random())
+        if talk.view is not None and talk.view.now == begins_s and cycle_s:
+            talk.answer([Wait(begins_s + cycle_s)])
         while talk.view is not None and watch.left:
             talk.answer(watch.decide(talk.view))
         return np.array([watch.started_s.get(id, inf) for id in scene.targets]) - begins_s
@@ -208,7 +238,7 @@ class Player:
         run_s = log.run_s[chosen].copy()
         for place in np.flatnonzero(~((log.end_s[chosen] <= t) & (run_s >= 0)) & (kind is not Future.ORACLE)).tolist():
             job = int(chosen[place])
-            run_s[place] = run_times.draw(rng, _classes(log, job), 1)[0] * log.limit_s[job]
+            run_s[place] = run_times.draw(rng, run_time_classes(log, job), 1)[0] * log.limit_s[job]
         run_s = np.where(np.isnan(run_s), log.limit_s[chosen], run_s)
         order = np.argsort(at_s, kind="stable")
         chosen, at_s, block, run_s = chosen[order], at_s[order], block[order], run_s[order]
@@ -241,8 +271,8 @@ class Player:
 
 
 def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | None:
-    """The queues as known at ``t``, on a clock that begins at ``zero_s``: reservations are made ahead,
-    but of outages only those under way are known, and not their ends.
+    """The queues as known at ``t``, on a clock that begins at ``zero_s``. Reservations are known ahead.
+    Outages are known once they have begun, and their ends are unknown.
     """
     if queues is None:
         return None
@@ -323,7 +353,7 @@ class _Scene:
             return np.repeat(np.where(np.isnan(true_s), limit_s, true_s)[:, None], futures, axis=1)
         else:
             drawn = [
-                run_times.draw(rng, _classes(log, job), futures, float(done))
+                run_times.draw(rng, run_time_classes(log, job), futures, float(done))
                 for job, done in zip(self._known.tolist(), self.elapsed_s / limit_s, strict=True)
             ]
             run_s = np.array(drawn) * limit_s[:, None]

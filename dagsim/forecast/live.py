@@ -1,25 +1,51 @@
-"""Forecasts of the jobs that wait now."""
+"""Forecasts of the jobs that wait now, and of jobs that are only planned."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.forecast.backtest import Backtest, Forecasts, played
-from dagsim.forecast.log import JobLog
-from dagsim.forecast.members import Forecaster
-from dagsim.forecast.rows import KINDS
-from dagsim.forecast.scores import LEVELS
+from dagsim.config.schema import Config
+from dagsim.errors import InputError
+from dagsim.experiment.scenario import cluster_scenario_of
+from dagsim.forecast.backtest import Backtest, Forecasts, forecasts_of
+from dagsim.forecast.futures import Player, QueueState, run_time_classes
+from dagsim.forecast.log import JobLog, read_sacct_log, read_snapshot
+from dagsim.forecast.members import Forecaster, Past
+from dagsim.forecast.planned import PlannedJob, with_planned
+from dagsim.forecast.rows import KINDS, Listed, Rows, read_reasons, rows_of
+from dagsim.forecast.scores import LEVELS, log_wait, quantiles_of
+from dagsim.model import Cluster
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.traces import TraceOptions, format_of
+from dagsim.traces.source import Source
+from dagsim.workload.accept import accepting
 
-__all__ = ["Expected", "expected"]
+__all__ = [
+    "Expected",
+    "ExpectedShape",
+    "Question",
+    "expected",
+    "expected_shapes",
+    "first_answer",
+    "policy_of",
+    "workload_of",
+]
 
 _INSTANTS = 24
 _FUTURES = 10
 """Number of futures at earlier instants, which only calibrate."""
 _BACK_S = 7 * 86400.0
+_FIRST_FUTURES = 20
+_FIRST_S = 2.0
+"""Seconds after which the first answer is content with the futures that it has."""
+_DRAWN = 500
+_LEAST_WAITS = 8
 
 
 class Expected(NamedTuple):
@@ -28,8 +54,10 @@ class Expected(NamedTuple):
     job: str
     user: str
     partition: str
-    waits_for: str
+    kind: str
     """A kind of ``KINDS``."""
+    waits_for: str
+    """Slurm's reason where the snapshot has one, else the kind."""
     quantiles_s: tuple[float, ...]
     """The 19 quantiles of the seconds until it starts; a week stands for a week or longer."""
     within_1h: float
@@ -37,40 +65,247 @@ class Expected(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """The forecast by name, for JSON."""
-        named = {f"q{round(100 * level):02}": wait for level, wait in zip(LEVELS, self.quantiles_s, strict=True)}
+        named = _named(self.quantiles_s)
+        row = {name: getattr(self, name) for name in ("job", "user", "partition", "kind", "waits_for")}
         chances = {"within_1h": self.within_1h, "within_24h": self.within_24h}
-        row = {"job": self.job, "user": self.user, "partition": self.partition, "waits_for": self.waits_for}
         return row | chances | {"median_s": self.quantiles_s[9], "quantiles_s": named}
 
 
-def expected(log: JobLog, forecaster: Forecaster, t: float, instants: int = _INSTANTS) -> Iterator[list[Expected]]:
-    """Yield the forecasts at ``t``: first from the present state alone, then calibrated by forecasts
-    at earlier instants of the log, if it goes back.
+@dataclass(frozen=True, slots=True)
+class ExpectedShape:
+    """The forecast of a planned job: when it would start, and when it would end."""
+
+    shape: PlannedJob
+    starts_s: tuple[float, ...]
+    """The 19 quantiles of the seconds until it starts."""
+    ends_s: tuple[float, ...]
+    """The 19 quantiles of the seconds until it ends."""
+    within_1h: float
+    within_24h: float
+    cut: float
+    """The chance that its limit ends it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The forecast by name, for JSON."""
+        chances = {"within_1h": self.within_1h, "within_24h": self.within_24h, "cut": self.cut}
+        medians = {"start_s": self.starts_s[9], "end_s": self.ends_s[9]}
+        quantiles = {"starts_s": _named(self.starts_s), "ends_s": _named(self.ends_s)}
+        return {"shape": str(self.shape)} | self.shape.to_dict() | chances | medians | quantiles
+
+
+def _named(quantiles_s: Sequence[float]) -> dict[str, float]:
+    return {f"q{round(100 * level):02}": wait for level, wait in zip(LEVELS, quantiles_s, strict=True)}
+
+
+Listing = dict[str, Listed]
+
+
+class Question(NamedTuple):
+    """A snapshot to forecast from, read with its history."""
+
+    log: JobLog
+    forecaster: Forecaster
+    t: float
+    listing: Listing | None
+    scenario: ClusterScenario
+    remarks: list[str]
+
+    @classmethod
+    def read(
+        cls, config: Config, state: Path, history: Path | None, policy: str | None, futures: int, arrivals: int
+    ) -> Question:
+        """Read a snapshot, whose configuration has it as its workload.
+
+        Raises:
+            InputError: It is not a snapshot, or does not fit the cluster of the configuration.
+        """
+        scenario, file = cluster_scenario_of(config), config.trace()
+        log, t = read_snapshot(file.open(scenario.cluster, scenario.runtime))
+        listing = read_reasons(Source(state))
+        remarks = _remarks(log, listing, scenario.cluster)
+        if history is not None:
+            log = log.beside(read_sacct_log(history, file.options), t)
+        log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
+        player = Player(scenario, policy or policy_of(config), log)
+        return cls(log, Forecaster(player, futures, arrivals, config.seed), t, listing or None, scenario, remarks)
+
+    def first(self) -> list[Expected]:
+        """The first answer (``first_answer``)."""
+        return first_answer(self.log, self.forecaster, self.t, self.listing)
+
+    def answers(self) -> Iterator[list[Expected]]:
+        """The forecasts of the waiting jobs, better and better (``expected``)."""
+        return expected(self.log, self.forecaster, self.t, listing=self.listing)
+
+    def shapes(self, shapes: Sequence[PlannedJob]) -> Iterator[list[ExpectedShape]]:
+        """The forecasts of planned jobs, better and better (``expected_shapes``)."""
+        return expected_shapes(self.log, self.forecaster, self.t, shapes, self.scenario.cluster)
+
+
+def workload_of(state: Path) -> dict[str, str]:
+    """The workload of a configuration that is a snapshot.
+
+    Raises:
+        TraceError: It cannot be read.
     """
-    yield _expected(log, forecaster, [t])
+    workload = {"kind": "trace", "path": str(state)}
+    return workload | ({"format": "kubernetes-now"} if format_of(state, TraceOptions()) == "kubernetes" else {})
+
+
+def policy_of(config: Config) -> str:
+    """The policy that plays futures: that of a configuration with queues, else EASY."""
+    return config.policy if config.queues is not None else "easy"
+
+
+def _remarks(log: JobLog, listing: Listing, cluster: Cluster) -> list[str]:
+    """What to say of a snapshot: waiting jobs without a forecast, and nodes that do not exist."""
+    names = {name for names in log.nodes.words for name in names}
+    unknown = sorted(names - {node.name for node in cluster.nodes})
+    silent = len(listing.keys() - set(log.array.tolist()))
+    remarks = [f"{silent:,} jobs are held or wait for other jobs: they get no forecast"] if silent else []
+    if 2 * len(unknown) > len(names):
+        remarks.append(
+            f"{len(unknown):,} of the {len(names):,} nodes on which jobs run are not in the cluster of the "
+            f"configuration, such as {unknown[0]}: is it another cluster? These jobs get a place by best fit"
+        )
+    return remarks
+
+
+def first_answer(log: JobLog, forecaster: Forecaster, t: float, listing: Listing | None = None) -> list[Expected]:
+    """The forecasts at ``t`` from up to 20 futures of the present state: as many as end within two
+    seconds, so that they need not be the same each time.
+    """
+    until_s = monotonic() + _FIRST_S
+    past, rows = _present(log, t, listing)
+    quick = replace(forecaster, futures=min(forecaster.futures, _FIRST_FUTURES), arrivals=0, until_s=until_s)
+    return _shown(log, [forecasts_of(rows, quick, past, 0)], rows, listing)
+
+
+def expected(
+    log: JobLog, forecaster: Forecaster, t: float, instants: int = _INSTANTS, listing: Listing | None = None
+) -> Iterator[list[Expected]]:
+    """Yield the forecasts at ``t``: from the present state alone; then calibrated by forecasts at a
+    third, and at all of the earlier instants of the log, if it goes back.
+    """
+    past, rows = _present(log, t, listing)
+    present = forecasts_of(rows, forecaster, past, instants)
+    yield _shown(log, [present], rows, listing)
+    earlier: list[Forecasts] = []
+    for several in _earlier(log, forecaster, t, instants):
+        earlier = several
+        yield _shown(log, [*earlier, present], rows, listing)
+
+
+def expected_shapes(
+    log: JobLog, forecaster: Forecaster, t: float, shapes: Sequence[PlannedJob], cluster: Cluster,
+    instants: int = _INSTANTS,
+) -> Iterator[list[ExpectedShape]]:  # fmt: skip
+    """Yield the forecasts of planned jobs that would be submitted at ``t``, each as if it were the
+    only one: first as they are, then calibrated as ``expected``. Shapes that even the idle cluster
+    could not start are left out.
+
+    Raises:
+        InputError: It could start none of them.
+    """
+    several = with_planned(log, list(shapes), t, cluster)
+    player = forecaster.player.of(several)
+    forecaster = replace(forecaster, player=player)
+    state, count = QueueState.at(several, t), len(several) - len(log)
+    ids = {id: place for place, id in enumerate(several.jobs.ids.tolist())}
+    places = [ids[f"planned-{number}"] for number in range(1, count + 1)]
+    past = Past(several)
+    past.move(t)
+    alone = [replace(state, running=state.running[:0], waiting=np.array([place])) for place in places]
+    possible = [player.starts_alone(each) for each in alone]
+    if not any(possible):
+        raise InputError(
+            f"--job: {shapes[0]} could never start, even on the idle cluster: it asks for more than the nodes of its "
+            "partition have, or than a limit of its account, QOS or partition allows"
+        )
+    others = state.waiting[~np.isin(state.waiting, places)]
+    kept: list[tuple[PlannedJob, int]] = []
+    forecasts = []
+    for shape, place, is_possible in zip(shapes, places, possible, strict=True):
+        if is_possible:
+            waiting = np.append(others, place)
+            rows = Rows(
+                replace(state, waiting=waiting), [np.array([len(others)])], np.zeros(1, np.int64), np.full(1, np.nan)
+            )
+            kept.append((shape, place))
+            forecasts.append(forecasts_of(rows, forecaster, past, instants))
+    own = run_time_classes(several, places[0])
+    share = past.run_times.draw(np.random.default_rng(forecaster.seed), own, _DRAWN)
+    runs_s = np.minimum(share, 1.0) * shapes[0].limit_s
+    drawn = [(shape, runs_s if shape is shapes[0] else shape.run_s(runs_s, shapes[0])) for shape, _ in kept]
+    yield _shapes(several, forecasts, drawn)
+    for earlier in _earlier(several, forecaster, t, instants):
+        yield _shapes(several, [*earlier, *forecasts], drawn)
+
+
+def _present(log: JobLog, t: float, listing: Listing | None) -> tuple[Past, Rows]:
+    past = Past(log)
+    past.move(t)
+    rows = rows_of(QueueState.at(log, t), listing)
+    return past, rows
+
+
+def _earlier(log: JobLog, forecaster: Forecaster, t: float, instants: int) -> Iterator[list[Forecasts]]:
+    """Yield forecasts at a third of the earlier instants, then at all of them; nothing if no job has
+    ended before ``t``.
+    """
     first_s = max(float(log.submit_s[0]), t - _BACK_S)
-    ended = np.count_nonzero(log.end_s <= t)
-    if ended and t > first_s:
-        grid = np.linspace(first_s, t, instants + 1)[1:-1].tolist()
-        yield _expected(log, forecaster, [*grid, t])
-
-
-def _expected(log: JobLog, forecaster: Forecaster, instants: list[float]) -> list[Expected]:
+    if not instants or not np.count_nonzero(log.end_s <= t) or t <= first_s:
+        return
+    grid = np.linspace(first_s, t, instants + 1)[1:-1].tolist()
     fewer = replace(forecaster, futures=min(forecaster.futures, _FUTURES))
-    several = list(played(log, None, fewer, instants[:-1]))
-    several += played(log, None, forecaster, instants[-1:], len(several))
+    made: dict[int, Forecasts] = {}
+    for places in (range(1, len(grid), 3), [place for place in range(len(grid)) if place % 3 != 1]):
+        past = Past(log)
+        for place in places:
+            past.move(grid[place])
+            rows = rows_of(QueueState.at(log, grid[place]), None)
+            made[place] = forecasts_of(rows, fewer, past, place)
+        yield [made[place] for place in sorted(made) if len(made[place].t)]
+
+
+def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
+    """The calibrated forecasts (count, 19) of the last rows. Without past waits, there is no history
+    to pool.
+    """
+    joined = Forecasts.joined([each for each in several if len(each.t)])
+    if np.count_nonzero(log.start_s <= joined.t[-1]) < _LEAST_WAITS:
+        joined = replace(joined, raw={name: each for name, each in joined.raw.items() if name != "history_account"})
+    forecast = Backtest(joined, log).forecast
+    return forecast[len(forecast) - count :]
+
+
+def _shown(log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: Listing | None) -> list[Expected]:
     present = several[-1]
     if not len(present.t):
         return []
-    test = Backtest(Forecasts.joined([each for each in several if len(each.t)]), log)
     forecasts = []
-    for row in range(len(test.forecast) - len(present.t), len(test.forecast)):
-        logs, job = test.forecast[row], test.forecasts.job[row]
-        waits_s = tuple(np.expm1(logs).tolist())
-        kind = KINDS[test.forecasts.kind[row]]
+    for logs, job, kind in zip(_test(log, several, len(present.t)), present.job.tolist(), present.kind, strict=True):
         within = [_chance(logs, span_s) for span_s in (3600.0, 86400.0)]
-        forecasts.append(Expected(log.array[job], log.user[job], log.partition[job], kind, waits_s, *within))
+        name, kind_name = log.array[job], KINDS[kind]
+        listed = None if listing is None else listing.get(name)
+        reason = kind_name if listed is None or listed.reason in ("", "None") else listed.reason
+        waits_s = tuple(np.expm1(logs).tolist())
+        forecasts.append(Expected(name, log.user[job], log.partition[job], kind_name, reason, waits_s, *within))
     return sorted(forecasts, key=lambda each: each.quantiles_s[9])
+
+
+def _shapes(
+    log: JobLog, several: Sequence[Forecasts], drawn: Sequence[tuple[PlannedJob, np.ndarray]]
+) -> list[ExpectedShape]:
+    """The forecasts of shapes, of which ``drawn`` has the run times."""
+    answers = []
+    for (shape, runs_s), logs in zip(drawn, _test(log, several, len(drawn)), strict=True):
+        starts_s = np.expm1(logs)
+        ends = quantiles_of(log_wait((starts_s[:, None] + runs_s).reshape(-1, 1)))[0]
+        hour, day = (_chance(logs, span_s) for span_s in (3600.0, 86400.0))
+        cut = float(np.mean(runs_s >= shape.limit_s))
+        answers.append(ExpectedShape(shape, tuple(starts_s.tolist()), tuple(np.expm1(ends).tolist()), hour, day, cut))
+    return answers
 
 
 def _chance(logs: np.ndarray, span_s: float) -> float:

@@ -28,6 +28,7 @@ __all__ = ["JobLog", "read_sacct_log", "read_snapshot"]
 
 _YEAR_S = 365 * 86400.0
 _SECONDS = {"": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
+_BILLING = re.compile(r"(?:^|,)billing=(\d{1,15})(?:,|$)")
 _BEGIN = re.compile(r"now\+(\d{1,9})(second|minute|hour|day|week)?s?")
 
 
@@ -59,6 +60,10 @@ class JobLog:
     """(n,) object: the submission of each job: its array, else its own id."""
     ends_s: float
     """The end of the log."""
+    billing: np.ndarray
+    """(n,) float64: what the site charges for each second of a run, known from its start on; NaN if
+    the log does not say.
+    """
     user: Sequence[str] = field(default=())
     account: Sequence[str] = field(default=())
     partition: Sequence[str] = field(default=())
@@ -115,37 +120,40 @@ class JobLog:
             jobs.observed_nodes or Labels(np.zeros(len(jobs), np.int32), ((),)),
             objects(jobs.ids.tolist()),
             float(np.nanmax(np.concatenate([end_s, asked.arrival_s]))),
+            np.full(len(jobs), nan),
             *_names(jobs),
         )
 
     def beside(self, history: JobLog, t: float) -> JobLog:
         """The jobs of this log with those of another that had ended by ``t`` and are not among them."""
         own = set(self.jobs.ids.tolist())
-        past = np.flatnonzero(
-            (history.end_s <= t) & np.array([id not in own for id in history.jobs.ids.tolist()], bool)
-        )
-        jobs = JobArrays.joined([history.jobs.chosen(past), self.jobs])
+        past = (history.end_s <= t) & np.array([id not in own for id in history.jobs.ids.tolist()], bool)
+        return JobLog.joined([history.chosen(np.flatnonzero(past)), self], t)
+
+    def chosen(self, jobs: np.ndarray) -> JobLog:
+        """The log of the jobs at these indices, which must be in order of submission."""
+        columns: dict[str, Any] = {name: getattr(self, name)[jobs] for name in _COLUMNS}
+        columns |= {name: [getattr(self, name)[job] for job in jobs.tolist()] for name in _LISTS}
+        return replace(self, jobs=self.jobs.chosen(jobs), nodes=self.nodes.chosen(jobs), **columns)
+
+    @classmethod
+    def joined(cls, several: Sequence[JobLog], ends_s: float) -> JobLog:
+        """The jobs of several logs on one clock, in order of submission."""
+        jobs = JobArrays.joined([log.jobs for log in several])
         order = np.argsort(jobs.arrival_s, kind="stable")
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(log, name) for log in several])[order] for name in _COLUMNS
+        }
+        for name in _LISTS:
+            words = [word for log in several for word in getattr(log, name)]
+            columns[name] = [words[job] for job in order.tolist()]
+        nodes = [names for log in several for names in log.nodes.tolist()]
+        labels = Labels.numbered([nodes[job] for job in order.tolist()])
+        return cls(jobs.chosen(order), nodes=labels, ends_s=ends_s, **columns)
 
-        def joined(name: str) -> np.ndarray:
-            column: np.ndarray = np.concatenate([getattr(history, name)[past], getattr(self, name)])[order]
-            return column
 
-        def listed(name: str) -> list[Any]:
-            both = [*(getattr(history, name)[job] for job in past.tolist()), *getattr(self, name)]
-            return [both[job] for job in order.tolist()]
-
-        nodes = [*history.nodes.chosen(past).tolist(), *self.nodes.tolist()]
-        return JobLog(
-            jobs.chosen(order),
-            **{name: joined(name) for name in ("limit_s", "start_s", "end_s", "eligible_s", "begin_s", "array")},
-            parents=listed("parents"),
-            nodes=Labels.numbered([nodes[job] for job in order.tolist()]),
-            ends_s=t,
-            user=listed("user"),
-            account=listed("account"),
-            partition=listed("partition"),
-        )
+_COLUMNS = ("limit_s", "start_s", "end_s", "eligible_s", "begin_s", "array", "billing")
+_LISTS = ("parents", "user", "account", "partition")
 
 
 def _names(jobs: JobArrays) -> tuple[list[str], list[str], list[str]]:
@@ -184,6 +192,7 @@ class _Row(NamedTuple):
     end_s: float
     parents: tuple[str, ...]
     nodes: tuple[str, ...]
+    billing: float
     asked: list[str]
 
 
@@ -220,6 +229,7 @@ def read_sacct_log(path: Path, options: TraceOptions) -> JobLog:
         parents=[row.parents for row in known],
         nodes=Labels.numbered([row.nodes for row in known]),
         array=objects([row.id.partition("_")[0] for row in known]),
+        billing=np.array([row.billing for row in known]),
         ends_s=float(np.nanmax(np.concatenate([end_s, start_s, log.submit_s]))),
     )
 
@@ -274,6 +284,7 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None) -> Iterator[_R
             nan if end_s is None else end_s,
             parents,
             readable_hosts(fields["NodeList"]) if ran else (),
+            float(charged[1]) if (charged := _BILLING.search(fields["AllocTRES"])) else nan,
             _asked(own, fields, line, submit_s),
         )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
+from time import monotonic
 
 import numpy as np
 
@@ -67,6 +69,8 @@ class Forecaster:
     """Number of futures with arrivals, which cost most."""
     seed: int = 0
     oracle: bool = False
+    until_s: float = inf
+    """When to end with fewer futures, on the clock of ``time.monotonic``."""
 
     def raw(self, rows: Rows, past: Past, instant: int) -> dict[str, np.ndarray]:
         """The forecasts at the ``instant``-th time; ``past`` must be there."""
@@ -83,7 +87,12 @@ class Forecaster:
         """(n, 19) quantiles over futures of one kind."""
         rng = np.random.default_rng([self.seed, instant, list(Future).index(kind)])
         starts = self.player.starts(rows.state, kind, futures, past.run_times, rng, rows.members)
-        waits = rows.earliest(np.stack(list(starts)))
+        played = []
+        for each in starts:
+            played.append(each)
+            if monotonic() > self.until_s:
+                break
+        waits = rows.earliest(np.stack(played))
         return quantiles_of(log_wait(waits))
 
     def from_waits(self, rows: Rows, past: Past) -> dict[str, np.ndarray]:

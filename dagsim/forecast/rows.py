@@ -14,8 +14,10 @@ import numpy as np
 from dagsim.errors import TraceError
 from dagsim.forecast.futures import QueueState
 from dagsim.forecast.log import JobLog
+from dagsim.traces.slurm import is_squeue, waiting_reasons
+from dagsim.traces.source import Source
 
-__all__ = ["KINDS", "Listed", "QueueLog", "Rows", "outcomes_of", "read_queue_log", "rows_of"]
+__all__ = ["KINDS", "Listed", "QueueLog", "Rows", "outcomes_of", "read_queue_log", "read_reasons", "rows_of"]
 
 KINDS = ("plain", "limited", "dependent", "begin later", "reservation", "never")
 """Kinds of rows. The first two are scored; the last gets no forecast."""
@@ -82,6 +84,20 @@ def read_queue_log(path: Path) -> QueueLog:
             listing[name] = Listed(reason.partition(",")[0], estimate_s)
     times = sorted(listings)
     return QueueLog(times, [listings[time] for time in times])
+
+
+def read_reasons(source: Source) -> dict[str, Listed]:
+    """What a snapshot of ``squeue --json`` says of its waiting jobs, by the number of their
+    submission; nothing of other snapshots.
+    """
+    if not is_squeue(source):
+        return {}
+    listing: dict[str, Listed] = {}
+    for name, reason, start_s in waiting_reasons(source):
+        other = listing.get(name)
+        estimate_s = np.nan if start_s is None else start_s
+        listing[name] = Listed(reason, estimate_s if other is None else float(np.fmin(estimate_s, other.estimate_s)))
+    return listing
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ pass them.
 """
 
 from dagsim.metrics.columns import ScheduleColumns, columns
-from dagsim.metrics.compare import Paired, Verdict, compared, holm, paired
+from dagsim.metrics.compare import Paired, Precision, Verdict, compared, holm, paired
 from dagsim.metrics.intervals import OverTime, over_time
 from dagsim.metrics.jct import (
     bounded_slowdown,
@@ -16,22 +16,24 @@ from dagsim.metrics.jct import (
     isolated_s,
     jain,
     jct,
+    jobs_table,
     makespan,
     node_failures,
     preemptions,
     restarts,
     running,
+    runs_table,
     slo_attainment,
     slowdown,
     tardiness,
     tenant_gpu_seconds,
     throughput,
+    to_csv,
+    to_pandas,
     unfair_share,
     wait,
 )
-from dagsim.metrics.precision import Precision
 from dagsim.metrics.summary import Distribution, GpuGroup, JobGroup, Summary, glossary, summarize
-from dagsim.metrics.tables import jobs_table, runs_table, to_csv, to_pandas
 from dagsim.metrics.utilization import (
     Energy,
     GpuSeconds,

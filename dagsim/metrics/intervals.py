@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dagsim.errors import InputError
+from dagsim.errors import InputError, require
 from dagsim.metrics.columns import Floats
 
 __all__ = [
@@ -355,14 +355,12 @@ def over_time(
     a, b = np.asarray(values, float), np.asarray(reference, float)
     if a.ndim != 1 or a.shape != b.shape:
         raise InputError(f"blocks: needs one value per job of either run, got shapes {a.shape} and {b.shape}")
-    if not 2 <= blocks <= 100:
-        raise InputError(f"blocks: must be 2 to 100, got {blocks!r}")
+    require(2 <= blocks <= 100, "blocks: must be 2 to 100", blocks, InputError)
     if len(a) < FEWEST_JOBS:
         raise InputError(
             f"blocks: needs {FEWEST_JOBS:,} jobs or more, this trace has {len(a):,}; shorter blocks are correlated"
         )
-    if not 0 < level < 1:
-        raise InputError(f"blocks: level must lie between 0 and 1, got {level!r}")
+    require(0 < level < 1, "blocks: level must lie between 0 and 1", level, InputError)
     pieces = [
         _ratio(ours, theirs, number)
         for number, (ours, theirs) in enumerate(

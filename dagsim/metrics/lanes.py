@@ -1,15 +1,28 @@
-"""Positions of runs in a Gantt chart: one lane per GPU, nodes one below the other."""
+"""Positions of runs in a Gantt chart, one lane per GPU, nodes one below the other; and the times of each
+task of a job: ready, started, ended, and the parent that it waited for last.
+"""
 
 from __future__ import annotations
 
-import heapq
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
+from dagsim.model import JobFacts
 
-__all__ = ["Bars", "Lanes", "bars_of", "lanes_of"]
+__all__ = [
+    "Bars",
+    "FreeSlots",
+    "Lanes",
+    "TaskColumns",
+    "bars_of",
+    "lanes_of",
+    "task_columns",
+]
+
 
 _GAP = 0.5
 """Gap between nodes, in lanes."""
@@ -155,27 +168,104 @@ def _coloured(cols: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tup
     """Return each entry with its ``need`` slots. Entries of a node that overlap in time share no
     slot.
     """
-    runs = cols.runs
-    free: dict[int, list[int]] = {}
-    taken: dict[int, list[tuple[float, int]]] = {}
-    opened: dict[int, int] = {}
-    placed = []
-    for entry in _by_start(cols, chosen):
-        node, start_s, end_s = int(runs.node[entry]), float(runs.start_s[entry]), float(runs.end_s[entry])
-        idle, busy = free.setdefault(node, []), taken.setdefault(node, [])
-        while busy and busy[0][0] <= start_s:
-            heapq.heappush(idle, heapq.heappop(busy)[1])
+    slots, node = FreeSlots(), cols.runs.node.tolist()
+    start_s, end_s, count = cols.runs.start_s.tolist(), cols.runs.end_s.tolist(), need.tolist()
+    return [
+        (entry, slots.take(node[entry], start_s[entry], end_s[entry], count[entry]))
+        for entry in _by_start(cols, chosen)
+    ]
+
+
+class FreeSlots:
+    """Numbers for what overlaps in time, by owner: always the lowest free ones. Takes must be in the
+    order of their starts.
+    """
+
+    def __init__(self) -> None:
+        self._idle: dict[Hashable, list[int]] = {}
+        self._busy: dict[Hashable, list[tuple[float, int]]] = {}
+        self._opened: dict[Hashable, int] = {}
+
+    def take(self, owner: Hashable, start: float, end: float, count: int = 1) -> list[int]:
+        """Take ``count`` slots from ``start`` to ``end``."""
+        idle, busy = self._idle.setdefault(owner, []), self._busy.setdefault(owner, [])
+        while busy and busy[0][0] <= start:
+            heappush(idle, heappop(busy)[1])
         slots = []
-        for _ in range(int(need[entry])):
+        for _ in range(count):
             if not idle:
-                idle.append(opened.get(node, 0))
-                opened[node] = idle[0] + 1
-            slots.append(heapq.heappop(idle))
-            heapq.heappush(busy, (end_s, slots[-1]))
-        placed.append((entry, slots))
-    return placed
+                idle.append(self._opened.get(owner, 0))
+                self._opened[owner] = idle[0] + 1
+            slots.append(heappop(idle))
+            heappush(busy, (end, slots[-1]))
+        return slots
 
 
 def _by_start(cols: ScheduleColumns, chosen: np.ndarray) -> list[int]:
     entries = np.flatnonzero(chosen)
     return [int(entry) for entry in entries[np.argsort(cols.runs.start_s[entries], kind="stable")]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskColumns:
+    """One entry per task of jobs with known graphs of several tasks, ordered by job and position in
+    its graph.
+    """
+
+    first: Ints
+    """Entry of each job's first task, by ``Record.job``; -1 if it has none."""
+    job: Ints
+    task: Ints
+    ready_s: Floats
+    """End of the task's last parent, or the job's arrival. NaN if a parent never ran."""
+    start_s: Floats
+    """First start; NaN if the task never ran."""
+    end_s: Floats
+    """Last end. The end of the log if the task is still running, NaN if it never ran."""
+    blocker: Ints
+    """Entry of the parent that ended last; -1 if the task has no parent, or none ran."""
+    edges: Ints
+    """Entries of parent and child, (m, 2)."""
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+
+def task_columns(facts: Iterable[JobFacts], cols: ScheduleColumns) -> TaskColumns:
+    """Unroll the tasks of a schedule. O(runs + edges log edges)."""
+    listed = list(facts)
+    count = np.array([len(job.parents) if len(job.parents) > 1 else 0 for job in listed], np.int64)
+    first = np.cumsum(count) - count
+    job = np.repeat(np.arange(len(count)), count)
+    task = np.arange(len(job)) - first[job]
+    runs = cols.runs
+    mine = count[runs.job] > 0
+    entry = first[runs.job[mine]] + runs.task[mine]
+    start_s, end_s = np.full(len(job), np.inf), np.full(len(job), -np.inf)
+    np.minimum.at(start_s, entry, runs.start_s[mine])
+    np.maximum.at(end_s, entry, runs.end_s[mine])
+    start_s[np.isinf(start_s)] = end_s[np.isinf(end_s)] = np.nan
+    edges = np.array(list(_edges(listed, first.tolist())), np.int64).reshape(-1, 2)
+    ready_s, blocker = _ready(cols.jobs.arrival_s[job], end_s, edges)
+    return TaskColumns(np.where(count > 0, first, -1), job, task, ready_s, start_s, end_s, blocker, edges)
+
+
+def _edges(facts: list[JobFacts], first: list[int]) -> Iterator[tuple[int, int]]:
+    for job, start in zip(facts, first, strict=True):
+        if len(job.parents) > 1:
+            for child, parents in enumerate(job.parents):
+                for parent in parents:
+                    yield start + parent, start + child
+
+
+def _ready(arrival_s: Floats, end_s: Floats, edges: Ints) -> tuple[Floats, Ints]:
+    """Return the end of each entry's last parent, and the entry of that parent."""
+    ready_s, blocker = arrival_s.copy(), np.full(len(arrival_s), -1, np.int64)
+    parent, child = edges.T
+    order = np.lexsort((-parent, end_s[parent], child))  # NaN is last: a parent that never ran
+    parent, child = parent[order], child[order]
+    last = np.append(child[1:] != child[:-1], True)[: len(child)]
+    ready_s[child[last]] = end_s[parent[last]]
+    ran = last & np.isfinite(end_s[parent])
+    blocker[child[ran]] = parent[ran]
+    return ready_s, blocker

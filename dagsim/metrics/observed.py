@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -74,19 +75,23 @@ def observed_against_simulated(
     observed_start_s: Sequence[float] | Floats,
     eligible_s: Sequence[float] | Floats,
     partitions: Sequence[str] = (),
+    became_eligible_s: Mapping[int, float] = MappingProxyType({}),
 ) -> ObservedWaits | None:
     """Compare waits job by job. Returns None if no job has both.
 
     ``observed_start_s`` and ``eligible_s`` have an entry for each job in the order of
     ``Record.job``, NaN if unknown; so has ``partitions``, unless it is empty. Both waits count from
     the time when the job could start, or from its arrival if that is unknown. So neither includes
-    delays that no scheduler can avoid: a dependency, a hold, the delay of a requeue. Jobs that
+    delays that no scheduler can avoid: a dependency, a hold, the delay of a requeue.
+    ``became_eligible_s`` has the jobs whose time in the simulation is another than in the log. Jobs that
     arrived before the simulation began are left out, as in all metrics.
     """
     cols = columns(source)
     jobs = cols.jobs
     since_s = np.fmax(jobs.arrival_s, np.asarray(eligible_s, float))
     observed = np.maximum(np.asarray(observed_start_s, float) - since_s, 0.0)
+    for job, time_s in became_eligible_s.items():
+        since_s[job] = time_s
     unclipped = _first_start_s(cols) - since_s
     simulated = np.maximum(unclipped, 0.0)
     both = np.flatnonzero(np.isfinite(observed) & np.isfinite(simulated) & cols.counted)

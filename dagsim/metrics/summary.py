@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Literal, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
@@ -239,6 +239,7 @@ class Summary:
     by_priority: Annotated[dict[str, JobGroup], "", "per priority"]
     by_tenant: Annotated[dict[str, JobGroup], "", "per tenant"]
     by_gpu: Annotated[dict[str, GpuGroup], "", "per GPU type"]
+    own: Annotated[Mapping[str, float], "", "metrics of your own (dagsim.metrics.own)"] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, int | float | str | None]:
         """Return flat data for JSON: ``jct_s.p99``, ``tenant[ann].wait_s.mean``. NaN and infinity
@@ -382,6 +383,8 @@ _GROUP_OF = {"by_priority": ("priority", JobGroup), "by_tenant": ("tenant", JobG
 
 def _terms(of: type) -> Iterator[MetricTerm]:
     for name, hint in get_type_hints(of, include_extras=True).items():
+        if name == "own":  # their names are the user's
+            continue
         unit, meaning = hint.__metadata__
         if name in _GROUP_OF:
             label, group = _GROUP_OF[name]
@@ -395,16 +398,18 @@ def _terms(of: type) -> Iterator[MetricTerm]:
 
 
 def _flat(of: Summary | JobGroup | GpuGroup) -> Iterator[tuple[str, int | float | str | None]]:
-    for field in fields(of):
-        value = getattr(of, field.name)
-        if field.name in _GROUP_OF:
-            label, _ = _GROUP_OF[field.name]
+    for part in fields(of):
+        value = getattr(of, part.name)
+        if part.name == "own":
+            yield from ((name, _json(number)) for name, number in value.items())
+        elif part.name in _GROUP_OF:
+            label, _ = _GROUP_OF[part.name]
             for name, group in value.items():
                 yield from ((f"{label}[{name}].{key}", leaf) for key, leaf in _flat(group))
         elif isinstance(value, Distribution):
-            yield from ((f"{field.name}.{part.name}", _json(getattr(value, part.name))) for part in fields(value))
+            yield from ((f"{part.name}.{inner.name}", _json(getattr(value, inner.name))) for inner in fields(value))
         else:
-            yield field.name, _json(value)
+            yield part.name, _json(value)
 
 
 def _json(value: float | str) -> int | float | str | None:

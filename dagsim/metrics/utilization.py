@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.errors import ModelError
+from dagsim.errors import ModelError, require
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns, total
 from dagsim.model import Cluster, GpuType
 
@@ -290,8 +290,7 @@ class PowerModel:
     def __post_init__(self) -> None:
         if not 0 < self.busy_fraction <= 1:
             raise ModelError(f"power: busy_fraction must lie above 0 and up to 1, got {self.busy_fraction!r}")
-        if not 0 <= self.activity <= 1:
-            raise ModelError(f"power: activity must lie in 0..1, got {self.activity!r}")
+        require(0 <= self.activity <= 1, "power: activity must lie in 0..1", self.activity, ModelError)
         for name, (idle, busy) in self.watts.items():
             if not 0 <= idle <= busy:
                 raise ModelError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dagsim.errors import ModelError
+from dagsim.errors import ModelError, require
 from dagsim.model.arithmetic import check_numbers, check_whole, ordered_sum
 from dagsim.model.gpu import GpuType, gpu_type
 
@@ -86,8 +86,7 @@ class Cluster:
         for type_name, count in gpus.items():
             gpu = gpu_type(type_name)
             check_whole(f"GPUs of type {type_name}", count)
-            if count < 0:
-                raise ModelError(f"GPUs of type {type_name} must be 0 or more, got {count!r}")
+            require(count >= 0, f"GPUs of type {type_name} must be 0 or more", count, ModelError)
             for first in range(0, count, per_node):
                 size = min(per_node, count - first)
                 label = f"{gpu.name.lower()}-{first // per_node}"

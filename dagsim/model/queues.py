@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from math import inf, isfinite
 from typing import Literal
 
-from dagsim.errors import ModelError
+from dagsim.errors import ModelError, require
 
 __all__ = ["Caps", "NodeOutage", "NodePartition", "NodeReservation", "Qos", "QueueNode", "QueueTree"]
 
@@ -32,8 +32,7 @@ class Caps:
     def __post_init__(self) -> None:
         amounts = {limit.name: getattr(self, limit.name) for limit in fields(self) if limit.name != "gpus_of"}
         for name, value in (amounts | dict(self.gpus_of)).items():
-            if value is not None and not value >= 0:
-                raise ModelError(f"limits: {name} must be 0 or more, got {value!r}")
+            require(value is None or value >= 0, f"limits: {name} must be 0 or more", value, ModelError)
 
     def __bool__(self) -> bool:
         amounts = (self.gpus, self.cpus, self.memory_gb, self.jobs)
@@ -268,8 +267,7 @@ class QueueTree:
 
 def _check(where: str, numbers: Mapping[str, float]) -> None:
     for name, value in numbers.items():
-        if not (value >= 0 and isfinite(value)):
-            raise ModelError(f"{where}: {name} must be 0 or more, got {value!r}")
+        require(value >= 0 and isfinite(value), f"{where}: {name} must be 0 or more", value, ModelError)
 
 
 def _known(where: str, names: Mapping[str, float]) -> None:

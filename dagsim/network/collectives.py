@@ -19,16 +19,17 @@ Latencies are those of NCCL's tuner for its Simple protocol (``src/graph/tuning.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil, inf, log2
 from typing import Literal, NamedTuple, TypeAlias
 
 from dagsim.errors import ModelError
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.network.routing import Path, Routing
 
-__all__ = ["Collective", "Exchange", "Member", "StepTraffic", "exchange", "nvlink_bytes_s"]
+__all__ = ["Collective", "Exchange", "GroupTraffic", "Member", "StepTraffic", "exchange", "nvlink_bytes_s"]
 
 Collective: TypeAlias = Literal["ring", "tree", "hierarchical", "all_gather", "all_to_all", "pipeline"]
 
@@ -40,6 +41,36 @@ _REACHED_ELSEWHERE = 235 / 300
 
 _BASE_S, _RING_S, _RING_NET_S = 8.4e-6, 3.4e-6, 9.6e-6
 _TREE_S, _TREE_NET_S = 28e-6, 50e-6
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTraffic:
+    """What groups of ranks send in a step: ``size`` ranks each, of which each is ``stride`` after the one
+    before. All groups send at once, ``gb`` GB per rank; a pipeline forward and as much backward.
+
+    Raises:
+        ModelError: A number is out of its range.
+    """
+
+    gb: float
+    size: int
+    stride: int = 1
+    collective: Literal["ring", "all_gather", "pipeline"] = "ring"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.gb < inf or self.size < 2 or self.stride < 1:
+            raise ModelError(
+                "communication: groups need gb of 0 or more, a size of 2 or more and a stride of 1 or more, got "
+                f"{self.gb!r}, {self.size!r} and {self.stride!r}"
+            )
+
+    def moved(self) -> float:
+        """Bytes from each rank to the next."""
+        if self.collective == "pipeline":
+            return self.gb * 1e9
+        return (2 if self.collective == "ring" else 1) * (self.size - 1) / self.size * self.gb * 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +92,8 @@ class StepTraffic:
     overlap: int = 0
     calls: int = 1
     """Number of collectives, for latencies; 0 leaves latencies out."""
+    groups: tuple[GroupTraffic, ...] = field(default=(), kw_only=True)
+    """Traffic of groups of ranks, one after the other, instead of ``gb`` of all ranks."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -147,21 +180,74 @@ def exchange(traffic: StepTraffic, members: Sequence[Member], routing: Routing, 
     ranks = sum(member.ranks for member in members)
     if ranks < 2:
         return Exchange(0.0)
+    if traffic.groups:
+        return _in_turn([_group_exchange(group, members, routing, nvlink) for group in traffic.groups])
     plan = _PLANS[traffic.collective](members, ranks, size, nvlink)
-    rails = min(member.ranks for member in members)
+    streams, ways, hop_s = _on_links(plan.hops, members, routing)
+    cap = nvlink / ways if plan.through_nvlink and max(member.ranks for member in members) > 1 else inf
+    at_once = traffic.collective == "all_to_all"
+    latency_s = traffic.calls * (plan.latency_s + hop_s * (len(members) > 1))
+    return Exchange(plan.inner_s, dict(streams), plan.bytes / ways, cap, at_once, latency_s)
+
+
+def _on_links(
+    hops: Iterable[tuple[Member, Member, int]], members: Sequence[Member], routing: Routing
+) -> tuple[Counter[int], int, float]:
+    """Streams on each link, the rails that each stream splits over, and the longest latency of a hop."""
+    most = min(member.ranks for member in members)
     streams: Counter[int] = Counter()
     hop_s, ways = 0.0, 1
-    for source, destination, count in plan.hops:
-        paths = _rails(routing.paths(source.node, destination.node), source, rails)
+    for source, destination, count in hops:
+        paths = _rails(routing.paths(source.node, destination.node), source, most)
         ways = len(paths)
         for path in paths:
             for link in path:
                 streams[link] += count
         hop_s = max(hop_s, routing.latency_s(paths[0]))
-    cap = nvlink / ways if plan.through_nvlink and max(member.ranks for member in members) > 1 else inf
-    at_once = traffic.collective == "all_to_all"
-    latency_s = traffic.calls * (plan.latency_s + hop_s * (len(members) > 1))
-    return Exchange(plan.inner_s, dict(streams), plan.bytes / ways, cap, at_once, latency_s)
+    return streams, ways, hop_s
+
+
+def _group_exchange(group: GroupTraffic, members: Sequence[Member], routing: Routing, nvlink: float) -> Exchange:
+    """The traffic of all groups at once, without latencies. Streams between the same two nodes are one of
+    their total bytes; if some pairs of nodes have fewer, they count as the pair with the most.
+    """
+    place = [number for number, member in enumerate(members) for _ in range(member.ranks)]
+    if len(place) % (group.size * group.stride):
+        raise ModelError(
+            f"communication: {len(place)} ranks do not split into groups of {group.size} with stride {group.stride}"
+        )
+    crossing: Counter[tuple[int, int]] = Counter()
+    within = False
+    for first in range(len(place) - (group.size - 1) * group.stride):
+        if first // group.stride % group.size:
+            continue
+        chain = [place[first + step * group.stride] for step in range(group.size)]
+        pairs = [*pairwise(chain), *([] if group.collective == "pipeline" else [(chain[-1], chain[0])])]
+        crossing.update([pair for pair in pairs if pair[0] != pair[1]])
+        within = within or any(one == other for one, other in pairs)
+    if not crossing:
+        return Exchange(group.moved() / nvlink)
+    ways_back = [pair[::-1] for pair in crossing] if group.collective == "pipeline" else []
+    hops = [(members[one], members[other], 1) for one, other in [*crossing, *ways_back]]
+    streams, ways, _ = _on_links(hops, members, routing)
+    many = max(crossing.values())
+    return Exchange(0.0, dict(streams), group.moved() * many / ways, nvlink * many / ways if within else inf)
+
+
+def _in_turn(parts: Sequence[Exchange]) -> Exchange:
+    """Exchanges one after the other as one flow: on each link the most streams of any of them, so that
+    sharing is never underestimated.
+    """
+    streams: dict[int, int] = {}
+    for part in parts:
+        for link, count in part.streams.items():
+            streams[link] = max(count, streams.get(link, 0))
+    return Exchange(
+        ordered_sum(part.inner_s for part in parts),
+        streams,
+        ordered_sum(part.stream_bytes for part in parts),
+        min(part.cap for part in parts),
+    )
 
 
 def _rails(paths: tuple[Path, ...], source: Member, most: int) -> tuple[Path, ...]:

@@ -104,7 +104,9 @@ class Tree:
     latency_s: float = 0.0
     """Latency of each link."""
     levels_up: tuple[str, ...] = ()
-    """Names of the levels of switches, those next to the nodes first; by default rack, pod, level3."""
+    """Names of the levels of switches, those next to the nodes first; by default rack, pod, level3. Named
+    levels exist even if all nodes share them.
+    """
     kind: Literal["tree"] = "tree"
 
     __pydantic_config__ = _FORBID
@@ -131,7 +133,9 @@ class Tree:
             lines.append([number[switch] for switch in line])
         depth = max(map(len, lines), default=0)
         return levels_of(
-            [[line[min(level, len(line) - 1)] for line in lines] for level in range(depth)], self.levels_up
+            [[line[min(level, len(line) - 1)] for line in lines] for level in range(depth)],
+            self.levels_up,
+            self.levels_up,
         )
 
     def routing(self, names: Sequence[str]) -> Routing:

@@ -1,11 +1,18 @@
-"""Step time of training a transformer with sharded data parallelism (FSDP) on a number of nodes.
+"""Step time of training a transformer with data, tensor and pipeline parallelism on a number of nodes.
 
 A step computes ``accumulation`` micro-batches. The compute time of each has three parts: matrix
 products (6 FLOP per parameter and token), attention (12 FLOP per layer, width and pair of tokens),
 and element-wise operations, which are limited by memory. Per micro-batch, full sharding gathers the
 parameters twice and reduces the gradients once, in 2-byte numbers; with ``grad_op`` the parameters
-are gathered once per step. NCCL builds one ring per NIC, so the slower of NVLink and all NICs of a
-node together bounds a collective. No overlap of communication with compute is assumed.
+are gathered once per step; with ``none`` the gradients are all-reduced once per step. NCCL builds
+one ring per NIC, so the slower of NVLink and all NICs of a node together bounds a collective. No
+overlap of communication with compute is assumed.
+
+With ``tensor`` and ``pipeline`` degrees above 1 (Megatron-LM: Shoeybi et al. 2019; Narayanan et al., SC 2021),
+ranks of a tensor group are neighbours, then come data groups, then pipeline stages. A tensor group
+all-reduces activations four times per layer and micro-batch (six with checkpointing), a stage sends
+activations forward and gradients backward, and a pipeline of p stages takes the time of p - 1 further
+micro-batches (1F1B). The measured runs have no such degrees, so that these terms are not fitted.
 
 The seven constants of ``FITTED`` are a least-squares fit to 144 measured runs of MPT models on 8 to
 512 A100 and H100 GPUs (mosaicml/llm-foundry, ``scripts/train/benchmarking``, commit 8c8dd48):
@@ -19,8 +26,9 @@ from typing import Final, Literal
 
 from dagsim.errors import ModelError
 from dagsim.model.gpu import GpuType
+from dagsim.network.collectives import GroupTraffic
 
-__all__ = ["FITTED", "LlmFit", "LlmTraining", "collectives", "compute_s", "is_measured", "step_s"]
+__all__ = ["FITTED", "LlmFit", "LlmTraining", "collectives", "compute_s", "groups", "is_measured", "step_s"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +70,45 @@ class LlmTraining:
     sequence: int
     """Tokens per sequence."""
     micro_batch: int
-    """Sequences per GPU and micro-batch."""
+    """Sequences per micro-batch and data rank: per GPU without tensor and pipeline degrees."""
     accumulation: int = 1
     """Micro-batches per step."""
     precision: Literal["bf16", "fp8"] = "bf16"
-    sharding: Literal["full", "grad_op"] = "full"
-    """``grad_op`` keeps the parameters on every GPU within a step."""
+    sharding: Literal["full", "grad_op", "none"] = "full"
+    """``grad_op`` keeps the parameters on every GPU within a step, ``none`` always."""
     checkpointing: bool = False
     """Recomputes activations: one more forward pass."""
+    tensor: int = 1
+    """GPUs over which each layer is split."""
+    pipeline: int = 1
+    """Stages into which the layers are split. The rest of a gang's GPUs are data ranks."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        for name in ("params", "layers", "width", "sequence", "micro_batch", "accumulation"):
+        numbers = ("params", "layers", "width", "sequence", "micro_batch", "accumulation", "tensor", "pipeline")
+        for name in numbers:
             if not 0 < getattr(self, name) < float("inf"):
                 raise ModelError(f"llm: {name} must be positive, got {getattr(self, name)!r}")
+        if self.layers % self.pipeline:
+            raise ModelError(f"llm: pipeline must divide the {self.layers} layers, got {self.pipeline!r}")
+
+    def data(self, gpus: int) -> int:
+        """Data ranks on ``gpus`` GPUs.
+
+        Raises:
+            ModelError: They are no multiple of the tensor and pipeline degrees.
+        """
+        ranks, rest = divmod(gpus, self.tensor * self.pipeline)
+        if rest or not ranks:
+            raise ModelError(
+                f"llm: {gpus} GPUs are no multiple of {self.tensor} tensor x {self.pipeline} pipeline ranks"
+            )
+        return ranks
 
     def tokens(self, gpus: int) -> int:
         """Tokens per step on ``gpus`` GPUs."""
-        return self.sequence * self.micro_batch * self.accumulation * gpus
+        return self.sequence * self.micro_batch * self.accumulation * self.data(gpus)
 
 
 def is_measured(training: LlmTraining, gpu: GpuType) -> bool:
@@ -111,25 +139,52 @@ def compute_s(training: LlmTraining, gpu: GpuType, fit: LlmFit = FITTED) -> floa
         + 12 * units * training.sequence / attention
         + fit.elementwise_bytes * units / (gpu.bandwidth_gb_s * 1e9)
     )
-    return training.accumulation * training.micro_batch * training.sequence * token_s
+    rounds = training.accumulation + training.pipeline - 1
+    return rounds * training.micro_batch * training.sequence * token_s / (training.tensor * training.pipeline)
 
 
 def collectives(training: LlmTraining, fit: LlmFit = FITTED) -> tuple[int, float]:
     """Number of gathers and reductions per step, and the bytes of each as they count by the fit."""
     repeats = training.accumulation
-    count = 3 * repeats if training.sharding == "full" else 1 + repeats
-    return count, fit.exposed * 2 * training.params
+    count = 3 * repeats if training.sharding == "full" else 1 + repeats if training.sharding == "grad_op" else 2
+    return count, fit.exposed * 2 * training.params / (training.tensor * training.pipeline)
+
+
+def groups(training: LlmTraining, gpus: int, fit: LlmFit = FITTED) -> tuple[GroupTraffic, ...]:
+    """What the tensor, data and pipeline groups of ``gpus`` GPUs send in a step.
+
+    Raises:
+        ModelError: See ``LlmTraining.data``.
+    """
+    data, tensor, stages = training.data(gpus), training.tensor, training.pipeline
+    rounds = training.accumulation + stages - 1
+    activations_gb = fit.exposed * 2e-9 * training.micro_batch * training.sequence * training.width
+    reductions = (6 if training.checkpointing else 4) * training.layers // stages
+    count, size = collectives(training, fit)
+    parts: list[tuple[float, int, int, Literal["ring", "all_gather", "pipeline"]]] = [
+        (rounds * reductions * activations_gb, tensor, 1, "ring"),
+        (count * size / 1e9, data, tensor, "all_gather"),
+        (rounds * activations_gb / tensor, stages, tensor * data, "pipeline"),
+    ]
+    return tuple([GroupTraffic(*part) for part in parts if part[1] > 1])
 
 
 def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fit: LlmFit = FITTED) -> float:
-    """Seconds per step on ``gpus`` GPUs, ``per_node`` on each node with as many NICs.
+    """Seconds per step on ``gpus`` GPUs, ``per_node`` on each node with as many NICs. The degrees and
+    ``per_node`` must divide each other, as far as they concern the same groups.
 
     Raises:
-        ModelError: See ``compute_s``.
+        ModelError: See ``compute_s`` and ``LlmTraining.data``.
     """
-    alone_s, (count, size) = compute_s(training, gpu, fit), collectives(training, fit)
+    total_s = compute_s(training, gpu, fit)
     family = gpu.name.split("-")[0]
-    bandwidth_gb_s = _NVLINK_GB_S[family]
-    if gpus > per_node:
-        bandwidth_gb_s = min(bandwidth_gb_s, per_node * _NIC_GB_S[family])
-    return alone_s + count * size * (gpus - 1) / gpus / (bandwidth_gb_s * 1e9)
+    for group in groups(training, gpus, fit):
+        gb_s = _NVLINK_GB_S[family]
+        if group.stride * group.size > per_node:
+            at_once = min(group.stride, per_node)  # groups that leave a node side by side
+            if group.collective == "pipeline" and group.size * min(group.stride, per_node) > 2 * per_node:
+                at_once *= 2  # a node within sends forward and backward
+            nics_gb_s = per_node * _NIC_GB_S[family] / at_once
+            gb_s = nics_gb_s if group.stride >= per_node else min(gb_s, nics_gb_s)
+        total_s += group.moved() / (gb_s * 1e9)
+    return total_s

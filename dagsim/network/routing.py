@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple, Protocol, TypeAlias
@@ -58,14 +58,18 @@ class FabricLevel(NamedTuple):
     domains: tuple[int, ...]
 
 
-def levels_of(domains: Sequence[Sequence[int]], names: Sequence[str] = ()) -> tuple[FabricLevel, ...]:
+def levels_of(
+    domains: Sequence[Sequence[int]], names: Sequence[str] = (), kept: Collection[str] = ()
+) -> tuple[FabricLevel, ...]:
     """Levels from their domains, narrowest first: ``rack``, ``pod``, ``level3`` and so on, unless they
-    have ``names``. A level that all hosts share is left out.
+    have ``names``. A level that all hosts share is left out, unless it is ``kept``.
     """
     usual = [*(names or ("rack", "pod")), *(f"level{place}" for place in range(3, len(domains) + 1))]
     return tuple(
-        FabricLevel(name, tuple(of)) for name, of in zip(usual, domains, strict=False) if len(set(of)) > 1
-    )  # fmt: skip
+        FabricLevel(name, tuple(of))
+        for name, of in zip(usual, domains, strict=False)
+        if len(set(of)) > 1 or name in kept
+    )
 
 
 class NetworkTopology(Protocol):

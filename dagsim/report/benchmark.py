@@ -15,6 +15,7 @@ __all__ = ["entry_grid", "leaderboard_page", "leaderboards"]
 
 _SLACK_S = 60.0
 """Added to both waits before their ratio is taken, because a wait may be 0."""
+_BOUND = "bound: no policy that lets every run end has a lower ratio (--bound)"
 _NOTES = (
     "ratio: geometric mean over the tasks of the score over that of the reference, with a 95 % interval over seeds; "
     "below 1 is better, and only a verdict says so",
@@ -28,7 +29,7 @@ def entry_grid(content: Mapping[str, Any]) -> Grid:
     rows = [_entry_row(name, content["tasks"][name]["reference"], facts) for name, facts in content["scores"].items()]
     rows.append(_entry_row("all", "", content["score"]))
     heads = ("task", "reference", "ratio", "95 % interval", "p95 wait (s)", "utilisation", "bound", "verdict")
-    notes = ("bound: no policy that lets every run end has a lower ratio (--bound)",) if content["bounds"] else ()
+    notes = (_BOUND,) if content["bounds"] else ()
     return Grid(f"{content['entry']}: {_division(content)}", heads, rows, notes, texts=(0, 1, 7))
 
 
@@ -69,7 +70,22 @@ def leaderboards(entries: Sequence[Mapping[str, Any]]) -> list[Grid]:
         heads = ("entry", "ratio", "95 % interval", "p95 wait", "rho", "utilisation", "us", "verdict")
         title = f"{division} ({', '.join(tasks)})" if several else division
         grids.append(Grid(title, heads, [_row(entry) for entry in ordered], _NOTES, texts=(0, 7)))
+        if len(tasks) > 1:
+            grids.append(_by_task(title, tasks, ordered))
     return grids
+
+
+def _by_task(title: str, tasks: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> Grid:
+    """The best entry of each task, beside the bound that an entry of the group has for it."""
+    rows = []
+    for task in tasks:
+        ranked = [(_value(entry["scores"][task]["ratio"]), entry["entry"]) for entry in entries]
+        best, name = min((pair for pair in ranked if pair[0] == pair[0]), default=(nan, "-"))
+        bounds = [entry["scores"][task]["bound"] for entry in entries if entry["scores"][task]["bound"] is not None]
+        reference = entries[0]["tasks"][task]["reference"]
+        rows.append((task, reference, factor(max(bounds, default=nan)), factor(best), name))
+    heads = ("task", "reference", "bound", "best ratio", "entry")
+    return Grid(f"best by task: {title}", heads, rows, (_BOUND,), texts=(0, 1, 4))
 
 
 def _row(entry: Mapping[str, Any]) -> tuple[str, ...]:

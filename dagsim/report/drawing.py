@@ -1,9 +1,14 @@
-"""Plots and traces of run folders: which plots a folder gets, and where the files go."""
+"""Plots and traces of run folders: which plots a folder gets, and where the files go; and a schedule as a
+film: jobs move from the queue through the GPUs.
+"""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dagsim.errors import InputError
 from dagsim.experiment.kept_files import CellRun
@@ -11,12 +16,23 @@ from dagsim.experiment.scenario import metric_of, sample_of
 from dagsim.experiment.store import Store
 from dagsim.experiment.trace_info import TraceInfo
 from dagsim.metrics.standings import PolicyResult, standings
+from dagsim.model.log import Schedule
+from dagsim.pictures import Scene
 from dagsim.report.comparison import metric_name
 from dagsim.report.perfetto import write_perfetto
 from dagsim.report.plots import comparison, draw_all, save
 from dagsim.report.plots import workload as workload_figure
 
-__all__ = ["draw", "draw_comparison", "draw_perfetto", "draw_trace"]
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = [
+    "draw",
+    "draw_comparison",
+    "draw_perfetto",
+    "draw_trace",
+    "film",
+]
 
 
 def draw(
@@ -91,3 +107,65 @@ def draw_trace(info: TraceInfo, folder: Path) -> Path:
         return save(workload_figure(info.tally, name), path)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+_FRAMES_PER_S = 12
+_COLOURS = 64
+_ENDINGS = (".gif", ".mp4")
+
+
+def film(schedule: Schedule, path: Path, title: str, frames: int = 90, width: int = 960) -> Path:
+    """Write the film of ``schedule`` to ``path`` (.gif, or .mp4 if ffmpeg is installed).
+
+    Each frame shows the waiting jobs, the work and progress on every GPU, and the queue and use so
+    far.
+
+    Raises:
+        InputError: The file name has another ending, ffmpeg is missing, or the file cannot be written.
+    """
+    if path.suffix not in _ENDINGS:
+        raise InputError(f"{path}: a film is a file {' or '.join(_ENDINGS)}")
+    if path.suffix == ".mp4" and shutil.which("ffmpeg") is None:
+        raise InputError(f"{path}: .mp4 needs the program ffmpeg, which is not installed; .gif needs nothing")
+    images = _frames(schedule, title, frames, width)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (_write_mp4 if path.suffix == ".mp4" else _write_gif)(images, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    return path
+
+
+def _frames(schedule: Schedule, title: str, count: int, width: int) -> list[Image]:
+    scene = Scene(schedule, title)
+    start_s, end_s = scene.span_s
+    step_s = (end_s - start_s) / count
+    images = []
+    for number in range(1, count + 1):
+        image = scene.image(start_s + number * step_s, step_s)
+        if width != image.width:
+            image = image.resize((width, round(width * image.height / image.width)))
+        images.append(image)
+    return images
+
+
+def _write_gif(images: list[Image], path: Path) -> None:
+    """Give all frames one palette, so that unchanged areas take no space in the file."""
+    from PIL import Image
+
+    sample = Image.new("RGB", (images[0].width, images[0].height * 4))
+    for place in range(4):
+        sample.paste(images[(2 * place + 1) * len(images) // 8], (0, place * images[0].height))
+    palette = sample.quantize(_COLOURS)
+    first, *rest = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+    first.save(path, save_all=True, append_images=rest, duration=1000 // _FRAMES_PER_S, loop=0, optimize=True)
+
+
+def _write_mp4(images: list[Image], path: Path) -> None:
+    width, height = (side - side % 2 for side in images[0].size)
+    command = ["ffmpeg", "-loglevel", "error", "-y", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}"]
+    command += ["-r", str(_FRAMES_PER_S), "-i", "-", "-pix_fmt", "yuv420p", str(path)]
+    frames = b"".join(image.crop((0, 0, width, height)).tobytes() for image in images)
+    ran = subprocess.run(command, input=frames, capture_output=True, check=False)
+    if ran.returncode:
+        raise OSError(ran.stderr.decode(errors="replace").strip()[:200])

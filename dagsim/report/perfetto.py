@@ -8,7 +8,6 @@ the watts; flow events draw the edges of jobs as arrows.
 from __future__ import annotations
 
 import gzip
-import heapq
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,8 +17,7 @@ import numpy as np
 
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, columns
-from dagsim.metrics.lanes import bars_of, lanes_of
-from dagsim.metrics.tasks import TaskColumns, task_columns
+from dagsim.metrics.lanes import FreeSlots, TaskColumns, bars_of, lanes_of, task_columns
 from dagsim.metrics.utilization import (
     DEFAULT_POWER,
     PowerModel,
@@ -124,20 +122,9 @@ def _apart(cols: ScheduleColumns, entry: Ints, slot: Ints, shared: np.ndarray) -
     runs = cols.runs
     start, end = _microseconds(runs.start_s[entry]), _microseconds(runs.end_s[entry])
     node, lowest = runs.node[entry].tolist(), shared.astype(np.int64).tolist()
-    busy: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
-    free: dict[tuple[int, int, int], list[int]] = {}
-    opened: dict[tuple[int, int, int], int] = {}
-    threads = []
+    slots, threads = FreeSlots(), []
     for place, (where, gpu, low) in enumerate(zip(node, slot.tolist(), lowest, strict=True)):
-        key = (where, gpu, low)
-        running, idle = busy.setdefault(key, []), free.setdefault(key, [])
-        while running and running[0][0] <= start[place]:
-            heapq.heappush(idle, heapq.heappop(running)[1])
-        if not idle:
-            opened[key] = opened.get(key, 0) + 1
-            idle.append(opened[key] - 1)
-        share = heapq.heappop(idle)
-        heapq.heappush(running, (end[place], share))
+        (share,) = slots.take((where, gpu, low), start[place], end[place])
         threads.append(_Thread(where, gpu, low + share))
     return threads
 

@@ -10,8 +10,19 @@ import numpy as np
 from dagsim.metrics.columns import Floats, ScheduleColumns
 from dagsim.metrics.jct import bounded_slowdown, jct, wait
 from dagsim.metrics.utilization import Steps, gpus_held, gpus_up, jobs_running, jobs_waiting, node_types, watts
+from dagsim.systems.cluster.network.usage import LinkUse, busiest
 
-__all__ = ["FIGURES", "Learning", "Panel", "Row", "jobs_over_time", "jobs_within", "learning_panels"]
+__all__ = [
+    "FIGURES",
+    "Learning",
+    "Panel",
+    "Row",
+    "jobs_over_time",
+    "jobs_within",
+    "learning_panels",
+    "link_steps",
+    "links_over_time",
+]
 
 Row = Mapping[str, float | None]
 """A line of a training log."""
@@ -53,6 +64,21 @@ def jobs_over_time(cols: ScheduleColumns) -> list[Panel]:
         panels.append(Panel("GPUs", "GPUs", {"held": gpus_held(cols), "up": gpus_up(cols), **by_type}))
         panels.append(Panel("Power of the GPUs", "W", {"drawn": watts(cols)}))
     return panels
+
+
+_MOST_LINKS = 5
+
+
+def links_over_time(cols: ScheduleColumns, usage: Sequence[LinkUse]) -> list[Panel]:
+    """The busiest links over time, as shares of their bandwidth; empty if nothing was sent."""
+    steps = {use.link.name: link_steps(cols, use) for use in busiest(usage, _MOST_LINKS)}
+    return [Panel("Busiest links of the network", "share of the bandwidth", steps)] if steps else []
+
+
+def link_steps(cols: ScheduleColumns, use: LinkUse) -> Steps:
+    """The share of its bandwidth that a link carries over time."""
+    start_s, end_s, bytes_s = np.array(use.traffic).T
+    return Steps.of(start_s, end_s, bytes_s / use.link.bandwidth, window=(cols.start_s, cols.end_s))
 
 
 def jobs_within(cols: ScheduleColumns, figure: str, shortest: float = 0.0) -> tuple[Floats, Floats]:

@@ -108,13 +108,14 @@ def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sa
     )
     units_of = {term.name: term.unit for term in glossary()}
     rows = []
-    for name in _SHOWN:
+    own = [name for name in lines[0].metrics if name not in units_of and "[" not in name]
+    for name in (*_SHOWN, *own):
         values = [value for line in lines if (value := line.metrics.get(name)) is not None]
         if values and (any(values) or name not in _IF_ANY):
             average = mean(lines, name)
             bounds = "-" if sample is Sample.TRACE else interval(average.low, average.high)
             spread = (short(average.value), bounds, short(min(values)), short(max(values)))
-            unit = units_of[name].replace("microseconds", "µs")
+            unit = units_of.get(name, "").replace("microseconds", "µs")
             rows.append((name, *(spread if n > 1 else spread[:1]), unit))
     heads = ("metric", *(("mean", "95 % interval", "min", "max") if n > 1 else ("value",)), "unit")
     notes = tuple(_summary_notes(n, sample, largest_share(lines, "jct_s.mean")))

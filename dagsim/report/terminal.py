@@ -109,9 +109,19 @@ def _plan_lines(clock: Callable[[], float], *, every_run: bool) -> Watch:
 
 
 def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> Callable[[Iterable[T]], Iterator[T]]:
-    """Yield the items, and count them on standard error if wanted and if it is a terminal."""
+    """Yield the items, and count them on standard error if wanted: on one line of a terminal, else
+    by a line every 30 s.
+    """
 
     def telling(items: Iterable[T]) -> Iterator[T]:
+        if not sys.stderr.isatty():
+            latest_s = time.monotonic()
+            for count, item in enumerate(items):
+                if count % every == 0 and time.monotonic() - latest_s >= _LINE_S:
+                    latest_s = time.monotonic()
+                    print(f"{what}: {count:,} {unit}", file=sys.stderr, flush=True)
+                yield item
+            return
         with Progress(
             TextColumn("{task.description}"), TimeElapsedColumn(), console=Console(stderr=True), transient=True
         ) as bar:
@@ -121,7 +131,7 @@ def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> C
                     bar.update(task, description=f"{what}: {count:,} {unit}")
                 yield item
 
-    return telling if wanted and sys.stderr.isatty() else iter
+    return telling if wanted else iter
 
 
 @contextmanager

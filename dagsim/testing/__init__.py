@@ -19,9 +19,8 @@ from dagsim.model.streams import stream
 from dagsim.systems.cluster import ClusterKernel, ClusterPolicy, Network, NodeFailures
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.testing.cases import Case, crowd, random_case
+from dagsim.testing.cases import BLIND_UNTIL_S, Case, Watched, blind_kernels, check_blind, crowd, patience, random_case
 from dagsim.testing.contract import check_env, check_system
-from dagsim.testing.knowledge import BLIND_UNTIL_S, Watched, blind_kernels, check_blind, patience
 from dagsim.testing.violations import as_recorded, violations
 
 if TYPE_CHECKING:  # gymnasium comes with it

@@ -25,7 +25,7 @@ from dagsim.traces.sites import folded, hosts, site_gpu
 from dagsim.traces.slurm import COLUMNS, is_unset, licences_or_none, sacct_rows
 from dagsim.traces.source import Source
 from dagsim.traces.submission import Submission, submission
-from dagsim.workload.jsonl import write_jobs
+from dagsim.workload.records import write_jobs
 
 __all__ = ["Names", "RenamedSite", "anonymise", "renamed_site"]
 
@@ -155,7 +155,7 @@ def _sacct_lines(source: Source, names: Names) -> Iterator[str]:
 def _submit_line(terms: Submission, names: Names) -> str:
     """The options of a submission that its reader understands, with pseudonyms."""
     request = terms.request
-    if request is None and not terms.nice:
+    if request is None and not terms.nice and not terms.singleton:
         return ""
     words = ["sbatch"] + ([f"--nice={terms.nice:.0f}"] if terms.nice else [])
     if request is not None:
@@ -164,7 +164,10 @@ def _submit_line(terms: Submission, names: Names) -> str:
         )
         licences = ",".join(f"{names.new('licence', name)}:{count}" for name, count in request.licences)
         words += [f"-L {licences}"] * bool(licences) + ["--exclusive"] * request.exclusive
+        words += [f"-d afterany:{':'.join(request.after)}"] * bool(request.after)
         words += [f"--array=0-1%{request.array_limit}"] * (request.array_limit is not None)
+    if terms.singleton:
+        words.append(f"-d singleton -J {names.new('job', terms.name)}")
     if terms.tasks is not None:
         words.append(f"-n {terms.tasks}")
     elif request is not None and request.spread is not None:

@@ -132,6 +132,73 @@ def _archived(title: str, folder: str, log: str, size: int | None = None, sha256
 
 
 CATALOGUE: dict[str, PublishedTrace] = {
+    "acme": PublishedTrace(
+        "Acme (Shanghai AI Laboratory): 880,740 jobs of two clusters for LLM development, 2023",
+        "acme",
+        "https://github.com/InternLM/AcmeTrace",
+        "academic purposes; cite Hu et al., NSDI 2024",
+        (
+            Remote(f"{_RAW}/InternLM/AcmeTrace/HEAD/data/job_trace/trace_seren.csv"),
+            Remote(f"{_RAW}/InternLM/AcmeTrace/HEAD/data/job_trace/trace_kalos.csv"),
+        ),
+        "trace_seren.csv",
+    ),
+    "alibaba2026-spot": PublishedTrace(
+        "Alibaba cluster-trace-v2026-spot-gpu (GFS): high-priority and spot jobs, 4,278 GPU nodes",
+        "alibaba2026",
+        "https://github.com/alibaba/clusterdata/tree/master/cluster-trace-v2026-spot-gpu",
+        _RESEARCH,
+        (
+            Remote(f"{_RAW}/alibaba/clusterdata/HEAD/cluster-trace-v2026-spot-gpu/job_info_df.csv"),
+            Remote(f"{_RAW}/alibaba/clusterdata/HEAD/cluster-trace-v2026-spot-gpu/node_info_df.csv"),
+        ),
+        "job_info_df.csv",
+    ),
+    "eagle": PublishedTrace(
+        "Eagle (NREL): 11,030,377 Slurm jobs, November 2018 to February 2023",
+        "eagle",
+        "https://data.openei.org/submissions/5860",
+        "see its page",
+        (Remote("https://data.openei.org/files/5860/eagle_data.parquet"),),
+        "eagle_data.parquet",
+    ),
+    "kestrel": PublishedTrace(
+        "Kestrel (NLR): 10,559,977 Slurm jobs, August 2023 to December 2025",
+        "kestrel",
+        "https://data.openei.org/submissions/8643",
+        "see its page",
+    ),
+    "frontier": PublishedTrace(
+        "Frontier (OLCF): 152,400 jobs of whole nodes, January 2024 to December 2025",
+        "frontier",
+        "https://doi.org/10.13139/OLCF/3013979",
+        "free to use and reuse; the job table is frontier-completed-job-info.parquet",
+    ),
+    "pm100": PublishedTrace(
+        "PM100 (CINECA Marconi100): Slurm jobs with measured power, May to October 2020",
+        "pm100",
+        "https://doi.org/10.5281/zenodo.8129257",
+        "see its page; cite Antici et al. 2023",
+    ),
+    "fdata": PublishedTrace(
+        "F-DATA (RIKEN Fugaku): jobs from March 2021 to April 2024, a Parquet file for each month",
+        "fdata",
+        "https://zenodo.org/records/11467483",
+        "see its page; cite Antici et al., Scientific Data 2025",
+    ),
+    "slurm-events": PublishedTrace(
+        "Workload of the Slurm simulator's micro cluster: 500 jobs",
+        "slurm-events",
+        "https://github.com/ubccr-slurm-simulator/slurm_sim_tools",
+        "see its page",
+        (
+            Remote(
+                f"{_RAW}/ubccr-slurm-simulator/slurm_sim_tools/ebb44157aad6a0a4b103e3a5eeadbb52215085bc/"
+                "tutorials/micro_cluster/workload/jobs500.events"
+            ),
+        ),
+        "jobs500.events",
+    ),
     "alibaba2017": PublishedTrace(
         "Alibaba cluster-trace-v2017: 12 hours, 12,951 batch jobs without edges",
         "alibaba2017",

@@ -28,7 +28,7 @@ from dagsim.registry import nearest
 from dagsim.traces import ReadReport, open_trace
 from dagsim.traces.arrow import import_pyarrow
 from dagsim.traces.export import FORMATS, Written, export
-from dagsim.workload.jsonl import read_meta, write_jobs
+from dagsim.workload.records import read_meta, write_jobs
 
 __all__ = ["ENDINGS", "TARGETS", "convert", "write_parquet"]
 

@@ -12,9 +12,11 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, fields
+from functools import partial
 from itertools import islice
 from math import isfinite
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 from xml.sax.saxutils import quoteattr
 
@@ -124,8 +126,37 @@ def _write_swf(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tupl
         row = [number, job.arrival_s, wait_s, task.work, width, -1, -1, width, limit, -1, 1, user, *[-1] * 6]
         rows.append(" ".join(map(_number, row)))
     head = [f"; MaxProcs: {_size(cluster, widest)}", *(f"; User {user}: {name!r}" for name, user in users.items())]
-    with replaced(path) as partial:
-        partial.write_text("\n".join([*head, *rows, ""]), encoding="utf-8")
+    with replaced(path) as unfinished:
+        unfinished.write_text("\n".join([*head, *rows, ""]), encoding="utf-8")
+    return (path,)
+
+
+def _write_slurm_events(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
+    """The workload of a Slurm simulator; an instance is a node with one task per core."""
+    with replaced(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for job in jobs:
+            task, _ = _single(job, "slurm-events")
+            if task.cpus < 1 or task.cpus != int(task.cpus) or task.gpus != int(task.gpus):
+                raise _refused(job, "slurm-events", "it needs a part of a core or of a GPU, or no core")
+            if task.memory_gb * 1024 != int(task.memory_gb * 1024):
+                raise _refused(job, "slurm-events", f"{task.memory_gb:g} GB are not a whole number of MB")
+            limit = None if task.estimate in (None, task.work) else task.estimate
+            if limit is not None and (limit != int(limit) or limit < task.work):
+                raise _refused(job, "slurm-events", "its estimate is not a limit in whole seconds that it keeps")
+            cores = int(task.cpus)
+            words = [f"-sim-walltime {_number(task.work)} -n {task.instances * cores} --ntasks-per-node={cores}"]
+            words += [f"-t {int(limit) // 60}:{int(limit) % 60:02d}"] if limit is not None else []
+            words += [f"--gres=gpu:{int(task.gpus)}"] if task.gpus else []
+            words += [f"--mem={_number(task.memory_gb * 1024)}"] if task.memory_gb else []
+            named = {
+                "-J": job.id,
+                "--uid": job.user,
+                "-A": job.account or job.tenant,
+                "-p": job.partition,
+                "-q": job.qos,
+            }
+            words += [f"{key}{'=' if key == '--uid' else ' '}{quote(value)}" for key, value in named.items() if value]
+            file.write(f"-dt {_number(job.arrival_s)} -e submit_batch_job | {' '.join(words)} pseudo.job\n")
     return (path,)
 
 
@@ -143,10 +174,10 @@ def _write_batsim(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> t
     size = _size(cluster, widest)
     platform = path.with_name(f"{path.name.removesuffix('.json')}.platform.xml")
     document = {"nb_res": size, "jobs": rows, "profiles": profiles}
-    with replaced(path) as partial:
-        partial.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    with replaced(platform) as partial:
-        partial.write_text(_platform(size, "dagsim" if cluster is None else cluster.name), encoding="utf-8")
+    with replaced(path) as unfinished:
+        unfinished.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    with replaced(platform) as unfinished:
+        unfinished.write_text(_platform(size, "dagsim" if cluster is None else cluster.name), encoding="utf-8")
     return path, platform
 
 
@@ -178,8 +209,8 @@ def _write_wfcommons(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -
         else:
             path.mkdir(parents=True, exist_ok=True)
             to = path / f"{len(files):06d}-{''.join(sign if sign.isalnum() else '_' for sign in job.id)[:60]}.json"
-        with replaced(to) as partial:
-            partial.write_text(json.dumps(_workflow(job), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        with replaced(to) as unfinished:
+            unfinished.write_text(json.dumps(_workflow(job), indent=1, allow_nan=False) + "\n", encoding="utf-8")
         files.append(to)
     return tuple(files)
 
@@ -247,7 +278,7 @@ def _plain_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
 
 
 def _write_plain(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
-    with replaced(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+    with replaced(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(_PLAIN_HEAD)
         for values in _plain_rows(jobs):
@@ -255,19 +286,14 @@ def _write_plain(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tu
     return (path,)
 
 
-def _write_parquet(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
-    arrow = import_pyarrow(f"{path}: writing Parquet files", error=WorkloadError)
-    parquet = import_pyarrow(f"{path}: writing Parquet files", "pyarrow.parquet", WorkloadError)
-    with replaced(path) as partial, parquet.ParquetWriter(partial, _arrow_schema(arrow)) as file:
-        for batch in _arrow_batches(arrow, jobs):
-            file.write_batch(batch)
-    return (path,)
-
-
-def _write_arrow(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
-    arrow = import_pyarrow(f"{path}: writing Arrow files", error=WorkloadError)
-    ipc = import_pyarrow(f"{path}: writing Arrow files", "pyarrow.ipc", WorkloadError)
-    with replaced(path) as partial, ipc.new_file(str(partial), _arrow_schema(arrow)) as file:
+def _write_columns(
+    kind: str, module: str, writer: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None
+) -> tuple[Path, ...]:
+    """Write the plain table with ``writer`` of a module of pyarrow."""
+    purpose = f"{path}: writing {kind} files"
+    arrow = import_pyarrow(purpose, error=WorkloadError)
+    open_file = getattr(import_pyarrow(purpose, module, WorkloadError), writer)
+    with replaced(path) as unfinished, open_file(str(unfinished), _arrow_schema(arrow)) as file:
         for batch in _arrow_batches(arrow, jobs):
             file.write_batch(batch)
     return (path,)
@@ -302,8 +328,12 @@ _PLAIN_HOLDS = frozenset({"arrival_s", "estimate", "cpus", "memory_gb", "gpu_typ
 _WRITERS: dict[str, tuple[Writer, frozenset[str]]] = {
     "batsim": (_write_batsim, frozenset({"arrival_s", "estimate"})),
     "plain": (_write_plain, _PLAIN_HOLDS),
-    "plain-arrow": (_write_arrow, _PLAIN_HOLDS),
-    "plain-parquet": (_write_parquet, _PLAIN_HOLDS),
+    "plain-arrow": (partial(_write_columns, "Arrow", "pyarrow.ipc", "new_file"), _PLAIN_HOLDS),
+    "plain-parquet": (partial(_write_columns, "Parquet", "pyarrow.parquet", "ParquetWriter"), _PLAIN_HOLDS),
+    "slurm-events": (
+        _write_slurm_events,
+        frozenset({"arrival_s", "estimate", "cpus", "memory_gb", "tenant", "user", "account", "partition", "qos"}),
+    ),
     "swf": (_write_swf, frozenset({"arrival_s", "estimate", "tenant", "observed_start_s"})),
     "wfcommons": (_write_wfcommons, frozenset({"bytes"})),
 }

@@ -8,12 +8,13 @@ from math import inf
 
 import numpy as np
 
-from dagsim.errors import ConfigError
-from dagsim.workload.records import MOST_INSTANCES
+from dagsim.errors import ConfigError, ModelError, TraceError
+from dagsim.workload.records import MOST_INSTANCES, clipped
 
 __all__ = [
     "MOST_GPUS",
     "Dirty",
+    "FaultsAt",
     "are_counts",
     "count",
     "finite_number",
@@ -29,6 +30,25 @@ MOST_GPUS = 1 << 16
 
 class Dirty(ValueError):
     """An unusable row; the message is the reason for ``ReadReport.drop``."""
+
+
+class FaultsAt:
+    """Names the place, ``file:line``, and the subject of a fault that the body of a ``with`` statement
+    finds in a file that must be read as a whole, such as a list of machines.
+
+    Raises:
+        TraceError: The body raised ``Dirty`` or ``ModelError``.
+    """
+
+    def __init__(self, where: str, subject: str = "") -> None:
+        self.where, self.subject = where, f"{subject} " if subject else ""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Dirty | ModelError):
+            raise TraceError(f"{self.where}: {self.subject}{clipped(error)}") from None
 
 
 def finite_number(text: str, field: str) -> float:

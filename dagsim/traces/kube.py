@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ __all__ = [
     "PodDemand",
     "PodSet",
     "kueue_workload",
+    "level_name",
     "pod",
     "pod_demand",
     "quantity",
@@ -202,6 +203,11 @@ class PodSet:
     node: str = ""
     limit_s: float | None = None
     """Longest time that it may run (``activeDeadlineSeconds``, Kueue's ``maximumExecutionTimeSeconds``)."""
+    level: str = ""
+    """The level of the topology that Kueue is asked for."""
+    level_required: bool = True
+    segment: int | None = None
+    """Pods per slice, each of which lies within one domain of the level."""
 
     def to_text(self) -> str:
         """Serialise the facts as one line, for ``from_text``."""
@@ -258,6 +264,7 @@ def pod(object: Any, scheduled_s: float | None = None) -> PodSet:
         _fate(status),
         node=text_in(spec, "nodeName"),
         limit_s=_positive(object_in(spec).get("activeDeadlineSeconds")),
+        **_topology(object_in(object, "metadata", "annotations"), _ANNOTATIONS),
     )
 
 
@@ -306,7 +313,34 @@ def kueue_workload(object: Any) -> Iterator[PodSet]:
             fate if admitted_s is not None else "waits",
             True,
             limit_s=_positive(object_in(spec).get("maximumExecutionTimeSeconds")),
+            **_topology(object_in(pod_set, "topologyRequest"), _FIELDS),
         )
+
+
+_FIELDS = ("required", "preferred", "podSetSliceRequiredTopology", "podSetSliceSize")
+_ANNOTATIONS = tuple(
+    f"kueue.x-k8s.io/podset-{name}"
+    for name in ("required-topology", "preferred-topology", "slice-required-topology", "slice-size")
+)
+"""Kueue's names of a required and a preferred level, and of the level and the size of slices."""
+
+
+def level_name(label: str) -> str:
+    """The level of a topology that a label of nodes stands for: ``rack`` for
+    ``cloud.provider.com/topology-rack``, ``host`` for ``kubernetes.io/hostname``.
+    """
+    name = label.rpartition("/")[2].removeprefix("topology-")
+    return "host" if name == "hostname" else name
+
+
+def _topology(source: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The level that Kueue is asked for. Slices count more than the whole, as both cannot be modelled."""
+    required, preferred, of_slices = (level_name(text_in(source, name)) for name in names[:3])
+    size = source.get(names[3])
+    count = int(size) if isinstance(size, str | int) and re.fullmatch(r"[1-9]\d{0,8}", str(size)) else None
+    if of_slices and count:
+        return {"level": of_slices, "segment": count}
+    return {"level": required or preferred, "level_required": bool(required)} if required or preferred else {}
 
 
 def _positive(value: Any) -> float | None:

@@ -1,7 +1,7 @@
 """The configuration of a Kueue site, from ``kubectl get ... -o yaml`` or ``-o json``.
 
-Read are ClusterQueues, Cohorts, LocalQueues and ResourceFlavors (``kueue.x-k8s.io``, v1beta1 and
-v1beta2), with the nodes from ``kubectl get nodes -o json``. WorkloadPriorityClasses need no reading:
+Read are ClusterQueues, Cohorts, LocalQueues, ResourceFlavors and Topologies (``kueue.x-k8s.io``, v1alpha1
+to v1beta2), with the nodes from ``kubectl get nodes -o json``. WorkloadPriorityClasses need no reading:
 the workloads of a log state their priorities.
 """
 
@@ -20,7 +20,7 @@ from dagsim.model import GPU_TYPES, QueueNode, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
-from dagsim.traces.kube import TYPE_LABELS, WHOLE_GPUS, quantity
+from dagsim.traces.kube import TYPE_LABELS, WHOLE_GPUS, level_name, quantity
 from dagsim.traces.nodes import FoundNode, is_kube, read_nodes
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
@@ -33,8 +33,10 @@ _RECLAIM = {"": "never", "Never": "never", "LowerPriority": "lower-priority", "A
 _WITHIN = {"": "never", "Never": "never", "LowerPriority": "lower-priority",
            "LowerOrNewerEqualPriority": "lower-or-newer-equal-priority"}  # fmt: skip
 _ORDERS = {"": "best-effort", "BestEffortFIFO": "best-effort", "StrictFIFO": "strict"}
+_READ_OF_QUEUES = ("cohort", "cohortName", "queueingStrategy", "preemption", "resourceGroups", "namespaceSelector",
+                   "stopPolicy")  # fmt: skip
 _LABELS = (*TYPE_LABELS, "amd.com/gpu.product-name", "amd.com/gpu.family")
-_USED = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass", "Workload")
+_USED = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass", "Workload", "Topology")
 
 
 @dataclass(slots=True)
@@ -63,8 +65,45 @@ class KueueSite:
             raise TraceError("no file lists nodes: add the output of `kubectl get nodes -o json`")
         return self.nodes
 
-    def network(self, names: Sequence[str]) -> None:
-        """None: Kueue's topologies are not read."""
+    def network(self, names: Sequence[str]) -> dict[str, Any] | None:
+        """The topology that the flavors name (else the first) as a tree of switches, one for each value of
+        its labels; None without one. A node that lacks a label is alone below a switch of that level.
+        """
+        named = [text_in(flavor, "spec", "topologyName") for flavor in self.objects.get("ResourceFlavor", {}).values()]
+        there = self.objects.get("Topology", {})
+        used = [name for name in dict.fromkeys(named) if name in there] or list(there)
+        for name in [*dict.fromkeys(filter(None, named)), *there]:
+            if name not in used[:1]:
+                self.drop(f"Topology {name}: " + ("another one is the network" if name in there else "in no file"))
+        if not used:
+            return None
+        labels = [text_in(level, "nodeLabel") for level in list_in(there[used[0]], "spec", "levels")]
+        labels = [label for label in labels if level_name(label) not in ("", "host")]
+        if not labels:
+            self.drop(f"Topology {used[0]}: it has no level above the host")
+            return None
+        found = {node.name: node for node in self.nodes}
+        switches: dict[tuple[str, ...], tuple[list[str], dict[str, None]]] = {(): ([], {})}
+        lacking = 0
+        for name in names:
+            values = found[name.partition(":")[0]].labels  # a node of several GPU types is several here
+            path = tuple([values.get(label) or f"({name})" for label in labels])
+            lacking += not all(values.get(label) for label in labels)
+            for depth in range(len(path)):
+                switches.setdefault(path[: depth + 1], ([], {}))
+                switches[path[:depth]][1]["/".join(path[: depth + 1])] = None
+            switches[path][0].append(name)
+        if lacking:
+            self.drop(f"Topology {used[0]}: {lacking:,} nodes lack a label of its levels; each is alone there")
+        self.drop(f"Topology {used[0]}: bandwidths of the network are defaults")
+        tree = [
+            {"name": "/".join(path) or used[0]}
+            | ({"nodes": nodes} if nodes else {})
+            | ({"switches": list(below)} if below else {})
+            for path, (nodes, below) in switches.items()
+        ]
+        levels = [level_name(label) for label in reversed(labels)]
+        return {"kind": "shared", "topology": {"kind": "tree", "switches": tree, "levels_up": levels}}
 
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
         """Cohorts and cluster queues with their quotas; ``named`` maps the site's names of GPU types
@@ -77,7 +116,7 @@ class KueueSite:
         for kind in self.objects.keys() - set(_USED):
             self.drop(f"{kind}: {', '.join(list(self.objects[kind])[:5])}")
         for name, flavor in self.objects.get("ResourceFlavor", {}).items():
-            for key in ("nodeTaints", "tolerations", "topologyName"):
+            for key in ("nodeTaints", "tolerations"):
                 if object_in(flavor, "spec").get(key):
                     self.drop(f"ResourceFlavor {name}: {key}")
         above = {name: _cohort_of(queue) for name, queue in queues.items()}
@@ -116,6 +155,9 @@ class KueueSite:
             if not children:
                 return None
             spec = object_in(cohorts.get(name), "spec")
+            for key, value in spec.items():
+                if value and key not in ("parentName", "parent", "resourceGroups"):
+                    self.drop(f"Cohort {name}: {key}")
             quota, borrow, lend = self._quotas(f"Cohort {name}", spec, named or {})
             label = f"{name} (cohort)" if name in queues else name
             return QueueNode(label, quota=quota, borrow=borrow, lend=lend, children=tuple(children))
@@ -134,6 +176,9 @@ class KueueSite:
         counts = Counter(name.partition("/")[2] for name in queues)
         aliases: dict[str, list[str]] = {}
         for name, queue in queues.items():
+            for key, value in object_in(queue, "spec").items():
+                if value and key != "clusterQueue" and value != "None":
+                    self.drop(f"LocalQueue {name}: {key}")
             target, short = text_in(queue, "spec", "clusterQueue"), name.partition("/")[2]
             if target not in self.objects.get("ClusterQueue", {}):
                 self.drop(f"LocalQueue {name}: its ClusterQueue {target!r} is in no file")
@@ -147,9 +192,16 @@ class KueueSite:
             self.drop(f"ClusterQueue {name}: borrowWithinCohort")
         if text_in(spec, "stopPolicy") not in ("", "None"):
             self.drop(f"ClusterQueue {name}: stopPolicy {text_in(spec, 'stopPolicy')}")
-        for key in ("fairSharing", "flavorFungibility", "admissionChecks", "admissionChecksStrategy", "admissionScope"):
-            if spec.get(key):
+        for key, value in spec.items():
+            if value and key not in _READ_OF_QUEUES:
                 self.drop(f"ClusterQueue {name}: {key}")
+        flavors = self.objects.get("ResourceFlavor", {})
+        for group in list_in(spec, "resourceGroups"):
+            for flavor in list_in(group, "flavors"):
+                if (label := text_in(flavor, "name")) not in flavors:
+                    self.drop(
+                        f"ClusterQueue {name}: its ResourceFlavor {label!r} is in no file; its name counts as type"
+                    )
 
     def _quotas(
         self, owner: str, spec: Mapping[str, Any], named: Mapping[str, str]
@@ -191,7 +243,9 @@ class KueueSite:
 def is_kueue(source: Source) -> bool:
     """True if the source holds objects of Kueue's configuration."""
     head = "\n".join(source.head(1 << 12))
-    return _GROUP in head and any(f"{kind}" in head for kind in ("ClusterQueue", "Cohort", "LocalQueue", "Flavor"))
+    return _GROUP in head and any(
+        f"{kind}" in head for kind in ("ClusterQueue", "Cohort", "LocalQueue", "Flavor", "Topology")
+    )
 
 
 def read_kueue_site(files: Sequence[Path]) -> KueueSite:

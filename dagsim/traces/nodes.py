@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dagsim.errors import ModelError, TraceError
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type, mig_slice
 from dagsim.traces.documents import elements, list_in, object_in, text_in
-from dagsim.traces.fields import MOST_GPUS, Dirty, count, finite_number, pbs_memory_gb
+from dagsim.traces.fields import MOST_GPUS, Dirty, FaultsAt, count, finite_number, pbs_memory_gb
 from dagsim.traces.kube import quantity, whole
 from dagsim.traces.sites import folded, hosts, site_gpu
 from dagsim.traces.source import Source
@@ -56,6 +56,8 @@ class FoundNode:
     features: tuple[str, ...] = ()
     weight: float = 1.0
     """Slurm uses nodes of a smaller weight first."""
+    labels: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Labels in Kubernetes."""
 
     def also_in(self, partitions: tuple[str, ...]) -> FoundNode:
         """Copy of the node with more partitions."""
@@ -162,7 +164,7 @@ def _pairs(line: str) -> dict[str, str]:
 
 
 def _node(where: str, fields: Mapping[str, str]) -> FoundNode:
-    try:
+    with FaultsAt(where, "a node"):
         name = fields.get("NodeName", "")
         if name in _NONE:
             raise Dirty("without a name")
@@ -180,8 +182,6 @@ def _node(where: str, fields: Mapping[str, str]) -> FoundNode:
             _listed(fields.get("ActiveFeatures", "")),
             finite_number(fields.get("Weight") or "1", "Weight"),
         )
-    except Dirty as reason:
-        raise TraceError(f"{where}: a node {reason}") from None
 
 
 def _gres(text: str) -> tuple[tuple[str, int], ...]:
@@ -250,10 +250,8 @@ def kube_nodes(source: Source) -> Iterator[FoundNode]:
     for place, node in elements(source, "items"):
         if text_in(node, "kind") not in ("Node", ""):
             continue
-        try:
+        with FaultsAt(source.where(place), "a node"):
             yield _node_of_kube(node)
-        except Dirty as reason:
-            raise TraceError(f"{source.where(place)}: a node {reason}") from None
 
 
 def _node_of_kube(node: Mapping[str, Any]) -> FoundNode:
@@ -278,6 +276,7 @@ def _node_of_kube(node: Mapping[str, Any]) -> FoundNode:
         state,
         state == "Ready",
         tuple(text_in(labels, label) for label in _RACKS if text_in(labels, label)),
+        labels={label: text for label, text in labels.items() if isinstance(text, str)},
     )
 
 
@@ -359,13 +358,11 @@ def _is_plain(value: Any) -> bool:
 
 def _node_of_pbs(where: str, name: str, fields: Mapping[str, str]) -> FoundNode:
     there = {key.removeprefix("resources_available."): value for key, value in fields.items()}
-    try:
+    with FaultsAt(where, "a node"):
         gpus = count(there.get("ngpus") or there.get("gpus") or "0", "number of GPUs", 0)
         kind = next((there[key] for key in _TYPES_PBS if there.get(key)), "")
         cores = count(there.get("ncpus") or there.get("np") or "0", "number of cores", 0)
         memory_gb = pbs_memory_gb(there.get("mem") or _physical(there.get("status", "")))
-    except Dirty as reason:
-        raise TraceError(f"{where}: a node {reason}") from None
     state = fields.get("state", "")
     words = {word.strip() for word in state.split(",") if word.strip()}
     listed = tuple([feature.strip() for feature in fields.get("properties", "").split(",") if feature.strip()])

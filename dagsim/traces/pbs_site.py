@@ -126,6 +126,8 @@ class PbsSite:
                 if key.startswith("max_run"):
                     self.drop(f"queue {name}: {key} = {text}")
                 continue
+            if not _LIMIT.search(text):
+                raise TraceError(f"queue {name}: {key} = {text[:80]!r} is not a list of limits, [u:PBS_GENERIC=5]")
             for letter, who, amount in _LIMIT.findall(text):
                 whose = {"uPBS_GENERIC": "user_limits", "gPBS_GENERIC": "account_limits", "oPBS_ALL": "limits"}.get(
                     letter + who.strip().strip('"')

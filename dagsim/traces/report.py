@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dagsim.errors import TraceError
+from dagsim.errors import ModelError, TraceError
+from dagsim.traces.fields import Dirty
 from dagsim.workload.records import clipped
 
-__all__ = ["ReadReport"]
+__all__ = ["Dropping", "ReadReport"]
 
 _DETAILS = 100
 
@@ -52,6 +54,19 @@ class ReadReport:
         self.dropped[reason] += rows
         self._detail(f"{where}: dropped, {text}")
 
+    def dropping(
+        self,
+        *places: str | Callable[[], str],
+        rows: int = 1,
+        detail: object = "",
+        impossible: str = "that describe an impossible job",
+    ) -> Dropping:
+        """Drop rows if the body of the ``with`` statement raises ``Dirty`` (for its reason, with
+        the start of ``detail``) or ``ModelError`` (as ``impossible``). Each of ``places``, a ``file:line`` or a
+        function that returns one, stands for ``rows`` of them.
+        """
+        return Dropping(self, places, rows, detail, impossible)
+
     def note(self, reason: str, where: str, times: int = 1) -> None:
         """Count a tolerated irregularity."""
         self.noted[reason] += times
@@ -92,3 +107,32 @@ class ReadReport:
     def _detail(self, text: str) -> None:
         if self.lists_more:
             self.details.append(text)
+
+
+class Dropping:
+    """The context of ``ReadReport.dropping``; entered once per row, so cheap."""
+
+    __slots__ = ("_detail", "_impossible", "_places", "_report", "_rows")
+
+    def __init__(
+        self,
+        report: ReadReport,
+        places: tuple[str | Callable[[], str], ...],
+        rows: int,
+        detail: object,
+        impossible: str,
+    ) -> None:
+        self._report, self._places, self._rows = report, places, rows
+        self._detail, self._impossible = detail, impossible
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is None or not isinstance(error, (Dirty, ModelError)):
+            return False
+        dirty = isinstance(error, Dirty)
+        reason, detail = (str(error), str(self._detail)[:80]) if dirty else (self._impossible, str(error))
+        for place in self._places:
+            self._report.drop(reason, place if isinstance(place, str) else place(), self._rows, detail)
+        return True

@@ -121,6 +121,7 @@ def with_jobs(unmodelled: Iterable[str], queues: QueueTree, paths: Sequence[Path
         else {
             "partition": {part.name for part in queues.partitions},
             "account": tree,
+            "QOS": {qos.name for qos in queues.qos},
             "reservation": {reservation.name for reservation in queues.reservations},
         }
     )

@@ -45,6 +45,7 @@ __all__ = [
     "sacct_tables",
     "squeue_instant_s",
     "state",
+    "waiting_reasons",
     "with_older_columns",
 ]
 
@@ -717,6 +718,18 @@ def _squeue_rows(source: Source, report: ReadReport) -> Iterator[Row]:
         else:
             for id in ids:
                 yield number, _squeue_row(job, id, state == "RUNNING", now_s)
+
+
+def waiting_reasons(source: Source) -> Iterator[tuple[str, str, float | None]]:
+    """Yield each waiting job of ``squeue --json``: the number of its submission (its array, else its
+    own), Slurm's reason, and Slurm's estimate of the start, if it has one.
+    """
+    for _, job in elements(source, "jobs"):
+        state, reason = _squeue_state(job)
+        start = _number(job.get("start_time"))
+        if state == "PENDING":
+            start_s = float(start) if isinstance(start, int) and start else None
+            yield _squeue_ids(job)[0].partition("_")[0], reason, start_s
 
 
 def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import ModelError, TraceError
@@ -22,7 +22,7 @@ from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, 
 from dagsim.network import Tree, TreeSwitch
 from dagsim.registry import nearest
 from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.nodes import FoundNode, is_scontrol, is_sinfo, read_nodes
+from dagsim.traces.nodes import MOST_NODES, FoundNode, is_scontrol, is_sinfo, read_nodes
 from dagsim.traces.sites import hosts, site_gpu
 from dagsim.traces.slurm import delimiter_of, duration_s, is_unset, memory_gb, moment_s
 from dagsim.traces.source import Source
@@ -58,6 +58,8 @@ class SlurmSite:
     switches: dict[str, TreeSwitch] = field(default_factory=dict)
     blocks: list[str] = field(default_factory=list)
     """Names of the switches that are blocks."""
+    block_sizes: list[int] = field(default_factory=list)
+    """Numbers of nodes that blocks, and blocks put together, have."""
     zone: ZoneInfo | None = None
     """Zone of dates without an offset; UTC if None."""
     named: dict[str, str] = field(default_factory=dict)
@@ -105,6 +107,11 @@ class SlurmSite:
         kinds = self.conf.get("selecttypeparameters", "CR_Core_Memory")
         return "memory" in kinds.lower()
 
+    def enforces(self) -> bool:
+        """True unless AccountingStorageEnforce says that limits of associations and QOS do not bind."""
+        stated = self.conf.get("accountingstorageenforce", "")
+        return not stated or bool(set(stated.lower().split(",")) & {"limits", "safe", "all"})
+
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
         """Accounts, partitions, QOS, reservations, licences and the parameters of the scheduler.
         ``named`` maps the site's names of GPU types to those to use.
@@ -115,6 +122,13 @@ class SlurmSite:
         self.named = dict(named or {})
         whole = "linear" in self.conf.get("selecttype", "")
         names = {node.name for node in self.found_nodes()}
+        if not self.enforces():
+            self.drop(
+                f"AccountingStorageEnforce={self.conf['accountingstorageenforce']}: slurmctld does not enforce the "
+                "limits of accounts and QOS, so they are left out"
+            )
+        elif (self.accounts or self.qos) and not self.conf.get("accountingstorageenforce"):
+            self.drop("AccountingStorageEnforce is not stated; the limits of accounts and QOS are taken as enforced")
         qos = {name: _qos(self, name, row) for name, row in self.qos.items()}
         partitions = sorted(
             [
@@ -148,9 +162,7 @@ class SlurmSite:
             replace(switch, nodes=tuple([part for node in switch.nodes for part in parts.get(node, ())]))
             for switch in self.switches.values()
         ]
-        if self.blocks:
-            switches.append(TreeSwitch("blocks", switches=tuple(self.blocks)))
-            self.drop("topology.conf: BlockSizes; each block is a switch")
+        levels = self._join_blocks(switches)
         try:
             Tree(tuple(switches)).routing(names)
         except ModelError as error:
@@ -163,7 +175,30 @@ class SlurmSite:
             | ({"switches": list(switch.switches)} if switch.switches else {})
             for switch in switches
         ]
-        return {"kind": "shared", "topology": {"kind": "tree", "switches": lean}}
+        topology = {"kind": "tree", "switches": lean} | ({"levels_up": levels} if levels else {})
+        return {"kind": "shared", "topology": topology}
+
+    def _join_blocks(self, switches: list[TreeSwitch]) -> list[str]:
+        """Put blocks together: as many neighbours as each further one of BlockSizes says, and all below one
+        switch. Returns the names of the levels, ``block``, ``block2`` for pairs of blocks and so on.
+        """
+        if not self.blocks:
+            return []
+        base, *larger = self.block_sizes or [1]
+        levels, names, joined = ["block"], self.blocks, 1
+        for size in larger:
+            factor = size // base
+            if size % base or factor % joined or factor == joined:
+                self.drop(f"topology.conf: BlockSizes {size}: not a multiple of the sizes before")
+                continue
+            parts = [names[first : first + factor // joined] for first in range(0, len(names), factor // joined)]
+            names = [f"blocks{factor}-{number}" for number in range(1, len(parts) + 1)]
+            switches += [TreeSwitch(name, switches=tuple(part)) for name, part in zip(names, parts, strict=True)]
+            levels.append(f"block{factor}")
+            joined = factor
+        if len(names) > 1:
+            switches.append(TreeSwitch("blocks", switches=tuple(names)))
+        return levels
 
     def _outages(self, names: Collection[str]) -> tuple[NodeOutage, ...]:
         """Events of the cluster's nodes; nodes with equal times are together."""
@@ -201,7 +236,10 @@ class SlurmSite:
 
     def _account(self, name: str) -> QueueNode:
         row = self.accounts[name][1]
+        _unused(self, f"account {name}", row, _OF_ACCOUNTS)
         users = {user: fields for (account, user), fields in self.users.items() if account == name}
+        for user, fields in users.items():
+            _unused(self, f"account {name}, user {user}", fields, _OF_ACCOUNTS)
         with _naming(f"account {name}"):
             own = {user: caps for user, fields in users.items() if (caps := _caps_of_user(self, fields))}
             priority = finite_number(row.get("priority") or "0", "priority")
@@ -475,6 +513,26 @@ def _table(file: Path) -> list[dict[str, str]]:
     return [dict(zip(names, map(str.strip, line.split("|")), strict=False)) for line in lines[1:]]
 
 
+def _of_cluster(site: SlurmSite, rows: list[dict[str, str]], file: Path) -> list[dict[str, str]]:
+    """The rows of a listing of sacctmgr that are of the site's cluster, which slurm.conf names.
+
+    Raises:
+        TraceError: All are of other clusters, or of several and no file names the site's.
+    """
+    names = dict.fromkeys(row["cluster"].lower() for row in rows if row.get("cluster"))
+    ours = site.cluster_name.lower()
+    if not names or (not ours and len(names) == 1):
+        return rows
+    listed = ", ".join(list(names)[:5])
+    if not ours:
+        raise TraceError(f"{file}: it lists several clusters ({listed}): add slurm.conf, which names one")
+    if ours not in names:
+        raise TraceError(f"{file}: it is of another cluster ({listed}) than slurm.conf ({ours}); keep one of them")
+    if len(names) > 1:
+        site.drop(f"{file.name}: rows of other clusters than {ours}")
+    return [row for row in rows if row.get("cluster", "").lower() in ("", ours)]
+
+
 def _read_qos(site: SlurmSite, file: Path) -> None:
     for row in _table(file):
         if row.get("name"):
@@ -492,10 +550,14 @@ def _read_dump(site: SlurmSite, file: Path) -> None:
         if match is None:
             continue
         kind, name, rest = match.groups()
+        if kind == "Cluster":
+            _of_cluster(site, [{"cluster": name}], file)
         row = {key.lower(): value.strip("'") for key, value in _OPTION.findall(rest)}
         if kind == "Parent":
             parent = name
-        elif kind == "Account" and name != "root":
+        if kind == "Cluster" or (kind == "Account" and name == "root"):
+            _unused(site, f"{kind.lower()} {name}", row, _TOPMOST)
+        elif kind == "Account":
             site.accounts[name] = (parent, row)
         elif kind == "User" and parent != "root":
             site.users.setdefault((parent, name), row)
@@ -525,7 +587,7 @@ def _read_assoc(site: SlurmSite, file: Path) -> None:
     """Associations. The trees of a dump and of sshare count more: this listing has no parents unless
     they are asked for.
     """
-    rows = _table(file)
+    rows = _of_cluster(site, _table(file), file)
     stated = bool(rows) and "parentname" in rows[0]
     fresh = not site.accounts
     for row in rows:
@@ -533,9 +595,11 @@ def _read_assoc(site: SlurmSite, file: Path) -> None:
         account, user = row.get("account", ""), row.get("user", "")
         if not account or account == "root":
             continue
-        if user and not row.get("partition"):
+        if user and row.get("partition"):
+            site.drop(f"account {account}: an association of {user} with the partition {row['partition']}")
+        elif user:
             site.users[account, user] = row | site.users.get((account, user), {})
-        elif not user:
+        else:
             parent, known = site.accounts.get(account, (row.get("parentname") or "root", {}))
             for key in ("fairshare", "grptres", "grpjobs", "maxjobs"):
                 if row.get(key) and known.get(key) and row[key] != known[key]:
@@ -558,7 +622,11 @@ def _read_events(site: SlurmSite, file: Path) -> None:
     """Events of nodes; those without a node are events of the whole cluster. An end that is not
     known has not come yet.
     """
-    for number, row in enumerate(_table(file), 2):
+    rows = _table(file)
+    ours = {id(row) for row in _of_cluster(site, rows, file)}
+    for number, row in enumerate(rows, 2):
+        if id(row) not in ours:
+            continue
         node, words = row.get("nodename", ""), {word.strip(_MARKS).upper() for word in row.get("state", "").split("+")}
         if is_unset(node):
             continue
@@ -580,6 +648,12 @@ def _read_topology(site: SlurmSite, file: Path) -> None:
     for line in _lines(file):
         pairs = {key.lower(): value.strip('"') for key, value in _WORD.findall(line)}
         if "blocksizes" in pairs:
+            try:
+                site.block_sizes = [int(text) for text in pairs["blocksizes"].split(",")]
+            except ValueError:
+                site.block_sizes = [0]
+            if min(site.block_sizes) < 1 or max(site.block_sizes) > MOST_NODES:
+                raise TraceError(f"{file}: BlockSizes {pairs['blocksizes'][:80]!r} are not numbers of nodes")
             continue
         name = pairs.get("switchname") or pairs.get("blockname")
         if name is None:
@@ -662,6 +736,8 @@ _TRES = {"cpu": "cpus", "mem": "memory_gb", "gres/gpu": "gpus"}
 
 
 def _caps(site: SlurmSite, tres: str, jobs: str = "") -> Caps:
+    if not site.enforces():
+        return Caps()
     amounts: dict[str, float] = {}
     by_type: dict[str, float] = {}
     for part in tres.split(",") if tres else ():
@@ -687,6 +763,28 @@ def _caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
     return _caps(site, row.get("grptres", ""), str(min(jobs)) if jobs else "")
 
 
+_IDLE = frozenset({"cluster", "parent", "parentname", "description", "organization", "coordinator", "coordinators",
+                   "adminlevel", "defaultaccount", "defaultwckey", "wckeys", "qos", "qoslevel", "defqos", "defaultqos",
+                   "id", "user", "account", "partition", "name", "classification", "grpsubmit", "grpsubmitjobs",
+                   "maxsubmit", "maxsubmitjobs", "maxsubmitpu", "maxsubmitjobsperuser", "maxsubmitpa",
+                   "maxsubmitjobsperaccount", "gracetime", "usagethres", "usage", "comment", "lineage",
+                   "flags", "preemptexempttime", "norm_shares", "normshares", "rawusage", "normusage", "effectvusage",
+                   "fairshare", "share", "levelfs", "grptresraw", "tresrunmins", "effectvusg", "normusg"})  # fmt: skip
+"""Settings of associations and QOS that say nothing about the starts of jobs which a log lists."""
+_OF_ACCOUNTS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs"})
+_TOPMOST: frozenset[str] = frozenset()
+_OF_QOS = frozenset({"priority", "preempt", "preemptmode", "usagefactor", "grptres", "grpjobs", "maxwall",
+                     "maxwalldurationperjob", "maxtrespu", "maxtresperuser", "maxjobspu", "maxjobsperuser", "maxtrespa",
+                     "maxtresperaccount", "maxjobspa", "maxjobsperaccount"})  # fmt: skip
+
+
+def _unused(site: SlurmSite, owner: str, row: Mapping[str, str], used: Collection[str]) -> None:
+    """Record the settings of an association or QOS that have values and no effect here."""
+    for key, value in row.items():
+        if value not in ("", "-1", "0", "00:00:00", "1.000000") and key not in used and key not in _IDLE:
+            site.drop(f"{owner}: {key}={value}")
+
+
 def _partition(
     site: SlurmSite, name: str, row: Mapping[str, str], qos: Mapping[str, Qos], names: set[str], whole: bool
 ) -> NodePartition:
@@ -694,12 +792,16 @@ def _partition(
     nodes = () if listed.upper() == "ALL" else _hosts("" if is_unset(listed) else listed, f"partition {name}")
     if strangers := [node for node in nodes if node not in names]:
         raise TraceError(f"partition {name}: node {strangers[0]!r} is in no list of nodes; add slurm.conf")
-    for key, plain in (("maxnodes", "UNLIMITED"), ("maxcpuspernode", "UNLIMITED"), ("lln", "NO"),
-                       ("allowaccounts", "ALL"), ("allowqos", "ALL"), ("exclusiveuser", "NO")):  # fmt: skip
-        if row.get(key, plain).upper() != plain:
+    for key, plain in _PLAIN_PARTITION.items():
+        if row.get(key, plain).upper() not in (plain, "NONE", "0"):
             site.drop(f"partition {name}: {key}={row[key]}")
     own = row.get("qos", "")
-    mode = row.get("preemptmode", site.conf.get("preemptmode", "off")).lower().partition(",")[0]
+    if own and own not in qos:
+        site.drop(f"partition {name}: qos={own}, which no file describes (add `sacctmgr -P show qos`)")
+    shared = row.get("oversubscribe") or row.get("shared") or "NO"
+    if shared.lower().startswith(("force", "yes")) and not shared.lower().endswith(":1"):
+        site.drop(f"partition {name}: oversubscribe={shared}: jobs share no CPUs here")
+    mode = _mode(site, f"partition {name}", row.get("preemptmode") or site.conf.get("preemptmode", "off"))
     tier = row.get("prioritytier") or row.get("priority") or "1"
     factor = row.get("priorityjobfactor") or row.get("priority") or "1"
     with _naming(f"partition {name}"):
@@ -712,12 +814,35 @@ def _partition(
         *ranks,
         limit_s,
         default_s,
-        whole or "exclusive" in (row.get("oversubscribe") or row.get("shared", "")).lower(),
+        whole or "exclusive" in shared.lower(),
         billing,
-        mode if mode in ("requeue", "cancel", "suspend") else "off",  # type: ignore[arg-type]
+        mode,
         Caps(),
         own if own in qos else "",
     )
+
+
+_PLAIN_PARTITION = {"maxnodes": "UNLIMITED", "minnodes": "1", "maxcpuspernode": "UNLIMITED", "lln": "NO",
+                    "maxcpuspersocket": "UNLIMITED", "maxmempernode": "UNLIMITED", "maxmempercpu": "UNLIMITED",
+                    "allowaccounts": "ALL", "denyaccounts": "NONE", "allowqos": "ALL", "denyqos": "NONE",
+                    "exclusiveuser": "NO", "exclusivetopo": "NO", "gracetime": "0", "reqresv": "NO",
+                    "state": "UP"}  # fmt: skip
+"""Keys of partitions that have no effect here, with the values by which they have none in Slurm."""
+
+
+_Mode: TypeAlias = Literal["off", "requeue", "cancel", "suspend"]
+_MODES: dict[str, _Mode] = {"requeue": "requeue", "cancel": "cancel", "suspend": "suspend"}
+
+
+def _mode(site: SlurmSite, owner: str, stated: str) -> _Mode:
+    """The way in which jobs are preempted; of ``GANG,SUSPEND`` the second word."""
+    mode: _Mode = "off"
+    for word in stated.lower().split(","):
+        if word in _MODES:
+            mode = _MODES[word]
+        elif word not in ("off", "", "cluster"):
+            site.drop(f"{owner}: preemptmode={word}")
+    return mode
 
 
 def _billed(site: SlurmSite, weights: str) -> dict[str, float]:
@@ -738,15 +863,15 @@ def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
     def first(*keys: str) -> str:
         return next((row[key] for key in keys if row.get(key)), "")
 
-    for key in ("grptresmins", "grptresrunmins", "grpwall", "maxtresmins", "mintres", "maxtres", "maxtrespernode"):
-        if row.get(key):
-            site.drop(f"QOS {name}: {key}={row[key]}")
+    _unused(site, f"QOS {name}", row, _OF_QOS)
     flags = [flag for flag in row.get("flags", "").split(",") if flag and flag != "DenyOnLimit"]
     if flags:
         site.drop(f"QOS {name}: flags {','.join(flags)}")
     preempts = tuple([other for other in row.get("preempt", "").split(",") if other in site.qos])
-    mode = row.get("preemptmode", "").lower()
-    mode = site.conf.get("preemptmode", "off").lower().partition(",")[0] if mode in ("", "cluster") else mode
+    stated = row.get("preemptmode", "")
+    mode = _mode(
+        site, f"QOS {name}", site.conf.get("preemptmode", "off") if stated.lower() in ("", "cluster") else stated
+    )
     with _naming(f"QOS {name}"):
         return Qos(
             name,
@@ -757,7 +882,7 @@ def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
             _caps(site, first("maxtrespu", "maxtresperuser"), first("maxjobspu", "maxjobsperuser")),
             _caps(site, first("maxtrespa", "maxtresperaccount"), first("maxjobspa", "maxjobsperaccount")),
             preempts,
-            mode if mode in ("requeue", "cancel", "suspend") else "off",  # type: ignore[arg-type]
+            mode,
         )
 
 
@@ -787,6 +912,13 @@ _PLAIN = frozenset({"bf_continue", "bf_running_job_reserve", "kill_invalid_depen
                     "bf_yield_interval", "bf_yield_sleep", "max_rpc_cnt", "sched_max_job_start", "batch_sched_delay",
                     "enable_user_top", "bf_busy_nodes", "bf_max_time"})  # fmt: skip
 """SchedulerParameters without an effect on the starts of jobs here."""
+
+
+_PLAIN_CONF = {"preemptexempttime": ("-1", "00:00:00", "none"), "preemptparameters": (), "completewait": ("0", "0 sec"),
+               "prioritysitefactorplugin": (), "mcsplugin": ("mcs/none",), "burstbuffertype": (),
+               "federationparameters": (), "nodefeaturesplugins": (), "dependencyparameters": (), "topologyparam": (),
+               "resvoverrun": ("0", "0 min"), "suspendtime": ("-1", "infinite", "none")}  # fmt: skip
+"""Keys of slurm.conf that move the starts of jobs and are not modelled, with the values that do not."""
 
 
 def scheduler_of(site: SlurmSite) -> dict[str, Any]:
@@ -833,6 +965,9 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
             site.drop(f"PriorityFlags={flag}")
     if (conf.get("priorityusageresetperiod") or "none").lower() != "none":
         site.drop(f"PriorityUsageResetPeriod={conf['priorityusageresetperiod']}")
+    for key, plain in _PLAIN_CONF.items():
+        if (value := conf.get(key, "")) and not is_unset(value) and value.lower() not in plain:
+            site.drop(f"{key}={value}")
     settings["backfill"] = "builtin" not in conf.get("schedulertype", "sched/backfill")
     settings["preempt"] = {"preempt/partition_prio": "partition_prio", "preempt/qos": "qos"}.get(
         conf.get("preempttype", ""), "off"

@@ -21,6 +21,10 @@ class Submission(NamedTuple):
     tasks: int | None = None
     """Number of its tasks (``--ntasks``) if they are free to share nodes."""
     note: str = ""
+    name: str = ""
+    """The name of the job, as far as its line says it."""
+    singleton: bool = False
+    """True if it waits for all earlier jobs of its user with its name."""
     """Anything about it that is not modelled."""
 
 
@@ -73,10 +77,14 @@ def _read(
             spread,
             "",
             int(limit[1]) if limit and int(limit[1]) else None,
+            () if "begin" in options else _after(options.get("dependency", "")),
+            segment=_segment(options) if spread else None,
         )
     except ModelError:
         request, notes = Request(), [*notes, "whose constraint cannot be read, ignored"]
-    return Submission(request if request else None, _nice(options), tasks, notes[0] if notes else "")
+    alone = "begin" not in options and options.get("dependency", "").strip() == "singleton"
+    note = notes[0] if notes else ""
+    return Submission(request if request else None, _nice(options), tasks, note, options.get("job-name", ""), alone)
 
 
 def _shape(options: dict[str, str]) -> tuple[bool | None, int | None]:
@@ -88,6 +96,25 @@ def _shape(options: dict[str, str]) -> tuple[bool | None, int | None]:
     if counted or not tasks.isdecimal() or not 1 < int(tasks) < 1 << 20:
         return True, None
     return False, int(tasks)
+
+
+def _after(text: str) -> tuple[str, ...]:
+    """The jobs that must end first (sbatch(1), ``--dependency``); empty if not all of the conditions are
+    ``afterok``, ``afterany`` or ``afternotok``.
+    """
+    ids: list[str] = []
+    for part in text.split(",") if text else ():
+        match = re.fullmatch(r"after(?:ok|any|notok):(\d+(?:_\d+)?(?::\d+(?:_\d+)?)*)", part.strip())
+        if match is None:
+            return ()
+        ids += match[1].split(":")
+    return tuple(ids)
+
+
+def _segment(options: dict[str, str]) -> int | None:
+    """Nodes per segment (``--segment``, Slurm 24.05), which are instances where each takes a node."""
+    text = options.get("segment", "")
+    return int(text) if re.fullmatch(r"[1-9]\d{0,5}", text) else None
 
 
 def _nice(options: dict[str, str]) -> float:
@@ -119,7 +146,7 @@ def options_of(line: str) -> dict[str, str]:
         words = head.split()
     if not words or words[0].rpartition("/")[2] not in _COMMANDS:
         return {}
-    options: dict[str, str] = {}
+    options: dict[str, str] = {"job-name": "wrap"} if head != line else {}
     at = 1
     while at < len(words):
         word, at = words[at], at + 1
@@ -130,6 +157,7 @@ def options_of(line: str) -> dict[str, str]:
             equals = value
             name = _LONG.get(name, name)
         else:
+            options.setdefault("job-name", word.rpartition("/")[2])
             break  # the script
         if not equals and name not in _BARE and at < len(words):
             value, at = words[at], at + 1

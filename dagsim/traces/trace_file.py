@@ -19,8 +19,8 @@ from dagsim.seeds import REPORT, VALIDATION, WINDOWS, part_of
 from dagsim.traces import Source, Trace, TraceOptions, format_of, open_trace, reader
 from dagsim.traces.fields import instant_s
 from dagsim.workload.arrays import JobArrays
-from dagsim.workload.jsonl import read_meta
 from dagsim.workload.load import WorkRuntime, offered_load
+from dagsim.workload.records import read_meta
 from dagsim.workload.windows import Measure, check_measure, most_windows, spread_order, spread_windows
 
 __all__ = ["TraceFile"]

@@ -1,4 +1,6 @@
-"""GPU types that jobs may use beside those that they name, as after a swap of GPUs."""
+"""Changes to the jobs of a workload: GPU types that they may use beside those that they name, as after
+a swap of GPUs, and terms that they are submitted with.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+import numpy as np
+
+from dagsim.model import Request
 from dagsim.model.arithmetic import numbered
 from dagsim.model.gpu import GpuType, canonical, gpu_type
-from dagsim.workload.arrays import JobArrays, TaskKind
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 from dagsim.workload.load import WorkRuntime
 
-__all__ = ["Accept", "accepting"]
+__all__ = ["Accept", "accepting", "asking"]
 
 Accept: TypeAlias = Mapping[str, Mapping[str, float | None]]
 """By GPU type that jobs name: the types that they may use, too, and their speeds relative to it.
@@ -28,6 +33,14 @@ def accepting(jobs: JobArrays, accept: Accept, runtime: WorkRuntime, types: Sequ
     own = {gpu.name: gpu for gpu in types if gpu is not None}
     place, kinds = numbered([_accepting(kind, accept, runtime, own) for kind in jobs.kinds])
     return replace(jobs, kind=place[jobs.kind], kinds=kinds)
+
+
+def asking(jobs: JobArrays, request: Request | None) -> JobArrays:
+    """Let jobs have the terms ``request`` as far as they state none."""
+    if not request:
+        return jobs
+    stated = jobs.request or Labels(np.zeros(len(jobs), np.int32), (None,))
+    return replace(jobs, request=stated.mapped(lambda own: request if own is None else own.over(request)))
 
 
 def _accepting(kind: TaskKind, accept: Accept, runtime: WorkRuntime, own: Mapping[str, GpuType]) -> TaskKind:

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 
-from dagsim.errors import WorkloadError
+from dagsim.errors import WorkloadError, require
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.workload.distributions import TaggedUnion, exp
 from dagsim.workload.sizes import Draws
@@ -58,12 +58,9 @@ class Bursty:
     __pydantic_config__ = _FORBID
 
     def __post_init__(self) -> None:
-        if self.bursts < 1:
-            raise WorkloadError(f"arrivals bursty: bursts must be at least 1, got {self.bursts!r}")
-        if not 0 <= self.share <= 1:
-            raise WorkloadError(f"arrivals bursty: share must lie in 0..1, got {self.share!r}")
-        if not 0 < self.width < 1:
-            raise WorkloadError(f"arrivals bursty: width must lie between 0 and 1, got {self.width!r}")
+        require(self.bursts >= 1, "arrivals bursty: bursts must be at least 1", self.bursts, WorkloadError)
+        require(0 <= self.share <= 1, "arrivals bursty: share must lie in 0..1", self.share, WorkloadError)
+        require(0 < self.width < 1, "arrivals bursty: width must lie between 0 and 1", self.width, WorkloadError)
 
     def times(self, rng: np.random.Generator, count: int, span_s: float) -> np.ndarray:
         centres = rng.random(self.bursts)
@@ -95,8 +92,7 @@ class Diurnal:
     def __post_init__(self) -> None:
         if not 1 <= self.peak_to_trough < inf:
             raise WorkloadError(f"arrivals diurnal: peak_to_trough must be at least 1, got {self.peak_to_trough!r}")
-        if not 0 < self.period_s < inf:
-            raise WorkloadError(f"arrivals diurnal: period_s must be above 0, got {self.period_s!r}")
+        require(0 < self.period_s < inf, "arrivals diurnal: period_s must be above 0", self.period_s, WorkloadError)
 
     def times(self, rng: np.random.Generator, count: int, span_s: float) -> np.ndarray:
         total = float(self._arrived(np.array([span_s]))[0])
@@ -185,8 +181,7 @@ class Rates:
     __pydantic_config__ = _FORBID
 
     def __post_init__(self) -> None:
-        if not 0 < self.per_hour < inf:
-            raise WorkloadError(f"rates: per_hour must be above 0, got {self.per_hour!r}")
+        require(0 < self.per_hour < inf, "rates: per_hour must be above 0", self.per_hour, WorkloadError)
         for name, wanted in (("day", 24), ("week", 7)):
             factors = getattr(self, name)
             if factors and (len(factors) != wanted or not min(factors) >= 0 or not 0 < ordered_sum(factors) < inf):

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
 import numpy as np
 
-from dagsim.errors import WorkloadError
+from dagsim.errors import WorkloadError, require
 from dagsim.model.arithmetic import ordered_sum
 
 __all__ = [
@@ -331,13 +331,11 @@ def _picked(weights: tuple[float, ...], uniform: np.ndarray) -> np.ndarray:
 
 
 def _finite(kind: str, name: str, value: float) -> None:
-    if not isfinite(value):
-        raise WorkloadError(f"{kind}: {name} must be a finite number, got {value!r}")
+    require(isfinite(value), f"{kind}: {name} must be a finite number", value, WorkloadError)
 
 
 def _positive(kind: str, name: str, value: float) -> None:
-    if not 0 < value < inf:
-        raise WorkloadError(f"{kind}: {name} must be above 0, got {value!r}")
+    require(0 < value < inf, f"{kind}: {name} must be above 0", value, WorkloadError)
 
 
 def _range(kind: str, low: float, high: float, above: float) -> None:

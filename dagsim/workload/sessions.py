@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dagsim.errors import WorkloadError
+from dagsim.errors import WorkloadError, require
 from dagsim.model import Cluster, Job
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.streams import stream
@@ -70,8 +70,7 @@ class SessionKind:
     __pydantic_config__ = _FORBID
 
     def __post_init__(self) -> None:
-        if not 0 < self.share < inf:
-            raise WorkloadError(f"sessions: a kind's share must be above 0, got {self.share!r}")
+        require(0 < self.share < inf, "sessions: a kind's share must be above 0", self.share, WorkloadError)
 
 
 class _Started(NamedTuple):
@@ -143,12 +142,10 @@ class Sessions:
     def __post_init__(self) -> None:
         if not 1 <= self.count <= _MOST:
             raise WorkloadError(f"workload: count must be 1 to {_MOST:,}, got {self.count:,}")
-        if not 0 < self.load < inf:
-            raise WorkloadError(f"workload: load must be above 0, got {self.load!r}")
+        require(0 < self.load < inf, "workload: load must be above 0", self.load, WorkloadError)
         if not self.kinds:
             raise WorkloadError("workload: sessions need at least one kind")
-        if not 0 <= self.alike <= 1:
-            raise WorkloadError(f"workload: alike must lie in 0..1, got {self.alike!r}")
+        require(0 <= self.alike <= 1, "workload: alike must lie in 0..1", self.alike, WorkloadError)
         if self.tenants < 0 or not 0 <= self.zipf < inf:
             raise WorkloadError(f"workload: tenants and zipf must be 0 or more, got {self.tenants!r}, {self.zipf!r}")
         if self.load_is not in ("exact", "expected"):

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from dagsim.errors import WorkloadError
+from dagsim.errors import WorkloadError, require
 from dagsim.workload.arrays import bounds, ranges
 from dagsim.workload.distributions import Choice, Quantiles, TaggedUnion
 
@@ -261,8 +261,7 @@ class Layered:
     def __post_init__(self) -> None:
         _check_range(self.kind, "layers", self.layers)
         _check_range(self.kind, "width", self.width)
-        if not 0 <= self.density <= 1:
-            raise WorkloadError(f"shape layered: density must lie in 0..1, got {self.density!r}")
+        require(0 <= self.density <= 1, "shape layered: density must lie in 0..1", self.density, WorkloadError)
 
     def draw(self, rng: np.random.Generator, jobs: int) -> DagArrays:
         layers = _between(rng, self.layers, jobs)
@@ -298,8 +297,7 @@ class RandomDag:
     __pydantic_config__ = _FORBID
 
     def __post_init__(self) -> None:
-        if not 0 <= self.single <= 1:
-            raise WorkloadError(f"shape random_dag: single must lie in 0..1, got {self.single!r}")
+        require(0 <= self.single <= 1, "shape random_dag: single must lie in 0..1", self.single, WorkloadError)
         _check_range(self.kind, "tasks", self.tasks)
         _check_range(self.kind, "parents", self.parents)
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dagsim.errors import ModelError, WorkloadError
+from dagsim.errors import ModelError, WorkloadError, require
 from dagsim.model import Cluster, Job
 from dagsim.model.streams import stream
 from dagsim.workload.arrays import JobArrays, Labels, bounds, kinds_of, objects, ranges
@@ -122,10 +122,8 @@ class Synthetic:
     def __post_init__(self) -> None:
         if self.count > _MOST:
             raise WorkloadError(f"workload: count must be at most {_MOST:,}, got {self.count:,}")
-        if self.count < 1:
-            raise WorkloadError(f"workload: count must be at least 1, got {self.count!r}")
-        if not 0 < self.load < inf:
-            raise WorkloadError(f"workload: load must be above 0, got {self.load!r}")
+        require(self.count >= 1, "workload: count must be at least 1", self.count, WorkloadError)
+        require(0 < self.load < inf, "workload: load must be above 0", self.load, WorkloadError)
         check_measure(self.measure, self.count)
         if self.load_is not in ("exact", "expected"):
             raise WorkloadError(f"workload: load_is must be exact or expected, got {self.load_is!r}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from dagsim.errors import WorkloadError
+from dagsim.errors import WorkloadError, require
 
 __all__ = ["Measure", "check_measure", "most_windows", "parse_measure", "spread_order", "spread_windows"]
 
@@ -27,8 +27,7 @@ def spread_windows(
         WorkloadError: The windows would overlap, there are none, or they hold less than 2 jobs.
     """
     most = most_windows(jobs, window_jobs, part)
-    if windows < 1:
-        raise WorkloadError(f"windows must be 1 or more, got {windows!r}")
+    require(windows >= 1, "windows must be 1 or more", windows, WorkloadError)
     first, last = _bounds(jobs, part)
     if windows > most:
         raise WorkloadError(
@@ -47,8 +46,7 @@ def most_windows(jobs: int, window_jobs: int, part: tuple[float, float] = (0.0, 
     Raises:
         WorkloadError: The window holds less than 2 jobs, or the part is invalid.
     """
-    if window_jobs < 2:
-        raise WorkloadError(f"a window must have 2 jobs or more, got {window_jobs!r}")
+    require(window_jobs >= 2, "a window must have 2 jobs or more", window_jobs, WorkloadError)
     first, last = _bounds(jobs, part)
     return (last - first) // window_jobs
 

@@ -105,7 +105,7 @@ def read_nodes(source: Source, cpu_nodes: bool = False) -> list[Node]:
     """The nodes of an openb node list, in the order of their names; those without GPUs only where asked for.
 
     Raises:
-        TraceError: A row is no node, or none has a GPU.
+        TraceError: A row is not a node, or no node has a GPU.
     """
     named = []
     for place, row in source.rows(

@@ -45,7 +45,7 @@ def read_pods(source: Source) -> list[Pod]:
     """The pods of an openb pod list, in the order of their names.
 
     Raises:
-        TraceError: A row is no pod, or none asks for a GPU.
+        TraceError: A row is not a pod, or no pod asks for a GPU.
     """
     columns = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
     named = []

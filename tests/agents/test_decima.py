@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, load_agent, write_plain
-from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.config import TrainConfig, WarmStart
-from dagsim.agents.learner import LearnerContext
+from dagsim.agents.learner import LearnerContext, clone, imitation
 from dagsim.agents.nets.config import DecimaNetConfig
 from dagsim.agents.nets.decima import DecimaNet, StageBatch, collate, options
 from dagsim.agents.on_policy import PpoConfig, ReinforceConfig

@@ -13,8 +13,8 @@ import pytest
 import torch
 from two_jobs import begun, best_jct_s, two_jobs
 
-from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.config import WarmStart
+from dagsim.agents.learner import clone, imitation
 from dagsim.agents.nets import NETS
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.off_policy import D3qnConfig, RainbowConfig, SacConfig

@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 
 import dagsim
 from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, read_plain, write_plain
-from dagsim.agents.cloning import clone, imitation
-from dagsim.agents.learner import Learner, LearnerContext
+from dagsim.agents.learner import Learner, LearnerContext, clone, imitation
 from dagsim.agents.off_policy.rainbow import RainbowNetConfig
 from dagsim.agents.rollouts import InProcessRollouts, evaluate_greedy
 from dagsim.cli import app

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from two_jobs import begun
 
 from dagsim.agents.advantages import discounts, replica_advantages, return_rms, returns
-from dagsim.agents.cloning import WarmStart, clone, imitation
 from dagsim.agents.config import TrainConfig
-from dagsim.agents.learner import Learner, LearnerContext, update_ema
+from dagsim.agents.learner import Learner, LearnerContext, WarmStart, clone, imitation, update_ema
 from dagsim.agents.nets.actor import ActorNet, ObservationBatch, stack
 from dagsim.agents.nets.config import DecimaNetConfig
 from dagsim.agents.nets.decima import DecimaNet, collate, options

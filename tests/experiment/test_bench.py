@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 from copy import deepcopy
+from importlib.util import find_spec
 from math import exp, log
 from pathlib import Path
 
@@ -118,7 +122,7 @@ def test_a_sample_is_spread_over_the_tasks(file: Path) -> None:
     content = read_entry(file)
     for seed in range(5):
         picked = picked_cells(content, 2, seed)
-        assert {cell.config.system_kind for cell, _ in picked} == {"cluster", "ramp"}
+        assert {run.cell.config.system_kind for run in picked} == {"cluster", "ramp"}
 
 
 def test_the_leaderboard_ranks_only_what_can_be_compared(file: Path, tmp_path: Path) -> None:
@@ -131,7 +135,10 @@ def test_the_leaderboard_ranks_only_what_can_be_compared(file: Path, tmp_path: P
         for line in task["runs"]:
             line["metrics"]["preemptions"] += line["policy"] != task["reference"]
     grids = leaderboards([worse, content, other])
-    assert sorted([row[0] for row in grid.rows] for grid in grids) == [["mine", "worse"], ["other"]]
+    boards = [grid for grid in grids if grid.heads[0] == "entry"]
+    assert sorted([row[0] for row in grid.rows] for grid in boards) == [["mine", "worse"], ["other"]]
+    by_task = next(grid for grid in grids if grid.heads[0] == "task" and grid.title.endswith(boards[-1].title))
+    assert [row[0] for row in by_task.rows] == ["dags", "ramp"]
     page, text = tmp_path / "board.html", tmp_path / "board.md"
     shown = run("table", str(file), "--page", str(page), "--markdown", str(text))
     assert "exact estimates, without preemption, development seeds" in " ".join(shown.split())
@@ -160,3 +167,77 @@ def test_the_leaderboard_takes_scores_from_the_runs_and_not_from_the_file(file: 
     forged = entry | {"score": entry["score"] | {"ratio": 0.1, "low": 0.1, "high": 0.1}}
     (tmp_path / "forged.json").write_text(json.dumps(forged), encoding="utf-8")
     assert run("table", str(tmp_path / "forged.json")) == run("table", str(file))
+
+
+OLDEST = """
+import json, sys
+for line in sys.stdin:
+    q = json.loads(line)
+    if q["ask"] == "decide":
+        print(json.dumps({"decisions": [{"start": task["task"]} for task in q["ready"]]}), flush=True)
+"""
+
+
+def test_a_program_is_an_entry_that_can_be_verified_if_its_code_is_allowed(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OLDEST, encoding="utf-8")
+    program = f"exec:{sys.executable} -SE {tmp_path / 'own.py'}"
+    few = ("--task", "types", "--seeds", "2", "--quiet", "--out", str(tmp_path))
+    run("run", "--algo", program, "--name", "mine", *few)
+    run("run", "--algo", "fifo-fit", "--name", "ours", *few)
+    content, ours = (read_entry(tmp_path / f"bench-{name}-exact-dev.json") for name in ("mine", "ours"))
+    assert f"exec:{tmp_path / 'own.py'}" in content["code"]
+    path = str(tmp_path / "bench-mine-exact-dev.json")
+    digests = [
+        [line["log_sha256"] for line in entry["tasks"]["types"]["runs"] if line["policy"] != "fifo-fit" or not own]
+        for entry, own in ((content, True), (ours, False))
+    ]
+    assert len(digests[0]) == len(digests[1]) == 2
+    process = [sys.executable, "-m", "dagsim", "bench", "verify", path, "--sample", "4", "--allow-code"]
+    refused, ended = (
+        subprocess.run(command, capture_output=True, text=True, check=False) for command in (process[:-1], process)
+    )
+    assert refused.returncode == 2, refused.stdout + refused.stderr
+    assert "--allow-code" in refused.stderr
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (tmp_path / "own.py").write_text(OLDEST.replace("in q", "in list(q"), encoding="utf-8")
+    assert any("own.py has another SHA-256" in difference for difference in check_file(content))
+
+
+@pytest.mark.skipif(find_spec("batsim") is None, reason="pybatsim is not installed")
+def test_a_scheduler_of_pybatsim_is_an_entry(tmp_path: Path) -> None:
+    start = f"{sys.executable} -O -m batsim.cmds.launcher schedFiller -v critical -t 20000 "
+    start += f"-o {shlex.quote(json.dumps({'export-prefix': str(tmp_path / 'out')}))} -s {{endpoint}}"
+    algo = f"batsim[start='{start}']:tcp://127.0.0.1:*"
+    few = ("--task", "pai", "--seeds", "1", "--quiet", "--out", str(tmp_path))
+    run("run", "--algo", algo, "--name", "filler", *few)
+    content = read_entry(tmp_path / "bench-filler-exact-dev.json")
+    ours, theirs = (line["metrics"]["area_jct_s"] for line in content["tasks"]["pai"]["runs"])
+    assert theirs == pytest.approx(ours, rel=1e-9), "jobs of one GPU: pybatsim's filler is fifo-fit, the reference"
+
+
+def test_test_seeds_and_bounds_are_verified(tmp_path: Path) -> None:
+    run(
+        "run",
+        "--algo",
+        "sjf",
+        "--task",
+        "itp",
+        "--seeds",
+        "2",
+        "--draw",
+        "12345",
+        "--bound",
+        "-q",
+        "--out",
+        str(tmp_path),
+    )
+    path = tmp_path / "bench-sjf-exact-12345.json"
+    content = read_entry(path)
+    assert {line["seed"] for line in content["tasks"]["itp"]["runs"]} == set(suite(["itp"])[0].seeds(2, 12345))
+    assert 0 < content["scores"]["itp"]["bound"] <= min(1.0, content["scores"]["itp"]["ratio"])
+    assert "equal" in run("verify", str(path))
+    content["bounds"]["itp"][0] /= 2
+    path.write_text(json.dumps(content | scored(content)), encoding="utf-8")
+    assert "the bound is" in run("verify", str(path), code=1)
+    path.write_text(json.dumps(content | {"draw": 12346}), encoding="utf-8")
+    assert "its seeds do not follow from draw 12346" in run("verify", str(path), code=1)

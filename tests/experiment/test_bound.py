@@ -15,7 +15,7 @@ from dagsim.cli import app
 from dagsim.experiment.bound import Bound, shares_of_the_way
 from dagsim.experiment.store import Store
 from dagsim.model import Job, Task
-from dagsim.workload.jsonl import write_jobs
+from dagsim.workload.records import write_jobs
 
 FEW = ("--set", "workload.count=12")
 

@@ -14,7 +14,7 @@ from validate_plan import Queue, covered, fifo
 from dagsim.cli import app
 from dagsim.metrics.series import JobSeries, change_of, next_period
 from dagsim.model import Job, Task
-from dagsim.workload.jsonl import write_jobs
+from dagsim.workload.records import write_jobs
 
 Columns = tuple[np.ndarray, np.ndarray]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
+from dagsim.experiment import papers
 from dagsim.experiment.papers import PAPERS, Paper, PaperFigure
 
 
@@ -25,8 +27,11 @@ def test_a_figure_holds_within_its_published_digits() -> None:
 
 
 def test_a_missing_file_is_an_error_that_says_where_to_get_it(tmp_path: Path) -> None:
-    assert "HPC2N-2002-2.2-cln.swf.gz is not below it; dagsim trace fetch hpc2n" in run(
+    assert "lublin_256.swf.gz is not below it; HPC2N: dagsim trace fetch hpc2n" in run(
         "rlscheduler", "--data", str(tmp_path), code=2
+    )
+    assert "golden/elastic/gavel is not below it; results of https://github.com" in run(
+        "gavel", "--data", str(tmp_path), code=2
     )
     assert "no such folder" in run("stg", "--data", str(tmp_path / "none"), code=2)
     assert "did you mean 'stg'" in run("sgt", code=2)
@@ -52,3 +57,46 @@ def test_a_figure_that_differs_ends_with_1(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.data
 def test_the_optima_of_the_standard_task_graphs_are_reached_as_published(data: Path) -> None:
     assert "12 of 12 figures are equal" in run("stg", "--data", str(data / "traces"))
+
+
+def test_files_with_figures_of_their_own_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one.txt").write_text("1", encoding="utf-8")
+
+    def figures(files: dict[str, Path]):
+        for name, path in files.items():
+            yield PaperFigure(name, 1.0, float(path.read_text(encoding="utf-8")), 0.0)
+
+    monkeypatch.setitem(PAPERS, "mine", Paper("Mine", ("one.txt", "two.txt"), "ask me", figures, whole=False))
+    shown = run("mine", "--data", str(tmp_path))
+    assert "1 of 1 figures are equal" in shown
+    assert "two.txt. ask me" in shown
+    assert json.loads(run("mine", "--data", str(tmp_path), "--json"))["missing"] == ["two.txt"]
+
+
+def test_the_tables_of_rlscheduler_have_eighty_figures_and_those_of_fgd_102() -> None:
+    logs = papers._LOGS.values()
+    figures = [value for log in logs for rows in (log.slowdowns, log.utilizations) for row in rows for value in row]
+    assert len(figures) == 80
+    published = import_module("validate_fgd").PUBLISHED
+    assert sum(map(len, published.values())) == 17 * 6
+
+
+def test_a_paper_of_the_scripts_needs_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "golden/elastic/sia").mkdir(parents=True)
+    monkeypatch.setattr("dagsim.__file__", str(tmp_path / "dagsim" / "__init__.py"))
+    assert "run this in a checkout of dagsim" in run("sia", "--data", str(tmp_path), code=2)
+
+
+@pytest.mark.data
+def test_a_paper_of_the_scripts_is_repeated(data: Path) -> None:
+    assert "1 of 1 figures are equal" in run("sia", "--data", str(data))
+
+
+@pytest.mark.data
+def test_heuristics_of_rlscheduler_come_out_on_lublin_1(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # SJF and UNI with backfilling; `dagsim paper rlscheduler` plays all.
+    monkeypatch.setattr(papers, "_SCORES", {name: papers._SCORES[name] for name in ("SJF", "UNI")})
+    log = data / "traces/swf/lublin_256.swf.gz"
+    ours = papers.sequence_means(papers.opened(log, 256, "rlscheduler"), log, 256)["bf1"]
+    assert ours["SJF"] == pytest.approx((73.31, 0.778), abs=0.005)
+    assert ours["UNI"] == pytest.approx((307.23, 0.883), abs=0.005)

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from math import log
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,16 +15,15 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.forecast.backtest import Backtest, Forecasts, instants_of, played
 from dagsim.forecast.calibration import Outcomes, calibrated, kaplan_meier, pooled
-from dagsim.forecast.futures import Future, Player, QueueState, starts_by
+from dagsim.forecast.futures import Future, Player, QueueState, Usage, starts_by
 from dagsim.forecast.history import History, binomial_quantile
 from dagsim.forecast.log import JobLog, read_sacct_log
 from dagsim.forecast.members import Forecaster
 from dagsim.forecast.rows import QueueLog, read_queue_log, rows_of
 from dagsim.forecast.runtimes import RunTimes, classes_of
 from dagsim.forecast.scores import CEILING, LEVELS, crps, quantiles_of, score
-from dagsim.model import Cluster, Demand, Node, NodeReservation, QueueTree
-from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.model import Cluster, Demand, Node, NodePartition, NodeReservation, QueueTree
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
@@ -317,6 +317,40 @@ def test_nothing_after_the_instant_matters_on_a_real_site(data: Path, tmp_path: 
         assert np.array_equal(quantiles, raws[1].raw[name]), name
 
 
+@pytest.mark.data
+def test_usage_is_that_of_sshare(data: Path, tmp_path: Path) -> None:
+    """What Slurm had charged each user after ten hours, running jobs included: within 4 %."""
+    from dagsim.cli.inputs import import_site
+    from dagsim.config.schema import load_config
+    from dagsim.experiment.scenario import cluster_scenario_of
+
+    folder = data / "golden/slurm/site-A"
+    import_site([folder], tmp_path / "site.yaml", quiet=True)
+    site = cluster_scenario_of(load_config(tmp_path / "site.yaml"))
+    assert site.queues is not None
+    log_ = read_sacct_log(folder, TraceOptions())
+    snapshot = folder / "snap/036420"
+    t = float((snapshot / "epoch").read_text().split()[0])
+    usage = Usage(log_, site.cluster, site.queues).at(QueueState.at(log_, t), t)
+    rows = [[cell.strip() for cell in line.split("|")] for line in (snapshot / "sshare.txt").read_text().splitlines()]
+    charged = {f"{row[0]}/{row[1]}": float(row[4]) for row in rows[1:] if row[1] and row[0] != "root"}
+    assert len(charged) == 12
+    for name, seconds in charged.items():
+        assert usage[name] == pytest.approx(seconds, rel=0.04), name
+
+
+def test_usage_counts_what_running_jobs_have_used(scenario: ClusterScenario, easy: JobLog) -> None:
+    """Without decay it is the core-seconds so far, or what the log says that the site charges."""
+    t = float(easy.submit_s[150])
+    queues = QueueTree(partitions=(NodePartition("all", billing={"cpus": 1.0}),), scheduler={"half_life_s": 0.0})
+    ran_s = np.fmin(easy.end_s, t) - easy.start_s
+    cores_s = float(np.sum((easy.jobs.instances * ran_s)[easy.start_s <= t]))
+    assert sum(Usage(easy, scenario.cluster, queues).at(QueueState.at(easy, t), t).values()) == pytest.approx(cores_s)
+    charged = replace(easy, billing=3.0 * easy.jobs.instances)
+    usage = Usage(charged, scenario.cluster, queues).at(QueueState.at(charged, t), t)
+    assert sum(usage.values()) == pytest.approx(3 * cores_s)
+
+
 def test_rows_join_the_tasks_of_an_array(easy: JobLog) -> None:
     t = float(easy.submit_s[150])
     state = QueueState.at(easy, t)
@@ -430,10 +464,94 @@ def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
         assert 0 < row["within_1h"] <= row["within_24h"] < 1
     shown = CliRunner().invoke(app, [*command, "3"], catch_exceptions=False).stdout
     assert "1 waiting jobs" in shown
-    assert "not calibrated" in shown
+    assert "Not calibrated" in shown
     wrong = CliRunner().invoke(app, [*command, "9"])
     assert wrong.exit_code == 2
     assert "job 9 does not wait there" in wrong.output
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> list[str]:
+    """A command on a snapshot whose four cores are taken; one job waits, for a limit of its user."""
+    now_s = 1_700_000_000
+    jobs = [
+        listed(1, "RUNNING", now_s - 3600, now_s - 3600, 120, 4),
+        listed(2, "PENDING", now_s - 600, 0, 60, 4) | {"state_reason": "AssocMaxJobsLimit"},
+        listed(4, "PENDING", now_s - 600, 0, 60, 4) | {"state_reason": "Dependency"},
+    ]
+    (tmp_path / "squeue.json").write_text(json.dumps({"jobs": jobs, "last_update": now_s}))
+    (tmp_path / "site.yaml").write_text(SITE)
+    words = ["eta", "--state", str(tmp_path / "squeue.json"), "--config", str(tmp_path / "site.yaml"), "--json"]
+    jobs.append(listed(3, "PENDING", now_s, 0, 90, 2))
+    (tmp_path / "more.json").write_text(json.dumps({"jobs": jobs, "last_update": now_s}))
+    return words
+
+
+def test_a_planned_job_is_forecast_as_if_it_waited(snapshot: list[str], tmp_path: Path) -> None:
+    """The job that a second snapshot has is the planned one of the first: equal quantiles, bit by bit."""
+    plan = ["--job", "cpus=2,memory=1G,limit=90m,user=ada,account=bio"]
+    (planned,) = answer_of([*snapshot, *plan])["planned"]
+    jobs = answer_of([word.replace("squeue.json", "more.json") for word in snapshot])["jobs"]
+    assert [row["job"] for row in jobs] == ["2", "3"]  # the one that waits for another is not forecast
+    assert planned["starts_s"] == jobs[1]["quantiles_s"]
+    assert planned["start_s"] < planned["end_s"] <= planned["start_s"] + 90 * 60
+
+
+def answer_of(words: list[str]) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(CliRunner().invoke(app, words, catch_exceptions=False).stdout)
+    return answer
+
+
+def test_a_snapshot_says_what_jobs_wait_for(snapshot: list[str]) -> None:
+    (row,) = answer_of(snapshot)["jobs"]
+    assert (row["kind"], row["waits_for"]) == ("limited", "AssocMaxJobsLimit")
+
+
+def test_shapes_find_the_idle_type(snapshot: list[str], tmp_path: Path) -> None:
+    """The T4 is idle, the node of the A100s is taken; nobody has four A100s at once."""
+    groups = """
+cluster:
+  groups:
+  - {name: n, count: 1, gpu: A100-40, gpus: 2, cpus: 4, memory_gb: 64}
+  - {name: m, count: 1, gpu: T4, gpus: 4, cpus: 8, memory_gb: 64}
+policy: easy
+"""
+    (tmp_path / "site.yaml").write_text(groups)
+    answer = answer_of([*snapshot, "--job", "gpus=2,cpus=2,type=A100,limit=4h", "--shapes"])
+    starts = {row["shape"]: row["start_s"] for row in answer["planned"]}
+    named = {(row["gpus"], row["type"], row["limit_s"]): row for row in answer["planned"]}
+    assert set(named) == {(gpus, kind, limit * HOUR_S) for gpus, kind, limit in
+                          ((2, "A100-40", 4), (1, "A100-40", 8), (2, "T4", 4), (2, "A100-40", 2))}  # fmt: skip
+    assert starts["2 GPUs, 2 cpus, T4, limit 4 h"] == 0.0
+    assert min(starts.values()) == 0.0 < starts["2 GPUs, 2 cpus, A100-40, limit 4 h"]
+    whole, half = named[2, "A100-40", 4 * HOUR_S], named[1, "A100-40", 8 * HOUR_S]
+    ran_s = [row["end_s"] - row["start_s"] for row in (whole, half)]
+    assert ran_s[1] == pytest.approx(2 * ran_s[0], rel=0.2)  # the same GPU-hours
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ("gpus=8,type=H100", "no node has GPUs of type 'H100'"),
+        ("cpus=64", "could never start, even on the idle cluster"),
+        ("gpu=3", "did you mean 'gpus'"),
+        ("cpus=3,cpus=4", "'cpus' is given twice"),
+        ("cpus=1,limit=soon", "limit must be a time such as 12h"),
+        ("cpus=1,partition=gpu", "has no partitions"),
+        ("memory=3G", "expected gpus=N or cpus=N"),
+        ("", "expected KEY=VALUE"),
+    ],
+)
+def test_planned_jobs_that_cannot_be(snapshot: list[str], plan: str, message: str) -> None:
+    result = CliRunner().invoke(app, [*snapshot, "--job", plan])
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+
+
+def test_a_snapshot_of_another_cluster_is_named(snapshot: list[str]) -> None:
+    result = CliRunner().invoke(app, snapshot, catch_exceptions=False)
+    assert "1 of the 1 nodes on which jobs run are not in the cluster" in " ".join(result.stderr.split())
+    assert "1 jobs are held or wait for other jobs" in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(
@@ -442,6 +560,8 @@ def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
         ([], "give either --state SNAPSHOT"),
         (["--backtest", "x", "--history", "y"], "goes with --state"),
         (["--state", "x", "--every", "1h"], "goes with --backtest"),
+        (["--backtest", "x", "--job", "gpus=1"], "goes with --state"),
+        (["--state", "x", "--shapes"], "goes with --job"),
     ],
 )
 def test_options_that_would_be_ignored_are_refused(words: list[str], message: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from dagsim.experiment.kept_files import jobs_from, jobs_text
 from dagsim.metrics import columns
-from dagsim.metrics.tasks import TaskColumns, task_columns
+from dagsim.metrics.lanes import TaskColumns, task_columns
 from dagsim.model import Cluster, Job, Task, TaskGraph
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES

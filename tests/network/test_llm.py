@@ -47,6 +47,18 @@ def test_full_sharding_gathers_twice_and_reduces_once_per_micro_batch(
     assert communication_s == pytest.approx(collectives * 2e9 * (gpus - 1) / gpus / (gb_s * 1e9))
 
 
+def test_degrees_split_the_compute_and_stages_wait_for_each_other() -> None:
+    # 32 GPUs, 2 tensor ranks, 4 stages, 4 data ranks; 5 micro-batches: 8 rounds of a stage's 1/8 of the model.
+    training = replace(SMALL, layers=12, tensor=2, pipeline=4, accumulation=5, sharding="none")
+    assert (training.data(32), training.tokens(32)) == (4, 2000 * 4 * 5 * 4)
+    compute_s = 8 * 8000 * (6e9 + 12 * 12 * 1000 * 2000) / 8 / 311.9e12
+    activations = 2 * 4 * 2000 * 1000
+    tensor_s = 8 * 4 * 3 * 2 * (2 - 1) / 2 * activations / 235e9  # 4 all-reduces in each of 3 layers, by NVLink
+    data_s = 2 * 3 / 4 * 2 * 1e9 / 8 / 235e9  # the gradients of 1/8 of the model in 2 bytes, in a node
+    pipeline_s = 2 * 8 * activations / 2 / 24e9  # all 8 GPUs of a node send forward and backward, a NIC each
+    assert step_s(training, A100, 32, fit=UNIT) == pytest.approx(compute_s + tensor_s + data_s + pipeline_s)
+
+
 def test_fp8_doubles_the_peak_rate_of_matrix_products_alone() -> None:
     fast = step_s(replace(SMALL, precision="fp8"), H100, 1, fit=UNIT)
     assert fast == pytest.approx(8000 * (6e9 / 1978e12 + 2.4e8 / 989e12))

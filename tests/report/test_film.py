@@ -8,7 +8,7 @@ from PIL import Image
 
 from dagsim import simulate
 from dagsim.errors import InputError
-from dagsim.report.film import film
+from dagsim.report.drawing import film
 
 
 def test_a_film_shows_the_use_of_the_gpus_up_to_each_frame(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from dagsim.model import Edge, Job, Task, TaskGraph
 from dagsim.traces import convert as parquet
 from dagsim.traces import open_trace
 from dagsim.traces.convert import convert, write_parquet
-from dagsim.workload.jsonl import read_jobs
+from dagsim.workload.records import read_jobs
 
 SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
 

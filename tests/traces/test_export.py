@@ -14,7 +14,7 @@ from dagsim.model import Cluster, Edge, Job, Task, TaskGraph
 from dagsim.traces import TraceOptions, open_trace
 from dagsim.traces.convert import TARGETS, convert
 from dagsim.traces.export import FORMATS, export
-from dagsim.workload.jsonl import write_jobs
+from dagsim.workload.records import write_jobs
 
 SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
 RIGID = [
@@ -91,6 +91,21 @@ def test_a_table_of_any_job_is_read_back(format_: str, ending: str, tmp_path: Pa
     assert (read[1].tasks[0].work, read[1].tasks[0].estimate) == (7.25, 9.0)
 
 
+def test_the_workload_of_a_slurm_simulator_is_read_back(tmp_path: Path) -> None:
+    jobs = [
+        Job.single("a b", Task("job", 60.25, 3, True, 4, 8, 2.5, estimate=90_000.0), 0.0, user="u", partition="long"),
+        Job.single("2", Task("job", 0.1 + 0.2, cpus=1, gpus=0), 2.5, tenant="t", account="t"),
+    ]
+    assert export("slurm-events", tmp_path / "jobs.events", jobs, None).left_out == {}
+    back = list(open_trace(tmp_path / "jobs.events").jobs())
+    for job, new in zip(jobs, back, strict=True):
+        task = replace(job.tasks[0], estimate=job.tasks[0].estimate or job.tasks[0].work)
+        assert new.tasks == (task,)
+        assert (new.id, new.arrival_s, new.user, new.account, new.partition) == (
+            *(job.id, job.arrival_s, job.user, job.account, job.partition),
+        )
+
+
 def test_gpus_become_processors(tmp_path: Path) -> None:
     jobs = [Job.single("1", Task("1", 10.0, 4, True, gpus=2))]
     export("swf", tmp_path / "jobs.swf", jobs, Cluster.of({"T4": 16}))
@@ -111,6 +126,11 @@ TWO = TaskGraph((Task("a", 1.0), Task("b", 1.0)), (Edge(0, 1),))
         ("batsim", Job.single("j", Task("t", 1.0, model="bert", batch=8)), "depends on the GPU type"),
         ("wfcommons", Job.single("j", Task("t", 1.0, 3)), "3 instances"),
         ("plain", Job.single("j", Task("t", 1.0, speeds={"T4": 1.0})), "speeds"),
+        ("slurm-events", Job.single("j", Task("t", 1.0, gpus=1)), "no core"),
+        ("slurm-events", Job.single("j", Task("t", 1.0, cpus=1, gpus=0.5)), "0.5 processors"),
+        ("slurm-events", Job.single("j", Task("t", 1.0, cpus=1.5, gpus=2)), "part of a core or of a GPU"),
+        ("slurm-events", Job.single("j", Task("t", 9.0, cpus=1, gpus=0, estimate=2.0)), "a limit in whole seconds"),
+        ("slurm-events", Job.single("j", Task("t", 1.0, cpus=1, gpus=0, memory_gb=0.0001)), "a whole number of MB"),
     ],
 )
 def test_a_job_that_a_format_cannot_hold_is_refused_and_nothing_is_written(

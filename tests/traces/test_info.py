@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dagsim.experiment.trace_info import trace_info
+from dagsim.experiment.trace_info import PUBLISHED, published, trace_info
 from dagsim.report.drawing import draw_trace
 from dagsim.report.tables import hours_tables
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.traces import READERS, Source, reader
-from dagsim.traces.published import PUBLISHED, published
 from dagsim.traces.trace_file import TraceFile
 
 SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"

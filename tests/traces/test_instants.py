@@ -30,7 +30,7 @@ from dagsim.traces.fields import instant_s
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
-from dagsim.workload.jsonl import write_jobs
+from dagsim.workload.records import write_jobs
 
 T4 = gpu_type("T4")
 CLUSTER = Cluster(tuple(Node(f"n{number}", T4, 4) for number in range(4)))

@@ -164,8 +164,9 @@ def test_kueue_s_objects_are_cohorts_and_queues_with_quotas(tmp_path: Path) -> N
         "ClusterQueue vision: borrowWithinCohort",
         "ClusterQueue speech: quota of rdma/hca",
         "ResourceFlavor t4-spot: tolerations",
-        "Topology: racks",
     }
+    assert site.network(["k1"]) is None
+    assert "Topology racks: it has no level above the host" in site.unmodelled
 
 
 def test_json_and_yaml_of_kueue_are_one_site(tmp_path: Path) -> None:
@@ -257,6 +258,34 @@ def test_faults_of_qmgr_are_named(tmp_path: Path) -> None:
         read_site(site_files([folder])).found_nodes()  # type: ignore[union-attr]
 
 
+def test_limits_that_are_no_list_are_an_error(tmp_path: Path) -> None:
+    text = QMGR.replace(
+        "set queue long max_run = [u:PBS_GENERIC=5]\nset queue long max_run +=", "set queue long max_run ="
+    )
+    folder = _folder(tmp_path, qmgr=text.replace("[o:PBS_ALL=50]", "50"), nodes=PBSNODES)
+    with pytest.raises(TraceError, match=r"queue long: max_run = '50' is not a list of limits"):
+        read_site(site_files([folder])).queues()  # type: ignore[union-attr]
+
+
+def test_keys_of_kueue_that_have_no_effect_are_listed(tmp_path: Path) -> None:
+    text = KUEUE.replace("cohortName: team", "cohortName: team\n  fairSharing: {weight: 2}\n  newKnob: {a: 1}")
+    text = text.replace("spec: {parentName: site}", "spec: {parentName: site, fairSharing: {weight: 3}}")
+    text = text.replace("{clusterQueue: vision}", "{clusterQueue: vision, stopPolicy: Hold}").replace(
+        "- {name: big, resources: [{name: nvidia.com/gpu, nominalQuota: 4}",
+        "- {name: H100, resources: [{name: nvidia.com/gpu, nominalQuota: 4}",
+    )
+    site = read_site(site_files([_folder(tmp_path, kueue=text, nodes=NODES)]))
+    assert site is not None
+    assert site.queues().tree[0].children[0].children[0].quota == {"H100": 4}
+    assert {
+        "ClusterQueue speech: fairSharing",
+        "ClusterQueue speech: newKnob",
+        "Cohort team: fairSharing",
+        "LocalQueue cats/main: stopPolicy",
+        "ClusterQueue speech: its ResourceFlavor 'H100' is in no file; its name counts as type",
+    } <= set(site.unmodelled)
+
+
 def test_files_of_two_schedulers_are_refused(tmp_path: Path) -> None:
     folder = _folder(tmp_path, qmgr=QMGR, kueue=KUEUE)
     with pytest.raises(TraceError, match=r"of several schedulers \(Kueue: kueue; PBS: qmgr\)"):
@@ -274,3 +303,44 @@ def test_settings_that_are_not_modelled_come_with_their_jobs(tmp_path: Path) -> 
     assert "not modelled: partition main: lln=YES (2 of 3 jobs)" in output
     assert "partition old: in the log, but not in the site's files, which may be older" in " ".join(output.split())
     assert "(1 of 3 jobs)" in out.read_text()
+
+
+TOPOLOGY = """
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ResourceFlavor
+metadata: {name: tas}
+spec: {topologyName: fabric}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: Topology
+metadata: {name: fabric}
+spec:
+  levels:
+  - nodeLabel: cloud.provider.com/topology-block
+  - nodeLabel: cloud.provider.com/topology-rack
+  - nodeLabel: kubernetes.io/hostname
+"""
+
+
+def _labelled(name: str, **labels: str) -> dict[str, object]:
+    topology = {f"cloud.provider.com/topology-{level}": value for level, value in labels.items()}
+    return NODE | {"metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "Tesla-T4"} | topology}}
+
+
+def test_kueue_s_topology_is_a_tree_with_its_levels(tmp_path: Path) -> None:
+    nodes = [
+        _labelled("a", block="b1", rack="r1"),
+        _labelled("b", block="b1", rack="r1"),
+        _labelled("c", block="b1", rack="r2"),
+        _labelled("d", block="b2", rack="r1"),
+        _labelled("e", block="b2"),
+    ]
+    folder = _folder(tmp_path, kueue=KUEUE + TOPOLOGY, nodes=json.dumps({"kind": "NodeList", "items": nodes}, indent=1))
+    output, out = _imported(folder, tmp_path)
+    assert "not modelled: Topology fabric: 1 nodes lack a label of its levels; each is alone there" in output
+    assert "not modelled: Topology racks: another one is the network" in output
+    rack, block = load_config(out).network.levels(list("abcde"))
+    assert (rack.name, block.name) == ("rack", "block")
+    assert [rack.domains.index(domain) for domain in rack.domains] == [0, 0, 2, 3, 4]
+    assert [block.domains.index(domain) for domain in block.domains] == [0, 0, 0, 3, 3]

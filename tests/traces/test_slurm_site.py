@@ -22,6 +22,7 @@ from dagsim.traces.submission import submission
 
 CONF = """ClusterName=tide
 SelectTypeParameters=CR_Core_Memory
+AccountingStorageEnforce=associations,limits
 PriorityWeightAge=500   # a comment
 PriorityWeightFairshare=2000
 PriorityDecayHalfLife=1-12
@@ -163,6 +164,8 @@ def test_what_contradicts_or_is_missing_is_named(folder: Path, tmp_path: Path) -
             0,
             None,
         ),
+        ("sbatch -N 8 --segment=4 x.sh", Request(spread=True, segment=4), 0, None),
+        ("sbatch -n 64 --segment=4 x.sh", Request(spread=False), 0, 64),  # its instances are tasks, not nodes
         ("python3 x.py", None, 0, None),
         ("", None, 0, None),
     ],
@@ -183,6 +186,35 @@ tide|x9|1772460000|Unknown|DRAIN|gone|root(0)
 tide|g1|1772450000|1772450100|PLANNED|?|root(0)
 """
 TREE = "SwitchName=leaf1 Nodes=n[1-2]\nSwitchName=leaf2 Nodes=g1  # a rack\nSwitchName=top Switches=leaf[1-2]\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "after", "singleton"),
+    [
+        ("-d afterok:7 x.sh", ("7",), False),
+        ("--dependency=afterany:7:9_2,afternotok:12 x.sh", ("7", "9_2", "12"), False),
+        ("-d after:7 x.sh", (), False),  # after its start: as the log says
+        ("-d afterok:7?afterok:9 x.sh", (), False),
+        ("-d afterok:7 --begin=now+60 x.sh", (), False),  # the later of the two: as the log says
+        ("-d singleton -J night x.sh", (), True),
+    ],
+)
+def test_dependencies_are_read_from_the_line_of_a_submission(
+    words: str, after: tuple[str, ...], singleton: bool
+) -> None:
+    terms = submission(f"sbatch -N1 {words}", "", "", "a")
+    assert terms.request is not None
+    assert (terms.request.after, terms.singleton) == (after, singleton)
+    assert terms.name == ("night" if singleton else "x.sh")
+
+
+def test_a_singleton_waits_for_the_earlier_jobs_of_its_user_with_its_name(tmp_path: Path) -> None:
+    lines = ["sbatch -J night a.sh", "sbatch night", "sbatch -J other b.sh", "sbatch -d singleton -J night a.sh"]
+    lines += ["sbatch -J night -d singleton a.sh", "sbatch -d singleton --wrap ls"]
+    rows = [row(at, 100 + at, 110 + at, 120 + at).rstrip() + f"|{line}\n" for at, line in enumerate(lines, 1)]
+    (tmp_path / "log").write_text(HEADER.rstrip() + "|SubmitLine\n" + "".join(rows))
+    after = [job.request.after if job.request else () for job in open_trace(tmp_path / "log").jobs()]
+    assert after == [(), (), (), ("1", "2"), ("4",), ()]
 
 
 def test_events_of_nodes_are_outages_of_the_site(folder: Path) -> None:
@@ -219,16 +251,34 @@ def test_switches_are_the_network_of_the_configuration(folder: Path, tmp_path: P
 def test_blocks_are_switches_below_one_and_other_forests_are_named(folder: Path) -> None:
     (folder / "topology.conf").write_text("BlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=g1,z1\nBlockSizes=1,2\n")
     site = read_slurm_site(site_files([folder]))
-    switches = site.network(["n1", "n2", "g1:a", "g1:b"])["topology"]["switches"]
-    assert switches == [
+    topology = site.network(["n1", "n2", "g1:a", "g1:b"])["topology"]
+    assert topology["switches"] == [
         {"name": "b1", "nodes": ["n1", "n2"]}, {"name": "b2", "nodes": ["g1:a", "g1:b"]},
-        {"name": "blocks", "switches": ["b1", "b2"]},
+        {"name": "blocks2-1", "switches": ["b1", "b2"]},
     ]  # fmt: skip
+    assert topology["levels_up"] == ["block", "block2"]
     assert "topology.conf: 1 nodes that the cluster lacks, such as z1" in site.unmodelled
     (folder / "topology.conf").write_text("SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=g1\n")
     site = read_slurm_site(site_files([folder]))
     assert site.network(["n1", "n2", "g1"]) is None
     assert any("expected one switch above all others" in what for what in site.unmodelled)
+
+
+def test_blocks_are_put_together_in_the_sizes_that_slurm_plans_with(folder: Path) -> None:
+    names = [f"x{number}" for number in range(1, 11)]
+    blocks = "".join(f"BlockName=b{block} Nodes=x[{2 * block - 1}-{2 * block}]\n" for block in range(1, 6))
+    (folder / "topology.conf").write_text(blocks + "BlockSizes=2,4,7,8\n")
+    site = read_slurm_site(site_files([folder]))
+    network = site.network(names)
+    assert network["topology"]["levels_up"] == ["block", "block2", "block4"]
+    assert "topology.conf: BlockSizes 7: not a multiple of the sizes before" in site.unmodelled
+    switches = [TreeSwitch(row["name"], tuple(row.get("nodes", ())), tuple(row.get("switches", ())))
+                for row in network["topology"]["switches"]]  # fmt: skip
+    levels = Tree(tuple(switches), levels_up=("block", "block2", "block4")).levels(names)
+    assert [len(set(level.domains)) for level in levels] == [5, 3, 2]
+    (folder / "topology.conf").write_text(blocks + "BlockSizes=2,x\n")
+    with pytest.raises(TraceError, match="BlockSizes '2,x' are not numbers of nodes"):
+        read_slurm_site(site_files([folder]))
 
 
 def test_a_node_of_two_gpu_types_stays_in_its_partition(folder: Path, tmp_path: Path) -> None:
@@ -330,3 +380,105 @@ def test_files_that_are_not_text_are_passed_over_by_name(folder: Path, tmp_path:
     assert "read core.12: nothing (binary data, not text" in result.output
     assert "read empty: nothing (the file is empty)" in result.output
     assert len(list(open_trace(folder).jobs())) == 2
+
+
+PARTITIONS = """PartitionName=main
+   AllowGroups=ALL AllowAccounts=lab AllowQos=ALL DenyQos=low
+   AllocNodes=ALL Default=YES QoS=N/A
+   DefaultTime=00:30:00 DisableRootJobs=NO ExclusiveUser=NO GraceTime=60 Hidden=NO
+   MaxNodes=UNLIMITED MaxTime=1-00:00:00 MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED
+   Nodes=n[1-2],g1
+   PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=YES:4
+   OverTimeLimit=NONE PreemptMode=GANG,SUSPEND
+   State=DRAIN TotalCPUs=24 TotalNodes=3 SelectTypeParameters=NONE
+   DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED TRES=cpu=24,mem=192G,node=3
+"""
+CONFIG = """Configuration data as of 2026-03-02T10:00:00
+AccountingStorageEnforce = associations,qos
+ClusterName             = tide
+CompleteWait            = 30 sec
+PreemptMode             = REQUEUE
+PreemptType             = preempt/qos
+PreemptExemptTime       = 00:05:00
+SuspendTime             = INFINITE
+"""
+LOADED_QOS = """Name|Priority|GraceTime|Preempt|PreemptMode|Flags|UsageFactor|GrpTRESMins|MaxTRES|MaxTRESPU|MaxSubmitPU
+normal|10|00:00:00||cluster||1.0||||
+urgent|90|00:00:00|normal|cluster|DenyOnLimit|1.0|cpu=9000|cpu=4|gres/gpu=1|10
+"""
+
+
+def test_no_setting_is_passed_over_in_silence(folder: Path) -> None:
+    """Listings as `scontrol` and `sacctmgr` print them, with settings that have no effect here."""
+    (folder / "partitions").write_text(PARTITIONS)
+    (folder / "config").write_text(CONFIG)
+    (folder / "qos.txt").write_text(LOADED_QOS)
+    (folder / "assoc").write_text(
+        "Cluster|Account|User|Partition|Share|GrpTRES|MaxWall|QOS\n"
+        "tide|lab|||30|||normal\ntide|sub|ada|main|3|||normal\ntide|sub|bo||3||02:00:00|normal\n"
+    )
+    (folder / "dump").write_text(DUMP.replace("Fairshare=1:QOS", "Fairshare=1:MaxTRESPerJob=node=50:QOS", 1))
+    site = read_slurm_site(site_files([folder]))
+    queues = site.queues()
+    assert queues.partitions[0].preempt == "suspend"
+    assert [qos.preempt for qos in queues.qos] == ["requeue", "requeue"]
+    assert (queues.scheduler["preempt"], queues.qos[1].preempts) == ("qos", ("normal",))
+    assert not queues.tree[0].limits  # they are not enforced
+    assert not queues.qos[1].user_limits
+    listed = "\n".join(site.unmodelled)
+    for what in (
+        "AccountingStorageEnforce=associations,qos: slurmctld does not enforce the limits",
+        "completewait=30 sec",
+        "preemptexempttime=00:05:00",
+        "partition main: allowaccounts=lab",
+        "partition main: denyqos=low",
+        "partition main: gracetime=60",
+        "partition main: oversubscribe=YES:4",
+        "partition main: preemptmode=gang",
+        "partition main: state=DRAIN",
+        "partition side: qos=side, which no file describes",
+        "QOS urgent: grptresmins=cpu=9000",
+        "QOS urgent: maxtres=cpu=4",
+        "account sub: an association of ada with the partition main",
+        "account sub, user bo: maxwall=02:00:00",
+        "cluster tide: maxtresperjob=node=50",
+    ):
+        assert what in listed, (what, listed)
+    assert "suspendtime" not in listed
+    assert "denyonlimit" not in listed.lower()
+    assert "maxsubmit" not in listed
+
+
+def test_limits_without_a_word_on_their_enforcement_are_taken_with_a_note(folder: Path) -> None:
+    (folder / "slurm.conf").write_text(CONF.replace("AccountingStorageEnforce=associations,limits\n", ""))
+    site = read_slurm_site(site_files([folder]))
+    assert site.queues().tree[0].limits.cpus == 12
+    assert any(what.startswith("AccountingStorageEnforce is not stated") for what in site.unmodelled)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("dump", DUMP.replace("'tide'", "'ebb'"), "dump: it is of another cluster (ebb) than slurm.conf (tide)"),
+        ("assoc", "Cluster|Account|User|Share\nebb|lab||1\n", "assoc: it is of another cluster (ebb) than"),
+        ("events", "Cluster|NodeName|TimeStart|TimeEnd|State\nebb|n1|5|9|DOWN\n", "events: it is of another cluster"),
+    ],
+)
+def test_a_listing_of_another_cluster_is_refused(folder: Path, name: str, text: str, words: str) -> None:
+    (folder / name).write_text(text)
+    ended = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(folder / "out.yaml")])
+    assert ended.exit_code == 2, ended.exception
+    assert words in " ".join(ended.stderr.split())
+
+
+def test_of_a_listing_of_several_clusters_the_own_rows_count(folder: Path) -> None:
+    (folder / "dump").unlink()
+    (folder / "assoc").write_text("Cluster|Account|User|Share\ntide|lab||30\nebb|lab||9\nebb|other||1\n")
+    site = read_slurm_site(site_files([folder]))
+    assert [(node.name, node.weight) for node in site.queues().tree] == [("lab", 30)]
+    assert "assoc: rows of other clusters than tide" in site.unmodelled
+    (folder / "slurm.conf").write_text(CONF.replace("ClusterName=tide\n", ""))
+    with pytest.raises(
+        TraceError, match=r"assoc: it lists several clusters \(tide, ebb\): add slurm.conf, which names"
+    ):
+        read_slurm_site(site_files([folder]))

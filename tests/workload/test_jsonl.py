@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from dagsim.elastic.goodput import BatchLimits, GoodputModel, GradientNoise, ThroughputModel
 from dagsim.elastic.jobs import GoodputTraining
 from dagsim.errors import ModelError, TraceError, WorkloadError
-from dagsim.model import Edge, Elastic, InFlight, Job, Share, Task, TaskGraph
+from dagsim.model import Edge, Elastic, InFlight, Job, Request, Share, Task, TaskGraph
 from dagsim.workload.arrays import JobArrays
-from dagsim.workload.jsonl import read_jobs, read_meta, write_jobs
-from dagsim.workload.records import job_of, record_of
+from dagsim.workload.records import job_of, read_jobs, read_meta, record_of, write_jobs
 
 HEADER = '{"format": "dagsim-workload", "version": 1}\n'
 
@@ -255,3 +254,17 @@ def test_instances_in_flight_are_written_and_read_back(tmp_path: Path) -> None:
     (tmp_path / "jobs.jsonl").write_text(text)
     with pytest.raises(TraceError, match="in_flight: should be a list of"):
         list(read_jobs(tmp_path / "jobs.jsonl"))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request(level="rack"),
+        Request(level="pod", level_required=False, segment=4),
+        Request("a|b", ("x", "y"), "r", (("matlab", 2),), True, False, "7", 3, "host", True, 1),
+    ],
+)
+def test_levels_and_segments_are_written_and_read_again(request_: Request, tmp_path: Path) -> None:
+    job = Job.single("j", Task("t", 1.0), request=request_)
+    write_jobs(tmp_path / "jobs.jsonl", [job])
+    assert [one.request for one in read_jobs(tmp_path / "jobs.jsonl")] == [request_]

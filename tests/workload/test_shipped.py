@@ -8,7 +8,7 @@ import pytest
 from dagsim.model import Cluster
 from dagsim.systems.cluster.models.runtime import Throughput
 from dagsim.workload import offered_load
-from dagsim.workload.jsonl import read_jobs, read_meta
+from dagsim.workload.records import read_jobs, read_meta
 
 ROOT = Path(__file__).parents[2]
 

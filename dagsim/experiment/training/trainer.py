@@ -18,7 +18,7 @@ results/20261120T193000Z-train-ppo-s1-3fa9c1/
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -28,9 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.agents.checkpoint import Checkpoint, ObservationBounds, read_plain, write_plain
-from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.config import TrainConfig, WarmStart, algorithm_name
-from dagsim.agents.learner import Learner, LearnerContext, update_ema
+from dagsim.agents.learner import Learner, LearnerContext, clone, imitation, update_ema
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.nets.config import LinearConfig
 from dagsim.agents.off_policy.replay import ReplayArchive
@@ -41,6 +40,7 @@ from dagsim.config.training import check_training
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.envs.vector import why_not_compiled
 from dagsim.errors import RunFolderError
+from dagsim.experiment.executors import executor_for
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import claim_report_seeds
 from dagsim.experiment.scenario import sample_of, scenario_of
@@ -87,7 +87,8 @@ Tell = Callable[[Progress], None]
 
 class TrainingRun:
     """One training, new or resumed, on any system. ``on`` is the executor of the runs of other
-    policies; the default is ``workers`` processes, which also run the episodes.
+    policies, and of the episodes if it has a method ``rollouts``. The default is ``workers``
+    processes.
 
     Raises:
         RunFolderError: The folder's checkpoint is missing, damaged or that of another training.
@@ -154,15 +155,13 @@ class TrainingRun:
             RunFolderError: Another process writes to the folder, or it cannot be written to.
         """
         with self.folder.writing(), ExitStack() as stack:
-            rollouts: Rollouts = InProcessRollouts(self._factory, self.train.lockstep)
-            if self.workers > 1:
-                rollouts = stack.enter_context(ProcessRollouts(self._factory, self.workers, self.train.lockstep))
+            rollouts = stack.enter_context(self._rollouts())
             state = self._resumed() if resume else None
             engine = f"simpy, because {self.engine_reason}" if self.engine_reason else "compiled"
             self._tell(Progress(f"episodes: {engine}", 0, self.train.iterations))
             self._find_reference(state)
             context = self._context(rollouts, self.train)
-            learner = self.train.algorithm.build(context)
+            learner: Learner = self.train.algorithm.build(context)
             self._judged = learner.net if not self.train.ema_decay else deepcopy(learner.net)
             stack.enter_context(spared())
             done = 0 if state is None else int(state["iteration"])
@@ -175,6 +174,16 @@ class TrainingRun:
             stack.callback(log.close)
             self._learn(learner, log, done)
             self._archive.remove()
+
+    def _rollouts(self) -> AbstractContextManager[Rollouts]:
+        """Roll-outs on the executor if it can play episodes, else in processes of this machine."""
+        elsewhere = getattr(executor_for(self._where), "rollouts", None)
+        if elsewhere is not None:
+            rollouts: AbstractContextManager[Rollouts] = elsewhere(self.config, self._factory, self.train.lockstep)
+            return rollouts
+        if self.workers > 1:
+            return ProcessRollouts(self._factory, self.workers, self.train.lockstep)
+        return nullcontext(InProcessRollouts(self._factory, self.train.lockstep))
 
     def _begin(self, learner: Learner, context: LearnerContext, init: Path | None) -> None:
         assert self._judged is not None
@@ -387,7 +396,7 @@ class TrainingRun:
         if not count:
             return None
         train = replace(self.train, net=LinearConfig())
-        learner = train.algorithm.build(self._context(InProcessRollouts(self._factory, train.lockstep), train))
+        learner: Learner = train.algorithm.build(self._context(InProcessRollouts(self._factory, train.lockstep), train))
         if learner.net.settings != train.net:  # the algorithm has its own net
             return None
         for iteration in range(count):

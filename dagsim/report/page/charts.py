@@ -12,12 +12,11 @@ import numpy as np
 
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 from dagsim.metrics.jct import jct, wait
-from dagsim.metrics.lanes import bars_of, lanes_of
-from dagsim.metrics.tasks import TaskColumns, task_columns
+from dagsim.metrics.lanes import TaskColumns, bars_of, lanes_of, task_columns
 from dagsim.metrics.utilization import Steps, node_types
 from dagsim.model import Kind
 from dagsim.model.log import Schedule
-from dagsim.report.series import FIGURES, Row, jobs_over_time, jobs_within, learning_panels
+from dagsim.report.series import FIGURES, Panel, Row, jobs_over_time, jobs_within, learning_panels
 
 __all__ = ["Packer", "chart_of", "distributions", "graphs", "learning"]
 
@@ -31,8 +30,10 @@ _SHORTEST_S = 0.1
 _ENDS = {int(Kind.FINISHED): 0, int(Kind.PREEMPTED): 1, int(Kind.FAILED): 2, -1: 3}
 
 
-def chart_of(cols: ScheduleColumns, schedule: Schedule, packer: Packer) -> dict[str, Any]:
-    """Return the facts of the Gantt chart and the curves of one run. Its arrays go to the packer."""
+def chart_of(cols: ScheduleColumns, schedule: Schedule, packer: Packer, more: Sequence[Panel] = ()) -> dict[str, Any]:
+    """Return the facts of the Gantt chart and the curves of one run, with ``more`` of them. Its arrays go
+    to the packer.
+    """
     types, _ = node_types(cols.cluster)
     return {
         "start_s": cols.start_s,
@@ -42,7 +43,7 @@ def chart_of(cols: ScheduleColumns, schedule: Schedule, packer: Packer) -> dict[
         "jobs": _jobs(cols, packer),
         "bars": _bars(cols, schedule, packer),
         "outages": _outages(cols, packer),
-        "curves": _curves(cols, packer),
+        "curves": _curves(cols, [*jobs_over_time(cols), *more], packer),
     }
 
 
@@ -141,9 +142,8 @@ def _outages(cols: ScheduleColumns, packer: Packer) -> dict[str, Any]:
     }
 
 
-def _curves(cols: ScheduleColumns, packer: Packer) -> list[dict[str, Any]]:
-    panels = jobs_over_time(cols)
-    if not panels:
+def _curves(cols: ScheduleColumns, panels: Sequence[Panel], packer: Packer) -> list[dict[str, Any]]:
+    if not panels or not cols.horizon_s > 0:
         return []
     edges_s = np.linspace(cols.start_s, cols.end_s, _BINS + 1)
     x = packer.add((edges_s[1:] + edges_s[:-1]) / 2, "f8")

@@ -15,7 +15,7 @@ from typing import Any
 
 import dagsim
 from dagsim.errors import InputError
-from dagsim.experiment.compare import explained_waits
+from dagsim.experiment.compare import explained_waits, used_links
 from dagsim.experiment.scenario import workload_label
 from dagsim.experiment.store import Store, is_sweep
 from dagsim.experiment.training.log import read_log
@@ -24,14 +24,14 @@ from dagsim.model.log import Schedule
 from dagsim.pictures.palette import COLOURS
 from dagsim.report.answer import Recommendation, read_answer
 from dagsim.report.page import sections
-from dagsim.report.page.blocking import ramp_tables, rejected_by_beta, rejected_by_cause
 from dagsim.report.page.charts import Packer, chart_of, distributions, graphs, learning
 from dagsim.report.page.chosen import Chosen, Shown, choose_runs
 from dagsim.report.page.markup import element, table
-from dagsim.report.page.sections import is_training, report_grid, training_sentences
-from dagsim.report.page.sweeping import SweepView
-from dagsim.report.page.waits import Explain, can_explain
+from dagsim.report.page.sections import SweepView, is_training, report_grid, training_sentences
+from dagsim.report.page.waits import Explain, can_explain, ramp_tables, rejected_by_beta, rejected_by_cause
+from dagsim.report.series import links_over_time
 from dagsim.report.tables import causes_in_words
+from dagsim.systems.cluster.network.usage import LinkUse
 
 __all__ = ["document", "page", "sealed", "static", "write_page"]
 
@@ -81,12 +81,14 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
         cols = made_of[run.line.policy] = columns(schedule)
         explain = _explained_by(run, schedule)
         shapes = graphs(cols, schedule, packer, _MOST_TASKS // len(chosen.drawn))
-        charts.append({"name": run.name, **chart_of(cols, schedule, packer), "graphs": shapes})
+        usage = _links(run, schedule)
+        drawn = chart_of(cols, schedule, packer, links_over_time(cols, usage))
+        charts.append({"name": run.name, **drawn, "graphs": shapes})
         tables.append(
             _run_section(
                 len(tables),
                 run.name,
-                sections.run_tables(cols, run.folder.config.workload.measure, explain),
+                sections.run_tables(cols, run.folder.config.workload.measure, explain) + sections.links(cols, usage),
             )
         )
     data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
@@ -106,6 +108,14 @@ def _explained_by(run: Shown, schedule: Schedule) -> Explain | None:
     except InputError:
         return None
     return lambda job, periods: causes_in_words(causes(job, periods))
+
+
+def _links(run: Shown, schedule: Schedule) -> list[LinkUse]:
+    """The traffic on the links of a run; none if its jobs cannot be read again."""
+    try:
+        return used_links(run.folder, schedule)
+    except InputError:
+        return []
 
 
 def _of_trainings(folders: Sequence[Store], live: Sequence[str]) -> str:

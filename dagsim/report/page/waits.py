@@ -1,22 +1,39 @@
-"""The jobs that waited longest, and the reasons."""
+"""The jobs that waited longest, with the reasons; jobs rejected on RAMP, by cause and by beta, and the
+tables of its runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from math import isfinite, nan
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
+from dagsim.experiment.store import Store
+from dagsim.metrics.columns import Flags, Floats, Ints, ScheduleColumns, columns
 from dagsim.metrics.jct import wait
+from dagsim.metrics.standings import RunMetrics, mean
 from dagsim.metrics.utilization import Steps, gpus_held, gpus_up
 from dagsim.metrics.why import wait_reasons
-from dagsim.model import Kind
+from dagsim.model import Kind, RejectReason
 from dagsim.model.log import Schedule
-from dagsim.report.grid import Grid, number
+from dagsim.report.grid import Grid, interval, number, short
+from dagsim.report.page.chosen import Chosen, Shown
+from dagsim.report.page.markup import table
 
-__all__ = ["Explain", "can_explain", "worst_waits"]
+__all__ = [
+    "Explain",
+    "can_explain",
+    "ramp_grids",
+    "ramp_tables",
+    "rejected_by_beta",
+    "rejected_by_cause",
+    "worst_waits",
+]
+
 
 _HEADS = (
     "job",
@@ -178,3 +195,169 @@ def _held_meanwhile(cols: ScheduleColumns, jobs: Ints, first_s: Floats) -> list[
     span_s = np.clip(until_s, cols.start_s, cols.end_s) - np.clip(arrival_s, cols.start_s, cols.end_s)
     shares = (held.until(until_s) - held.until(arrival_s)) / np.maximum(span_s, 1e-12) / cols.cluster.gpus
     return [f"{100 * share:.0f} %" if span > 0 else "-" for share, span in zip(shares, span_s, strict=True)]
+
+
+_WORDS = {
+    RejectReason.TOO_LARGE: "larger than\nthe cluster",
+    RejectReason.NO_SUCH_GPU: "no such\nGPU",
+    RejectReason.BY_POLICY: "by the\npolicy",
+    RejectReason.NO_PLACE: "no place\nfree",
+    RejectReason.TOO_SLOW: "would take\ntoo long",
+    RejectReason.TIME_LIMIT: "killed at the\ntime limit",
+    RejectReason.CANCELLED: "cancelled",
+}
+_EDGES = (0.0, 0.25, 0.5, 0.75, 1.0, np.inf)
+
+
+def rejected_by_cause(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
+    """Count the rejected jobs of each named run by cause. Empty if no run rejected a job."""
+    reasons = [reason for reason in RejectReason if any((cols.jobs.rejected == reason).any() for cols in runs.values())]
+    if not reasons:
+        return []
+    rows = [(name, f"{len(cols.jobs):,}", *_counts(cols, reasons)) for name, cols in runs.items()]
+    heads = ("", "jobs", "turned\naway", *(_WORDS[reason] for reason in reasons))
+    return [Grid("Jobs turned away, by cause", heads, rows)]
+
+
+def rejected_by_beta(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
+    """Share of jobs that each named run rejected, by ``beta``: time until the deadline over time on
+    one GPU.
+
+    Empty if no job was rejected or no job has a deadline.
+    """
+    betas = {name: _beta(cols) for name, cols in runs.items()}
+    turned_away = any((cols.jobs.rejected > 0).any() for cols in runs.values())
+    return [_by_beta(runs, betas)] if turned_away and any(np.isfinite(beta).any() for beta in betas.values()) else []
+
+
+def _counts(cols: ScheduleColumns, reasons: list[RejectReason]) -> list[str]:
+    counts = [int((cols.jobs.rejected > 0).sum()), *(int((cols.jobs.rejected == reason).sum()) for reason in reasons)]
+    return [f"{count:,} ({100 * count / max(len(cols.jobs), 1):.1f} %)" for count in counts]
+
+
+def _beta(cols: ScheduleColumns) -> Floats:
+    """Seconds until the deadline over seconds on one GPU; NaN without a deadline."""
+    jobs = cols.jobs
+    beta: Floats = (jobs.deadline_s - jobs.arrival_s) / np.where(jobs.ideal_gpu_s > 0, jobs.ideal_gpu_s, np.nan)
+    return beta
+
+
+def _by_beta(runs: Mapping[str, ScheduleColumns], betas: Mapping[str, Floats]) -> Grid:
+    """Table of the share of jobs rejected in each range of beta."""
+    ranges = list(pairwise(_EDGES))
+    inside = [[_within(betas[name], *bounds) for bounds in ranges] for name in runs]
+    used = [place for place in range(len(ranges)) if any(flags[place].any() for flags in inside)]
+    rows = [
+        (name, *(_share(cols, flags[place]) for place in used))
+        for (name, cols), flags in zip(runs.items(), inside, strict=True)
+    ]
+    heads = ("", *(_range(*ranges[place]) for place in used))
+    note = "beta: the time until the job's deadline over its time on one GPU. Shares of the jobs that arrived."
+    return Grid("Jobs turned away, by beta", heads, rows, (note,))
+
+
+def _within(beta: Floats, low: float, high: float) -> Flags:
+    inside: Flags = (beta > low) & (beta <= high)
+    return inside
+
+
+def _share(cols: ScheduleColumns, chosen: Flags) -> str:
+    count = int(chosen.sum())
+    return f"{100 * float((cols.jobs.rejected[chosen] > 0).mean()):.1f} % of {count:,}" if count else "-"
+
+
+def _range(low: float, high: float) -> str:
+    return f"beta up\nto {high:g}" if np.isfinite(high) else f"beta over\n{low:g}"
+
+
+_CAUSES = {
+    "rejected_by_policy": "turned away\nby policy",
+    "rejected_no_place": "no\nplace",
+    "rejected_too_slow": "too\nslow",
+}
+_CAUSE_HEADS = (*_CAUSES.values(), "still\nrunning")
+
+
+def ramp_tables(chosen: Chosen) -> str:
+    """Tables of all runs on RAMP; empty without such runs."""
+    runs = [run for run in chosen.runs if run.folder.config.system_kind == "ramp"]
+    return "".join(map(table, ramp_grids(runs))) if runs else ""
+
+
+def ramp_grids(runs: Sequence[Shown]) -> tuple[Grid, Grid]:
+    """Tables of blocking by cause, and of completion time and speed-up, with a row per beta and
+    agent.
+    """
+    groups: dict[tuple[str, str], list[Shown]] = {}
+    for run in runs:
+        policy = run.folder.lines()[run.number].policy
+        groups.setdefault((run.folder.config.system.beta, policy), []).append(run)
+    heads = ("beta", "agent", "seeds", "blocking\nrate", "95 %\ninterval")
+    blocked, speed = [], []
+    for (beta, policy), mine in sorted(groups.items(), key=lambda item: (item[0][0], _rate(item[1]))):
+        lines = [run.line for run in mine]
+        rate = mean(lines, "blocking_rate")
+        first = (beta, policy, f"{len(mine):,}", short(rate.value), interval(rate.low, rate.high, short))
+        shares = [_share_of_arrived(lines, name) for name in _CAUSES]
+        still_running = max(rate.value - sum(shares), 0.0)  # jobs_unfinished also counts a job that came at the end
+        blocked.append((*first, *map(short, (*shares, still_running))))
+        times = [_times(run.folder, run.number) for run in mine]
+        speed.append((*first[:4], *_means(times)))
+    return (
+        Grid(
+            "Jobs blocked, by cause",
+            (*heads, *_CAUSE_HEADS),
+            blocked,
+            (
+                "Causes are fractions of the jobs that arrived. Jobs that still ran at the end count as blocked, as in "
+                "ddls.",
+            ),
+            (0, 1),
+        ),
+        Grid(
+            "Jobs that completed",
+            (*heads[:4], "mean JCT\n(s)", "p95 JCT\n(s)", "speed-up\n(x one GPU)", "GPUs\nper job"),
+            speed,
+            ("Speed-up: the time of all operations one after the other on one GPU / the completion time.",),
+            (0, 1),
+        ),
+    )
+
+
+class _Times(NamedTuple):
+    """Means over the completed jobs of one run; NaN if none completed."""
+
+    jct_s: float
+    p95_s: float
+    speedup: float
+    gpus: float
+
+
+def _times(folder: Store, place: int) -> _Times:
+    cols = columns(folder.schedule(place))
+    jobs, runs = cols.jobs, cols.runs
+    done = jobs.finished
+    if not done.any():
+        return _Times(*[float("nan")] * 4)
+    jct_s = (jobs.completed_s - jobs.arrival_s)[done]
+    held = np.bincount(runs.job, weights=runs.held, minlength=len(jobs))[done]
+    speedup = jobs.ideal_gpu_s[done] / np.maximum(jct_s, 1e-300)
+    return _Times(float(jct_s.mean()), float(np.quantile(jct_s, 0.95)), float(speedup.mean()), float(held.mean()))
+
+
+def _means(times: Iterable[_Times]) -> list[str]:
+    """Format the mean of each quantity over the runs; ``-`` if no run has a finite value."""
+    rows = np.array(list(times))
+    finite = [column[np.isfinite(column)] for column in rows.T]
+    return [number(float(column.mean())) if len(column) else "-" for column in finite]
+
+
+def _rate(runs: Sequence[Shown]) -> float:
+    value = mean([run.line for run in runs], "blocking_rate").value
+    return value if isfinite(value) else 1.0
+
+
+def _share_of_arrived(lines: Sequence[RunMetrics], name: str) -> float:
+    """Jobs counted by the metric ``name`` over jobs that arrived, summed over all runs."""
+    arrived = sum(line.metrics.get("jobs_arrived") or 0 for line in lines)
+    return sum(line.metrics.get(name) or 0 for line in lines) / arrived if arrived else nan

@@ -23,6 +23,7 @@ from dagsim.report.page.document import document, page, sealed, static
 from dagsim.report.page.markup import element
 from dagsim.report.serve.results import Results, RunState, Stamp
 from dagsim.report.serve.server import Asgi, Guard
+from dagsim.report.serve.snapshots import QUEUE
 
 __all__ = ["Connection", "application"]
 
@@ -117,6 +118,10 @@ class _Pages:
         key = tuple(dict.fromkeys(ids))
         if not 0 < len(key) <= _MOST_COMPARED:
             raise InputError(f"one to {_MOST_COMPARED} runs can stand on a page, not {len(key)}")
+        if self._results.snapshots is not None and QUEUE in key:
+            if len(key) > 1:
+                raise InputError("the queue needs a page of its own")
+            return self._results.snapshots.latest.page or _waiting([self._results.state(QUEUE)])
         stamps = tuple(self._results.stamp(id_) for id_ in key)
         with self._guard:
             cached = self._made.get(key)
@@ -140,7 +145,8 @@ class _Pages:
 def _waiting(states: Sequence[RunState]) -> str:
     """Page of runs without a finished result."""
     title = f"{states[0].workload}: dagsim report"
-    body = f"<header>{element('h1', title)}{element('p', 'Nothing is finished yet.', class_='verdict')}</header>"
+    why = states[0].note or "Nothing is finished yet."
+    body = f"<header>{element('h1', title)}{element('p', why, class_='verdict')}</header>"
     return document(title, body, "", live=[state.id for state in states], waiting=True)
 
 

@@ -18,6 +18,7 @@ from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import read_log
 from dagsim.files import parsed_json
 from dagsim.report.grid import number
+from dagsim.report.serve.snapshots import QUEUE, Snapshots
 
 __all__ = ["Results", "RunState"]
 
@@ -66,10 +67,12 @@ class Results:
     not followed.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, snapshots: Snapshots | None = None) -> None:
         if not root.is_dir():
             raise InputError(f"{root}: no such folder; dagsim serve takes the folder that run folders lie in")
         self.root = root
+        self.snapshots = snapshots
+        """The queue whose snapshots lie in the folder, if there is one."""
         self._guard = threading.Lock()
         self._known: dict[str, tuple[Stamp, RunState]] = {}
         self._folders: dict[str, tuple[tuple[int, int], Store]] = {}
@@ -81,6 +84,8 @@ class Results:
             if time.monotonic() - self._looked_s > _FRESH_S:
                 self._look()
             states = [state for _, state in self._known.values()]
+        if self.snapshots is not None:
+            states = [state for state in states if state.id != QUEUE] + [self._queue(self.snapshots)]
         return sorted(states, key=lambda state: (state.created, state.id), reverse=True)
 
     def state(self, id_: str) -> RunState:
@@ -117,6 +122,27 @@ class Results:
         if path is None:
             raise InputError(f"there is no run folder {id_!r}")
         return _stamp(path)
+
+    def _queue(self, snapshots: Snapshots) -> RunState:
+        """The queue as one more run, which never ends."""
+        snapshots.look()
+        latest, made = snapshots.latest, snapshots.made
+        state = "unreadable" if latest.error and not latest.page else "running"
+        policies = (snapshots.policy,)
+        return RunState(
+            QUEUE,
+            "eta",
+            latest.instant,
+            "queue",
+            policies,
+            1,
+            state,
+            made,
+            0,
+            "forecasts",
+            latest.summary,
+            latest.error,
+        )
 
     def _look(self) -> None:
         runs = {}

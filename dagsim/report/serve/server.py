@@ -12,20 +12,24 @@ from typing import Any, TypeAlias
 
 from dagsim.errors import InputError
 from dagsim.report.serve.results import Results
+from dagsim.report.serve.snapshots import ForecastSettings, Snapshots
 
 __all__ = ["LOOPBACK", "Guard", "host_of", "is_loopback", "serve_folders"]
 
 
-def serve_folders(root: Path, host: str, port: int, tell: Callable[[str], None]) -> None:
+def serve_folders(
+    root: Path, host: str, port: int, tell: Callable[[str], None], forecast: ForecastSettings | None = None
+) -> None:
     """Serve the run folders below ``root`` at ``host`` and ``port`` (0: any free port) until
-    Ctrl-C.
+    Ctrl-C; with ``forecast`` also the newest snapshot of a queue in it.
 
     ``tell`` receives a line of text for the user when the server is ready.
 
     Raises:
         InputError: The folder or a package is missing, or the address is not available.
     """
-    results = Results(root)
+    snapshots = None if forecast is None else Snapshots(root, forecast)
+    results = Results(root, snapshots)
     try:
         import uvicorn
 
@@ -55,6 +59,8 @@ def serve_folders(root: Path, host: str, port: int, tell: Callable[[str], None])
         pass  # Ctrl-C: the server has stopped
     finally:
         listening.close()
+        if snapshots is not None:
+            snapshots.close()
 
 
 def _bound(host: str, port: int) -> socket.socket:

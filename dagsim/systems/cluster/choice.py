@@ -24,6 +24,7 @@ from dagsim.model import Cluster
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.registry import Spec
+from dagsim.systems.cluster.dependencies import any_depends
 from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
@@ -207,6 +208,8 @@ def unplayable(jobs: JobArrays) -> str:
     """The reason against the compiled engine in some jobs; empty if there is none."""
     if jobs.eligible_s is not None and (jobs.eligible_s > jobs.arrival_s).any():
         return "the compiled engine does not know jobs that may not start when they arrive"
+    if any_depends(jobs):
+        return "the compiled engine does not know jobs that wait for others"
     if jobs.in_flight and any(
         share.gpu is not None for runs in jobs.in_flight.words for run in runs for share in run.placement
     ):
@@ -307,6 +310,7 @@ def _feature(scenario: ClusterScenario, observed: bool) -> str:
         "periodic checkpoints": scenario.preemption.interval_s is not None,
         "observers of the log": observed,
         "admission": scenario.admission,
+        "elastic tasks": scenario.elastic is not None,
         "partitions, features, reservations and licences": SiteState.binds(scenario.cluster, scenario.queues),
         f"more than {_MOST:.0e} cores or GB of memory": max(amounts) > _MOST,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from itertools import chain
 from math import isfinite, nan
@@ -13,6 +13,7 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job
+from dagsim.systems.cluster.dependencies import any_depends
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.workload.arrays import JobArrays
@@ -59,6 +60,8 @@ class JobStream:
         trace: Trace | None = None,
         begins_s: float = 0.0,
     ) -> None:
+        self.change: Callable[[Job], Job] | None = None
+        """Changes each job as it is read; columns and the load are those before."""
         self._begins_s = begins_s
         self._trace = trace
         self._jobs = jobs
@@ -71,7 +74,9 @@ class JobStream:
         self._partitions: list[str] = []
 
     def __iter__(self) -> Iterator[Job]:
-        return iter(self._jobs) if isinstance(self._jobs, StoredJobs | list | tuple) else self._metered(self._jobs)
+        stored = isinstance(self._jobs, StoredJobs | list | tuple)
+        jobs = iter(self._jobs) if stored else self._metered(self._jobs)
+        return jobs if self.change is None else map(self.change, jobs)
 
     @property
     def begins_s(self) -> float:
@@ -150,11 +155,15 @@ class JobStream:
         return count >= tasks
 
     @property
+    def may_depend(self) -> bool:
+        """True if any of the jobs may have to wait for others."""
+        return any_depends(self._jobs.arrays if isinstance(self._jobs, StoredJobs) else self._jobs)
+
+    @property
     def elastic(self) -> bool:
-        """True if the jobs are a list in which a task is elastic."""
-        return isinstance(self._jobs, list | tuple) and any(
-            task.elastic is not None for job in self._jobs for task in job.tasks
-        )
+        """True if tasks become elastic, or the jobs are a list in which one is."""
+        listed = self._jobs if isinstance(self._jobs, list | tuple) else ()
+        return self.change is not None or any(task.elastic is not None for job in listed for task in job.tasks)
 
     def arrays(self) -> JobArrays:
         """All jobs as columns. A later iteration makes its objects from them.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
@@ -52,6 +52,7 @@ from dagsim.model.arithmetic import bits
 from dagsim.model.log import Schedule, packed_row, unpacked_row
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, FIRST, Clock, Timer
+from dagsim.systems.cluster.dependencies import Dependencies, any_depends
 from dagsim.systems.cluster.legality import (
     Allotted,
     applicant,
@@ -64,7 +65,6 @@ from dagsim.systems.cluster.legality import (
     stopped,
     wake_up,
 )
-from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import (
     FailureModel,
     FailureProcess,
@@ -73,9 +73,9 @@ from dagsim.systems.cluster.models.failures import (
     Setup,
     start_all,
 )
-from dagsim.systems.cluster.models.runtime import Recorded, Runtime
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
-from dagsim.systems.cluster.network.base import Carrier, Communication, Flow, GangCarrier, HasLevels, Network
+from dagsim.systems.cluster.network.base import Carrier, Communication, Flow, GangCarrier, Network, Storage, levels_in
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import check_in_flight, past_of
 from dagsim.systems.cluster.site import SiteState, domain_sets, down_windows
@@ -153,6 +153,7 @@ class ClusterKernel:
         "_changed",
         "_communication",
         "_crowded",
+        "_dependencies",
         "_disturbing",
         "_down",
         "_estimated",
@@ -177,6 +178,8 @@ class ClusterKernel:
         "_shows_truth",
         "_source",
         "_started",
+        "_storage",
+        "_storage_nodes",
         "_streams",
         "_wake_s",
         "applicants",
@@ -216,9 +219,10 @@ class ClusterKernel:
         self.queues = queues
         self.schedule = Schedule(cluster, seed=seed, begins_s=begins_s)
         names = [node.name for node in cluster.nodes]
-        self.levels: Sequence[FabricLevel] = network.levels(names) if isinstance(network, HasLevels) else ()
-        binds = bool(self.levels) or SiteState.binds(cluster, queues)
-        site = SiteState(cluster, queues, origin_s, domain_sets(self.levels, len(names))) if binds else None
+        levels = levels_in(network, names)
+        self.levels: Sequence[FabricLevel] = levels or ()
+        binds = levels is not None or SiteState.binds(cluster, queues)
+        site = SiteState(cluster, queues, origin_s, domain_sets(levels, len(names))) if binds else None
         self.machines = ClusterState(cluster, site)
         self.frontier = Frontier()
         self.running: Live[int, Run] = Live()
@@ -252,6 +256,7 @@ class ClusterKernel:
         self._away = 0
         """Number of nodes that are down."""
         self._wake_s = inf
+        self._dependencies = Dependencies() if any_depends(jobs) else None
         self._held: list[tuple[float, int, JobState]] = []
         """Jobs that have arrived and are not eligible yet: a heap by time and number."""
         self._reopen_s = -inf
@@ -266,6 +271,8 @@ class ClusterKernel:
         self._start_clock(begins_s)
         self._carrier: Carrier | None = None if network is None else network.carrier(self.clock, cluster)
         self._communication = self._communicating(communication)
+        self._storage: Storage | None = getattr(network, "storage", None)
+        self._storage_nodes = [] if self._storage is None else self._storage.numbers(names)
         if begins_s:
             self._recall(begins_s)
 
@@ -296,7 +303,13 @@ class ClusterKernel:
     @property
     def done(self) -> bool:
         """True if every job has arrived and left."""
-        return not (self._jobs_left or self.frontier.jobs or self.applicants or self._held)
+        waiting = self._held or (self._dependencies is not None and self._dependencies.waiting)
+        return not (self._jobs_left or self.frontier.jobs or self.applicants or waiting)
+
+    @property
+    def became_eligible_s(self) -> Mapping[int, float]:
+        """When each job became eligible whose dependencies or array decided that, by number."""
+        return {} if self._dependencies is None else self._dependencies.eligible_s
 
     @property
     def pending(self) -> bool:
@@ -537,8 +550,17 @@ class ClusterKernel:
             return
         if self._estimated:
             self._estimates.apply(active, schedule.seed, lambda task: runtime(task, types))
-        begins_s = schedule.begins_s
-        if job.eligible_s is not None and job.eligible_s > max(self.now, begins_s) and not job.in_flight:
+        begins_s, waits = schedule.begins_s, None
+        if self._dependencies is not None:
+            waits = self._dependencies.arrived(active, self.now)
+        if waits:
+            return
+        if (
+            waits is None
+            and job.eligible_s is not None
+            and job.eligible_s > max(self.now, begins_s)
+            and not job.in_flight
+        ):
             self._hold_back(job.eligible_s, active)
         elif self._admission:
             self.applicants[number] = active
@@ -589,12 +611,20 @@ class ClusterKernel:
 
     def _let_in(self, _: Event) -> None:
         while self._held and self._held[0][0] <= self.now:
-            active = heappop(self._held)[2]
-            self._changed = True
-            if self._admission:
-                self.applicants[active.number] = active
-            else:
-                self._enter(active)
+            self._becomes_eligible(heappop(self._held)[2])
+
+    def _becomes_eligible(self, active: JobState) -> None:
+        self._changed = True
+        if self._admission:
+            self.applicants[active.number] = active
+        else:
+            self._enter(active)
+
+    def _has_left(self, number: int) -> None:
+        """Let the jobs in that have waited for a job that has left."""
+        if self._dependencies is not None:
+            for active in self._dependencies.left(number, self.now):
+                self._becomes_eligible(active)
 
     def _call_at(self, time_s: float, callback: Callable[[Event], None]) -> None:
         timer = Timer(self.clock, time_s, ARRIVALS)
@@ -754,6 +784,7 @@ class ClusterKernel:
     def _reject(self, active: JobState) -> None:
         del self.applicants[active.number]
         self._record(packed_row(_REJECTED, self.now, active.number, -1, -1, -1, 0, 0, float(RejectReason.BY_POLICY)))
+        self._has_left(active.number)
 
     def _kill(self, active: JobState, reason: RejectReason) -> None:
         """End everything that is left of a job. O(running + ready)."""
@@ -769,6 +800,7 @@ class ClusterKernel:
         del self.frontier.jobs[number]
         self._changed = True
         self._record(packed_row(_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(reason)))
+        self._has_left(number)
 
     # The life of a run.
 
@@ -960,6 +992,7 @@ class ClusterKernel:
             del self.frontier.jobs[active.number]
             tasks.clear()  # job and tasks refer to each other: without this only the garbage collector frees them
             self._record(packed_row(_COMPLETED, self.now, active.number, -1, -1, -1, 0, 0, 0.0))
+            self._has_left(active.number)
 
     def _stop(self, run: Run, kind: int, cause: object, *, kept: bool, saved: bool = False) -> TaskState:
         """End a run before its time; its instances become ready again. With ``kept`` it keeps its work,
@@ -976,9 +1009,16 @@ class ClusterKernel:
         if kept:
             left = self._left(run, saved=saved)
         self._pieces += 1
-        cost_s = self.preemption.cost_s(task.task.memory_gb, kept and run.computing_s is not None)
+        saves = kept and run.computing_s is not None
+        by_network = self._storage is not None and self._storage.checkpoints
+        cost_s = self.preemption.cost_s(task.task.memory_gb, saves and not by_network)
         elastic = task.task.elastic
         again = task.piece_of(self._pieces, run.instances if elastic is None else task.task.instances, left, cost_s)
+        if by_network and saves:
+            places = () if kind == _FAILED else tuple([(machine.index, count) for machine, count, *_ in run.held])
+            again.saved = now, places
+        elif not kept:
+            again.saved = None
         if elastic is not None and not kept:
             again.training = elastic.training.start()
         if kind == _FAILED:
@@ -1083,7 +1123,7 @@ class ClusterKernel:
         active, index = run.task.job, run.task.index
         graph = active.job.graph
         share_here = {machine.index: count / graph.tasks[index].instances for machine, count, _, _ in run.held}
-        flows = []
+        flows = [] if self._storage is None else self._stored(run, self._storage)
         for edge in active.job.graph.edges:
             if edge.child == index and edge.bytes:
                 places = active.places[edge.parent]
@@ -1093,6 +1133,24 @@ class ClusterKernel:
                         if node != source:
                             flows.append(Flow(source, node, edge.bytes * part * count / instances))
         return flows
+
+    def _stored(self, run: Run, storage: Storage) -> list[Flow]:
+        """What the run reads from the storage: its data, or the state that its instances have kept."""
+        task = run.task
+        sources: Sequence[tuple[int, float]] = [(self._storage_nodes[task.job.number % len(self._storage_nodes)], 1.0)]
+        size = storage.load_bytes(task.task.model) / task.task.instances
+        if task.saved is not None:
+            saved_s, places = task.saved
+            size = task.task.memory_gb * 1e9
+            if places and saved_s == self.now:
+                total = sum(count for _, count in places)
+                sources = [(node, count / total) for node, count in places]
+        return [
+            Flow(source, machine.index, size * count * part)
+            for machine, count, *_ in run.held
+            for source, part in sources
+            if size and source != machine.index
+        ]
 
     # Clock and observers.
 
@@ -1154,6 +1212,9 @@ class ClusterKernel:
         twin.frontier = self.frontier.copy(twin.machines)
         twin.applicants = Live((number, active.copy(twin.machines)) for number, active in self.applicants.items())
         reservations = () if by_estimates else self._held
+        twin._dependencies = (
+            None if by_estimates or self._dependencies is None else self._dependencies.copy(twin.machines)
+        )
         twin._held = [(until_s, number, held.copy(twin.machines)) for until_s, number, held in reservations]
         if by_estimates:
             twin._jobs_left, twin._next_job, twin._source = False, None, iter(())

@@ -9,15 +9,14 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from dagsim.errors import ConfigError, WorkloadError
+from dagsim.errors import ConfigError, WorkloadError, require
 from dagsim.model import Cluster, GpuType, Node, gpu_type
 from dagsim.model.streams import stream
 from dagsim.registry import Registry
 from dagsim.systems.cluster.codecs import CODECS
 from dagsim.systems.cluster.jobs import StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel
-from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.runtime import Flops, Recorded, Runtime, Throughput
+from dagsim.systems.cluster.models.runtime import Estimates, Flops, Recorded, Runtime, Throughput
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -104,11 +103,9 @@ class MixtureScenario:
             low, high = getattr(self, name)
             if not least <= low <= high:
                 raise ConfigError(f"mixture: {name} must be [least, largest] from {least:g} on, got [{low}, {high}]")
-        if self.instances < 1:
-            raise ConfigError(f"mixture: instances must be 1 or more, got {self.instances!r}")
+        require(self.instances >= 1, "mixture: instances must be 1 or more", self.instances)
         for name in ("noisy", "trace_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"mixture: {name} must lie in 0..1, got {getattr(self, name)!r}")
+            require(0 <= getattr(self, name) <= 1, f"mixture: {name} must lie in 0..1", getattr(self, name))
         for trace in self.traces:
             if trace.window is None:
                 raise ConfigError(f"mixture: the trace {trace.path} needs a window (jobs of each world)")

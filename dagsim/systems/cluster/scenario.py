@@ -8,25 +8,26 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
+from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, TraceError
 from dagsim.metrics.observed import observed_against_simulated
-from dagsim.model import Cluster, Job, QueueTree
+from dagsim.model import Cluster, Job, QueueTree, Request
 from dagsim.registry import Registry, nearest
 from dagsim.systems.cluster.choice import CompiledKernel, Engine, EngineUse, compiled, pays, refuse, why_not
 from dagsim.systems.cluster.codecs import CODECS
 from dagsim.systems.cluster.jobs import JOBS_KEPT, JobStream, StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
-from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
-from dagsim.systems.cluster.models.runtime import Recorded, Runtime
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
-from dagsim.systems.cluster.network.base import Communication, Network
+from dagsim.systems.cluster.network.base import Communication, Network, levels_in
 from dagsim.systems.cluster.past import jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
+from dagsim.systems.cluster.site import domain_sets
 from dagsim.systems.cluster.view import ClusterPolicy
 from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm
-from dagsim.workload.accept import Accept, accepting
+from dagsim.workload.accept import Accept, accepting, asking
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
@@ -83,8 +84,10 @@ class ClusterScenario:
     """A cluster, its jobs, and the models of everything that takes time.
 
     ``workload`` is drawn or read again for every seed, or is a list of jobs in order of arrival,
-    the same for all seeds. ``accept`` are GPU types that jobs of a trace may use beside those that
-    they name. ``outages`` takes nodes away while the trace's own machines were away.
+    the same for all seeds. ``elastic`` gives tasks a range of GPUs. ``accept`` are GPU types that
+    jobs of a trace may use beside those that they name. ``request`` are the terms of drawn jobs and
+    those of a trace, as far as these state none. ``outages`` takes nodes away while the trace's own
+    machines were away.
     The models are those of ``ClusterKernel``, and ``begins_s`` is its beginning for a list of jobs;
     a trace knows its own. ``engine`` applies to policies given by name
     (``engaged``): a caller of ``kernel`` decides live, which requires the SimPy kernel.
@@ -110,6 +113,8 @@ class ClusterScenario:
     queues: QueueTree | None = None
     engine: Engine = "auto"
     accept: Accept = field(default_factory=dict)
+    elastic: ElasticTasks | None = None
+    request: Request | None = None
     begins_s: float = 0.0
     _sequences: _Sequences = field(default_factory=_Sequences, init=False, repr=False, compare=False)
 
@@ -117,6 +122,12 @@ class ClusterScenario:
         if self.engine not in get_args(Engine):
             hint = nearest(str(self.engine), get_args(Engine))
             raise ConfigError(f"engine must be one of {', '.join(get_args(Engine))}, got {self.engine!r}{hint}")
+        if self.request is not None and (level := self.request.level):
+            names = [node.name for node in self.cluster.nodes]
+            levels = domain_sets(levels_in(self.network, names), len(names))
+            if level not in levels:
+                allowed = f"its levels are {', '.join(levels)}" if levels else "there is no network with levels"
+                raise ConfigError(f"request: there is no level {level!r}{nearest(level, levels)}; {allowed}")
 
     def kernel(
         self,
@@ -212,7 +223,13 @@ class ClusterScenario:
         if not isinstance(file, Synthetic | Sessions | Iterable) and file.window is not None and "state" not in facts:
             facts["empty"] = self._why_empty(file)
         observed = jobs.observed()
-        waits = None if observed is None else observed_against_simulated(kernel.schedule, *observed)
+        waits = (
+            None
+            if observed is None
+            else observed_against_simulated(
+                kernel.schedule, *observed, kernel.became_eligible_s if isinstance(kernel, ClusterKernel) else {}
+            )
+        )
         return facts if waits is None else facts | {"observed": waits.to_dict()}
 
     def check(self) -> None:
@@ -231,10 +248,19 @@ class ClusterScenario:
         Raises:
             TraceError, WorkloadError: They cannot be made.
         """
+        stream = self._stream(seed)
+        if self.elastic is not None:
+            stream.change = partial(self.elastic.job, seconds=self.runtime.seconds, cluster=self.cluster)
+        return stream
+
+    def _stream(self, seed: int) -> JobStream:
+        """The jobs as submitted."""
         match self.workload:
             case (Synthetic() | Sessions()) as drawn:
                 draw = partial(drawn.arrays, self.cluster, self.runtime)
-                return JobStream(self._sequences.get(seed, draw), self.cluster, self.runtime)
+                return JobStream(
+                    self._sequences.get(seed, lambda seed: asking(draw(seed), self.request)), self.cluster, self.runtime
+                )
             case Iterable() as jobs:
                 return JobStream(jobs, self.cluster, self.runtime, begins_s=self.begins_s)
             case file if file.window is not None:
@@ -273,4 +299,4 @@ class ClusterScenario:
         return self._sequences.why_empty
 
     def _accepted(self, jobs: JobArrays) -> JobArrays:
-        return accepting(jobs, self.accept, self.runtime, self.cluster.gpu_types)
+        return asking(accepting(jobs, self.accept, self.runtime, self.cluster.gpu_types), self.request)

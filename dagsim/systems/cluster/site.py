@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, NodePartition, QueueTree, Request
-from dagsim.model.request import satisfies
+from dagsim.model.job import satisfies
 
 if TYPE_CHECKING:
     from dagsim.network.routing import FabricLevel
@@ -193,9 +193,9 @@ class SiteState:
         return nodes
 
 
-def domain_sets(levels: Sequence[FabricLevel], nodes: int) -> dict[str, tuple[int, ...]]:
-    """The domains of each level as bit sets of nodes, ``host`` first; none without levels."""
-    if not levels:
+def domain_sets(levels: Sequence[FabricLevel] | None, nodes: int) -> dict[str, tuple[int, ...]]:
+    """The domains of each level as bit sets of nodes, ``host`` first; none if levels are None."""
+    if levels is None:
         return {}
     sets = {"host": tuple([1 << node for node in range(nodes)])}
     for level in levels:

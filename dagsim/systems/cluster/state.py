@@ -127,6 +127,7 @@ class TaskState:
         "rank_s",
         "ready_s",
         "restore_s",
+        "saved",
         "seconds",
         "task",
         "training",
@@ -162,6 +163,10 @@ class TaskState:
         """The fraction of the work still to do."""
         self.restore_s = 0.0
         """Set-up seconds still to pay because of a preemption."""
+        self.saved: tuple[float, tuple[tuple[int, int], ...]] | None = None
+        """When preempted instances saved their state, and the nodes that still have it, each with the number
+        of instances; None without a storage on the network.
+        """
         self.ready_s = 0.0
         """When it became ready."""
         self.piece = 0
@@ -217,7 +222,7 @@ class TaskState:
         twin.missing, twin.unfinished, twin.waiting = self.missing, self.unfinished, self.waiting
         twin.order, twin.piece, twin.left = self.order, self.piece, self.left
         twin.restore_s, twin.ready_s, twin.failures = self.restore_s, self.ready_s, self.failures
-        twin.training = self.training
+        twin.training, twin.saved = self.training, self.saved
         return twin
 
     def __lt__(self, other: TaskState) -> bool:

@@ -204,7 +204,7 @@ class ClusterView:
         return index
 
     def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
-        """A policy's own index, made once and kept up to date. The kernel calls whichever of three
+        """A policy's own index, which the kernel creates once and updates. The kernel calls whichever of three
         methods it has: ``push(task)`` for every task that becomes ready, ``started(run, now)``
         and ``ended(run, now)`` for every run that starts or ends. It first calls them for all
         ready tasks and all runs. A fork makes its own index.

@@ -17,10 +17,9 @@ from dagsim.systems.ramp.kernel import JobOutcome, RampKernel
 from dagsim.systems.ramp.lookahead import Memo
 from dagsim.systems.ramp.planner import Outlook, Planner
 from dagsim.systems.ramp.policies import RAMP_POLICIES
-from dagsim.systems.ramp.ramp_topology import Ramp
 from dagsim.systems.ramp.readers import read_graph, read_graphs
 from dagsim.systems.ramp.scenario import RampScenario
-from dagsim.systems.ramp.topology import Block, Topology
+from dagsim.systems.ramp.topology import Block, Ramp, Topology
 from dagsim.systems.ramp.view import RampPolicy, RampView
 from dagsim.systems.ramp.workload import PAPER_BETAS, RampJob, RampWorkload
 

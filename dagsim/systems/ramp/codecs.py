@@ -16,13 +16,12 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dagsim.errors import ConfigError, IllegalDecision
+from dagsim.errors import ConfigError, IllegalDecision, require
 from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.decisions import Partition
 from dagsim.systems.ramp.fabric import Fabric
 from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.room import ARRIVALS, SIZES, Room, Way, ways_in_time
-from dagsim.systems.ramp.view import RampView
+from dagsim.systems.ramp.view import ARRIVALS, SIZES, RampView, Room, Way, ways_in_time
 from dagsim.systems.ramp.workload import RampJob
 
 __all__ = [
@@ -80,8 +79,7 @@ class PartitionConfig:
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        if self.blocks < 0:
-            raise ConfigError(f"codec: blocks must be 0 or more, got {self.blocks!r}")
+        require(self.blocks >= 0, "codec: blocks must be 0 or more", self.blocks)
         if self.blocks and not self.outlooks:
             raise ConfigError("codec: choosing blocks needs outlooks=true")
 

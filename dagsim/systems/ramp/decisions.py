@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from dagsim.errors import ConfigError
+from dagsim.errors import require
 from dagsim.systems.ramp.topology import Block
 
 __all__ = [
@@ -72,13 +72,10 @@ class Rules:
     """
 
     def __post_init__(self) -> None:
-        if not self.quantum_s > 0:
-            raise ConfigError(f"quantum_s must be positive, got {self.quantum_s!r}")
-        if self.max_degree < 1:
-            raise ConfigError(f"max_degree must be at least 1, got {self.max_degree!r}")
+        require(self.quantum_s > 0, "quantum_s must be positive", self.quantum_s)
+        require(self.max_degree >= 1, "max_degree must be at least 1", self.max_degree)
         for name in ("tolerance", "same_s"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"{name} must not be negative, got {getattr(self, name)!r}")
+            require(getattr(self, name) >= 0, f"{name} must not be negative", getattr(self, name))
 
     @property
     def of_steps(self) -> tuple[object, ...]:

@@ -24,7 +24,7 @@ from math import isfinite
 
 import numpy as np
 
-from dagsim.errors import GraphError, ModelError, WorkloadError
+from dagsim.errors import GraphError, ModelError, WorkloadError, require
 from dagsim.model import GpuType
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.job import linked
@@ -316,8 +316,7 @@ def attention(
         WorkloadError: A count is below 1 or the rate is not positive.
     """
     _at_least_one(layers=layers, width=width, tokens=tokens, batch=batch)
-    if not tflops > 0:
-        raise WorkloadError(f"tflops must be positive, got {tflops!r}")
+    require(tflops > 0, "tflops must be positive", tflops, WorkloadError)
     rows = batch * tokens
     outputs = dict.fromkeys(_ATTENTION, rows * width) | {"scores": batch * tokens * tokens, "up": 4 * rows * width}
     square = {"query", "key", "value", "project"}
@@ -354,5 +353,4 @@ def _drawn(ids: Iterable[str], rng: np.random.Generator, forward_s: float) -> li
 
 def _at_least_one(**counts: int) -> None:
     for name, count in counts.items():
-        if count < 1:
-            raise WorkloadError(f"{name} must be at least 1, got {count!r}")
+        require(count >= 1, f"{name} must be at least 1", count, WorkloadError)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.errors import ModelError
+from dagsim.errors import ModelError, require
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.decisions import Rules
@@ -118,8 +118,7 @@ def random_splits(graph: ComputationGraph, degree: int, rules: Rules, rng: np.ra
     Raises:
         ModelError: ``degree`` is below 1.
     """
-    if degree < 1:
-        raise ModelError(f"a degree must be 1 or more, got {degree!r}")
+    require(degree >= 1, "a degree must be 1 or more", degree, ModelError)
     choices = [1 << power for power in range(degree.bit_length())]
     return tuple(int(pieces) for pieces in rng.choice(choices, len(graph)))
 

@@ -73,7 +73,7 @@ class _Walk:
         self.names: list[Block] = []
 
     def beside_a_parent(self, op: int) -> bool:
-        """Take the servers of the first parent with equally many pieces and enough memory."""
+        """Take the servers of the first parent with as many pieces and enough memory."""
         pieces = self.parts.splits[op]
         whole = self.parts.memory_bytes[op] * pieces * self.held
         for parent in self.parts.graph.parents[op]:
@@ -104,7 +104,7 @@ class _Walk:
 
 
 class FirstFitBlocks:
-    """RAMP's first fit: beside a parent with equally many pieces, else on the first free block,
+    """RAMP's first fit: next to a parent with as many pieces, else on the first free block,
     operation by operation.
 
     An operation may use any server without another job, so blocks of different sizes may overlap.

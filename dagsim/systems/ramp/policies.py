@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, require
 from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.decisions import Partition
-from dagsim.systems.ramp.room import ARRIVALS, SIZES, Room, ways_in_time
-from dagsim.systems.ramp.view import RampPolicy, RampView
+from dagsim.systems.ramp.view import ARRIVALS, SIZES, RampPolicy, RampView, Room, ways_in_time
 
 __all__ = [
     "RAMP_POLICIES",
@@ -120,8 +119,7 @@ class ConstantDegree:
 
 
 def _checked(degree: int) -> int:
-    if degree < 1:
-        raise ConfigError(f"degree must be at least 1, got {degree!r}")
+    require(degree >= 1, "degree must be at least 1", degree)
     return degree
 
 
@@ -160,8 +158,7 @@ class OnTime:
     """
 
     def __init__(self, least: int = 1, placer: str | None = None) -> None:
-        if least < 1:
-            raise ConfigError(f"least must be at least 1, got {least!r}")
+        require(least >= 1, "least must be at least 1", least)
         self.least = least
         self.placer = placer
 
@@ -202,7 +199,7 @@ class Roomy:
     """Choose the way in time that leaves the fewest block sizes scarce; turn the job away if none
     is in time.
 
-    All degrees and free blocks are compared, at the next arrivals (``dagsim.systems.ramp.room``).
+    All degrees and free blocks are compared, at the next arrivals (``dagsim.systems.ramp.view``).
     Degrees below ``least`` are taken only if no other is in time. ``tuned`` names weights of
     ``roomy.json``, found by ``scripts/tune_ramp.py``; ``least`` has no effect then.
 
@@ -211,8 +208,7 @@ class Roomy:
     """
 
     def __init__(self, least: int = 1, tuned: str | None = None) -> None:
-        if least < 1:
-            raise ConfigError(f"least must be at least 1, got {least!r}")
+        require(least >= 1, "least must be at least 1", least)
         self.least = 1 if tuned else least
         self.weights = _tuned(tuned) if tuned else RoomWeights.even()
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from math import log10
 from typing import Literal
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, require
 from dagsim.model import Kind
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Row
@@ -188,8 +188,7 @@ class _Shape:
     """Apply inverse, sign and logarithm to a figure, in that order."""
 
     def __init__(self, inverse: bool, sign: int, log: bool) -> None:
-        if sign not in (-1, 1):
-            raise ConfigError(f"reward: sign must be 1 or -1, got {sign!r}")
+        require(sign in (-1, 1), "reward: sign must be 1 or -1", sign)
         self.inverse, self.sign, self.log = inverse, sign, log
 
     def __call__(self, figure: float) -> float:

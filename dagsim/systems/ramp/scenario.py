@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, require
 from dagsim.model import Cluster, gpu_type
 from dagsim.registry import Registry, nearest
 from dagsim.systems.ramp.codecs import RAMP_CODECS, RampCodec
@@ -111,8 +111,7 @@ class RampScenario:
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        if self.horizon_s is not None and not self.horizon_s > 0:
-            raise ConfigError(f"horizon_s must be positive, got {self.horizon_s!r}")
+        require(self.horizon_s is None or self.horizon_s > 0, "horizon_s must be positive", self.horizon_s)
         if self.training_steps < 1 or self.jobs < 1:
             raise ConfigError("jobs and training_steps must be at least 1")
         if self.profiled_on is not None:

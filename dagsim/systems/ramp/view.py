@@ -1,13 +1,22 @@
-"""The view: what a policy may know when a job has arrived."""
+"""The view, which is all that a policy may know when a job has arrived; and the room for later jobs:
+the blocks of servers that are free at the next arrivals, now and after a placement.
+
+A fabric fragments in space (blocks of one size do not tile the holes of another) and in time (jobs
+that end together leave whole blocks, others leave holes). Both show in the number of free blocks of
+each size at the next arrivals, assuming that no other job is accepted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dagsim.systems.ramp.decisions import Partition
+from dagsim.systems.ramp.fabric import Fabric
 from dagsim.systems.ramp.partition import PartitionedGraph
 from dagsim.systems.ramp.planner import Outlook
 from dagsim.systems.ramp.workload import RampJob
@@ -17,7 +26,17 @@ if TYPE_CHECKING:
     from dagsim.systems.ramp.fabric import Fabric
     from dagsim.systems.ramp.kernel import RampKernel
 
-__all__ = ["RampPolicy", "RampView"]
+__all__ = [
+    "ARRIVALS",
+    "SIZES",
+    "RampPolicy",
+    "RampView",
+    "Room",
+    "Way",
+    "blocks_of",
+    "free_blocks",
+    "ways_in_time",
+]
 
 
 class RampView:
@@ -123,3 +142,132 @@ class RampPolicy(Protocol):
 
     def decide(self, view: RampView) -> Iterable[Partition]:
         """Return one decision for the waiting job; an empty answer turns it away."""
+
+
+SIZES = (1, 2, 4, 8, 16)
+"""Sizes of the blocks that are counted."""
+ARRIVALS = (1, 2, 3, 5, 8, 13, 21)
+"""Numbers of arrivals ahead at which blocks are counted."""
+
+_MOST_BLOCKS = 4096
+"""Maximum number of blocks counted per size; larger fabrics use the first ones."""
+
+_KEPT = 100_000
+"""Sets of servers kept before the cache is cleared."""
+
+
+class _Blocks:
+    """All blocks of a fabric, each once, as bits of words; the blocks of a word have one size."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        of_size = [blocks_of(fabric, size) for size in SIZES]
+        self.words = [blocks[begin : begin + 64] for blocks in of_size for begin in range(0, max(len(blocks), 1), 64)]
+        self.starts = np.cumsum([0, *(max(-(-len(blocks) // 64), 1) for blocks in of_size)])[:-1]
+        """First word of each size, (sizes,)."""
+        self.full = np.array([(1 << len(blocks)) - 1 for blocks in self.words], np.uint64)
+        self.counts = np.maximum(self.count(self.full), 1)
+        self._touched: dict[int, NDArray[np.uint64]] = {}
+
+    def touched(self, servers: int) -> NDArray[np.uint64]:
+        """Bits of the blocks that contain one of these servers, (words,)."""
+        words = self._touched.get(servers)
+        if words is None:
+            if len(self._touched) > _KEPT:
+                self._touched.clear()
+            bits = [sum(1 << bit for bit, block in enumerate(blocks) if block & servers) for blocks in self.words]
+            words = self._touched[servers] = np.array(bits, np.uint64)
+        return words
+
+    def count(self, bits: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Count the bits of words (..., words) by size, (..., sizes)."""
+        return np.add.reduceat(np.bitwise_count(bits).astype(np.int64), self.starts, axis=-1)
+
+
+_made: WeakKeyDictionary[Fabric, _Blocks] = WeakKeyDictionary()
+
+
+class Room:
+    """Numbers of free blocks at the next arrivals, by ``ARRIVALS`` (rows) and ``SIZES`` (columns)."""
+
+    def __init__(self, view: RampView) -> None:
+        self._blocks = blocks = _blocks_of(view.fabric)
+        self.gap_s = view.gap_s or _gap_of(view)
+        """The mean time between arrivals."""
+        self._at_s = np.array([view.now + ahead * self.gap_s for ahead in ARRIVALS])
+        self._free = np.repeat(blocks.full[None], len(ARRIVALS), axis=0)  # (arrivals, words)
+        for end_s, servers in view.ends:
+            self._free[: int(np.searchsorted(self._at_s, end_s))] &= ~blocks.touched(servers)
+        self.before = blocks.count(self._free)  # (arrivals, sizes)
+        self.counts = blocks.counts
+        """Blocks of the empty fabric, (sizes,)."""
+
+    def after(self, servers: Sequence[int], ends_s: Sequence[float]) -> NDArray[np.int64]:
+        """Free blocks left by a job on ``servers`` until its end, (choices, arrivals, sizes).
+
+        Each of ``servers`` is a bit mask.
+        """
+        touched = np.stack([self._blocks.touched(mask) for mask in servers])  # (choices, words)
+        lost = self._blocks.count(touched[:, None] & self._free[None])
+        runs = np.array(ends_s)[:, None] > self._at_s
+        left: NDArray[np.int64] = self.before - lost * runs[:, :, None]
+        return left
+
+
+class Way(NamedTuple):
+    """A way to partition the waiting job; degree 0 turns it away."""
+
+    degree: int
+    servers: int
+    """Bit mask of its servers; 0 if it is turned away or the placer chooses."""
+    jct_s: float
+
+
+def ways_in_time(view: RampView) -> Iterator[Way]:
+    """Every degree on every free block where the job would be in time; degrees with equal splits
+    appear once.
+    """
+    limit_s = view.job.acceptable_s * (1 + view.rules.tolerance)
+    splits = None
+    for degree in view.degrees[1:]:
+        parts = view.parts(degree)
+        if parts.splits == splits:
+            continue
+        splits = parts.splits
+        masks = free_blocks(view, parts.degree)
+        for mask, jct_s in zip(masks, view.jct_on(degree, masks), strict=True):
+            if jct_s is not None and jct_s <= limit_s:
+                yield Way(degree, mask, jct_s)
+
+
+def blocks_of(fabric: Fabric, size: int) -> tuple[int, ...]:
+    """Distinct blocks of ``size`` servers as bit masks; consecutive servers if any servers form a
+    block.
+    """
+    if size > fabric.servers:
+        return ()
+    return fabric.masks(size)[:_MOST_BLOCKS]
+
+
+def free_blocks(view: RampView, size: int) -> list[int]:
+    """Distinct free blocks of ``size`` servers as bit masks, in first-fit order."""
+    occupied = view.occupied
+    if view.fabric.topology.anywhere:
+        return list(dict.fromkeys(mask for mask, _ in view.fabric.free(size, occupied)))
+    return [mask for mask in view.fabric.masks(size) if not mask & occupied]
+
+
+def _blocks_of(fabric: Fabric) -> _Blocks:
+    blocks = _made.get(fabric)
+    if blocks is None:
+        blocks = _made[fabric] = _Blocks(fabric)
+    return blocks
+
+
+def _gap_of(view: RampView) -> float:
+    """Estimate of the gap at the first arrival: the mean gap of the examples, else the time of a
+    job that uses all servers.
+    """
+    examples = view.examples
+    if len(examples) > 1 and examples[-1].arrival_s > examples[0].arrival_s:
+        return (examples[-1].arrival_s - examples[0].arrival_s) / (len(examples) - 1)
+    return view.job.sequential_s / view.fabric.servers

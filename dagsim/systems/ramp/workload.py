@@ -10,7 +10,7 @@ from math import isfinite, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from dagsim.errors import ModelError, WorkloadError
+from dagsim.errors import ModelError, WorkloadError, require
 from dagsim.model.streams import stream
 from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.graph import ComputationGraph
@@ -36,10 +36,8 @@ class RampJob:
     def __post_init__(self) -> None:
         if not (isfinite(self.arrival_s) and self.arrival_s >= 0):
             raise ModelError(f"job {self.id!r}: arrival_s must be 0 or more, got {self.arrival_s!r}")
-        if self.steps < 1:
-            raise ModelError(f"job {self.id!r}: steps must be at least 1, got {self.steps!r}")
-        if not (isfinite(self.beta) and self.beta > 0):
-            raise ModelError(f"job {self.id!r}: beta must be above 0, got {self.beta!r}")
+        require(self.steps >= 1, f"job {self.id!r}: steps must be at least 1", self.steps, ModelError)
+        require(isfinite(self.beta) and self.beta > 0, f"job {self.id!r}: beta must be above 0", self.beta, ModelError)
 
     @property
     def sequential_s(self) -> float:
@@ -67,8 +65,7 @@ class FixedBeta:
     """
 
     def __init__(self, value: float = 1.0) -> None:
-        if not value > 0:
-            raise WorkloadError(f"beta must be above 0, got {value!r}")
+        require(value > 0, "beta must be above 0", value, WorkloadError)
         self.value = value
 
     def __call__(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
@@ -194,10 +191,8 @@ class RampWorkload:
     def __post_init__(self) -> None:
         if not self.graphs:
             raise WorkloadError("a RAMP workload needs at least one computation graph")
-        if self.jobs < 1:
-            raise WorkloadError(f"jobs must be at least 1, got {self.jobs!r}")
-        if not self.gap_s > 0:
-            raise WorkloadError(f"gap_s must be positive, got {self.gap_s!r}")
+        require(self.jobs >= 1, "jobs must be at least 1", self.jobs, WorkloadError)
+        require(self.gap_s > 0, "gap_s must be positive", self.gap_s, WorkloadError)
 
     def draw(self, seed: int) -> tuple[RampJob, ...]:
         """Draw the jobs of one episode; models, arrivals and betas each have a stream of their own."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dagsim.systems.spark.durations import DurationSource, PairedStreams, SharedStream
 from dagsim.systems.spark.executors import ExecutorType
 from dagsim.systems.spark.job import RecordedDurations, SparkJob, Waves
 from dagsim.systems.spark.kernel import SparkKernel
 from dagsim.systems.spark.policies import SPARK_POLICIES
 from dagsim.systems.spark.rewards import JobTime
 from dagsim.systems.spark.schedule import SparkEpisode, schedule_of
-from dagsim.systems.spark.state import Executor, SparkJobState, StageState
+from dagsim.systems.spark.state import DurationSource, Executor, PairedStreams, SharedStream, SparkJobState, StageState
 from dagsim.systems.spark.view import Action, Commit, SparkPolicy, SparkView
 from dagsim.systems.spark.workload import (
     Dump,

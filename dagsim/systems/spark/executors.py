@@ -9,9 +9,8 @@ from itertools import islice
 from math import inf
 from typing import TypeAlias
 
-from dagsim.errors import ModelError
-from dagsim.systems.spark.durations import DurationSource
-from dagsim.systems.spark.state import Executor, ExecutorPool, SparkJobState, StageState
+from dagsim.errors import ModelError, require
+from dagsim.systems.spark.state import DurationSource, Executor, ExecutorPool, SparkJobState, StageState
 
 __all__ = ["Event", "ExecutorMove", "ExecutorPools", "ExecutorType", "Launch", "executor_types"]
 
@@ -31,10 +30,8 @@ class ExecutorType:
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise ModelError(f"executor type {self.name!r}: count must be at least 1, got {self.count!r}")
-        if not 0 < self.speed < inf:
-            raise ModelError(f"executor type {self.name!r}: speed must be positive, got {self.speed!r}")
+        require(self.count >= 1, f"executor type {self.name!r}: count must be at least 1", self.count, ModelError)
+        require(0 < self.speed < inf, f"executor type {self.name!r}: speed must be positive", self.speed, ModelError)
 
 
 def executor_types(executors: int | tuple[ExecutorType, ...]) -> tuple[ExecutorType, ...]:

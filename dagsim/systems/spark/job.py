@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeAlias
 
-from dagsim.errors import ModelError
+from dagsim.errors import ModelError, require
 from dagsim.model import Edge, Job, Task, TaskGraph
 from dagsim.model.arithmetic import ordered_sum
 
@@ -56,8 +56,7 @@ class Waves:
     at: Mapping[int, tuple[list[float], list[float], list[float]]] = field(repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.tasks < 1:
-            raise ModelError(f"a stage needs at least one task, got {self.tasks!r}")
+        require(self.tasks >= 1, "a stage needs at least one task", self.tasks, ModelError)
         if missing := [level for level in LEVELS if not all(self.at.get(level, ((),)))]:
             raise ModelError(f"a stage has no durations at {missing[0]} executors")
 

@@ -25,11 +25,10 @@ from dagsim.errors import IllegalDecision, ModelError, Stalled
 from dagsim.model.log import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.seam import Conversation, decisions_of
-from dagsim.systems.spark.durations import DurationSource, PairedStreams
 from dagsim.systems.spark.executors import ExecutorMove, ExecutorPools, ExecutorType, executor_types
 from dagsim.systems.spark.job import SparkJob
 from dagsim.systems.spark.schedule import SparkEpisode, schedule_of
-from dagsim.systems.spark.state import Executor, ExecutorPool, SparkJobState, StageState
+from dagsim.systems.spark.state import DurationSource, Executor, ExecutorPool, PairedStreams, SparkJobState, StageState
 from dagsim.systems.spark.view import Commit, SparkPolicy, SparkView, StageTable
 
 __all__ = ["SparkKernel"]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import ceil
 from typing import Literal
 
-from dagsim.errors import ModelError
+from dagsim.errors import ModelError, require
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Entry, Registry
 from dagsim.systems.spark.job import SparkJob
@@ -81,8 +81,7 @@ class FairShare:
     """
 
     def __init__(self, counts: Counted = "active", dynamic: bool = True) -> None:
-        if counts not in ("active", "wanting"):
-            raise ModelError(f"counts must be 'active' or 'wanting', got {counts!r}")
+        require(counts in ("active", "wanting"), "counts must be 'active' or 'wanting'", counts, ModelError)
         self.counts = counts
         self.dynamic = dynamic
 
@@ -130,8 +129,7 @@ class WeightedFair:
     """
 
     def __init__(self, alpha: float = 0.0, order: Order = "deficit", total: bool = False) -> None:
-        if order not in ("deficit", "shortest"):
-            raise ModelError(f"order must be 'deficit' or 'shortest', got {order!r}")
+        require(order in ("deficit", "shortest"), "order must be 'deficit' or 'shortest'", order, ModelError)
         self.alpha = alpha
         self.order = order
         self.work = total_work_ms if total else work_left_ms
@@ -183,8 +181,7 @@ class ShortestFirst:
     """
 
     def __init__(self, work: Callable[[SparkJobState], float], cap: int | None = None) -> None:
-        if cap is not None and cap < 1:
-            raise ModelError(f"cap must be at least 1, got {cap!r}")
+        require(cap is None or cap >= 1, "cap must be at least 1", cap, ModelError)
         self.work = work
         self.cap = cap
 
@@ -224,10 +221,8 @@ class SparkTetris:
     """
 
     def __init__(self, weight: float = 1.0, cap: int | None = None) -> None:
-        if not weight >= 0:
-            raise ModelError(f"weight must be 0 or more, got {weight!r}")
-        if cap is not None and cap < 1:
-            raise ModelError(f"cap must be at least 1, got {cap!r}")
+        require(weight >= 0, "weight must be 0 or more", weight, ModelError)
+        require(cap is None or cap >= 1, "cap must be at least 1", cap, ModelError)
         self.weight = weight
         self.cap = cap
 

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, require
 from dagsim.model import Cluster
 from dagsim.registry import Registry
 from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm
 from dagsim.systems.spark.codecs import SPARK_CODECS
-from dagsim.systems.spark.durations import DurationSource
 from dagsim.systems.spark.executors import ExecutorType, executor_types
 from dagsim.systems.spark.job import SparkJob
 from dagsim.systems.spark.kernel import SparkKernel
 from dagsim.systems.spark.policies import SPARK_POLICIES
 from dagsim.systems.spark.rewards import SPARK_TERMS
 from dagsim.systems.spark.schedule import cluster_of
+from dagsim.systems.spark.state import DurationSource
 from dagsim.systems.spark.view import SparkPolicy
 from dagsim.systems.spark.workload import parity_sequence, read_profiles, sequence, synthetic_profiles, trace_jobs
 
@@ -78,8 +78,7 @@ class SparkScenario:
     def __post_init__(self) -> None:
         executor_types(self.executors)
         for name in ("jobs", "batch"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)!r}")
+            require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
         for name in ("mean_gap_s", "moving_delay_s"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"{name} must be 0 or more and finite, got {getattr(self, name)!r}")

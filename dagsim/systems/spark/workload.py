@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.errors import ModelError, TraceError, WorkloadError
+from dagsim.errors import ModelError, TraceError, WorkloadError, require
 from dagsim.files import parsed_json
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.streams import stream
-from dagsim.systems.spark.durations import SharedStream
 from dagsim.systems.spark.job import LEVELS, RecordedDurations, SparkJob, Waves
+from dagsim.systems.spark.state import SharedStream
 from dagsim.traces import TraceOptions, open_trace
 
 __all__ = [
@@ -115,8 +115,7 @@ def sequence(
     """
     if not pool:
         raise WorkloadError("a sequence of Spark jobs needs at least one job to draw from")
-    if not mean_gap_ms > 0:
-        raise WorkloadError(f"mean_gap_ms must be positive, got {mean_gap_ms!r}")
+    require(mean_gap_ms > 0, "mean_gap_ms must be positive", mean_gap_ms, WorkloadError)
     if batch < 1 or (jobs is not None and jobs < 1):
         raise WorkloadError(f"jobs and batch must be at least 1, got {jobs!r} and {batch!r}")
     return _drawn(pool, stream(seed, "mix"), stream(seed, "arrivals"), jobs, mean_gap_ms, batch, until_ms)
@@ -197,8 +196,7 @@ def synthetic_profiles(seed: int = 0, *, queries: int = QUERIES) -> list[SparkJo
     Raises:
         WorkloadError: Fewer than one query.
     """
-    if queries < 1:
-        raise WorkloadError(f"queries must be at least 1, got {queries!r}")
+    require(queries >= 1, "queries must be at least 1", queries, WorkloadError)
     rng = stream(seed, "spark-profiles")
     strata = [(rng.permutation(queries) + rng.random(queries)) / queries for _ in range(2)]
     jobs = []

@@ -19,17 +19,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.errors import GraphError, ModelError, TraceError
+from dagsim.errors import GraphError
 from dagsim.model import Cluster, Demand, Node
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
-from dagsim.traces.fields import Dirty, finite_number
+from dagsim.traces.fields import FaultsAt, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, JobBatch, in_parts, job_blocks, kinds_of_rows, repeated, rows_by_job
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind, bounds, objects, ranges
-from dagsim.workload.records import clipped
 
 __all__ = ["Alibaba2018"]
 
@@ -105,12 +104,10 @@ class Alibaba2018(Reader):
             return None
         nodes: dict[str, Node] = {}
         for place, row in machines.rows(ReadReport(strict=True), _MACHINE_COLUMNS):
-            try:  # one row per machine and status change
+            with FaultsAt(machines.where(place), "a machine"):  # one row per machine and status change
                 nodes.setdefault(
                     row[0], Node(row[0], None, 0, finite_number(row[4], "cpu_num"), finite_number(row[5], "mem_size"))
                 )
-            except (Dirty, ModelError) as error:
-                raise TraceError(f"{machines.where(place)}: a machine {clipped(error)}") from None
         return Cluster(tuple(nodes.values()), self.name)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:

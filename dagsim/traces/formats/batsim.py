@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dagsim.errors import ModelError, TraceError
+from dagsim.errors import TraceError
 from dagsim.model import Cluster, Job, Node, Task
 from dagsim.traces.documents import list_in, object_in
 from dagsim.traces.fields import Dirty, count
@@ -45,12 +45,8 @@ class BatsimWorkload(Reader):
         jobs = []
         for item in list_in(document, "jobs"):
             report.rows += 1
-            try:
+            with report.dropping(where, detail=item):
                 jobs.append(_job(item, profiles, options))
-            except Dirty as reason:
-                report.drop(str(reason), where, detail=str(item)[:80])
-            except ModelError as error:
-                report.drop("that describe an impossible job", where, detail=str(error))
         for job in sorted(jobs, key=lambda job: job.arrival_s):
             report.kept += 1
             yield job

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from dagsim.errors import ModelError, TraceError
+from dagsim.errors import TraceError
 from dagsim.model import Job, Task
 from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.options import TraceOptions
@@ -86,17 +86,13 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
     tasks: dict[str, Task] = {}
     for line, id, runtime in document.jobs:
         report.rows += 1
-        try:
+        with report.dropping(f"{file}:{line}"):
             if not id or id in tasks:
                 raise Dirty("whose id another job has" if id else "without an id")
             seconds = finite_number(runtime, "runtime")
             if seconds < 0:
                 report.note("jobs with a negative runtime (taken as 0)", f"{file}:{line}")
             tasks[id] = Task(id, max(seconds, options.floor_s, 0.0), gpus=gpus, cpus=cpus)
-        except Dirty as reason:
-            report.drop(str(reason), f"{file}:{line}")
-        except ModelError as error:
-            report.drop("that describe an impossible job", f"{file}:{line}", detail=str(error))
     where = f"{file}:{document.jobs[0][0]}"
     if len(tasks) < len(document.jobs):
         if tasks:

@@ -8,7 +8,7 @@ from enum import Enum
 from math import inf
 from typing import TypeAlias
 
-from dagsim.errors import ConfigError, GraphError, ModelError
+from dagsim.errors import ConfigError, GraphError
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph
 from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.gather import Gathered, gather, pack, unpack
@@ -236,13 +236,9 @@ class _Lives:
             if life.alive:
                 report.note("tasks cut at the end of the trace", at)
                 life.cut(seconds(end_us))
-            try:
+            with report.dropping(at, rows=life.rows, impossible="of impossible tasks"):
                 tasks.append(_task(name, life, self.asked[name], options, report, at))
                 kept += life.rows
-            except Dirty as reason:
-                report.drop(str(reason), at, life.rows)
-            except ModelError as error:
-                report.drop("of impossible tasks", at, life.rows, str(error))
         if not tasks:
             return None
         at = where(next(iter(self.first.values())))

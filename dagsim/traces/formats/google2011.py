@@ -17,15 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Job
-from dagsim.traces.fields import Dirty, finite_number
+from dagsim.traces.fields import Dirty, FaultsAt, finite_number
 from dagsim.traces.formats.google import AFTER_US, USES, Event, Happened, jobs_of_events, machines, seconds, work_text
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
-from dagsim.workload.records import clipped, clipped_repr
+from dagsim.workload.records import clipped_repr
 
 __all__ = ["Google2011"]
 
@@ -121,7 +120,7 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
 
     def events() -> Iterable[tuple[str, Event, float, float, float]]:
         for place, (time, machine, event, _, cpus, memory) in tables.rows(ReadReport(strict=True), _MACHINE_COLUMNS):
-            try:
+            with FaultsAt(tables.where(place), "a machine event"):
                 if event not in _MACHINE_EVENTS:
                     raise Dirty(f"of the unknown event type {clipped_repr(event)}")
                 at = seconds(finite_number(time, "time"))
@@ -132,13 +131,9 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
                     finite_number(cpus or "0", "cpus"),
                     finite_number(memory or "0", "memory"),
                 )
-            except Dirty as reason:
-                raise TraceError(f"{tables.where(place)}: a machine event {reason}") from None
 
-    try:
+    with FaultsAt(f"{tables}:1"):
         return machines("google2011", events())
-    except ModelError as error:
-        raise TraceError(f"{tables}:1: {clipped(error)}") from None
 
 
 def _band(priority: str) -> float:

@@ -23,19 +23,19 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import Any
 
-from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph
-from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.fields import Dirty, FaultsAt, count, finite_number
 from dagsim.traces.formats.google import AFTER_US, USES, Event, Happened, jobs_of_events, machines, seconds, work_text
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
-from dagsim.workload.records import clipped, clipped_repr
+from dagsim.workload.records import clipped_repr
 
 __all__ = ["Google2019", "band", "list_work_text", "read_google_list", "recognises_google_list", "shapes_beside"]
 
@@ -260,7 +260,7 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
 
     def events() -> Iterator[tuple[str, Event, float, float, float]]:
         for place, row in _table(tables, ("time", "machine_id", "type"), _MACHINE_MORE, ReadReport(strict=True)):
-            try:
+            with FaultsAt(tables.where(place), "a machine event"):
                 if row["type"] not in _MACHINE_EVENTS:
                     raise Dirty(f"of the unknown type {clipped_repr(row['type'])}")
                 size = (
@@ -273,13 +273,9 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
                     seconds(finite_number(row["time"], "time")),
                     *size,
                 )
-            except Dirty as reason:
-                raise TraceError(f"{tables.where(place)}: a machine event {reason}") from None
 
-    try:
+    with FaultsAt(f"{tables.files[0]}:1"):
         return machines("google2019", events())
-    except ModelError as error:
-        raise TraceError(f"{tables.files[0]}:1: {clipped(error)}") from None
 
 
 _COMMON = ("time", "collection_id", "instance_index", "collection_type", "user")
@@ -329,18 +325,14 @@ def shapes_beside(source: Source) -> Cluster | None:
         return None
     nodes = []
     for place, (cpus, ram, machine_count) in tables.rows(ReadReport(strict=True), _SHAPES, header=True):
-        try:
+        with FaultsAt(tables.where(place), "a machine shape"):
             size = finite_number(cpus, "cpus"), finite_number(ram, "ram")
             if (many := count(machine_count, "machine_count", 0)) > _MOST_MACHINES:
                 raise Dirty(f"of more than {_MOST_MACHINES:,} machines")
             for nth in range(many):
                 nodes.append(Node(f"{cpus}-{ram}-{nth}", None, 0, *size))
-        except (Dirty, ModelError) as error:
-            raise TraceError(f"{tables.where(place)}: a machine shape {clipped(error)}") from None
-    try:
+    with FaultsAt(f"{tables.files[0]}:1"):
         return Cluster(tuple(nodes), "google2019")
-    except ModelError as error:
-        raise TraceError(f"{tables.files[0]}:1: {clipped(error)}") from None
 
 
 def band(priority: str) -> float:
@@ -398,29 +390,24 @@ def _job(group: Gathered, source: Source, options: TraceOptions, report: ReadRep
     first: dict[str, int] = {}
     user, priority = "", ""
     for place, row in map(unpack, group.rows):
-        try:
+        with report.dropping(partial(source.where, place)):
             instance = _read(row)
             first_instance = instances.setdefault(row[2], instance)
             if first_instance is not instance and not instance.windows:
                 raise Dirty("whose instance another row has")
-        except Dirty as reason:
-            report.drop(str(reason), source.where(place))
-            continue
-        first_instance.rows += 1
-        first_instance.windows += [] if first_instance is instance else instance.windows
-        first.setdefault(row[2], place)
-        user, priority = row[4], row[7] if len(row) > 7 else ""
-        if len(row) > 8 and row[8] not in ("", "0", "0.0"):
-            report.note("tasks inside alloc sets (taken as tasks of their own)", source.where(place))
+            first_instance.rows += 1
+            first_instance.windows += [] if first_instance is instance else instance.windows
+            first.setdefault(row[2], place)
+            user, priority = row[4], row[7] if len(row) > 7 else ""
+            if len(row) > 8 and row[8] not in ("", "0", "0.0"):
+                report.note("tasks inside alloc sets (taken as tasks of their own)", source.where(place))
     tasks = []
     kept = 0
     for name, instance in instances.items():
-        try:
+        with report.dropping(partial(source.where, first[name]), rows=instance.rows):
             work = max(instance.covered_s(), options.floor_s)
             tasks.append(Task(name, work, 1, False, *options.cpu_demand(instance.cpus, instance.memory)))
             kept += instance.rows
-        except ModelError as error:
-            report.drop("that describe an impossible job", source.where(first[name]), instance.rows, str(error))
     if not tasks:
         return None
     report.kept += kept

@@ -16,7 +16,7 @@ import numpy as np
 from dagsim.errors import TraceError
 from dagsim.model import Cluster, Demand, Node, gpu_type
 from dagsim.traces.chunks import Table, csv_form, read_tables
-from dagsim.traces.fields import Dirty, count
+from dagsim.traces.fields import Dirty, FaultsAt, count
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
@@ -83,12 +83,10 @@ def read_capacity(source: Source, gpu: str) -> Cluster:
         if not names:
             names = fields
             continue
-        try:
+        with FaultsAt(source.where(line), "a day"):
             last = [count(field, "number of GPUs", 0) for field in fields[1:-1]]
             if len(fields) != len(names):
                 raise Dirty("with a wrong number of fields")
-        except Dirty as reason:
-            raise TraceError(f"{source.where(line)}: a day {reason}") from None
     kind = gpu_type(gpu)
     nodes = [
         Node(f"{vc}-{first // _GPUS_PER_NODE}", kind, min(_GPUS_PER_NODE, size - first))

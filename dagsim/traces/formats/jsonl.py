@@ -1,4 +1,4 @@
-"""dagsim's own JSON Lines, as written by ``dagsim.workload.jsonl``, which describes the format."""
+"""dagsim's own JSON Lines, as written by ``dagsim.workload.records``, which describes the format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
-from dagsim.workload import jsonl
+from dagsim.workload import records
 
 __all__ = ["JsonLines"]
 
@@ -27,23 +27,23 @@ class JsonLines(Reader):
 
     def recognises(self, source: Source) -> bool:
         first = source.head(1)[0]
-        return first.startswith("{") and f'"{jsonl.FORMAT}"' in first
+        return first.startswith("{") and f'"{records.FORMAT}"' in first
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         if len(source.files) != 1 or source.files[0].member:
             raise TraceError(f"{source}: JSON Lines are read from one file, plain or gzipped")
         source.head(1)  # raises a specific error for a Git LFS pointer, a web page or an empty file
-        for job in jsonl.read_jobs(source.files[0].path):
+        for job in records.read_jobs(source.files[0].path):
             report.rows += 1
             report.kept += 1
             yield job
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
         """When the jobs' own runs in flight have begun, if the file was written with such a state."""
-        begins_s = jsonl.read_meta(source.files[0].path).get("begins_s")
+        begins_s = records.read_meta(source.files[0].path).get("begins_s")
         return float(begins_s) if isinstance(begins_s, int | float) and begins_s > 0 else None
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         """The assumptions that the jobs were made under, if they were written with the jobs."""
-        recorded = jsonl.read_meta(source.files[0].path).get("assumptions")
+        recorded = records.read_meta(source.files[0].path).get("assumptions")
         return {name: str(text) for name, text in recorded.items()} if isinstance(recorded, dict) else {}

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import heappop, heappush
 from math import ceil, inf
 from statistics import median
 from typing import Any
 
-from dagsim.errors import ModelError
-from dagsim.model import Job, Task, TaskGraph
+from dagsim.model import Job, Request, Task, TaskGraph
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
@@ -24,7 +24,7 @@ from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.kube import PodDemand, PodSet, kueue_workload, pod
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import Dropping, ReadReport
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.slurm import moment_s
 from dagsim.traces.source import Source
@@ -154,10 +154,8 @@ class _Reading:
         """Pods and pod sets, with their job and creation time."""
         for place, object in elements(self.source, "items"):
             self.report.rows += 1
-            try:
+            with self.report.dropping(partial(self.source.where, place)):
                 yield from self._pieces(place, object)
-            except Dirty as reason:
-                self.report.drop(str(reason), self.source.where(place))
 
     def _pieces(self, place: int, object: Any) -> Iterator[tuple[str, float, str]]:
         match text_in(object, "kind"):
@@ -191,13 +189,8 @@ class _Reading:
         if any(entry.piece.is_workload for entry in pieces):  # a workload has more information, and it is exact
             self.report.skip("of pods that a workload stands for", sum(not entry.piece.is_workload for entry in pieces))
             pieces = [entry for entry in pieces if entry.piece.is_workload]
-        try:
+        with self._dropping(pieces):
             job = self._made(min(entry.piece.created_s for entry in pieces), pieces)
-        except Dirty as reason:
-            self._drop(str(reason), pieces)
-        except ModelError as error:
-            self._drop("that describe an impossible job", pieces, str(error))
-        else:
             self.report.kept += len(pieces)
             return job
         return None
@@ -232,26 +225,19 @@ class _Reading:
         for number, alike in enumerate(kinds.values()):
             arrival_s = min(entry.piece.created_s for entry in alike)
             expected = [_Found(place, _as_expected(piece, now_s, usual_s)) for place, piece in map(_parts, alike)]
-            try:
+            with self._dropping(expected):
                 job = self._made(arrival_s, expected)
-            except Dirty as reason:
-                self._drop(str(reason), expected)
-                continue
-            except ModelError as error:
-                self._drop("that describe an impossible job", expected, str(error))
-                continue
-            self.report.kept += len(alike)
-            runs = alike[0].piece.fate == "runs"
-            yield replace(
-                job,
-                id=job.id if len(kinds) == 1 else f"{job.id}/{number}",
-                observed_start_s=job.observed_start_s if runs else None,
-                observed_nodes=(nodes if len(kinds) == 1 else job.observed_nodes) if runs else (),
-            )
+                self.report.kept += len(alike)
+                runs = alike[0].piece.fate == "runs"
+                yield replace(
+                    job,
+                    id=job.id if len(kinds) == 1 else f"{job.id}/{number}",
+                    observed_start_s=job.observed_start_s if runs else None,
+                    observed_nodes=(nodes if len(kinds) == 1 else job.observed_nodes) if runs else (),
+                )
 
-    def _drop(self, reason: str, pieces: Sequence[_Found], detail: str = "") -> None:
-        for entry in pieces:
-            self.report.drop(reason, self.source.where(entry.place), detail=detail)
+    def _dropping(self, pieces: Sequence[_Found]) -> Dropping:
+        return self.report.dropping(*[partial(self.source.where, entry.place) for entry in pieces])
 
     def _made(self, arrival_s: float, located: Sequence[_Found]) -> Job:
         """Job of its pieces.
@@ -296,6 +282,7 @@ class _Reading:
             observed_nodes=tuple(dict.fromkeys([piece.node for piece in last if piece.node])),
             account=last[0].namespace,
             partition=_queue(last),
+            request=next((_terms(piece) for piece in last if piece.level), None),
         )
 
     def _task(self, name: str, pieces: Sequence[PodSet], gang: bool) -> Task:
@@ -379,6 +366,10 @@ def _as_expected(piece: PodSet, now_s: float, usual_s: float) -> PodSet:
     lasts_s = 2 * age_s if piece.limit_s is None else max(piece.limit_s, age_s + 1.0)
     began_s = now_s - age_s
     return replace(piece, fate="over", bound_s=began_s, started_s=began_s, ended_s=began_s + lasts_s)
+
+
+def _terms(piece: PodSet) -> Request:
+    return Request(level=piece.level, level_required=piece.level_required, segment=piece.segment)
 
 
 def _queue(pieces: Sequence[PodSet]) -> str:

@@ -15,18 +15,17 @@ from functools import partial
 
 import numpy as np
 
-from dagsim.errors import ModelError, TraceError
 from dagsim.model import GPU_TYPES, Cluster, Demand, GpuType, Node
 from dagsim.model.gpu import canonical
 from dagsim.traces.chunks import csv_form, read_tables
-from dagsim.traces.fields import MOST_GPUS, Dirty, count, finite_number
+from dagsim.traces.fields import MOST_GPUS, Dirty, FaultsAt, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind, optional
-from dagsim.workload.records import clipped, clipped_repr
+from dagsim.workload.records import clipped_repr
 
 __all__ = ["Openb2023", "read_openb_nodes"]
 
@@ -91,17 +90,13 @@ def read_openb_nodes(source: Source) -> Cluster:
     for place, (name, cpu, memory, gpus, model) in source.rows(
         ReadReport(strict=True), ("sn", "cpu_milli", "memory_mib", "gpu", "model"), header=True
     ):
-        try:
+        with FaultsAt(source.where(place), "a node"):
             many = count(gpus or "0", "gpu", 0, MOST_GPUS)
             kind = _gpu_type(model) if many else None
             cpus, gigabytes = finite_number(cpu, "cpu_milli") / 1000, finite_number(memory, "memory_mib") / _MIB_PER_GB
             nodes.append(Node(name, kind, many, cpus, gigabytes))
-        except (Dirty, ModelError) as error:
-            raise TraceError(f"{source.where(place)}: a node {clipped(error)}") from None
-    try:
+    with FaultsAt(f"{source}:1"):
         return Cluster(tuple(nodes), "openb2023")
-    except ModelError as error:
-        raise TraceError(f"{source}:1: {clipped(error)}") from None
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:

@@ -11,34 +11,24 @@ trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from math import ceil, inf
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.errors import ModelError, TraceError
-from dagsim.model import Cluster, Job, Node, Task, TaskGraph, gpu_type
+from dagsim.errors import TraceError
+from dagsim.model import Cluster, Demand, Node, gpu_type
 from dagsim.traces.chunks import Table, csv_form, read_tables
-from dagsim.traces.fields import MOST_GPUS, Dirty, are_counts, count, finite_number
+from dagsim.traces.fields import MOST_GPUS, FaultsAt, count, finite_number
 from dagsim.traces.formats import pai_lists
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import (
-    Findings,
-    Grouped,
-    JobBatch,
-    job_blocks,
-    kinds_of_rows,
-    repeated,
-    rows_by_job,
-    with_others,
-)
+from dagsim.traces.rows import Checks, Findings, JobBatch, job_blocks, rows_by_job, single_tasks
 from dagsim.traces.source import LINE_BITS, Source
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects
-from dagsim.workload.records import clipped
 
 __all__ = ["Pai2020"]
 
@@ -124,16 +114,12 @@ class Pai2020(Reader):
             return None
         nodes = []
         for place, (name, kind, cpus, memory, gpus) in machines.rows(ReadReport(strict=True), _TABLES["machine_spec"]):
-            try:
+            with FaultsAt(machines.where(place), "a machine"):
                 many = count(gpus, "cap_gpu", 0, MOST_GPUS)
                 gpu = gpu_type(_GPU_TYPES.get(kind, kind)) if many else None
                 nodes.append(Node(name, gpu, many, finite_number(cpus, "cap_cpu"), finite_number(memory, "cap_mem")))
-            except (Dirty, ModelError) as error:
-                raise TraceError(f"{machines.where(place)}: a machine {clipped(error)}") from None
-        try:
+        with FaultsAt(f"{machines}:1"):
             return Cluster(tuple(nodes), self.name)
-        except ModelError as error:
-            raise TraceError(f"{machines}:1: {clipped(error)}") from None
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         if not source.path.is_dir() and pai_lists.recognises_pai_list(source):
@@ -180,14 +166,10 @@ class _Tables:
                 if inst_id and spec:
                     specs.setdefault(inst_id, spec)
         if task or job:
-            yield _Joined(
-                self,
-                Table.joined(task) if task else None,
-                Table.joined(job) if job else None,
-                specs if self.tags else None,
-            )
-        elif self.instance:
-            _instances(self, np.zeros(0, object), report)
+            specs_if_tagged = specs if self.tags else None
+            yield _Joined(self, _rows(self.task, task), Table.joined(job) if job else None, specs_if_tagged)
+        else:
+            _instances(self, (), report)
 
     def instances(self, report: ReadReport) -> Iterator[Table]:
         """Rows of the instance table, if present, in chunks."""
@@ -203,15 +185,10 @@ class _Joined(NamedTuple):
     """Rows of tasks, followed by those of jobs."""
 
     tables: _Tables
-    task: Table | None
+    task: Table
     job: Table | None
     specs: dict[str, str] | None
-    """Requested GPU type by ``inst_id``; empty without the table of tags."""
-
-    @property
-    def tasks(self) -> int:
-        """Number of task rows."""
-        return 0 if self.task is None else len(self.task)
+    """Requested GPU type by ``inst_id``; ``None`` without the table of tags."""
 
     def where(self, row: int) -> str:
         """``file:line`` of a row."""
@@ -222,7 +199,7 @@ class _Joined(NamedTuple):
         """Columns of a row; a job's row includes the requested GPU type."""
         table, place = self._row(row)
         fields = table.fields(place)
-        return fields if row < self.tasks else [*fields, (self.specs or {}).get(fields[_INST], "")]
+        return fields if row < len(self.task) else [*fields, (self.specs or {}).get(fields[_INST], "")]
 
     def keys(self) -> tuple[np.ndarray, np.ndarray]:
         """Job of each row, and its submission time."""
@@ -238,61 +215,103 @@ class _Joined(NamedTuple):
         return np.concatenate(ids), np.concatenate(times)
 
     def _row(self, row: int) -> tuple[Table, int]:
-        table = self.task if row < self.tasks else self.job
-        assert table is not None
-        return table, row if row < self.tasks else row - self.tasks
+        if row < len(self.task):
+            return self.task, row
+        assert self.job is not None
+        return self.job, row - len(self.task)
+
+
+def _rows(source: Source, tables: list[Table]) -> Table:
+    """All rows of the task table, which may have none."""
+    if tables:
+        return Table.joined(tables)
+    (numbers, texts), none = _READ["task"], objects([])
+    form = csv_form(_TABLES["task"], numbers=numbers, texts=texts)
+    values, words = dict.fromkeys(numbers, np.zeros(0)), dict.fromkeys(texts, none)
+    return Table(source, form, np.zeros(0, np.int64), values, words, none, {})
 
 
 def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBatch:
-    """Jobs of the tables: plain rows are converted all at once, others row by row."""
-    findings, task, job, count = Findings(), joined.task, joined.job, joined.tasks
-    groups = rows_by_job(*joined.keys())
-    is_task = groups.row < count
-    sizes = np.add.reduceat(is_task, groups.first[:-1], dtype=np.int64)
-    once = np.diff(groups.first) - sizes == (0 if joined.tables.job is None else 1)
-    # the row of a job in the job table follows those of its tasks
-    own = np.where(once & (job is not None), np.maximum(groups.row[groups.first[1:] - 1] - count, 0), 0)
-    if task is None:
-        every, fine, uneven = _no_tasks(groups), np.zeros(0, bool), np.zeros(0, bool)
-    else:
-        asked = None if joined.specs is None or job is None else _asked(job, joined.specs).chosen(own)
-        every, fine, uneven = _every(task, groups, is_task, sizes, asked, options)
-    if job is not None:
-        every = replace(every, tenant=job.words(_USER).chosen(own))
-    whole = np.bincount(groups.job[is_task][~fine], minlength=len(sizes)) == 0
-    kept = whole & once & (sizes > 0) & (groups.time < inf)
-    noted = np.flatnonzero(uneven & kept[groups.job[is_task]])
-    findings.note(groups.row[is_task][noted], _UNEVEN)
-    instances = _instances(joined.tables, groups.ids[~kept], report)
-    rows_of = sizes + (0 if joined.tables.job is None else 1)
-    batch = JobBatch(joined, every, kept, rows_of, groups.job_of_row(), findings)
-
-    def make(place: int, rows: list[int]) -> tuple[Job, int] | None:
-        job_rows = _Gathered(str(groups.ids[place]), float(groups.time[place]), joined.tables, findings)
-        for row in rows:
-            (job_rows.tasks if row < count else job_rows.submitted).append((row, joined.fields(row)))
-        job_rows.instances = instances.get(job_rows.id, {})
-        job = job_rows.job(options)
-        return None if job is None else (job, len(job.tasks) + len(job_rows.submitted))
-
-    return with_others(batch, make, groups.first, groups.row)
-
-
-def _no_tasks(groups: Grouped) -> JobArrays:
-    """Jobs without tasks, none of which can be kept."""
-    return JobArrays(
+    """Jobs of the tables."""
+    groups, checks = rows_by_job(*joined.keys()), Checks(joined.task)
+    jobs, job, count = len(groups.ids), groups.job_of_row(), len(joined.task)
+    findings, of_task = checks.findings, job[:count]
+    listed = np.bincount(of_task, minlength=jobs)
+    rows = np.arange(count, len(job))
+    own = np.full(jobs, -1)  # the first row of each job in the job table
+    own[job[rows][::-1]] = rows[::-1]
+    submitted = (own >= 0).astype(np.int64)
+    head = np.where(own >= 0, own, groups.row[groups.first[:-1]])
+    _drop_again(joined, findings, rows[own[job[rows]] != rows], own[job], "whose job_name another row has", stage=-1)
+    possible = np.ones(jobs, bool)
+    for missing, reason in (
+        ((own < 0) & (joined.tables.job is not None), "of jobs that the job table lacks"),
+        (listed == 0, "of jobs that the task table lacks"),
+        (groups.time == inf, "of jobs without start_time"),
+    ):
+        lacking = np.flatnonzero(missing & possible)
+        findings.drop(head[lacking], reason, counts=(listed + submitted)[lacking])
+        possible &= ~missing
+    checks.usable &= possible[of_task]
+    asked = None
+    if joined.specs is not None and joined.job is not None:
+        asked = _asked(joined.job, joined.specs).chosen(np.maximum(own - count, 0)).chosen(of_task)
+    tasks = _tasks(checks, groups.ids[of_task], joined.tables, asked, options, report)
+    again, first = _again(tasks, of_task, checks.usable)
+    findings.forget(np.concatenate([again, np.zeros(len(rows), bool)]))
+    twice = _drop_again(joined, findings, np.flatnonzero(again), first, "with a task_name that another row has")
+    checks.usable &= ~again
+    made = np.bincount(of_task[checks.usable], minlength=jobs)
+    faulty = ~checks.usable
+    faulty[twice] = False
+    whole = np.bincount(of_task[faulty], minlength=jobs) == 0
+    kept = possible & (made > 0) & (whole | options.keep_partial)
+    lost = np.flatnonzero(possible & ~kept & (made + submitted > 0))
+    counts = (made + submitted)[lost]
+    findings.drop(head[lost], "of jobs that did not finish as a whole", stage=1, counts=counts)
+    row = groups.row[groups.row < count]
+    row = row[checks.usable[row]]
+    every = JobArrays(
         ids=groups.ids,
         arrival_s=groups.time,
-        first=np.zeros(len(groups.ids) + 1, np.int64),
-        name=np.zeros(0, np.int32),
-        names=objects([]),
-        work=np.zeros(0),
-        instances=np.zeros(0, np.int64),
-        kind=np.zeros(0, np.int32),
-        kinds=(),
-        waits=np.zeros(1, np.int64),
+        first=bounds(made),
+        name=tasks.name[row],
+        names=tasks.names,
+        work=tasks.work[row],
+        instances=tasks.instances[row],
+        kind=tasks.kind[row],
+        kinds=tasks.kinds,
+        waits=np.zeros(len(row) + 1, np.int64),
         parent=np.zeros(0, np.int32),
     )
+    if joined.job is not None:
+        every = replace(every, tenant=joined.job.words(_USER).chosen(np.maximum(own - count, 0)))
+    return JobBatch(joined, every, kept, made + submitted, job, findings)
+
+
+def _drop_again(
+    joined: _Joined, findings: Findings, rows: np.ndarray, first: np.ndarray, reason: str, stage: int = 0
+) -> np.ndarray:
+    """Drop rows that repeat another, ``first`` by row: those equal to it as given twice, the others
+    for a reason. Returns the equal ones.
+    """
+    same = np.array([joined.fields(row) == joined.fields(int(first[row])) for row in rows.tolist()], bool)
+    twice: np.ndarray = rows[same]
+    findings.drop(twice, "given twice", stage=stage)
+    findings.drop(rows[~same], reason, stage=stage)
+    return twice
+
+
+def _again(tasks: JobArrays, job: np.ndarray, usable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) bool: True if an earlier row of the job is a usable task of the same name; and (n,) int64,
+    that row.
+    """
+    key = job * np.int64(len(tasks.names)) + tasks.name
+    made = np.flatnonzero(usable)
+    keys, places = np.unique(key[made], return_index=True)
+    first, known = np.full(len(key), len(key)), np.isin(key, keys)
+    first[known] = made[places][np.searchsorted(keys, key[known])]
+    return first < np.arange(len(key)), first
 
 
 def _known(times: np.ndarray) -> np.ndarray:
@@ -305,188 +324,76 @@ def _asked(job: Table, specs: dict[str, str]) -> Labels:
     return Labels.numbered([specs.get(inst_id, "") for inst_id in job.texts(_INST).tolist()])
 
 
-def _every(
-    task: Table,
-    groups: Grouped,
-    is_task: np.ndarray,
-    sizes: np.ndarray,
+def _tasks(
+    checks: Checks,
+    ids: np.ndarray,
+    tables: _Tables,
     asked: Labels | None,
     options: TraceOptions,
-) -> tuple[JobArrays, np.ndarray, np.ndarray]:
-    """All jobs; for each task, whether there is nothing to report except that it is uneven; and
-    whether it is uneven.
+    report: ReadReport,
+) -> JobArrays:
+    """The task of each row as a job of its own. ``ids`` are those of the rows' jobs, and ``asked`` the
+    GPU types that these ask for, if known.
     """
-    line, job = groups.row[is_task], groups.job[is_task]
-    start, end = (_known(task.numbers(column)[line]) for column in (_START, _END))
-    instances, gpus, cpus, memory = (
-        task.numbers(column, blank)[line] for column, blank in ((_INSTANCES, 1), (_GPU, 0), (_CPU, 0), (_MEMORY, 0))
-    )
-    gpus, cpus = gpus / 100, cpus / 100
-    uneven = (gpus > 1) & (gpus < inf) & (gpus != np.floor(gpus))
+    task = checks.table
+    status = task.words(_STATUS)
+    for words, reason in ((_STATUSES, "of an unknown status"), (_ended(options), "of tasks that did not terminate")):
+        checks.drop(~np.array([word in words for word in status.words], bool)[status.place], reason)
+    start, end = (_known(task.numbers(column)) for column in (_START, _END))
+    unknown = np.flatnonzero(checks.usable & ((start == inf) | (end == inf)))
+    instances = _instances(tables, ids[unknown], report)
+    names, joined = task.texts(_NAME), []
+    for row in unknown.tolist():
+        if times := instances.get((ids[row], names[row])):
+            starts, ends = zip(*times, strict=True)
+            start[row] = min(starts) if start[row] == inf else start[row]
+            end[row] = max([time for time in ends if time < inf], default=inf) if end[row] == inf else end[row]
+            joined.append(row)
+    checks.findings.note(np.array(joined, np.int64), "tasks whose start or end is taken from their instances")
+    checks.drop(start == inf, "without start_time")
+    checks.drop(end == inf, "without end_time")
+    checks.drop(end < start, "with an end before the start")
+    gpus = checks.number(_GPU, "plan_gpu", 0) / 100
+    uneven = (gpus > 1) & (gpus != np.floor(gpus))
+    checks.note(uneven, _UNEVEN)
     gpus = np.where(uneven, np.ceil(gpus), gpus)
-    status, statuses = task.words(_STATUS)
-    name, names = task.words(_NAME)
-    fine = np.array([status_text in _ended(options) for status_text in statuses])[status[line]]
-    fine &= (start < inf) & (end < inf) & (end >= start) & are_counts(instances)
-    for amount in (gpus, cpus, memory):
-        fine &= (amount >= 0) & (amount < inf)
-    key = job * np.int64(len(names)) + name[line]
-    fine &= ~(repeated(key) | repeated(key[::-1])[::-1])
+    wide = checks.count(_INSTANCES, "inst_num", blank=1)
+    cpus, memory = checks.number(_CPU, "plan_cpu", 0) / 100, checks.number(_MEMORY, "plan_mem", 0)
     assigned = task.words(_TYPE)
     measured_on = [*(_GPU_TYPES.get(gpu, gpu) for gpu in assigned.words), ""]
-    work = np.zeros(len(line))
-    work[fine] = end[fine] - start[fine]
-    work = options.all_on_reference(work, measured_on, np.where(gpus > 0, assigned.place[line], len(measured_on) - 1))
-    allowed, of = (assigned.place[line], assigned.words) if asked is None else (asked.place[job], asked.words)
-    of = (*of, "")
+    work = np.zeros(len(task))
+    work[checks.usable] = end[checks.usable] - start[checks.usable]
+    work = options.all_on_reference(work, measured_on, np.where(gpus != 0, assigned.place, len(measured_on) - 1))
+    allowed = assigned if asked is None else asked
+    of = (*allowed.words, "")
     chosen = [None if gpu in ("", "CPU") else (_GPU_TYPES.get(gpu, gpu),) for gpu in of]
-    kind, kinds = kinds_of_rows(
-        fine,
-        (gpus, cpus, memory, instances > 1, np.where(gpus > 0, allowed, len(of) - 1)),
-        lambda gpus, cpus, memory, gang, place: TaskKind(
-            Task("", 0.0, 1, gang, gpus, cpus, memory, chosen[place]).demand, gang
-        ),
+    name = task.words(_NAME)
+    tasks = single_tasks(
+        checks,
+        np.zeros(len(task)),
+        np.where(work < options.floor_s, options.floor_s, work),
+        wide,
+        (gpus, cpus, memory, wide > 1, np.where(gpus != 0, allowed.place, len(of) - 1)),
+        lambda gpus, cpus, memory, gang, place: TaskKind(Demand(gpus, cpus, memory, chosen[place]), gang),
     )
-    every = JobArrays(
-        ids=groups.ids,
-        arrival_s=groups.time,
-        first=bounds(sizes),
-        name=name[line],
-        names=objects(names),
-        work=np.where(work < options.floor_s, options.floor_s, work),
-        instances=np.where(fine, instances, 1).astype(np.int64),
-        kind=kind,
-        kinds=kinds,
-        waits=np.zeros(len(line) + 1, np.int64),
-        parent=np.zeros(0, np.int32),
-    )
-    return every, fine, uneven
+    tasks = replace(tasks, name=name.place, names=objects(name.words))
+    checks.impossible(tasks)
+    return tasks
 
 
 def _instances(
-    tables: _Tables, wanted: np.ndarray, report: ReadReport
-) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """Start and end of the instances of each task of the jobs with these ids, if known."""
-    times: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    ids = set(wanted.tolist())
+    tables: _Tables, wanted: Iterable[str], report: ReadReport
+) -> dict[tuple[str, str], list[tuple[float, float]]]:
+    """Start and end of the instances of each task, by job and name, of the jobs with these ids."""
+    times: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    ids = set(wanted)
     for table in tables.instances(report):
         report.skip("joined from the instance table", len(table))
         names, begun, ended = table.texts(_JOB), _known(table.numbers(6)), _known(table.numbers(7))
         for row in [row for row, id in enumerate(names.tolist()) if id in ids]:
-            of_task = times.setdefault(names[row], {}).setdefault(table.texts(1)[row], [])
+            of_task = times.setdefault((names[row], table.texts(1)[row]), [])
             of_task.append((float(begun[row]), float(ended[row])))
     return times
-
-
-@dataclass(slots=True)
-class _Gathered:
-    """Rows of one job, collected from the tables."""
-
-    id: str
-    time: float
-    tables: _Tables
-    findings: Findings
-    submitted: list[tuple[int, list[str]]] = field(default_factory=list)
-    tasks: list[tuple[int, list[str]]] = field(default_factory=list)
-    instances: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    """Start and end of the instances of each task, if known."""
-
-    def job(self, options: TraceOptions) -> Job | None:
-        """The job, or ``None`` if its rows were dropped for a reason."""
-        if not self._is_submitted():
-            return None
-        user, asked = (self.submitted[0][1][2], self.submitted[0][1][6]) if self.submitted else ("", "")
-        tasks_by_name: dict[str, tuple[list[str], Task]] = {}
-        whole = True
-        for place, row in self.tasks:
-            try:
-                if row[1] in tasks_by_name:
-                    raise Dirty(
-                        "given twice" if tasks_by_name[row[1]][0] == row else "with a task_name that another row has"
-                    )
-                tasks_by_name[row[1]] = row, self._task(row, asked, options, place)
-            except Dirty as reason:
-                whole = whole and str(reason) == "given twice"
-                self.findings.one(place, str(reason), True)
-            except ModelError as error:
-                whole = False
-                self.findings.one(place, "that describe an impossible job", True, detail=str(error))
-        if tasks_by_name and (whole or options.keep_partial):
-            tasks = tuple([task for _, task in tasks_by_name.values()])
-            return Job(self.id, TaskGraph(tasks), self.time, tenant=user)
-        rest = len(tasks_by_name) + len(self.submitted)
-        if rest:
-            self.findings.one(self._first(), "of jobs that did not finish as a whole", True, rest)
-        return None
-
-    def _is_submitted(self) -> bool:
-        """True if the job can arrive; otherwise drops all its rows."""
-        assert self.tables.job is None or self.submitted or self.tasks or self.instances
-        if self.tables.job is not None:
-            for place, row in self.submitted[1:]:
-                same = row == self.submitted[0][1]
-                self.findings.one(place, "given twice" if same else "whose job_name another row has", True)
-            del self.submitted[1:]
-        reason = ""
-        if self.tables.job is not None and not self.submitted:
-            reason = "of jobs that the job table lacks"
-        elif not self.tasks:
-            reason = "of jobs that the task table lacks"
-        elif self.time == inf:
-            reason = "of jobs without start_time"
-        if reason and (rows := len(self.tasks) + len(self.submitted)):
-            self.findings.one(self._first(), reason, True, rows)
-        return not reason
-
-    def _first(self) -> int:
-        return (self.submitted or self.tasks)[0][0]
-
-    def _task(self, row: list[str], asked: str, options: TraceOptions, place: int) -> Task:
-        """Task of a row of the task table.
-
-        Raises:
-            Dirty: The row is unusable.
-            ModelError: Its demand is invalid.
-        """
-        _, name, inst_num, status, start, end, plan_cpu, plan_mem, plan_gpu, assigned = row
-        if status not in _ended(options):
-            raise Dirty("of tasks that did not terminate" if status in _STATUSES else "of an unknown status")
-        begun, ended = self._times(name, _time(start), _time(end), place)
-        gpus = finite_number(plan_gpu or "0", "plan_gpu") / 100
-        if gpus > 1 and gpus != int(gpus):
-            self.findings.one(place, _UNEVEN, False)
-            gpus = float(ceil(gpus))
-        type_of = _GPU_TYPES.get(assigned, assigned)
-        allowed = _GPU_TYPES.get(asked, asked) if self.tables.tags else type_of
-        work = options.on_reference(ended - begun, type_of) if gpus else ended - begun
-        instances = count(inst_num or "1", "inst_num")
-        return Task(
-            name,
-            max(work, options.floor_s),
-            instances,
-            instances > 1,
-            gpus,
-            finite_number(plan_cpu or "0", "plan_cpu") / 100,
-            finite_number(plan_mem or "0", "plan_mem"),
-            (allowed,) if gpus and allowed not in ("", "CPU") else None,
-        )
-
-    def _times(self, name: str, start: float, end: float, place: int) -> tuple[float, float]:
-        """Start and end of a task; times that its row lacks come from its instances.
-
-        Raises:
-            Dirty: The instances lack them too, or they are out of order.
-        """
-        if inf in (start, end) and name in self.instances:
-            self.findings.one(place, "tasks whose start or end is taken from their instances", False)
-            starts, ends = zip(*self.instances[name], strict=True)
-            start = min(starts) if start == inf else start
-            end = max([time for time in ends if time < inf], default=inf) if end == inf else end
-        if inf in (start, end):
-            raise Dirty("without start_time" if start == inf else "without end_time")
-        if end < start:
-            raise Dirty("with an end before the start")
-        return start, end
 
 
 def _table(source: Source, table: str) -> Source | None:
@@ -512,14 +419,3 @@ def _named(source: Source, table: str) -> Sequence[str]:
 
 def _ended(options: TraceOptions) -> Sequence[str]:
     return _ENDED if options.keep_partial else _ENDED[:1]
-
-
-def _time(text: str) -> float:
-    """Parse a time; ``inf`` for an empty text and for 0, which both mean unknown, and for an
-    invalid text.
-    """
-    try:
-        value = float(text or 0)
-    except ValueError:
-        return inf
-    return value if 0 < value < inf else inf

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from sys import intern
 from typing import NamedTuple
 
-from dagsim.errors import ConfigError, ModelError, TraceError
+from dagsim.errors import ConfigError, TraceError
 from dagsim.model import Job, Task, TaskGraph
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.fields import Dirty, count, finite_number, pbs_memory_gb
@@ -117,47 +118,34 @@ class _Reading:
             if "[]" in id:
                 self.report.skip("of arrays as a whole")
                 continue
-            try:
+            with self.report.dropping(partial(self.source.where, place)):
                 fields = dict(_PAIR.findall(message))
                 arrival_s = finite_number(
                     fields.get(self.options.arrival or "ctime", ""), self.options.arrival or "ctime"
                 )
                 if not id or arrival_s < 0:
                     raise Dirty("without an id" if not id else "whose ctime is negative")
-            except Dirty as reason:
-                self.report.drop(str(reason), self.source.where(place))
-            else:
                 yield id.partition(".")[0], arrival_s, pack(place, [kind, message])
 
     def job(self, group: Gathered) -> Job | None:
         """Job of its records, or ``None`` if it cannot be kept."""
         attempts = []
         for place, (kind, message) in map(unpack, group.rows):
-            try:
+            with self.report.dropping(partial(self.source.where, place)):
                 fields = {key: text.strip("\"'") for key, text in _PAIR.findall(message)}
                 attempts.append(self._attempt(place, kind == "R", fields))
-            except Dirty as reason:
-                self.report.drop(str(reason), self.source.where(place))
         attempts.sort(key=lambda attempt: (attempt.start_s, attempt.place))
         if not attempts:
             return None
         if all(attempt.rerun for attempt in attempts) and not self.options.keep_partial:
-            self._drop("of jobs that outlive the trace", attempts)
+            for attempt in attempts:
+                self.report.drop("of jobs that outlive the trace", self.source.where(attempt.place))
             return None
-        try:
+        with self.report.dropping(*[partial(self.source.where, attempt.place) for attempt in attempts]):
             job = self._made(group, attempts)
-        except Dirty as reason:
-            self._drop(str(reason), attempts)
-        except ModelError as error:
-            self._drop("that describe an impossible job", attempts, str(error))
-        else:
             self.report.kept += len(attempts)
             return job
         return None
-
-    def _drop(self, reason: str, attempts: Sequence[_Attempt], detail: str = "") -> None:
-        for attempt in attempts:
-            self.report.drop(reason, self.source.where(attempt.place), detail=detail)
 
     def _attempt(self, place: int, rerun: bool, fields: Mapping[str, str]) -> _Attempt:
         start_s, end_s, etime_s = (finite_number(fields.get(name) or "0", name) for name in ("start", "end", "etime"))

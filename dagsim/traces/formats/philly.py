@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from dagsim.errors import ModelError, TraceError
@@ -78,10 +79,8 @@ def _listed(source: Source, options: TraceOptions, report: ReadReport) -> Iterat
 
 def _arrivals(rows: Iterator[Row], source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
     for place, row in rows:
-        try:
+        with report.dropping(partial(source.where, place)):
             yield ",".join(row), seconds_since_1970(row[0], "timestamp"), pack(place, row)
-        except Dirty as reason:
-            report.drop(str(reason), source.where(place))
 
 
 def _logged(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
@@ -91,13 +90,8 @@ def _logged(source: Source, options: TraceOptions, report: ReadReport) -> Iterat
             report.drop("whose jobid another job has", source.where(place))
         place, (text,) = first
         where = source.where(place)
-        try:
+        with report.dropping(where):
             job = _job(json.loads(text), options, report, where)
-        except Dirty as reason:
-            report.drop(str(reason), where)
-        except ModelError as error:
-            report.drop("that describe an impossible job", where, detail=str(error))
-        else:
             report.kept += 1
             yield job
 
@@ -105,17 +99,13 @@ def _logged(source: Source, options: TraceOptions, report: ReadReport) -> Iterat
 def _entries(source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
     for line, entry in _objects(source):
         report.rows += 1
-        where = f"{source.files[0]}:{line}"
-        try:
+        with report.dropping(f"{source.files[0]}:{line}"):
             if not isinstance(entry, dict):
                 raise Dirty("that are not objects")
             id = entry.get("jobid")
             if not isinstance(id, str) or not id:
                 raise Dirty("without a jobid")
             time = seconds_since_1970(str(entry.get("submitted_time")), "submitted_time")
-        except Dirty as reason:
-            report.drop(str(reason), where)
-        else:
             yield id, time, pack(line, (json.dumps(entry),))
 
 

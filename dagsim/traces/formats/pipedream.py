@@ -78,7 +78,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
         if not text.strip():
             continue
         where = file.where(line)
-        try:
+        with report.dropping(where):
             edge, node = _EDGE.fullmatch(text), _NODE.fullmatch(text)
             if edge:
                 edges.append((int(edge[1]), int(edge[2])))
@@ -90,8 +90,6 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
             if int(node[1]) in ops:
                 raise Dirty("whose id another node has")
             ops[int(node[1])] = _op(node)
-        except Dirty as reason:
-            report.drop(str(reason), where)
     where = f"{file}:1"
     if len(ops) < rows:
         if ops:

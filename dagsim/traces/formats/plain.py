@@ -3,28 +3,31 @@
 The header names the columns, in any order; ``--map`` says which columns of a foreign file hold them. Required: ``id,
 arrival_s, gpus`` and either ``duration_s`` or both ``start_s`` and ``end_s``. Also allowed:
 
-==============  =====================================================================================
-``gpu_type``    GPU types that the job may use, ``A100-40|V100-16``; if empty, any
-``nodes``       nodes of the job, instead of ``instances``: ``gpus``, ``cpus``, ``memory_gb`` are then totals
-``instances``   identical parallel instances, each of ``gpus`` GPUs and ``duration_s`` (1)
-``gang``        whether the instances start together: yes or no (yes)
-``cpus``        cores per instance (0)
-``memory_gb``   memory per instance (0)
-``estimate_s``  duration that the user claimed
-``model``       a row of the throughput table, with ``batch``
-``priority``    larger is more urgent (0)
-``tenant``      user, group or queue
-``user``        with ``account``, ``partition`` and ``qos``: attributes of a job in a batch system
-``deadline_s``  a point in time on the clock of ``arrival_s``
-``start_s``     when it really started, on the same clock
-``end_s``       when it really ended
-``eligible_s``  earliest time at which it could have started
-``state``       how it ended; jobs that run or wait are dropped, and those cancelled without a run
-``constraint``  features that its nodes must have, ``a100|v100``
-``weight``      cost of one second of waiting (1)
-``task``        the name of a task: rows of one ``id`` are then the tasks of one job
-``parents``     names of the tasks that a task waits for, ``map|shuffle``
-==============  =====================================================================================
+==================  =====================================================================================
+``gpu_type``        GPU types that the job may use, ``A100-40|V100-16``; if empty, any
+``nodes``           nodes of the job, instead of ``instances``: ``gpus``, ``cpus``, ``memory_gb`` are then totals
+``instances``       identical parallel instances, each of ``gpus`` GPUs and ``duration_s`` (1)
+``gang``            whether the instances start together: yes or no (yes)
+``cpus``            cores per instance (0)
+``memory_gb``       memory per instance (0)
+``estimate_s``      duration that the user claimed
+``model``           a row of the throughput table, with ``batch``
+``priority``        larger is more urgent (0)
+``tenant``          user, group or queue
+``user``            with ``account``, ``partition`` and ``qos``: attributes of a job in a batch system
+``deadline_s``      a point in time on the clock of ``arrival_s``
+``start_s``         when it really started, on the same clock
+``end_s``           when it really ended
+``eligible_s``      earliest time at which it could have started
+``state``           how it ended; jobs that run or wait are dropped, and those cancelled without a run
+``constraint``      features that its nodes must have, ``a100|v100``
+``level``           a level of the network, ``rack``, within one domain of which each gang lies
+``level_required``  whether the level is required (yes) or preferred (no)
+``segment``         instances per segment of a gang, each within one domain of the level
+``weight``          cost of one second of waiting (1)
+``task``            the name of a task: rows of one ``id`` are then the tasks of one job
+``parents``         names of the tasks that a task waits for, ``map|shuffle``
+==================  =====================================================================================
 
 ``--map type=COLUMN`` means ``gpu_type``. Times are seconds, from any origin at or before the first arrival, or
 ISO dates; durations are seconds or
@@ -43,7 +46,8 @@ from typing import Any
 import numpy as np
 
 from dagsim.errors import GraphError, TraceError
-from dagsim.model import Demand, Task, TaskGraph
+from dagsim.model import Demand, Request, Task, TaskGraph
+from dagsim.model.arithmetic import numbered
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, are_counts
 from dagsim.traces.options import TraceOptions
@@ -97,6 +101,9 @@ _ALLOWED = (
     "nodes",
     "state",
     "constraint",
+    "level",
+    "level_required",
+    "segment",
 )
 _COLUMNS = (*_NEEDED, *_ALLOWED)
 _AT = {name: place for place, name in enumerate(_COLUMNS)}
@@ -106,10 +113,11 @@ _NUMBERS = tuple(
         _AT[name]
         for name in (
             *("arrival_s", "gpus", "duration_s", "start_s", "end_s", "eligible_s", "instances", "cpus", "memory_gb"),
-            *("estimate_s", "priority", "deadline_s", "weight", "batch", "nodes"),
+            *("estimate_s", "priority", "deadline_s", "weight", "batch", "nodes", "segment"),
         )
     ]
 )
+_REQUESTS = ("constraint", "level", "level_required", "segment")
 _LABELS = ("tenant", "user", "account", "partition", "qos")
 _DURATION = ("duration_s", "start_s", "end_s")
 _CANCELLED = ("CANCELLED", "CANCELED", "ABORTED", "DELETED")
@@ -254,13 +262,8 @@ class _Rows:
 
     def facts(self, checks: Checks) -> dict[str, Any]:
         """Columns of jobs that do not describe tasks, one row per job."""
-        facts: dict[str, Any] = {}
-        if checks.table.has(_AT["constraint"]):
-            words = checks.table.words(_AT["constraint"])
-            terms = [submission("", word, "", "") for word in words.words]
-            checks.note(np.array([bool(term.note) for term in terms])[words.place], "whose constraint cannot be read")
-            facts["request"] = Labels(words.place, tuple([term.request for term in terms]))
-        return facts | {
+        return {
+            "request": self._requests(checks),
             "observed_start_s": self._moment(checks, "start_s"),
             "eligible_s": self._moment(checks, "eligible_s"),
             "priority": optional(checks.number(_AT["priority"], "priority", 0), 0.0),
@@ -268,6 +271,38 @@ class _Rows:
             "weight": optional(checks.number(_AT["weight"], "weight", 1), 1.0),
             **{name: checks.table.words(_AT[name]) for name in _LABELS if checks.table.has(_AT[name])},
         }
+
+    def _requests(self, checks: Checks) -> Labels | None:
+        """Constraints, levels and segments of the jobs; None if the table has no such column."""
+        if not any(checks.table.has(_AT[name]) for name in _REQUESTS):
+            return None
+        words, levels, required = (checks.table.words(_AT[name]) for name in _REQUESTS[:3])
+        terms = [submission("", word, "", "") for word in words.words]
+        checks.note(np.array([bool(term.note) for term in terms])[words.place], "whose constraint cannot be read")
+        is_required = [_YES_OR_NO.get(word.strip().lower()) for word in required.words]
+        checks.drop(
+            np.array([word is None for word in is_required])[required.place],
+            "whose level_required is neither yes nor no",
+        )
+        segment = np.where(checks.table.blank(_AT["segment"]), 0.0, checks.count(_AT["segment"], "segment", 0, blank=0))
+        place, distinct = numbered(
+            zip(words.place.tolist(), levels.place.tolist(), required.place.tolist(), segment.tolist(), strict=True)
+        )
+        return Labels(
+            place,
+            tuple(
+                [
+                    replace(
+                        terms[word].request or Request(),
+                        level=levels.words[level].strip(),
+                        level_required=is_required[needed] is not False,
+                        segment=int(size) if 1 <= size < inf else None,
+                    )
+                    or None
+                    for word, level, needed, size in distinct
+                ]
+            ),
+        )
 
     def checked_arrivals(self, checks: Checks) -> np.ndarray:
         """(n,) float64: arrival of the job of each row."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from math import inf, nan
 from sys import intern
@@ -174,6 +174,8 @@ class _Reading:
     findings: Findings
     zone: ZoneInfo | None
     named: dict[str, str]
+    alike: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """By user and name, the ids of jobs since the last that waited for all before it (singleton), from that one on."""
 
     @classmethod
     def of(cls, options: TraceOptions) -> _Reading:
@@ -221,7 +223,7 @@ class _Reading:
         arrival, eligible_s = submit[first], np.where(np.isnan(eligible), submit, eligible)[first]
         labels = ("User", "Account", "Partition", "QOS", "NodeList")
         words = {name: table.words(_AT[name]).chosen(first) for name in labels}
-        priority, request = _submitted_terms(table, groups.ids, first, words["Partition"])
+        priority, request = self._submitted_terms(table, groups.ids, first, words["Partition"], words["User"])
         words["Partition"] = words["Partition"].mapped(lambda text: text.partition(",")[0])
         every = JobArrays.of_single_tasks(
             groups.ids,
@@ -251,6 +253,30 @@ class _Reading:
             return reading.job(groups.ids[job], float(groups.time[job]), {row: table.fields(row) for row in rows})
 
         return with_others(batch, make, groups.first, groups.row)
+
+    def _submitted_terms(
+        self, table: Table, ids: np.ndarray, first: np.ndarray, partition: Labels, user: Labels
+    ) -> tuple[np.ndarray | None, Labels | None]:
+        """Priority and request of each job, from the columns of its first row."""
+        columns = [table.words(_AT[name]).chosen(first) for name in ("SubmitLine", "Constraints", "Reservation")]
+        asked = table.words(_AT["ReqTRES"]).chosen(first)
+        counts_licences = any("license/" in word.lower() for word in asked.words)
+        several = any("," in word for word in partition.words)
+        if not (several or counts_licences or any(any(column.words) for column in columns)):
+            return None, None
+        licences = asked.mapped(licences_or_none) if counts_licences else Labels(np.zeros(len(first), np.int32), ((),))
+        rows = zip(*[column.tolist() for column in (*columns, partition, licences)], strict=True)
+        terms = [submission(*row) for row in rows]
+        nice = np.array([-term.nice or 0.0 for term in terms])
+        requests = [_request(term, id) for term, id in zip(terms, ids.tolist(), strict=True)]
+        for place, (term, owner, id) in enumerate(zip(terms, user.tolist(), ids.tolist(), strict=True)):
+            if term.name:
+                alike = self.alike.setdefault((owner, term.name), [])
+                if term.singleton:
+                    requests[place] = replace(requests[place] or Request(), after=tuple(alike))
+                    alike.clear()
+                alike.append(id)
+        return optional(nice, 0.0), Labels.of([request or None for request in requests])
 
     def _moments(self, table: Table, name: str) -> np.ndarray:
         """(n,) float64: seconds since 1970, NaN if not set, ``-inf`` if not a time."""
@@ -556,23 +582,6 @@ def _request(terms: Submission, id: str) -> Request | None:
     if terms.request is None or terms.request.array_limit is None:
         return terms.request
     return replace(terms.request, array=id.partition("_")[0])
-
-
-def _submitted_terms(
-    table: Table, ids: np.ndarray, first: np.ndarray, partition: Labels
-) -> tuple[np.ndarray | None, Labels | None]:
-    """Priority and request of each job, from the columns of its first row."""
-    columns = [table.words(_AT[name]).chosen(first) for name in ("SubmitLine", "Constraints", "Reservation")]
-    asked = table.words(_AT["ReqTRES"]).chosen(first)
-    counts_licences = any("license/" in word.lower() for word in asked.words)
-    several = any("," in word for word in partition.words)
-    if not (several or counts_licences or any(any(column.words) for column in columns)):
-        return None, None
-    licences = asked.mapped(licences_or_none) if counts_licences else Labels(np.zeros(len(first), np.int32), ((),))
-    rows = zip(*[column.tolist() for column in (*columns, partition, licences)], strict=True)
-    terms = [submission(*row) for row in rows]
-    nice = np.array([-term.nice or 0.0 for term in terms])
-    return optional(nice, 0.0), Labels.of([_request(term, id) for term, id in zip(terms, ids.tolist(), strict=True)])
 
 
 def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dagsim.errors import ModelError, TraceError
+from dagsim.errors import TraceError
 from dagsim.model import Job, Task
 from dagsim.traces.fields import Dirty
 from dagsim.traces.options import TraceOptions
@@ -94,22 +94,16 @@ def _tasks(
     read: _Files = {}
     for item in listed:
         report.rows += 1
-        try:
+        with report.dropping(where, detail=item):
             if not isinstance(item, dict):
                 raise Dirty("that are not objects")
             name = str(item.get("id") or item.get("name") or "")
             if not name or name in tasks:
                 raise Dirty("whose id another task has" if name else "without an id")
             tasks[name] = _task(name, {**item, **execution.get(name, {})}, options)
-        except Dirty as reason:
-            report.drop(str(reason), where, detail=str(item)[:80])
-            continue
-        except ModelError as error:
-            report.drop("that describe an impossible job", where, detail=str(error))
-            continue
-        edges.update(dict.fromkeys((str(parent), name) for parent in _list(item.get("parents"))))
-        edges.update(dict.fromkeys((name, str(child)) for child in _list(item.get("children"))))
-        _files(item, sizes, written.setdefault(name, {}), read.setdefault(name, {}))
+            edges.update(dict.fromkeys((str(parent), name) for parent in _list(item.get("parents"))))
+            edges.update(dict.fromkeys((name, str(child)) for child in _list(item.get("children"))))
+            _files(item, sizes, written.setdefault(name, {}), read.setdefault(name, {}))
     return list(tasks.values()), list(edges), written, read
 
 

@@ -5,7 +5,7 @@ import pytest
 from dagsim.metrics import columns
 from dagsim.model import Cluster, JobFacts, Kind, RejectReason
 from dagsim.model.log import Schedule, ScheduleLog
-from dagsim.report.page.blocking import rejected_by_beta, rejected_by_cause
+from dagsim.report.page.waits import rejected_by_beta, rejected_by_cause
 
 
 def schedule(*, turned_away: dict[int, RejectReason]) -> Schedule:

@@ -10,9 +10,9 @@ from runs import outcomes
 
 from dagsim.config.schema import load_config
 from dagsim.experiment.store import Store
-from dagsim.report.page.blocking import ramp_grids
 from dagsim.report.page.chosen import choose_runs
 from dagsim.report.page.document import page
+from dagsim.report.page.waits import ramp_grids
 
 WORLD = "{kind: ramp, jobs: 12, gap_s: 0.02, max_degree: 4, topology: 'ramp[groups=2,racks=2,servers_per_rack=1]'}"
 

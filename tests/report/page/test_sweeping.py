@@ -12,7 +12,7 @@ from dagsim.experiment.plan import Plan, read_grid
 from dagsim.experiment.store import Store
 from dagsim.report.page.charts import Packer
 from dagsim.report.page.document import page
-from dagsim.report.page.sweeping import SweepView
+from dagsim.report.page.sections import SweepView
 
 GRID = """
 set: {workload.count: 8}

@@ -10,7 +10,7 @@ import pytest
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Decision, Job, Kill, Kind, Node, Preempt, Share, Start, Task, Wait, gpu_type
 from dagsim.network import Cable, Explicit, FatTree, Island, Route
-from dagsim.network.collectives import Member, StepTraffic, exchange
+from dagsim.network.collectives import GroupTraffic, Member, StepTraffic, exchange
 from dagsim.network.llm import LlmTraining, step_s
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
 from dagsim.systems.cluster.models.communication import ModelTraffic
@@ -242,7 +242,43 @@ def test_a_run_in_flight_at_the_beginning_communicates_from_then_on() -> None:
 
 @pytest.mark.parametrize("gpus", [8, 16, 32])
 def test_a_language_model_takes_the_steps_of_the_measured_model_on_rails(gpus: int) -> None:
-    training = LlmTraining(7e9, 32, 4096, 2048, 4, checkpointing=True)
+    train_on_rails(gpus)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "pipeline", "gpus"),
+    [(8, 1, 8), (8, 1, 32), (4, 1, 32), (2, 2, 32), (1, 4, 32), (8, 4, 32), (2, 8, 32), (16, 1, 32), (1, 2, 16)],
+)
+def test_tensor_and_pipeline_groups_take_the_time_of_their_closed_forms(tensor: int, pipeline: int, gpus: int) -> None:
+    train_on_rails(gpus, tensor=tensor, pipeline=pipeline, accumulation=4)
+
+
+def test_degrees_that_do_not_divide_the_gang_are_named() -> None:
+    with pytest.raises(ModelError, match="task 't': llm: 8 GPUs are no multiple of 16 tensor x 1 pipeline ranks"):
+        train_on_rails(8, tensor=16)
+    with pytest.raises(ModelError, match="pipeline must divide the 32 layers, got 5"):
+        train_on_rails(8, pipeline=5)
+
+
+def test_groups_of_ranks_send_one_after_the_other() -> None:
+    # 2 nodes of 4 ranks, 4 rails of 10 GB/s: rings of 2 within nodes, then of 4 over both (2 rings side by side, whose
+    # ends cross), then a pipeline of 2 (4 pairs, a rail each).
+    routing = Island(4, 10.0).routing(["a", "b"])
+    members = [Member(0, 4), Member(1, 4)]
+    groups = (
+        GroupTraffic(6.0, 2, 1),
+        GroupTraffic(8.0, 4, 2, "all_gather"),
+        GroupTraffic(3.0, 2, 4, "pipeline"),
+    )
+    way = exchange(StepTraffic(0.0, 1.0, calls=0, groups=groups), members, routing, 1e11)
+    assert way.seconds(way.alone(routing)) == pytest.approx(6 / 100 + 3 / 4 * 8 / (40 / 2) + 3 / 10)
+    with pytest.raises(ModelError, match="8 ranks do not split into groups of 3 with stride 1"):
+        exchange(StepTraffic(0.0, 1.0, groups=(GroupTraffic(1.0, 3),)), members, routing, 1e11)
+
+
+def train_on_rails(gpus: int, **changes: int) -> None:
+    """A model on HDR rails takes the seconds of the closed form."""
+    training = LlmTraining(7e9, 32, 4096, 2048, 4, checkpointing=True, **changes)  # type: ignore[arg-type]
     network = SharedNetwork(Island(rails=8, bandwidth_gb_s=24.0))  # HDR, as the measured A100 runs
     job = Job.single("j", Task("t", 50.0, gpus, True, model="mpt-7b"))
     simulated = ClusterKernel(FOUR, [job], runtime=Llm({"mpt-7b": training}), network=network)
@@ -273,6 +309,8 @@ def test_models_that_do_not_go_together_are_refused(models: dict[str, object], m
         lambda: StepTraffic(1.0, 1.0, "star"),  # type: ignore[arg-type]
         lambda: StepTraffic(1.0, 1.0, overlap=2),
         lambda: StepTraffic(1.0, 1.0, calls=-1),
+        lambda: GroupTraffic(1.0, 1),
+        lambda: GroupTraffic(-1.0, 2),
         lambda: ModelTraffic(),
         lambda: Llm({}),
     ],

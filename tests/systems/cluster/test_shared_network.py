@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,28 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.model import Cluster, Decision, Edge, Job, Kill, Kind, Node, Share, Start, Task, TaskGraph, Wait, gpu_type
+from dagsim.errors import ModelError
+from dagsim.model import (
+    Cluster,
+    Decision,
+    Edge,
+    Job,
+    Kill,
+    Kind,
+    Migrate,
+    Node,
+    Preempt,
+    Share,
+    Start,
+    Task,
+    TaskGraph,
+    Wait,
+    gpu_type,
+)
 from dagsim.model.log import Schedule
 from dagsim.network import Cable, Explicit, Island, Route
-from dagsim.systems.cluster import ClusterKernel
-from dagsim.systems.cluster.network import UniformNetwork
+from dagsim.systems.cluster import ClusterKernel, Preemption
+from dagsim.systems.cluster.network import Storage, UniformNetwork
 from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterView
@@ -130,3 +148,74 @@ def test_a_fork_at_the_instant_of_a_kill_gives_the_freed_share_to_the_others() -
     ClusterKernel(THREE, [Job("i", PAIR), Job("j", PAIR)], network=ONE_NIC).run(forking)
     assert forking.forked is not None
     assert computing(forking.forked) == {("i", 1): 6}
+
+
+STORED = SharedNetwork(Island(rails=1, bandwidth_gb_s=1.0), Storage(("c",), {"bert": 4.0}))
+
+
+class Steps:
+    """Starts tasks on the node of their job's name, and plays decisions at their times."""
+
+    def __init__(self, nodes: dict[str, int], at: dict[float, list[Decision]]) -> None:
+        self.nodes = nodes
+        self.at = dict(at)
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        yield from self.at.pop(view.now, ())
+        if self.at:
+            yield Wait(min(self.at))
+        for task in view.ready:
+            if task.piece == 0 or view.now >= 20:
+                yield Start(task, (Share(self.nodes[task.job.job.id]),))
+
+
+def completions(kernel: ClusterKernel) -> dict[str, float]:
+    jobs = kernel.schedule.jobs
+    return {jobs[row.job].id: row.time_s for row in kernel.schedule.log if row.kind == Kind.COMPLETED}
+
+
+def stored(jobs: list[Job], nodes: dict[str, int], at: dict[float, list[Decision]]) -> ClusterKernel:
+    kernel = ClusterKernel(THREE, jobs, network=STORED, preemption=Preemption(restart_s=3, checkpoint_s_per_gb=100))
+    kernel.run(Steps(nodes, at), until_s=11)
+    forked = kernel.fork()
+    rest = {time_s: steps for time_s, steps in at.items() if time_s > 11}
+    for copy in (forked, kernel):
+        copy.run(Steps(nodes, rest))
+    assert [*forked.schedule.log] == [*kernel.schedule.log]
+    return kernel
+
+
+def test_tasks_read_their_data_from_the_storage_and_share_its_nic() -> None:
+    # 4 GB each at .5 GB/s until 8; the third model reads nothing.
+    jobs = [
+        Job.single(name, Task("t", 10.0, model=model)) for name, model in (("i", "bert"), ("j", "bert"), ("k", "x"))
+    ]
+    assert completions(stored(jobs, {"i": 0, "j": 1, "k": 1}, {})) == {"i": 18, "j": 18, "k": 10}
+
+
+def test_a_run_that_moves_carries_its_memory_to_its_new_node() -> None:
+    # 6 GB at 1 GB/s from a to b, and 3 s of restart; 5 of 30 s of work were done.
+    job = Job.single("i", Task("t", 30.0, memory_gb=6.0))
+    cluster = Cluster(tuple(Node(name, V100, 2, memory_gb=10) for name in "abc"))
+    kernel = ClusterKernel(cluster, [job], network=STORED, preemption=Preemption(restart_s=3, checkpoint_s_per_gb=100))
+    kernel.run(Steps({"i": 0}, {5.0: [Migrate(0, (Share(1),))]}))
+    assert completions(kernel) == {"i": 5 + 6 + 3 + 25}
+
+
+def test_a_run_that_returns_later_reads_its_state_from_the_storage_beside_others() -> None:
+    # i is preempted at 5 and starts again at 20, when j begins to read its data: 6 and 4 GB leave c at .5 GB/s each,
+    # so that j has its data at 28 and i its state at 30; then 3 s of restart, and 25 s of work are left.
+    cluster = Cluster(tuple(Node(name, V100, 2, memory_gb=10) for name in "abc"))
+    jobs = [Job.single("i", Task("t", 30.0, memory_gb=6.0)), Job.single("j", Task("t", 10.0, model="bert"), 20.0)]
+    kernel = ClusterKernel(cluster, jobs, network=STORED, preemption=Preemption(restart_s=3, checkpoint_s_per_gb=100))
+    kernel.run(Steps({"i": 0, "j": 1}, {5.0: [Preempt(0)], 20.0: []}))
+    assert completions(kernel) == {"i": 30 + 3 + 25, "j": 38}
+
+
+def test_a_storage_node_that_the_cluster_lacks_is_named() -> None:
+    network = SharedNetwork(Island(rails=1), Storage(("nas",)))
+    with pytest.raises(ModelError, match="storage: the cluster has no node 'nas'"):
+        ClusterKernel(THREE, [], network=network)
+    for make in (lambda: Storage(()), lambda: Storage(("c",), {"bert": -1.0}), lambda: Storage(("c",), default_gb=inf)):
+        with pytest.raises(ModelError, match="storage"):
+            make()

@@ -7,11 +7,27 @@ from collections.abc import Sequence
 import pytest
 
 from dagsim.errors import ModelError
-from dagsim.model import Cluster, Job, Kind, Node, NodeOutage, NodePartition, NodeReservation, QueueTree, Request, Task
+from dagsim.model import (
+    Caps,
+    Cluster,
+    InFlight,
+    Job,
+    Kind,
+    Node,
+    NodeOutage,
+    NodePartition,
+    NodeReservation,
+    QueueNode,
+    QueueTree,
+    Request,
+    Share,
+    Task,
+)
 from dagsim.model.gpu import GpuType
 from dagsim.systems.cluster import ClusterKernel, choice
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.workload.arrays import JobArrays
 
 GPU = GpuType("G", 1.0, 16, 100, 100, 10)
 BINDING = ["fifo", "fifo-fit", "easy", "slurm-multifactor[order=basic,bf_interval_s=1,bf_resolution_s=1]", "sjf"]
@@ -103,6 +119,83 @@ def test_a_fork_keeps_licences_reservations_and_jobs_that_are_not_eligible() -> 
     twin = kernel.fork()
     logs = [list(each.run(POLICIES.create("fifo-fit")).log) for each in (kernel, twin)]
     assert logs[0] == logs[1]
+
+
+@pytest.mark.parametrize("policy", BINDING)
+def test_a_job_waits_for_those_that_it_depends_on_whatever_the_log_says(policy: str) -> None:
+    first = Request(after=("a", "b"))
+    jobs = [job("a", 0, 30), job("b", 0, 10), job("free", 1, 5)]
+    jobs += [job("after", 1, 5, request=first, eligible_s=2.0), job("last", 2, 5, request=Request(after=("after",)))]
+    got = {name: start_s for name, (start_s, _) in starts(jobs, policy).items()}
+    assert got == {"a": 0, "b": 0, "free": 1, "after": 30, "last": 35}
+
+
+@pytest.mark.parametrize("policy", BINDING)
+def test_a_job_that_depends_on_none_in_the_log_waits_until_the_log_calls_it_eligible(policy: str) -> None:
+    unknown, gone = Request(after=("elsewhere",)), Request(after=("a",))
+    jobs = [job("a", 0, 3), job("b", 1, 5, request=unknown, eligible_s=7.0)]
+    jobs.append(job("c", 4, 5, request=gone, eligible_s=90.0))  # a has left, so the log's time says nothing
+    got = {name: start_s for name, (start_s, _) in starts(jobs, policy).items()}
+    assert got == {"a": 0, "b": 7, "c": 4}
+
+
+@pytest.mark.parametrize("policy", BINDING)
+def test_so_many_tasks_of_an_array_are_in_the_system(policy: str) -> None:
+    two = Request(array="7", array_limit=2)
+    seconds = (10, 4, 5, 5, 1)
+    jobs = [job(f"7_{at}", 0, length, request=two, eligible_s=1.0) for at, length in enumerate(seconds)]
+    jobs.append(job("after", 1, 1, request=Request(after=("7",))))  # all of the array
+    got = {name: start_s for name, (start_s, _) in starts(jobs, policy).items()}
+    assert got == {"7_0": 0, "7_1": 0, "7_2": 4, "7_3": 9, "7_4": 10, "after": 14}
+
+
+def test_tasks_in_flight_at_the_beginning_count_among_those_of_their_array() -> None:
+    two = Request(array="7", array_limit=2)
+    running = {"in_flight": (InFlight(5.0, (Share(0),)),), "request": two}
+    jobs = [job("7_0", 0, 25, **running), job("7_1", 0, 5, request=two), job("7_2", 0, 5, request=two)]
+    kernel = ClusterKernel(cluster(), jobs, begins_s=10.0)
+    schedule = kernel.run(POLICIES.create("fifo-fit"))
+    got = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.STARTED}
+    assert (got["7_1"], got["7_2"]) == (10, 15)
+
+
+def test_waits_count_from_when_the_simulation_calls_a_job_eligible() -> None:
+    jobs = [job("a", 0, 30, 4, observed_start_s=0.0), job("b", 0, 50, 4, observed_start_s=0.0)]
+    later = {"request": Request(after=("a",)), "eligible_s": 20.0, "observed_start_s": 25.0}
+    jobs.append(job("c", 1, 5, 4, **later))
+    scenario = ClusterScenario(cluster(), jobs)
+    kernel = scenario.kernel(0)
+    kernel.run(POLICIES.create("fifo"))
+    waits = scenario.facts(kernel)["observed"]
+    assert (waits["early"], waits["total"]["simulated_s"]["mean"]) == (0, 0)  # c starts at 30, eligible then
+    assert waits["total"]["observed_s"]["mean"] == 5 / 3
+
+
+def test_forks_keep_dependencies_and_those_by_estimates_drop_them() -> None:
+    two = Request(array="7", array_limit=1)
+    jobs = [job("a", 0, 30), job("b", 1, 5, request=Request(after=("a",)))]
+    jobs += [job(f"7_{at}", 2, 10, request=two) for at in range(3)]
+    kernel = ClusterKernel(cluster(), jobs)
+    kernel.run(POLICIES.create("fifo-fit"), until_s=5)
+    twin, guess = kernel.fork(), kernel.fork(by_estimates=True)
+    logs = [list(each.run(POLICIES.create("fifo-fit")).log) for each in (kernel, twin)]
+    assert logs[0] == logs[1]
+    assert sum(row.kind == Kind.COMPLETED for row in logs[0]) == 5
+    assert sum(row.kind == Kind.COMPLETED for row in guess.run(POLICIES.create("fifo-fit")).log) == 2
+
+
+def test_a_job_that_is_cancelled_or_rejected_holds_nobody_back() -> None:
+    queues = QueueTree(tree=(QueueNode("lab", limits=Caps(gpus=2)),))
+    jobs = [job("never", 0, 5, 3, account="lab"), job("too large", 0, 5, 99)]
+    jobs += [job(f"after {name}", 1, 5, request=Request(after=(name,))) for name in ("never", "too large")]
+    got = starts(jobs, "slurm-multifactor[order=basic,bf_interval_s=1]", queues)
+    assert {name: start_s for name, (start_s, _) in got.items()} == {"after never": 1, "after too large": 1}
+
+
+def test_the_compiled_engine_refuses_jobs_that_wait_for_others() -> None:
+    jobs = JobArrays.of([job("a", 0, 1), job("b", 0, 1, request=Request(after=("a",)))])
+    assert choice.unplayable(jobs) == "the compiled engine does not know jobs that wait for others"
+    assert not choice.unplayable(JobArrays.of([job("a", 0, 1, request=Request("x"))]))
 
 
 def test_the_compiled_engine_refuses_the_rules_of_a_site() -> None:

@@ -24,7 +24,7 @@ from dagsim.systems.ramp import (
     RampView,
     Rules,
 )
-from dagsim.systems.ramp.room import ARRIVALS, SIZES, Room, free_blocks, ways_in_time
+from dagsim.systems.ramp.view import ARRIVALS, SIZES, Room, free_blocks, ways_in_time
 
 
 def job(arrival_s: float, beta: float = 1.0) -> RampJob:

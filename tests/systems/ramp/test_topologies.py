@@ -8,16 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagsim.errors import ConfigError
+from dagsim.network import Torus
 from dagsim.systems.ramp import Fabric, Memo, Planner, Ramp, Rules
 from dagsim.systems.ramp.graph import branches
-from dagsim.systems.ramp.topology import TOPOLOGIES, FatTree, Switch, Topology, Torus, ring_s
+from dagsim.systems.ramp.topology import TOPOLOGIES, LeafSpine, Switch, Topology, TorusBoxes, ring_s
 
 FABRICS = {
     "ramp": Ramp(4, 2, 2),
     "ramp as in ddls": Ramp(4, 2, 2, ddls=True),
-    "torus": Torus((4, 2, 2)),
+    "torus": TorusBoxes((4, 2, 2)),
     "switch": Switch(16),
-    "fat tree": FatTree(4, 4, oversubscription=4.0),
+    "fat tree": LeafSpine(4, 4, oversubscription=4.0),
 }
 
 
@@ -28,14 +29,14 @@ def test_a_ring_sends_all_but_one_part_round() -> None:
 
 
 def test_a_torus_takes_the_shorter_way_around() -> None:
-    torus = Torus((5, 2))
+    torus = TorusBoxes((5, 2))
     assert torus.pair(0, 8) == 1  # 0-0 to 4-0
     assert torus.pair(0, 5) == 3  # 0-0 to 2-1
     assert len(torus.route(0, 5)) == 3
 
 
 def test_a_way_on_a_torus_is_made_of_steps_between_neighbours() -> None:
-    torus = Torus((5, 4, 3))
+    torus = TorusBoxes((5, 4, 3))
     for source in range(60):
         for target in range(60):
             way, here = [], list(torus.places[source])
@@ -51,20 +52,30 @@ def test_a_way_on_a_torus_is_made_of_steps_between_neighbours() -> None:
                 assert torus.route(source, target) == tuple(way)  # half around, both ways are as short
 
 
+def test_ways_on_a_torus_are_those_of_shared_networks() -> None:
+    boxes, names = TorusBoxes((4, 3)), [f"{x}-{y}" for x in range(4) for y in range(3)]
+    assert boxes.server_names == tuple(names)
+    order = sorted(range(12), key=lambda server: (server % 3, server // 3))  # x varies fastest
+    routing = Torus((4, 3)).routing([names[server] for server in order])
+    for source in range(12):
+        for target in range(12):
+            assert boxes.route(source, target) == routing.paths(order.index(source), order.index(target))[0]
+
+
 def test_neighbours_on_a_torus_use_links_of_their_own_each_way() -> None:
-    torus = Torus((4,))
+    torus = TorusBoxes((4,))
     assert len({torus.route(0, 1), torus.route(1, 0), torus.route(1, 2), torus.route(0, 3)}) == 4
 
 
 def test_a_torus_sums_over_its_dimensions() -> None:
-    torus = Torus((4, 2), link_bytes_per_s=5.0, hop_s=1.0)
+    torus = TorusBoxes((4, 2), link_bytes_per_s=5.0, hop_s=1.0)
     # 4 along one dimension with all 40 bytes, 2 along the other with a quarter; there and back
     expected = 2 * (3 * (1 + 2) + 1 * (1 + 1))
     assert torus.collective_s((4, 2), 40.0) == pytest.approx(expected)
 
 
 def test_boxes_on_a_torus_reach_around_its_edges() -> None:
-    torus = Torus((4,))
+    torus = TorusBoxes((4,))
     assert {frozenset(block) for block in torus.blocks(2)} == {frozenset((at, (at + 1) % 4)) for at in range(4)}
 
 
@@ -77,14 +88,14 @@ def test_pairs_that_share_a_link_share_its_rate() -> None:
 
 
 def test_leaves_of_a_fat_tree_are_left_at_the_reduced_rate() -> None:
-    tree = FatTree(2, 2, oversubscription=4.0, link_bytes_per_s=8.0, hop_s=0.5)
+    tree = LeafSpine(2, 2, oversubscription=4.0, link_bytes_per_s=8.0, hop_s=0.5)
     assert tree.transfer_s(tree.pair(0, 1), 16.0) == 1.0 + 2.0
     assert tree.transfer_s(tree.pair(0, 2), 16.0) == 2.0 + 8.0
     assert tree.group(frozenset((0, 1, 2))) == (2, 2)
 
 
 def test_a_fat_tree_fills_the_leaf_with_the_fewest_free_servers() -> None:
-    tree = FatTree(2, 4)
+    tree = LeafSpine(2, 4)
     first = next(iter(tree.free_blocks(2, [0, 1, 2, 6, 7])))
     assert first == (6, 7)
     across = list(tree.free_blocks(4, [0, 1, 2, 6, 7]))

@@ -101,13 +101,18 @@ def test_gpus_per_task(read: Reading, samples: Path) -> None:
 
 
 @pytest.mark.data
-def test_the_real_shards_fold_as_a_plain_count_says(read: Reading, data: Path) -> None:
-    folder = data / "traces" / "google-2011" / "task_events"
+def test_the_real_shards_fold_as_a_plain_count_says(read: Reading, data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "task_events"  # with one of the four shards
+    folder.mkdir()
+    for path in sorted((data / "traces" / "google-2011" / "task_events").iterdir())[:1]:
+        (folder / path.name).symlink_to(path)
+    rows = 0
     ran: dict[tuple[str, str], float] = {}
     since: dict[tuple[str, str], int] = {}
     end = 0
     for path in sorted(folder.iterdir()):
         for line in gzip.decompress(path.read_bytes()).decode().splitlines():
+            rows += 1
             time, _, job, task, _, event, *_ = line.split(",")
             end = int(time)
             if event == "1":
@@ -117,7 +122,7 @@ def test_the_real_shards_fold_as_a_plain_count_says(read: Reading, data: Path) -
     for each, start in since.items():
         ran[each] = ran.get(each, 0) + end - start
     got = read(folder, keep_partial=True, protocol="all-attempts")
-    assert got.trace.report.rows == 803_964
+    assert got.trace.report.rows == rows > 100_000
     assert sum(len(job.tasks) for job in got.jobs) == len(ran)
     assert sum(task.work for job in got.jobs for task in job.tasks) == pytest.approx(sum(ran.values()) / 1e6)
     assert {job.id for job in got.jobs} == {job for job, _ in ran}

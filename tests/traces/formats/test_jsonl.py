@@ -10,7 +10,7 @@ import pytest
 
 from dagsim.errors import TraceError
 from dagsim.traces import open_trace, recognise
-from dagsim.workload.jsonl import write_jobs
+from dagsim.workload.records import write_jobs
 
 Reading = Callable[..., Any]
 

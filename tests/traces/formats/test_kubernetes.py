@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dagsim.model import Request
 from dagsim.traces.fields import Dirty
 from dagsim.traces.kube import pod_demand, quantity, wanted_type
 
@@ -176,3 +177,43 @@ def test_the_hand_written_samples_give_what_was_expected_of_them(read: Reading, 
     assert (first.cpus, first.memory_gb, first.work, second.gpus) == (pytest.approx(7.6), 64.125, 7208, 4)
     assert got.dropped == {"that never ran": 1}
     assert dict(got.trace.report.skipped) == {"of daemon sets": 1}
+
+
+@pytest.mark.parametrize(
+    ("asked", "request_"),
+    [
+        ({"required": "cloud.provider.com/topology-rack"}, Request(level="rack")),
+        ({"preferred": "kubernetes.io/hostname"}, Request(level="host", level_required=False)),
+        (
+            {"podSetSliceRequiredTopology": "x.io/topology-block", "podSetSliceSize": 2},
+            Request(level="block", segment=2),
+        ),
+        ({"unconstrained": True}, None),
+    ],
+)
+def test_levels_that_kueue_is_asked_for_are_terms_of_the_job(
+    asked: dict[str, Any], request_: Request | None, read: Reading, tmp_path: Path
+) -> None:
+    times = [("Admitted", "2026-01-01T00:01:00Z"), ("Finished", "2026-01-01T01:00:00Z")]
+    workload = {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "Workload",
+        "metadata": {"name": "w", "namespace": "n", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {
+            "podSets": [
+                {
+                    "name": "main",
+                    "count": 4,
+                    "template": {"spec": {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "8"}}}]}},
+                    "topologyRequest": asked,
+                }
+            ]
+        },
+        "status": {
+            "conditions": [{"type": kind, "status": "True", "lastTransitionTime": time} for kind, time in times]
+        },
+    }
+    file = tmp_path / "workloads.json"
+    file.write_text(json.dumps({"kind": "List", "items": [workload]}, indent=1))
+    (job,) = read(file).jobs
+    assert job.request == request_

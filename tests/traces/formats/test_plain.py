@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dagsim.errors import TraceError
+from dagsim.model import Request
 from dagsim.traces import open_trace, recognise
 
 Reading = Callable[..., Any]
@@ -94,3 +95,16 @@ def test_work_of_one_type_is_counted_on_the_reference(read: Reading, samples: Pa
 def test_names_of_gpus_are_read_as_sacct_reads_them(read: Reading, tmp_path: Path, name: str, type_: str) -> None:
     (tmp_path / "log.csv").write_text(f"id,arrival_s,gpus,duration_s,gpu_type\n7,100,2,30,{name}\n")
     assert read(tmp_path / "log.csv").jobs[0].tasks[0].gpu_types == (type_,)
+
+
+def test_levels_and_segments_have_columns(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(
+        "id,arrival_s,gpus,duration_s,instances,level,level_required,segment,constraint\n"
+        "a,0,8,10,4,rack,,,\nb,0,8,10,4,rack,no,2,a100\nc,0,8,10,4,,,,\n"
+        "d,0,8,10,4,rack,maybe,,\ne,0,8,10,4,rack,,1.5,\n"
+    )
+    got = read(tmp_path / "log.csv")
+    assert [job.request for job in got.jobs] == [
+        Request(level="rack"), Request("a100", level="rack", level_required=False, segment=2), None
+    ]  # fmt: skip
+    assert got.dropped == {"whose level_required is neither yes nor no": 1, "whose segment is impossible": 1}

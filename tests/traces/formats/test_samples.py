@@ -14,6 +14,8 @@ from dagsim.traces.slurm import array_tasks, state
 PAI = "gang gpu types work"
 PODS = "start survivors tenant work"
 CELL = "alloc sets demand priority work"
+CENTRES = ("acme/trace_seren", "acme/trace_kalos", "eagle/eagle_data", "kestrel/kestrel_jobs", "pm100/job_table")
+CENTRES += ("fdata/21_03", "frontier/frontier-completed-job-info")
 SAMPLES = {
     **{"alibaba2017/batch_task.csv": "demand graph work", "alibaba2018/batch_task.csv": "demand work"},
     **{"dax/sample.xml": "arrival demand", "google2011/task_events": "constraints demand priority work"},
@@ -22,6 +24,8 @@ SAMPLES = {
     **{f"google2019/{name}": CELL for name in ("2019_x_user_requests.csv", "csv", "json", "kaggle_sample.csv")},
     **{"helios/cluster_log.csv": "cluster gang gpu type", "jsonl/jobs.jsonl": "work"},
     **{"alibaba2025/disaggregated_DLRM_sample.csv": "density tenant work"},
+    **{"alibaba2026/job_info_df.csv": "gang gpu types priority work", "slurm-events/small.events": "demand work"},
+    **{f"{name}.csv": "gang gpu type work" for name in CENTRES},
     **{"itp/cluster01.csv": "gang work", "itp/elastic.csv": "gang work"},
     **{"kubernetes/cluster": PODS, "kubernetes/pods.json": PODS, "kubernetes/workloads.json": PODS},
     **{"openb2023/openb_pod_list_sample.csv": "gpu types priority work"},
@@ -62,7 +66,8 @@ A_ROW_A_LINE = {
         "gavel/physical.trace": 0,
     },
     **{"helios/cluster_log.csv": 1, "itp/cluster01.csv": 1, "itp/elastic.csv": 1, "jsonl/jobs.jsonl": 1},
-    **{"alibaba2025/disaggregated_DLRM_sample.csv": 1},
+    **{"alibaba2025/disaggregated_DLRM_sample.csv": 1, "alibaba2026/job_info_df.csv": 1},
+    **{f"{name}.csv": 1 for name in CENTRES},
     **{"openb2023/openb_pod_list_sample.csv": 1, "openb2023/openb_pod_list_untimed.csv": 1, "plain/jobs.csv": 1},
     **{"pai2020/hydra_sample.csv": 1, "pai2020/pai_job_duration_sample.csv": 1, "philly/philly_list.csv": 1},
     **{"plain/tasks.csv": 1, "sacct/jobs.json": 1, "tiresias/muri.csv": 1, "tiresias/sia.csv": 1},

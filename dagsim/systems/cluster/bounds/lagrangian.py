@@ -75,7 +75,7 @@ class DualPrices(NamedTuple):
 
 
 class Dual(NamedTuple):
-    """The best bound that was least, with its prices."""
+    """The largest lower bound of the dual, with its prices."""
 
     bound_s: float
     prices: DualPrices

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, require
 from dagsim.model import Decision
 from dagsim.systems.cluster.api import ClusterView
-
-if TYPE_CHECKING:
-    from dagsim.systems.cluster.codecs.candidates import Candidates
-    from dagsim.systems.cluster.codecs.relative import Relative
 
 __all__ = ["CandidatesConfig", "ClusterCodec", "Floats32", "LookAhead", "Observation", "RelativeConfig", "Select"]
 
@@ -107,8 +103,7 @@ class CandidatesConfig:
             raise ConfigError(f"codec: look_ahead must be off, per_gpu, sorted or cdf, got {self.look_ahead!r}")
         if self.select not in ("heads", "oldest", "mixed"):
             raise ConfigError(f"codec: select must be heads, oldest or mixed, got {self.select!r}")
-        if not self.window >= 2:
-            raise ConfigError(f"codec: window must be 2 or more, got {self.window!r}")
+        require(self.window >= 2, "codec: window must be 2 or more", self.window)
 
     @property
     def features(self) -> dict[str, tuple[str, ...]]:
@@ -121,7 +116,7 @@ class CandidatesConfig:
             "gpus": Candidates.gpu_features,
         }
 
-    def build(self) -> Candidates:
+    def build(self) -> ClusterCodec:
         """Build a codec for one simulation."""
         from dagsim.systems.cluster.codecs.candidates import Candidates
 
@@ -159,7 +154,7 @@ class RelativeConfig:
             "gpus": Relative.gpu_features,
         }
 
-    def build(self) -> Relative:
+    def build(self) -> ClusterCodec:
         """Build a codec for one simulation."""
         from dagsim.systems.cluster.codecs.relative import Relative
 

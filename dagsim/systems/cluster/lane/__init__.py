@@ -12,8 +12,7 @@ everything that the lane does not support, and ``systems.cluster.choice`` gives 
   classes are row numbers.
 - ``reading``: jobs, cluster and models to columns. ``orders``: a policy's own key, computed for all
   tasks at once.
-- ``placement``: which node is next. ``kernel``: an end, an arrival, a start. ``heap``: binary
-  heaps.
+- ``placement``: which node is next. ``kernel``: an end, an arrival, a start, and binary heaps.
 - One loop per family of policies, with its queues: ``orders`` (list scheduling), ``job_orders``,
   ``easy``, ``srtf``, ``las``. Each names its twin, the policy that it copies.
 - ``policies.formulas``: what a policy and its loop compute alike, once for both.

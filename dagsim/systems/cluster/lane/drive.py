@@ -30,8 +30,7 @@ from dagsim.systems.cluster.lane.state import (
     with_more_room,
     with_pieces,
 )
-from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.policies import placement
 from dagsim.systems.cluster.policies.attained import ByGpuSeconds, BySeconds
 from dagsim.systems.cluster.policies.backfilling import Easy

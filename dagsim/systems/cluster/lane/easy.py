@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.systems.cluster.lane import state
-from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import (
     DECIDE,
@@ -27,6 +26,8 @@ from dagsim.systems.cluster.lane.kernel import (
     drop_over,
     expected_end_s,
     move_on,
+    pop,
+    push,
     ready_at_s,
     start,
     steps,

@@ -18,9 +18,19 @@ from math import log
 import numpy as np
 
 from dagsim.systems.cluster.lane.episode_state import EpisodeState
-from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import inner, int64
-from dagsim.systems.cluster.lane.kernel import ARRIVED, COMPLETED, DECIDE, MOVE, REJECTED, alive, move_on, start
+from dagsim.systems.cluster.lane.kernel import (
+    ARRIVED,
+    COMPLETED,
+    DECIDE,
+    MOVE,
+    REJECTED,
+    alive,
+    move_on,
+    pop,
+    push,
+    start,
+)
 from dagsim.systems.cluster.lane.placement import fits_on, spot
 from dagsim.systems.cluster.lane.proposals import drop_ready, least_work, note_ends, note_ready, propose
 from dagsim.systems.cluster.lane.state import SLOTS

@@ -38,7 +38,14 @@ from dagsim.systems.cluster.lane.episode_state import (
     whole_log_of,
 )
 from dagsim.systems.cluster.lane.jit import inner, int64, outer
-from dagsim.systems.cluster.lane.observations import show_choices, show_state, show_types
+from dagsim.systems.cluster.lane.observations import (
+    PROPOSED,
+    show_choices,
+    show_relative,
+    show_relative_state,
+    show_state,
+    show_types,
+)
 from dagsim.systems.cluster.lane.playout import (
     AS_PROPOSED,
     NO_NET,
@@ -51,10 +58,8 @@ from dagsim.systems.cluster.lane.playout import (
     total_end_s,
 )
 from dagsim.systems.cluster.lane.reading import LaneScenario, read_scenario
-from dagsim.systems.cluster.lane.relative import PROPOSED, show_relative, show_relative_state
 from dagsim.systems.cluster.lane.state import BEST, State
-from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.look_ahead import EftWait
 from dagsim.systems.cluster.policies.placement import placing

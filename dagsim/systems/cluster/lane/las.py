@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
-from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, SETTLE, move_on, origin_of, start, steps
+from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, SETTLE, move_on, origin_of, pop, push, start, steps
 from dagsim.systems.cluster.lane.orders import entry_of, task_of
 from dagsim.systems.cluster.lane.placement import choose, fits
 from dagsim.systems.cluster.lane.srtf import (

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from dagsim.errors import ConfigError
-from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import inner, int64, outer
-from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, origin_of, ready_at_s, start, steps
+from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, origin_of, pop, push, ready_at_s, start, steps
 from dagsim.systems.cluster.lane.placement import choose, fits, fits_on
 from dagsim.systems.cluster.lane.state import (
     CLASS,

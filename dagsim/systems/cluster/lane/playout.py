@@ -21,8 +21,8 @@ from dagsim.systems.cluster.lane.episode import (
 from dagsim.systems.cluster.lane.episode_state import EpisodeState
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64
 from dagsim.systems.cluster.lane.kernel import COMPLETED, DECIDE, MOVE, move_on
+from dagsim.systems.cluster.lane.observations import PROPOSED, show_relative, show_relative_state
 from dagsim.systems.cluster.lane.proposals import drop_ready, note_ends, note_ready, propose
-from dagsim.systems.cluster.lane.relative import PROPOSED, show_relative, show_relative_state
 from dagsim.systems.cluster.lane.state import SLOTS
 
 __all__ = [

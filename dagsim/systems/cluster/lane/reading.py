@@ -28,8 +28,7 @@ from dagsim.systems.cluster.lane.state import (
     Work,
     records,
 )
-from dagsim.systems.cluster.models.estimates import Estimates, as_claimed
-from dagsim.systems.cluster.models.runtime import Runtime
+from dagsim.systems.cluster.models.runtime import Estimates, Runtime, as_claimed
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.past import check_in_flight, past_of
 from dagsim.workload.arrays import JobArrays, renumbered

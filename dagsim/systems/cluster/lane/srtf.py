@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import (
     DECIDE,
@@ -25,6 +24,8 @@ from dagsim.systems.cluster.lane.kernel import (
     expected_end_s,
     move_on,
     origin_of,
+    pop,
+    push,
     start,
     steps,
     stop,

@@ -10,7 +10,7 @@ from dagsim.errors import ModelError
 from dagsim.model import Task
 from dagsim.model.gpu import GpuType
 from dagsim.network.collectives import StepTraffic
-from dagsim.network.llm import LlmTraining, collectives, compute_s, is_measured
+from dagsim.network.llm import LlmTraining, compute_s, groups, is_measured
 from dagsim.registry import nearest
 from dagsim.systems.cluster.models.runtime import _ByType
 
@@ -47,12 +47,16 @@ class Llm(_ByType):
         return 0.0 if gpu is None or not is_measured(training, gpu) else 1.0 / compute_s(training, gpu)
 
     def traffic(self, task: Task, gpu: GpuType | None) -> StepTraffic | None:
-        """The gathers of parameters and reductions of gradients in a step."""
+        """The gathers of parameters, reductions and activations in a step."""
         training = self._training(task)
         if gpu is None or not is_measured(training, gpu):
             return None
-        count, size = collectives(training)
-        return StepTraffic(count * size / 1e9, compute_s(training, gpu), "all_gather", calls=0)
+        gpus = task.instances * max(int(task.gpus), 1)
+        try:
+            parts = groups(training, gpus)
+        except ModelError as error:
+            raise ModelError(f"task {task.name!r}: {error}") from None
+        return StepTraffic(0.0, compute_s(training, gpu), calls=0, groups=parts) if parts else None
 
     def _training(self, task: Task) -> LlmTraining:
         training = self.models.get(task.model or "")

@@ -3,15 +3,22 @@
 from typing import Any
 
 from dagsim.registry import Entry, Registry
-from dagsim.systems.cluster.network.base import Carrier, Communication, Flow, GangCarrier, Network
-from dagsim.systems.cluster.network.uniform import UniformNetwork
+from dagsim.systems.cluster.network.base import (
+    Carrier,
+    Communication,
+    Flow,
+    GangCarrier,
+    Network,
+    Storage,
+    UniformNetwork,
+)
 
-__all__ = ["NETWORKS", "Carrier", "Communication", "Flow", "GangCarrier", "Network", "UniformNetwork"]
+__all__ = ["NETWORKS", "Carrier", "Communication", "Flow", "GangCarrier", "Network", "Storage", "UniformNetwork"]
 
 NETWORKS: Registry[Any] = Registry(
     "network",
     [
-        Entry("uniform", ".uniform:UniformNetwork", "latency and bandwidth between nodes, without contention"),
+        Entry("uniform", ".base:UniformNetwork", "latency and bandwidth between nodes, without contention"),
         Entry("shared", ".shared:SharedNetwork", "links of a topology, shared max-min between flows"),
     ],
     group="dagsim.networks",

@@ -1,21 +1,37 @@
-"""The seam for networks."""
+"""The seam for networks; and a network with the same bandwidth and latency between every pair of nodes,
+without contention.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from simpy.events import Event
 
+from dagsim.errors import ModelError
 from dagsim.model import Cluster, GpuType, Task
-from dagsim.systems.cluster.clock import Clock
+from dagsim.registry import nearest
+from dagsim.systems.cluster.clock import Clock, Timer
 
 if TYPE_CHECKING:
     from dagsim.network.collectives import Member, StepTraffic
     from dagsim.network.max_min import LinkFlow
     from dagsim.network.routing import FabricLevel
 
-__all__ = ["Carrier", "Communication", "Flow", "GangCarrier", "HasLevels", "Network"]
+__all__ = [
+    "Carrier",
+    "Communication",
+    "Flow",
+    "GangCarrier",
+    "HasLevels",
+    "Network",
+    "Storage",
+    "UniformNetwork",
+    "levels_in",
+]
 
 
 class Flow:
@@ -76,6 +92,58 @@ class HasLevels(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Nodes that hold data and checkpoints: each job is served by one of ``nodes``, in turn.
+
+    Before it computes, a task reads the GB of its model (``models``, else ``default_gb``), each node as
+    much as it has instances. With ``checkpoints``, what preempted instances keep is their memory: it comes
+    from the storage when they start again, and straight from their former nodes if they start in the
+    same instant (``Migrate``). This takes the place of ``Preemption.checkpoint_s_per_gb``.
+
+    Raises:
+        ModelError: There are no nodes, or an amount is negative.
+    """
+
+    nodes: tuple[str, ...]
+    models: Mapping[str, float] = field(default_factory=dict)
+    default_gb: float = 0.0
+    checkpoints: bool = True
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not self.nodes:
+            raise ModelError("storage: nodes must name at least one node")
+        for name, amount in (*self.models.items(), ("default_gb", self.default_gb)):
+            if not 0 <= amount < inf:
+                raise ModelError(f"storage: {name} must be 0 GB or more, got {amount!r}")
+
+    def numbers(self, names: Sequence[str]) -> list[int]:
+        """The storage nodes among the nodes ``names`` of the cluster.
+
+        Raises:
+            ModelError: The cluster lacks one.
+        """
+        for name in self.nodes:
+            if name not in names:
+                raise ModelError(f"storage: the cluster has no node {name!r}{nearest(name, names)}")
+        return [names.index(name) for name in self.nodes]
+
+    def load_bytes(self, model: str | None) -> float:
+        """Bytes that a task reads before it computes."""
+        return 1e9 * self.models.get(model or "", self.default_gb)
+
+
+def levels_in(network: Network | None, names: Sequence[str]) -> Sequence[FabricLevel] | None:
+    """The levels of the network between the nodes ``names``; None if it knows no levels.
+
+    Raises:
+        ModelError: The network does not fit the nodes.
+    """
+    return network.levels(names) if isinstance(network, HasLevels) else None
+
+
 @runtime_checkable
 class Communication(Protocol):
     """The seam for what gangs send. A runtime model may have the method, too."""
@@ -112,3 +180,41 @@ class GangCarrier(Protocol):
     def expected(self, gang: Any) -> float:
         """The rate that a gang would have if it began now."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class UniformNetwork:
+    """A flow takes ``latency_s + size / bandwidth``. Flows to one run are parallel; nothing is sent
+    within a node.
+    """
+
+    bandwidth_gb_s: float = 12.5
+    latency_s: float = 0.0
+    kind: Literal["uniform"] = "uniform"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not self.bandwidth_gb_s > 0:
+            raise ModelError(f"uniform network: bandwidth_gb_s must be positive, got {self.bandwidth_gb_s!r}")
+        if not self.latency_s >= 0:
+            raise ModelError(f"uniform network: latency_s must be 0 or more, got {self.latency_s!r}")
+
+    def carrier(self, clock: Clock, cluster: Cluster) -> _Uniform:
+        return _Uniform(self, clock)
+
+
+class _Uniform(NamedTuple):
+    network: UniformNetwork
+    clock: Clock
+
+    def fetch(self, flows: Sequence[Flow]) -> Generator[Event, object, None]:
+        """Wait for the slowest flow."""
+        now, network = self.clock.now, self.network
+        for flow in flows:
+            if flow.ends_s is None:
+                flow.ends_s = now + network.latency_s + flow.size / (network.bandwidth_gb_s * 1e9)
+        yield Timer(self.clock, max(flow.ends_s or 0.0 for flow in flows))
+
+    def fork(self, clock: Clock) -> _Uniform:
+        return _Uniform(self.network, clock)

@@ -25,7 +25,7 @@ from dagsim.network import (
 )
 from dagsim.network.collectives import Exchange, Member, StepTraffic, exchange, nvlink_bytes_s
 from dagsim.systems.cluster.clock import COMPLETIONS, Clock, Timer
-from dagsim.systems.cluster.network.base import Flow
+from dagsim.systems.cluster.network.base import Flow, Storage
 from dagsim.workload.distributions import TaggedUnion
 
 __all__ = ["Gang", "SharedCarrier", "SharedNetwork"]
@@ -40,6 +40,8 @@ class SharedNetwork:
     topology: Annotated[Island | FatTree | Torus | Dragonfly | Tree | Explicit, TaggedUnion("island")] = field(
         default_factory=Island
     )
+    storage: Storage | None = None
+    """Nodes that data and checkpoints come from; None if neither takes time on the network."""
     kind: Literal["shared"] = "shared"
 
     __pydantic_config__ = {"extra": "forbid"}

@@ -12,6 +12,8 @@ _KNOWS = ("estimates",)
 """Tag of policies that use estimates. None is ``clairvoyant``, the tag of policies that read true durations."""
 _STOPS = ("preemptive",)
 _COSTLY = ("estimates", "costly")
+_RESIZES = ("preemptive", "costly", "elastic")
+"""``elastic`` is the tag of policies that choose the GPUs of elastic tasks."""
 
 POLICIES: Registry[ClusterPolicy] = Registry(
     "policy",
@@ -22,6 +24,14 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("easy-sjf", ".backfilling:easy_sjf", "EASY, shortest candidate first", _KNOWS),
         Entry("easy-lxf", ".backfilling:easy_lxf", "EASY, most slowed down candidate first", _KNOWS),
         Entry("conservative", ".backfilling:Conservative", "a reservation for every task", _COSTLY),
+        Entry("topology", ".topology:topology", "EASY, gangs in the smallest sufficient node, rack or pod", _COSTLY),
+        Entry("block", ".topology:block", "EASY, segments of gangs within blocks, as Slurm's topology/block", _COSTLY),
+        Entry(
+            "defrag",
+            ".topology:Defrag",
+            "topology, and runs move to make room if that costs less than it gains",
+            ("estimates", "preemptive", "costly"),
+        ),
         Entry("easy-events", ".backfilling:EasyEvents", "EASY with one pass per event, as in PYSS", _COSTLY),
         Entry("committed", ".backfilling:Committed", "RLScheduler: picks one task and waits until it fits", _COSTLY),
         Entry("recorded", ".history:AsObserved", "start and nodes as recorded in the trace"),
@@ -84,6 +94,14 @@ POLICIES: Registry[ClusterPolicy] = Registry(
             ".gavel_events:GavelEvents",
             "after Gavel: shares of time by a linear program, starts between rounds",
             ("estimates", "preemptive", "costly"),
+        ),
+        Entry("pollux", ".elastic:Pollux", "after Pollux: GPUs of elastic tasks by a genetic search", _RESIZES),
+        Entry("sia", ".elastic:Sia", "after Sia: configurations of elastic tasks by an integer program", _RESIZES),
+        Entry(
+            "elastic-eft-wait",
+            ".elastic:EftResize",
+            "elastic tasks: GPUs to whom they help most to finish early",
+            ("estimates", *_RESIZES),
         ),
         Entry("rollout", ".look_ahead:Rollout", "best of a few candidates, each simulated in a fork", _COSTLY),
         Entry(

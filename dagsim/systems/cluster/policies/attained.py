@@ -10,7 +10,7 @@ from math import inf
 
 import numpy as np
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, require
 from dagsim.systems.cluster.api import JobState
 from dagsim.systems.cluster.policies.placement import PlacementRule
 from dagsim.systems.cluster.policies.rounds import Rounds, Served, ServiceColumns
@@ -107,8 +107,7 @@ class QueueLevels:
     def __init__(self, thresholds: tuple[float, ...], promote: float = inf) -> None:
         if list(thresholds) != sorted(thresholds) or not all(threshold > 0 for threshold in thresholds):
             raise ConfigError(f"tiresias: thresholds must be positive and rise, got {thresholds!r}")
-        if not promote > 0:
-            raise ConfigError(f"tiresias: promote must be positive, got {promote!r}")
+        require(promote > 0, "tiresias: promote must be positive", promote)
         self.thresholds = thresholds
         self.promote = promote
         self._forgiven: dict[int, Served] = {}

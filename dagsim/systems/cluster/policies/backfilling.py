@@ -5,12 +5,12 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import ceil, inf, log10
+from math import ceil, inf, log2, log10
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from dagsim.errors import ConfigError
+from dagsim.errors import require
 from dagsim.model import Decision, Placement, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import (
@@ -30,7 +30,7 @@ from dagsim.systems.cluster.policies.orders import by_arrival, by_rank, width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 from dagsim.systems.cluster.policies.task_groups import AlikeTasks, Backlog, RankColumn, by_order
 
-__all__ = ["SCORES", "Committed", "Conservative", "Easy", "EasyEvents", "easy", "easy_lxf", "easy_sjf"]
+__all__ = ["SCORES", "Committed", "Conservative", "Easy", "EasyEvents", "Shadow", "easy", "easy_lxf", "easy_sjf"]
 
 
 def _fcfs(task: TaskState) -> float:
@@ -45,9 +45,29 @@ def _f1(task: TaskState) -> float:
     return log10(max(task.best_s, 1e-9)) * size(task) + 870 * log10(max(task.job.job.arrival_s, 1e-9))
 
 
-SCORES: dict[str, Callable[[TaskState], float]] = {"fcfs": _fcfs, "sjf": _sjf, "f1": _f1}
-"""Scores of the queue, smallest first; ties go first come, first served. F1 uses absolute arrival
-times.
+def _unset_wait_s(task: TaskState) -> float:
+    """The waiting time of a job in RLScheduler's queue: its start is still -1, its unset value."""
+    return -1.0 - task.job.job.arrival_s
+
+
+def _wfp3(task: TaskState) -> float:
+    return -((_unset_wait_s(task) / max(task.best_s, 1e-9)) ** 3) * size(task)
+
+
+def _uni(task: TaskState) -> float:
+    return -(_unset_wait_s(task) + 1e-15) / (log2(size(task) + 1e-15) * max(task.best_s, 1e-9))
+
+
+SCORES: dict[str, Callable[[TaskState], float]] = {
+    "fcfs": _fcfs,
+    "sjf": _sjf,
+    "f1": _f1,
+    "wfp3": _wfp3,
+    "uni": _uni,
+}
+"""Scores of the queue, smallest first; ties go first come, first served. F1, WFP3 and UNI use absolute
+arrival times. WFP3 and UNI are those of RLScheduler's repository, which gave the published figures:
+their waiting time is negative, so they are not the policies ``wfp3`` and ``unicef``.
 """
 
 
@@ -62,14 +82,13 @@ class Committed:
     expected to be free when it was picked. Uses estimates; not preemptive. O(queue) per decision.
 
     Raises:
-        ConfigError: The score is not fcfs, sjf or f1.
+        ConfigError: The score is not one of ``SCORES``.
     """
 
     def __init__(
         self, score: str = "fcfs", backfill: bool = False, placement: str | PlacementRule = "best-fit"
     ) -> None:
-        if score not in SCORES:
-            raise ConfigError(f"committed: score must be one of {', '.join(SCORES)}, got {score!r}")
+        require(score in SCORES, f"committed: score must be one of {', '.join(SCORES)}", score)
         self.score = score
         self.backfill = backfill
         self._place = placing(placement).place

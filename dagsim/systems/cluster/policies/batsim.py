@@ -23,7 +23,7 @@ from tempfile import gettempdir
 from typing import Any, NoReturn
 from weakref import finalize
 
-from dagsim.errors import ConfigError, PolicyFailed
+from dagsim.errors import ConfigError, PolicyFailed, require
 from dagsim.files import Lock, parsed_json
 from dagsim.model import Decision, Kill, RejectReason, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
@@ -70,8 +70,7 @@ class Batsim:
             raise ConfigError("batsim: needs pyzmq: pip install -e '.[batsim]' in the checkout") from None
         example = "start='pybatsim schedFcfs -s {endpoint}'"
         self._argv = None if start is None else program_words("batsim", start, example, timeout_s)
-        if not 0 < timeout_s < 1e6:
-            raise ConfigError(f"batsim: timeout_s must be a number of seconds above 0, got {timeout_s!r}")
+        require(0 < timeout_s < 1e6, "batsim: timeout_s must be a number of seconds above 0", timeout_s)
         self.name = f"batsim:{endpoint}"
         self.endpoint, self.timeout_s = endpoint, timeout_s
         self._session: _Session | None = None

@@ -15,7 +15,7 @@ from threading import Timer
 from typing import Any, NoReturn
 from weakref import finalize
 
-from dagsim.errors import ConfigError, PolicyFailed, UnknownName
+from dagsim.errors import ConfigError, PolicyFailed, UnknownName, require
 from dagsim.files import parsed_json
 from dagsim.model import Decision, Preempt, Share, Start, Wait
 from dagsim.systems.cluster.api import MICRO, ClusterView, NodeState, Run, TaskState
@@ -183,8 +183,7 @@ def program_words(kind: str, command: str, example: str, timeout_s: float) -> li
         raise ConfigError(f"{kind}: cannot read the command {command!r}: {error}") from None
     if not words:
         raise ConfigError(f"{kind}: the command is empty; expected a program and its arguments, as {example}")
-    if not 0 < timeout_s < 1e6:
-        raise ConfigError(f"{kind}: timeout_s must be a number of seconds above 0, got {timeout_s!r}")
+    require(0 < timeout_s < 1e6, f"{kind}: timeout_s must be a number of seconds above 0", timeout_s)
     if shutil.which(words[0]) is None:
         raise UnknownName(f"{kind}: there is no program {words[0]!r}")
     return words

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf, isnan
 from typing import NamedTuple
 
-from dagsim.errors import ConfigError, ModelError
+from dagsim.errors import ConfigError, ModelError, require
 from dagsim.model import Decision, Join, Kill, Preempt, RejectReason, Start, Task, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, Sharing, TaskState
 from dagsim.systems.cluster.policies.gavel_events import WaitingTasks
@@ -77,10 +77,8 @@ class Gavel:
         pair_rates: PairRates | None = None,
         deployed: bool = False,
     ) -> None:
-        if not round_s > 0:
-            raise ConfigError(f"gavel: round_s must be positive, got {round_s!r}")
-        if not gap_s >= 0:
-            raise ConfigError(f"gavel: gap_s must be 0 or more, got {gap_s!r}")
+        require(round_s > 0, "gavel: round_s must be positive", round_s)
+        require(gap_s >= 0, "gavel: gap_s must be 0 or more", gap_s)
         self.allocator = allocator(policy) if isinstance(policy, str) else policy
         self.round_s = round_s
         self.gap_s = gap_s

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, require
 from dagsim.model import Decision, Preempt, Start, Wait
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, Queue, Run, TaskState
 from dagsim.systems.cluster.policies.orders import by_rank, width
@@ -75,8 +75,7 @@ class GavelEvents:
     ) -> None:
         if objective not in ("max-min", "makespan", "cost"):
             raise ConfigError(f"gavel-events: objective must be max-min, makespan or cost, got {objective!r}")
-        if not round_s > 0:
-            raise ConfigError(f"gavel-events: round_s must be positive, got {round_s!r}")
+        require(round_s > 0, "gavel-events: round_s must be positive", round_s)
         self.objective: Objective = objective
         self.round_s = round_s
         self.window = window

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from math import floor, inf
 from typing import TypeAlias
 
-from dagsim.errors import ConfigError
+from dagsim.errors import require
 from dagsim.model import Decision, Placement, Preempt, Share
 from dagsim.systems.cluster.api import MICRO, ClusterView, NodeState, Run, TaskState
 from dagsim.systems.cluster.policies.placement import start_of
@@ -126,11 +126,9 @@ class NodeScorer:
 
     def __init__(self, scoring: str, cpu: float, memory: float, gpu: float) -> None:
         shapes = {"least": LEAST, "most": MOST}
-        if scoring not in shapes:
-            raise ConfigError(f"scoring must be least or most, got {scoring!r}")
+        require(scoring in shapes, "scoring must be least or most", scoring)
         for name, weight in (("cpu", cpu), ("memory", memory), ("gpu", gpu)):
-            if not 0 <= weight < inf:
-                raise ConfigError(f"the weight of {name} in scores must be 0 or more, got {weight!r}")
+            require(0 <= weight < inf, f"the weight of {name} in scores must be 0 or more", weight)
         self._cpu, self._memory, self._gpu = cpu, memory, gpu
         self._shape = shapes[scoring]
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dagsim.errors import ConfigError, Stalled
+from dagsim.errors import ConfigError, Stalled, require
 from dagsim.model import Decision, Kind, Placement, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.processes import without_output
@@ -57,8 +57,7 @@ class EftWait:
     """
 
     def __init__(self, theta: float = 0.75, order: str = "work", placement: str | PlacementRule = "best-fit") -> None:
-        if order not in _ORDERS:
-            raise ConfigError(f"eft-wait: order must be one of {', '.join(_ORDERS)}, got {order!r}")
+        require(order in _ORDERS, f"eft-wait: order must be one of {', '.join(_ORDERS)}", order)
         self.theta = theta
         self.order = order
         self.placement = placing(placement)
@@ -285,8 +284,7 @@ class Rollout:
     """
 
     def __init__(self, base: str = "eft-wait", width: int = 3, placement: str | PlacementRule = "best-fit") -> None:
-        if width < 1:
-            raise ConfigError(f"rollout: width must be 1 or more, got {width!r}")
+        require(width >= 1, "rollout: width must be 1 or more", width)
         self.base = base
         self.width = width
         self._place = placing(placement).place

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from dagsim.errors import ConfigError
+from dagsim.errors import require
 from dagsim.model import Decision, Start
 from dagsim.systems.cluster.api import ClusterView, DemandClass, Key, TaskState, TypedKey
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
@@ -302,8 +302,7 @@ def priority(ageing: float = 0.0, placement: str | PlacementRule = "best-fit") -
     Raises:
         ConfigError: ``ageing`` is negative.
     """
-    if not ageing >= 0:
-        raise ConfigError(f"priority: ageing must be 0 or more, got {ageing!r}")
+    require(ageing >= 0, "priority: ageing must be 0 or more", ageing)
 
     return Ordered(_by_priority, placement, ageing=ageing)
 

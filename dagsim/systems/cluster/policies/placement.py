@@ -330,7 +330,7 @@ class SpreadGang:
 
 
 def _fewer(one: Placement, other: Placement) -> bool:
-    """True if ``one`` starts more instances, or equally many on fewer nodes."""
+    """True if ``one`` starts more instances, or as many on fewer nodes."""
     started, before = (sum(share.instances for share in way) for way in (one, other))
     return (-started, len(one)) < (-before, len(other))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from math import inf
 
-from dagsim.errors import ConfigError
+from dagsim.errors import require
 from dagsim.metrics.utilization import DEFAULT_POWER
 from dagsim.model import Decision, Start
 from dagsim.model.arithmetic import ordered_sum
@@ -36,8 +36,7 @@ class EnergySaver:
     """
 
     def __init__(self, slowdown: float = 1.5, placement: str | PlacementRule = "best-fit") -> None:
-        if not slowdown >= 1:
-            raise ConfigError(f"energy-saver: slowdown must be 1 or more, got {slowdown!r}")
+        require(slowdown >= 1, "energy-saver: slowdown must be 1 or more", slowdown)
         self.slowdown = slowdown
         self._place = placing(placement).place
         self._watts: list[float] = []
@@ -62,8 +61,7 @@ class PowerCap:
     """
 
     def __init__(self, watts: float = 4000.0, placement: str | PlacementRule = "best-fit") -> None:
-        if not watts > 0:
-            raise ConfigError(f"power-cap: watts must be positive, got {watts!r}")
+        require(watts > 0, "power-cap: watts must be positive", watts)
         self.watts = watts
         self._place = placing(placement).place
         self._busy: list[float] = []

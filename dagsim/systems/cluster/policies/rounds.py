@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dagsim.errors import ConfigError
+from dagsim.errors import require
 from dagsim.model import Decision, Preempt, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, Run, TaskState
 from dagsim.systems.cluster.policies.formulas import served_after
@@ -76,10 +76,8 @@ class Rounds:
     """
 
     def __init__(self, rank: Rank, quantum_s: float, placement: str | PlacementRule, lead: float = 0.0) -> None:
-        if not quantum_s > 0:
-            raise ConfigError(f"quantum_s must be positive, got {quantum_s!r}")
-        if not 0 <= lead < 1:
-            raise ConfigError(f"lead must lie in 0..1, below 1, got {lead!r}")
+        require(quantum_s > 0, "quantum_s must be positive", quantum_s)
+        require(0 <= lead < 1, "lead must lie in 0..1, below 1", lead)
         self.lead = lead
         self.rank = rank
         self.quantum_s = quantum_s
@@ -291,8 +289,7 @@ class RoundRobin:
     """
 
     def __init__(self, quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit") -> None:
-        if not quantum_s > 0:
-            raise ConfigError(f"round-robin: quantum_s must be positive, got {quantum_s!r}")
+        require(quantum_s > 0, "round-robin: quantum_s must be positive", quantum_s)
         self.quantum_s = quantum_s
         self._place = placing(placement).place
         self._slices: list[tuple[float, int]] = []

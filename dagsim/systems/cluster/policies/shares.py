@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from math import inf, trunc
 from typing import Literal, NamedTuple, TypeAlias
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, require
 from dagsim.model import Decision
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, Run, TaskState
@@ -55,8 +55,7 @@ class FairShares:
     """
 
     def __init__(self, by: By, due: Due, dominant: bool, placement: str | PlacementRule) -> None:
-        if by not in ("tenant", "job"):
-            raise ConfigError(f"fair shares: by must be tenant or job, got {by!r}")
+        require(by in ("tenant", "job"), "fair shares: by must be tenant or job", by)
         self.by = by
         self.due = due
         self.dominant = dominant
@@ -197,8 +196,7 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
     Raises:
         ConfigError: ``alpha`` is not between -4 and 4.
     """
-    if not -4 <= alpha <= 4:
-        raise ConfigError(f"weighted-fair: alpha must lie between -4 and 4, got {alpha!r}")
+    require(-4 <= alpha <= 4, "weighted-fair: alpha must lie between -4 and 4", alpha)
 
     def due(task: TaskState) -> float:
         work = (

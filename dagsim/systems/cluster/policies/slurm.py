@@ -46,6 +46,7 @@ __all__ = ["SlurmMultifactor", "SlurmSettings"]
 
 
 _LATE_S = 1e-6
+_COARSE = 0.05
 _CHOICES = {
     "order": ("multifactor", "basic"),
     "preempt": ("off", "partition_prio", "qos"),
@@ -218,9 +219,15 @@ class SlurmMultifactor:
         self._priorities = self._set.priorities()
         self.past_usage: Mapping[str, float] = {}
         """Usage at 0 s, in billed seconds, by ``account/user``: that of jobs that had ended before."""
+        self.coarse_after_s = inf
+        """From then on, backfill comes more and more rarely: at intervals of at least 5 % of the time
+        since then. Forecasts, whose errors are relative, can afford that.
+        """
         self._is_bare = not settings
         """True if it was given without parameters, so that those of the site apply."""
         self._now = inf
+        self._some_fit: bool | None = None
+        """True if nodes may have room for any pending job; None if that has to be asked."""
         self._released = -1
         """``ClusterState.released`` when last seen; it changes when a node comes back."""
         self._main_s = -inf
@@ -269,7 +276,7 @@ class SlurmMultifactor:
         if not task.waiting:
             for place in range(len(rules.parts(run.job))):
                 self._ranks.drop((task.order, task.piece, place))
-        self._changed = True
+        self._changed, self._some_fit = True, None
 
     def ended(self, run: Run, now: float) -> None:
         """Remove a run."""
@@ -286,7 +293,7 @@ class SlurmMultifactor:
         if run.job.tasks_left <= 1 and run.job.tasks[run.task.index].unfinished <= run.instances:
             self._latest.pop(kept.job, None)
             self._rules.forget(kept.job)
-        self._changed = True
+        self._changed, self._some_fit = True, None
 
     # Deciding.
 
@@ -294,17 +301,18 @@ class SlurmMultifactor:
         now = view.now
         if now < self._now:
             self._set_up(view)
-        self._now = now
+        self._now, self._some_fit = now, None
         view.follow(self)
         pending = view.index((PendingJobs, self), lambda: self._pending(view))
         if view.machines.released != self._released:  # a node may have come back
             self._released, self._changed = view.machines.released, True
         self._book.calculate(now)
         stale = self._book.rounds != self._rounds and self._set.order != "basic"
-        if stale and (self._set.preempt != "off" or pending.any_fits(view.machines)):  # else priorities are not used
+        if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):  # else priorities are not used
             self._rounds = self._book.rounds
             pending.rank_anew(self._book, self._book.calculated_s)
         for task in pending.admit(now):
+            self._some_fit = None
             if self._rules.learn(view, task.job) and not self._rules.admits(view, task.job):
                 yield Kill(task.job.number, RejectReason.CANCELLED)
         yield from self._kill_late(view)
@@ -317,7 +325,7 @@ class SlurmMultifactor:
             yield from self._main(view, pending)
         if self._set.backfill and (self._changed or pending.changed) and self._tick_s(now) <= now:
             self._cycle_s, self._changed, pending.changed = now, False, False
-            if pending.any_fits(view.machines):  # otherwise there is nothing to plan
+            if self._any_fits(view, pending):  # otherwise there is nothing to plan
                 yield from self._backfill(view, pending)
         wake_s = self._wake_s(view, pending)
         if wake_s < inf:
@@ -383,8 +391,12 @@ class SlurmMultifactor:
                     fixed = self._book.fixed(asked)
                     slot = self._ranks.add(key, part.tier, fixed, self._book.since_s(asked), asked.user)
                     self._ranks.note(slot, self._book.priority(fixed, asked, self._now))
-            claim = rules.claim(task, part, gpu)
-            jobs.append(PendingJob(part.tier, task.order, task.piece, slot, task, place, part, *claim))
+            jobs.append(
+                PendingJob(
+                    part.tier, task.order, task.piece, slot, task, place, part, *rules.claim(task, part, gpu),
+                    rules.alone(task.job, part), rules.spread(task.job), self._questions(task, part),
+                )
+            )  # fmt: skip
         return jobs
 
     def _gpu(self, type_: int) -> str:
@@ -411,9 +423,10 @@ class SlurmMultifactor:
 
     def _tick_s(self, now: float) -> float:
         """Time of the next backfill."""
-        ticks = ceil((max(now, self._cycle_s) - self._set.bf_phase_s) / self._set.bf_interval_s - _LATE_S)
-        tick_s = self._set.bf_phase_s + ticks * self._set.bf_interval_s
-        return tick_s if tick_s > self._cycle_s + _LATE_S else tick_s + self._set.bf_interval_s
+        interval_s = self._set.bf_interval_s
+        from_s = max(now, self._cycle_s + _COARSE * max(0.0, self._cycle_s - self.coarse_after_s))
+        tick_s = self._set.bf_phase_s + ceil((from_s - self._set.bf_phase_s) / interval_s - _LATE_S) * interval_s
+        return tick_s if tick_s > self._cycle_s + _LATE_S else tick_s + interval_s
 
     def _wake_s(self, view: ClusterView, pending: PendingJobs) -> float:
         """Time at which the policy must act next even if nothing happens."""
@@ -424,9 +437,17 @@ class SlurmMultifactor:
             times_s.append(self._main_s + self._set.sched_min_interval_s)
         if pending.listed and self._set.backfill and (self._changed or pending.changed):
             times_s.append(self._tick_s(now))
-        if view.running and self._set.order != "basic" and pending.any_fits(view.machines):
+        if view.running and self._set.order != "basic" and self._any_fits(view, pending):
             times_s.append(self._book.calculated_s + self._set.calc_period_s)
         return min([time_s for time_s in times_s if time_s > now], default=inf)
+
+    def _any_fits(self, view: ClusterView, pending: PendingJobs) -> bool:
+        """True if nodes may have room for any of the jobs, whatever their limits; kept until a run
+        starts or ends.
+        """
+        if self._some_fit is None:
+            self._some_fit = pending.any_fits(view.machines)
+        return self._some_fit and bool(pending.listed)
 
     # Starting.
 
@@ -511,25 +532,25 @@ class SlurmMultifactor:
         hope: list[tuple[int, float]] = []
         """For each group of the job asked about last: the nodes that are open, and the end of its limit."""
         hoping: PendingJob | None = None
-        seen, ties = 0, self._set.bf_ties == "wait"
+        seen, ties, now = 0, self._set.bf_ties == "wait", view.now
 
         def could(job: PendingJob) -> bool:
             nonlocal hope, hoping, seen
             task = job.task
-            if not fits(task.demand):
-                return False
-            if task.demand.gang:
-                return self._fit_beside(view, task, job.part, plan, self._room(job)[0]) is not None
-            if job is not hoping:
+            if job is not hoping or task.demand.gang:
+                if not (task.waiting > 0 and fits(task.demand)):
+                    return False
+                if task.demand.gang:
+                    return self._fit_beside(view, task, job.part, plan, self._room(job)[0]) is not None
                 hoping, seen, hope = job, 0, []
                 for group in self._rules.groups(task):
                     if nodes := self._roomy_nodes(view, task, job.part, group.types):
-                        hope.append((nodes, view.now + self._longest_s(task, group.types)))
+                        hope.append((nodes, now + self._longest_s(task, group.types)))
             for made in plan.made[seen:]:  # only the reservations since the last question
-                hope = [
-                    (nodes & ~made.nodes if made.meets(view.now, end_s, ties) else nodes, end_s)
-                    for nodes, end_s in hope
-                ]
+                kept_nodes = made.nodes
+                for place, (nodes, end_s) in enumerate(hope):
+                    if nodes & kept_nodes and made.meets(now, end_s, ties):
+                        hope[place] = nodes & ~kept_nodes, end_s
             seen = len(plan.made)
             return any(nodes for nodes, _ in hope)
 
@@ -562,7 +583,15 @@ class SlurmMultifactor:
                 if not outlook.any_fits(at, tests - tested):
                     return
                 if outlook.is_hopeful(at):
-                    self._reserve(task, part, plan)
+                    plan.make_room(job)
+                    hopeful = outlook.hopeful_at
+                    while at < hopeful and tested < tests and outlook.counts_all and could(listed[hopeful]):
+                        job = listed[at]  # as above for a job that is known not to start, but in short
+                        if most or job.holders or not job.task.waiting or not self._licensed(view, job.task):
+                            break
+                        plan.make_room(job)
+                        tested += 1
+                        at += 1
                 continue
             self.latest = "backfill"
             self._starting = task, part
@@ -642,23 +671,13 @@ class SlurmMultifactor:
             return types
         return tuple([type_ for type_ in types if self._room_on(task, part, type_)])
 
-    def _reserve(self, task: TaskState, part: NodePartition, plan: NodePlan) -> None:
-        """Reserve nodes for the earliest possible start of the task."""
-        rules = self._rules
-        alone, spread = rules.alone(task.job, part), rules.spread(task.job)
-        best: tuple[float, float, int] | None = None
-        groups = [(self._longest_s(task, group.types), group.nodes) for group in rules.groups(task)]
-        of_part = rules.nodes[part.name]
+    def _questions(self, task: TaskState, part: NodePartition) -> tuple[tuple[float, tuple[int, ...]], ...]:
+        """The starts that a task may reserve: a time limit, and the groups of nodes with that limit."""
+        of_part = self._rules.nodes[part.name]
+        groups = [(self._longest_s(task, group.types), of_part & group.nodes) for group in self._rules.groups(task)]
         if not task.demand.gang and all(limit_s == groups[0][0] for limit_s, _ in groups):  # one question for all
-            asked = [(groups[0][0], tuple([of_part & nodes for _, nodes in groups]))]
-        else:
-            asked = [(limit_s, (of_part & nodes,)) for limit_s, nodes in groups]
-        for limit_s, sets in asked:
-            earliest = plan.earliest(task.demand, sets, limit_s, alone=alone, distinct=spread)
-            if earliest is not None and (best is None or earliest[0] < best[0]):
-                best = earliest[0], earliest[0] + limit_s, earliest[1]
-        if best is not None:
-            plan.reserve(*best)
+            return ((float(groups[0][0]), tuple([nodes for _, nodes in groups])),)
+        return tuple([(float(limit_s), (nodes,)) for limit_s, nodes in groups])
 
     def _fit(
         self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, room: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache, reduce
 from heapq import heappop, heappush
 from math import floor, inf, nextafter
@@ -63,10 +64,11 @@ class RunTable:
         self.kept: Numbers = [0] * nodes
         self.out: Numbers = [0.0] * nodes
         self.compiled = False
-        self._queries = 0
+        self.queries = 0
+        """Number of searches so far."""
         self._stale = dict.fromkeys(range(nodes))
         """Nodes whose free resources have changed."""
-        self._members: dict[int, tuple[list[int], Numbers]] = {}
+        self._members: dict[tuple[int, ...], tuple[list[int], Numbers]] = {}
         self._flags: dict[int, Numbers] = {}
 
     def started(self, run: Run, limit_ends_s: float) -> None:
@@ -112,7 +114,7 @@ class RunTable:
     def begin(self) -> None:
         """Drop all reservations; compile once there is enough work."""
         self.kept = [0] * len(self.ids)
-        if not self.compiled and self._queries > _LISTED and _functions(compiled=True) != _functions(compiled=False):
+        if not self.compiled and self.queries > _LISTED and _functions(compiled=True) != _functions(compiled=False):
             self.compiled = True
             for name in ("ends", "gives", "free", "begins", "untils", "out"):
                 setattr(self, name, np.array(getattr(self, name), np.float64))
@@ -135,15 +137,14 @@ class RunTable:
         self.begins[row], self.untils[row], self.owners[row] = begin_s, until_s, owner
         self.kept[node] = count + 1
 
-    def members(self, nodes: int) -> tuple[list[int], Numbers]:
-        """The nodes of a bit set, as a list and as the functions take them."""
-        self._queries += 1
-        members = self._members.get(nodes)
+    def members(self, groups: tuple[int, ...]) -> tuple[list[int], Numbers]:
+        """The nodes of bit sets, set by set, as a list and as the functions take them."""
+        members = self._members.get(groups)
         if members is None:
             if len(self._members) > _SETS:
                 self._members.clear()
-            listed = list(bits(nodes))
-            members = self._members[nodes] = listed, np.array(listed, np.int64) if self.compiled else listed
+            listed = list(dict.fromkeys(node for nodes in groups for node in bits(nodes)))
+            members = self._members[groups] = listed, np.array(listed, np.int64) if self.compiled else listed
         return members
 
     def flags(self, nodes: int) -> Numbers:
@@ -178,6 +179,25 @@ _SETS = 4096
 """Bit sets that are kept as lists."""
 
 
+@dataclass(slots=True)
+class _Search:
+    """What stays equal between searches for a start of one demand on some groups of nodes."""
+
+    nodes: int
+    listed: list[int]
+    members: Numbers
+    """The nodes, as the functions take them."""
+    least_s: float
+    until_s: float
+    own: int
+    """Number of the reservation of the site in which it runs, or -2."""
+    never_s: float
+    """The shortest limit for which there was no time; there will be none later."""
+    steps: tuple[Numbers, Numbers, Numbers] | None = None
+    """Of its nodes (``slurm_times.fill_rooms``); None if a run has started since."""
+    windows: Numbers = ()
+
+
 class NodePlan:
     """Reservations of one cycle over named nodes, around the runs under way and the ends of their
     time limits.
@@ -199,7 +219,7 @@ class NodePlan:
         resolution_s: float,
         linear_s: float = 0.0,
     ) -> None:
-        self.now = view.now
+        self.now, self._now = view.now, float(view.now)
         self.reserved: list[Reservation] = []
         """Reservations, sorted by their ends."""
         self.made: list[Reservation] = []
@@ -210,8 +230,7 @@ class NodePlan:
         self._linear_s = linear_s
         self._windows: dict[int, Numbers] = {}
         """The windows of a forecast for each set of nodes."""
-        self._never: dict[tuple[DemandClass, bool, tuple[int, ...]], float] = {}
-        """The shortest limit for which a demand found no time on some nodes; it will find none later."""
+        self._searches: dict[tuple[DemandClass, bool, tuple[int, ...]], _Search] = {}
         machines = view.machines
         self._of_type = [0] * len(machines.types)
         for machine in machines.list:
@@ -231,6 +250,8 @@ class NodePlan:
         self._table.refresh(self._view.machines.list)
         self._steps.clear()
         self._windows.clear()
+        for search in self._searches.values():
+            search.steps = None
 
     def kept(self, begin_s: float, end_s: float, *, closed: bool, of: int = -1) -> int:
         """Return the nodes that are reserved at some time between the two; with ``closed`` also
@@ -257,6 +278,16 @@ class NodePlan:
         for node in bits(nodes):
             self._table.keep(node, kept.begin_s, kept.end_s, -1)
 
+    def make_room(self, job: PendingJob) -> None:
+        """Reserve nodes for the earliest possible start of a job."""
+        best: tuple[float, float, int] | None = None
+        for limit_s, groups in job.asked:
+            earliest = self.earliest(job.task.demand, groups, limit_s, alone=job.alone, distinct=job.spread)
+            if earliest is not None and (best is None or earliest[0] < best[0]):
+                best = earliest[0], earliest[0] + limit_s, earliest[1]
+        if best is not None:
+            self.reserve(*best)
+
     def earliest(
         self, demand: DemandClass, groups: tuple[int, ...], limit_s: float, *, alone: bool, distinct: bool
     ) -> tuple[float, int] | None:
@@ -265,8 +296,33 @@ class NodePlan:
         group. ``alone`` requires nodes without other users, ``distinct`` one node per instance.
         """
         key = demand, alone, groups
-        if self._never.get(key, inf) <= limit_s:
+        search = self._searches.get(key)
+        if search is None:
+            search = self._searches[key] = self._search(demand, groups)
+        if search.never_s <= limit_s:
             return None
+        table, wanted, out = self._table, demand.gang or 1, self._table.out
+        table.queries += 1
+        if search.steps is None:
+            search.steps = self._steps_of(demand, alone)
+            search.windows = self._windows_of(search.nodes, search.members)
+        begin_s, first = self._earliest(
+            search.members, *search.steps, table.stride + 1, search.windows, self._now,
+            table.begins, table.untils, table.owners, table.kept, table.kept_stride, search.own,
+            search.least_s, search.until_s, limit_s, float(wanted), distinct, out,
+        )  # fmt: skip
+        if begin_s == inf:
+            search.never_s = limit_s
+            return None
+        if wanted == 1 and self._choice.in_order:  # the groups are in order in ``members``
+            return begin_s, 1 << int(first)
+        room = {node: int(out[node]) for node in search.listed if out[node] > 0}
+        free = sum([1 << node for node in room])
+        of_group = next(free & nodes for nodes in groups if free & nodes)
+        return begin_s, self._choice.nodes(of_group, room, room, wanted, spread=distinct)
+
+    def _search(self, demand: DemandClass, groups: tuple[int, ...]) -> _Search:
+        """The nodes and times at which a demand may start on ``groups`` of nodes."""
         least_s, until_s, own = self.now, self._until_s, -2
         site, terms = self._view.machines.site, demand.terms
         usable = reduce(or_, groups) & self._up(demand)
@@ -276,24 +332,9 @@ class NodePlan:
                 closed = site.closed[own]
                 usable, least_s = usable & closed.nodes, max(least_s, closed.start_s)
                 until_s = min(until_s, nextafter(closed.end_s, -inf))
-        if least_s > until_s or not usable:
-            return None
-        table, (times, rooms, counts) = self._table, self._steps_of(demand, alone)
-        listed, members = table.members(usable)
-        wanted = demand.gang or 1
-        begin_s = self._earliest(
-            members, times, rooms, counts, table.stride + 1, self._windows_of(usable, members), float(self.now),
-            table.begins, table.untils, table.owners, table.kept, table.kept_stride, own,
-            float(least_s), float(until_s), float(limit_s), float(wanted), distinct, table.out,
-        )  # fmt: skip
-        if begin_s == inf:
-            self._never[key] = limit_s
-            return None
-        out = table.out.tolist() if table.compiled else table.out
-        room = {node: int(out[node]) for node in listed if out[node] > 0}
-        free = sum([1 << node for node in room])
-        of_group = next(free & nodes for nodes in groups if free & nodes)
-        return begin_s, self._choice.nodes(of_group, room, room, wanted, spread=distinct)
+        listed, members = self._table.members(tuple([usable & nodes for nodes in groups]))
+        never_s = -inf if least_s > until_s or not usable else inf
+        return _Search(usable, listed, members, float(least_s), float(until_s), own, never_s)
 
     def _windows_of(self, nodes: int, members: Numbers) -> Numbers:
         """The windows of a forecast on some nodes, as ``slurm_times.fill_windows`` writes them."""
@@ -329,7 +370,7 @@ class NodePlan:
             if not demand.share:
                 for type_ in demand.types:
                     sharing |= nodes & machines.shared[type_]
-            _, members = table.members(nodes & ~sharing)
+            _, members = table.members((nodes & ~sharing,))
             needs = (float(demand.whole), float(demand.cpus), float(demand.memory))
             self._fill(
                 members, table.ends, table.gives, table.runs, table.stride, table.free, table.flags(demand.nodes),
@@ -394,6 +435,12 @@ class PendingJob(NamedTuple):
     holders: tuple[Holder, ...]
     """The holders of limits that a start counts against."""
     amounts: Amounts
+    alone: bool
+    """True if it shares no node."""
+    spread: bool
+    """True if each instance of a gang takes a node of its own."""
+    asked: tuple[tuple[float, tuple[int, ...]], ...]
+    """The starts that it may reserve: a time limit, and the groups of nodes with that limit."""
 
 
 class PendingJobs:
@@ -425,8 +472,8 @@ class PendingJobs:
         self._aside: dict[Holder, dict[Amounts, list[PendingJob]]] = {}
 
     def any_fits(self, machines: ClusterState) -> bool:
-        """True if nodes may have room for any of the jobs, whatever their limits. O(demand classes)."""
-        return bool(self.listed) and any(may_fit(machines, demand) for demand in self._demands)
+        """True if nodes may have room for any waiting task, whatever its limits. O(demand classes)."""
+        return any(may_fit(machines, demand) for demand in self._demands)
 
     def push(self, task: TaskState) -> None:
         """Add a task that became ready."""
@@ -544,6 +591,16 @@ class BackfillOutlook:
     def started(self) -> None:
         """Record that the current job was tested and started."""
         self._end -= 1
+
+    @property
+    def hopeful_at(self) -> int:
+        """Index of the job that could start when this was last asked."""
+        return self._next
+
+    @property
+    def counts_all(self) -> bool:
+        """True if all jobs ahead that were looked at count as tests."""
+        return not self._passed
 
     def knows_no(self, at: int) -> bool:
         """True if the job at an index is known not to start."""

@@ -108,15 +108,7 @@ class SlurmRules:
                 self._limit_users(account, user, name)
             holders += [("gpus", gpu, *holder) for holder in holders if gpu]
             limited = self._holders[key] = tuple([holder for holder in holders if holder in self.holdings.most])
-        request = job.job.request
-        if request is None or request.array_limit is None:
-            return limited
-        if job.job.eligible_s is not None and job.job.eligible_s > job.job.arrival_s + _AT_ONCE_S:
-            return limited  # until the log calls it eligible, it has waited for its array
-        array = ("array", request.array)
-        if array not in self.holdings.most:
-            self.holdings.limit(array, Caps(jobs=request.array_limit))
-        return (*limited, array)
+        return limited
 
     def learn(self, view: ClusterView, job: JobState) -> bool:
         """Record the time limits of a job's tasks; True if the job is new."""
@@ -232,8 +224,6 @@ def user_of(job: JobState) -> str:
 
 
 _SLACK = 1e-9
-_AT_ONCE_S = 2.0
-"""A job that is eligible so soon after its submission did not have to wait for that."""
 Holder: TypeAlias = tuple[str, ...]
 """A holder of resources: a kind and names, ``("user", "lab", "ada")``."""
 
@@ -333,7 +323,6 @@ _WORDS = {
     "user": "the user {1} in the account {0}",
     "qos user": "the user {1} in the QOS {0}",
     "qos account": "the account {1} in the QOS {0}",
-    "array": "the array {0}",
 }
 _UNITS = {"gpus": "GPUs", "cpus": "CPUs", "memory_gb": "GB of memory", "jobs": "running jobs"}
 

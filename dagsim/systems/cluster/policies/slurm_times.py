@@ -124,9 +124,10 @@ def earliest(
     wanted: float,
     spread: bool,
     out: Any,
-) -> float:
+) -> tuple[float, int]:
     """Return the first time from ``least_s`` to ``until_s`` at which ``nodes`` have room for ``wanted``
-    instances during ``limit_s``, infinite if there is none; ``out`` gets the room of each node then.
+    instances during ``limit_s``, infinite if there is none, and the first node with room then (else
+    -1); ``out`` gets the room of each node.
     A step counts from the end of its window on (``fill_windows``).
     ``begins``, ``untils`` and ``owners`` are the reservations of each node; those of ``own`` do not
     count. With ``spread`` a node takes one instance.
@@ -163,7 +164,7 @@ def earliest(
                 place += 1
         begin_s = min(begin_s, first_s)
     while begin_s <= until_s:
-        total, end_s, freed_s, next_s = 0.0, begin_s + limit_s, now, inf
+        total, end_s, freed_s, next_s, first = 0.0, begin_s + limit_s, now, inf, -1
         for window in range(len(windows)):
             if windows[window] > begin_s:
                 next_s = windows[window]
@@ -185,12 +186,14 @@ def earliest(
             out[node] = room
             if room > 0:
                 total += 1.0 if spread else room
+                if first < 0:
+                    first = node
         if total >= wanted:
-            return begin_s
+            return begin_s, first
         for at in range(len(nodes)):
             node = nodes[at]
             for place in range(node * kept_stride, node * kept_stride + kept[node]):
                 if begin_s < untils[place] < next_s:
                     next_s = untils[place]
         begin_s = next_s
-    return inf
+    return inf, -1

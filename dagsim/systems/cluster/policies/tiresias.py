@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import inf
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, require
 from dagsim.model import Decision, Preempt, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, TaskState
 from dagsim.systems.cluster.policies.gavel_events import WaitingTasks
@@ -89,8 +89,7 @@ class TiresiasEvents:
             raise ConfigError(
                 f"tiresias-events: schedule must be one of {', '.join(_SCHEDULES)} or dlas-gpu-NUMBER, got {schedule!r}"
             )
-        if list(limits) != sorted(set(limits)) or not limits:
-            raise ConfigError(f"tiresias-events: limits must rise, got {limits!r}")
+        require(list(limits) == sorted(set(limits)) and limits, "tiresias-events: limits must rise", limits)
         if (schedule == "dlas-gpu-gittins") != bool(samples):
             raise ConfigError(
                 "tiresias-events: dlas-gpu-gittins needs samples, the GPU-seconds of earlier tasks, and no other "

@@ -1,16 +1,23 @@
-"""Placement rules that know the levels of the network (``ClusterView.levels``)."""
+"""Placement rules that know the levels of the network (``ClusterView.levels``), and policies with them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from math import ceil
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from math import ceil, inf
+from typing import NamedTuple, TypeAlias
 
-from dagsim.model import Placement, Share
-from dagsim.systems.cluster.api import ClusterView, NodeState, TaskState
+from dagsim.errors import ConfigError
+from dagsim.model import Decision, Migrate, Placement, Share, Start
+from dagsim.systems.cluster.api import ClusterView, NodeState, Run, TaskState
+from dagsim.systems.cluster.policies.backfilling import Easy, Shadow
+from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.policies.placement import by_speed
+from dagsim.systems.cluster.policies.task_groups import Backlog, by_order
 
-__all__ = ["SegmentsInBlocks", "SkewRule", "SmallestDomain"]
+__all__ = ["Defrag", "EasyOnNodes", "SegmentsInBlocks", "SkewRule", "SmallestDomain", "block", "topology"]
 
+_Nodes: TypeAlias = Collection[int]
+_NONE: _Nodes = frozenset()
 _Domain = tuple[int, list[NodeState]]
 """Room in instances, and the machines with room."""
 
@@ -20,22 +27,47 @@ class SmallestDomain:
     with the least room, then the first. In it, a gang takes the domain below with the most room, until the
     rest fits into one, of which it takes the one with the least room (as Kueue's topology-aware scheduling
     does). This breaks up the fewest domains. A required level is the widest that is tried; a preferred one needs
-    no rule of its own. Tasks that are no gangs go by best fit. O(nodes).
+    no rule of its own. Tasks that are not gangs use best fit. O(nodes).
     """
 
-    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
-        demand, request = task.demand, task.job.job.request
-        if not demand.gang:
-            return view.fit(task, type_)
+    def place(
+        self, view: ClusterView, task: TaskState, type_: int | None = None, avoid: _Nodes = _NONE
+    ) -> Placement | None:
+        """See ``PlacementRule``; no node is one of ``avoid``."""
+        return _first_choice(self, view, task, type_, avoid)
+
+    def choose(
+        self, view: ClusterView, task: TaskState, type_: int, rooms: Sequence[_Domain]
+    ) -> list[tuple[int, int]] | None:
+        """Node and instances of a gang, on single machines with their ``rooms``."""
+        request = task.job.job.request
         if request is not None and request.segment is not None:
-            return BLOCK.place(view, task, type_)
-        levels = [level.domains for level in view.levels]
-        for candidate in by_speed(task, type_):
-            machines = list(view.machines.with_room(demand, candidate))  # of one domain, if it is bound to one
-            rooms = [(machine.room(demand), [machine]) for machine in machines]
-            if sum(room for room, _ in rooms) >= demand.gang:
-                return _placement(_smallest(rooms, levels, demand.gang))
-        return None
+            return BLOCK.choose(view, task, type_, rooms)
+        if sum(room for room, _ in rooms) < task.demand.gang:
+            return None
+        return _smallest(rooms, [level.domains for level in view.levels], task.demand.gang)
+
+
+def _first_choice(
+    rule: SmallestDomain | SegmentsInBlocks, view: ClusterView, task: TaskState, type_: int | None, avoid: _Nodes
+) -> Placement | None:
+    """The placement on the fastest type on which ``rule`` finds one."""
+    demand = task.demand
+    if not demand.gang and not avoid:
+        return view.fit(task, type_)
+    for candidate in by_speed(task, type_):
+        machines = view.machines.with_room(demand, candidate)  # of one domain, if it is bound to one
+        rooms = [(machine.room(demand), [machine]) for machine in machines if machine.index not in avoid]
+        if demand.gang:
+            taken = rule.choose(view, task, candidate, rooms)
+        elif rooms:
+            room, (best,) = min(rooms, key=lambda room: (room[1][0].idle, room[1][0].index))
+            taken = [(best.index, min(room, task.waiting))]
+        else:
+            taken = None
+        if taken is not None:
+            return _placement(taken)
+    return None
 
 
 def _smallest(rooms: Sequence[_Domain], levels: Sequence[Sequence[int]], needed: int) -> list[tuple[int, int]]:
@@ -99,24 +131,32 @@ class SegmentsInBlocks:
     segments that are left come first, else those with room for the most segments. O(nodes).
     """
 
-    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
-        demand, request = task.demand, task.job.job.request
-        if not demand.gang or not view.levels:
+    def place(
+        self, view: ClusterView, task: TaskState, type_: int | None = None, avoid: _Nodes = _NONE
+    ) -> Placement | None:
+        """See ``PlacementRule``; no node is one of ``avoid``."""
+        if not view.levels:
             return view.fit(task, type_)
+        return _first_choice(self, view, task, type_, avoid)
+
+    def choose(
+        self, view: ClusterView, task: TaskState, type_: int, rooms: Sequence[_Domain]
+    ) -> list[tuple[int, int]] | None:
+        """Node and instances of a gang, on single machines with their ``rooms``."""
+        gang, request = task.demand.gang, task.job.job.request
+        if not view.levels:
+            return None
         heights = {level.name: height for height, level in enumerate(view.levels)}
         height = heights.get(request.level, 0) if request is not None else 0
         domains, below = view.levels[height].domains, [level.domains for level in view.levels[:height]]
-        for candidate in by_speed(task, type_):
-            rooms = [(machine.room(demand), [machine]) for machine in view.machines.with_room(demand, candidate)]
-            segment = request.segment if request is not None else None
-            if segment is None:
-                segment = _largest_segment(demand.gang, self._block_size(view, task, candidate, domains))
-            taken = _segments(_grouped(rooms, domains), segment, demand.gang)
-            if taken is not None:
-                room_of = {machine.index: room for room, (machine,) in rooms}
-                parts = [_within(machines, room_of, below, count) for machines, count in taken]
-                return _placement([share for part in parts for share in part])
-        return None
+        segment = request.segment if request is not None else None
+        if segment is None:
+            segment = _largest_segment(gang, self._block_size(view, task, type_, domains))
+        taken = _segments(_grouped(rooms, domains), segment, gang)
+        if taken is None:
+            return None
+        room_of = {machine.index: room for room, (machine,) in rooms}
+        return [share for machines, count in taken for share in _within(machines, room_of, below, count)]
 
     def _block_size(self, view: ClusterView, task: TaskState, type_: int, domains: Sequence[int]) -> int:
         """Instances that the largest block of the type can hold, by GPUs."""
@@ -157,10 +197,11 @@ def _segments(blocks: list[_Domain], segment: int, needed: int) -> list[tuple[li
 
 
 class SkewRule:
-    """The rule of Tiresias (NSDI 2019, section 3.3): a gang whose model has a skewed distribution of tensor
+    """The rule of Tiresias (Gu et al., NSDI 2019): a gang whose model has a skewed distribution of tensor
     sizes starts on the fewest nodes that can hold it, or waits for them. Other gangs take any GPUs, fullest
-    nodes first, so that they fill gaps. Skewed are VGG and AlexNet, the models that the paper names;
-    models are compared by the beginning of their names. O(nodes).
+    nodes first, so that they fill gaps. Skewed are VGG and AlexNet: by the table of Tiresias' simulator
+    (SymbioticLab/Tiresias, ``simulator/models.py``), one tensor has 61 to 77 % of their bytes, and at
+    most 14 % of those of its other models. Models are compared by the beginning of their names. O(nodes).
     """
 
     skewed = ("vgg", "alexnet")
@@ -186,3 +227,238 @@ class SkewRule:
                 if not needed:
                     return _placement(taken)
         return None
+
+
+class _Reserved(NamedTuple):
+    """The nodes that the oldest task will get, and when."""
+
+    shadow: Shadow
+    nodes: _Nodes
+
+
+class EasyOnNodes(Easy):
+    """EASY whose oldest task reserves nodes, not a number of GPUs, if it needs domains of their own: it
+    has a segment or requires a level. Others start on other nodes, or on these if they end before.
+
+    The reservation holds the nodes that the rule would choose at the first expected end that leaves it
+    room. It stays until the task starts or is overdue. Uses estimates; not preemptive. Cost: ``Easy``,
+    O(nodes) per start, and O(nodes log running) per reservation.
+    """
+
+    def __init__(self, rule: SmallestDomain | SegmentsInBlocks) -> None:
+        super().__init__(by_order, rule)
+        self.rule = rule
+        self._reserved_for: tuple[tuple[int, int], _Reserved] | None = None
+
+    def _filler(
+        self, view: ClusterView, backlog: Backlog, head: TaskState, shadow: Shadow
+    ) -> tuple[TaskState, Placement] | None:
+        split = bool(view.levels) and _is_split(self.rule, head)
+        if not (head.demand.gang and head.demand.whole and (head.demand.bound or split)):
+            return super()._filler(view, backlog, head, shadow)
+        reserved = self._reserved(view, head)
+        place = self._place
+        try:
+            self._place = lambda view, task, type_=None: self.rule.place(view, task, type_, reserved.nodes)
+            filler = super()._filler(view, backlog, head, reserved.shadow._replace(extra=1 << 62))
+        finally:
+            self._place = place
+        return filler or super()._filler(view, backlog, head, reserved.shadow)
+
+    def _reserved(self, view: ClusterView, head: TaskState) -> _Reserved:
+        key = head.order, head.piece
+        if self._reserved_for is None or self._reserved_for[0] != key or self._reserved_for[1].shadow.time_s < view.now:
+            best = min([self._reservation(view, head, type_) for type_ in head.demand.types], key=_time_s)
+            self._reserved_for = key, best
+        return self._reserved_for[1]
+
+    def _reservation(self, view: ClusterView, head: TaskState, type_: int) -> _Reserved:
+        """The first expected end on ``type_`` after which the head finds nodes, and these nodes."""
+        whole = head.demand.whole
+        own = [machine for machine in view.machines.list if machine.type == type_ and machine.up]
+        ends = view.expected_free.ends(type_)
+
+        def chosen(count: int) -> list[tuple[int, int]] | None:
+            idle = {machine.index: machine.idle for machine in own}
+            for _, run, _ in ends[:count]:
+                for machine, instances, *_ in view.running[run].held:
+                    if machine.index in idle:
+                        idle[machine.index] += instances * view.running[run].task.demand.whole
+            rooms = [(idle[machine.index] // whole, [machine]) for machine in own if idle[machine.index] >= whole]
+            terms = head.demand.terms
+            for domain in terms.domains if terms is not None and head.demand.bound else (-1,):
+                inside = [(room, machines) for room, machines in rooms if domain >> machines[0].index & 1]
+                taken = self.rule.choose(view, head, type_, inside)
+                if taken is not None:
+                    return taken
+            return None
+
+        low, high = 0, len(ends)
+        best = chosen(high)
+        if best is None:
+            return _Reserved(Shadow(inf, type_, -1), _NONE)
+        while low < high:
+            middle = (low + high) // 2
+            taken = chosen(middle)
+            if taken is None:
+                low = middle + 1
+            else:
+                high, best = middle, taken
+        time_s = max(ends[high - 1][0], view.now) if high else view.now
+        return _Reserved(Shadow(time_s, type_, -1), frozenset([node for node, _ in best]))
+
+
+def _time_s(reserved: _Reserved) -> float:
+    return reserved.shadow.time_s
+
+
+def _is_split(rule: SmallestDomain | SegmentsInBlocks, task: TaskState) -> bool:
+    """True if the rule keeps segments of the task within domains."""
+    request = task.job.job.request
+    return isinstance(rule, SegmentsInBlocks) or (request is not None and request.segment is not None)
+
+
+def topology() -> EasyOnNodes:
+    """EASY, with gangs in the smallest sufficient domain. Uses estimates. Cost: ``EasyOnNodes``."""
+    return EasyOnNodes(SmallestDomain())
+
+
+def block() -> EasyOnNodes:
+    """EASY, with the segments of gangs within blocks. Uses estimates. Cost: ``EasyOnNodes``."""
+    return EasyOnNodes(SegmentsInBlocks())
+
+
+class _Clearing(NamedTuple):
+    """Runs that move so that a gang has room, and the GPU-seconds that this costs."""
+
+    cost: float
+    moves: tuple[tuple[Run, int], ...]
+    """Each with the node that it moves to."""
+
+
+class Defrag(EasyOnNodes):
+    """``topology`` that makes room: if the oldest gang finds no node, rack or pod of its own although all free
+    GPUs together are enough, runs on single nodes move out of one. It does so only if the moves cost less
+    GPU-seconds than the gang gains.
+
+    A move costs what ``Preemption`` says: the restart, the checkpoint and, without one, the work done. The
+    gain is the time that the gang would lose to communication if it were spread (``expected_rate``); a gang
+    that may not be spread gains its whole time. At most ``most_moves`` runs move at once. Uses estimates;
+    preemptive. Cost: ``Easy``, and O(running + nodes) for each gang that waits or would be spread.
+
+    Raises:
+        ConfigError: ``most_moves`` is below 1.
+    """
+
+    def __init__(self, most_moves: int = 8) -> None:
+        if most_moves < 1:
+            raise ConfigError(f"defrag: most_moves must be 1 or more, got {most_moves!r}")
+        super().__init__(SmallestDomain())
+        self.most_moves = most_moves
+        self._cleared_for: tuple[int, int, float] | None = None
+        """The task and the time of the last moves: they happen once, even if room is missing of another kind."""
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        head = view.queue(by_arrival).first()
+        if head is not None and head.demand.gang and head.demand.whole and head.training is None:
+            key = head.order, head.piece, view.now
+            clearing = None if key == self._cleared_for else self._clearing(view, head)
+            if clearing is not None:
+                self._cleared_for = key
+                for run, node in clearing.moves:
+                    yield Migrate(run.id, (Share(node, run.instances),))
+                placement = self._place(view, head)
+                if placement is not None:
+                    yield Start(head, placement)
+                return
+        yield from super().decide(view)
+
+    def _clearing(self, view: ClusterView, task: TaskState) -> _Clearing | None:
+        """The cheapest moves that give ``task`` a smaller domain than it finds now; None if there are none
+        that pay.
+        """
+        placement, demand, machines = self._place(view, task), task.demand, view.machines.list
+        type_ = by_speed(task, None)[0] if placement is None else machines[placement[0].node].type
+        own = [machine for machine in machines if machine.type == type_ and machine.up]
+        if placement is not None and len(placement) == 1:
+            return None
+        if sum(machine.idle // demand.whole for machine in own) < demand.gang:
+            return None
+        for domains in ([*range(len(machines))], *(level.domains for level in view.levels)):
+            if placement is not None and len({domains[share.node] for share in placement}) == 1:
+                return None
+            best: _Clearing | None = None
+            for domain in dict.fromkeys(domains[machine.index] for machine in own):
+                inside = [machine for machine in own if domains[machine.index] == domain]
+                clearing = self._cleared(view, task, inside, own)
+                if clearing is not None and (best is None or clearing.cost < best.cost):
+                    best = clearing
+                    compact = _filled(inside, demand.whole, demand.gang)
+            if best is not None:
+                return best if best.cost < _gain(view, task, placement, compact, type_) else None
+        return None
+
+    def _cleared(
+        self, view: ClusterView, task: TaskState, inside: Sequence[NodeState], own: Sequence[NodeState]
+    ) -> _Clearing | None:
+        """Moves out of ``inside``, cheapest per GPU first, until ``task`` has room there."""
+        demand = task.demand
+        if sum(machine.gpus // demand.whole for machine in inside) < demand.gang:
+            return None
+        idle = {machine.index: machine.idle for machine in own}
+        within = {machine.index for machine in inside}
+        movable = [
+            run
+            for run in view.running.values()
+            if len(run.held) == 1 and run.held[0][0].index in within and run.task.demand.whole and not run.beside
+            and run.task.training is None and run.computing_s is not None
+        ]  # fmt: skip
+        moves: list[tuple[Run, int]] = []
+        cost = 0.0
+        for run in sorted(movable, key=lambda run: (_move_s(view, run), -run.gpus, run.id)):
+            if sum(idle[node] // demand.whole for node in within) >= demand.gang:
+                break
+            needed = int(run.gpus)
+            targets = [
+                (idle[machine.index], machine.index)
+                for machine in own
+                if machine.index not in within
+                and idle[machine.index] >= needed
+                and machine.room(run.task.demand) >= run.instances
+            ]
+            if not targets:
+                continue
+            _, node = min(targets)
+            idle[node] -= needed
+            idle[run.held[0][0].index] += needed
+            moves.append((run, node))
+            cost += run.gpus * _move_s(view, run)
+        enough = sum(idle[node] // demand.whole for node in within) >= demand.gang
+        return _Clearing(cost, tuple(moves)) if enough and 0 < len(moves) <= self.most_moves else None
+
+
+def _move_s(view: ClusterView, run: Run) -> float:
+    """Seconds that a move costs a run."""
+    preemption, kept = view.preemption, view.preemption.on_resume == "resume"
+    done_s = 0.0 if kept or run.computing_s is None else view.now - run.computing_s
+    return preemption.cost_s(run.task.task.memory_gb, kept) + done_s
+
+
+def _filled(machines: Iterable[NodeState], whole: int, gang: int) -> Placement:
+    """A gang on machines as if they were empty."""
+    taken = []
+    for machine in machines:
+        count = min(gang, machine.gpus // whole)
+        if count:
+            taken.append((machine.index, count))
+            gang -= count
+    return _placement(taken)
+
+
+def _gain(view: ClusterView, task: TaskState, spread: Placement | None, compact: Placement, type_: int) -> float:
+    """GPU-seconds that a gang gains if it runs on ``compact`` and not ``spread`` (None: not at all)."""
+    most = task.demand.whole * task.demand.gang * task.seconds[type_]
+    if spread is None:
+        return most
+    slow, fast = (max(view.expected_rate(task, way), 1e-9) for way in (spread, compact))
+    return most * (1 / slow - 1 / fast)

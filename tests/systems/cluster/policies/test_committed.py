@@ -30,5 +30,5 @@ def test_backfilling_ends_before_the_shadow_time_not_at_it(run, rows, order):
 
 
 def test_other_scores_are_refused():
-    with pytest.raises(ConfigError, match="score must be one of fcfs, sjf, f1"):
-        POLICIES.create("committed[score=wfp3]")
+    with pytest.raises(ConfigError, match="score must be one of fcfs, sjf, f1, wfp3, uni, got"):
+        POLICIES.create("committed[score=f2]")

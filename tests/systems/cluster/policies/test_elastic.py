@@ -7,8 +7,12 @@ from elastic_cases import job
 
 from dagsim.elastic.policies import AttainedServiceQueues
 from dagsim.elastic.stepping import SteppedCluster
+from dagsim.elastic.tasks import SHIPPED_MODELS, ElasticTasks
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
+from dagsim.systems.cluster.models.failures import NodeFailures, Preemption
+from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.elastic import IntervalAllocation, elastic_job_of
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing.violations import violations
@@ -40,7 +44,11 @@ def test_without_whole_seconds_epochs_end_when_their_work_is_done() -> None:
 @pytest.mark.parametrize(
     ("sizes", "work", "message"),
     [
-        ((4, 2), elastic_job_of(job("a"), AttainedServiceQueues()), r"nodes of one size, got nodes of \[2, 4\] GPUs"),
+        (
+            (4, 2),
+            elastic_job_of(job("a"), AttainedServiceQueues()),
+            r"nodes of one size and GPU type, got nodes of \[2, 4\] GPUs",
+        ),
         ((4,), Job.single("b", Task("t", 1)), "play measured applications only; b/t is another task"),
     ],
 )
@@ -52,3 +60,111 @@ def test_what_the_policies_cannot_play_is_refused(sizes: tuple[int, ...], work: 
 def test_an_unknown_elastic_policy_is_refused_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match="one of tiresias, optimus, pollux, got 'sia'"):
         IntervalAllocation("sia")
+
+
+MIXED = Cluster(
+    (
+        Node("a", gpu_type("A100-40"), 8),
+        *(Node(f"t{place}", gpu_type("T4"), 4) for place in range(3)),
+        Node("v", gpu_type("V100-16"), 4),
+    )
+)
+V100 = Recorded("V100-16")
+
+
+def training(name: str, seconds: float, gpus: int = 1, arrival_s: float = 0.0) -> Job:
+    return Job.single(name, Task("t", seconds, gpus, gang=gpus > 1), arrival_s)
+
+
+def queue(count: int = 30) -> list[Job]:
+    return [training(f"j{n}", 200.0 * (1 + n * n % 23), 1 << n % 4, 90.0 * n) for n in range(count)]
+
+
+@pytest.mark.parametrize("policy", ["sia", "elastic-eft-wait", "pollux[generations=5,population=20]"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_all_tasks_end_within_the_rules_on_every_cluster(policy: str, fails: bool) -> None:
+    nodes = MIXED if "pollux" not in policy else cluster(4, 4, 4, 4)
+    scenario = ClusterScenario(
+        nodes,
+        queue(10 if "pollux" in policy else 30),
+        runtime=V100,
+        elastic=ElasticTasks(),
+        disturbances=(NodeFailures(3000.0, 400.0),) if fails else (),
+        preemption=Preemption(on_failure="resume"),
+    )
+    schedule = scenario.kernel(3).run(POLICIES.create(policy))
+    work = list(scenario.jobs(3))
+    assert sum(row.kind == Kind.COMPLETED for row in schedule.log) == len(work)
+    assert any(row.kind == Kind.FAILED for row in schedule.log) == fails
+    assert not violations(schedule, work)
+    sizes: dict[int, dict[int, int]] = {}
+    for row in schedule.log:
+        if row.kind == Kind.STARTED:
+            sizes.setdefault(row.job, {}).setdefault(row.run, 0)
+            sizes[row.job][row.run] += row.instances
+    assert any(len(set(runs.values())) > 1 for runs in sizes.values())
+    if policy != "elastic-eft-wait":  # at most twice what a task has run on
+        for runs in sizes.values():
+            largest = 0
+            for size in runs.values():
+                assert size <= max(2 * largest, 1)
+                largest = max(largest, size)
+
+
+def test_elastic_eft_wait_gives_gpus_to_whom_they_help_most() -> None:
+    # Four T4s; two tasks like cifar10, of 1,000 s and of 4,000 s on one T4, and no restarts. From the goodputs g(k)
+    # of 1, 2 and 4 GPUs on a node follow the best next GPUs by hand.
+    jobs = [training("short", 1000.0), training("long", 4000.0)]
+    scenario = ClusterScenario(cluster(4), jobs, elastic=ElasticTasks(default="cifar10", restart_s=0.0))
+    goodput = [float(SHIPPED_MODELS["cifar10"].best(1, gpus).goodput) for gpus in (1, 2, 4)]
+    two, four = goodput[1] / goodput[0], goodput[2] / goodput[0]
+    # Per GPU, one more for the short task (1 / 1000 s, then (two - 1) / 1000 s) is worth more than the first GPU of
+    # the long one (1 / 4000 s); so are its third and fourth together.
+    assert min(two - 1, (four - two) / 2) > 1 / 4
+    schedule = scenario.kernel(0).run(POLICIES.create("elastic-eft-wait"))
+    done_s = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
+    assert done_s["short"] == pytest.approx(1000 / four)
+    assert done_s["long"] == pytest.approx(1000 / four + 4000 / four)
+
+
+def test_a_task_keeps_its_gpus_where_a_restart_costs_more_than_it_gains() -> None:
+    jobs = [training("first", 1000.0, arrival_s=0.0), training("second", 1000.0, 4, arrival_s=0.0)]
+    slow = ClusterScenario(cluster(4), jobs, elastic=ElasticTasks(default="yolov3", restart_s=5000.0))
+    schedule = slow.kernel(0).run(POLICIES.create("elastic-eft-wait"))
+    assert not any(row.kind == Kind.PREEMPTED for row in schedule.log)
+
+
+@pytest.mark.parametrize("policy", ["sia", "elastic-eft-wait"])
+def test_rigid_tasks_come_first_and_elastic_ones_use_what_they_leave(policy: str) -> None:
+    rigid = [Job.single(f"r{n}", Task("t", 500.0, gpus=0.5 if n % 2 else 2.0), 400.0 * n) for n in range(8)]
+    jobs = sorted([*queue(), *rigid], key=lambda job: job.arrival_s)
+    change = ElasticTasks()
+    jobs = [job if job.id[0] == "r" else change.job(job, V100.seconds, MIXED) for job in jobs]
+    schedule = ClusterScenario(MIXED, jobs, runtime=V100).kernel(0).run(POLICIES.create(policy))
+    assert not violations(schedule, jobs)
+    assert sum(row.kind == Kind.COMPLETED for row in schedule.log) == len(jobs)
+    numbers = {number for number, job in enumerate(schedule.jobs) if job.id[0] == "r"}
+    assert not any(row.kind == Kind.PREEMPTED and row.job in numbers for row in schedule.log)
+
+
+def test_pollux_plays_either_kind_of_task_but_not_both() -> None:
+    rigid, nodes = Job.single("b", Task("t", 900)), cluster(4)
+    assert ClusterScenario(nodes, [rigid]).kernel(0).run(POLICIES.create("pollux")).ended_s == 900
+    jobs = [rigid, ElasticTasks().job(training("a", 900.0), V100.seconds, nodes)]
+    with pytest.raises(ConfigError, match="pollux plays elastic tasks or other ones, not both"):
+        ClusterScenario(nodes, jobs, runtime=V100).kernel(0).run(POLICIES.create("pollux"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("sia[interval_s=0]", "sia: interval_s must be positive"),
+        ("sia[power=1]", "sia: power must be negative"),
+        ("sia[renew_s=-1]", "sia: renew_s must be 0 or more"),
+        ("pollux[interval_s=-1]", "pollux: interval_s must be positive"),
+        ("elastic-eft-wait[hold=-1]", "elastic-eft-wait: hold must be 0 or more"),
+    ],
+)
+def test_parameters_that_mean_nothing_are_refused(spec: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        POLICIES.create(spec)

@@ -153,11 +153,15 @@ def test_a_job_of_a_reservation_holds_up_nobody_else() -> None:
     assert got == {"now": 0, "wide": 10, "other": 2}
 
 
-def test_an_array_limit_does_not_hold_twice_for_a_job_that_the_log_calls_eligible_later() -> None:
-    limit = Request(array="7", array_limit=1)
-    for eligible_s, start_s in ((None, 10), (5.0, 5)):
-        jobs = [job("7_0", 0, 10, request=limit), job("7_1", 0, 10, request=limit, eligible_s=eligible_s)]
-        assert starts(played(jobs, f"slurm-multifactor[{FIFO}]"))["7_1"] == start_s
+def test_a_limit_on_gpus_of_one_type_holds_for_one_user() -> None:
+    queues = QueueTree(tree=(QueueNode("lab", limits_of={"ada": Caps(gpus_of={"A": 2})}),))
+    nodes = Cluster((Node("n0", replace(GPU, name="A"), 4, 64, 512), Node("n1", replace(GPU, name="B"), 4, 64, 512)))
+    names = {"account": "lab", "user": "ada"}
+    jobs = [job("a0", 0, 10, 2, **names), job("a1", 1, 10, 2, **names), job("b", 2, 10, 2, account="lab", user="bo")]
+    jobs = [replace(one, graph=TaskGraph((replace(one.tasks[0], gpu_types=("A",)),))) for one in jobs]
+    jobs.append(job("any", 3, 10, 4, **names))  # on the other type
+    got = starts(played(jobs, f"slurm-multifactor[{FIFO}]", nodes, queues))
+    assert got == {"a0": 0, "b": 2, "any": 3, "a1": 10}
 
 
 def test_an_early_end_lets_everybody_move_up() -> None:

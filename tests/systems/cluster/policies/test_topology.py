@@ -9,14 +9,20 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dagsim.errors import IllegalDecision, ModelError
+from dagsim.config.schema import load_config
+from dagsim.errors import ConfigError, IllegalDecision, ModelError
+from dagsim.experiment.scenario import scenario_of
 from dagsim.model import Cluster, Decision, Job, Kind, Node, Placement, Request, Share, Start, Task, gpu_type
 from dagsim.network import Dragonfly, FabricLevel, FatTree, Island, Tree, TreeSwitch
 from dagsim.network.collectives import StepTraffic
-from dagsim.systems.cluster import ClusterKernel, ClusterView
+from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
 from dagsim.systems.cluster.models.communication import ModelTraffic
 from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
+from dagsim.systems.cluster.policies.topology import EasyOnNodes, SegmentsInBlocks
+from dagsim.testing.violations import as_recorded, violations
+from dagsim.workload.accept import asking
+from dagsim.workload.arrays import JobArrays
 
 A100 = gpu_type("A100-80")
 
@@ -134,7 +140,13 @@ def test_a_job_that_requires_a_rack_waits_for_one_under_any_rule(rule: str) -> N
     }
 
 
-@pytest.mark.parametrize("policy", ["fifo", "sjf", "easy", "conservative", "las", "fifo-fit[placement=block]"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        *("fifo", "sjf", "easy", "conservative", "las", "fifo-fit[placement=block]", "topology", "block", "defrag"),
+        *("slurm-multifactor", "kueue", "kube-default", "easy-events", "srtf", "tiresias-events", "gavel"),
+    ],
+)
 def test_every_job_that_requires_a_level_ends_within_it(policy: str) -> None:
     tree = FatTree((2, 3), (1, 1), (1, 1))
     rng = np.random.default_rng(1)
@@ -244,3 +256,148 @@ def test_a_placement_by_topology_keeps_gangs_fast() -> None:
         kernel.run(POLICIES.create(f"fifo[placement={rule}]"))
         mean[rule] = sum(row.time_s for row in kernel.schedule.log if row.kind == Kind.COMPLETED)
     assert mean["topology"] < mean["worst-fit"]
+
+
+class Held:
+    """Starts jobs called ``busy`` on given nodes, then plays a policy."""
+
+    def __init__(self, policy: str, nodes: Iterable[int]) -> None:
+        self.nodes = [*nodes]
+        self.policy = POLICIES.create(policy)
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        if view.now == 0:
+            for task in view.ready:
+                yield Start(task, (Share(self.nodes.pop(0), task.waiting),))
+        else:
+            yield from self.policy.decide(view)
+
+
+def fragmented(policy: str, preemption: Preemption, request: Request | None = None) -> tuple[dict[str, float], int]:
+    """Completion times, and the number of moves, of a gang of 8 GPUs that finds three nodes of 8 half full."""
+    busy = [Job.single(f"busy{node}", Task("t", 1000.0, gpus=4, memory_gb=10)) for node in range(3)]
+    late = Job.single("j", Task("t", 100.0, 8, True, model="net"), 1.0, request=request)
+    cluster = Cluster(tuple(Node(f"n{number}", A100, 8, memory_gb=100) for number in range(3)))
+    kernel = ClusterKernel(
+        cluster,
+        [*busy, late],
+        network=SharedNetwork(FatTree((3,), (1,), (1,), bandwidth_gb_s=10.0)),
+        communication=ModelTraffic({"net": StepTraffic(10.0, 1.0, calls=0)}),
+        preemption=preemption,
+    )
+    kernel.run(Held(policy, range(3)))
+    jobs, log = kernel.schedule.jobs, kernel.schedule.log
+    assert not violations(kernel.schedule, [*busy, late], seconds=as_recorded, keeps_work=True, sharing=True)
+    return (
+        {jobs[row.job].id: row.time_s for row in log if row.kind == Kind.COMPLETED},
+        sum(row.kind == Kind.PREEMPTED for row in log),
+    )
+
+
+def test_a_run_moves_if_that_costs_less_than_the_gang_gains() -> None:
+    # Ring of 8 on one node: 2 * 7/8 * 10 GB at 235 GB/s; on two nodes with one NIC of 10 GB/s each: at 10 GB/s.
+    moved, stayed = (1 + 2 * 7 / 8 * 10 / rate for rate in (235, 10))
+    ends, moves = fragmented("topology", Preemption())
+    assert moves == 0
+    assert ends["j"] == pytest.approx(1 + 100 * stayed)
+    # A move costs 4 GPUs x (5 + 2 x 10 GB) s = 100 GPU-seconds; the gang gains 8 x 100 x (2.75 - 1.07) = 1340.
+    ends, moves = fragmented("defrag", Preemption(restart_s=5, checkpoint_s_per_gb=2))
+    assert moves == 1
+    assert ends["j"] == pytest.approx(1 + 100 * moved)
+    assert sorted(ends[f"busy{node}"] for node in range(3)) == pytest.approx([1000, 1000, 1025])
+    # 4 x 340 s cost more than the gain, so that nothing moves.
+    ends, moves = fragmented("defrag", Preemption(restart_s=340))
+    assert moves == 0
+    assert ends["j"] == pytest.approx(1 + 100 * stayed)
+
+
+def test_a_gang_that_may_not_be_spread_gains_its_whole_time() -> None:
+    host = Request(level="host")
+    ends, moves = fragmented("topology", Preemption(), host)
+    assert ends["j"] == pytest.approx(1000 + 100 * (1 + 2 * 7 / 8 * 10 / 235))
+    ends, moves = fragmented("defrag", Preemption(restart_s=150), host)
+    assert (moves, round(ends["j"])) == (1, 108)
+    assert fragmented("defrag", Preemption(restart_s=250), host)[1] == 0
+
+
+def test_terms_of_the_configuration_hold_for_jobs_that_state_none() -> None:
+    preferred = Request(level="rack", level_required=False, segment=4)
+    assert Request(constraint="a").over(preferred) == replace(preferred, constraint="a")
+    assert Request(level="pod").over(preferred) == Request(level="pod", segment=4)
+    own = gang("i", 2, level="host")
+    jobs = [*asking(JobArrays.of([own, gang("j", 2)]), preferred).jobs()]
+    assert [job.request for job in jobs] == [Request(level="host", segment=4), preferred]
+    assert asking(JobArrays.of([own]), None).request == JobArrays.of([own]).request
+
+
+FOUR_NODES = "cluster.groups=[{name: n, count: 4, gpu: T4, gpus: 4}]"
+TWO_RACKS = "network={kind: shared, topology: {kind: fat_tree, down: [2, 2], up: [1, 1], count: [1, 1]}}"
+
+
+def test_a_level_that_the_network_lacks_is_an_error_of_the_configuration() -> None:
+    for level, network, message in [
+        ("pod", [TWO_RACKS], "no level 'pod'; its levels are host, rack"),
+        ("rack", [], "no level 'rack'; there is no network with levels"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            scenario_of(load_config(None, [*network, FOUR_NODES, f"request.level={level}"]))
+
+
+@pytest.mark.parametrize("rule", ["random", "consolidate"])
+def test_drawn_gangs_keep_within_the_racks_of_the_configuration(rule: str) -> None:
+    scenario = scenario_of(load_config(None, [TWO_RACKS, FOUR_NODES, "request.level=rack", "workload.count=60"]))
+    kernel = scenario.kernel(1)
+    kernel.run(POLICIES.create(f"fifo-fit[placement={rule}]"))
+    racks: dict[int, set[int]] = {}
+    for row in kernel.schedule.log:
+        if row.kind == Kind.STARTED:
+            racks.setdefault(row.run, set()).add(row.node // 2)
+    assert set(map(len, racks.values())) == {1}
+
+
+class Watched:
+    """Plays ``block`` and notes the first reservation of each oldest job."""
+
+    def __init__(self) -> None:
+        self.policy = EasyOnNodes(SegmentsInBlocks())
+        self.reserved_s: dict[int, float] = {}
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        yield from self.policy.decide(view)
+        if self.policy._reserved_for is not None:
+            (order, _), reserved = self.policy._reserved_for
+            self.reserved_s.setdefault(order >> 32, reserved.shadow.time_s)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_jobs_that_overtake_do_not_delay_the_oldest_one_with_segments(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    jobs = [
+        Job.single(
+            f"j{number}",
+            Task("t", float(rng.integers(1, 200)), size, size > 1, gpus=8),
+            float(number),
+            request=Request(level="rack", segment=min(size, 4)),
+        )
+        for number, size in enumerate(rng.choice([1, 1, 2, 3, 4, 8, 12], 150).tolist())
+    ]
+    cluster = fabric(25)
+    policy = Watched()
+    kernel = ClusterKernel(cluster, jobs, network=SharedNetwork(FatTree((5, 5), (1, 1), (1, 1))))
+    kernel.run(policy)
+    starts, nodes, arrived = {}, {}, 0  # type: ignore[var-annotated]
+    for row in kernel.schedule.log:
+        if row.kind == Kind.STARTED:
+            starts.setdefault(row.job, row.time_s)
+            nodes.setdefault(row.job, []).append(row.node)
+        arrived += row.kind == Kind.COMPLETED
+    assert arrived == len(jobs)
+    assert len(policy.reserved_s) > 10
+    for job, time_s in policy.reserved_s.items():
+        assert starts[job] <= time_s
+    overtaken = sum(starts[job] > min([starts[later] for later in range(job + 1, len(jobs))]) for job in range(149))
+    assert overtaken > 10
+    for job, taken in nodes.items():  # every segment lies within a rack
+        size, racks = jobs[job].tasks[0].instances, [sum(node // 5 == rack for node in taken) for rack in range(5)]
+        segment = min(size, 4)
+        assert sum(count // segment for count in racks) >= size // segment

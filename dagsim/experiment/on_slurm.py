@@ -1,0 +1,185 @@
+"""Run cells as jobs of Slurm, through ``submitit``. The machines share the disk of this one."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+from dagsim.errors import ConfigError, DagsimError, SimulationError
+from dagsim.experiment.executors import CellWork, OnProgress, Wanted, portable
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.plan import Cell, code_digest
+from dagsim.registry import nearest
+
+__all__ = ["OnSlurm", "SubmitSettings"]
+
+_TRIES = 3
+"""Number of times that a job which was lost is submitted again."""
+_LISTEN_S = {"slurm": 5.0, "local": 0.1}
+"""Seconds between two looks at the jobs. Each look may ask Slurm's accounting."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitSettings:
+    """The text after ``slurm:``, as ``partition=short,jobs=50``."""
+
+    cluster: str = "slurm"
+    """``slurm``; ``local`` runs the same jobs as processes of this machine, as a trial."""
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    minutes: int = 240
+    """Time limit of a job."""
+    memory_gb: int = 4
+    jobs: int = 100
+    """Maximum number of jobs; each takes an equal share of the cells."""
+    at_once: int = 100
+    """Maximum number of jobs that run at the same time."""
+    folder: str = "slurm-jobs"
+    """Folder for what ``submitit`` writes: scripts, logs and results. All machines must see it."""
+
+    @classmethod
+    def parse(cls, text: str) -> SubmitSettings:
+        """Read ``partition=short,jobs=50``.
+
+        Raises:
+            ConfigError: A setting is unknown, or its value is wrong.
+        """
+        types: dict[str, Any] = {field.name: type(field.default) for field in fields(cls)}
+        values: dict[str, Any] = {}
+        for part in filter(None, text.split(",")):
+            name, equals, value = part.partition("=")
+            if name not in types or not equals or not value:
+                raise ConfigError(
+                    f"--on slurm: {part!r}: expected NAME=VALUE, comma-separated{nearest(name, types)}; "
+                    f"allowed: {', '.join(types)}"
+                )
+            if types[name] is int and not (value.isdecimal() and 1 <= int(value) <= 10**6):
+                raise ConfigError(f"--on slurm: {name}={value}: expected a number from 1 to 1000000")
+            values[name] = types[name](value)
+        if values.get("cluster", "slurm") not in _LISTEN_S:
+            raise ConfigError(f"--on slurm: cluster={values['cluster']}: allowed: {', '.join(_LISTEN_S)}")
+        return cls(**values)
+
+
+class OnSlurm:
+    """Runs cells as jobs of Slurm. ``address`` is read by ``SubmitSettings``.
+
+    Every machine needs the same dagsim, and the traces at the same paths. A job that is lost (its
+    node failed, its time is over) is submitted again, up to three times.
+
+    Raises:
+        ConfigError: ``submitit`` or ``sbatch`` is not installed, or ``address`` is wrong.
+    """
+
+    def __init__(self, address: str = "") -> None:
+        self.settings = SubmitSettings.parse(address)
+        try:
+            import submitit
+        except ImportError:
+            raise ConfigError(
+                "--on slurm: submitit is not installed: pip install -e '.[slurm]' in the checkout"
+            ) from None
+        if self.settings.cluster == "slurm" and which("sbatch") is None:
+            raise ConfigError("--on slurm: there is no sbatch here; run this on a login node, or try cluster=local")
+        self._submitit: Any = submitit
+        logging.getLogger("submitit").setLevel(logging.ERROR)
+
+    def run(
+        self, work: CellWork, cells: Sequence[Cell], on_progress: OnProgress | None = None, wanted: Wanted | None = None
+    ) -> Iterator[CellRun]:
+        """Yield the runs of each job when it has ended.
+
+        Raises:
+            SimulationError: Slurm cannot be reached, or a job was lost again and again.
+        """
+        indices = [index for index, cell in enumerate(cells) if wanted is None or wanted(cell)]
+        count = min(self.settings.jobs, len(indices))
+        if not count:
+            return
+        executor = self._executor()
+        packed = replace(work, code=code_digest())
+        shares = [indices[number::count] for number in range(count)]
+        tasks = [_Share(packed, tuple(cells[index] for index in share)) for share in shares]
+        pending: dict[int, Any] = {}
+        tries, done = [0] * count, 0
+        try:
+            pending = dict(enumerate(executor.map_array(_run_share, tasks)))
+            while pending:
+                ended = [number for number, job in pending.items() if job.done()]
+                if not ended:
+                    time.sleep(_LISTEN_S[self.settings.cluster])
+                for number in ended:
+                    job = pending.pop(number)
+                    try:
+                        runs = job.result()
+                    except Exception as error:
+                        tries[number] += 1
+                        if tries[number] > _TRIES:
+                            raise SimulationError(f"--on slurm: {_lines_of(job, error)}") from None
+                        pending[number] = executor.submit(_run_share, tasks[number])
+                        continue
+                    for index, run in zip(shares[number], runs, strict=False):
+                        if isinstance(run, Exception):
+                            raise run
+                        done += 1
+                        if on_progress is not None:
+                            on_progress(index, done, 0)
+                        yield run
+        except DagsimError:
+            raise
+        except RuntimeError as error:  # sbatch is missing, or refuses the job
+            raise SimulationError(f"--on slurm: {' '.join(str(error).split())[:300]}") from None
+        finally:
+            for job in pending.values():
+                with suppress(Exception):
+                    job.cancel()
+
+    def _executor(self) -> Any:
+        settings = self.settings
+        folder = Path(settings.folder).absolute()
+        try:
+            executor = self._submitit.AutoExecutor(folder=folder, cluster=settings.cluster)
+        except RuntimeError as error:
+            raise SimulationError(f"--on slurm: {' '.join(str(error).split())[:300]}") from None
+        asked = {name: value for name in ("partition", "account", "qos") if (value := getattr(settings, name))}
+        executor.update_parameters(
+            name="dagsim",
+            timeout_min=settings.minutes,
+            mem_gb=settings.memory_gb,
+            cpus_per_task=1,
+            slurm_array_parallelism=min(settings.at_once, settings.jobs),
+            **{f"slurm_{name}": value for name, value in asked.items()},
+        )
+        return executor
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The cells of one job."""
+
+    work: CellWork
+    cells: tuple[Cell, ...]
+
+
+def _run_share(share: _Share) -> list[CellRun | Exception]:
+    """Run the cells of a job, in order. An error ends the list, as it ends the plan."""
+    runs: list[CellRun | Exception] = []
+    for cell in share.cells:
+        try:
+            runs.append(share.work(cell, lambda count: None))
+        except Exception as error:
+            return [*runs, portable(error)]
+    return runs
+
+
+def _lines_of(job: Any, error: Exception) -> str:
+    """The reason of a job that was lost, with the file of its log."""
+    reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
+    return f"job {job.job_id} was lost {_TRIES + 1} times: {reason.strip()[:200]}; its log is {job.paths.stderr}"

@@ -1,0 +1,60 @@
+"""Metrics of your own: a class with ``of(schedule)``, named in the configuration.
+
+    metrics: ["my_metrics.py:UrgentWait[least=2]"]
+
+The value stands beside those of ``dagsim list metrics``, under the name of the class or of the
+entry point, in every table and file of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from dagsim.errors import ConfigError, DagsimError, PluginError
+from dagsim.model.log import Schedule
+from dagsim.registry import Registry, Spec
+
+__all__ = ["METRICS", "OwnMetric", "own_values", "value_name"]
+
+
+class OwnMetric(Protocol):
+    """One number of a schedule."""
+
+    def of(self, schedule: Schedule) -> float:
+        """Return the value; NaN if the schedule has none."""
+        ...
+
+
+METRICS: Registry[OwnMetric] = Registry("metric", group="dagsim.metrics", listing="dagsim list metrics", method="of")
+"""Metrics of other packages, by name."""
+
+
+def value_name(spec: str) -> str:
+    """The name of the value of a metric: that of its class or entry point."""
+    return Spec.parse(spec).name.rpartition(":")[2]
+
+
+def own_values(specs: Iterable[str], schedule: Schedule) -> dict[str, float]:
+    """The value of each metric, by its name.
+
+    Raises:
+        ConfigError: There is no such metric, or two have one name.
+        PluginError: A metric raised an exception, or returned something else than a number.
+    """
+    values: dict[str, float] = {}
+    for spec in specs:
+        name = value_name(spec)
+        if name in values:
+            raise ConfigError(f"metrics: two are called {name!r}; rename a class")
+        metric = METRICS.create(spec)
+        try:
+            value: Any = metric.of(schedule)
+            values[name] = float(value)
+        except DagsimError:
+            raise
+        except Exception as error:
+            raise PluginError(
+                f"metric {spec!r}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            ) from error
+    return values

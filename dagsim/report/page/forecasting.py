@@ -1,0 +1,145 @@
+"""Pages of forecasts: the queue as bands over time, planned jobs, and the reliability of a back-test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from math import log1p
+from typing import Any
+
+from dagsim.forecast.live import Expected, ExpectedShape
+from dagsim.forecast.scores import CEILING
+from dagsim.report.forecast import backtest_grid, backtest_sentences, queue_grid, shapes_grid, shapes_sentences, span
+from dagsim.report.grid import Grid
+from dagsim.report.page.charts import Packer
+from dagsim.report.page.document import document
+from dagsim.report.page.markup import element, notes, table
+
+__all__ = ["backtest_page", "queue_page"]
+
+_MOST_BANDS = 200
+_LABEL, _WIDTH, _ROW, _TOP = 190, 900, 16, 22
+_TICKS_S = (0.0, 60.0, 600.0, 3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0)
+_SIDE, _MARGIN = 340, 44
+
+
+def queue_page(
+    title: str,
+    rows: Sequence[Expected],
+    shapes: Sequence[ExpectedShape] = (),
+    *,
+    calibrated: bool,
+    live: Sequence[str] = (),
+    remarks: Sequence[str] = (),
+) -> str:
+    """The page of forecasts at one instant."""
+    parts = []
+    if shapes:
+        bands = [(str(each.shape), each.starts_s) for each in shapes]
+        parts.append(_part("Planned jobs", _bands(bands, "start") + table(shapes_grid(shapes, calibrated=calibrated))))
+    if rows or not shapes:
+        bands = [(f"{row.job} {row.user}", row.quantiles_s) for row in rows]
+        parts.append(_part("Waiting jobs over time", _bands(bands, "start")))
+        parts.append(_part("Waiting jobs", table(queue_grid(rows, calibrated=calibrated))))
+    soon = sum(row.within_1h >= 0.5 for row in rows)
+    sentences = (
+        shapes_sentences(shapes) if shapes else [f"{soon:,} of {len(rows):,} waiting jobs probably start within 1 h."]
+    )
+    return _document(title, [*sentences, *remarks], parts, live)
+
+
+def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
+    """The page of a back-test: reliability, scores and their parts."""
+    parts = [
+        _part("Reliability", _reliability(scores["reliability"], scores["n"])),
+        _part("Scores", table(backtest_grid(scores))),
+    ]
+    for name, head in (("by_partition", "partition"), ("by_horizon", "median forecast"), ("by_kind", "kind")):
+        cells = [
+            (key or "all", f"{entry['n']:,}", *(_number(entry[score]) for score in _SCORES))
+            for key, entry in scores[name].items()
+        ]
+        parts.append(
+            _part(f"By {head}", table(Grid("", (head, "rows", "coverage of 90 %", "CRPS", "median error"), cells)))
+        )
+    return _document(title, backtest_sentences(scores)[:1], parts, ())
+
+
+_SCORES = ("coverage_90", "crps_log", "median_abs_log")
+
+
+def _number(value: float) -> str:
+    return "-" if value != value else f"{value:.2f}"
+
+
+def _document(title: str, sentences: Sequence[str], parts: Sequence[str], live: Sequence[str]) -> str:
+    first, *rest = sentences
+    answer = element("p", first, class_="verdict") + "".join(element("p", line) for line in rest)
+    header = f'<header>{element("h1", title)}<div data-part="answer">{answer}</div></header>'
+    return document(title, f"{header}<main>{''.join(parts)}</main>", Packer().packed({}), live=live)
+
+
+def _part(title: str, content: str) -> str:
+    return f'<section data-part="{escape(title)}">{element("h2", title)}{content}</section>'
+
+
+def _x(seconds: float) -> float:
+    return _LABEL + (_WIDTH - _LABEL - 60) * min(log1p(max(seconds, 0.0)), CEILING) / CEILING
+
+
+def _bands(rows: Sequence[tuple[str, Sequence[float]]], what: str) -> str:
+    """Bands of 90 and 50 % with the median, a row for each job, over the logarithm of the time."""
+    shown = rows[:_MOST_BANDS]
+    height = _TOP + _ROW * len(shown) + 6
+    lines = []
+    for tick_s in _TICKS_S:
+        x = f"{_x(tick_s):.1f}"
+        label = "now" if not tick_s else "1 week" if tick_s > 86400 else span(tick_s).replace(".0 ", " ")
+        lines.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{_TOP - 4}" y2="{height}"/>')
+        lines.append(f'<text class="tick" x="{x}" y="{_TOP - 8}">{label}</text>')
+    for place, (name, waits_s) in enumerate(shown):
+        y = _TOP + _ROW * place
+        low, lower, median, upper, high = (_x(waits_s[level]) for level in (0, 4, 9, 14, 18))
+        label = name if len(name) <= 28 else f"{name[:27]}…"
+        tip = f"{name}: median {span(waits_s[9])}, 90 % from {span(waits_s[0])} to {span(waits_s[18])}"
+        lines.append(
+            f'<g><title>{escape(tip)}</title><text class="task" x="{_LABEL - 8}" y="{y + 12}">{escape(label)}</text>'
+            f'<rect class="waits" x="{low:.1f}" y="{y + 3}" width="{max(high - low, 1):.1f}" height="10"/>'
+            f'<rect class="runs" x="{lower:.1f}" y="{y + 3}" width="{max(upper - lower, 1):.1f}" height="10"/>'
+            f'<rect class="runs critical" x="{median - 1:.1f}" y="{y + 1}" width="3" height="14"/></g>'
+        )
+    head = f"Bands of 90 % and of 50 % and the median of the time until the {what}; the scale is logarithmic."
+    more = [f"The first {_MOST_BANDS} of {len(rows):,} jobs."] if len(rows) > _MOST_BANDS else []
+    picture = _svg(_WIDTH, height, head, "".join(lines)) if shown else element("p", "Nothing waits.")
+    return picture + notes([head, *more] if shown else [])
+
+
+def _reliability(points: Sequence[tuple[float, float]], count: int) -> str:
+    """The share of rows that started by each quantile, against its level: a diagonal if they hold."""
+
+    def at(level: float, share: float) -> str:
+        return f"{_MARGIN + _SIDE * level:.1f},{10 + _SIDE * (1 - share):.1f}"
+
+    lines = []
+    for level in (0.0, 0.25, 0.5, 0.75, 1.0):
+        x, y = at(level, level).split(",")
+        lines.append(f'<line class="grid" x1="{_MARGIN}" x2="{_MARGIN + _SIDE}" y1="{y}" y2="{y}"/>')
+        lines.append(f'<line class="grid" x1="{x}" x2="{x}" y1="10" y2="{10 + _SIDE}"/>')
+        lines.append(f'<text class="tick" x="{x}" y="{_SIDE + 28}">{100 * level:.0f} %</text>')
+        lines.append(f'<text class="task" x="{_MARGIN - 6}" y="{float(y) + 4:.1f}">{100 * level:.0f} %</text>')
+    lines.append(f'<polyline class="edge" points="{at(0, 0)} {at(1, 1)}"/>')
+    drawn = " ".join(at(level, share) for level, share in points)
+    lines.append(f'<polyline class="edge critical" points="{drawn}"/>')
+    head = (
+        f"Across: the level of a quantile. Up: the share of the {count:,} rows that started no later. Where the "
+        "forecasts hold, the curve lies on the diagonal; above it they are too late, below it too early."
+    )
+    return _svg(_SIDE + 2 * _MARGIN, _SIDE + 40, head, "".join(lines)) + notes([head])
+
+
+def _svg(width: float, height: float, label: str, content: str) -> str:
+    return (
+        f'<div class="scroll drawing" tabindex="0" role="region" aria-label="{escape(label)}">'
+        f'<svg role="img" aria-label="{escape(label)}" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}">{content}</svg></div>'
+    )

@@ -1,0 +1,167 @@
+"""What runs sent over each link, found from the log of a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from dagsim.model import Job, Kind
+from dagsim.model.arithmetic import bits
+from dagsim.model.log import Record, Schedule
+from dagsim.network.collectives import Exchange, Member, exchange, nvlink_bytes_s
+from dagsim.network.routing import Link
+from dagsim.systems.cluster.models.runtime import Runtime
+from dagsim.systems.cluster.network.base import Communication
+from dagsim.systems.cluster.network.shared import SharedNetwork
+
+__all__ = ["LinkUse", "busiest", "link_usage"]
+
+
+class LinkUse(NamedTuple):
+    """A link, and the traffic on it: from when to when, and bytes per second."""
+
+    link: Link
+    traffic: list[tuple[float, float, float]]
+
+    @property
+    def bytes(self) -> float:
+        """All bytes that crossed it."""
+        return sum([(end_s - start_s) * bytes_s for start_s, end_s, bytes_s in self.traffic])
+
+
+class _Run:
+    """A run in the log, as far as it has been read."""
+
+    def __init__(self, row: Record) -> None:
+        self.started_s, self.job, self.task = row.time_s, row.job, row.task
+        self.held: list[tuple[int, int, int]] = []
+        self.since_s = row.time_s
+        self.load: dict[int, float] = {}
+        """Bytes per second on each link since ``since_s``."""
+        self.exchange: Exchange | None = None
+        self.steps_s = 0.0
+        """Seconds of compute of a step."""
+
+
+def link_usage(
+    schedule: Schedule,
+    jobs: Sequence[Job],
+    network: SharedNetwork,
+    communication: Communication | None,
+    runtime: Runtime,
+) -> list[LinkUse]:
+    """The traffic on all links of the ``network`` in a simulation of ``jobs``.
+
+    Gangs are exact, as the log has their rates. Outputs, data and saved states count as evenly sent from
+    the start of a run until it computes. If the log does not name GPUs, gangs that use some NICs of a
+    node count on its first ones.
+    """
+    cluster = schedule.cluster
+    routing = network.topology.routing([node.name for node in cluster.nodes])
+    usage = [LinkUse(link, []) for link in routing.links]
+    running: dict[int, _Run] = {}
+    places: dict[tuple[int, int], dict[int, int]] = {}
+    stopped: dict[tuple[int, int], tuple[float, dict[int, int]]] = {}
+    types = cluster.gpu_types
+
+    def book(run: _Run, now: float) -> None:
+        if now > run.since_s:
+            for link, bytes_s in run.load.items():
+                usage[link].traffic.append((run.since_s, now, bytes_s))
+        run.since_s = now
+
+    def begin(run: _Run) -> None:
+        """Find what the gang sends."""
+        task = jobs[run.job].tasks[run.task]
+        gpu = cluster.nodes[run.held[0][0]].gpu
+        traffic = None if communication is None else communication.traffic(task, gpu)
+        if traffic is None or not (task.gang or task.gpus >= 2):
+            return
+        each = max(int(task.gpus), 1)
+        members = [
+            Member(node, count * each if task.gang else each, tuple(bits(mask))) for node, count, mask in run.held
+        ]
+        nvlink = float("inf") if gpu is None or task.gpus < 1 else nvlink_bytes_s(gpu.name, gpu.nvlink_gb_s)
+        run.exchange, run.steps_s = exchange(traffic, members, routing, nvlink), traffic.step_s
+        seconds = runtime.seconds(task, types)
+        if not isinstance(runtime, Communication) and len(seconds) > 1 and min(seconds) > 0:
+            run.steps_s *= seconds[types.index(gpu)] / min(seconds)
+
+    def fetched(run: _Run, now: float) -> None:
+        sent = [*_outputs(jobs[run.job], run, places)]
+        if network.storage is not None:
+            sent += _stored(network, jobs[run.job], run, stopped, [node.name for node in cluster.nodes])
+        for source, destination, size in sent:
+            paths = routing.paths(source, destination)
+            for path in paths:
+                for link in path:
+                    run.load[link] = run.load.get(link, 0.0) + size / len(paths) / (now - run.started_s)
+        book(run, now)
+        run.load = {}
+
+    for row in schedule.log:
+        kind = row.kind
+        if kind == Kind.STARTED:
+            running.setdefault(row.run, _Run(row)).held.append((row.node, row.instances, row.gpus))
+        elif kind == Kind.COMPUTING:
+            if (run := running[row.run]).since_s < row.time_s:
+                fetched(run, row.time_s)
+        elif kind == Kind.RATE:
+            run = running[row.run]
+            book(run, row.time_s)
+            if run.exchange is None:
+                begin(run)
+            if run.exchange is not None:
+                step = run.exchange.stream_bytes * row.value / run.steps_s
+                run.load = {link: streams * step for link, streams in run.exchange.streams.items()}
+        elif kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED) and row.run in running:
+            run = running.pop(row.run)
+            book(run, row.time_s)
+            held = {node: count for node, count, _ in run.held}
+            if kind == Kind.FINISHED:
+                ran = places.setdefault((run.job, run.task), {})
+                for node, count in held.items():
+                    ran[node] = ran.get(node, 0) + count
+            elif kind == Kind.PREEMPTED:
+                stopped[run.job, run.task] = row.time_s, held
+    return usage
+
+
+def _outputs(job: Job, run: _Run, places: dict[tuple[int, int], dict[int, int]]) -> Iterator[tuple[int, int, float]]:
+    """Source, destination and bytes of the outputs that a run reads."""
+    tasks = job.graph.tasks
+    for edge in job.graph.edges:
+        if edge.child == run.task and edge.bytes:
+            for source, count in places.get((run.job, edge.parent), {}).items():
+                for node, here, _ in run.held:
+                    if node != source:
+                        part = count / tasks[edge.parent].instances * here / tasks[run.task].instances
+                        yield source, node, edge.bytes * part
+
+
+def _stored(
+    network: SharedNetwork,
+    job: Job,
+    run: _Run,
+    stopped: dict[tuple[int, int], tuple[float, dict[int, int]]],
+    names: Sequence[str],
+) -> Iterator[tuple[int, int, float]]:
+    """Source, destination and bytes of the data and states that a run reads."""
+    storage, task = network.storage, job.graph.tasks[run.task]
+    assert storage is not None
+    nodes = storage.numbers(names)
+    sources, size = {nodes[run.job % len(nodes)]: 1.0}, storage.load_bytes(task.model) / task.instances
+    if storage.checkpoints and (run.job, run.task) in stopped:
+        stopped_s, held = stopped[run.job, run.task]
+        size = task.memory_gb * 1e9
+        if stopped_s == run.started_s:
+            sources = {node: count / sum(held.values()) for node, count in held.items()}
+    for node, count, _ in run.held:
+        for source, part in sources.items():
+            if source != node and size:
+                yield source, node, size * count * part
+
+
+def busiest(usage: Sequence[LinkUse], count: int) -> list[LinkUse]:
+    """The links with the largest shares of their bandwidth in use, over all of the time."""
+    return sorted([use for use in usage if use.traffic], key=lambda use: -use.bytes / use.link.bandwidth)[:count]
