@@ -68,7 +68,7 @@ class Search:
     def __init__(
         self,
         base: str = "eft-wait",
-        budget: int = 800,
+        budget: int = 500,
         futures: int = 6,
         ahead: int = 8,
         agent: str = "ppo",
