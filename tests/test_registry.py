@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -154,3 +156,17 @@ def test_other_packages_add_names_by_entry_points(monkeypatch: pytest.MonkeyPatc
 def test_a_parameter_that_moved_to_another_name_is_refused_with_its_successor() -> None:
     with pytest.raises(UnknownName, match=r"'gavel' no longer has 'objective'; use gavel-events\[objective=...\]"):
         POLICIES.create("gavel[objective=makespan]")
+
+
+SYSTEMS = ("allox", "gavel", "kube", "kueue", "pollux", "sia", "slurm", "tetris", "themis", "tiresias")
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES.names() if name.startswith(SYSTEMS)])
+def test_a_policy_named_after_a_system_says_whether_it_is_that_system(name: str) -> None:
+    summary = next(entry.summary for entry in POLICIES.describe() if entry.name == name)
+    if "as published" in summary:  # then a script holds it to the system's own results
+        checks = re.findall(r"scripts/validate_\w+\.py", inspect.getdoc(POLICIES.get(name)) or "")
+        assert checks
+        assert all((Path(__file__).parent.parent / check).is_file() for check in checks)
+    else:
+        assert summary.startswith("after ")

@@ -104,3 +104,23 @@ def test_a_ratio_of_training_time_agrees_with_the_closed_form() -> None:
 def test_an_interval_that_is_not_positive_is_refused() -> None:
     with pytest.raises(ModelError, match="interval_s must be positive, got 0"):
         Preemption(interval_s=0)
+
+
+def test_jobs_of_higher_priority_take_the_gpus_of_lower_ones_when_a_spot_node_goes() -> None:
+    """Three nodes of one GPU, two of them reserved; three priorities, and nothing else to run on."""
+    cluster = Cluster(tuple(Node(f"n{place}", gpu_type("T4"), 1) for place in range(3)))
+    jobs = [Job.single(f"p{level}", Task("t", 1000), priority=level) for level in (0, 1, 2)]
+    spot = SpotCapacity(200, 50, notice_s=10, nodes=(0,))
+    schedule = ClusterKernel(
+        cluster, jobs, preemption=Preemption(write_s=5, restart_s=7), disturbances=(spot,), seed=1
+    ).run(POLICIES.create("kube-default"))
+    done_s = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
+    stops = [row.job for row in schedule.log if row.kind in (Kind.PREEMPTED, Kind.FAILED)]
+    # The highest priority has the first node, a spot node. When it goes, the lowest makes room for it, and the one
+    # between is never stopped.
+    assert next(row.node for row in schedule.log if row.kind == Kind.STARTED and row.job == 2) == 0
+    assert {0, 2} <= set(stops)
+    assert 1 not in stops
+    assert done_s["p2"] == pytest.approx(1000 + 7 * stops.count(2))
+    assert done_s["p1"] == 1000
+    assert done_s["p0"] > max(done_s["p1"], done_s["p2"])

@@ -208,7 +208,7 @@ def test_the_schema_accepts_kinds_and_refuses_other_keys() -> None:
     schema = json_schema()
     assert schema["additionalProperties"] is False
     kinds = {branch["properties"]["kind"]["const"] for branch in schema["properties"]["runtime"]["anyOf"]}
-    assert kinds == {"throughput", "recorded", "flops", "llm"}
+    assert kinds == {"throughput", "recorded", "flops", "llm", "fed"}
     assert schema["properties"]["policy"]["description"].startswith("The scheduler")
 
 

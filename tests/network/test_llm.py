@@ -57,6 +57,9 @@ def test_degrees_split_the_compute_and_stages_wait_for_each_other() -> None:
     data_s = 2 * 3 / 4 * 2 * 1e9 / 8 / 235e9  # the gradients of 1/8 of the model in 2 bytes, in a node
     pipeline_s = 2 * 8 * activations / 2 / 24e9  # all 8 GPUs of a node send forward and backward, a NIC each
     assert step_s(training, A100, 32, fit=UNIT) == pytest.approx(compute_s + tensor_s + data_s + pipeline_s)
+    again = replace(training, checkpointing=True)  # another forward pass: a third more compute, 6 all-reduces for 4
+    expected = compute_s * 4 / 3 + tensor_s * 1.5 + data_s + pipeline_s
+    assert step_s(again, A100, 32, fit=UNIT) == pytest.approx(expected)
 
 
 def test_fp8_doubles_the_peak_rate_of_matrix_products_alone() -> None:

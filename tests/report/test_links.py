@@ -34,7 +34,8 @@ class Steps:
         if view.now in self.at:
             yield self.at.pop(view.now)
         for task in view.ready:
-            yield Start(task, tuple(Share(node, 1) for node in self.nodes[task.task.name]))
+            on = self.nodes[task.task.name]
+            yield Start(task, tuple(Share(node, on.count(node)) for node in dict.fromkeys(on)))
         if self.at:
             yield Wait(min(self.at))
 
@@ -59,14 +60,24 @@ def test_a_gang_sends_the_bytes_of_its_steps_whatever_its_rate(others: int) -> N
     assert sent_gb(jobs, schedule) == pytest.approx(expected)
 
 
+def test_a_slower_type_takes_fewer_steps_a_second_and_sends_as_much_in_all() -> None:
+    cluster = Cluster((*CLUSTER.nodes[:2], *[Node(name, gpu_type("V100-16"), 8) for name in "xy"]))
+    job = Job.single("j", Task("t", 100.0, 2, True, speeds={"A100-80": 2.0, "V100-16": 1.0}, model="net"))
+    network = SharedNetwork(Island(rails=1, bandwidth_gb_s=10.0))
+    kernel = ClusterKernel(cluster, [job], network=network, communication=SENDS)
+    schedule = kernel.run(Steps({"t": [2, 3]}, {}))
+    usage = link_usage(schedule, [job], network, SENDS, Recorded())
+    assert {round(use.bytes / 1e9, 6) for use in usage if use.traffic} == {50 * 4.0}  # 50 steps of 1 s on the A100
+
+
 def test_outputs_data_and_moved_states_are_counted() -> None:
-    graph = TaskGraph((Task("up", 1.0), Task("down", 1.0)), (Edge(0, 1, 7e9),))
+    graph = TaskGraph((Task("up", 1.0, 2), Task("down", 1.0, 2)), (Edge(0, 1, 7e9),))
     jobs = [
         Job("dag", graph),
         Job.single("load", Task("load", 1.0, model="bert")),
         Job.single("move", Task("move", 30.0, memory_gb=6.0)),
     ]
-    schedule = run(jobs, {"up": [0], "down": [1], "load": [2], "move": [0]}, {10.0: Migrate(2, (Share(2),))})
+    schedule = run(jobs, {"up": [0, 0], "down": [1, 1], "load": [2], "move": [0]}, {10.0: Migrate(2, (Share(2),))})
     assert sent_gb(jobs, schedule) == pytest.approx(
         {"a.nic0.tx": 13.0, "b.nic0.rx": 7.0, "c.nic0.rx": 11.0, "d.nic0.tx": 5.0}
     )

@@ -272,6 +272,15 @@ def test_groups_of_ranks_send_one_after_the_other() -> None:
     )
     way = exchange(StepTraffic(0.0, 1.0, calls=0, groups=groups), members, routing, 1e11)
     assert way.seconds(way.alone(routing)) == pytest.approx(6 / 100 + 3 / 4 * 8 / (40 / 2) + 3 / 10)
+    # A pipeline of four nodes has two streams on the NICs within, a ring over pairs of nodes one: two count for both.
+    routing = Island(1, 10.0).routing(NAMES)
+    line = (GroupTraffic(3.0, 4, 1, "pipeline"), GroupTraffic(4.0, 2, 1))
+    for groups in (line, line[::-1]):
+        way = exchange(
+            StepTraffic(0.0, 1.0, calls=0, groups=groups), [Member(node, 1) for node in range(4)], routing, 1e11
+        )
+        assert way.seconds(way.alone(routing)) == pytest.approx((3 + 4) / (10 / 2))
+    members, routing = [Member(0, 4), Member(1, 4)], Island(4, 10.0).routing(["a", "b"])
     with pytest.raises(ModelError, match="8 ranks do not split into groups of 3 with stride 1"):
         exchange(StepTraffic(0.0, 1.0, groups=(GroupTraffic(1.0, 3),)), members, routing, 1e11)
 

@@ -3,14 +3,16 @@ from __future__ import annotations
 import copy
 import pickle
 from math import inf
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import GPU_TYPES, GpuType, Task, gpu_type
-from dagsim.systems.cluster.models.runtime import Flops, Recorded, Throughput, shipped_throughputs
+from dagsim.systems.cluster.models.runtime import Fed, Feed, Flops, Recorded, Throughput, shipped_throughputs
 
 A100, V100, T4, P100, K80 = map(gpu_type, ("A100", "V100", "T4", "P100", "K80"))
 MACHINES = (A100, V100, T4, None)
@@ -254,3 +256,36 @@ def test_the_shipped_table_is_the_published_one(data):
     rows = [row for row in shipped_throughputs().rows if row.source.startswith("Sia")]
     assert rows
     assert all(published[row.model, row.gpu, row.batch] == row.samples_per_s for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "memory_gb", "rate"),
+    [
+        (0, 0, (1.0, 19.49 / 15.67)),  # nothing is stated: only the GPU limits
+        (12, 0, (1.0, 1.2)),  # 12 of 10 cores feed 1.2 V100s, a little less than an A100
+        (5, 0, (0.5, 0.5)),
+        (20, 100, (1.0, 19.49 / 15.67)),
+        (20, 60, (0.5, 0.5)),  # 40 % come from storage, which feeds a fifth of a V100: .2 / .4
+        (20, 90, (1.0, 19.49 / 15.67)),  # 10 %: 2 V100s
+        (4, 60, (0.4, 0.4)),
+    ],
+)
+@pytest.mark.parametrize("gpus", [1, 4])
+def test_a_gpu_trains_no_faster_than_cores_memory_and_storage_feed_it(
+    cpus: float, memory_gb: float, rate: tuple[float, float], gpus: int
+) -> None:
+    fed = Fed({"resnet50": Feed(cpus=10, memory_gb=100, uncached=0.2)}, base=Recorded("V100-16"))
+    task = Task("t", 60.0, gpus=gpus, cpus=cpus * gpus, memory_gb=memory_gb * gpus, model="resnet50")
+    assert fed.rates(task, (V100, A100)) == pytest.approx(rate, rel=1e-3)
+    assert fed.seconds(task, (V100, A100)) == pytest.approx([60 / one for one in rate], rel=1e-3)
+    other = Task("t", 60.0, gpus=gpus, cpus=0.1, model="lm")
+    assert fed.rates(other, (V100,)) == (1.0,)
+
+
+def test_a_configuration_names_what_feeds_its_models(tmp_path: Path) -> None:
+    text = "runtime: {kind: fed, base: {kind: recorded, reference: V100-16}, models: {bert: {cpus: 3}}}\n"
+    (tmp_path / "c.yaml").write_text(text)
+    assert load_config(tmp_path / "c.yaml").runtime == Fed({"bert": Feed(3)}, Recorded("V100-16"))
+    (tmp_path / "c.yaml").write_text(text.replace("cpus: 3", "cpus: -3"))
+    with pytest.raises(ConfigError, match="runtime fed: bert: cpus and memory_gb must be 0 or more"):
+        load_config(tmp_path / "c.yaml")

@@ -33,6 +33,7 @@ from dagsim.model import (
 from dagsim.model.log import Schedule
 from dagsim.network import Cable, Explicit, Island, Route
 from dagsim.systems.cluster import ClusterKernel, Preemption
+from dagsim.systems.cluster.models.failures import Maintenance
 from dagsim.systems.cluster.network import Storage, UniformNetwork
 from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.policies import POLICIES
@@ -219,3 +220,43 @@ def test_a_storage_node_that_the_cluster_lacks_is_named() -> None:
     for make in (lambda: Storage(()), lambda: Storage(("c",), {"bert": -1.0}), lambda: Storage(("c",), default_gb=inf)):
         with pytest.raises(ModelError, match="storage"):
             make()
+
+
+def test_what_a_failure_leaves_is_in_the_storage_and_a_restart_reads_its_data_again() -> None:
+    cluster = Cluster(tuple(Node(name, V100, 2, memory_gb=10) for name in "abc"))
+    job = Job.single("i", Task("t", 30.0, memory_gb=6.0, model="bert"))
+    for preemption, read_s, left_s in (
+        (Preemption(on_failure="resume"), 6, 24),  # its state at 1 GB/s, from c and not from the node that failed
+        (Preemption(on_failure="restart"), 4, 30),  # its data again
+    ):
+        down = Maintenance((0,), 10.0, 50.0)
+        kernel = ClusterKernel(cluster, [job], network=STORED, preemption=preemption, disturbances=[down])
+        kernel.run(Failing())
+        assert completions(kernel) == {"i": 10 + read_s + left_s}
+
+
+class Failing:
+    """Starts the job on node a, and again on node b as soon as it has failed."""
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        for task in view.ready:
+            yield Start(task, (Share(0 if task.piece == 0 else 1),))
+
+
+def test_a_gang_that_moves_sends_what_each_node_has() -> None:
+    # 3 + 1 instances of 2 GB each on a and b: a sends 6 GB and b 2 to c, whose NIC takes 8 s.
+    cluster = Cluster(tuple(Node(name, V100, 4, memory_gb=10) for name in "abc"))
+    job = Job.single("i", Task("t", 30.0, 4, True, memory_gb=2.0))
+
+    class Moves:
+        def decide(self, view: ClusterView) -> Iterable[Decision]:
+            for task in view.ready:
+                yield Start(task, (Share(0, 3), Share(1, 1)))
+            if view.now < 5:
+                yield Wait(5)
+            elif view.now == 5 and 0 in view.running:
+                yield Migrate(0, (Share(2, 4),))
+
+    kernel = ClusterKernel(cluster, [job], network=STORED)
+    kernel.run(Moves())
+    assert completions(kernel) == {"i": 5 + 8 + 25}

@@ -40,6 +40,7 @@ def test_scale_factors_have_rows_of_their_own(read: Reading, samples: Path) -> N
 
 def test_shockwave_gives_durations_where_no_table_does(read: Reading, samples: Path) -> None:
     got = read(samples / "gavel" / "shockwave.trace")
+    assert "first one throughout" in got.trace.assumptions["batch"]
     assert [job.tasks[0].work for job in got.jobs] == [450, 30]
     assert got.noted == {"of a model or scale factor that the table lacks": 2}
 

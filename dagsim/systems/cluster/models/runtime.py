@@ -284,6 +284,63 @@ class Throughput(_ByType):
         return table.ratio(model, gpu, reference, batch)
 
 
+class Feed(NamedTuple):
+    """What it takes to feed a GPU of the reference type with the samples of a model: ``cpus`` cores
+    per GPU, and ``memory_gb`` of host memory per GPU that hold all data. With none of it cached,
+    storage feeds the part ``uncached`` of the full speed.
+    """
+
+    cpus: float = 0.0
+    memory_gb: float = 0.0
+    uncached: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fed(_ByType):
+    """The runtime ``base``, slowed down where a task has too few cores or too little memory for its
+    model (after Synergy, Mohan et al., OSDI 2022).
+
+    A GPU trains no faster than its cores prepare samples, and its memory and the storage fetch them:
+    the rate is the least of the GPU's own, that of the ``reference`` type times cores / ``cpus``, and
+    that of the reference type times ``uncached`` / (1 - cached part). So a faster GPU needs more cores.
+    Models without a feed, and tasks that state no cores or no memory, are not limited by these. A
+    task's own ``speeds`` are as measured.
+
+    Raises:
+        ModelError: An unknown reference type, or a negative amount.
+    """
+
+    models: Mapping[str, Feed]
+    base: Recorded | Throughput | Flops = field(default_factory=Throughput)
+    reference: str = "V100-16"
+    kind: Literal["fed"] = "fed"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        gpu_type(self.reference)
+        for model, feed in self.models.items():
+            if not (min(feed) >= 0 and max(feed) < inf and 0 < feed.uncached <= 1):
+                raise ModelError(
+                    f"runtime fed: {model}: cpus and memory_gb must be 0 or more, and uncached above 0 and up to 1, "
+                    f"got {feed.cpus!r}, {feed.memory_gb!r} and {feed.uncached!r}"
+                )
+        object.__setattr__(self, "_known", {})
+
+    def __str__(self) -> str:
+        return f"{self.base}; limited by cores and host memory for {', '.join(self.models)}"
+
+    def _rate(self, task: Task, gpu: GpuType | None) -> float:
+        rate, feed = self.base._rate(task, gpu), self.models.get(task.model or "")
+        if gpu is None or not task.gpus or feed is None:
+            return rate
+        reference = self.base._rate(task, gpu_type(self.reference))
+        if feed.cpus and task.cpus:
+            rate = min(rate, reference * task.cpus / task.gpus / feed.cpus)
+        missing = 1 - task.memory_gb / task.gpus / feed.memory_gb if feed.memory_gb and task.memory_gb else 0.0
+        return min(rate, reference * feed.uncached / missing) if missing > 0 else rate
+
+
 def _own(speeds: Mapping[str, float], gpu: GpuType) -> float | None:
     """The task's own rate on ``gpu``, if it has one, under any of the type's names."""
     if gpu.name in speeds:

@@ -33,7 +33,9 @@ POLICIES: Registry[ClusterPolicy] = Registry(
             ("estimates", "preemptive", "costly"),
         ),
         Entry("easy-events", ".backfilling:EasyEvents", "EASY with one pass per event, as in PYSS", _COSTLY),
-        Entry("committed", ".backfilling:Committed", "RLScheduler: picks one task and waits until it fits", _COSTLY),
+        Entry(
+            "committed", ".backfilling:Committed", "after RLScheduler: picks one task and waits until it fits", _COSTLY
+        ),
         Entry("recorded", ".history:AsObserved", "start and nodes as recorded in the trace"),
         Entry("random", ".orders:RandomFeasible", "uniform choice among all that fits"),
         Entry("sjf", ".orders:sjf", "shortest pair of task and GPU type first", _KNOWS),
@@ -59,7 +61,12 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("hrrn", ".orders:hrrn", "highest response ratio next", _KNOWS),
         Entry("wfp3", ".orders:wfp3", "most (wait / r)^3 n first", _KNOWS),
         Entry("unicef", ".orders:unicef", "most wait / (log2(n) r) first", _KNOWS),
-        Entry("tetris", ".job_orders:Tetris", "best match of demand and free resources, less the work left", _KNOWS),
+        Entry(
+            "tetris",
+            ".job_orders:Tetris",
+            "after Tetris: best match of demand and free resources, less the work left",
+            _KNOWS,
+        ),
         Entry("f1", ".orders:f1", "fitted to batch systems, log10(r) n + 870 log10(s)", _KNOWS),
         Entry("f2", ".orders:f2", "fitted, sqrt(r) n + 25600 log10(s)", _KNOWS),
         Entry("f3", ".orders:f3", "fitted, r n + 6860000 log10(s)", _KNOWS),
@@ -73,7 +80,7 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("weighted-fair", ".shares:weighted_fair", "GPUs in proportion to weight x work^alpha", _KNOWS),
         Entry("drf", ".shares:drf", "tenant with the smallest dominant share first"),
         Entry("themis", ".orders:themis", "after Themis: job that would end latest for its size first", _KNOWS),
-        Entry("qssf", ".history:Qssf", "shortest first, as predicted from similar past tasks"),
+        Entry("qssf", ".history:Qssf", "after Helios: shortest first, as predicted from similar past tasks"),
         Entry("heft", ".planned:heft", "each job planned: upward rank, earliest finish", _KNOWS),
         Entry("cpop", ".planned:cpop", "each job planned: critical path on one node", _KNOWS),
         Entry("peft", ".planned:peft", "each job planned: HEFT with a look ahead", _KNOWS),
@@ -115,11 +122,11 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry(
             "slurm-multifactor",
             ".slurm:SlurmMultifactor",
-            "Slurm: multifactor priority, main loop and backfill",
+            "after Slurm: multifactor priority, main loop and backfill",
             ("estimates", "preemptive", "costly"),
         ),
-        Entry("kueue", ".kueue:Kueue", "Kueue: quotas, borrowing and reclaim in cohorts", _STOPS),
-        Entry("kube-default", ".kube:KubeDefault", "Kubernetes: by priority, on the best node", _STOPS),
+        Entry("kueue", ".kueue:Kueue", "after Kueue: quotas, borrowing and reclaim in cohorts", _STOPS),
+        Entry("kube-default", ".kube:KubeDefault", "after Kubernetes: by priority, on the best node", _STOPS),
         Entry(
             "eft-wait",
             ".look_ahead:EftWait",

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Migrate, Placement, Share, Start
-from dagsim.systems.cluster.api import ClusterView, NodeState, Run, TaskState
+from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, TaskState
 from dagsim.systems.cluster.policies.backfilling import Easy, Shadow
 from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.policies.placement import by_speed
@@ -241,7 +241,7 @@ class EasyOnNodes(Easy):
     has a segment or requires a level. Others start on other nodes, or on these if they end before.
 
     The reservation holds the nodes that the rule would choose at the first expected end that leaves it
-    room. It stays until the task starts or is overdue. Uses estimates; not preemptive. Cost: ``Easy``,
+    room, by GPUs alone. It stays until the task starts or is overdue. Uses estimates; not preemptive. Cost: ``Easy``,
     O(nodes) per start, and O(nodes log running) per reservation.
     """
 
@@ -356,7 +356,9 @@ class Defrag(EasyOnNodes):
         super().__init__(SmallestDomain())
         self.most_moves = most_moves
         self._cleared_for: tuple[int, int, float] | None = None
-        """The task and the time of the last moves: they happen once, even if room is missing of another kind."""
+        """The task and the time of the last moves: they happen once in an instant, even if the task then
+        finds no place for a reason that ``_clearing`` does not know, such as a reservation.
+        """
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         head = view.queue(by_arrival).first()
@@ -379,7 +381,8 @@ class Defrag(EasyOnNodes):
         """
         placement, demand, machines = self._place(view, task), task.demand, view.machines.list
         type_ = by_speed(task, None)[0] if placement is None else machines[placement[0].node].type
-        own = [machine for machine in machines if machine.type == type_ and machine.up]
+        nodes = -1 if demand.terms is None else demand.terms.nodes
+        own = [machine for machine in machines if machine.type == type_ and machine.up and nodes >> machine.index & 1]
         if placement is not None and len(placement) == 1:
             return None
         if sum(machine.idle // demand.whole for machine in own) < demand.gang:
@@ -405,8 +408,8 @@ class Defrag(EasyOnNodes):
         demand = task.demand
         if sum(machine.gpus // demand.whole for machine in inside) < demand.gang:
             return None
-        idle = {machine.index: machine.idle for machine in own}
         within = {machine.index for machine in inside}
+        left = {machine.index: (machine.idle, machine.cpus, machine.memory) for machine in own}
         movable = [
             run
             for run in view.running.values()
@@ -416,25 +419,41 @@ class Defrag(EasyOnNodes):
         moves: list[tuple[Run, int]] = []
         cost = 0.0
         for run in sorted(movable, key=lambda run: (_move_s(view, run), -run.gpus, run.id)):
-            if sum(idle[node] // demand.whole for node in within) >= demand.gang:
+            if sum(_instances(left[node], demand) for node in within) >= demand.gang:
                 break
-            needed = int(run.gpus)
+            count, source = run.instances, run.held[0][0].index
             targets = [
-                (idle[machine.index], machine.index)
+                (left[machine.index], machine.index)
                 for machine in own
                 if machine.index not in within
-                and idle[machine.index] >= needed
-                and machine.room(run.task.demand) >= run.instances
+                and machine.room(run.task.demand) >= count
+                and _instances(left[machine.index], run.task.demand) >= count
             ]
             if not targets:
                 continue
             _, node = min(targets)
-            idle[node] -= needed
-            idle[run.held[0][0].index] += needed
+            left[node] = _after(left[node], run.task.demand, -count)
+            left[source] = _after(left[source], run.task.demand, count)
             moves.append((run, node))
             cost += run.gpus * _move_s(view, run)
-        enough = sum(idle[node] // demand.whole for node in within) >= demand.gang
+        enough = sum(_instances(left[node], demand) for node in within) >= demand.gang
         return _Clearing(cost, tuple(moves)) if enough and 0 < len(moves) <= self.most_moves else None
+
+
+_Free: TypeAlias = tuple[int, int, int]
+"""Idle GPUs of a node, and its free CPUs and memory in millionths."""
+
+
+def _instances(free: _Free, demand: DemandClass) -> int:
+    """Instances of whole GPUs that have room."""
+    asked = demand.whole, demand.cpus, demand.memory
+    return min([has // amount for has, amount in zip(free, asked, strict=True) if amount])
+
+
+def _after(free: _Free, demand: DemandClass, count: int) -> _Free:
+    """What is free after ``count`` instances have left."""
+    gpus, cpus, memory = free
+    return gpus + count * demand.whole, cpus + count * demand.cpus, memory + count * demand.memory
 
 
 def _move_s(view: ClusterView, run: Run) -> float:

@@ -19,7 +19,7 @@ from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
 from dagsim.systems.cluster.models.communication import ModelTraffic
 from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
-from dagsim.systems.cluster.policies.topology import EasyOnNodes, SegmentsInBlocks
+from dagsim.systems.cluster.policies.topology import EasyOnNodes, SegmentsInBlocks, SmallestDomain
 from dagsim.testing.violations import as_recorded, violations
 from dagsim.workload.accept import asking
 from dagsim.workload.arrays import JobArrays
@@ -273,10 +273,17 @@ class Held:
             yield from self.policy.decide(view)
 
 
-def fragmented(policy: str, preemption: Preemption, request: Request | None = None) -> tuple[dict[str, float], int]:
-    """Completion times, and the number of moves, of a gang of 8 GPUs that finds three nodes of 8 half full."""
-    busy = [Job.single(f"busy{node}", Task("t", 1000.0, gpus=4, memory_gb=10)) for node in range(3)]
-    late = Job.single("j", Task("t", 100.0, 8, True, model="net"), 1.0, request=request)
+def fragmented(
+    policy: str, preemption: Preemption, request: Request | None = None, *, arrival_s: float = 1.0, runs: int = 1
+) -> tuple[dict[str, float], int]:
+    """Completion times, and the number of moves, of a gang of 8 GPUs that finds three nodes of 8 half full, each
+    by ``runs`` runs.
+    """
+    busy = [
+        Job.single(f"busy{number // runs}", Task("t", 1000.0, gpus=4 // runs, memory_gb=10))
+        for number in range(3 * runs)
+    ]
+    late = Job.single("j", Task("t", 100.0, 8, True, model="net"), arrival_s, request=request)
     cluster = Cluster(tuple(Node(f"n{number}", A100, 8, memory_gb=100) for number in range(3)))
     kernel = ClusterKernel(
         cluster,
@@ -285,9 +292,10 @@ def fragmented(policy: str, preemption: Preemption, request: Request | None = No
         communication=ModelTraffic({"net": StepTraffic(10.0, 1.0, calls=0)}),
         preemption=preemption,
     )
-    kernel.run(Held(policy, range(3)))
+    kernel.run(Held(policy, [number // runs for number in range(3 * runs)]))
     jobs, log = kernel.schedule.jobs, kernel.schedule.log
-    assert not violations(kernel.schedule, [*busy, late], seconds=as_recorded, keeps_work=True, sharing=True)
+    keeps = preemption.on_resume == "resume"
+    assert not violations(kernel.schedule, [*busy, late], seconds=as_recorded, keeps_work=keeps, sharing=True)
     return (
         {jobs[row.job].id: row.time_s for row in log if row.kind == Kind.COMPLETED},
         sum(row.kind == Kind.PREEMPTED for row in log),
@@ -309,6 +317,48 @@ def test_a_run_moves_if_that_costs_less_than_the_gang_gains() -> None:
     ends, moves = fragmented("defrag", Preemption(restart_s=340))
     assert moves == 0
     assert ends["j"] == pytest.approx(1 + 100 * stayed)
+
+
+def test_work_that_would_be_lost_and_the_number_of_moves_count() -> None:
+    assert fragmented("defrag", Preemption(on_resume="restart"), arrival_s=100)[1] == 1  # 4 x 100 s against 1340
+    assert fragmented("defrag", Preemption(on_resume="restart"), arrival_s=400)[1] == 0
+    assert fragmented("defrag", Preemption(), runs=2)[1] == 2
+    assert fragmented("defrag[most_moves=1]", Preemption(), runs=2)[1] == 0
+    with pytest.raises(ConfigError, match="most_moves must be 1 or more, got 0"):
+        POLICIES.create("defrag[most_moves=0]")
+
+
+def test_nothing_moves_out_of_nodes_that_the_gang_may_not_use() -> None:
+    busy = [Job.single(f"b{node}", Task("t", 100.0, gpus=4)) for node in range(3)]
+    late = Job.single("j", Task("t", 10.0, 8, True), 1.0, request=Request("fast"))
+    nodes = [Node(f"n{number}", A100, 8, features=("fast",) if number == 2 else ()) for number in range(3)]
+    kernel = ClusterKernel(
+        Cluster(tuple(nodes)),
+        [*busy, late],
+        network=SharedNetwork(Island()),
+        communication=ModelTraffic(default=StepTraffic(100.0, 1.0, calls=0)),
+    )
+    kernel.run(Held("defrag", range(3)))
+    moved = [row.job for row in kernel.schedule.log if row.kind == Kind.PREEMPTED]
+    assert moved in ([], [2])
+    assert sum(row.kind == Kind.COMPLETED for row in kernel.schedule.log) == 4
+
+
+def test_nothing_moves_where_cores_or_memory_would_be_missing() -> None:
+    # A node has 8 cores. A gang of 16 fits on none, and a run of 6 finds no other node with as many free.
+    for cores, each, moves in ((1.0, 2.0, 0), (6.0, 1.0, 0), (4.0, 1.0, 1)):
+        busy = [Job.single(f"b{node}", Task("t", 100.0, gpus=4, cpus=cores)) for node in range(3)]
+        late = Job.single("j", Task("t", 10.0, 8, True, cpus=each), 1.0)
+        cluster = Cluster(tuple(Node(f"n{number}", A100, 8, cpus=8) for number in range(3)))
+        kernel = ClusterKernel(
+            cluster,
+            [*busy, late],
+            network=SharedNetwork(Island()),
+            communication=ModelTraffic(default=StepTraffic(100.0, 1.0, calls=0)),
+        )
+        kernel.run(Held("defrag", range(3)))
+        assert sum(row.kind == Kind.PREEMPTED for row in kernel.schedule.log) == moves
+        assert sum(row.kind == Kind.COMPLETED for row in kernel.schedule.log) == 4
 
 
 def test_a_gang_that_may_not_be_spread_gains_its_whole_time() -> None:
@@ -356,10 +406,10 @@ def test_drawn_gangs_keep_within_the_racks_of_the_configuration(rule: str) -> No
 
 
 class Watched:
-    """Plays ``block`` and notes the first reservation of each oldest job."""
+    """Plays a policy and notes the first reservation of each oldest job."""
 
-    def __init__(self) -> None:
-        self.policy = EasyOnNodes(SegmentsInBlocks())
+    def __init__(self, rule: SmallestDomain | SegmentsInBlocks) -> None:
+        self.policy = EasyOnNodes(rule)
         self.reserved_s: dict[int, float] = {}
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
@@ -370,19 +420,20 @@ class Watched:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_jobs_that_overtake_do_not_delay_the_oldest_one_with_segments(seed: int) -> None:
+@pytest.mark.parametrize("segments", [True, False])
+def test_jobs_that_overtake_do_not_delay_the_oldest_one_that_needs_a_rack(segments: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
     jobs = [
         Job.single(
             f"j{number}",
             Task("t", float(rng.integers(1, 200)), size, size > 1, gpus=8),
             float(number),
-            request=Request(level="rack", segment=min(size, 4)),
+            request=Request(level="rack", segment=min(size, 4) if segments else None),
         )
-        for number, size in enumerate(rng.choice([1, 1, 2, 3, 4, 8, 12], 150).tolist())
+        for number, size in enumerate(rng.choice([1, 1, 2, 3, 4, *([8, 12] if segments else [5, 5])], 150).tolist())
     ]
     cluster = fabric(25)
-    policy = Watched()
+    policy = Watched(SegmentsInBlocks() if segments else SmallestDomain())
     kernel = ClusterKernel(cluster, jobs, network=SharedNetwork(FatTree((5, 5), (1, 1), (1, 1))))
     kernel.run(policy)
     starts, nodes, arrived = {}, {}, 0  # type: ignore[var-annotated]
@@ -395,9 +446,10 @@ def test_jobs_that_overtake_do_not_delay_the_oldest_one_with_segments(seed: int)
     assert len(policy.reserved_s) > 10
     for job, time_s in policy.reserved_s.items():
         assert starts[job] <= time_s
+    assert sum(starts[job] == time_s for job, time_s in policy.reserved_s.items()) > 0.8 * len(policy.reserved_s)
     overtaken = sum(starts[job] > min([starts[later] for later in range(job + 1, len(jobs))]) for job in range(149))
     assert overtaken > 10
     for job, taken in nodes.items():  # every segment lies within a rack
         size, racks = jobs[job].tasks[0].instances, [sum(node // 5 == rack for node in taken) for rack in range(5)]
-        segment = min(size, 4)
+        segment = min(size, 4) if segments else size
         assert sum(count // segment for count in racks) >= size // segment
