@@ -37,7 +37,7 @@ from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.experiment.bound import bound_of
 from dagsim.experiment.ledger import Ledger
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.simulate import run_policy
+from dagsim.experiment.simulate import make_policy, run_policy
 from dagsim.files import write_text
 from dagsim.metrics import summarize, to_csv
 from dagsim.metrics.compare import Paired, paired
@@ -50,6 +50,7 @@ DRAWN = ("ind-0.9", "ind-1.1", "dag-0.9", "dag-1.1")
 SEEN = ("itp", "philly")
 CELLS = (*DRAWN, *SEEN, "pai", "openb", "gavel", "ali40")
 """Cells of the kinds that the agent was trained on, traces whose earlier part it has seen, and unseen traces."""
+NO_BOUND = {"agent_s": "", "bound_s": ""}
 MOST, FEW = 40, 15
 """Seeds or windows of a cell, and of the former agent, which takes longer."""
 NOISE = "estimates={kind: noisy, sigma: 0.5}"
@@ -232,34 +233,33 @@ def _search(options: Namespace, say: Say) -> dict[str, Any]:
     _searched(configs["ind-0.9"], best["ind-0.9"], VALIDATION)  # so that no window pays for loading code
     for window in range(options.windows):
         for cell, config in configs.items():
-            if window < len(seeds[cell]) and (cell, seeds[cell][window]) not in done:
-                seed = seeds[cell][window]
-                row: dict[str, Any] = {
-                    "cell": cell,
-                    "seed": seed,
-                    "reference": best[cell],
-                    **_searched(config, best[cell], seed),
-                }
-                row |= {"agent_s": "", "bound_s": ""}
-                if window < options.bounds:
-                    least = bound_of(config, seed)
-                    row["agent_s"], row["bound_s"] = played(agent, config, [seed])[seed], least.bound_s / least.jobs
-                rows.append(row)
-                write_text(path, to_csv({head: [row[head] for row in rows] for head in rows[0]}))
-                say(f"{cell:8s} {seed} {row['search_s'] / row['reference_s']:.3f} {row['cpu_ratio']:.0f} times the CPU")
+            if window >= len(seeds[cell]):
+                continue
+            seed = seeds[cell][window]
+            if (cell, seed) not in done:
+                searched = _searched(config, best[cell], seed)
+                rows.append({"cell": cell, "seed": seed, "reference": best[cell], **searched} | NO_BOUND)
+                say(f"{cell:8s} {seed} {searched['search_s'] / searched['reference_s']:.3f}")
+            row = next(row for row in rows if (row["cell"], int(row["seed"])) == (cell, seed))
+            if window < options.bounds and cell in options.cells and row["bound_s"] == "":
+                least = bound_of(config, seed)
+                row["agent_s"], row["bound_s"] = played(agent, config, [seed])[seed], least.bound_s / least.jobs
+                say(f"{cell:8s} {seed} bound {float(row['bound_s']) / float(row['reference_s']):.3f} of the reference")
+            write_text(path, to_csv({head: [row[head] for row in rows] for head in rows[0]}))
     write_text(OUT / "search.md", SEARCH_HEAD + "\n".join(search_page(rows)) + "\n")
     return {cell: _pair_of(rows, cell).ratio for cell in CELLS}
 
 
 def _searched(config: Config, reference: str, seed: int) -> dict[str, float]:
-    """Mean completion times of the search and of the reference, and the CPU seconds of these runs."""
+    """Mean completion times of the search and of the reference, and the CPU seconds of both kernels."""
     own = reference if reference.startswith("eft-wait") else DEFAULT
     row = {}
     for name, policy in (("reference", reference), ("search", f'search[base="{own}"]')):
+        kernel, decider = scenario_of(config).kernel(seed), make_policy(scenario_of(config), policy)
         before = process_time()
-        schedule = run_policy(config, policy, seed).schedule
+        schedule = kernel.run(decider)
         row[f"{name}_cpu_s"], row[f"{name}_s"] = process_time() - before, _jct_s(schedule)
-    return {**row, "cpu_ratio": row["search_cpu_s"] / row["reference_cpu_s"]}
+    return row
 
 
 def _pair_of(rows: Sequence[Mapping[str, Any]], cell: str) -> Paired:
@@ -285,13 +285,15 @@ def search_page(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ratios = []
     for cell in CELLS:
         here, pair = [row for row in rows if row["cell"] == cell], _pair_of(rows, cell)
-        cpu = sum(float(row["search_cpu_s"]) for row in here) / sum(float(row["reference_cpu_s"]) for row in here)
+        timed = [row for row in here if row["search_cpu_s"] != ""]
+        spent = [sum(float(row[f"{name}_cpu_s"]) for row in timed) for name in ("search", "reference")]
+        cpu = f"{spent[0] / spent[1]:.0f}" if timed else ""
         ways = [share_of_way(here, policy) for policy in ("search", "agent")]
         bounds = sum(row["bound_s"] != "" for row in here)
         shares = " | ".join("" if np.isnan(way) else f"{way:.2f}" for way in ways)
         page.append(
             f"| {cell} | `{here[0]['reference']}` | {pair.n} | {pair.ratio:.3f} | {pair.low:.3f} to {pair.high:.3f} | "
-            f"{cpu:.0f} | {bounds or ''} | {shares} |"
+            f"{cpu} | {bounds or ''} | {shares} |"
         )
         ratios.append(pair.ratio)
     ways = [share_of_way(rows, policy) for policy in ("search", "agent")]
@@ -322,8 +324,9 @@ Mean job completion times of `search[base=REFERENCE]` over those of the referenc
 the cell on validation seeds ([matrix.csv](matrix.csv); where it is `srpt-work`, the base is `eft-wait`): geometric
 means of per-window ratios with Student's t on their logs (`python scripts/table_general.py search`; all windows are in
 [search.csv](search.csv)). The search knows estimates and draws arrivals from the recent past; the general agent is in
-its portfolio. *CPU* is the CPU time of whole runs over that of the reference, on a busy machine. *Bounds* is the
-number of windows with a lower bound (`dagsim bound`), and *way* the share of the way from the reference to it.
+its portfolio. *CPU* is the CPU time of the simulation over that of the reference, of two windows on a busy machine.
+*Bounds* is the number of windows with a lower bound (`dagsim bound`), and *way* the share of the way from the reference
+to it.
 
 """
 
@@ -342,6 +345,9 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="the same report seeds again")
     parser.add_argument("--windows", type=int, default=MOST, help="of search: seeds or windows of a cell")
     parser.add_argument("--bounds", type=int, default=0, help="of search: windows of a cell with a lower bound")
+    parser.add_argument(
+        "--cells", nargs="*", default=CELLS, help="of search: the cells with lower bounds (default: all)"
+    )
     return command.run(parser, _work)
 
 

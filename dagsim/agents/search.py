@@ -19,7 +19,7 @@ from dagsim.systems.cluster.api import ClusterPolicy, ClusterView, JobState, Tas
 from dagsim.systems.cluster.codecs.codec import RelativeConfig
 from dagsim.systems.cluster.codecs.relative import proposal_of
 from dagsim.systems.cluster.lane.episodes import compiled_codec
-from dagsim.systems.cluster.lane.outlook import JobColumns, Outlook, Player, Trial
+from dagsim.systems.cluster.lane.lookout import ArrivedJob, Attempt, Follower, Lookout
 from dagsim.systems.cluster.lane.playout import AS_PROPOSED, WAIT, ScorerNet
 from dagsim.systems.cluster.lane.proposals import BY_TASK, BY_WORK, SRPT
 from dagsim.systems.cluster.policies import POLICIES
@@ -29,12 +29,14 @@ from dagsim.systems.cluster.policies.placement import placing
 __all__ = ["Search", "agent_file"]
 
 _PORTFOLIO = (
-    *[(f"eft-wait[theta={theta},order=work]", Player(theta, BY_WORK)) for theta in (0.75, 0.6, 0.85, 1.0)],
-    *[(f"eft-wait[theta={theta},order=task]", Player(theta, BY_TASK)) for theta in (0.85, 1.0)],
-    ("srpt-work", Player(0.0, SRPT)),
+    *[(f"eft-wait[theta={theta},order=work]", Follower(theta, BY_WORK)) for theta in (0.75, 0.6, 0.85, 1.0)],
+    *[(f"eft-wait[theta={theta},order=task]", Follower(theta, BY_TASK)) for theta in (0.85, 1.0)],
+    ("srpt-work", Follower(0.0, SRPT)),
 )
 _PAST = 64
 """Number of earlier jobs from which arrivals are drawn."""
+_MOST = 1000
+"""Maximum number of ready tasks with which decisions are tried: a trial takes as long as they are many."""
 _ROWS = 4096
 """Maximum number of choices that the net can read."""
 
@@ -54,7 +56,7 @@ class Search:
     Networks and set-up times are left out, too.
 
     ``budget`` is the number of simulated decisions for each decision; what is not spent is kept. With less than two
-    futures the followed policy decides alone.
+    futures, or more than 1,000 ready tasks, the followed policy decides alone.
 
     Uses estimates; not preemptive. Roll-outs: Bertsekas, Tsitsiklis and Wu 1997; choosing among policies: Deng et
     al., SC 2013.
@@ -82,7 +84,7 @@ class Search:
         reference = POLICIES.create(base)
         if type(reference) is not EftWait or reference.order == "path":
             raise ConfigError(f"search: base must be eft-wait with order=work or order=task, got {base!r}")
-        own = Player(reference.theta, BY_WORK if reference.order == "work" else BY_TASK)
+        own = Follower(reference.theta, BY_WORK if reference.order == "work" else BY_TASK)
         others = [(name, player) for name, player in _PORTFOLIO if player != own]
         self.players = [own, *[player for _, player in others]]
         self.policies: list[ClusterPolicy] = [reference, *[POLICIES.create(name) for name, _ in others]]
@@ -105,10 +107,10 @@ class _Memory:
     """What a search knows of one simulation."""
 
     def __init__(self, search: Search) -> None:
-        self.outlook = Outlook(search.codec, search.net)
+        self.outlook = Lookout(search.codec, search.net)
         self._search = search
-        self._columns: dict[int, JobColumns] = {}
-        self._past: deque[JobColumns] = deque(maxlen=_PAST)
+        self._columns: dict[int, ArrivedJob] = {}
+        self._past: deque[ArrivedJob] = deque(maxlen=_PAST)
         self._followed = 0
         self._compared = -1
         self._left = 0.0
@@ -120,7 +122,7 @@ class _Memory:
 
     def _remember(self, job: JobState) -> None:
         if job.number not in self._columns:
-            self._columns[job.number] = JobColumns.of(job)
+            self._columns[job.number] = ArrivedJob.of(job)
             self._past.append(self._columns[job.number])
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -131,7 +133,7 @@ class _Memory:
             self._left += self._search.budget
             proposals = [proposal_of(policy, view) for policy in self._search.policies]
             pair = proposals[self._followed]
-            if any(proposal != pair for proposal in proposals):
+            if len(view.ready) <= _MOST and any(proposal != pair for proposal in proposals):
                 pair = self._best(view, pair)
             if pair is None:
                 return
@@ -154,16 +156,16 @@ class _Memory:
         newest = max(self._columns)
         if newest != self._compared and (futures := self._affordable(len(search.players) + 1)) >= 2:
             self._compared = newest
-            trials = [Trial(AS_PROPOSED, player) for player in search.players]
+            trials = [Attempt(AS_PROPOSED, player) for player in search.players]
             self._followed = self._better(trials, self._followed, futures)
         follow = search.players[self._followed]
         first = proposals[self._followed]
-        trials = [Trial(first, follow)]
-        trials += [Trial(choice, follow) for choice in dict.fromkeys(proposals) if choice != first]
+        trials = [Attempt(first, follow)]
+        trials += [Attempt(choice, follow) for choice in dict.fromkeys(proposals) if choice != first]
         if search.net is not None:
-            trials.append(Trial(agents, follow._replace(depth=search.depth)))
+            trials.append(Attempt(agents, follow._replace(depth=search.depth)))
             if agents != first:
-                trials.append(Trial(agents, follow))
+                trials.append(Attempt(agents, follow))
         futures = self._affordable(len(trials))
         choice = trials[self._better(trials, 0, futures) if futures >= 2 and len(trials) > 1 else 0].first
         if choice == WAIT:
@@ -177,7 +179,7 @@ class _Memory:
         each = max(self.outlook.plays / self._trials, 1.0)
         return int(min(self._left / (each * trials), self._search.futures))
 
-    def _better(self, trials: list[Trial], own: int, futures: int) -> int:
+    def _better(self, trials: list[Attempt], own: int, futures: int) -> int:
         """The trial with the least costs, or ``own`` if these are not certainly less than its own."""
         before = self.outlook.plays
         costs = self.outlook.costs(trials, futures)
@@ -188,7 +190,7 @@ class _Memory:
         error = float(saved.std(ddof=1)) / futures**0.5
         return best if float(saved.mean()) > self._search.z * error + 1e-9 * float(costs[own].mean()) else own
 
-    def _futures(self, view: ClusterView) -> tuple[list[JobColumns], list[np.ndarray]]:
+    def _futures(self, view: ClusterView) -> tuple[list[ArrivedJob], list[np.ndarray]]:
         """Jobs that may arrive, and when they do in each future."""
         search, past = self._search, list(self._past)
         if len(past) < 2:

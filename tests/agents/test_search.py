@@ -15,7 +15,7 @@ from dagsim.experiment.scenario import scenario_of
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel
-from dagsim.systems.cluster.lane.outlook import JobColumns, Outlook, Player, Trial
+from dagsim.systems.cluster.lane.lookout import ArrivedJob, Attempt, Follower, Lookout
 from dagsim.systems.cluster.lane.playout import AS_PROPOSED, WAIT
 from dagsim.systems.cluster.lane.proposals import BY_TASK, BY_WORK
 from dagsim.systems.cluster.policies import POLICIES
@@ -44,18 +44,18 @@ class Foreseen:
 
     def __init__(self, name, player):
         self.base, self.player, self.name = POLICIES.create(name), player, name
-        self.outlook = Outlook(Search(agent="").codec)
+        self.outlook = Lookout(Search(agent="").codec)
         self.predictions = []
 
     def decide(self, view):
         if any(view.fits(task) for task in view.ready):
-            columns = {job.number: JobColumns.of(job) for job in view.jobs.values()}
+            columns = {job.number: ArrivedJob.of(job) for job in view.jobs.values()}
             if self.outlook.look(view, columns, [], [np.zeros(0)]):
                 fork = view.fork()
                 written = len(fork.schedule.log)
                 fork.run(POLICIES.create(self.name))
                 ends = [row[1] for row in fork.schedule.log.since(written) if row[0] == Kind.COMPLETED]
-                trial = Trial(AS_PROPOSED, self.player)
+                trial = Attempt(AS_PROPOSED, self.player)
                 self.predictions.append((float(self.outlook.costs([trial], 1)[0, 0]), sum(ends)))
         yield from self.base.decide(view)
 
@@ -64,7 +64,7 @@ class Foreseen:
 @pytest.mark.parametrize("preset", ["heterogeneous", "heterogeneous-dag"])
 def test_trials_end_as_forks_of_the_kernel_do(preset, order):
     name = f"eft-wait[theta=0.8,order={'work' if order == BY_WORK else 'task'}]"
-    policy = Foreseen(name, Player(0.8, order))
+    policy = Foreseen(name, Follower(0.8, order))
     scenario(preset).kernel(3).run(policy)
     assert len(policy.predictions) > 20
     ours, forks = np.array(policy.predictions).T
@@ -80,7 +80,7 @@ class Watched:
         self.search = Search()
         self.agent = Checkpoint.load(agent_file("ppo"))
         self.net, self.codec = self.agent.network(), self.agent.clipped(self.agent.codec.build())
-        self.outlook = Outlook(self.search.codec, self.search.net)
+        self.outlook = Lookout(self.search.codec, self.search.net)
         self.equal = []
 
     def decide(self, view):
@@ -88,7 +88,7 @@ class Watched:
         if observation is None:
             return
         choice = self.net.act(self.net.stack([observation]), None)[0].tolist()[0]
-        columns = {job.number: JobColumns.of(job) for job in view.jobs.values()}
+        columns = {job.number: ArrivedJob.of(job) for job in view.jobs.values()}
         if self.outlook.look(view, columns, [], [np.zeros(0)]):
             _, best = self.outlook.proposals([])
             started = None

@@ -43,7 +43,7 @@ __all__ = [
     "play_on",
     "prepare",
     "reward",
-    "start_all",
+    "start_as_many",
     "take_choice",
     "types_with_room",
 ]
@@ -357,11 +357,11 @@ def take_choice(e: EpisodeState, choice: int) -> None:
     if choice >= e.tally.choices:
         s.clock.phase = MOVE
         return
-    start_all(e, e.choice[choice, 0], e.choice[choice, 1])
+    start_as_many(e, e.choice[choice, 0], e.choice[choice, 1])
 
 
 @inner
-def start_all(e: EpisodeState, task: int, type_: int) -> None:
+def start_as_many(e: EpisodeState, task: int, type_: int) -> None:
     """Start a task on a type; under the codec ``relative``, as many instances as there is room for."""
     s = e.state
     start(s, e.log, task, type_, spot(s, task, type_))

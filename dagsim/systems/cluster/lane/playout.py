@@ -6,7 +6,7 @@ proposals are read from (``_hear``). A net plays ``depth`` choices of an episode
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from dagsim.systems.cluster.lane.episode import (
     add_run,
     forget_end,
     play_on,
-    start_all,
+    start_as_many,
     take_choice,
     types_with_room,
 )
@@ -122,7 +122,7 @@ def play_out(e: EpisodeState, net: ScorerNet, depth: int, theta: float, order: i
     if e.tally.proposed < 0:
         s.clock.phase = MOVE
     else:
-        start_all(e, e.tally.proposed, e.tally.on)
+        start_as_many(e, e.tally.proposed, e.tally.on)
     plays += 1
     while True:
         if s.clock.phase == DECIDE:
@@ -135,7 +135,7 @@ def play_out(e: EpisodeState, net: ScorerNet, depth: int, theta: float, order: i
                 propose(e)
                 plays += 1
                 if e.tally.proposed >= 0:
-                    start_all(e, e.tally.proposed, e.tally.on)
+                    start_as_many(e, e.tally.proposed, e.tally.on)
                     continue
             s.clock.phase = MOVE
         if len(e.log) - s.count.rows < len(s.nodes) + 2:
@@ -203,7 +203,7 @@ def best_choice(e: EpisodeState, net: ScorerNet) -> int:
     for column in range(len(net.context)):
         value = min(max(net.context[column], net.context_low[column]), net.context_high[column])
         _add_scaled(net.shared, value, net.around[hidden + column])
-    best, best_score = int64(0), np.float32(-np.inf)
+    best, best_score = int64(0), -np.inf
     for row in range(rows):
         score = _score(net, row)
         if score > best_score:
@@ -212,7 +212,7 @@ def best_choice(e: EpisodeState, net: ScorerNet) -> int:
 
 
 @inner
-def _score(net: ScorerNet, row: int) -> float:
+def _score(net: ScorerNet, row: int) -> Any:
     """The score of a row."""
     hidden, score = len(net.shared), np.float32(0.0)
     for unit in range(hidden):

@@ -27,16 +27,16 @@ from dagsim.systems.cluster.lane.episodes import (
 )
 from dagsim.systems.cluster.lane.kernel import RECALL
 from dagsim.systems.cluster.lane.playout import NO_NET, ScorerNet
-from dagsim.systems.cluster.lane.reading import LaneScenario, read_classes, read_nodes
+from dagsim.systems.cluster.lane.reading import LaneScenario, demand_classes, empty_nodes
 from dagsim.systems.cluster.lane.state import PAST, TASK, Classes, EmptyNodes, Jobs, Work, records
 
-__all__ = ["JobColumns", "Outlook", "Player", "Trial"]
+__all__ = ["ArrivedJob", "Attempt", "Follower", "Lookout"]
 
 _LATE = 0.05
 """A run that takes longer than estimated is expected to take this fraction of the estimate longer still."""
 
 
-class JobColumns(NamedTuple):
+class ArrivedJob(NamedTuple):
     """A job as a scheduler knows it when it arrives."""
 
     arrival_s: float
@@ -50,7 +50,7 @@ class JobColumns(NamedTuple):
     """True if the tasks already stand in that order."""
 
     @classmethod
-    def of(cls, job: JobState) -> JobColumns:
+    def of(cls, job: JobState) -> ArrivedJob:
         """The columns of a job."""
         graph, tasks = job.job.graph, job.tasks
         sizes = [len(graph.children[task.index]) for task in tasks]
@@ -66,7 +66,7 @@ class JobColumns(NamedTuple):
         )
 
 
-class Player(NamedTuple):
+class Follower(NamedTuple):
     """How an episode is played: ``depth`` choices by the net, then by a heuristic (``proposals``)."""
 
     theta: float
@@ -74,14 +74,14 @@ class Player(NamedTuple):
     depth: int = 0
 
 
-class Trial(NamedTuple):
+class Attempt(NamedTuple):
     """A first choice, a row of the choices or ``WAIT`` (or ``AS_PROPOSED``), and who plays on."""
 
     first: int
-    player: Player
+    player: Follower
 
 
-class Outlook:
+class Lookout:
     """The present, and ways in which it may go on: the same arrivals for all that is tried."""
 
     def __init__(self, codec: EpisodeCodec, net: ScorerNet | None = None) -> None:
@@ -106,8 +106,8 @@ class Outlook:
     def look(
         self,
         view: ClusterView,
-        columns: Mapping[int, JobColumns],
-        samples: Sequence[JobColumns],
+        columns: Mapping[int, ArrivedJob],
+        samples: Sequence[ArrivedJob],
         arrivals: Sequence[np.ndarray],
     ) -> bool:
         """Take over the present. ``columns`` has the jobs in the system by number. ``arrivals`` are, for each
@@ -139,7 +139,7 @@ class Outlook:
                 ready_s[first : first + len(job.tasks)] = [task.ready_s for task in job.tasks]
         return can_start
 
-    def proposals(self, players: Sequence[Player]) -> tuple[list[int], int]:
+    def proposals(self, players: Sequence[Follower]) -> tuple[list[int], int]:
         """The first choice of each heuristic, and of the net (-1 without one)."""
         choices = np.zeros((1, len(players) + 1), np.int64)
         theta = np.array([player.theta for player in players], float)
@@ -154,7 +154,7 @@ class Outlook:
         place = int(np.searchsorted(self._first, task, "right")) - 1
         return self._jobs[place], task - self._first[place], type_
 
-    def costs(self, trials: Sequence[Trial], futures: int) -> np.ndarray:
+    def costs(self, trials: Sequence[Attempt], futures: int) -> np.ndarray:
         """(trials, futures) float64: the sum of the completion times of all jobs in each of the first futures."""
         assert self._image is not None
         self._make_room(1 + futures + len(trials) * futures)
@@ -203,14 +203,14 @@ class Outlook:
         self._tables, self._addresses = put_at(image, self._arenas, self._log)
         self._now_s = np.concatenate([self._now_s[:1], np.zeros(slots - 1)])
 
-    def _scene(self, view: ClusterView, jobs: Sequence[JobColumns], samples: Sequence[JobColumns]) -> LaneScenario:
+    def _scene(self, view: ClusterView, jobs: Sequence[ArrivedJob], samples: Sequence[ArrivedJob]) -> LaneScenario:
         """The present and the samples as columns."""
         machines, now = view.machines, view.now
         before = nextafter(now, -inf)
         if self._classes is None or len(self._classes.table) != len(machines.classes):
-            self._classes = read_classes(machines)
+            self._classes = demand_classes(machines)
         if self._nodes is None:
-            self._nodes = read_nodes(machines)
+            self._nodes = empty_nodes(machines)
         nodes = self._nodes
         if any(not machine.up for machine in machines.list):
             nodes = nodes._replace(table=nodes.table.copy())
