@@ -115,6 +115,7 @@ def _work(options: Namespace, say: Say) -> dict[str, dict[str, Any]]:
         spent_s, count = measured(case, options.policy)
         rows[name] = {
             **case._asdict(),
+            "what": "first answer" if case.first else f"{case.futures} futures",
             "policy": options.policy,
             "rows": count,
             "cpu_s": round(spent_s, 2),

@@ -502,6 +502,33 @@ def sample() -> Iterator[str]:
     )
 
 
+def forecasts() -> Iterator[str]:
+    """Back-tests of forecasts: the value of each gate, and those that were missed."""
+    rows = []
+    for name, row in read_json("forecast/backtests.json").items():
+        gates = [
+            f"{gate} {value:.2f} ({f'{least:g} to {most:g}' if least else f'at most {most:g}'})"
+            for gate, (value, least, most) in row["gates"].items()
+        ]
+        rows.append(
+            (name, f"`{row['command']}`", f"{row['n']:,}", "; ".join(gates), ", ".join(row["missed"]) or "none")
+        )
+    yield from markdown(("log", "command", "rows", "values (gates)", "missed"), rows, numbers=(2,))
+
+
+def forecast_costs() -> Iterator[str]:
+    """CPU time of forecasts of long queues."""
+    rows = [
+        (
+            f"{row['waiting']:,} jobs on {row['nodes']:,} nodes, {row['what']}",
+            f"{row['cpu_s']:.1f}",
+            f"{row['most_s']:g}",
+        )
+        for row in read_json("forecast/costs.json").values()
+    ]
+    yield from markdown(("queue", "CPU-s", "at most"), rows, numbers=(1, 2))
+
+
 def bench_tasks() -> Iterator[str]:
     """The tasks of the benchmark's suite."""
     rows = [(f"`{task.name}`", task.summary, f"`{task.config.policy}`", f"`{task.metric}`") for task in suite()]
@@ -518,6 +545,8 @@ def leaderboard() -> Iterator[str]:
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "bench-tasks": bench_tasks,
     "leaderboard": leaderboard,
+    "forecasts": forecasts,
+    "forecast-costs": forecast_costs,
     "speeds": speeds,
     "validations": validations,
     "peers": peers,

@@ -3,9 +3,8 @@
 
 Nodes of four GPUs in blocks of 18, as NVL72 racks. All jobs wait from the beginning and take whole nodes; EASY starts
 them. *naive* puts a job on the first nodes that are free. *block* keeps each segment of a job within a block; a segment
-is at most 16 nodes. *whole* lets no job of at most 18 nodes leave its block (``topology/block`` without segments).
-Occupancy is the share of GPU-seconds held between the start of the first 30 % of the jobs and that of 80 %, so that the
-queue never runs dry.
+is at most 16 nodes. Occupancy is the share of GPU-seconds held between the start of the first 30 % of the jobs and that
+of 80 %, so that the queue never runs dry.
 
 ``mixed`` has jobs of 1 to 256 nodes, ``large`` only multiples of 16 nodes: segments of 16 leave 2 of 18 nodes idle, if
 no job is small enough for them.
@@ -35,7 +34,7 @@ MIXES = {
     "large": {16: 0.4, 32: 0.3, 64: 0.2, 128: 0.1},
 }
 """Share of jobs by nodes."""
-POLICY = {"naive": "easy[placement=first-fit]", "block": "block", "whole": "block"}
+POLICY = {"naive": "easy[placement=first-fit]", "block": "block"}
 
 
 def blocks(nodes: int) -> tuple[Cluster, SharedNetwork]:
@@ -55,8 +54,6 @@ def gangs(mix: str, count: int, seed: int, way: str) -> list[Job]:
     drawn = rng.choice(sizes, count, p=[*MIXES[mix].values()]).tolist()
     seconds = rng.lognormal(8.0, 1.0, count).tolist()
     requests = {size: Request(level="block", segment=min(size, SEGMENT)) for size in sizes}
-    if way == "whole":
-        requests = {size: Request(level="block", level_required=size <= BLOCK) for size in sizes}
     return [
         Job.single(
             f"j{number}",
@@ -101,7 +98,7 @@ def _work(options: Namespace, say: Say) -> dict[str, Any]:
 def main() -> int:
     parser = command.arguments(__doc__, out=True)
     parser.add_argument("--nodes", type=command.at_least_one, default=5000, help="number of nodes (5000)")
-    parser.add_argument("--jobs", type=command.at_least_one, default=6000, help="number of jobs (6000)")
+    parser.add_argument("--jobs", type=command.at_least_one, default=2500, help="number of jobs (2500)")
     return command.run(parser, _work)
 
 

@@ -1,5 +1,5 @@
 """Learners: a net, a place to play, and one iteration at a time; and behaviour cloning, in which a net
-learns to imitate a heuristic before its training.
+learns to imitate a heuristic before its training. TensorBoard events, if it is installed.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = [
     "clone",
     "imitation",
     "update_ema",
+    "writer",
 ]
 
 
@@ -179,3 +181,14 @@ def clone(
             losses.append(float(loss.detach()))
         mean = float(np.mean(losses))
     return mean
+
+
+def writer(folder: Path) -> Any:
+    """Open a writer of events into ``folder``; ``None`` if TensorBoard is not installed (``pip
+    install -e ".[tb]"``).
+    """
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder))

@@ -6,14 +6,12 @@ Slow imports are inside the command that needs them.
 
 from dagsim.cli import (
     bench,
-    bound,
     calibrate,
     capacity,
     compare,
     eta,
     evaluate,
     inputs,
-    paper,
     report,
     trace,
     train,
@@ -24,7 +22,6 @@ from dagsim.cli.app import app, main
 __all__ = [
     "app",
     "bench",
-    "bound",
     "calibrate",
     "capacity",
     "compare",
@@ -32,7 +29,6 @@ __all__ = [
     "evaluate",
     "inputs",
     "main",
-    "paper",
     "report",
     "trace",
     "train",

@@ -1,4 +1,6 @@
-"""``dagsim compare`` and ``dagsim why``: compare finished runs, and explain why a job waited."""
+"""``dagsim compare``, ``why`` and ``bound``: compare finished runs, explain why a job waited, and bound
+what any schedule can reach.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import Json, TableLook, Wide, fraction
+from dagsim.cli.options import (
+    ConfigFile,
+    Experiment,
+    Jobs,
+    Json,
+    Quiet,
+    Seed,
+    Settings,
+    TableLook,
+    TraceFlags,
+    Wide,
+    Windows,
+    expand_options,
+    fraction,
+)
+from dagsim.cli.shared import experiment
 from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
@@ -20,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "compare_runs",
+    "print_bound",
     "why",
 ]
 
@@ -191,3 +209,55 @@ def _place(folder: Store, policy: str | None, number: int | None) -> int:
     if place >= len(lines):
         raise InputError(f"{folder.path}: there is no run {place}; finished runs: {len(lines)}, counted from 0")
     return place
+
+
+@app.command("bound")
+@expand_options
+def print_bound(
+    reading: TraceFlags,
+    trace: Annotated[Path | None, typer.Option("--trace", "-t", help="A trace, as its publisher ships it.")] = None,
+    workload: Jobs = None,
+    config: ConfigFile = None,
+    set_: Settings = None,
+    seed: Seed = None,
+    windows: Windows = None,
+    preemptive: Annotated[
+        bool, typer.Option("--preemptive", help="Include schedules that stop runs and resume them.")
+    ] = False,
+    area: Annotated[
+        bool, typer.Option("--area", help="Multiply the time of each job by its GPU-seconds, as area_jct_s does.")
+    ] = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Print a proven lower bound of the sum of completion times, over all schedules of a workload.
+
+    Small cases are solved exactly (docs/reference/bound.md).
+
+    Example: dagsim bound --workload heterogeneous --seed 3
+    """
+    from dagsim.config.schema import Setting
+    from dagsim.experiment.bound import bound_of
+    from dagsim.experiment.scenario import experiment_seeds, workload_label
+    from dagsim.report.terminal import counted
+
+    watched = not (quiet or json_)
+    described = {"kind": "trace", "path": str(trace), "format": reading.format_}
+    more = [] if trace is None else [Setting(f"--trace {trace}", "workload", described)]
+    chosen = experiment(
+        Experiment(workload, config, set_, seed=seed), reading, windows=windows, more=more, quiet=not watched
+    )
+    number = experiment_seeds(chosen)[0]
+    watch = counted("searching for prices", watched, "steps", every=10)
+    least = bound_of(chosen, number, preemptive=preemptive, by_area=area, watch=watch)
+    if json_:
+        typer.echo(json.dumps({**least.to_dict(), "seed": number, "workload": workload_label(chosen)}))
+    elif not quiet:
+        unit, by = ("GPU s^2", ", weighted by area") if area else ("s", "")
+        which = "all schedules" if least.preemptive else "all schedules that do not stop a run"
+        typer.echo(
+            f"{workload_label(chosen)}, seed {number}: {least.jobs:,} jobs take {least.bound_s:,.6g} {unit} or more in "
+            f"sum, {least.mean_s:,.6g} s on average{by} ({least.kind} bound; {which})"
+        )
+        if least.rejected:
+            typer.echo(f"left out: {least.rejected:,} jobs that the cluster cannot run")

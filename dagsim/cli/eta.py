@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from math import inf
+from itertools import chain
+from math import inf, nan
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -164,13 +165,18 @@ def _forecast(
     """
     from dagsim.config.schema import Setting
     from dagsim.errors import InputError
-    from dagsim.forecast.live import Question, workload_of
+    from dagsim.forecast.live import Question, is_idle, workload_of
     from dagsim.forecast.planned import PlannedJob, shapes_of
     from dagsim.report.forecast import queue_grid, shapes_grid, shapes_sentences
     from dagsim.report.terminal import show_grid
 
     if config is None and reading.cluster is None:
         raise InputError("--state: the cluster is unknown; give --config site.yaml (dagsim site import makes it)")
+    if is_idle(state):
+        typer.echo("nothing runs or waits: a job that fits starts at once", err=True)
+        if json_:
+            typer.echo(json.dumps({"jobs": [], "idle": True}))
+        return
     first = [Setting(f"--state {state}", "workload", workload_of(state))]
     chosen = experiment(Experiment(config=config, set_=set_, seed=seed), reading, first=first, quiet=not watched)
     question = Question.read(chosen, state, history, algo, *futures)
@@ -187,13 +193,14 @@ def _forecast(
     if plan is not None:
         job = PlannedJob.parse(plan, question.scenario)
         wanted = shapes_of(job, question.scenario) if shapes else [job]
-        planned = _last(
-            question.shapes(wanted), lambda answer: shapes_grid(answer, calibrated=False), watched, is_calibrated
-        )
+        answers = question.shapes(wanted)
+        planned = _refined(answers, watched, lambda answer, last: shapes_grid(answer, calibrated=last), is_calibrated)
     if plan is None or names or page is not None:
-        if watched and sys.stdout.isatty():
-            show_grid(queue_grid(chosen_rows(question.first()), calibrated=False))
-        rows = chosen_rows(_last(question.answers(), None, watched, is_calibrated))
+        several = chain([question.first()] if watched else [], question.answers())
+        refined = _refined(
+            several, watched, lambda answer, last: queue_grid(chosen_rows(answer), calibrated=last), is_calibrated
+        )
+        rows = chosen_rows(refined)
     if missing := sorted(names - {row.job for row in rows}):
         raise InputError(f"{state}: job {missing[0]} does not wait there, or can never start")
     if page is not None:
@@ -218,18 +225,23 @@ def _forecast(
             show_grid(queue_grid(rows, calibrated=is_calibrated))
 
 
-def _last(answers: Iterator[list[T]], grid: Callable[[list[T]], Grid] | None, watched: bool, more: bool) -> list[T]:
-    """The last of several answers; says on standard error that better ones follow, and shows the
-    first on a terminal.
+def _refined(answers: Iterable[list[T]], watched: bool, grid: Callable[[list[T], bool], Grid], more: bool) -> list[T]:
+    """The last of several answers, each better than the one before. A terminal shows each of them
+    until the next comes; standard error counts them otherwise.
     """
-    from dagsim.report.terminal import show_grid
+    from rich.live import Live
+
+    from dagsim.report.terminal import console
 
     latest: list[T] = []
-    for number, latest in enumerate(answers):
-        if watched and more and number < 2:
-            if grid is not None and not number and sys.stdout.isatty():
-                show_grid(grid(latest))
-            typer.echo(f"calibrating by forecasts at earlier instants ({number + 1} of 2)", err=True)
+    if watched and sys.stdout.isatty():
+        with Live(console=console(), transient=True) as live:
+            for latest in answers:
+                live.update(grid(latest, False), refresh=True)
+        return latest
+    for number, latest in enumerate(answers, 1):
+        if watched and more:
+            typer.echo(f"answer {number}: {len(latest):,} jobs; a better one follows", err=True)
     return latest
 
 
@@ -274,6 +286,7 @@ def _log(config: Config, path: Path, algo: str | None) -> tuple[JobLog, QueueLog
     from dagsim.forecast.log import JobLog, read_sacct_log
     from dagsim.forecast.rows import read_queue_log
     from dagsim.traces import format_of
+    from dagsim.traces.formats.swf import waits_s
     from dagsim.workload.accept import accepting
 
     scenario, file, queue = cluster_scenario_of(config), config.trace(), None
@@ -286,6 +299,8 @@ def _log(config: Config, path: Path, algo: str | None) -> tuple[JobLog, QueueLog
         trace = file.open(scenario.cluster, scenario.runtime)
         jobs = trace.unscaled()
         start_s = None if algo is None else starts_by(scenario, algo, jobs)
+        if algo is None and trace.format == "swf" and (waits := waits_s(trace.source)):
+            start_s = jobs.arrival_s + [waits.get(id, nan) for id in jobs.ids.tolist()]
         log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
     log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
     return log, queue, Player(scenario, policy, log)

@@ -170,7 +170,7 @@ class Backtest:
             members = [name for name in (*_MEMBERS, *(("limits",) if self._long else ())) if name in self.raw]
             self.members = members
             self.forecast = pooled(self.outcomes, [self.calibrated[name] for name in members], lag_s, key)
-            if history is not None:
+            if history is not None and "limits" in self.raw:
                 pair = ("limits", "history_account")
                 self.raw["limits_history"] = np.mean([self.raw[name] for name in pair], axis=0)
                 self.calibrated["limits_history"] = pooled(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from dagsim.forecast.scores import LEVELS, log_wait, quantiles_of
 from dagsim.model import Cluster
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces import TraceOptions, format_of
+from dagsim.traces.documents import elements
 from dagsim.traces.source import Source
 from dagsim.workload.accept import accepting
 
@@ -33,6 +35,7 @@ __all__ = [
     "expected",
     "expected_shapes",
     "first_answer",
+    "is_idle",
     "policy_of",
     "workload_of",
 ]
@@ -42,7 +45,7 @@ _FUTURES = 10
 """Number of futures at earlier instants, which only calibrate."""
 _BACK_S = 7 * 86400.0
 _FIRST_FUTURES = 20
-_FIRST_S = 2.0
+_FIRST_S = 1.0
 """Seconds after which the first answer is content with the futures that it has."""
 _DRAWN = 500
 _LEAST_WAITS = 8
@@ -120,14 +123,21 @@ class Question(NamedTuple):
             InputError: It is not a snapshot, or does not fit the cluster of the configuration.
         """
         scenario, file = cluster_scenario_of(config), config.trace()
-        log, t = read_snapshot(file.open(scenario.cluster, scenario.runtime))
+        trace = file.open(scenario.cluster, scenario.runtime)
+        log, t = read_snapshot(trace)
         listing = read_reasons(Source(state))
         remarks = _remarks(log, listing, scenario.cluster)
+        if later := int(np.count_nonzero(log.submit_s > t)):
+            remarks.append(f"{later:,} jobs were submitted after the instant of the snapshot: they are left out")
+        if trace.report.dropped:
+            remarks.append(str(trace.report))
         if history is not None:
             log = log.beside(read_sacct_log(history, file.options), t)
         log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
-        player = Player(scenario, policy or policy_of(config), log)
-        return cls(log, Forecaster(player, futures, arrivals, config.seed), t, listing or None, scenario, remarks)
+        played_by = policy or policy_of(config)
+        remarks.append(f"{played_by} plays the futures")
+        forecaster = Forecaster(Player(scenario, played_by, log), futures, arrivals, config.seed)
+        return cls(log, forecaster, t, listing or None, scenario, remarks)
 
     def first(self) -> list[Expected]:
         """The first answer (``first_answer``)."""
@@ -142,6 +152,18 @@ class Question(NamedTuple):
         return expected_shapes(self.log, self.forecaster, self.t, shapes, self.scenario.cluster)
 
 
+def is_idle(state: Path) -> bool:
+    """True for a snapshot of Slurm in which nothing runs or waits: it has no job to read."""
+    if state.is_dir():
+        return False
+    source = Source(state)
+    head = "\n".join(source.head(1 << 16)).lstrip()
+    return head.startswith("{") and _IDLE.search(head) is not None and not any(elements(source, "jobs"))
+
+
+_IDLE = re.compile(r'"jobs"\s*:\s*\[\s*\]')
+
+
 def workload_of(state: Path) -> dict[str, str]:
     """The workload of a configuration that is a snapshot.
 
@@ -153,15 +175,23 @@ def workload_of(state: Path) -> dict[str, str]:
 
 
 def policy_of(config: Config) -> str:
-    """The policy that plays futures: that of a configuration with queues, else EASY."""
-    return config.policy if config.queues is not None else "easy"
+    """The policy that plays futures: that of the configuration if it names one, else Kueue's or
+    Slurm's if it has their queues, else EASY.
+    """
+    if "policy" in config.model_fields_set:
+        return config.policy
+    queues = config.queues
+    if queues is not None and any(node.quota for node, _ in queues.walk()):
+        return "kueue"
+    return "slurm-multifactor" if queues is not None and (queues.scheduler or queues.partitions) else "easy"
 
 
 def _remarks(log: JobLog, listing: Listing, cluster: Cluster) -> list[str]:
     """What to say of a snapshot: waiting jobs without a forecast, and nodes that do not exist."""
     names = {name for names in log.nodes.words for name in names}
     unknown = sorted(names - {node.name for node in cluster.nodes})
-    silent = len(listing.keys() - set(log.array.tolist()))
+    names_of_rows = {name.rpartition("/")[0] if name not in listing else name for name in log.array.tolist()}
+    silent = len([name for name in listing if name not in names_of_rows and name.count("/") < 2])
     remarks = [f"{silent:,} jobs are held or wait for other jobs: they get no forecast"] if silent else []
     if 2 * len(unknown) > len(names):
         remarks.append(
@@ -172,8 +202,8 @@ def _remarks(log: JobLog, listing: Listing, cluster: Cluster) -> list[str]:
 
 
 def first_answer(log: JobLog, forecaster: Forecaster, t: float, listing: Listing | None = None) -> list[Expected]:
-    """The forecasts at ``t`` from up to 20 futures of the present state: as many as end within two
-    seconds, so that they need not be the same each time.
+    """The forecasts at ``t`` from up to 20 futures of the present state: as many as end within a
+    second, so that they need not be the same each time.
     """
     until_s = monotonic() + _FIRST_S
     past, rows = _present(log, t, listing)

@@ -179,6 +179,8 @@ def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
             f"{trace.source}: not a snapshot; give the output of squeue --json or kubectl get pods -o json"
         )
     start_s = np.full(len(jobs), nan) if jobs.observed_start_s is None else jobs.observed_start_s
+    limit_s = jobs.work if jobs.estimate is None else np.where(np.isnan(jobs.estimate), jobs.work, jobs.estimate)
+    jobs = replace(jobs, estimate=limit_s)  # without a limit, the reader expects some time
     log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
     return replace(log, array=objects([id.partition("_")[0] for id in jobs.ids.tolist()]), ends_s=t), t
 

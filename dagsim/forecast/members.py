@@ -70,7 +70,7 @@ class Forecaster:
     seed: int = 0
     oracle: bool = False
     until_s: float = inf
-    """When to end with fewer futures, on the clock of ``time.monotonic``."""
+    """When to end with fewer futures and without baselines, on the clock of ``time.monotonic``."""
 
     def raw(self, rows: Rows, past: Past, instant: int) -> dict[str, np.ndarray]:
         """The forecasts at the ``instant``-th time; ``past`` must be there."""
@@ -78,7 +78,8 @@ class Forecaster:
         if self.oracle:
             return {"oracle": self.simulated(Future.ORACLE, 1, rows, past, instant)}
         methods["runs"] = self.simulated(Future.RUNS, self.futures, rows, past, instant)
-        methods["limits"] = self.simulated(Future.LIMITS, 1, rows, past, instant)
+        if self.until_s == inf:
+            methods["limits"] = self.simulated(Future.LIMITS, 1, rows, past, instant)
         if self.arrivals:
             methods["arrivals"] = self.simulated(Future.ARRIVALS, self.arrivals, rows, past, instant)
         return methods | self.from_waits(rows, past)

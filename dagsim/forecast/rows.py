@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import numpy as np
 from dagsim.errors import TraceError
 from dagsim.forecast.futures import QueueState
 from dagsim.forecast.log import JobLog
+from dagsim.traces.formats.kubernetes import waiting_workloads
 from dagsim.traces.slurm import is_squeue, waiting_reasons
 from dagsim.traces.source import Source
 
@@ -30,6 +32,9 @@ _REASONS = {
     "JobHeldUser": _NEVER,
     "JobHeldAdmin": _NEVER,
 }
+
+
+_HELD_BACK = re.compile("Limit|Max|Grp|^quota$")
 
 
 class Listed(NamedTuple):
@@ -87,11 +92,9 @@ def read_queue_log(path: Path) -> QueueLog:
 
 
 def read_reasons(source: Source) -> dict[str, Listed]:
-    """What a snapshot of ``squeue --json`` says of its waiting jobs, by the number of their
-    submission; nothing of other snapshots.
-    """
+    """What a snapshot says of its waiting jobs, by their names (of arrays: the array's)."""
     if not is_squeue(source):
-        return {}
+        return {name: Listed(reason, np.nan) for name, reason in waiting_workloads(source)}
     listing: dict[str, Listed] = {}
     for name, reason, start_s in waiting_reasons(source):
         other = listing.get(name)
@@ -150,7 +153,7 @@ def rows_of(state: QueueState, listing: dict[str, Listed] | None) -> Rows:
             kind = _LATER if log.begin_s[job] > state.t else _DEPENDENT
         if listing is not None:
             reason, estimate_s = listing[name]
-            kind = _REASONS.get(reason, _LIMITED if "Limit" in reason or "Max" in reason or "Grp" in reason else _PLAIN)
+            kind = _REASONS.get(reason, _LIMITED if _HELD_BACK.search(reason) else _PLAIN)
         kinds.append(kind)
         estimates.append(estimate_s)
     return Rows(

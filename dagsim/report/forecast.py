@@ -68,7 +68,8 @@ def shapes_grid(rows: Sequence[ExpectedShape], *, calibrated: bool) -> Grid:
     heads = ("shape", "start", "90 %", "in 1 h", "end", "90 % of ends")
     notes = [PROMISE, *([] if calibrated else [UNCALIBRATED])]
     if len(rows) > 1:
-        cut = [f"{_chance(row.cut)} of the runs ({row.shape})" for row in rows if row.cut > 0.02]
+        least = min(row.cut for row in rows)
+        cut = [f"{_chance(row.cut)} of the runs ({row.shape})" for row in rows if row.cut > least + 0.02]
         notes += [f"The limit would end {', '.join(cut)}."] if cut else []
         notes.append("Other sizes do the same work: half the GPUs have twice the limit. All types are equally fast.")
     return Grid("Time until planned jobs start and end", heads, cells, tuple(notes), texts=(0, 2, 5))

@@ -72,7 +72,7 @@ def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSi
     files = [file for file in files if file not in unread]
     slurm = read_slurm_site(files, zone)
     if slurm.conf or slurm.partitions:
-        kinds["Slurm"] = [line.partition(":")[0] for line in slurm.read]
+        kinds["Slurm"] = [line.partition(":")[0] for line in slurm.read if ": nothing" not in line]
     if len(kinds) > 1:
         listed = "; ".join(f"{kind}: {', '.join(names[:3])}" for kind, names in kinds.items())
         raise TraceError(f"the files are of several schedulers ({listed}); import one at a time")

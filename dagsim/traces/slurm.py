@@ -497,9 +497,13 @@ def sacct_tables(source: Source, report: ReadReport, delimiter: str | None) -> I
     Raises:
         TraceError: Columns are missing, or a separator in a job's name splits a row.
     """
+    parts = folder_parts(source)
+    return _plain_tables(source, report, delimiter) if parts is None else _joined_tables(parts, report, delimiter)
+
+
+def _plain_tables(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
+    """The rows of one file, or of several files that are parts of one log."""
     every = range(len(COLUMNS))
-    if (parts := folder_parts(source)) is not None:
-        return _joined_tables(parts, report, delimiter)
     if is_json(source) or is_squeue(source):
         form = Form((), every, layout=lambda first, where: FileLayout(every, len(COLUMNS), False))
         rows = _json_rows(source, report) if is_json(source) else _squeue_rows(source, report)
@@ -637,7 +641,7 @@ def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None
     fillable = [(place, name.lower()) for place, name in enumerate(COLUMNS) if place not in (raw, alias)]
 
     def rows() -> Iterator[Row]:
-        for table in sacct_tables(parts.logs, report, delimiter):
+        for table in _plain_tables(parts.logs, report, delimiter):
             for place, line in enumerate(table.line.tolist()):
                 fields = table.fields(place)
                 if more := further.get(fields[raw] or fields[alias]):

@@ -22,7 +22,7 @@ from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, 
 from dagsim.network import Tree, TreeSwitch
 from dagsim.registry import nearest
 from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.nodes import MOST_NODES, FoundNode, is_scontrol, is_sinfo, read_nodes
+from dagsim.traces.nodes import MOST_NODES, FoundNode, is_scontrol, is_scontrol_json, is_sinfo, read_nodes
 from dagsim.traces.sites import hosts, site_gpu
 from dagsim.traces.slurm import delimiter_of, duration_s, is_unset, memory_gb, moment_s
 from dagsim.traces.source import Source
@@ -288,6 +288,9 @@ def read_slurm_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Slur
             site.read.append(f"{file.name}: {kind}")
             with _naming(str(file)):
                 _READERS[kind](site, file)
+    site.read += [
+        f"{file.name}: nothing (not recognised, or cut off)" for file, kind in kinds if not (kind or _is_log(file))
+    ]
     return site
 
 
@@ -313,6 +316,8 @@ def _kind_of(file: Path) -> str:
         return ""
     if not head:
         return ""
+    if is_scontrol_json(source):
+        return "scontrol show nodes"
     first, text = head[0], "\n".join(head)
     if first.startswith("Configuration data as of"):
         return "scontrol show config"
@@ -345,6 +350,15 @@ def _kind_of(file: Path) -> str:
     if re.search(r"^\s*(SlurmctldHost|ControlMachine|ClusterName|PartitionName|NodeName)\s*=", text, re.MULTILINE):
         return "slurm.conf"
     return ""
+
+
+def _is_log(file: Path) -> bool:
+    """True if the first line names columns of jobs, or the file is cut off or empty."""
+    try:
+        first = Source(file).head(1)[0].lower()
+    except (TraceError, IndexError):
+        return True
+    return "jobid" in first
 
 
 def _lines(file: Path, seen: tuple[Path, ...] = ()) -> Iterator[str]:

@@ -4,7 +4,7 @@
     python docs/examples/sb3_maskable_ppo.py --out model.zip
     dagsim baseline --algo sb3:model.zip --algo sjf --algo eft-wait --seeds 20
 
-A discount below 1 matters: with 1, the return of an episode of several hundred choices is too noisy to learn from.
+The figures to expect are in docs/learning.md. Keep the discount below 1.
 """
 
 from __future__ import annotations

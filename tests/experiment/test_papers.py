@@ -93,10 +93,14 @@ def test_a_paper_of_the_scripts_is_repeated(data: Path) -> None:
 
 
 @pytest.mark.data
-def test_heuristics_of_rlscheduler_come_out_on_lublin_1(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # SJF and UNI with backfilling; `dagsim paper rlscheduler` plays all.
-    monkeypatch.setattr(papers, "_SCORES", {name: papers._SCORES[name] for name in ("SJF", "UNI")})
+def test_a_sequence_of_rlscheduler_has_the_slowdown_and_the_utilisation_of_its_simulator(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    golden = json.loads((data / "golden/swf/rlscheduler_lublin1.json").read_text(encoding="utf-8"))["Lublin-1"]
+    starts = papers._starts
+    monkeypatch.setattr(papers, "_SCORES", {"SJF": "sjf"})
+    monkeypatch.setattr(papers, "_starts", lambda jobs: starts(jobs)[:1])
     log = data / "traces/swf/lublin_256.swf.gz"
-    ours = papers.sequence_means(papers.opened(log, 256, "rlscheduler"), log, 256)["bf1"]
-    assert ours["SJF"] == pytest.approx((73.31, 0.778), abs=0.005)
-    assert ours["UNI"] == pytest.approx((307.23, 0.883), abs=0.005)
+    for backfilling, means in papers.sequence_means(papers.opened(log, 256, "rlscheduler"), log, 256).items():
+        expected = [golden[metric][backfilling]["per_sequence"]["SJF"][0] for metric in ("bsld", "util")]
+        assert means["SJF"] == pytest.approx(tuple(expected), rel=1e-9)

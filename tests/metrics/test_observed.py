@@ -6,7 +6,7 @@ from math import log, nan
 
 import pytest
 
-from dagsim.metrics.observed import observed_against_simulated
+from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel

@@ -130,6 +130,14 @@ def test_a_folder_joins_the_files_of_sacct_and_repairs_bars(folder: Path) -> Non
     assert trace.report.noted["whose columns were shifted by a separator within a text, repaired"] == 1
 
 
+def test_logs_of_a_folder_may_have_different_columns(folder: Path) -> None:
+    (folder / "sacct-more.txt").unlink()
+    later = (HEADER + row(3, 1772440020, 1772440300, 1772440400)).replace("|QOS|", "|").replace("|normal|", "|")
+    (folder / "sacct-later.txt").write_text(later)
+    jobs = [(job.id, job.qos) for job in open_trace(folder).jobs()]
+    assert jobs == [("1", "normal"), ("2", "normal"), ("3", "")]
+
+
 def test_slurm_conf_alone_is_enough(folder: Path) -> None:
     site = read_slurm_site([folder / "slurm.conf"])
     assert len(site.found_nodes()) == 3
@@ -372,13 +380,30 @@ def test_a_feature_says_how_large_a_gpu_is_and_jobs_that_name_it_may_use_it(fold
     assert json.loads(replay.output)["runs"][0]["metrics"]["rejected_no_such_gpu"] == 0
 
 
+def test_a_list_of_nodes_in_json_counts_in_a_folder(tmp_path: Path) -> None:
+    nodes = [
+        {"name": "n1", "cpus": 8, "real_memory": 65536, "gres": "gpu:a100:2", "features": ["old"], "state": ["IDLE"]},
+        {"name": "n2", "cpus": 4, "real_memory": 65536, "gres": "", "features": [], "state": ["IDLE"]},
+    ]
+    (tmp_path / "nodes.json").write_text(json.dumps({"nodes": nodes}, indent=1))
+    (tmp_path / "slurm.conf").write_text("ClusterName=tide\nNodeName=n[1-2]\nPartitionName=p Nodes=ALL Default=YES\n")
+    site = read_slurm_site(site_files([tmp_path]))
+    assert [(node.name, node.gpus, node.cpus) for node in site.found_nodes()] == [
+        ("n1", (("a100", 2),), 8),
+        ("n2", (), 4),
+    ]
+
+
 def test_files_that_are_not_text_are_passed_over_by_name(folder: Path, tmp_path: Path) -> None:
     (folder / "core.12").write_bytes(bytes(range(256)) * 9)
     (folder / "empty").write_text("")
+    (folder / "notes").write_text("No reservations in the system\n")
     result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(tmp_path / "site.yaml")])
     assert result.exit_code == 0, result.output
     assert "read core.12: nothing (binary data, not text" in result.output
     assert "read empty: nothing (the file is empty)" in result.output
+    assert "read notes: nothing (not recognised, or cut off)" in result.output
+    assert "read sacct" not in result.output
     assert len(list(open_trace(folder).jobs())) == 2
 
 

@@ -91,6 +91,6 @@ def read_log(folder: Path, iterations: int | None = None) -> list[dict[str, floa
 
 def _events(folder: Path) -> Any:
     """Open a TensorBoard writer; ``None`` if it is not installed (``pip install -e ".[tb]"``)."""
-    from dagsim.agents.tensorboard import writer
+    from dagsim.agents.learner import writer
 
     return writer(folder / "tensorboard")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, TraceError
-from dagsim.metrics.observed import observed_against_simulated
+from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Cluster, Job, QueueTree, Request
 from dagsim.registry import Registry, nearest
 from dagsim.systems.cluster.choice import CompiledKernel, Engine, EngineUse, compiled, pays, refuse, why_not

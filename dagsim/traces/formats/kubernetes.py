@@ -29,7 +29,7 @@ from dagsim.traces.sites import site_gpu
 from dagsim.traces.slurm import moment_s
 from dagsim.traces.source import Source
 
-__all__ = ["Kubernetes", "KubernetesNow"]
+__all__ = ["Kubernetes", "KubernetesNow", "waiting_workloads"]
 
 _KIND = re.compile(r'"kind"\s*:\s*"(Pod|Workload|Event)(List)?"')
 _EVENTS = ("*event*.json", "*event*.json.gz", "*event*.jsonl")
@@ -130,6 +130,25 @@ class KubernetesNow(Kubernetes):
             "job, and for a waiting one the median of the running ones",
             "tenant": f"the {options.tenant or 'queue, else the namespace'} (tenant)",
         }
+
+
+def waiting_workloads(source: Source) -> Iterator[tuple[str, str]]:
+    """Yield the name of each pod or workload that waits, and the reason: ``quota`` where Kueue says so,
+    else the reason of its condition.
+    """
+    for _, object in elements(source, "items"):
+        kind, status = text_in(object, "kind"), object_in(object, "status")
+        try:
+            pieces = [pod(object)] if kind == "Pod" else list(kueue_workload(object)) if kind == "Workload" else []
+        except Dirty:
+            continue
+        wanted = "QuotaReserved" if kind == "Workload" else "PodScheduled"
+        said: Any = next((each for each in list_in(status, "conditions") if text_in(each, "type") == wanted), {})
+        reason = "quota" if "quota" in text_in(said, "message") else text_in(said, "reason")
+        for number, piece in enumerate(pieces):
+            if piece.fate == "waits":
+                yield piece.name, reason
+                yield f"{piece.name}/{number}", reason
 
 
 _USUAL_S = 3600.0

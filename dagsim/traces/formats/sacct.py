@@ -130,7 +130,25 @@ class Sacct(Reader):
         }
         if not is_json(source):
             answers["dates"] = f"those without an offset are of {options.timezone or 'UTC'} (timezone)"
+            names = _column_names(source)
+            if "submitline" not in names:
+                stated = [name for name in ("Constraints", "Reservation") if name.lower() in names]
+                answers["terms"] = (
+                    f"{' and '.join(stated) or 'none'}: the log has no column SubmitLine, which holds constraints, "
+                    "licences, dependencies, array limits and further partitions of a job"
+                )
         return answers
+
+
+def _column_names(source: Source) -> set[str]:
+    """The names of columns in all files of a log, in lower case."""
+    names: set[str] = set()
+    for file in source.files:
+        try:
+            names.update(re.split(r"[|,;\t]", file.head(1)[0].lower()))
+        except TraceError:  # another file of the folder
+            continue
+    return {name.strip() for name in names}
 
 
 @dataclass(frozen=True, slots=True)

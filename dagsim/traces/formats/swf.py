@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -30,10 +31,10 @@ from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind
 from dagsim.workload.records import MOST_INSTANCES
 
-__all__ = ["Swf", "max_processors"]
+__all__ = ["Swf", "max_processors", "waits_s"]
 
 _FIELDS = 18
-_JOB, _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _USER, _PRECEDING = 0, 1, 3, 4, 7, 8, 11, 16
+_JOB, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _USER, _PRECEDING = 0, 1, 2, 3, 4, 7, 8, 11, 16
 _NODES = _FIELDS
 """Column of the field that holds the number of nodes, after the 18."""
 _MOST_FIELDS = 200
@@ -160,6 +161,15 @@ def max_processors(source: Source) -> int | None:
         if match:
             sizes.setdefault(match[1].lower(), int(match[2]))
     return sizes.get("maxprocs") or sizes.get("maxnodes") or None
+
+
+def waits_s(source: Source) -> dict[str, float]:
+    """The wait of each job in the log, by its number, where it is known."""
+    form = replace(_form(None), numbers=(_WAIT,), texts=(_JOB,))
+    waits: dict[str, float] = {}
+    for table in read_tables(source, form, ReadReport()):
+        waits |= zip(table.texts(_JOB).tolist(), table.numbers(_WAIT).tolist(), strict=True)
+    return {job: wait_s for job, wait_s in waits.items() if wait_s >= 0}
 
 
 def _times(table: Table) -> np.ndarray:

@@ -408,3 +408,52 @@ def test_a_folder_that_names_code_of_others_is_shown_without_importing_it(
     assert [run["state"] for run in json.loads(ask(app, "/runs.json").text)["runs"]] == ["done"]
     assert ask(app, f"/runs/{folder.path.name}").status == 200
     assert "evil_served" not in sys.modules
+
+
+def test_the_queue_of_the_newest_snapshot(tmp_path: Path) -> None:
+    """A snapshot becomes a page; a damaged one leaves the page and says why; links are not followed."""
+    from dagsim.report.serve.snapshots import ForecastSettings, Snapshots
+
+    site = tmp_path / "site.yaml"
+    site.write_text("cluster: {groups: [{name: n, count: 1, gpus: 0, cpus: 4, memory_gb: 64}]}\npolicy: easy\n")
+    now_s = 1_700_000_000
+    job = {
+        "job_id": 7, "user_name": EVIL, "account": "bio", "partition": "p", "job_state": ["PENDING"],
+        "state_reason": "Resources", "submit_time": now_s - 60, "eligible_time": now_s - 60, "start_time": 0,
+        "time_limit": 60, "node_count": 1, "cpus": 4, "tres_req_str": "cpu=4,mem=1G,node=1", "nodes": "",
+    }  # fmt: skip
+    folder = tmp_path / "snapshots"
+    folder.mkdir()
+    (folder / "now.json").write_text(json.dumps({"jobs": [job], "last_update": now_s}))
+    snapshots = Snapshots(folder, ForecastSettings(site, futures=3))
+    results = Results(folder, snapshots)
+    try:
+        assert "Nothing is finished yet" in ask(application(results, "127.0.0.1"), "/runs/queue").text
+
+        def until(done) -> None:
+            for _ in range(600):
+                if done(results.state("queue")):
+                    return
+                time.sleep(0.1)
+            raise AssertionError(results.state("queue"))
+
+        until(lambda state: state.done == 1)
+        page = ask(application(results, "127.0.0.1"), "/runs/queue").text
+        assert "1 of 1 waiting jobs probably start within 1 h." in page
+        assert "onerror=alert(1)&gt;" in page
+        assert EVIL not in page
+        (folder / "zzz.json").write_text('{"jobs": [{"job_state": "PENDING", "submit_time"')
+        until(lambda state: state.note)
+        assert results.state("queue").state == "running"
+        assert ask(application(results, "127.0.0.1"), "/runs/queue").text == page
+        (folder / "link.json").symlink_to(site)
+        os.utime(folder / "link.json", follow_symlinks=False)
+        assert snapshots._newest()[0].name == "zzz.json"
+    finally:
+        snapshots.close()
+
+
+@pytest.mark.parametrize("words", [["--history", "x"], ["--config", "steady", "--history", "missing.txt"]])
+def test_options_of_the_queue_are_checked(words: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(commands, ["serve", str(tmp_path), *words])
+    assert result.exit_code == 2

@@ -545,3 +545,16 @@ def test_json_gives_the_tasks_of_a_pending_array_from_0_on(read: Reading, sample
     waiting["array"]["task"] = "0x2d"  # bits 0, 2, 3 and 5
     (tmp_path / "log.json").write_text(json.dumps(document))
     assert read(tmp_path / "log.json").noted["array tasks never ran, at least"] == 4
+
+
+def test_a_log_without_lines_of_submission_says_what_it_lacks(tmp_path: Path) -> None:
+    head = "JobIDRaw|State|Submit|Start|End|ElapsedRaw|NNodes|NCPUS|AllocTRES"
+    row = "1|COMPLETED|1|2|5|3|1|1|cpu=1,node=1"
+    for names, words in (
+        ("", "none: the log has no"),
+        ("|Constraints|Reservation", "Constraints and Reservation: the"),
+    ):
+        (tmp_path / "log").write_text(f"{head}{names}\n{row}{'|' * names.count('|')}\n")
+        assert open_trace(tmp_path / "log").assumptions["terms"].startswith(words)
+    (tmp_path / "more").write_text("JobIDRaw|SubmitLine\n1|sbatch x\n")
+    assert "terms" not in open_trace(tmp_path).assumptions

@@ -1,7 +1,7 @@
 """EASY backfilling: the oldest task gets a reservation, and others may go ahead of it if they do
 not delay it.
 
-The twin of ``policies.backfilling.Easy``, ``policies.task_groups`` and ``ExpectedFree``.
+The twin of ``policies.backfilling`` (``Easy``, ``Backlog``, ``AlikeTasks``) and ``ExpectedFree``.
 
 Ready tasks are in groups of the same demand, the same ratios of speed between types, and the same
 number of waiting instances. All tasks of a group would go to the same type and need the same there,
@@ -44,9 +44,8 @@ from dagsim.systems.cluster.lane.state import (
     record_type,
     records,
 )
-from dagsim.systems.cluster.policies.backfilling import most_slowed_first, shortest_first
+from dagsim.systems.cluster.policies.backfilling import by_order, most_slowed_first, shortest_first, slowness
 from dagsim.systems.cluster.policies.formulas import slowed
-from dagsim.systems.cluster.policies.task_groups import by_order, slowness
 
 __all__ = [
     "BY_LENGTH",

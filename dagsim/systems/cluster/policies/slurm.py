@@ -25,7 +25,6 @@ from dagsim.systems.cluster.policies.slurm_backfill import (
     RunTable,
     may_fit,
 )
-from dagsim.systems.cluster.policies.slurm_placement import NodeChoice
 from dagsim.systems.cluster.policies.slurm_priority import (
     Asked,
     Capacity,
@@ -41,12 +40,13 @@ from dagsim.systems.cluster.policies.slurm_rules import (
     account_of,
     user_of,
 )
+from dagsim.systems.cluster.policies.slurm_times import NodeChoice
 
 __all__ = ["SlurmMultifactor", "SlurmSettings"]
 
 
 _LATE_S = 1e-6
-_COARSE = 0.05
+_COARSE = 0.1
 _CHOICES = {
     "order": ("multifactor", "basic"),
     "preempt": ("off", "partition_prio", "qos"),
@@ -220,7 +220,7 @@ class SlurmMultifactor:
         self.past_usage: Mapping[str, float] = {}
         """Usage at 0 s, in billed seconds, by ``account/user``: that of jobs that had ended before."""
         self.coarse_after_s = inf
-        """From then on, backfill comes more and more rarely: at intervals of at least 5 % of the time
+        """From then on, backfill comes more and more rarely: at intervals of at least 10 % of the time
         since then. Forecasts, whose errors are relative, can afford that.
         """
         self._is_bare = not settings

@@ -9,10 +9,9 @@ from typing import NamedTuple, TypeAlias
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Migrate, Placement, Share, Start
 from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, TaskState
-from dagsim.systems.cluster.policies.backfilling import Easy, Shadow
+from dagsim.systems.cluster.policies.backfilling import Backlog, Easy, Shadow, by_order
 from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.policies.placement import by_speed
-from dagsim.systems.cluster.policies.task_groups import Backlog, by_order
 
 __all__ = ["Defrag", "EasyOnNodes", "SegmentsInBlocks", "SkewRule", "SmallestDomain", "block", "topology"]
 
