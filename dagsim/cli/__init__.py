@@ -12,10 +12,10 @@ from dagsim.cli import (
     eta,
     evaluate,
     inputs,
-    paper,
     report,
     trace,
     train,
+    warm,
 )
 from dagsim.cli.app import app, main
 
@@ -29,8 +29,8 @@ __all__ = [
     "evaluate",
     "inputs",
     "main",
-    "paper",
     "report",
     "trace",
     "train",
+    "warm",
 ]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import inf
+from os.path import expandvars
 from typing import Literal, NamedTuple
 
 from dagsim.elastic.goodput import GoodputModel, GradientNoise, ThroughputModel
@@ -61,7 +62,8 @@ class ElasticTasks:
     with the GPUs that its user asked for, a task takes the seconds of the runtime model on each GPU
     type. Each start takes ``restart_s``, by default that of the application.
 
-    ``profiles`` is a folder of measured applications in Pollux's layout. Tasks of these
+    ``profiles`` is a folder of measured applications in Pollux's layout (variables such as
+    ``$DAGSIM_DATA`` are replaced). Tasks of these
     applications then train all epochs as measured, with the ``batch`` that is ``best`` at each
     placement or that the user ``asked`` for. Other GPU types than the slowest scale the rate by the
     runtime model.
@@ -186,7 +188,7 @@ def _types(cluster: Cluster) -> tuple[tuple[GpuType, ...], dict[str, _Sizes]]:
 
 @cache
 def _profiles(folder: str) -> dict[str, TrainingProfile]:
-    return read_applications(folder)
+    return read_applications(expandvars(folder))
 
 
 @cache

@@ -8,8 +8,8 @@ from typing import Any
 
 from dagsim.experiment.bench import scored
 from dagsim.report.grid import Grid, factor, interval, number
+from dagsim.report.page.charts import element, table
 from dagsim.report.page.document import document
-from dagsim.report.page.markup import element, table
 
 __all__ = ["entry_grid", "leaderboard_page", "leaderboards"]
 

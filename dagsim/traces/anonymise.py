@@ -67,8 +67,10 @@ class Names:
 
     def nodes(self, text: str) -> str:
         """Replace every name in a list of nodes; a list that cannot be read becomes ``None
-        assigned``.
+        assigned``, and nothing (the log has no such column) stays nothing.
         """
+        if not text:
+            return ""
         if is_unset(text) or text.lower() == "none assigned":
             return "None assigned"
         try:
@@ -155,7 +157,7 @@ def _sacct_lines(source: Source, names: Names) -> Iterator[str]:
 def _submit_line(terms: Submission, names: Names) -> str:
     """The options of a submission that its reader understands, with pseudonyms."""
     request = terms.request
-    if request is None and not terms.nice and not terms.singleton:
+    if request is None and not terms.nice and not terms.name:
         return ""
     words = ["sbatch"] + ([f"--nice={terms.nice:.0f}"] if terms.nice else [])
     if request is not None:
@@ -166,8 +168,9 @@ def _submit_line(terms: Submission, names: Names) -> str:
         words += [f"-L {licences}"] * bool(licences) + ["--exclusive"] * request.exclusive
         words += [f"-d afterany:{':'.join(request.after)}"] * bool(request.after)
         words += [f"--array=0-1%{request.array_limit}"] * (request.array_limit is not None)
-    if terms.singleton:
-        words.append(f"-d singleton -J {names.new('job', terms.name)}")
+    if terms.name:
+        words.append(f"-J {names.new('job', terms.name)}")
+    words += ["-d singleton"] * terms.singleton
     if terms.tasks is not None:
         words.append(f"-n {terms.tasks}")
     elif request is not None and request.spread is not None:

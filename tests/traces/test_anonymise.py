@@ -187,3 +187,17 @@ def test_a_folder_without_a_log_or_site_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in" / "x").write_text("hello\n")
     with pytest.raises(TraceError, match="no file to anonymise; name at least one log"):
         anonymise([tmp_path / "in"], tmp_path / "out")
+
+
+def test_dependencies_and_singletons_stay_in_the_lines_of_submissions(tmp_path: Path) -> None:
+    head = "JobIDRaw|User|State|Submit|Start|End|ElapsedRaw|NNodes|NCPUS|AllocTRES|SubmitLine"
+    lines = ["sbatch -J secret a.sh", "sbatch -d afterok:1 b.sh", "sbatch -d singleton -J secret a.sh"]
+    times = "1772440009|1772440019|10"
+    rows = [f"{at}|ada|COMPLETED|177244000{at}|{times}|1|1|cpu=1,node=1|{line}" for at, line in enumerate(lines, 1)]
+    (tmp_path / "log.txt").write_text("\n".join([head, *rows]) + "\n")
+    done = CliRunner().invoke(app, ["trace", "anonymise", str(tmp_path / "log.txt"), "--to", str(tmp_path / "new")])
+    assert done.exit_code == 0, done.output
+    (out,) = (tmp_path / "new").iterdir()
+    assert "secret" not in (gzip.decompress(out.read_bytes()).decode() if out.suffix == ".gz" else out.read_text())
+    after = [job.request.after if job.request else () for job in open_trace(out).jobs()]
+    assert after == [(), ("1",), ("1",)]

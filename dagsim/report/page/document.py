@@ -24,9 +24,8 @@ from dagsim.model.log import Schedule
 from dagsim.pictures.palette import COLOURS
 from dagsim.report.answer import Recommendation, read_answer
 from dagsim.report.page import sections
-from dagsim.report.page.charts import Packer, chart_of, distributions, graphs, learning
+from dagsim.report.page.charts import Packer, chart_of, distributions, element, graphs, learning, table
 from dagsim.report.page.chosen import Chosen, Shown, choose_runs
-from dagsim.report.page.markup import element, table
 from dagsim.report.page.sections import SweepView, is_training, report_grid, training_sentences
 from dagsim.report.page.waits import Explain, can_explain, ramp_tables, rejected_by_beta, rejected_by_cause
 from dagsim.report.series import links_over_time

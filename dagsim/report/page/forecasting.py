@@ -11,9 +11,8 @@ from dagsim.forecast.live import Expected, ExpectedShape
 from dagsim.forecast.scores import CEILING
 from dagsim.report.forecast import backtest_grid, backtest_sentences, queue_grid, shapes_grid, shapes_sentences, span
 from dagsim.report.grid import Grid
-from dagsim.report.page.charts import Packer
+from dagsim.report.page.charts import Packer, element, notes, table
 from dagsim.report.page.document import document
-from dagsim.report.page.markup import element, notes, table
 
 __all__ = ["backtest_page", "queue_page"]
 

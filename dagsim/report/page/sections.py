@@ -26,9 +26,8 @@ from dagsim.metrics.standings import PolicyResult, Sample, lower_is_better
 from dagsim.metrics.summary import JobGroup, PerJob, job_groups
 from dagsim.report.comparison import comparison_table, metric_name, sweep_table
 from dagsim.report.grid import Grid, factor, interval, number, short
-from dagsim.report.page.charts import Packer
+from dagsim.report.page.charts import Packer, details, element, notes, table
 from dagsim.report.page.chosen import MOST_DRAWN, Chosen
-from dagsim.report.page.markup import details, element, notes, table
 from dagsim.report.page.waits import Explain, worst_waits
 from dagsim.report.series import Row, link_steps
 from dagsim.report.tables import run_notes, summary_table, workload_notes

@@ -21,8 +21,8 @@ from dagsim.metrics.why import wait_reasons
 from dagsim.model import Kind, RejectReason
 from dagsim.model.log import Schedule
 from dagsim.report.grid import Grid, interval, number, short
+from dagsim.report.page.charts import table
 from dagsim.report.page.chosen import Chosen, Shown
-from dagsim.report.page.markup import table
 
 __all__ = [
     "Explain",

@@ -19,8 +19,8 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dagsim.errors import DagsimError, InputError
+from dagsim.report.page.charts import element
 from dagsim.report.page.document import document, page, sealed, static
-from dagsim.report.page.markup import element
 from dagsim.report.serve.results import Results, RunState, Stamp
 from dagsim.report.serve.server import Asgi, Guard
 from dagsim.report.serve.snapshots import QUEUE

@@ -135,8 +135,9 @@ def test_a_job_that_depends_on_none_in_the_log_waits_until_the_log_calls_it_elig
     unknown, gone = Request(after=("elsewhere",)), Request(after=("a",))
     jobs = [job("a", 0, 3), job("b", 1, 5, request=unknown, eligible_s=7.0)]
     jobs.append(job("c", 4, 5, request=gone, eligible_s=90.0))  # a has left, so the log's time says nothing
+    jobs.append(job("d", 4, 5, request=Request(after=("a", "elsewhere")), eligible_s=8.0))
     got = {name: start_s for name, (start_s, _) in starts(jobs, policy).items()}
-    assert got == {"a": 0, "b": 7, "c": 4}
+    assert got == {"a": 0, "b": 7, "c": 4, "d": 8}
 
 
 @pytest.mark.parametrize("policy", BINDING)

@@ -25,7 +25,6 @@ from dagsim.systems.cluster.policies.slurm_backfill import (
     RunTable,
     may_fit,
 )
-from dagsim.systems.cluster.policies.slurm_placement import NodeChoice
 from dagsim.systems.cluster.policies.slurm_priority import (
     Asked,
     Capacity,
@@ -41,6 +40,7 @@ from dagsim.systems.cluster.policies.slurm_rules import (
     account_of,
     user_of,
 )
+from dagsim.systems.cluster.policies.slurm_times import NodeChoice
 
 __all__ = ["SlurmMultifactor", "SlurmSettings"]
 

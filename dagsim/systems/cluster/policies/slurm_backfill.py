@@ -17,9 +17,9 @@ from dagsim.model import NodePartition
 from dagsim.model.arithmetic import bits
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, NodeState, Run, TaskState
 from dagsim.systems.cluster.policies import slurm_times
-from dagsim.systems.cluster.policies.slurm_placement import NodeChoice
 from dagsim.systems.cluster.policies.slurm_priority import PriorityBook, RankColumns
 from dagsim.systems.cluster.policies.slurm_rules import Amounts, Holder, Holdings
+from dagsim.systems.cluster.policies.slurm_times import NodeChoice
 
 __all__ = ["BackfillOutlook", "NodePlan", "PendingJob", "PendingJobs", "Reservation", "RunTable", "may_fit"]
 

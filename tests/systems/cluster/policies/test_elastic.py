@@ -127,6 +127,14 @@ def test_elastic_eft_wait_gives_gpus_to_whom_they_help_most() -> None:
     assert done_s["long"] == pytest.approx(1000 / four + 4000 / four)
 
 
+def test_elastic_eft_wait_shares_gpus_among_equal_tasks_as_the_second_helps_more_than_the_fourth() -> None:
+    jobs = [training("one", 1000.0), training("other", 1000.0)]
+    scenario = ClusterScenario(cluster(4), jobs, elastic=ElasticTasks(default="cifar10", restart_s=0.0))
+    schedule = scenario.kernel(0).run(POLICIES.create("elastic-eft-wait"))
+    started = [(row.job, row.instances) for row in schedule.log if row.kind == Kind.STARTED and row.time_s == 0]
+    assert sorted(started) == [(0, 2), (1, 2)]
+
+
 def test_a_task_keeps_its_gpus_where_a_restart_costs_more_than_it_gains() -> None:
     jobs = [training("first", 1000.0, arrival_s=0.0), training("second", 1000.0, 4, arrival_s=0.0)]
     slow = ClusterScenario(cluster(4), jobs, elastic=ElasticTasks(default="yolov3", restart_s=5000.0))

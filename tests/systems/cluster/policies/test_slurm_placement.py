@@ -8,7 +8,7 @@ import pytest
 
 from dagsim.model import Cluster, Node
 from dagsim.model.gpu import GpuType
-from dagsim.systems.cluster.policies.slurm_placement import NodeChoice
+from dagsim.systems.cluster.policies.slurm_times import NodeChoice
 
 GPU = GpuType("G", 1.0, 16, 100, 100, 10)
 
