@@ -219,7 +219,7 @@ class ClusterKernel:
         self.queues = queues
         self.schedule = Schedule(cluster, seed=seed, begins_s=begins_s)
         names = [node.name for node in cluster.nodes]
-        levels = levels_in(network, names)
+        levels = None if network is None else levels_in(network, names)
         self.levels: Sequence[FabricLevel] = levels or ()
         binds = levels is not None or SiteState.binds(cluster, queues)
         site = SiteState(cluster, queues, origin_s, domain_sets(levels, len(names))) if binds else None

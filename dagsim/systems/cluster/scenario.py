@@ -258,9 +258,8 @@ class ClusterScenario:
         match self.workload:
             case (Synthetic() | Sessions()) as drawn:
                 draw = partial(drawn.arrays, self.cluster, self.runtime)
-                return JobStream(
-                    self._sequences.get(seed, lambda seed: asking(draw(seed), self.request)), self.cluster, self.runtime
-                )
+                drawn_jobs = (lambda seed: asking(draw(seed), self.request)) if self.request else draw
+                return JobStream(self._sequences.get(seed, drawn_jobs), self.cluster, self.runtime)
             case Iterable() as jobs:
                 return JobStream(jobs, self.cluster, self.runtime, begins_s=self.begins_s)
             case file if file.window is not None:
