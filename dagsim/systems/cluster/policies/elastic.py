@@ -182,7 +182,8 @@ class _Resizing:
         if waits and turns.begin(view.now, state):
             yield from self._allocate(view, tasks)
             waits = self.polls
-        if waits and (view.running or view.pending):
+        young = any(task.arrival_s == view.now for task in tasks)  # Pollux starts none before it has waited
+        if waits and (view.running or view.pending or young):
             yield Wait(turns.next_s)
 
     def _state(self, view: ClusterView, tasks: Sequence[_ElasticTask]) -> object:
@@ -222,6 +223,9 @@ class Pollux(_Resizing):
     ) -> None:
         super().__init__("pollux", interval_s, renew_s)
         self._search = PolluxSearch(seed, population, generations)
+
+    def _state(self, view: ClusterView, tasks: Sequence[_ElasticTask]) -> object:
+        return super()._state(view, tasks), [task.arrival_s < view.now for task in tasks]
 
     def _allocate(self, view: ClusterView, tasks: list[_ElasticTask]) -> Iterator[Decision]:
         cluster = _equal_nodes(view)

@@ -155,6 +155,16 @@ def test_rigid_tasks_come_first_and_elastic_ones_use_what_they_leave(policy: str
     assert not any(row.kind == Kind.PREEMPTED and row.job in numbers for row in schedule.log)
 
 
+def test_pollux_starts_jobs_that_arrive_together_on_an_idle_cluster_after_an_interval() -> None:
+    jobs = [training(name, 500.0) for name in "abc"]
+    scenario = ClusterScenario(cluster(4), jobs, elastic=ElasticTasks(default="cifar10"))
+    for renew_s in (0, 1800):
+        spec = f"pollux[generations=5,population=20,renew_s={renew_s}]"
+        log = scenario.kernel(0).run(POLICIES.create(spec)).log
+        assert min(row.time_s for row in log if row.kind == Kind.STARTED) == 60
+        assert sum(row.kind == Kind.COMPLETED for row in log) == 3
+
+
 def test_pollux_plays_either_kind_of_task_but_not_both() -> None:
     rigid, nodes = Job.single("b", Task("t", 900)), cluster(4)
     assert ClusterScenario(nodes, [rigid]).kernel(0).run(POLICIES.create("pollux")).ended_s == 900
