@@ -4,11 +4,15 @@
     dagsim sweep results/agents/matrix.yaml
     python scripts/table_general.py matrix results/sweep-matrix      # writes matrix.csv
     python scripts/table_general.py report [--again]                 # writes general.csv, general.md, general.png
+    python scripts/table_general.py search [--windows N] [--bounds M]  # writes search.csv, search.md
 
 ``matrix`` writes, for each cell and policy of the sweep, the geometric mean over validation seeds of its mean
 completion time over that of the first policy. The least is the reference of the cell. ``report`` compares the agent
 with it on report seeds, each used once (``results/seeds.yaml``), or on as many disjoint windows of the last fifth of a
 trace as there are, up to 40. The agent plays in compiled episodes, whose schedules are those of ``dagsim eval``.
+``search`` compares ``search`` over the reference of each cell with that reference, and with the agent by the share of
+the way to the lower bound (``dagsim bound``) on the first M windows. It goes from window to window over all cells,
+adds a row to ``search.csv`` after each, and continues there when it is started again.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from time import process_time
 from typing import Any, NamedTuple
 
 import command
@@ -29,9 +34,10 @@ from dagsim.agents.checkpoint import Checkpoint
 from dagsim.agents.rollouts import evaluate_greedy
 from dagsim.config.schema import Config, load_config
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
+from dagsim.experiment.bound import bound_of
 from dagsim.experiment.ledger import Ledger
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.simulate import run_policy
+from dagsim.experiment.simulate import make_policy, run_policy
 from dagsim.files import write_text
 from dagsim.metrics import summarize, to_csv
 from dagsim.metrics.compare import Paired, paired
@@ -44,10 +50,12 @@ DRAWN = ("ind-0.9", "ind-1.1", "dag-0.9", "dag-1.1")
 SEEN = ("itp", "philly")
 CELLS = (*DRAWN, *SEEN, "pai", "openb", "gavel", "ali40")
 """Cells of the kinds that the agent was trained on, traces whose earlier part it has seen, and unseen traces."""
+NO_BOUND = {"agent_s": "", "bound_s": ""}
 MOST, FEW = 40, 15
 """Seeds or windows of a cell, and of the former agent, which takes longer."""
 NOISE = "estimates={kind: noisy, sigma: 0.5}"
 DEFAULT = "eft-wait"
+VALIDATION = 2_000_000
 
 
 class Line(NamedTuple):
@@ -215,6 +223,89 @@ def draw(at: Mapping[tuple[str, str, str], Line], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
+def _search(options: Namespace, say: Say) -> dict[str, Any]:
+    """Measure the windows that ``search.csv`` lacks, and write the page."""
+    path, agent, best = OUT / "search.csv", Checkpoint.load(AGENT), references()
+    rows: list[dict[str, Any]] = list(read_rows(path)) if path.exists() else []
+    done = {(row["cell"], int(row["seed"])) for row in rows}
+    configs = {cell: load_config(OUT / "cells" / f"{cell}.yaml") for cell in CELLS}
+    seeds = {cell: report_seeds(cell, configs[cell], Namespace(again=True)) for cell in CELLS}
+    _searched(configs["ind-0.9"], best["ind-0.9"], VALIDATION)  # so that no window pays for loading code
+    for window in range(options.windows):
+        for cell, config in configs.items():
+            if window >= len(seeds[cell]):
+                continue
+            seed = seeds[cell][window]
+            if (cell, seed) not in done:
+                searched = _searched(config, best[cell], seed)
+                rows.append({"cell": cell, "seed": seed, "reference": best[cell], **searched} | NO_BOUND)
+                say(f"{cell:8s} {seed} {searched['search_s'] / searched['reference_s']:.3f}")
+            row = next(row for row in rows if (row["cell"], int(row["seed"])) == (cell, seed))
+            if window < options.bounds and cell in options.cells and row["bound_s"] == "":
+                least = bound_of(config, seed)
+                row["agent_s"], row["bound_s"] = played(agent, config, [seed])[seed], least.bound_s / least.jobs
+                say(f"{cell:8s} {seed} bound {float(row['bound_s']) / float(row['reference_s']):.3f} of the reference")
+            write_text(path, to_csv({head: [row[head] for row in rows] for head in rows[0]}))
+    write_text(OUT / "search.md", SEARCH_HEAD + "\n".join(search_page(rows)) + "\n")
+    return {cell: _pair_of(rows, cell).ratio for cell in CELLS}
+
+
+def _searched(config: Config, reference: str, seed: int) -> dict[str, float]:
+    """Mean completion times of the search and of the reference, and the CPU seconds of both kernels."""
+    own = reference if reference.startswith("eft-wait") else DEFAULT
+    row = {}
+    for name, policy in (("reference", reference), ("search", f'search[base="{own}"]')):
+        kernel, decider = scenario_of(config).kernel(seed), make_policy(scenario_of(config), policy)
+        before = process_time()
+        schedule = kernel.run(decider)
+        row[f"{name}_cpu_s"], row[f"{name}_s"] = process_time() - before, _jct_s(schedule)
+    return row
+
+
+def _pair_of(rows: Sequence[Mapping[str, Any]], cell: str) -> Paired:
+    here = [row for row in rows if row["cell"] == cell]
+    return paired([float(row["search_s"]) for row in here], [float(row["reference_s"]) for row in here])
+
+
+def share_of_way(rows: Sequence[Mapping[str, Any]], policy: str) -> float:
+    """The part of the way from the reference to the bound that a policy goes, of the rows with a bound: of the sums
+    of the mean times relative to the reference.
+    """
+    bounded = [row for row in rows if row["bound_s"] != ""]
+    if not bounded:
+        return float("nan")
+    gained = [1 - float(row[f"{policy}_s"]) / float(row["reference_s"]) for row in bounded]
+    return float(np.sum(gained) / np.sum([1 - float(row["bound_s"]) / float(row["reference_s"]) for row in bounded]))
+
+
+def search_page(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The table of ``search.md``."""
+    page = ["| cell | reference | n | search | 95 % interval | CPU | bounds | way, search | way, agent |"]
+    page.append("| --- | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: |")
+    ratios = []
+    for cell in CELLS:
+        here, pair = [row for row in rows if row["cell"] == cell], _pair_of(rows, cell)
+        timed = [row for row in here if row["search_cpu_s"] != ""]
+        spent = [sum(float(row[f"{name}_cpu_s"]) for row in timed) for name in ("search", "reference")]
+        cpu = f"{spent[0] / spent[1]:.0f}" if timed else ""
+        ways = [share_of_way(here, policy) for policy in ("search", "agent")]
+        bounds = sum(row["bound_s"] != "" for row in here)
+        shares = " | ".join("" if np.isnan(way) else f"{way:.2f}" for way in ways)
+        page.append(
+            f"| {cell} | `{here[0]['reference']}` | {pair.n} | {pair.ratio:.3f} | {pair.low:.3f} to {pair.high:.3f} | "
+            f"{cpu} | {bounds or ''} | {shares} |"
+        )
+        ratios.append(pair.ratio)
+    ways = [share_of_way(rows, policy) for policy in ("search", "agent")]
+    page += [
+        "",
+        f"Geometric mean of the ratios over the ten cells: **{np.exp(np.mean(np.log(ratios))):.3f}**; largest "
+        f"{max(ratios):.3f}. Share of the way to the bound, over all windows with one: search {ways[0]:.2f}, agent "
+        f"alone {ways[1]:.2f}.",
+    ]
+    return page
+
+
 HEAD = f"""# The general agent beside the best tuned heuristic of each cell
 
 Mean job completion times over those of the best of 26 heuristics of the cell, which 30 validation seeds chose
@@ -227,18 +318,36 @@ which `dagsim eval --algo ppo` played before, on the first {FEW} seeds.
 """
 
 
+SEARCH_HEAD = """# Search beside the best tuned heuristic of each cell
+
+Mean job completion times of `search[base=REFERENCE]` over those of the reference itself, the best of 26 heuristics of
+the cell on validation seeds ([matrix.csv](matrix.csv); where it is `srpt-work`, the base is `eft-wait`): geometric
+means of per-window ratios with Student's t on their logs (`python scripts/table_general.py search`; all windows are in
+[search.csv](search.csv)). The search knows estimates and draws arrivals from the recent past; the general agent is in
+its portfolio. *CPU* is the CPU time of the simulation over that of the reference, of two windows on a busy machine.
+*Bounds* is the number of windows with a lower bound (`dagsim bound`), and *way* the share of the way from the reference
+to it.
+
+"""
+
+
 def _work(options: Namespace, say: Say) -> Any:
     torch.set_num_threads(1)
-    if options.what == "report":
-        return _report(options, say)
+    if options.what != "matrix":
+        return _report(options, say) if options.what == "report" else _search(options, say)
     return choose(ROOT / options.folder, say)
 
 
 def main() -> int:
     parser = command.arguments(__doc__)
-    parser.add_argument("what", choices=("matrix", "report"))
+    parser.add_argument("what", choices=("matrix", "report", "search"))
     parser.add_argument("folder", nargs="?", type=Path, default=RESULTS / "sweep-matrix", help="of the sweep")
     parser.add_argument("--again", action="store_true", help="the same report seeds again")
+    parser.add_argument("--windows", type=int, default=MOST, help="of search: seeds or windows of a cell")
+    parser.add_argument("--bounds", type=int, default=0, help="of search: windows of a cell with a lower bound")
+    parser.add_argument(
+        "--cells", nargs="*", default=CELLS, help="of search: the cells with lower bounds (default: all)"
+    )
     return command.run(parser, _work)
 
 

@@ -35,11 +35,12 @@ class Gate(NamedTuple):
 
 
 def of_baselines(scores: Scores, kind: str, once: bool) -> float:
-    """Our CRPS over that of the best baseline: raw ones, calibrated ones, or the pooled one."""
-    entries = scores["baselines"]
-    named = {"limits_history": entries["limits_history"]} if kind == "pooled" else entries
-    if kind == "calibrated":
-        named = {name: entry for name, entry in entries.items() if name != "limits_history"}
+    """Our CRPS over that of the best baseline: of single ones raw or calibrated, or of limits and
+    history pooled, which is calibrated.
+    """
+    named = {
+        name: entry for name, entry in scores["baselines"].items() if (name == "limits_history") == (kind == "pooled")
+    }
     values = [entry["raw" if kind == "raw" else "calibrated"] for entry in named.values()]
     part = (lambda entry: entry["once"]) if once else (lambda entry: entry)
     ratio: float = part(scores)["crps_log"] / min(part(entry)["crps_log"] for entry in values)
@@ -124,6 +125,10 @@ def backtested(data: Path, name: str) -> dict[str, Any]:
         "intervals": scores["intervals"],
         "gates": {gate.name: [values[gate.name], gate.least, gate.most] for gate in gates},
         "missed": missed,
+        "baselines": {
+            key: [round(each[kind]["crps_log"], 4) for kind in ("raw", "calibrated")]
+            for key, each in scores["baselines"].items()
+        },
         "by_partition": {key: [each["n"], each["coverage_90"]] for key, each in scores["by_partition"].items()},
     }
 

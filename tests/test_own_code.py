@@ -13,12 +13,12 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from dagsim.agents.checkpoint import Checkpoint, read_plain, write_plain
+from dagsim.agents.config import shipped_agent
 from dagsim.cli import app
 from dagsim.config.registered import Foreign
 from dagsim.config.schema import dump_config, foreign_parts, load_config
 from dagsim.errors import CodeNotAllowed, ConfigError
 from dagsim.experiment.provenance import provenance
-from dagsim.experiment.simulate import shipped_agent
 from dagsim.experiment.store import Store
 from dagsim.own_code import Allowed, allow, attribute, source_file, source_sha256
 from dagsim.systems.cluster.policies import POLICIES

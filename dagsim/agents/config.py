@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar
 
 from dagsim.agents.nets.config import NetSettings, ScorerConfig
 from dagsim.agents.on_policy import PpoConfig
 from dagsim.agents.settings import AlgorithmSettings, CheckedSettings
 from dagsim.envs.episode import RewardConfig
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, UnknownName
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.seam import CodecSettings
@@ -18,9 +19,11 @@ from dagsim.systems.seam import CodecSettings
 __all__ = [
     "ALGORITHMS",
     "LOCKSTEP",
+    "SHIPPED",
     "TrainConfig",
     "WarmStart",
     "algorithm_name",
+    "shipped_agent",
 ]
 
 
@@ -148,3 +151,27 @@ class TrainConfig(CheckedSettings):
 def algorithm_name(settings: AlgorithmSettings) -> str:
     """The short name of an algorithm, for labels: its ``kind``, or the name of a user's class."""
     return str(getattr(settings, "kind", type(settings).__name__))
+
+
+SHIPPED = {
+    ("cluster", "ppo"): ("ppo.pt", "results/agents/general.pt"),
+    ("spark", "decima"): ("decima.pt", "results/decima/w2.pt"),
+    ("ramp", "ppo"): ("pac_ml.pt", "results/ramp/agents/plain-A-1.pt"),
+}
+"""The agents that ship with dagsim, by system and name: the file in the package, and the file in a
+checkout.
+"""
+
+
+def shipped_agent(name: str, system: str) -> Path:
+    """Return the checkpoint of an agent that ships with dagsim.
+
+    Raises:
+        UnknownName: No agent of that name ships with dagsim for that system.
+    """
+    if (system, name) not in SHIPPED:
+        shipped = ", ".join(f"{agent} for {of!r}" for of, agent in SHIPPED)
+        raise UnknownName(f"no agent {name!r} for the system {system!r} comes with dagsim (there are {shipped})")
+    inside, beside = SHIPPED[system, name]
+    package = Path(__file__).parents[1]
+    return next(path for path in (package / inside, package.parent / beside) if path.exists())

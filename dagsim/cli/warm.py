@@ -41,7 +41,7 @@ def warm(
         if drive.compile_loop(chosen) and not quiet:
             typer.echo(f"compiled {chosen.loop} (for {policy} and its like) in {perf_counter() - began:.0f} s")
     began = perf_counter()
-    if not algo and compile_episodes() and not quiet:
+    if not algo and any([compile_episodes(), compile_episodes(trials=True)]) and not quiet:
         typer.echo(f"compiled episodes (for make_vec and training) in {perf_counter() - began:.0f} s")
     if not quiet:
         typer.echo(f"ready, in {jit.folder()}")

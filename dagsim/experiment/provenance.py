@@ -18,7 +18,7 @@ import dagsim
 from dagsim.config.schema import Config, config_hash, plain
 from dagsim.errors import ConfigError
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.simulate import external_command, is_agent, shipped_agent, with_model
+from dagsim.experiment.simulate import external_command, is_agent, with_model
 from dagsim.files import file_hash
 from dagsim.own_code import own_names, source_file
 from dagsim.registry import Spec
@@ -66,8 +66,15 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
         for path in _source(name):
             yield "code", name, path
     name, params = Spec.parse(spec)
-    if is_agent(scenario := scenario_of(config), policy):
+    scenario = scenario_of(config)
+    if is_agent(scenario, policy):
+        from dagsim.agents.config import shipped_agent
+
         yield "checkpoints", policy, Path(str(params.get("checkpoint") or shipped_agent(name, scenario.system)))
+    elif name == "search" and (agent := str(params.get("agent", "ppo"))):
+        from dagsim.agents.search import agent_file
+
+        yield "checkpoints", policy, agent_file(agent)
 
 
 def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> list[str]:

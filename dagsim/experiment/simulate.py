@@ -34,7 +34,6 @@ __all__ = [
     "make_policy",
     "measured",
     "run_policy",
-    "shipped_agent",
     "with_model",
 ]
 
@@ -209,16 +208,6 @@ _ALL, _EVERY = 100, 17
 """Number of first calls that are all timed, and the period of the timed later ones."""
 
 
-_SHIPPED = {
-    ("cluster", "ppo"): ("ppo.pt", "results/agents/general.pt"),
-    ("spark", "decima"): ("decima.pt", "results/decima/w2.pt"),
-    ("ramp", "ppo"): ("pac_ml.pt", "results/ramp/agents/plain-A-1.pt"),
-}
-"""The agents that ship with dagsim, by system and name: the file in the package, and the file in a
-checkout.
-"""
-
-
 def is_agent(scenario: Scenario, spec: str) -> bool:
     """True if ``spec`` names a trained agent: an algorithm that trains one, ``decima``, or ``agent``
     for one of any algorithm. If a policy has the same name, the policy is meant.
@@ -267,7 +256,9 @@ def agent_spec(
         checkpoint = _newest(name, root, system)
     if checkpoint is not None:
         return f'{name}[checkpoint="{checkpoint}"{f",{rest}" if bracket else "]"}'
-    if (system, name) not in _SHIPPED:
+    from dagsim.agents.config import SHIPPED
+
+    if (system, name) not in SHIPPED:
         raise UnknownName(
             f"no trained {name} below {root}/ for the system {system!r}: train one (dagsim train --algo {name}) or "
             "give --checkpoint"
@@ -302,6 +293,7 @@ def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Polic
         heuristic: Policy[Any, Any] = scenario.policies.create(spec, **({} if seed is None else {"seed": seed}))
         return heuristic
     from dagsim.agents.checkpoint import load_agent
+    from dagsim.agents.config import shipped_agent
     from dagsim.registry import Entry, Registry
 
     def load(
@@ -376,20 +368,6 @@ def _external(scenario: Scenario, spec: str, command: ExternalCommand) -> Policy
     address = command.address
     program: Policy[Any, Any] = programs.create(command.head, command=address, endpoint=address)
     return program
-
-
-def shipped_agent(name: str, system: str) -> Path:
-    """Return the checkpoint of an agent that ships with dagsim.
-
-    Raises:
-        UnknownName: No agent of that name ships with dagsim for that system.
-    """
-    if (system, name) not in _SHIPPED:
-        shipped = ", ".join(f"{agent} for {of!r}" for of, agent in _SHIPPED)
-        raise UnknownName(f"no agent {name!r} for the system {system!r} comes with dagsim (there are {shipped})")
-    inside, beside = _SHIPPED[system, name]
-    package = Path(__file__).parents[1]
-    return next(path for path in (package / inside, package.parent / beside) if path.exists())
 
 
 def _newest(algo: str, root: Path, system: str) -> Path | None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from dagsim.agents.config import shipped_agent
 from dagsim.cli import app
-from dagsim.experiment.simulate import shipped_agent
 
 POLICY = """
 from dagsim import Start

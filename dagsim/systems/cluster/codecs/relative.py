@@ -16,7 +16,7 @@ from dagsim.systems.cluster.codecs.pool import UNITS, Pool
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.orders import width
 
-__all__ = ["TASK_FEATURES", "Relative"]
+__all__ = ["TASK_FEATURES", "Relative", "proposal_of"]
 
 _TYPE = ("free", "share", "pressure", "mean_slowdown", "ahead_1", "ahead_2", "ahead_4", "ahead_8")
 TASK_FEATURES = (
@@ -95,9 +95,9 @@ class Relative(Candidates):
         offers = super()._offers(view, machines, pool)
         self._proposed = None
         if offers:
-            self._proposed = _proposal(self._reference, view)
+            self._proposed = proposal_of(self._reference, view)
             tasks = {ready.task for ready, _ in offers}
-            for proposal in (self._proposed, _proposal(self._shortest_work, view)):
+            for proposal in (self._proposed, proposal_of(self._shortest_work, view)):
                 if proposal is not None and proposal[0] not in tasks:
                     tasks.add(proposal[0])
                     offers.append((pool.tasks[proposal[0]], machines.types_with_room(proposal[0].demand)))
@@ -199,7 +199,7 @@ class Relative(Candidates):
         return rows
 
 
-def _proposal(policy: object, view: ClusterView) -> tuple[TaskState, int] | None:
+def proposal_of(policy: object, view: ClusterView) -> tuple[TaskState, int] | None:
     """The task and type that a heuristic would start now; ``None`` if it waits."""
     decision = next(iter(policy.decide(view)), None)  # type: ignore[attr-defined]
     if not isinstance(decision, Start):

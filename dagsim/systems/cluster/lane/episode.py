@@ -35,7 +35,18 @@ from dagsim.systems.cluster.lane.placement import fits_on, spot
 from dagsim.systems.cluster.lane.proposals import drop_ready, least_work, note_ends, note_ready, propose
 from dagsim.systems.cluster.lane.state import SLOTS
 
-__all__ = ["below", "exact_sum", "play_on", "prepare", "reward", "take_choice"]
+__all__ = [
+    "add_run",
+    "below",
+    "exact_sum",
+    "forget_end",
+    "play_on",
+    "prepare",
+    "reward",
+    "start_as_many",
+    "take_choice",
+    "types_with_room",
+]
 
 COARSE, FINE = 2.0**20, 2.0**60
 """Sums that leave no residue: ``high`` whole units of 2**-20, and ``low`` of 2**-80."""
@@ -93,7 +104,7 @@ def catch_up(e: EpisodeState) -> None:
         e.tally.read = 0
         s.count.rows = 0
     for index in range(s.count.ended):
-        _forget_end(e, s.ended[index])
+        forget_end(e, s.ended[index])
     if e.tally.relative:
         note_ends(e)
     for index in range(s.count.fresh):
@@ -103,7 +114,7 @@ def catch_up(e: EpisodeState) -> None:
     if s.count.starts > e.tally.heard:  # all are runs of one task, whose records stand until the next start
         _forget_task(e, s.runs[s.starts[e.tally.heard] & ((1 << SLOTS) - 1)].task)
     for index in range(e.tally.heard, s.count.starts):
-        _add_run(e, s.starts[index])
+        add_run(e, s.starts[index])
     e.tally.heard = s.count.starts
 
 
@@ -198,7 +209,7 @@ def _forget_task(e: EpisodeState, task: int) -> None:
 
 
 @inner
-def _add_run(e: EpisodeState, entry: int) -> None:
+def add_run(e: EpisodeState, entry: int) -> None:
     """Add a run that started. Its record stands until the next start, even if it has ended."""
     s, slot = e.state, entry & ((1 << SLOTS) - 1)
     task, type_ = s.runs[slot].task, s.runs[slot].type
@@ -215,7 +226,7 @@ def _add_run(e: EpisodeState, entry: int) -> None:
 
 
 @inner
-def _forget_end(e: EpisodeState, slot: int) -> None:
+def forget_end(e: EpisodeState, slot: int) -> None:
     """Remove a run that ended."""
     type_ = e.state.runs[slot].type
     place = e.on_type[type_].at
@@ -269,7 +280,7 @@ def _look(e: EpisodeState) -> int:
             task = _head(e, e.short, group, True)
             if task < 0:
                 continue
-            room = _types_with_room(e, e.groups[group].kind)
+            room = types_with_room(e, e.groups[group].kind)
             if not room:
                 continue
             choices = _offer(e, task, room, choices)
@@ -284,7 +295,7 @@ def _look(e: EpisodeState) -> int:
 
 
 @inner
-def _types_with_room(e: EpisodeState, kind: int) -> int:
+def types_with_room(e: EpisodeState, kind: int) -> int:
     """Bit set of the types with room for a demand class."""
     if e.room[kind] < 0:
         room = int64(0)
@@ -346,9 +357,15 @@ def take_choice(e: EpisodeState, choice: int) -> None:
     if choice >= e.tally.choices:
         s.clock.phase = MOVE
         return
-    task, type_ = e.choice[choice, 0], e.choice[choice, 1]
+    start_as_many(e, e.choice[choice, 0], e.choice[choice, 1])
+
+
+@inner
+def start_as_many(e: EpisodeState, task: int, type_: int) -> None:
+    """Start a task on a type; under the codec ``relative``, as many instances as there is room for."""
+    s = e.state
     start(s, e.log, task, type_, spot(s, task, type_))
-    if e.tally.relative and not s.classes[s.tasks[task].kind].gang:  # one choice for as many as there is room for
+    if e.tally.relative and not s.classes[s.tasks[task].kind].gang:
         kind = int64(s.tasks[task].kind)
         while s.todo[task].waiting and fits_on(s, kind, type_):
             start(s, e.log, task, type_, spot(s, task, type_))

@@ -40,7 +40,7 @@ MOST_IN_FLIGHT = 1 << 20
 
 TALLY = record_type(
     f8="integral since_s rate charged_s arrived_s weight scale gpus never_s theta",
-    i8="groups jobs choices pending waiting read heard recorded shaped relative kinds profiles ready proposed on",
+    i8="groups jobs choices pending waiting read heard recorded shaped relative kinds profiles ready proposed on order",
 )
 """Single numbers.
 
@@ -50,8 +50,8 @@ TALLY = record_type(
 - Constants: ``gpus`` of the cluster; ``never_s`` stands for an end that is not expected.
 - Counters: ``groups`` that have had a task, ``jobs`` in the system, present ``choices`` without the
   one that waits, and tasks ``waiting``. ``pending`` is 1 if waiting is a choice.
-- Of the codec ``relative`` (1): ``theta`` of its reference, which would start ``proposed`` on a type now;
-  ``kinds`` and ``profiles`` that have had a task; ``ready`` tasks.
+- Of the codec ``relative`` (1): ``theta`` and ``order`` (``proposals``) of its reference, which would start
+  ``proposed`` on a type now; ``kinds`` and ``profiles`` that have had a task; ``ready`` tasks.
 - Rows of the log that were ``read``, and starts that were ``heard``, since they were last cleared.
   The log keeps its rows if ``recorded`` is 1; otherwise they are overwritten once they are read.
 """

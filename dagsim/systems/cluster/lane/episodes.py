@@ -46,6 +46,17 @@ from dagsim.systems.cluster.lane.observations import (
     show_state,
     show_types,
 )
+from dagsim.systems.cluster.lane.playout import (
+    AS_PROPOSED,
+    NO_NET,
+    WAIT,
+    ScorerNet,
+    best_choice,
+    play_out,
+    recall,
+    reconsider,
+    total_end_s,
+)
 from dagsim.systems.cluster.lane.reading import LaneScenario, read_scenario
 from dagsim.systems.cluster.lane.state import BEST, State
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded
@@ -54,7 +65,18 @@ from dagsim.systems.cluster.policies.look_ahead import EftWait
 from dagsim.systems.cluster.policies.placement import placing
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["CompiledEpisodes", "EpisodeBatch", "compile_episodes"]
+__all__ = [
+    "CompiledEpisodes",
+    "EpisodeBatch",
+    "Image",
+    "advance_episodes",
+    "aligned",
+    "compile_episodes",
+    "play_out_episodes",
+    "propose_in",
+    "put_at",
+    "recall_in",
+]
 
 _KEPT = 64
 """Number of job sequences whose images are kept."""
@@ -162,6 +184,83 @@ def fill_episodes(
             mask[place, tokens.shape[1] - 1] = 1
 
 
+@outer
+def play_out_episodes(
+    addresses: np.ndarray,
+    arenas: np.ndarray,
+    source: np.ndarray,
+    which: np.ndarray,
+    first: np.ndarray,
+    theta: np.ndarray,
+    order: np.ndarray,
+    depth: np.ndarray,
+    net: ScorerNet,
+    end_s: np.ndarray,
+) -> int:
+    """Fork the episodes ``source``, which stand at a choice, to ``which``, and play these to their ends.
+
+    ``arenas`` (episodes, bytes) uint8. ``first`` (N,) int64: the first choice of each, or
+    ``AS_PROPOSED``. Then the net makes ``depth`` (N,) int64 choices, and the heuristic of ``theta``
+    (N,) float64 and ``order`` (N,) int64 all others. Writes the sum of completion times of each.
+    Returns the number of choices.
+    """
+    plays = int64(0)
+    for place in range(len(which)):
+        for byte in range(arenas.shape[1]):
+            arenas[which[place], byte] = arenas[source[place], byte]
+        e = _at(addresses[which[place]])
+        going = True
+        if first[place] != AS_PROPOSED:
+            take_choice(e, first[place])
+            going = play_on(e)
+            plays += 1
+        if going:
+            plays += play_out(e, net, depth[place], theta[place], order[place])
+        end_s[place] = total_end_s(e)
+    return plays
+
+
+@outer
+def recall_in(addresses: np.ndarray, which: np.ndarray) -> None:
+    """Play the episodes ``which``, which have a past, until they begin."""
+    for place in range(len(which)):
+        recall(_at(addresses[which[place]]))
+
+
+@outer
+def propose_in(
+    addresses: np.ndarray, which: np.ndarray, theta: np.ndarray, order: np.ndarray, net: ScorerNet, choices: np.ndarray
+) -> None:
+    """Write the choice of each heuristic in the episodes ``which``, which stand at one, and last that of the net (-1
+    without one). ``choices`` (N, heuristics + 1) int64; those to wait are ``WAIT``.
+    """
+    for place in range(len(which)):
+        e = _at(addresses[which[place]])
+        theta_before, order_before = e.tally.theta, e.tally.order
+        best = best_choice(e, net) if len(net.embed) else int64(-1)
+        choices[place, len(theta)] = best if best < e.tally.choices else int64(WAIT)
+        for member in range(len(theta)):
+            reconsider(e, theta[member], order[member])
+            choices[place, member] = _place_of(e, e.tally.proposed, e.tally.on)
+        reconsider(e, theta_before, order_before)
+
+
+@inner
+def _place_of(e: EpisodeState, task: int, type_: int) -> int:
+    """The choice of a task on a type, which is added if there is room and it is not there yet."""
+    if task < 0:
+        return int64(WAIT)
+    for choice in range(e.tally.choices):
+        if e.choice[choice, 0] == task and e.choice[choice, 1] == type_:
+            return choice
+    if e.tally.choices == len(e.choice):
+        return int64(WAIT)
+    e.choice[e.tally.choices, 0] = task
+    e.choice[e.tally.choices, 1] = type_
+    e.tally.choices += 1
+    return e.tally.choices - 1
+
+
 @inner
 def _show(e: EpisodeState, tokens: np.ndarray, first: int, choices: int, context: np.ndarray, gpus: np.ndarray) -> None:
     """Fill the observation of one episode."""
@@ -210,15 +309,20 @@ class Image:
         self.state.tally.recorded = recorded
         begin_episode(self.state)
         words, offsets, size = [], [], 0
-        pieces = []
+        pieces, values = [], []
         for value, moves in _members(self.state):
             shape = value.shape if isinstance(value, np.ndarray) else ()
             words += [0 if moves else value.ctypes.data, *shape]
             offsets += [size if moves else -1, *[-1] * len(shape)]
             if moves:
                 pieces.append((size, value.tobytes()))
+                values.append(value)
                 size += -(-value.nbytes // _LINE_B) * _LINE_B
         self.words, offset = np.array(words, np.int64), np.array(offsets, np.int64)
+        self.places = {
+            name: (begin, value)
+            for name, begin, value in zip(_NAMES_OF_MOVES, [begin for begin, _ in pieces], values, strict=True)
+        }
         self.moving = np.flatnonzero(offset >= 0)
         self.offset = offset[self.moving]
         self.bytes = np.zeros(size, np.uint8)
@@ -232,6 +336,15 @@ class Image:
         words[_LOG_WORD] = log.ctypes.data
         words[_LOG_WORD + 1] = len(log)
         return words
+
+    def part(self, arenas: np.ndarray, name: str) -> np.ndarray:
+        """(..., rows) one changing array of the episodes in ``arenas`` (..., bytes), by its name: that of the field,
+        after ``state.`` for those of ``State``. One record is an array without axes.
+        """
+        begin, value = self.places[name]
+        shape = (*arenas.shape[:-1], *np.shape(value))
+        strides = (*arenas.strides[:-1], *getattr(value, "strides", ()))
+        return np.ndarray(shape, value.dtype, arenas, begin, strides)
 
     def on(self, arena: np.ndarray, log: np.recarray) -> EpisodeState:
         """The episode as named tuples, on the arrays in ``arena``."""
@@ -257,6 +370,11 @@ def _members(e: EpisodeState) -> Iterator[tuple[Any, bool]]:
     for name, value in zip(e._fields[1:], e[1:], strict=True):
         yield value, name in _MOVES
 
+
+_NAMES_OF_MOVES = (
+    *(f"state.{name}" for name in State._fields if name in _STATE_MOVES),
+    *(name for name in EpisodeState._fields[1:] if name in _MOVES),
+)
 
 _LOG_WORD = sum(1 + (value.ndim if isinstance(value, np.ndarray) else 0) for value in _example().state)
 """The word with the address of the log: the log follows the state."""
@@ -378,7 +496,7 @@ class CompiledEpisodes:
             arena[: len(content)] = content
             return
         if len(arena) < len(content):
-            arena = self._arenas[number] = _aligned(len(content) * 5 // 4)
+            arena = self._arenas[number] = aligned(len(content) * 5 // 4)
         arena[: len(content)] = content
         table = self._tables[number] = image.table(arena, log)
         self._playing[number], self._logs[number] = image, log
@@ -430,28 +548,47 @@ def compiled_codec(codec: CandidatesConfig | RelativeConfig) -> EpisodeCodec:
     return EpisodeCodec(placement, True, reference.theta)
 
 
-def _aligned(size: int) -> np.ndarray:
+def put_at(image: Image, arenas: np.ndarray, log: np.recarray) -> tuple[np.ndarray, np.ndarray]:
+    """The tables of episodes of one image, whose arenas are ``arenas`` (episodes, bytes), and their addresses."""
+    tables = np.tile(image.table(arenas[0], log), (len(arenas), 1))
+    tables[:, image.moving] += arenas.shape[1] * np.arange(len(arenas))[:, None]
+    addresses = tables.ctypes.data + tables.strides[0] * np.arange(len(arenas))
+    if not jit.jitted():
+        _plain.update(
+            (address, image.on(arena, log)) for address, arena in zip(addresses.tolist(), arenas, strict=True)
+        )
+    return tables, addresses
+
+
+def aligned(size: int) -> np.ndarray:
     """Bytes that begin at a multiple of ``_LINE_B``."""
     array = np.zeros(size + _LINE_B, np.uint8)
     return array[-array.ctypes.data % _LINE_B :][:size]
 
 
-def _is_warm() -> bool:
-    """True if the functions of episodes are already compiled."""
-    return all(map(jit.is_kept, ("begin_episode", "advance_episodes", "observe_episodes", "fill_episodes")))
+_EPISODES = ("begin_episode", "advance_episodes", "observe_episodes", "fill_episodes")
+_TRIALS = ("begin_episode", "advance_episodes", "play_out_episodes", "propose_in", "recall_in")
 
 
-def compile_episodes() -> bool:
-    """Compile the functions of episodes and keep them; True if they were not compiled before."""
-    if not jit.jitted() or _is_warm():
+def compile_episodes(*, trials: bool = False) -> bool:
+    """Compile the functions of episodes, or those with which a policy tries its choices, and keep them; True if
+    they were not compiled before.
+    """
+    names = _TRIALS if trials else _EPISODES
+    if not jit.jitted() or all(map(jit.is_kept, names)):
         return False
     with jit.alone():
-        if _is_warm():
+        if all(map(jit.is_kept, names)):
             return False
         begin_episode(_example())
         none, first, flags = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, bool)
-        flat, deep = np.zeros((0, 0), np.float32), np.zeros((0, 0, 0), np.float32)
-        advance_episodes(none, none, none, np.zeros(0), flags, np.zeros(0))
-        observe_episodes(none, none, first, flags, flat, flat, deep)
-        fill_episodes(none, none, deep, flat, deep, np.zeros((0, 0), np.int8))
+        flat, deep, real = np.zeros((0, 0), np.float32), np.zeros((0, 0, 0), np.float32), np.zeros(0)
+        advance_episodes(none, none, none, real, flags, real)
+        if not trials:
+            observe_episodes(none, none, first, flags, flat, flat, deep)
+            fill_episodes(none, none, deep, flat, deep, np.zeros((0, 0), np.int8))
+            return True
+        play_out_episodes(none, np.zeros((0, 0), np.uint8), none, none, none, real, none, none, NO_NET, real)
+        recall_in(none, none)
+        propose_in(none, none, real, none, NO_NET, np.zeros((0, 1), np.int64))
     return True

@@ -13,7 +13,20 @@ from dagsim.systems.cluster.lane.episode_state import EpisodeState
 from dagsim.systems.cluster.lane.jit import inner, int64
 from dagsim.systems.cluster.policies.formulas import instance_work
 
-__all__ = ["drop_ready", "least_work", "note_ends", "note_ready", "propose", "work_left_s"]
+__all__ = [
+    "BY_TASK",
+    "BY_WORK",
+    "SRPT",
+    "drop_ready",
+    "least_work",
+    "note_ends",
+    "note_ready",
+    "propose",
+    "work_left_s",
+]
+
+BY_WORK, BY_TASK, SRPT = range(3)
+"""Orders of the reference: those of ``eft-wait``, ``work`` and ``task``; and ``srpt-work`` in its place."""
 
 _instance_work = inner(instance_work)
 
@@ -126,6 +139,9 @@ def propose(e: EpisodeState) -> None:
     The room of all demand classes of ready tasks must be known.
     """
     s, types = e.state, len(e.on_type)
+    if e.tally.order == SRPT:
+        _propose_least_work(e)
+        return
     _find_heads(e)
     best, on, best_key = int64(-1), int64(-1), 0.0
     for kind_place in range(e.tally.kinds):
@@ -147,11 +163,27 @@ def propose(e: EpisodeState) -> None:
                     task = e.heads[profile, type_].shortest
                     if _worth_waiting(e, task, kind, type_):
                         continue
-                    key = work_left_s(e, int64(s.tasks[task].job))
-                    key += e.facts[task].wide * (s.seconds[task, type_] - e.facts[task].least_s)
+                    key = s.seconds[task, type_]
+                    if e.tally.order == BY_WORK:
+                        key = work_left_s(e, int64(s.tasks[task].job)) + e.facts[task].wide * (
+                            key - e.facts[task].least_s
+                        )
                 if best < 0 or key < best_key or (key == best_key and task < best):
                     best, best_key, on = task, key, type_
     e.tally.proposed = best
+    e.tally.on = on
+
+
+@inner
+def _propose_least_work(e: EpisodeState) -> None:
+    """Note the task that ``srpt-work`` would start, and its fastest type with room."""
+    s, task, on = e.state, least_work(e), int64(-1)
+    e.tally.proposed = task
+    if task >= 0:
+        room = e.room[int64(s.tasks[task].kind)]
+        for type_ in range(len(e.on_type)):
+            if room >> type_ & 1 and (on < 0 or s.seconds[task, type_] < s.seconds[task, on]):
+                on = int64(type_)
     e.tally.on = on
 
 
@@ -171,7 +203,9 @@ def _find_heads(e: EpisodeState) -> None:
             if not e.room[kind] >> type_ & 1:
                 continue
             head, seconds = e.heads[profile, type_], s.seconds[task, type_]
-            key = e.left_s[task] + wide * (seconds - e.facts[task].least_s)
+            key = seconds
+            if e.tally.order == BY_WORK:
+                key = e.left_s[task] + wide * (seconds - e.facts[task].least_s)
             if head.first < 0:
                 head.first = head.shortest = task
                 head.key = key

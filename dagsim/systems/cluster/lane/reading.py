@@ -34,7 +34,7 @@ from dagsim.systems.cluster.past import check_in_flight, past_of
 from dagsim.workload.arrays import JobArrays, renumbered
 from dagsim.workload.load import seconds_of
 
-__all__ = ["LaneScenario", "read_scenario"]
+__all__ = ["LaneScenario", "demand_classes", "empty_nodes", "read_scenario"]
 
 _MOST = 1 << 62
 """More than any node of the lane has; a class that asks for more is rejected in any case."""
@@ -73,7 +73,7 @@ def read_scenario(cluster: Cluster, jobs: JobArrays, runtime: Runtime, estimates
     )
     order = np.zeros(0, np.int32) if (parent < child).all() else _parents_first(base, parent, child, jobs.waits)
     columns = _columns_of(jobs, kind, demands)
-    classes, nodes = _classes(machines), _nodes(machines)
+    classes, nodes = demand_classes(machines), empty_nodes(machines)
     past = _past(jobs, columns, [demands[number] for number in kind.tolist()] if jobs.in_flight else [], machines)
     child_of = child[np.argsort(parent, kind="stable")].astype(np.int32)
     work = Work(columns, rows, child_of, truth, truth, order, past, jobs.begins_s)
@@ -188,7 +188,8 @@ def _check_order(jobs: JobArrays) -> None:
         raise ModelError(f"job {jobs.ids[number]!r} arrives at {now!r} s, after one that arrived at {before_s!r} s")
 
 
-def _classes(machines: ClusterState) -> Classes:
+def demand_classes(machines: ClusterState) -> Classes:
+    """The demand classes that some task has had so far."""
     demands = list(machines.classes.values())
     rows = records(
         CLASS,
@@ -204,7 +205,8 @@ def _classes(machines: ClusterState) -> Classes:
     return Classes(rows, np.array(may, np.uint8).reshape(len(demands), len(machines.types)))
 
 
-def _nodes(machines: ClusterState) -> EmptyNodes:
+def empty_nodes(machines: ClusterState) -> EmptyNodes:
+    """The nodes, all of them empty and up."""
     listed, types = machines.list, range(len(machines.types))
     type_ = np.array([machine.type for machine in listed])
     count = np.bincount(type_, minlength=len(machines.types)).astype(np.int64)

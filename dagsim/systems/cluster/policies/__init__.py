@@ -112,6 +112,9 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         ),
         Entry("rollout", ".look_ahead:Rollout", "best of a few candidates, each simulated in a fork", _COSTLY),
         Entry(
+            "search", "dagsim.agents.search:Search", "best decision of several policies, by simulated futures", _COSTLY
+        ),
+        Entry(
             "plan-ahead", ".look_ahead:PlanAhead", "starts planned over several slots by an integer program", _COSTLY
         ),
         Entry("energy-saver", ".power:EnergySaver", "least energy within a bounded slowdown", _KNOWS),

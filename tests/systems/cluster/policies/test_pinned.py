@@ -19,7 +19,16 @@ from dagsim.testing.cases import Case, random_case
 
 LEFT_OUT = ("recorded",)
 """It needs a trace."""
-FEW = {"rollout": 6, "plan-ahead": 6, "gavel": 12, "gavel-events": 12, "slurm-multifactor": 12, "peft": 12, "dls": 12}
+FEW = {
+    "rollout": 6,
+    "search": 6,
+    "plan-ahead": 6,
+    "gavel": 12,
+    "gavel-events": 12,
+    "slurm-multifactor": 12,
+    "peft": 12,
+    "dls": 12,
+}
 """Number of cases of policies that take long."""
 MORE = {
     "2d-gittins": ["quantum_s=2,history=[1,2,8]"],
