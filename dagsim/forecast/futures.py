@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dagsim.experiment.simulate import make_policy
+from dagsim.forecast.history import RunTimes, classes_of
 from dagsim.forecast.log import JobLog
-from dagsim.forecast.runtimes import RunTimes, classes_of
 from dagsim.model import Cluster, QueueTree, Start, Wait
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.models.runtime import Estimates

@@ -9,10 +9,9 @@ from time import monotonic
 import numpy as np
 
 from dagsim.forecast.futures import Future, Player, run_times_at
-from dagsim.forecast.history import History
+from dagsim.forecast.history import History, RunTimes
 from dagsim.forecast.log import JobLog
 from dagsim.forecast.rows import Rows
-from dagsim.forecast.runtimes import RunTimes
 from dagsim.forecast.scores import LEVELS, log_wait, quantiles_of
 
 __all__ = ["Forecaster", "Past"]

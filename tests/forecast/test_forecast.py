@@ -17,11 +17,10 @@ from dagsim.cli import app
 from dagsim.forecast.backtest import Backtest, Forecasts, instants_of, played
 from dagsim.forecast.calibration import Outcomes, calibrated, kaplan_meier, pooled
 from dagsim.forecast.futures import Future, Player, QueueState, Usage, starts_by
-from dagsim.forecast.history import History, binomial_quantile
+from dagsim.forecast.history import History, RunTimes, binomial_quantile, classes_of
 from dagsim.forecast.log import JobLog, read_sacct_log
 from dagsim.forecast.members import Forecaster
 from dagsim.forecast.rows import QueueLog, read_queue_log, rows_of
-from dagsim.forecast.runtimes import RunTimes, classes_of
 from dagsim.forecast.scores import CEILING, LEVELS, crps, quantiles_of, score
 from dagsim.model import Cluster, Demand, Node, NodePartition, NodeReservation, QueueTree
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded

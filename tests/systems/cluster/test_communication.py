@@ -13,8 +13,7 @@ from dagsim.network import Cable, Explicit, FatTree, Island, Route
 from dagsim.network.collectives import GroupTraffic, Member, StepTraffic, exchange
 from dagsim.network.llm import LlmTraining, step_s
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
-from dagsim.systems.cluster.models.communication import ModelTraffic
-from dagsim.systems.cluster.models.llm import Llm
+from dagsim.systems.cluster.models.communication import Llm, ModelTraffic
 from dagsim.systems.cluster.models.runtime import Flops, Recorded
 from dagsim.systems.cluster.models.sharing import MeasuredPairs
 from dagsim.systems.cluster.network import UniformNetwork

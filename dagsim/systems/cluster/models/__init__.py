@@ -13,7 +13,9 @@ RUNTIMES: Registry[Any] = Registry(
     [
         Entry("throughput", ".runtime:Throughput", "measured throughputs of models, else the speeds of GPU types"),
         Entry("recorded", ".runtime:Recorded", "seconds as recorded, on every type or scaled from a reference GPU"),
-        Entry("llm", ".llm:Llm", "steps of language models; the time of each follows from placement and network"),
+        Entry(
+            "llm", ".communication:Llm", "steps of language models; the time of each follows from placement and network"
+        ),
         Entry("fed", ".runtime:Fed", "another runtime, limited by the cores and the host memory of a task"),
         Entry("flops", ".runtime:Flops", "work in TFLOP over a share of each type's peak"),
     ],
