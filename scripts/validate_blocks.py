@@ -22,9 +22,10 @@ from command import Say
 
 from dagsim.model import Cluster, Job, Kind, Node, Request, Task, gpu_type
 from dagsim.network import Tree, TreeSwitch
-from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.seam import drive
 
 __all__ = ["MIXES", "blocks", "gangs", "occupancy"]
 
@@ -67,8 +68,8 @@ def gangs(mix: str, count: int, seed: int, way: str) -> list[Job]:
 def occupancy(mix: str, way: str, nodes: int, jobs: int, seed: int = 1) -> float:
     """Share of the GPU-seconds that runs hold while many jobs wait."""
     cluster, network = blocks(nodes)
-    kernel = ClusterKernel(cluster, gangs(mix, jobs, seed, way), network=network)
-    kernel.run(POLICIES.create(POLICY[way]))
+    kernel = ClusterScenario(cluster, gangs(mix, jobs, seed, way), network=network).kernel(0)
+    drive(kernel, POLICIES.create(POLICY[way]))
     starts: dict[tuple[int, int], tuple[float, float]] = {}
     spans: list[tuple[float, float, float]] = []
     first: dict[int, float] = {}
