@@ -132,8 +132,9 @@ def _task(record: Any, place: int) -> Task:
 
 def _request(record: dict[str, Any]) -> Request:
     _check(record, _REQUEST_FIELDS, (), "request.")
-    if "partitions" in record:
-        record["partitions"] = tuple(record["partitions"])
+    for name in ("partitions", "after"):
+        if name in record:
+            record[name] = tuple(record[name])
     if "licences" in record:
         record["licences"] = tuple([(name, count) for name, count in record["licences"]])
     return Request(**record)
@@ -245,6 +246,7 @@ _REQUEST_FIELDS = {
     "spread": _TRUTH,
     "array": _TEXT,
     "array_limit": _WHOLE,
+    "after": _Field(_are_texts, "a list of ids of jobs"),
     "level": _TEXT,
     "level_required": _TRUTH,
     "segment": _WHOLE,

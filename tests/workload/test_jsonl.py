@@ -261,10 +261,10 @@ def test_instances_in_flight_are_written_and_read_back(tmp_path: Path) -> None:
     [
         Request(level="rack"),
         Request(level="pod", level_required=False, segment=4),
-        Request("a|b", ("x", "y"), "r", (("matlab", 2),), True, False, "7", 3, "host", True, 1),
+        Request("a|b", ("x", "y"), "r", (("matlab", 2),), True, False, "7", 3, ("5", "6_1"), "host", True, 1),
     ],
 )
-def test_levels_and_segments_are_written_and_read_again(request_: Request, tmp_path: Path) -> None:
+def test_terms_are_written_and_read_again(request_: Request, tmp_path: Path) -> None:
     job = Job.single("j", Task("t", 1.0), request=request_)
     write_jobs(tmp_path / "jobs.jsonl", [job])
     assert [one.request for one in read_jobs(tmp_path / "jobs.jsonl")] == [request_]
