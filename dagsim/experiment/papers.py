@@ -6,7 +6,7 @@ import csv
 import gzip
 import hashlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -121,6 +121,8 @@ def opened(log: Path, processors: int, protocol: str = "pyss") -> Trace:
 
 
 _SCORES = {"FCFS": "fcfs", "WFP3": "wfp3", "UNI": "uni", "SJF": "sjf", "F1": "f1"}
+SCORES = tuple(_SCORES)
+"""The policies of RLScheduler's tables, by their titles there."""
 _LENGTH = 1024
 
 
@@ -144,7 +146,7 @@ def _starts(jobs: int, count: int = 10, seed: int = 1) -> list[int]:
     return [int(rng.randint(_LENGTH, jobs - _LENGTH - 1)) for _ in range(count)]
 
 
-def _means(jobs: list[Job], processors: int) -> dict[str, dict[str, SequenceMeans]]:
+def _means(jobs: list[Job], processors: int, titles: Collection[str]) -> dict[str, dict[str, SequenceMeans]]:
     """The means of each policy, without (``bf0``) and with backfilling (``bf1``)."""
 
     def means(score: str, backfill: str) -> SequenceMeans:
@@ -161,7 +163,7 @@ def _means(jobs: list[Job], processors: int) -> dict[str, dict[str, SequenceMean
         return SequenceMeans(float(np.mean(slowdowns)), float(np.mean(shares)))
 
     return {
-        name: {title: means(score, backfill) for title, score in _SCORES.items()}
+        name: {title: means(score, backfill) for title, score in _SCORES.items() if title in titles}
         for name, backfill in (("bf0", "false"), ("bf1", "true"))
     }
 
@@ -174,9 +176,9 @@ def _first_submit_s(trace: Path) -> float:
 
 
 def sequence_means(
-    trace: Trace, log: Path, processors: int, first: int | None = None
+    trace: Trace, log: Path, processors: int, first: int | None = None, titles: Collection[str] = SCORES
 ) -> dict[str, dict[str, SequenceMeans]]:
-    """Return the means over the first jobs of the log.
+    """Return the means over the first jobs of the log, of the policies with these ``titles``.
 
     Raises:
         InputError: The log has too few jobs.
@@ -185,14 +187,14 @@ def sequence_means(
     jobs = sorted(trace.jobs(), key=lambda job: int(job.id))[:first]
     if len(jobs) < 2 * _LENGTH + 2:
         raise InputError(f"{log}: {len(jobs)} jobs are too few for sequences of {_LENGTH}")
-    return _means([replace(job, arrival_s=job.arrival_s + first_s) for job in jobs], processors)
+    return _means([replace(job, arrival_s=job.arrival_s + first_s) for job in jobs], processors, titles)
 
 
 def sequence_slowdowns(
-    trace: Trace, log: Path, processors: int, first: int | None = None
+    trace: Trace, log: Path, processors: int, first: int | None = None, titles: Collection[str] = SCORES
 ) -> dict[str, dict[str, float]]:
     """Return the mean bounded slowdowns of ``sequence_means``."""
-    means = sequence_means(trace, log, processors, first)
+    means = sequence_means(trace, log, processors, first, titles)
     return {name: {title: mean.slowdown for title, mean in row.items()} for name, row in means.items()}
 
 
