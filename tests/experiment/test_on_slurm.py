@@ -22,14 +22,17 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.on_slurm import OnSlurm, SubmitSettings
 from dagsim.experiment.plan import Cell, Plan
 
-pytest.importorskip("submitit")
+submitit = pytest.importorskip("submitit")
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # submitit leaves processes
 SMALL = ["--set", "workload.count=15", "--seeds", "5", "-q", "--no-plots"]
 
 
 @pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    """Collect the processes that submitit leaves, lest they warn in a later test."""
+def _collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Collect the processes that submitit leaves, lest they warn in a later test. It waits 1 s, not
+    15, for the results of a job that has gone.
+    """
+    monkeypatch.setattr(submitit.Job, "_results_timeout_s", 1)
     yield
     gc.collect()
 

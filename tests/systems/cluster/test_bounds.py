@@ -130,7 +130,7 @@ def test_only_measured_jobs_count() -> None:
 
 @pytest.mark.parametrize("first", [1, 7, 18])
 def test_no_bound_is_above_an_enumerated_optimum(first: int) -> None:
-    checks = list(against_optimum(range(first, first + 8)))
+    checks = list(against_optimum(range(first, first + 5)))
     assert [check for check in checks if not check.holds] == []
     assert min(check.ratio for check in checks if check.best) > 0.98
 

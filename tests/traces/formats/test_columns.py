@@ -297,7 +297,7 @@ def test_dates_in_columns_are_those_of_each_or_none() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("KTH-SP2-1996-2.1-cln.swf.gz", "NASA-iPSC-1993-3.1-cln.swf.gz", "SDSC-SP2-1998-first5000lines.swf"),
+        *("KTH-SP2-1996-2.1-cln.swf.gz", "SDSC-SP2-1998-first5000lines.swf"),
         "lublin_256.swf.gz",
     ],
 )

@@ -13,7 +13,7 @@ from traces.formats.fuzzing import SAMPLES, try_case
 
 from dagsim.traces import READERS
 
-CASES = 100
+CASES = 60
 """Per format."""
 
 

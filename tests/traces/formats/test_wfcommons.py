@@ -52,7 +52,7 @@ def test_every_file_has_the_measured_critical_path(read: Reading, data: Path) ->
     with (folder / "STATS.csv").open() as file:
         rows = list(csv.DictReader(file, skipinitialspace=True))
     assert rows
-    for row in rows:
+    for row in rows[::3]:  # validate_wfcommons.py reads all
         if not (folder / row["file"]).exists():
             continue
         (job,) = read(folder / row["file"]).jobs
