@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -148,20 +149,21 @@ class Observations(Protocol):
         ...
 
 
-class ActorNet(nn.Module):
+class ActorNet(nn.Module, ABC):
     """Chooses for batches of observations. A choice is one number, or one number per head."""
 
     settings: Any = None
     """The settings that the net was built from, for its checkpoint."""
 
+    @abstractmethod
     def store(self, observations: Sequence[Any]) -> Observations:
         """Store observations to take batches from."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stack(self, observations: Sequence[Any]) -> Any:
         """One batch of all observations."""
-        raise NotImplementedError
 
+    @abstractmethod
     def act(
         self, batch: Any, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -171,19 +173,18 @@ class ActorNet(nn.Module):
         With ``rng`` alone, choices are drawn by their probabilities. Without ``rng``, or with
         ``explore``, the likeliest is taken, except for a fraction ``explore`` of random choices.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def evaluate(self, batch: Any, choices: np.ndarray) -> tuple[Tensor, Tensor]:
         """The log-probability (B,) of the choices, and the entropy (B,), both summed over the
         heads.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def cross_entropy(self, batch: Any, choices: np.ndarray, smoothing: float = 0.0) -> Tensor:
         """(B,) negative log-probability of the choices, with the fraction ``smoothing`` spread over
         all legal ones.
         """
-        raise NotImplementedError
 
 
 class ScoreNet(ActorNet):
