@@ -77,7 +77,8 @@ class Search:
         depth: int = 3,
         z: float = 1.0,
     ) -> None:
-        for name, value, least in (("budget", budget, 1), ("futures", futures, 2), ("ahead", ahead, 0), ("z", z, 0)):
+        limits = (("budget", budget, 1), ("futures", futures, 2), ("ahead", ahead, 0), ("depth", depth, 0), ("z", z, 0))
+        for name, value, least in limits:
             if value < least:
                 raise ConfigError(f"search: {name} must be {least} or more, got {value!r}")
         self.budget, self.futures, self.ahead, self.depth, self.z = budget, futures, ahead, depth, z
@@ -104,7 +105,7 @@ class Search:
 
 
 class _Memory:
-    """What a search knows of one simulation."""
+    """The memory of a search during one simulation."""
 
     def __init__(self, search: Search) -> None:
         self.outlook = Lookout(search.codec, search.net)
@@ -147,7 +148,7 @@ class _Memory:
                 return
 
     def _best(self, view: ClusterView, own: tuple[TaskState, int] | None) -> tuple[TaskState, int] | None:
-        """What to start now, ``own`` unless something else is better."""
+        """The task and type to start now: ``own`` unless another pair is better."""
         search, outlook = self._search, self.outlook
         samples, arrivals = self._futures(view)
         if self._affordable(2) < 2 or not outlook.look(view, self._columns, samples, arrivals):
@@ -175,9 +176,9 @@ class _Memory:
         return own if task is None else (task, type_)
 
     def _affordable(self, trials: int) -> int:
-        """The number of futures in which so many trials can be played."""
-        each = max(self.outlook.plays / self._trials, 1.0)
-        return int(min(self._left / (each * trials), self._search.futures))
+        """The number of futures for which the budget pays with ``trials`` trials."""
+        cost = max(self.outlook.plays / self._trials, 1.0)
+        return int(min(self._left / (cost * trials), self._search.futures))
 
     def _better(self, trials: list[Attempt], own: int, futures: int) -> int:
         """The trial with the least costs, or ``own`` if these are not certainly less than its own."""
