@@ -47,7 +47,7 @@ class SearchedJob(Protocol):
 
     @property
     def goodput(self) -> GoodputModel | None:
-        """What is known about its goodput; None before the first start."""
+        """The goodput model that its runs have taught so far; None before the first start."""
         ...
 
     @property

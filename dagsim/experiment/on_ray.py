@@ -138,7 +138,7 @@ def _result(ray: Any, ready: Any) -> Any:
 
 @dataclass(slots=True)
 class RolloutTraffic:
-    """What the roll-outs of a training have sent so far."""
+    """Counts of what the roll-outs of a training have sent so far."""
 
     rollouts: int = 0
     parts: int = 0

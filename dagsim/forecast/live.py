@@ -187,7 +187,7 @@ def policy_of(config: Config) -> str:
 
 
 def _remarks(log: JobLog, listing: Listing, cluster: Cluster) -> list[str]:
-    """What to say of a snapshot: waiting jobs without a forecast, and nodes that do not exist."""
+    """Remarks on a snapshot: its waiting jobs without a forecast, and nodes that do not exist."""
     names = {name for names in log.nodes.words for name in names}
     unknown = sorted(names - {node.name for node in cluster.nodes})
     names_of_rows = {name.rpartition("/")[0] if name not in listing else name for name in log.array.tolist()}
@@ -288,14 +288,14 @@ def _earlier(log: JobLog, forecaster: Forecaster, t: float, instants: int) -> It
         return
     grid = np.linspace(first_s, t, instants + 1)[1:-1].tolist()
     fewer = replace(forecaster, futures=min(forecaster.futures, _FUTURES))
-    made: dict[int, Forecasts] = {}
+    parts: dict[int, Forecasts] = {}
     for places in (range(1, len(grid), 3), [place for place in range(len(grid)) if place % 3 != 1]):
         past = Past(log)
         for place in places:
             past.move(grid[place])
             rows = rows_of(QueueState.at(log, grid[place]), None)
-            made[place] = forecasts_of(rows, fewer, past, place)
-        yield [made[place] for place in sorted(made) if len(made[place].t)]
+            parts[place] = forecasts_of(rows, fewer, past, place)
+        yield [parts[place] for place in sorted(parts) if len(parts[place].t)]
 
 
 def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
@@ -327,7 +327,7 @@ def _shown(log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: Listi
 def _shapes(
     log: JobLog, several: Sequence[Forecasts], drawn: Sequence[tuple[PlannedJob, np.ndarray]]
 ) -> list[ExpectedShape]:
-    """The forecasts of shapes, of which ``drawn`` has the run times."""
+    """The forecasts of the shapes in ``drawn``, each with its run times."""
     answers = []
     for (shape, runs_s), logs in zip(drawn, _test(log, several, len(drawn)), strict=True):
         starts_s = np.expm1(logs)

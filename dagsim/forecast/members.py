@@ -88,8 +88,8 @@ class Forecaster:
         rng = np.random.default_rng([self.seed, instant, list(Future).index(kind)])
         starts = self.player.starts(rows.state, kind, futures, past.run_times, rng, rows.members)
         played = []
-        for each in starts:
-            played.append(each)
+        for start in starts:
+            played.append(start)
             if monotonic() > self.until_s:
                 break
         waits = rows.earliest(np.stack(played))

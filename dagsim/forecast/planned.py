@@ -29,7 +29,7 @@ _DAY_S = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """What a planned job asks for, in all of its nodes together."""
+    """The request of a planned job, in all of its nodes together."""
 
     gpus: int = 0
     cpus: int = 0
@@ -98,7 +98,7 @@ class PlannedJob:
         return lasting_s
 
     def to_dict(self) -> dict[str, Any]:
-        """What is asked for, by name."""
+        """Its stated values, by name."""
         return {name: value for name, value in asdict(self).items() if value}
 
     def __str__(self) -> str:

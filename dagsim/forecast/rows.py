@@ -38,7 +38,7 @@ _HELD_BACK = re.compile("Limit|Max|Grp|^quota$")
 
 
 class Listed(NamedTuple):
-    """What Slurm showed of a waiting job or array."""
+    """A waiting job or array, as Slurm showed it."""
 
     reason: str
     estimate_s: float

@@ -39,7 +39,7 @@ def own_values(specs: Iterable[str], schedule: Schedule) -> dict[str, float]:
     """The value of each metric, by its name.
 
     Raises:
-        ConfigError: There is no such metric, or two have one name.
+        ConfigError: There is no such metric, or two have the same name.
         PluginError: A metric raised an exception, or returned something else than a number.
     """
     values: dict[str, float] = {}

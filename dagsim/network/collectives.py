@@ -45,8 +45,8 @@ _TREE_S, _TREE_NET_S = 28e-6, 50e-6
 
 @dataclass(frozen=True, slots=True)
 class GroupTraffic:
-    """What groups of ranks send in a step: ``size`` ranks each, of which each is ``stride`` after the one
-    before. All groups send at once, ``gb`` GB per rank; a pipeline forward and as much backward.
+    """The traffic of groups of ranks in a step. A group has ``size`` ranks, ``stride`` apart. All groups
+    send at once, ``gb`` GB per rank; a pipeline sends as much backward as forward.
 
     Raises:
         ModelError: A number is out of its range.

@@ -913,9 +913,9 @@ class ClusterKernel:
             return None
         from dagsim.network.collectives import Member
 
-        each = demand.whole or 1
+        per_instance = demand.whole or 1
         members = [
-            Member(machine.index, count * each if demand.gang else each, tuple(bits(mask)))
+            Member(machine.index, count * per_instance if demand.gang else per_instance, tuple(bits(mask)))
             for machine, count, mask in placement
         ]
         step_s, seconds = traffic.step_s, task._truth

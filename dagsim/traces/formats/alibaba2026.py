@@ -79,8 +79,8 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     models, kinds = table.words(_MODEL), table.words(_TYPE)
     types = [(canonical(word.strip()),) if word.strip() else None for word in models.words]
     measured_on = [None if kind is None else kind[0] for kind in types]
-    known = np.array([word in _PRIORITY for word in kinds.words])
-    checks.note(~known[kinds.place], "of an unknown job_type (priority 0)")
+    has_priority = np.array([word in _PRIORITY for word in kinds.words])
+    checks.note(~has_priority[kinds.place], "of an unknown job_type (priority 0)")
     work = options.all_on_reference(seconds, measured_on, models.place)
     return single_tasks(
         checks,

@@ -115,7 +115,7 @@ class CentreLog(Reader):
             pieces = np.where((gpus > 0) & (gpus % nodes != 0), gpus, nodes)
             per_node = np.where(pieces == nodes, 1.0, nodes / pieces)
             memory = memory * per_node if self.memory_per_node else memory / pieces
-            each = (gpus / pieces, cpus / pieces, memory, pieces > 1)
+            share = (gpus / pieces, cpus / pieces, memory, pieces > 1)
         checks.drop(begun & ~(pieces <= _MOST), "whose number of GPUs is impossible")
         work = options.all_on_reference(end - start, [None], np.zeros(len(table), np.int64))
         limit = checks.number(_LIMIT, "time limit", 0.0) if table.has(_LIMIT) else np.zeros(len(table))
@@ -128,7 +128,7 @@ class CentreLog(Reader):
             submitted,
             np.where(work < options.floor_s, options.floor_s, work),
             pieces,
-            each,
+            share,
             lambda gpus, cpus, memory, gang: TaskKind(Demand(gpus, cpus, memory), gang),
             estimate=np.where(limit > 0, limit * self.limit_unit_s, work),
             observed_start_s=start,

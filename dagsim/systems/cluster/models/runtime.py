@@ -285,7 +285,7 @@ class Throughput(_ByType):
 
 
 class Feed(NamedTuple):
-    """What it takes to feed a GPU of the reference type with the samples of a model: ``cpus`` cores
+    """The resources that feed a GPU of the reference type with the samples of a model: ``cpus`` cores
     per GPU, and ``memory_gb`` of host memory per GPU that hold all data. With none of it cached,
     storage feeds the part ``uncached`` of the full speed.
     """

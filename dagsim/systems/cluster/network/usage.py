@@ -1,4 +1,4 @@
-"""What runs sent over each link, found from the log of a simulation."""
+"""The bytes that runs sent over each link, from the log of a simulation."""
 
 from __future__ import annotations
 
@@ -77,9 +77,10 @@ def link_usage(
         traffic = None if communication is None else communication.traffic(task, gpu)
         if traffic is None or not (task.gang or task.gpus >= 2):
             return
-        each = max(int(task.gpus), 1)
+        per_instance = max(int(task.gpus), 1)
         members = [
-            Member(node, count * each if task.gang else each, tuple(bits(mask))) for node, count, mask in run.held
+            Member(node, count * per_instance if task.gang else per_instance, tuple(bits(mask)))
+            for node, count, mask in run.held
         ]
         nvlink = float("inf") if gpu is None or task.gpus < 1 else nvlink_bytes_s(gpu.name, gpu.nvlink_gb_s)
         run.exchange, run.steps_s = exchange(traffic, members, routing, nvlink), traffic.step_s
