@@ -101,10 +101,14 @@ def print_eta(
         raise typer.BadParameter("goes with --job, such as gpus=8,limit=12h", param_hint="'--shapes'")
     asked, counts = Experiment(config=config, set_=set_, seed=seed), (futures, arrivals)
     output = _Output(page, json_, quiet)
-    if state is not None:
-        _forecast(state, history, jobs or [], (job, shapes), asked, reading, algo, counts, output)
-    elif backtest is not None:
-        _backtest(backtest, every, oracle, asked, reading, algo, counts, workers, output)
+    try:
+        if state is not None:
+            _forecast(state, history, jobs or [], (job, shapes), asked, reading, algo, counts, output)
+        elif backtest is not None:
+            _backtest(backtest, every, oracle, asked, reading, algo, counts, workers, output)
+    except KeyboardInterrupt:
+        typer.echo("interrupted: nothing was written", err=True)
+        raise
 
 
 class _Output(NamedTuple):
@@ -209,12 +213,12 @@ def _refined(
 
 
 def _doubled_and_second() -> IsDue:
-    """True whenever a second has passed and twice as many futures have been played."""
+    """True whenever a second has passed and twice as many futures have been played, at least three."""
     latest_s, latest = monotonic(), 0
 
     def is_due(count: int) -> bool:
         nonlocal latest_s, latest
-        if count < 2 * latest or monotonic() < latest_s + 1.0:
+        if count < max(3, 2 * latest) or monotonic() < latest_s + 1.0:
             return False
         latest_s, latest = monotonic(), count
         return True

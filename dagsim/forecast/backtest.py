@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from math import log1p, nan
 from multiprocessing import get_context
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.config.schema import Config
-from dagsim.errors import InputError
+from dagsim.errors import InputError, SimulationError
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.forecast.calibration import Outcomes, calibrated, pooled
 from dagsim.forecast.futures import Player, QueueState, policy_of, starts_by
@@ -21,7 +22,7 @@ from dagsim.forecast.log import JobLog, read_sacct_log
 from dagsim.forecast.members import Forecaster, Past, is_long
 from dagsim.forecast.rows import KINDS, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
 from dagsim.forecast.scores import LEVELS, Score, crps, ratio, score
-from dagsim.processes import end_with_parent, starting
+from dagsim.processes import end_with_parent, kill_workers, starting
 from dagsim.traces import format_of
 from dagsim.traces.formats.swf import waits_s
 from dagsim.workload.accept import accepting
@@ -170,18 +171,21 @@ def played_in_processes(
     another order.
     """
     size = max(1, min(_MOST_CHUNK, -(-len(instants) // (4 * workers))))
-    with ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent) as pool, starting():
-        waiting = [
-            pool.submit(_chunk, log, queue, forecaster, instants[first : first + size], first)
-            for first in range(0, len(instants), size)
-        ]
-        try:
-            for chunk in as_completed(waiting):
-                yield from chunk.result()
-        except BaseException:
-            for chunk in waiting:
-                chunk.cancel()
-            raise
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent)
+    try:
+        with starting():
+            waiting = [
+                pool.submit(_chunk, log, queue, forecaster, instants[first : first + size], first)
+                for first in range(0, len(instants), size)
+            ]
+        for chunk in as_completed(waiting):
+            yield from chunk.result()
+    except BrokenProcessPool:
+        raise SimulationError(
+            "a process that forecasts was killed, perhaps for lack of memory; --workers 1 needs the least"
+        ) from None
+    finally:
+        kill_workers(pool)
 
 
 def _chunk(

@@ -212,7 +212,7 @@ def expected(
     present state where ``early`` says so; from all of them; then calibrated by forecasts at a third,
     and at all of the earlier instants of the log, if it goes back.
     """
-    past = Past(log)
+    past = Past(log, baselines=False)
     past.move(t)
     rows = rows_of(QueueState.at(log, t), listing).eligible()
     if jobs:
@@ -261,7 +261,7 @@ def expected_shapes(
         )
         for number in kept
     ]
-    past = Past(several)
+    past = Past(several, baselines=False)
     past.move(t)
     levels = np.random.default_rng(forecaster.seed).random(_DRAWN)
     share = past.run_times.draw(levels, run_time_classes(several, places[0]))
@@ -293,7 +293,7 @@ def _earlier(log: JobLog, forecaster: Forecaster, t: float, instants: int) -> It
     fewer = replace(forecaster, futures=min(forecaster.futures, _FUTURES))
     parts: dict[int, Forecasts] = {}
     for places in (range(1, len(grid), 3), [place for place in range(len(grid)) if place % 3 != 1]):
-        past = Past(log)
+        past = Past(log, baselines=False)
         for place in places:
             past.move(grid[place])
             rows = rows_of(QueueState.at(log, grid[place]), None)

@@ -23,6 +23,8 @@ class Past:
     """
 
     log: JobLog
+    baselines: bool = True
+    """False leaves out the waits by partition, which only baselines use."""
     run_times: RunTimes = field(default_factory=RunTimes)
     account: History = field(default_factory=History)
     partition: History = field(default_factory=History)
@@ -53,8 +55,9 @@ class Past:
             start_s = float(log.start_s[job])
             wait_s = start_s - (float(log.submit_s[job]) if np.isnan(since_s) else min(float(since_s), start_s))
             self.account.add(log.account[job], wait_s)
-            self.partition.add(log.partition[job], wait_s)
-            self.qbets.add(log.partition[job], wait_s)
+            if self.baselines:
+                self.partition.add(log.partition[job], wait_s)
+                self.qbets.add(log.partition[job], wait_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,8 +68,8 @@ def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
 _SCORES = ("coverage_90", "crps_log", "median_abs_log")
 
 
-def _number(value: float) -> str:
-    return "-" if value != value else f"{value:.2f}"
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _document(title: str, sentences: Sequence[str], parts: Sequence[str], live: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dagsim.errors import DagsimError
-from dagsim.processes import end_with_parent, starting
+from dagsim.processes import end_with_parent, kill_workers, starting
 
 __all__ = ["QUEUE", "ForecastSettings", "Snapshots"]
 
@@ -111,9 +111,7 @@ class Snapshots:
     def close(self) -> None:
         """End the process that forecasts."""
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            for process in list((getattr(self._pool, "_processes", None) or {}).values()):
-                process.terminate()
+            kill_workers(self._pool)
 
 
 def _forecast(settings: ForecastSettings, state: Path, whole: bool) -> Forecasted:
