@@ -905,23 +905,12 @@ class ClusterKernel:
         """The communication of a gang on machines, each with its number of instances and the bit mask
         of their GPUs; None if it sends nothing.
         """
-        gpu, demand = self.machines.types[type_], task.demand
-        assert self._communication is not None
-        alone = not demand.gang and demand.whole < 2
-        traffic = None if alone else self._communication.traffic(task.task, gpu)
-        if traffic is None:
-            return None
-        from dagsim.network.collectives import Member
+        from dagsim.systems.cluster.models.communication import gang_step
 
-        per_instance = demand.whole or 1
-        members = [
-            Member(machine.index, count * per_instance if demand.gang else per_instance, tuple(bits(mask)))
-            for machine, count, mask in placement
-        ]
-        step_s, seconds = traffic.step_s, task._truth
-        if not isinstance(self._runtime, Communication) and len(seconds) > 1 and min(seconds) > 0:
-            step_s *= seconds[type_] / min(seconds)
-        return self._carrier.gang(traffic, step_s, members, gpu if demand.whole else None)  # type: ignore[union-attr]
+        held = [(machine.index, count, mask) for machine, count, mask in placement]
+        types = self.machines.types
+        step = gang_step(self._communication, self._runtime, task.task, types, types[type_], held)  # type: ignore[arg-type]
+        return None if step is None else self._carrier.gang(*step)  # type: ignore[union-attr]
 
     def expected_rate(self, task: TaskState, placement: Placement) -> float:
         """See ``ClusterView.expected_rate``."""

@@ -28,7 +28,7 @@ from dagsim.systems.cluster.clock import COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.network.base import Flow, Storage
 from dagsim.workload.distributions import TaggedUnion
 
-__all__ = ["Gang", "SharedCarrier", "SharedNetwork"]
+__all__ = ["Gang", "SharedCarrier", "SharedNetwork", "gang_exchange"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,14 @@ class SharedNetwork:
 
     def carrier(self, clock: Clock, cluster: Cluster) -> SharedCarrier:
         return SharedCarrier(clock, self.topology.routing([node.name for node in cluster.nodes]))
+
+
+def gang_exchange(
+    routing: Routing, traffic: StepTraffic, members: Sequence[Member], gpu: GpuType | None
+) -> Exchange:
+    """The traffic of a step; without a ``gpu``, nothing bounds it within nodes."""
+    nvlink = inf if gpu is None else nvlink_bytes_s(gpu.name, gpu.nvlink_gb_s)
+    return exchange(traffic, members, routing, nvlink)
 
 
 class Gang:
@@ -135,8 +143,7 @@ class SharedCarrier:
 
     def gang(self, traffic: StepTraffic, step_s: float, members: Sequence[Member], gpu: GpuType | None) -> Gang:
         """See ``GangCarrier``."""
-        nvlink = inf if gpu is None else nvlink_bytes_s(gpu.name, gpu.nvlink_gb_s)
-        return Gang(exchange(traffic, members, self.routing, nvlink), step_s, traffic.overlap)
+        return Gang(gang_exchange(self.routing, traffic, members, gpu), step_s, traffic.overlap)
 
     def begin(self, gang: Gang, tell: Callable[[float], None]) -> None:
         """See ``GangCarrier``."""

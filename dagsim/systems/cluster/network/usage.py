@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dagsim.model import Job, Kind
-from dagsim.model.arithmetic import bits
 from dagsim.model.log import Record, Schedule
-from dagsim.network.collectives import Exchange, Member, exchange, nvlink_bytes_s
+from dagsim.network.collectives import Exchange
 from dagsim.network.routing import Link
+from dagsim.systems.cluster.models.communication import gang_step
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.network.base import Communication
-from dagsim.systems.cluster.network.shared import SharedNetwork
+from dagsim.systems.cluster.network.shared import SharedNetwork, gang_exchange
 
 __all__ = ["LinkUse", "busiest", "link_usage"]
 
@@ -72,21 +72,11 @@ def link_usage(
 
     def begin(run: _Run) -> None:
         """Find what the gang sends."""
-        task = jobs[run.job].tasks[run.task]
-        gpu = cluster.nodes[run.held[0][0]].gpu
-        traffic = None if communication is None else communication.traffic(task, gpu)
-        if traffic is None or not (task.gang or task.gpus >= 2):
-            return
-        per_instance = max(int(task.gpus), 1)
-        members = [
-            Member(node, count * per_instance if task.gang else per_instance, tuple(bits(mask)))
-            for node, count, mask in run.held
-        ]
-        nvlink = float("inf") if gpu is None or task.gpus < 1 else nvlink_bytes_s(gpu.name, gpu.nvlink_gb_s)
-        run.exchange, run.steps_s = exchange(traffic, members, routing, nvlink), traffic.step_s
-        seconds = runtime.seconds(task, types)
-        if not isinstance(runtime, Communication) and len(seconds) > 1 and min(seconds) > 0:
-            run.steps_s *= seconds[types.index(gpu)] / min(seconds)
+        task, gpu = jobs[run.job].tasks[run.task], cluster.nodes[run.held[0][0]].gpu
+        step = None if communication is None else gang_step(communication, runtime, task, types, gpu, run.held)
+        if step is not None:
+            run.steps_s = step.step_s
+            run.exchange = gang_exchange(routing, step.traffic, step.members, step.gpu)
 
     def fetched(run: _Run, now: float) -> None:
         sent = [*_outputs(jobs[run.job], run, places)]
