@@ -65,6 +65,12 @@ class LinkFlow:
         """True once all bytes have arrived."""
         return self.number >= 0 and not self.bytes_left
 
+    def left(self, now: float) -> float:
+        """Bytes that have not arrived by ``now``, at the present rate."""
+        if self.arrived:
+            return 0.0
+        return self.bytes_left if self.number < 0 else max(self.bytes_left - self.rate * (now - self.since_s), 0.0)
+
     def copy(self) -> LinkFlow:
         twin = LinkFlow.__new__(LinkFlow)
         for name in LinkFlow.__slots__:

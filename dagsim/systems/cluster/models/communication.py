@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 
 from dagsim.errors import ModelError
 from dagsim.model import Task
-from dagsim.model.gpu import GpuType
 from dagsim.model.arithmetic import bits
+from dagsim.model.gpu import GpuType
 from dagsim.network.collectives import Member, StepTraffic
 from dagsim.network.llm import LlmTraining, compute_s, groups, is_measured
 from dagsim.registry import nearest

@@ -50,6 +50,10 @@ class Flow:
         self.parts: list[LinkFlow] | None = None
         """Its parts on shared links; None before it is sent."""
 
+    def sent(self, now: float) -> float:
+        """Bytes that have crossed shared links by ``now``."""
+        return self.size - sum([part.left(now) for part in self.parts]) if self.parts else 0.0
+
     def copy(self) -> Flow:
         twin = Flow(self.source, self.destination, self.size)
         twin.ends_s = self.ends_s
@@ -97,9 +101,15 @@ class Storage:
     """Nodes that hold data and checkpoints: each job is served by one of ``nodes``, in turn.
 
     Before it computes, a task reads the GB of its model (``models``, else ``default_gb``), each node as
-    much as it has instances. With ``checkpoints``, what preempted instances keep is their memory: it comes
-    from the storage when they start again, and straight from their former nodes if they start in the
-    same instant (``Migrate``). This takes the place of ``Preemption.checkpoint_s_per_gb``.
+    much as it has instances. With ``checkpoints``, the state of an instance is its memory:
+
+    - After ``Preemption.interval_s`` of work, a run pauses until its state is in the storage.
+    - A preempted run leaves its GPUs at once, and its nodes send its state to the storage. When it starts
+      again, it waits for that and then reads its state; if it starts in the same instant (``Migrate``),
+      its state goes straight from its former nodes to the new ones.
+    - A run that has notice before its node leaves keeps its work if its state arrives in time.
+
+    Flows take the place of ``Preemption.write_s`` and ``checkpoint_s_per_gb``.
 
     Raises:
         ModelError: There are no nodes, or an amount is negative.

@@ -54,9 +54,7 @@ class SharedNetwork:
         return SharedCarrier(clock, self.topology.routing([node.name for node in cluster.nodes]))
 
 
-def gang_exchange(
-    routing: Routing, traffic: StepTraffic, members: Sequence[Member], gpu: GpuType | None
-) -> Exchange:
+def gang_exchange(routing: Routing, traffic: StepTraffic, members: Sequence[Member], gpu: GpuType | None) -> Exchange:
     """The traffic of a step; without a ``gpu``, nothing bounds it within nodes."""
     nvlink = inf if gpu is None else nvlink_bytes_s(gpu.name, gpu.nvlink_gb_s)
     return exchange(traffic, members, routing, nvlink)
