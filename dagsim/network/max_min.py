@@ -121,6 +121,16 @@ class SharedLinks:
         twin._changed = dict(self._changed)
         return twin
 
+    def copy(self) -> SharedLinks:
+        """Equal links with copies of the flows under way."""
+        twin = self.without_flows()
+        twins = {flow: flow.copy() for flows in self._on for flow in flows}
+        twin._on = [{twins[flow]: None for flow in flows} for flows in self._on]
+        twin._started = self._started
+        for flow in twins.values():
+            twin._expect(flow)
+        return twin
+
     def stop(self, flow: LinkFlow) -> None:
         """Take ``flow`` from its links, finished or not."""
         flow.ends_s = inf

@@ -75,7 +75,16 @@ from dagsim.systems.cluster.models.failures import (
 )
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
-from dagsim.systems.cluster.network.base import Carrier, Communication, Flow, GangCarrier, Network, Storage, levels_in
+from dagsim.systems.cluster.network.base import (
+    Carrier,
+    Communication,
+    Flow,
+    ForeseeingCarrier,
+    GangCarrier,
+    Network,
+    Storage,
+    levels_in,
+)
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import check_in_flight, past_of
 from dagsim.systems.cluster.site import SiteState, domain_sets, down_windows
@@ -769,7 +778,9 @@ class ClusterKernel:
         """Let the run fetch its inputs and set itself up before it computes."""
         run.setup_s = run.task.restore_s + self._setup_s(run)
         if self._carrier is not None:
-            run.flows = self._flows(run)
+            saved = run.task.saved
+            state = None if saved is None else saved[1] if run.moves else ()
+            run.flows = self._flows(run.task, _places(run), state)
         write = self._writes.get(run.task.piece)
         if write is not None and run.moves and not run.task.waiting:
             self._cancel(write)  # the storage does not need it any more
@@ -967,10 +978,8 @@ class ClusterKernel:
         if rate != progress.rate or progress.since_s == run.computing_s:
             self._record_rate(run, rate)
         progress.rate, progress.usual, progress.until = rate, rate, until
-        if training is None:
-            left = min(run._seconds, progress.checkpoint) - progress.done
-        else:
-            left = until - training.progress
+        end = min(run._seconds, progress.checkpoint)
+        left = end - progress.done if training is None else until - training.progress
         if after_s is None:
             after_s = left / rate if rate else inf
         run._ends_s = now + max(after_s, 0.0)
@@ -1042,6 +1051,19 @@ class ClusterKernel:
             held.append((machines[node], count, mask))
         gang = self._gang(task, held[0][0].type, held)
         return 1.0 if gang is None else self._carrier.expected(gang)  # type: ignore[union-attr]
+
+    def expected_moves_s(self, moves: Sequence[tuple[Run, Placement]]) -> list[float]:
+        """See ``ClusterView.expected_moves_s``."""
+        kept, sizes, flows = self.preemption.on_resume == "resume", [], []
+        for run, placement in moves:
+            sizes.append(run.task.task.memory_gb)
+            if self._carrier is not None:
+                state = _places(run) if kept and self._by_network else None
+                flows.append(self._flows(run.task, [share[:2] for share in placement], state))
+        fixed_s = [self.preemption.cost_s(size, kept and not self._by_network) for size in sizes]
+        if not any(flows) or not isinstance(self._carrier, ForeseeingCarrier):
+            return fixed_s
+        return [fixed + sent for fixed, sent in zip(fixed_s, self._carrier.expected_s(flows), strict=True)]
 
     def _reached(self, event: Event) -> None:
         """End a run with a rate, or the epoch of an elastic one; or let it write a checkpoint."""
@@ -1253,39 +1275,45 @@ class ClusterKernel:
                 served[gpu] = number
         return self._setup.seconds(run.task.task, number, tuple(previous))
 
-    def _flows(self, run: Run) -> list[Flow]:
-        """The flows that the run must read: the output of each parent, from the nodes where its
-        instances ran, in proportion to their number there.
+    def _flows(
+        self, task: TaskState, places: Sequence[tuple[int, int]], state: Sequence[tuple[int, int]] | None
+    ) -> list[Flow]:
+        """The flows that a run on ``places`` must read: the output of each parent, from the nodes where its
+        instances ran, in proportion to their number there; and from the storage its data. A run that
+        has kept its work reads its ``state`` instead, from the nodes that have it (none: from the storage).
         """
-        active, index = run.task.job, run.task.index
+        active, index = task.job, task.index
         graph = active.job.graph
-        share_here = {machine.index: count / graph.tasks[index].instances for machine, count, _, _ in run.held}
-        flows = [] if self._storage is None else self._stored(run, self._storage)
+        share_here = {node: count / graph.tasks[index].instances for node, count in places}
+        flows = [] if self._storage is None else self._stored(task, places, state, self._storage)
         for edge in active.job.graph.edges:
             if edge.child == index and edge.bytes:
-                places = active.places[edge.parent]
                 instances = graph.tasks[edge.parent].instances
-                for source, count in places.items():
+                for source, count in active.places[edge.parent].items():
                     for node, part in share_here.items():
                         if node != source:
                             flows.append(Flow(source, node, edge.bytes * part * count / instances))
         return flows
 
-    def _stored(self, run: Run, storage: Storage) -> list[Flow]:
-        """What the run reads from the storage: its data, or the state that its instances have kept."""
-        task = run.task
+    def _stored(
+        self,
+        task: TaskState,
+        places: Sequence[tuple[int, int]],
+        state: Sequence[tuple[int, int]] | None,
+        storage: Storage,
+    ) -> list[Flow]:
         sources: Sequence[tuple[int, float]] = [(self._storage_nodes[task.job.number % len(self._storage_nodes)], 1.0)]
         size = storage.load_bytes(task.task.model) / task.task.instances
-        if task.saved is not None:
-            size, places = task.task.memory_gb * 1e9, task.saved[1]
-            if run.moves:
-                total = sum(count for _, count in places)
-                sources = [(node, count / total) for node, count in places]
+        if state is not None:
+            size = task.task.memory_gb * 1e9
+            if state:
+                total = sum(count for _, count in state)
+                sources = [(node, count / total) for node, count in state]
         return [
-            Flow(source, machine.index, size * count * part)
-            for machine, count, *_ in run.held
+            Flow(source, node, size * count * part)
+            for node, count in places
             for source, part in sources
-            if size and source != machine.index
+            if size and source != node
         ]
 
     # Clock and observers.

@@ -25,6 +25,7 @@ __all__ = [
     "Carrier",
     "Communication",
     "Flow",
+    "ForeseeingCarrier",
     "GangCarrier",
     "HasLevels",
     "Network",
@@ -192,6 +193,17 @@ class GangCarrier(Protocol):
         ...
 
 
+@runtime_checkable
+class ForeseeingCarrier(Protocol):
+    """A carrier that can say, too, how long flows would take."""
+
+    def expected_s(self, groups: Sequence[Sequence[Flow]]) -> list[float]:
+        """Seconds until the flows of each group would have arrived if all groups were sent now, beside those
+        under way and none to come.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class UniformNetwork:
     """A flow takes ``latency_s + size / bandwidth``. Flows to one run are parallel; nothing is sent
@@ -225,6 +237,11 @@ class _Uniform(NamedTuple):
             if flow.ends_s is None:
                 flow.ends_s = now + network.latency_s + flow.size / (network.bandwidth_gb_s * 1e9)
         yield Timer(self.clock, max(flow.ends_s or 0.0 for flow in flows))
+
+    def expected_s(self, groups: Sequence[Sequence[Flow]]) -> list[float]:
+        """See ``ForeseeingCarrier``."""
+        latency_s, bytes_s = self.network.latency_s, self.network.bandwidth_gb_s * 1e9
+        return [max([latency_s + flow.size / bytes_s for flow in flows], default=0.0) for flows in groups]
 
     def fork(self, clock: Clock) -> _Uniform:
         return _Uniform(self.network, clock)

@@ -105,9 +105,31 @@ class SharedCarrier:
     def fetch(self, flows: Sequence[Flow]) -> Generator[Event, object, None]:
         for flow in flows:
             if flow.parts is None:
-                paths = self.routing.paths(flow.source, flow.destination)
-                flow.parts = [LinkFlow(path, flow.size / len(paths)) for path in paths]
+                flow.parts = self._parts(flow)
         yield from self.carry([part for flow in flows for part in flow.parts or () if not part.arrived])
+
+    def _parts(self, flow: Flow) -> list[LinkFlow]:
+        paths = self.routing.paths(flow.source, flow.destination)
+        return [LinkFlow(path, flow.size / len(paths)) for path in paths]
+
+    def expected_s(self, groups: Sequence[Sequence[Flow]]) -> list[float]:
+        """See ``ForeseeingCarrier``. Latencies are added at the end. O(flows under way), and a solve per end."""
+        links, now = self._links.copy(), self._clock.now
+        seconds = [0.0] * len(groups)
+        waiting: dict[LinkFlow, int] = {}
+        for number, flows in enumerate(groups):
+            for part in [part for flow in flows for part in self._parts(flow)]:
+                waiting[part] = number
+                links.start(part, now)
+        links.update(now)
+        while waiting:
+            time_s = links.next_end_s()
+            for part in links.ended(time_s) if time_s < inf else [*waiting]:
+                if part in waiting:
+                    number = waiting.pop(part)
+                    seconds[number] = max(seconds[number], time_s - now + self.routing.latency_s(part.route))
+            links.update(time_s)
+        return seconds
 
     def carry(self, parts: Sequence[LinkFlow]) -> Generator[Event, object, None]:
         """Send ``parts`` over their routes and wait until all have arrived. Parts that are under
