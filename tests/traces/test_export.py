@@ -110,7 +110,7 @@ def test_the_workload_of_a_slurm_simulator_is_read_back(tmp_path: Path) -> None:
 def test_accounting_of_slurm_is_read_back(tmp_path: Path) -> None:
     jobs = [
         Job.single(
-            "1", Task("job", 60.0, 3, True, 4, 8, 2.5, ("A100",), estimate=90_061.0), 0.0, user="u", partition="long"
+            "1", Task("job", 60.0, 3, True, 4, 8, 2.5, ("A100-40",), estimate=90_061.0), 0.0, user="u", partition="long"
         ),
         Job.single(
             "2", Task("job", 7.0, cpus=1, gpus=0), 5.0, tenant="t", account="t", eligible_s=6.0, observed_start_s=9.0
@@ -121,7 +121,7 @@ def test_accounting_of_slurm_is_read_back(tmp_path: Path) -> None:
     assert trace.format == "sacct"
     first, second = trace.jobs()
     assert (first.tasks[0].work, first.tasks[0].instances, first.tasks[0].gpus, first.tasks[0].cpus) == (60, 3, 4, 8)
-    assert (first.tasks[0].memory_gb, first.tasks[0].estimate, first.tasks[0].gpu_types) == (2.5, 90_061, ("A100",))
+    assert (first.tasks[0].memory_gb, first.tasks[0].estimate, first.tasks[0].gpu_types) == (2.5, 90_061, ("A100-40",))
     assert (first.user, first.partition, first.observed_start_s) == ("u", "long", 0)
     assert (second.arrival_s, second.eligible_s, second.observed_start_s, second.account) == (5, 6, 9, "t")
     assert (second.tasks[0].work, second.tasks[0].cpus, second.tasks[0].gpus) == (7, 1, 0)
