@@ -256,7 +256,8 @@ class ClusterKernel:
         self._admission = admission
         self._shows_truth = False
         self._keeps_on_failure = self.preemption.on_failure == "resume" or self.preemption.interval_s is not None
-        self._bare = setup is None and network is None and sharing is None and self.preemption.interval_s is None
+        plain = setup is None and network is None and sharing is None and self.preemption.interval_s is None
+        self._bare = plain and not any(node.mig_s is not None for node in cluster.nodes)
         """True if a run is a single timeout. Elastic tasks end that."""
         self.now = begins_s
         self._arrived = 0
@@ -1261,11 +1262,12 @@ class ClusterKernel:
             )
 
     def _setup_s(self, run: Run) -> float:
-        """Return the set-up time by the set-up model, and record the job that the GPUs serve from
-        now on.
+        """Return the set-up time by the set-up model and of parts of GPUs that are made for it, and
+        record the job that the GPUs serve from now on.
         """
+        parting_s = max([machine.node.mig_s or 0.0 for machine, *_ in run.held if machine.remade], default=0.0)
         if self._setup is None or self._served is None:
-            return 0.0
+            return parting_s
         number = run.task.job.number
         previous = []
         for machine, _, mask, _ in run.held:
@@ -1273,7 +1275,7 @@ class ClusterKernel:
             for gpu in bits(mask):
                 previous.append(served[gpu])
                 served[gpu] = number
-        return self._setup.seconds(run.task.task, number, tuple(previous))
+        return parting_s + self._setup.seconds(run.task.task, number, tuple(previous))
 
     def _flows(
         self, task: TaskState, places: Sequence[tuple[int, int]], state: Sequence[tuple[int, int]] | None
