@@ -18,7 +18,7 @@ from dagsim.agents.config import TrainConfig, WarmStart
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.rollouts import Rollouts
 from dagsim.envs.episode import EpisodeFactory
-from dagsim.systems.seam import Conversation
+from dagsim.systems.seam import Conversation, fitted
 
 __all__ = [
     "Learner",
@@ -141,7 +141,7 @@ def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> 
     choices: list[Any] = []
     for seed in seeds:
         codec, conversation = factory.codec.build(), Conversation[Any, Any](factory.kernel(seed))
-        decide = factory.scenario.policies.create(heuristic, seed=seed).decide
+        decide = fitted(factory.scenario, factory.scenario.policies.create(heuristic, seed=seed)).decide
         while (view := conversation.view) is not None:
             observation = codec.encode(view)
             # One at a time: a policy sees the effect of each decision before it makes the next.
