@@ -18,6 +18,7 @@ from dagsim.agents.config import TrainConfig, WarmStart
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.rollouts import Rollouts
 from dagsim.envs.episode import EpisodeFactory
+from dagsim.errors import ConfigError
 from dagsim.systems.seam import Conversation, fitted
 
 __all__ = [
@@ -160,7 +161,12 @@ def clone(
 ) -> float:
     """Fit ``net`` to the choices by smoothed cross-entropy. Returns the last epoch's mean loss in
     nats.
+
+    Raises:
+        ConfigError: There is nothing to fit.
     """
+    if not observations:
+        raise ConfigError("train.warm_start: none of its policy's decisions is among the choices of train.codec")
     store, targets = net.store(observations), np.array(choices, np.int64)
     optimizer = torch.optim.Adam(net.parameters(), how.lr)
     mean = float("nan")
