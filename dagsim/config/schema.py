@@ -38,6 +38,7 @@ from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import glossary
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, Request, gpu_type
 from dagsim.model.gpu import canonical
+from dagsim.model.mig import MIG_TABLES
 from dagsim.registry import nearest
 from dagsim.systems import SYSTEMS
 from dagsim.systems.cluster.choice import Engine
@@ -133,6 +134,16 @@ class NodeGroup(Section):
     """
     from_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Seconds after the beginning at which its nodes arrive."""
+    mig_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Seconds to make a part of a GPU (MIG). With it, fractions of GPUs are parts by NVIDIA's table."""
+
+    @field_validator("mig_s")
+    @classmethod
+    def _partitioned(cls, mig_s: float | None, info: ValidationInfo) -> float | None:
+        gpu = info.data.get("gpu")
+        if mig_s is not None and (gpu is None or canonical(gpu) not in MIG_TABLES):
+            raise ModelError(f"GPU type {gpu} has no MIG; allowed: {', '.join(MIG_TABLES)}, or leave mig_s out")
+        return mig_s
 
     @field_validator("gpu")
     @classmethod
@@ -273,6 +284,8 @@ class Config(Section):
     """
     preemption: Preemption = Preemption()
     """What a preempted run keeps, and what it costs to resume it."""
+    admission: bool = False
+    """Each job waits until the policy admits or rejects it. Policies that do not decide that admit all."""
     disturbances: tuple[FailureModel, ...] = ()
     """Failures and maintenance: what takes nodes down and brings them back."""
     policy: str = "fifo"
@@ -418,7 +431,7 @@ class Config(Section):
         own = {gpu.name: gpu for gpu in self.gpu_types}
         return Cluster(
             tuple(
-                Node(name, gpu, group.gpus, group.cpus, group.memory_gb, group.features, group.weight)
+                Node(name, gpu, group.gpus, group.cpus, group.memory_gb, group.features, group.weight, group.mig_s)
                 for group in self.cluster.groups
                 for gpu in [None if group.gpu is None else own.get(group.gpu) or gpu_type(group.gpu)]
                 for name in group.nodes
