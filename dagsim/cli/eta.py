@@ -32,7 +32,7 @@ from dagsim.cli.shared import experiment
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
-    from dagsim.forecast.live import Answer, IsDue
+    from dagsim.forecast.live import IsDue, Prospect
     from dagsim.forecast.log import JobLog
     from dagsim.report.grid import Grid
 
@@ -160,7 +160,7 @@ def _forecast(
     question = Question.read(config, state, history, algo, *counts)
     for remark in question.remarks:
         typer.echo(f"{state.name}: {remark}", err=True)
-    answers: dict[str, Answer[Any]] = {}
+    answers: dict[str, Prospect[Any]] = {}
     (plan, with_shapes), names = planned, {job.partition("_")[0] for job in jobs}
     if plan is not None:
         job = PlannedJob.parse(plan, question.scenario)
@@ -189,8 +189,8 @@ def _forecast(
 
 
 def _refined(
-    ask: Callable[[IsDue | None], Iterable[Answer[T]]], grid: Callable[[Answer[T]], Grid], watched: bool
-) -> Answer[T]:
+    ask: Callable[[IsDue | None], Iterable[Prospect[T]]], grid: Callable[[Prospect[T]], Grid], watched: bool
+) -> Prospect[T]:
     """The last of several answers, each better than the one before. If somebody watches, answers come
     while the futures are played: a terminal shows each of them until the next, and standard error
     names them otherwise.
@@ -231,7 +231,7 @@ def _backtest(
     counts: tuple[int, int], workers: int | None, output: _Output,
 ) -> None:  # fmt: skip
     """Forecast at past instants of a log, and score the forecasts."""
-    from dagsim.forecast.backtest import instants_of, read_backtest, tested
+    from dagsim.forecast.backtest import instants_of, read_backtest, run_backtest
     from dagsim.forecast.members import Forecaster
     from dagsim.report.terminal import counted
 
@@ -245,7 +245,7 @@ def _backtest(
         log, queue, -inf if since_s is None else since_s, inf if until_s is None else until_s, every_s
     )
     progress = counted(f"forecasting at {len(instants):,} instants", output.watched, "done", every=1)
-    test = tested(log, queue, forecaster, instants, workers or os.cpu_count() or 1, progress)
+    test = run_backtest(log, queue, forecaster, instants, workers or os.cpu_count() or 1, progress)
     scores = test.to_dict() if output.page is not None or not output.quiet or output.json else {}
     if output.page is not None:
         from dagsim.report.page.forecasting import backtest_page

@@ -36,7 +36,7 @@ __all__ = [
     "played",
     "played_in_processes",
     "read_backtest",
-    "tested",
+    "run_backtest",
 ]
 
 BASELINES = ("slurm", "limits", "history", "history_account", "qbets", "limits_history")
@@ -194,7 +194,7 @@ def _chunk(
     return list(played(log, queue, forecaster, instants, first))
 
 
-def tested(
+def run_backtest(
     log: JobLog, queue: QueueLog | None, forecaster: Forecaster, instants: Sequence[float], workers: int,
     progress: Callable[[Iterable[Forecasts]], Iterable[Forecasts]],
 ) -> Backtest:  # fmt: skip

@@ -28,10 +28,10 @@ from dagsim.traces.source import Source
 from dagsim.workload.accept import accepting
 
 __all__ = [
-    "Answer",
     "Expected",
     "ExpectedShape",
     "IsDue",
+    "Prospect",
     "Question",
     "expected",
     "expected_shapes",
@@ -96,7 +96,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
+class Prospect(Generic[T]):
     """Forecasts from a part of the futures, or from all of them."""
 
     rows: list[T]
@@ -158,11 +158,11 @@ class Question(NamedTuple):
         forecaster = Forecaster(Player(scenario, played_by, log), futures, arrivals, config.seed, baselines=False)
         return cls(log, forecaster, t, listing or None, scenario, remarks)
 
-    def answers(self, jobs: Collection[str] = (), early: IsDue | None = None) -> Iterator[Answer[Expected]]:
+    def answers(self, jobs: Collection[str] = (), early: IsDue | None = None) -> Iterator[Prospect[Expected]]:
         """The forecasts of the waiting jobs, better and better (``expected``)."""
         return expected(self.log, self.forecaster, self.t, listing=self.listing, jobs=jobs, early=early)
 
-    def shapes(self, shapes: Sequence[PlannedJob], early: IsDue | None = None) -> Iterator[Answer[ExpectedShape]]:
+    def shapes(self, shapes: Sequence[PlannedJob], early: IsDue | None = None) -> Iterator[Prospect[ExpectedShape]]:
         """The forecasts of planned jobs, better and better (``expected_shapes``)."""
         return expected_shapes(self.log, self.forecaster, self.t, shapes, self.scenario.cluster, early=early)
 
@@ -207,7 +207,7 @@ def _remarks(log: JobLog, listing: Listing, cluster: Cluster) -> list[str]:
 def expected(
     log: JobLog, forecaster: Forecaster, t: float, instants: int = _INSTANTS, listing: Listing | None = None,
     jobs: Collection[str] = (), early: IsDue | None = None,
-) -> Iterator[Answer[Expected]]:  # fmt: skip
+) -> Iterator[Prospect[Expected]]:  # fmt: skip
     """Yield the forecasts at ``t`` of all waiting jobs, or of these: from the first futures of the
     present state where ``early`` says so; from all of them; then calibrated by forecasts at a third,
     and at all of the earlier instants of the log, if it goes back.
@@ -222,15 +222,15 @@ def expected(
         played.append(waits_s)
         if len(played) == forecaster.futures or (early is not None and early(len(played))):
             present = forecasts_of(rows, forecaster, past, instants, played)
-            yield Answer(_shown(log, [present], rows, listing), len(played), 0)
+            yield Prospect(_shown(log, [present], rows, listing), len(played), 0)
     for earlier in _earlier(log, forecaster, t, instants):
-        yield Answer(_shown(log, [*earlier, present], rows, listing), len(played), len(earlier))
+        yield Prospect(_shown(log, [*earlier, present], rows, listing), len(played), len(earlier))
 
 
 def expected_shapes(
     log: JobLog, forecaster: Forecaster, t: float, shapes: Sequence[PlannedJob], cluster: Cluster,
     instants: int = _INSTANTS, early: IsDue | None = None,
-) -> Iterator[Answer[ExpectedShape]]:  # fmt: skip
+) -> Iterator[Prospect[ExpectedShape]]:  # fmt: skip
     """Yield the forecasts of planned jobs that would be submitted at ``t``, each as if it were the
     only one, better and better as those of ``expected``. Shapes that even the idle cluster could
     not start are left out.
@@ -277,9 +277,9 @@ def expected_shapes(
                 forecasts_of(each, forecaster, past, instants, futures)
                 for each, futures in zip(rows, zip(*played, strict=True), strict=True)
             ]
-            yield Answer(_shapes(several, present, drawn), len(played), 0)
+            yield Prospect(_shapes(several, present, drawn), len(played), 0)
     for earlier in _earlier(several, forecaster, t, instants):
-        yield Answer(_shapes(several, [*earlier, *present], drawn), len(played), len(earlier))
+        yield Prospect(_shapes(several, [*earlier, *present], drawn), len(played), len(earlier))
 
 
 def _earlier(log: JobLog, forecaster: Forecaster, t: float, instants: int) -> Iterator[list[Forecasts]]:

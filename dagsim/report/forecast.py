@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dagsim.forecast.live import Answer, Expected, ExpectedShape
+from dagsim.forecast.live import Expected, ExpectedShape, Prospect
 from dagsim.report.grid import Grid
 
 __all__ = ["backtest_grid", "backtest_sentences", "basis", "queue_grid", "shapes_grid", "shapes_sentences", "span"]
@@ -28,7 +28,7 @@ def _interval(quantiles_s: Sequence[float]) -> str:
     return f"{span(quantiles_s[0])} to {span(quantiles_s[18])}"
 
 
-def basis(answer: Answer[Any]) -> str:
+def basis(answer: Prospect[Any]) -> str:
     """What a forecast is made of: the first futures, and instants that calibrate."""
     several = f"{answer.futures:,} future{'s' if answer.futures > 1 else ''}"
     return f"{several}, calibrated at {answer.instants} earlier instants" if answer.calibrated else several
@@ -38,7 +38,7 @@ def _chance(chance: float) -> str:
     return f"{100 * chance:.0f} %"
 
 
-def queue_grid(answer: Answer[Expected]) -> Grid:
+def queue_grid(answer: Prospect[Expected]) -> Grid:
     """The table of waiting jobs, the soonest first."""
     rows = answer.rows
     cells = [
@@ -60,7 +60,7 @@ def queue_grid(answer: Answer[Expected]) -> Grid:
     return Grid("Time until waiting jobs start", heads, cells, notes, texts=(0, 1, 2, 4, 7))
 
 
-def shapes_grid(answer: Answer[ExpectedShape]) -> Grid:
+def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:
     """The table of the shapes of a planned job, the soonest end first."""
     rows = answer.rows
     cells = [

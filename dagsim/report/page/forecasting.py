@@ -7,7 +7,7 @@ from html import escape
 from math import log1p
 from typing import Any
 
-from dagsim.forecast.live import Answer, Expected, ExpectedShape
+from dagsim.forecast.live import Expected, ExpectedShape, Prospect
 from dagsim.forecast.scores import CEILING
 from dagsim.report.forecast import backtest_grid, backtest_sentences, queue_grid, shapes_grid, shapes_sentences, span
 from dagsim.report.grid import Grid
@@ -24,8 +24,8 @@ _SIDE, _MARGIN = 340, 44
 
 def queue_page(
     title: str,
-    queue: Answer[Expected],
-    planned: Answer[ExpectedShape] | None = None,
+    queue: Prospect[Expected],
+    planned: Prospect[ExpectedShape] | None = None,
     *,
     live: Sequence[str] = (),
     remarks: Sequence[str] = (),
