@@ -285,6 +285,8 @@ class Config(Section):
     """
     preemption: Preemption = Preemption()
     """What a preempted run keeps, and what it costs to resume it."""
+    admission: bool = False
+    """Each job waits until the policy admits or rejects it. Policies that do not decide that admit all."""
     disturbances: tuple[FailureModel, ...] = ()
     """Failures and maintenance: what takes nodes down and brings them back."""
     policy: str = "fifo"

@@ -23,6 +23,7 @@ from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.network.base import Communication, Network, levels_in
 from dagsim.systems.cluster.past import jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.policies.admission import AdmitAll
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.site import domain_sets
 from dagsim.systems.cluster.view import ClusterPolicy
@@ -109,8 +110,9 @@ class ClusterScenario:
     those of a trace, as far as these state none. ``outages`` takes nodes away while the trace's own
     machines were away.
     The models are those of ``ClusterKernel``, and ``begins_s`` is its beginning for a list of jobs;
-    a trace knows its own. ``engine`` applies to policies given by name
-    (``engaged``): a caller of ``kernel`` decides live, which requires the SimPy kernel.
+    a trace knows its own. With ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine``
+    applies to policies given by name (``engaged``): a caller of ``kernel`` decides live, which requires
+    the SimPy kernel.
     """
 
     system: ClassVar[str] = "cluster"
@@ -225,6 +227,10 @@ class ClusterScenario:
             begins_s=jobs.begins_s,
             seed=seed,
         )
+
+    def fitted(self, policy: ClusterPolicy) -> ClusterPolicy:
+        """The policy; with admission, one that does not admit jobs itself (``admits``) gets all of them."""
+        return AdmitAll(policy) if self.admission and not getattr(policy, "admits", False) else policy
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Facts of the jobs that arrived: number and load; for a trace also the rows read and
