@@ -141,8 +141,8 @@ def convert_trace(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="jsonl, parquet, batsim, plain, plain-arrow, plain-parquet, swf or wfcommons "
-            "(default: by the ending, .jsonl or .parquet).",
+            help="jsonl, parquet, batsim, openb2023, plain, plain-arrow, plain-parquet, sacct, slurm-events, stg, swf, "
+            "tiresias or wfcommons (default: by the ending, .jsonl or .parquet).",
         ),
     ] = None,
 ) -> None:

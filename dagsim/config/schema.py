@@ -38,6 +38,7 @@ from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import glossary
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, Request, gpu_type
 from dagsim.model.gpu import canonical
+from dagsim.model.mig import MIG_TABLES
 from dagsim.registry import nearest
 from dagsim.systems import SYSTEMS
 from dagsim.systems.cluster.choice import Engine
@@ -45,7 +46,8 @@ from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIM
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
-from dagsim.systems.cluster.scenario import ClusterSystem
+from dagsim.systems.cluster.network.base import NO_CARRIER, Communication
+from dagsim.systems.cluster.scenario import ClusterSystem, check_level
 from dagsim.workload.distributions import TaggedUnion
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.sessions import Sessions
@@ -133,6 +135,16 @@ class NodeGroup(Section):
     """
     from_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Seconds after the beginning at which its nodes arrive."""
+    mig_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Seconds to make a part of a GPU (MIG). With it, fractions of GPUs are parts by NVIDIA's table."""
+
+    @field_validator("mig_s")
+    @classmethod
+    def _partitioned(cls, mig_s: float | None, info: ValidationInfo) -> float | None:
+        gpu = info.data.get("gpu")
+        if mig_s is not None and (gpu is None or canonical(gpu) not in MIG_TABLES):
+            raise ModelError(f"GPU type {gpu} has no MIG; allowed: {', '.join(MIG_TABLES)}, or leave mig_s out")
+        return mig_s
 
     @field_validator("gpu")
     @classmethod
@@ -273,6 +285,8 @@ class Config(Section):
     """
     preemption: Preemption = Preemption()
     """What a preempted run keeps, and what it costs to resume it."""
+    admission: bool = False
+    """Each job waits until the policy admits or rejects it. Policies that do not decide that admit all."""
     disturbances: tuple[FailureModel, ...] = ()
     """Failures and maintenance: what takes nodes down and brings them back."""
     policy: str = "fifo"
@@ -341,6 +355,7 @@ class Config(Section):
     @after_all(mode="after")
     def _of_one_system(self) -> Config:
         if self.system_kind == "cluster":
+            self._check_nodes()
             return self
         for key in _CLUSTER_ONLY:
             if key in self.model_fields_set:
@@ -352,6 +367,30 @@ class Config(Section):
         if policies is not None and "policy" not in self.model_fields_set and self.policy not in policies:
             self.__dict__["policy"] = policies.names()[0]  # the section is frozen
         return self
+
+    def _check_nodes(self) -> None:
+        """Check the network and the terms of jobs against the nodes, if these are known yet.
+
+        Raises:
+            ModelError: They do not fit.
+        """
+        kind = getattr(self.network, "kind", "uniform")
+        sends = "runtime" if self.communication is None else "communication"
+        if kind == "uniform" and isinstance(getattr(self, sends), Communication):
+            raise ModelError(NO_CARRIER).below(sends)
+        if self.cluster.from_trace or not ({"cluster"} & self.model_fields_set or self.trace_file is None):
+            return
+        names = [node for group in self.cluster.groups for node in group.nodes]
+        if self.network is not None and kind == "shared":
+            try:
+                self.network.routing(names)
+            except ModelError as error:
+                raise error.below("network") from None
+        if self.request is not None:
+            try:
+                check_level(self.request, self.network, names)
+            except ModelError as error:
+                raise error.below("request") from None
 
     @property
     def system_kind(self) -> str:
@@ -418,7 +457,7 @@ class Config(Section):
         own = {gpu.name: gpu for gpu in self.gpu_types}
         return Cluster(
             tuple(
-                Node(name, gpu, group.gpus, group.cpus, group.memory_gb, group.features, group.weight)
+                Node(name, gpu, group.gpus, group.cpus, group.memory_gb, group.features, group.weight, group.mig_s)
                 for group in self.cluster.groups
                 for gpu in [None if group.gpu is None else own.get(group.gpu) or gpu_type(group.gpu)]
                 for name in group.nodes

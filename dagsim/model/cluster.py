@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 from dagsim.errors import ModelError, require
 from dagsim.model.arithmetic import check_numbers, check_whole, ordered_sum
 from dagsim.model.gpu import GpuType, gpu_type
+from dagsim.model.mig import MIG_TABLES
 
 __all__ = ["Cluster", "Node"]
 
@@ -18,9 +20,13 @@ class Node:
     memory, and the features that jobs may ask for by a constraint. Slurm uses nodes of a smaller
     weight first.
 
+    With ``mig_s``, tasks that ask for a fraction of a GPU get parts of it with MIG (``MIG_TABLES``).
+    A part is made when a task needs it, in the place of parts that no task uses, and that takes
+    ``mig_s`` seconds before the task begins.
+
     Raises:
-        ModelError: A count or size is negative or not a number, or there are GPUs without a type
-            (or a type without GPUs).
+        ModelError: A count or size is negative or not a number, there are GPUs without a type
+            (or a type without GPUs), or the type cannot be partitioned.
     """
 
     name: str
@@ -30,6 +36,7 @@ class Node:
     memory_gb: float = 0.0
     features: tuple[str, ...] = ()
     weight: float = 1.0
+    mig_s: float | None = None
 
     def __post_init__(self) -> None:
         check_numbers(f"node {self.name!r}: ", self, ("gpus", "cpus", "memory_gb"))
@@ -39,6 +46,14 @@ class Node:
                 raise ModelError(f"node {self.name!r}: {name} must not be negative, got {getattr(self, name)!r}")
         if (self.gpu is None) != (self.gpus == 0):
             raise ModelError(f"node {self.name!r}: a GPU type needs a GPU count above 0 and the other way round")
+        if self.mig_s is not None:
+            require(0 <= self.mig_s < inf, f"node {self.name!r}: mig_s must be 0 or more", self.mig_s, ModelError)
+            if self.gpu is None or self.gpu.name not in MIG_TABLES:
+                name = "CPU machine" if self.gpu is None else self.gpu.name
+                raise ModelError(
+                    f"node {self.name!r}: a {name} has no MIG, so mig_s must be left out; "
+                    f"allowed: {', '.join(MIG_TABLES)}"
+                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from math import isfinite
 
 from dagsim.model import GpuType, Job, Kind, Node, Record, RejectReason, Task
 from dagsim.model.arithmetic import bits
-from dagsim.model.gpu import canonical
 from dagsim.model.log import Schedule
+from dagsim.model.mig import named_types
 
 __all__ = ["Seconds", "as_recorded", "stuck", "violations"]
 
@@ -387,7 +387,7 @@ def _allows(task: Task, node: Node) -> bool:
     """True if the node has a type that may run the task."""
     if node.gpu is None:
         return not task.gpus and task.gpu_types is None
-    return task.gpu_types is None or node.gpu.name in {canonical(name) for name in task.gpu_types}
+    return task.gpu_types is None or node.gpu.name in named_types(task.gpu_types)
 
 
 def _room(task: Task, node: Node) -> int:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import MISSING, fields
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from math import isfinite
@@ -198,24 +199,44 @@ def _platform(size: int, name: str) -> str:
 """
 
 
-def _write_wfcommons(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
-    """One file per job: ``path`` itself for a name that ends in .json, else files in that folder."""
+def _write_each(
+    format: str, ending: str, text: Callable[[Job], str], path: Path, jobs: Iterable[Job], cluster: Cluster | None
+) -> tuple[Path, ...]:
+    """One file per job: ``path`` itself for a name with this ending, else files in that folder."""
     files: list[Path] = []
     for job in jobs:
-        if path.suffix == ".json":
+        content = text(job)
+        if path.suffix == ending:
             if files:
-                raise _refused(job, "wfcommons", "a file holds one workflow; name a folder instead")
+                raise _refused(job, format, "a file holds one graph; name a folder instead")
             to = path
         else:
             path.mkdir(parents=True, exist_ok=True)
-            to = path / f"{len(files):06d}-{''.join(sign if sign.isalnum() else '_' for sign in job.id)[:60]}.json"
+            to = path / f"{len(files):06d}-{''.join(sign if sign.isalnum() else '_' for sign in job.id)[:60]}{ending}"
         with replaced(to) as unfinished:
-            unfinished.write_text(json.dumps(_workflow(job), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+            unfinished.write_text(content, encoding="utf-8")
         files.append(to)
     return tuple(files)
 
 
-def _workflow(job: Job) -> dict[str, Any]:
+def _standard_graph(job: Job) -> str:
+    """A graph of the Standard Task Graph set: one processor per task, and a first and a last task without work."""
+    graph = job.graph
+    for task in job.tasks:
+        if task.instances > 1 or _processors(job, task, "stg") > 1:
+            raise _refused(job, "stg", f"task {task.name!r} needs several processors; the format has one per task")
+    number = {place: row for row, place in enumerate(graph.order, 1)}
+    last = len(graph.tasks) + 1
+    rows: list[tuple[int, float, list[int]]] = [(0, 0.0, [])]
+    for place in graph.order:
+        parents = sorted(number[parent] for parent in graph.parents[place]) or [0]
+        rows.append((number[place], graph.tasks[place].work, parents))
+    rows.append((last, 0.0, sorted(number[place] for place in graph.order if not graph.children[place])))
+    lines = [" ".join(map(_number, (row, seconds, len(parents), *parents))) for row, seconds, parents in rows]
+    return "\n".join([str(last - 1), *lines, ""])
+
+
+def _workflow(job: Job) -> str:
     """A workflow of WfFormat 1.5. A file stands for the bytes of an edge."""
     tasks, ran, sizes = [], [], []
     names = [task.name for task in job.tasks]
@@ -238,7 +259,7 @@ def _workflow(job: Job) -> dict[str, Any]:
         )
         ran.append({"id": task.name, "runtimeInSeconds": task.work, "coreCount": cores})
     makespan_s = job.graph.critical_path([task.work for task in job.tasks])
-    return {
+    document = {
         "name": job.id,
         "schemaVersion": "1.5",
         "workflow": {
@@ -246,6 +267,7 @@ def _workflow(job: Job) -> dict[str, Any]:
             "execution": {"makespanInSeconds": makespan_s, "executedAt": "1970-01-01T00:00:00Z", "tasks": ran},
         },
     }
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 _BATCH = 1 << 16
@@ -277,11 +299,106 @@ def _plain_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
             yield values
 
 
-def _write_plain(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
-    with replaced(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as file:
+_TIRESIAS_HEAD = ("job_id", "num_gpu", "submit_time", "iterations", "model_name", "duration", "interval")
+
+
+def _tiresias_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
+    """A row for each job; an iteration takes a second."""
+    for job in jobs:
+        task, width = _single(job, "tiresias")
+        if not task.gpus:
+            raise _refused(job, "tiresias", "it needs no GPU")
+        yield [job.id, width, job.arrival_s, task.work, "unknown", task.work, 1]
+
+
+_OPENB_HEAD = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "pod_phase",
+               "creation_time", "deletion_time", "scheduled_time")  # fmt: skip
+
+
+def _openb_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
+    """A pod for each job, scheduled when the log says so, else at once."""
+    for job in jobs:
+        if len(job.tasks) > 1 or job.tasks[0].instances > 1:
+            raise _refused(job, "openb2023", "it has several tasks or instances; a pod is one")
+        (task,) = job.tasks
+        if task.speeds or task.model:
+            raise _refused(job, "openb2023", "its duration depends on the GPU type")
+        gpus = 1 if 0 < task.gpus < 1 else task.gpus
+        sizes = (1000 * task.cpus, 1024 * task.memory_gb, gpus, 1000 * min(task.gpus, 1.0))
+        if any(abs(size - round(size)) > 1e-6 for size in sizes):
+            raise _refused(job, "openb2023", "its CPUs, memory or GPUs are finer than .001 CPU, 1 MiB or .001 GPU")
+        start_s = job.arrival_s if job.observed_start_s is None else job.observed_start_s
+        yield [
+            *(job.id, *map(round, sizes), "|".join(task.gpu_types or ()), "Guaranteed", "Succeeded"),
+            *(job.arrival_s, start_s + task.work, start_s),
+        ]
+
+
+def _write_openb(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
+    """The pods, and the nodes in a list beside them, where the reader finds it."""
+    pods = _write_table(_OPENB_HEAD, _openb_rows, ",", path, jobs, cluster)
+    if cluster is None:
+        return pods
+    nodes = path.with_name("openb_node_list.csv")
+    with replaced(nodes) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(_PLAIN_HEAD)
-        for values in _plain_rows(jobs):
+        table.writerow(("sn", "cpu_milli", "memory_mib", "gpu", "model"))
+        for node in cluster.nodes:
+            model = "" if node.gpu is None else node.gpu.name
+            table.writerow((node.name, round(1000 * node.cpus), round(1024 * node.memory_gb), node.gpus, model))
+    return *pods, nodes
+
+
+_SACCT_HEAD = ("JobID", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "State", "Timelimit", "NNodes", "NCPUS",
+               "ReqTRES", "AllocTRES", "User", "Account", "Partition", "QOS")  # fmt: skip
+
+
+def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
+    """A finished job of Slurm's accounting; an instance is a node. Without a recorded start it starts when eligible."""
+    for job in jobs:
+        task, _ = _single(job, "sacct")
+        limit_s = task.work if task.estimate is None else task.estimate
+        eligible_s = job.arrival_s if job.eligible_s is None else job.eligible_s
+        start_s = eligible_s if job.observed_start_s is None else job.observed_start_s
+        whole = (job.arrival_s, eligible_s, start_s, task.work, limit_s, task.cpus, task.gpus, 1024 * task.memory_gb)
+        if any(value != int(value) for value in whole):
+            raise _refused(job, "sacct", "its times, limit, CPUs, GPUs or memory (MB) are not whole numbers")
+        limit = (
+            ""
+            if limit_s == task.work
+            else str(timedelta(seconds=limit_s)).replace(" days, ", "-").replace(" day, ", "-")
+        )
+        nodes, gpus, memory = task.instances, int(task.gpus * task.instances), int(1024 * task.memory_gb)
+        kind = f":{task.gpu_types[0]}" if task.gpu_types else ""
+        if len(task.gpu_types or ()) > 1:
+            raise _refused(job, "sacct", "it may run on several GPU types")
+        tres = [f"cpu={int(task.cpus) * nodes}", f"node={nodes}"]
+        tres += [f"mem={memory * nodes}M"] if memory else []
+        tres += [f"gres/gpu={gpus}"] + ([f"gres/gpu{kind}={gpus}"] if kind else []) if gpus else []
+        times = [datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+                 for seconds in (job.arrival_s, eligible_s, start_s, start_s + task.work)]  # fmt: skip
+        named = (job.user, job.account or job.tenant, job.partition, job.qos)
+        if any("|" in word or "\n" in word for word in (job.id, *named)):
+            raise _refused(job, "sacct", "a name has a |, which separates columns")
+        demand = ",".join(tres)
+        yield [
+            *(job.id, *times, task.work, "COMPLETED", limit, nodes, int(task.cpus) * nodes, demand, demand),
+            *named,
+        ]
+
+
+def _write_table(
+    head: Sequence[str],
+    rows: Callable[[Iterable[Job]], Iterator[list[Any]]],
+    delimiter: str,
+    path: Path,
+    jobs: Iterable[Job],
+    cluster: Cluster | None,
+) -> tuple[Path, ...]:
+    with replaced(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+        table.writerow(head)
+        for values in rows(jobs):
             table.writerow([_cell(value) for value in values])
     return (path,)
 
@@ -327,15 +444,28 @@ _PLAIN_HOLDS = frozenset({"arrival_s", "estimate", "cpus", "memory_gb", "gpu_typ
 
 _WRITERS: dict[str, tuple[Writer, frozenset[str]]] = {
     "batsim": (_write_batsim, frozenset({"arrival_s", "estimate"})),
-    "plain": (_write_plain, _PLAIN_HOLDS),
+    "openb2023": (
+        _write_openb,
+        frozenset({"arrival_s", "cpus", "memory_gb", "gpu_types", "observed_start_s"}),
+    ),
+    "plain": (partial(_write_table, _PLAIN_HEAD, _plain_rows, ","), _PLAIN_HOLDS),
     "plain-arrow": (partial(_write_columns, "Arrow", "pyarrow.ipc", "new_file"), _PLAIN_HOLDS),
     "plain-parquet": (partial(_write_columns, "Parquet", "pyarrow.parquet", "ParquetWriter"), _PLAIN_HOLDS),
+    "sacct": (
+        partial(_write_table, _SACCT_HEAD, _sacct_rows, "|"),
+        frozenset(
+            {"arrival_s", "estimate", "cpus", "memory_gb", "gpu_types", "observed_start_s", "eligible_s"}
+            | {"tenant", "user", "account", "partition", "qos"}
+        ),
+    ),
     "slurm-events": (
         _write_slurm_events,
         frozenset({"arrival_s", "estimate", "cpus", "memory_gb", "tenant", "user", "account", "partition", "qos"}),
     ),
+    "stg": (partial(_write_each, "stg", ".stg", _standard_graph), frozenset()),
     "swf": (_write_swf, frozenset({"arrival_s", "estimate", "tenant", "observed_start_s"})),
-    "wfcommons": (_write_wfcommons, frozenset({"bytes"})),
+    "tiresias": (partial(_write_table, _TIRESIAS_HEAD, _tiresias_rows, ","), frozenset({"arrival_s"})),
+    "wfcommons": (partial(_write_each, "wfcommons", ".json", _workflow), frozenset({"bytes"})),
 }
 """Each format's writer, and the attributes that it holds besides work and demands."""
 

@@ -17,6 +17,7 @@ from dagsim.traces.export import FORMATS, export
 from dagsim.workload.records import write_jobs
 
 SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
+TWO = TaskGraph((Task("a", 1.0), Task("b", 1.0)), (Edge(0, 1),))
 RIGID = [
     Job.single("1", Task("1", 10.0, 4, True, 0, 1, estimate=30.0)),
     Job.single("2", Task("2", 0.1 + 0.2, 1, False, 0, 1, estimate=5.0), 2.5, tenant="1"),
@@ -106,14 +107,71 @@ def test_the_workload_of_a_slurm_simulator_is_read_back(tmp_path: Path) -> None:
         )
 
 
+def test_accounting_of_slurm_is_read_back(tmp_path: Path) -> None:
+    jobs = [
+        Job.single(
+            "1", Task("job", 60.0, 3, True, 4, 8, 2.5, ("A100-40",), estimate=90_061.0), 0.0, user="u", partition="long"
+        ),
+        Job.single(
+            "2", Task("job", 7.0, cpus=1, gpus=0), 5.0, tenant="t", account="t", eligible_s=6.0, observed_start_s=9.0
+        ),
+    ]
+    assert export("sacct", tmp_path / "jobs.txt", jobs, None).left_out == {}
+    trace = open_trace(tmp_path / "jobs.txt")
+    assert trace.format == "sacct"
+    first, second = trace.jobs()
+    assert (first.tasks[0].work, first.tasks[0].instances, first.tasks[0].gpus, first.tasks[0].cpus) == (60, 3, 4, 8)
+    assert (first.tasks[0].memory_gb, first.tasks[0].estimate, first.tasks[0].gpu_types) == (2.5, 90_061, ("A100-40",))
+    assert (first.user, first.partition, first.observed_start_s) == ("u", "long", 0)
+    assert (second.arrival_s, second.eligible_s, second.observed_start_s, second.account) == (5, 6, 9, "t")
+    assert (second.tasks[0].work, second.tasks[0].cpus, second.tasks[0].gpus) == (7, 1, 0)
+
+
+def test_pods_are_read_back_with_their_nodes(tmp_path: Path) -> None:
+    jobs = [
+        Job.single("a", Task("pod", 60.5, 1, gpus=0.25, cpus=1.5, memory_gb=2, gpu_types=("V100-16", "V100-32"))),
+        Job.single("b", Task("pod", 7.0, gpus=8, cpus=32), 4.0),
+        Job.single("c", Task("pod", 7.0, gpus=0, cpus=1), 4.0),
+    ]
+    written = export("openb2023", tmp_path / "pods.csv", jobs, Cluster.of({"V100-16": 8, "T4": 4}))
+    assert (written.left_out, len(written.files)) == ({}, 2)
+    trace = open_trace(written.files[0])
+    assert trace.format == "openb2023"
+    assert [replace(job, priority=0.0) for job in trace.jobs()] == jobs
+    cluster = trace.cluster()
+    assert cluster is not None
+    assert cluster.gpus == 12
+
+
+def test_gangs_of_gpus_become_a_job_list_of_tiresias(tmp_path: Path) -> None:
+    jobs = [Job.single("1", Task("job", 60.5, 2, True, 4)), Job.single("2", Task("job", 7.0), 1.5)]
+    export("tiresias", tmp_path / "jobs.csv", jobs, None)
+    trace = open_trace(tmp_path / "jobs.csv")
+    assert trace.format == "tiresias"
+    rows = [
+        (job.id, job.arrival_s, job.tasks[0].work, job.tasks[0].instances * job.tasks[0].gpus) for job in trace.jobs()
+    ]
+    assert rows == [("1", 0, 60.5, 8), ("2", 1.5, 7, 1)]
+
+
+def test_graphs_of_cores_become_standard_task_graphs(tmp_path: Path) -> None:
+    tasks = (Task("c", 1.0, gpus=0, cpus=1), Task("a", 2.5, gpus=0, cpus=1), Task("b", 3.0, gpus=0, cpus=1))
+    written = export(
+        "stg", tmp_path / "all", [Job("x/y", TaskGraph(tasks, (Edge(1, 0), Edge(1, 2)))), Job("z", TWO)], None
+    )
+    assert [path.name for path in written.files] == ["000000-x_y.stg", "000001-z.stg"]
+    trace = open_trace(written.files[0])
+    assert trace.format == "stg"
+    (job,) = trace.jobs()
+    assert sorted(task.work for task in job.tasks) == [0, 0, 1, 2.5, 3]
+    assert job.graph.critical_path([task.work for task in job.tasks]) == 5.5
+
+
 def test_gpus_become_processors(tmp_path: Path) -> None:
     jobs = [Job.single("1", Task("1", 10.0, 4, True, gpus=2))]
     export("swf", tmp_path / "jobs.swf", jobs, Cluster.of({"T4": 16}))
     (job,) = open_trace(tmp_path / "jobs.swf", None, TraceOptions(gpus_per_task=1)).jobs()
     assert (job.tasks[0].instances, job.tasks[0].gpus) == (8, 1)
-
-
-TWO = TaskGraph((Task("a", 1.0), Task("b", 1.0)), (Edge(0, 1),))
 
 
 @pytest.mark.parametrize(
@@ -125,6 +183,13 @@ TWO = TaskGraph((Task("a", 1.0), Task("b", 1.0)), (Edge(0, 1),))
         ("swf", Job.single("j", Task("t", 1.0, 3)), "start independently"),
         ("batsim", Job.single("j", Task("t", 1.0, model="bert", batch=8)), "depends on the GPU type"),
         ("wfcommons", Job.single("j", Task("t", 1.0, 3)), "3 instances"),
+        ("stg", Job.single("j", Task("t", 1.0, 3)), "several processors"),
+        ("tiresias", Job.single("j", Task("t", 1.0, gpus=0, cpus=1)), "no GPU"),
+        ("openb2023", Job("j", TWO), "a pod is one"),
+        ("openb2023", Job.single("j", Task("t", 1.0, gpus=0.0001)), "finer than"),
+        ("sacct", Job.single("j", Task("t", 1.5)), "not whole numbers"),
+        ("sacct", Job.single("j", Task("t", 1.0, gpu_types=("T4", "A100"))), "several GPU types"),
+        ("sacct", Job.single("j|", Task("t", 1.0)), "separates columns"),
         ("plain", Job.single("j", Task("t", 1.0, speeds={"T4": 1.0})), "speeds"),
         ("slurm-events", Job.single("j", Task("t", 1.0, gpus=1)), "no core"),
         ("slurm-events", Job.single("j", Task("t", 1.0, cpus=1, gpus=0.5)), "0.5 processors"),
@@ -136,7 +201,7 @@ TWO = TaskGraph((Task("a", 1.0), Task("b", 1.0)), (Edge(0, 1),))
 def test_a_job_that_a_format_cannot_hold_is_refused_and_nothing_is_written(
     format: str, job: Job, reason: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(WorkloadError, match=f"job 'j' cannot be written as {format}: .*{reason}"):
+    with pytest.raises(WorkloadError, match=f"job 'j[|]?' cannot be written as {format}: .*{reason}"):
         export(format, tmp_path / "out.json", [job], None)
     assert list(tmp_path.iterdir()) == []
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import inf
 
 from dagsim.model import Cluster, Demand, GpuType, Node, Placement, Share
 from dagsim.model.arithmetic import bits
-from dagsim.model.gpu import canonical
 from dagsim.model.log import RejectReason
+from dagsim.model.mig import MIG_TABLES, Layout, named_types, parted_types
 from dagsim.systems.cluster.free_index import ALL, EnoughIndex, FreeIndex, ShareIndex
 from dagsim.systems.cluster.site import SiteState, Terms
 
 __all__ = ["ALL", "ClusterState", "DemandClass", "NodeState"]
 
+_SLOT = 1 << 20
+"""Unit of the start of a part in the number of its GPU: ``gpu + (start + 1) * _SLOT``."""
 MICRO = 1_000_000
 """CPUs, memory and shares of a GPU are counted in whole millionths, so that taking and releasing
 them leaves no rounding residue.
@@ -59,6 +62,7 @@ class DemandClass:
         "rejected",
         "roomy",
         "share",
+        "sliced",
         "terms",
         "types",
         "whole",
@@ -93,6 +97,8 @@ class DemandClass:
         self.plain = bool(self.whole) and not (self.cpus or self.memory or gang or terms)
         """True if it needs only whole GPUs of any node, so that room depends on idle GPUs alone."""
         self.rejected: RejectReason | None = None
+        self.sliced: frozenset[str] = frozenset()
+        """The GPU types of which it takes only parts that it names (``A100-40-3g.20gb``)."""
         self.blocked_at = -1
         self.roomy = -1
         """The machine that last had room for an instance, or -1."""
@@ -109,7 +115,8 @@ class DemandClass:
 
 class NodeState:
     """One node and its free resources. ``idle`` GPUs are entirely free (``free`` is their bit
-    mask), ``shares`` maps each partly used GPU to its free millionths.
+    mask), ``shares`` maps each partly used GPU to its free millionths. With ``mig``, ``layouts`` maps
+    each partitioned GPU to its parts, and ``remade`` says if the last start had to make a part.
     """
 
     __slots__ = (
@@ -119,10 +126,13 @@ class NodeState:
         "gpus",
         "idle",
         "index",
+        "layouts",
         "levels",
         "memory",
+        "mig",
         "named",
         "node",
+        "remade",
         "shares",
         "type",
         "up",
@@ -142,6 +152,9 @@ class NodeState:
         self.cpus = _millionths(node.cpus)
         self.memory = _millionths(node.memory_gb)
         self.shares: dict[int, int] = {}
+        self.mig = None if node.mig_s is None or node.gpu is None else MIG_TABLES[node.gpu.name]
+        self.layouts: dict[int, Layout] = {}
+        self.remade = False
         self.up = True
 
     def room(self, demand: DemandClass) -> int:
@@ -152,8 +165,13 @@ class NodeState:
             return 0
         if demand.whole:
             count = self.idle // demand.whole
-        elif demand.share:
-            count = self.idle * (MICRO // demand.share) + sum(free // demand.share for free in self.shares.values())
+        elif share := demand.share:
+            if self.mig is not None:
+                count = sum([self.room_on(gpu, demand) for gpu in range(self.gpus)])
+            elif demand.sliced and self.node.gpu is not None and self.node.gpu.name in demand.sliced:
+                count = 0
+            else:
+                count = self.idle * (MICRO // share) + sum([free // share for free in self.shares.values()])
         else:
             count = 1 << 40
         if demand.cpus:
@@ -167,7 +185,68 @@ class NodeState:
         demands).
         """
         free = self.shares.get(gpu, MICRO if self.free >> gpu & 1 else 0)
+        if self.mig is not None and demand.share:
+            profile = self.mig.profile(demand.demand.gpus, demand.demand.gpu_types)
+            return 0 if profile is None or not free else self.mig.room(self.layouts.get(gpu, ()), profile)
         return free // demand.share if demand.share else 0
+
+    def gpu_for(self, demand: DemandClass, gpu: int | None) -> int:
+        """The GPU for the next part: the named one, else the fullest with room, and one of these on which
+        the part exists if possible.
+        """
+        if (
+            gpu is not None
+            or self.mig is None
+            or (profile := self.mig.profile(demand.demand.gpus, demand.demand.gpu_types)) is None
+        ):
+            return gpu or 0
+        rooms = [gpu for gpu in range(self.gpus) if self.room_on(gpu, demand)]
+        openings = {gpu: self.mig.opening(self.layouts.get(gpu, ()), profile) or (0, False) for gpu in rooms}
+        return min(rooms, key=lambda gpu: (self.shares.get(gpu, MICRO), not openings[gpu][1], gpu))
+
+    def part(self, demand: DemandClass) -> int:
+        """Millionths of a GPU that an instance of a fractional demand occupies here."""
+        profile = None if self.mig is None else self.mig.profile(demand.demand.gpus, demand.demand.gpu_types)
+        if self.mig is None or profile is None:
+            return demand.share
+        return self.mig.profiles[profile].compute * MICRO // self.mig.compute
+
+    def take_part(self, demand: DemandClass, gpu: int) -> int:
+        """Occupy a part of the GPU, and return its number and place for ``give_part``. Keeps no index."""
+        self._set_free(gpu, self.shares.get(gpu, MICRO) - self.part(demand))
+        if self.mig is None or (profile := self.mig.profile(demand.demand.gpus, demand.demand.gpu_types)) is None:
+            return gpu
+        layout = self.layouts.get(gpu, ())
+        opening = self.mig.opening(layout, profile)
+        assert opening is not None
+        start, exists = opening
+        self.remade = self.remade or not exists
+        self.layouts[gpu] = self.mig.used(layout, start, profile)
+        return gpu + (start + 1) * _SLOT
+
+    @staticmethod
+    def gpu_at(place: int) -> int:
+        """The GPU of what ``take`` has returned for an instance."""
+        return place % _SLOT
+
+    def give_part(self, demand: DemandClass, place: int) -> int:
+        """Release what ``take_part`` has occupied, and return the GPU. Keeps no index."""
+        after, gpu = divmod(place, _SLOT)
+        self._set_free(gpu, self.shares[gpu] + self.part(demand))
+        if after and self.mig is not None:
+            self.layouts[gpu] = self.mig.freed(self.layouts[gpu], after - 1)
+        return gpu
+
+    def _set_free(self, gpu: int, free: int) -> None:
+        if free == MICRO:
+            self.idle += 1
+            self.free |= 1 << gpu
+            del self.shares[gpu]
+            return
+        if gpu not in self.shares:
+            self.idle -= 1
+            self.free ^= 1 << gpu
+        self.shares[gpu] = free
 
     def after(self, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> NodeState:
         """A copy in the state after ``count`` instances have released their resources; only for
@@ -177,12 +256,8 @@ class NodeState:
         if demand.whole:
             twin.free |= mask
             twin.idle += demand.whole * count
-        for gpu in on:
-            twin.shares[gpu] += demand.share
-            if twin.shares[gpu] == MICRO:
-                del twin.shares[gpu]
-                twin.free |= 1 << gpu
-                twin.idle += 1
+        for place in on:
+            twin.give_part(demand, place)
         twin.cpus += demand.cpus * count
         twin.memory += demand.memory * count
         return twin
@@ -192,7 +267,8 @@ class NodeState:
         twin.bit, twin.index, twin.node, twin.type = self.bit, self.index, self.node, self.type
         twin.gpus, twin.named, twin.levels, twin.up = self.gpus, self.named, self.levels, self.up
         twin.idle, twin.free, twin.cpus, twin.memory = self.idle, self.free, self.cpus, self.memory
-        twin.shares = self.shares.copy()
+        twin.shares, twin.layouts = self.shares.copy(), self.layouts.copy()
+        twin.mig, twin.remade = self.mig, self.remade
         return twin
 
 
@@ -384,9 +460,10 @@ class ClusterState:
 
     def take(self, machine: NodeState, demand: DemandClass, count: int, gpu: int | None) -> tuple[int, tuple[int, ...]]:
         """Occupy ``machine`` with ``count`` instances; ``NodeState.room`` must allow it. Returns the bit mask of the
-        GPUs held and, for a fractional demand, the GPU of each instance."""
+        GPUs held and, for a fractional demand, the GPU of each instance (with its part, under MIG)."""
         mask: int = 0
         on: tuple[int, ...] = ()
+        machine.remade = False
         if demand.whole:
             needed = demand.whole * count
             free = machine.free
@@ -396,14 +473,16 @@ class ClusterState:
             elif needed > 1:
                 for _ in range(needed - 1):
                     mask |= (free ^ mask) & -(free ^ mask)
+            if machine.layouts:
+                mask = _take_whole(machine, needed)
             machine.free = free ^ mask
             self._set_idle(machine, machine.idle - needed)
             if demand.plain:
                 return mask, on
         elif demand.share:
-            on = tuple(self._take_share(machine, demand.share, gpu) for _ in range(count))
-            for index in on:
-                mask |= 1 << index
+            on = tuple([self._take_share(machine, demand, gpu) for _ in range(count)])
+            for place in on:
+                mask |= 1 << place % _SLOT
         if demand.cpus or demand.memory:
             self._set_cpus(machine, machine.cpus - demand.cpus * count)
             self._set_memory(machine, machine.memory - demand.memory * count)
@@ -419,8 +498,8 @@ class ClusterState:
             if demand.plain:
                 return
         elif demand.share:
-            for index in on:
-                self._give_share(machine, demand.share, index)
+            for place in on:
+                self._give_share(machine, demand, place)
         if demand.cpus or demand.memory:
             self._set_cpus(machine, machine.cpus + demand.cpus * count)
             self._set_memory(machine, machine.memory + demand.memory * count)
@@ -485,6 +564,7 @@ class ClusterState:
                 demand.demand, demand.gang, demand.types, demand.number, key, demand.terms
             )
             again.rejected, again.nodes, again.opened = demand.rejected, demand.nodes, demand.opened
+            again.sliced = demand.sliced
         twin.site = None if self.site is None else self.site.copy()
         return twin
 
@@ -516,7 +596,7 @@ class ClusterState:
         if demand.gpus > 0:
             types = [index for index in types if self.types[index] is not None]
         if demand.gpu_types is not None:
-            allowed = {canonical(name) for name in demand.gpu_types}
+            allowed = named_types(demand.gpu_types)
             types = [index for index in types if (gpu := self.types[index]) is not None and gpu.name in allowed]
         return tuple(types)
 
@@ -524,6 +604,7 @@ class ClusterState:
         self, demand: Demand, gang: int, types: tuple[int, ...], key: object, terms: Terms | None
     ) -> DemandClass:
         compiled = DemandClass(demand, gang, types, len(self.classes), key, terms)
+        compiled.sliced = parted_types(demand.gpu_types)
         if not types:
             compiled.rejected = RejectReason.NO_SUCH_GPU
         elif not any(self._largest(compiled, index) >= max(gang, 1) for index in types):
@@ -708,11 +789,13 @@ class ClusterState:
                     self.by_cpus[machine.type].add(machine.bit, _cores(machine.cpus))
         return self.by_cpus
 
-    def _take_share(self, machine: NodeState, share: int, gpu: int | None) -> int:
-        """Take ``share`` of a GPU: the named one, else the fullest partly used one with room, else
-        an idle one.
+    def _take_share(self, machine: NodeState, demand: DemandClass, gpu: int | None) -> int:
+        """Take a share of a GPU: the named one, else the fullest partly used one with room, else
+        an idle one. Among equally full ones under MIG, one on which the part exists is first.
         """
-        shares = machine.shares
+        shares, share = machine.shares, demand.share
+        if machine.mig is not None:
+            return self._move_part(machine, partial(machine.take_part, demand), machine.gpu_for(demand, gpu))
         if gpu is None:
             room = [(free, index) for index, free in shares.items() if free >= share]
             gpu = min(room)[1] if room else (machine.free & -machine.free).bit_length() - 1
@@ -726,13 +809,32 @@ class ClusterState:
                 self.shared[machine.type] |= machine.bit
         return gpu
 
-    def _give_share(self, machine: NodeState, share: int, gpu: int) -> None:
-        self._set_share(machine, gpu, machine.shares[gpu] + share)
+    def _give_share(self, machine: NodeState, demand: DemandClass, gpu: int) -> None:
+        if machine.mig is not None:
+            self._move_part(machine, partial(machine.give_part, demand), gpu)
+            return
+        self._set_share(machine, gpu, machine.shares[gpu] + demand.share)
         if gpu not in machine.shares:
             machine.free |= 1 << gpu
             self._set_idle(machine, machine.idle + 1)
             if not machine.shares:
                 self.shared[machine.type] &= ~machine.bit
+
+    def _move_part(self, machine: NodeState, move: Callable[[int], int], place: int) -> int:
+        """Let a part be taken or given, and bring the indexes up to date."""
+        was, idle, partly = set(machine.shares.values()), machine.idle, self.by_share[machine.type]
+        moved = move(place)
+        if machine.up:
+            for free in was - set(machine.shares.values()):
+                partly.remove(machine.bit, free)
+            for free in set(machine.shares.values()) - was:
+                partly.add(machine.bit, free)
+            if bool(was) != bool(machine.shares):
+                self.shared[machine.type] ^= machine.bit
+        machine.idle, idle = idle, machine.idle
+        if idle != machine.idle:
+            self._set_idle(machine, idle)
+        return moved
 
     def _set_share(self, machine: NodeState, gpu: int, free: int) -> None:
         """Record that a GPU that is or was partly used has ``free`` millionths free now."""
@@ -747,6 +849,17 @@ class ClusterState:
                 partly.remove(machine.bit, was)
             if free < MICRO:
                 partly.add(machine.bit, free)
+
+
+def _take_whole(machine: NodeState, needed: int) -> int:
+    """The bit set of idle GPUs for a task that needs whole ones: first those without parts. The parts
+    of the others end.
+    """
+    gpus = sorted(bits(machine.free), key=lambda gpu: (gpu in machine.layouts, gpu))[:needed]
+    for gpu in gpus:
+        if machine.layouts.pop(gpu, None) is not None:
+            machine.remade = True
+    return sum([1 << gpu for gpu in gpus])
 
 
 def _cores(cpus: int) -> int:

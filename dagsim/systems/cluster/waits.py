@@ -216,7 +216,7 @@ class RoomTally:
         for resources in _SETS:
             twin = now.copy()
             if "gpus" in resources:
-                twin.idle, twin.free, twin.shares = empty.idle, empty.free, {}
+                twin.idle, twin.free, twin.shares, twin.layouts = empty.idle, empty.free, {}, {}
             twin.cpus = empty.cpus if "cpus" in resources else now.cpus
             twin.memory = empty.memory if "memory" in resources else now.memory
             rooms.append(twin.room(demand))

@@ -38,6 +38,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checka
 from dagsim.errors import ConfigError, ModelError, require
 from dagsim.model import Task, gpu_type
 from dagsim.model.gpu import GPU_TYPES, GpuType, canonical
+from dagsim.model.mig import named_types
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.state import JobState
 
@@ -135,7 +136,7 @@ class _ByType(ABC):
         return held
 
     def _rates(self, task: Task, gpus: Gpus, speeds: Mapping[str, float]) -> _Rates:
-        allowed = None if task.gpu_types is None else {canonical(name) for name in task.gpu_types}
+        allowed = None if task.gpu_types is None else named_types(task.gpu_types)
         rates = []
         for gpu in gpus:
             if (gpu is None and (task.gpus or allowed)) or (gpu and allowed and gpu.name not in allowed):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from math import ceil, floor, inf
@@ -63,6 +63,12 @@ class _ElasticTask:
         self.elastic: Elastic = elastic
         self.arrival_s = piece.job.job.arrival_s
         self.piece, self.run, self.starts = piece, run, starts
+
+    @property
+    def domains(self) -> tuple[int, ...]:
+        """The sets of nodes of which its GPUs must lie in one; empty if they may be anywhere."""
+        terms = self.piece.demand.terms
+        return () if terms is None else tuple(terms.domains)
 
     @property
     def training(self) -> GoodputProgress | Training:
@@ -179,11 +185,12 @@ class _Resizing:
             return
         state, turns = self._state(view, tasks), self._turns
         waits = self.polls or turns.changed(view.now, state)
+        early = view.now < turns.next_s
         if waits and turns.begin(view.now, state):
             yield from self._allocate(view, tasks)
             waits = self.polls
         young = any(task.arrival_s == view.now for task in tasks)  # Pollux starts none before it has waited
-        if waits and (view.running or view.pending or young):
+        if waits and (early or view.running or view.pending or young):
             yield Wait(turns.next_s)
 
     def _state(self, view: ClusterView, tasks: Sequence[_ElasticTask]) -> object:
@@ -229,6 +236,7 @@ class Pollux(_Resizing):
 
     def _allocate(self, view: ClusterView, tasks: list[_ElasticTask]) -> Iterator[Decision]:
         cluster = _equal_nodes(view)
+        _refuse_levels("pollux", [task.piece for task in tasks])
         if any(run.task.training is None for run in view.running.values() if run.gpus):
             raise ConfigError("pollux plays elastic tasks or other ones, not both (elastic: {default: by-size})")
         [gpu] = {type_ for machine in view.machines.list if (type_ := view.gpu_types[machine.type]) is not None}
@@ -290,7 +298,7 @@ class Sia(_Resizing):
     def _allocate(self, view: ClusterView, tasks: list[_ElasticTask]) -> Iterator[Decision]:
         nodes = _room(view)
         options = _configurations(nodes)
-        goodputs = np.array([_goodputs(task, options, sia=True) for task in tasks])
+        goodputs = np.array([_goodputs(task, options, nodes, sia=True) for task in tasks])
         present = [_present(task, options, view) for task in tasks]
         choice = choose_configurations(
             goodputs,
@@ -339,16 +347,22 @@ class EftResize(_Resizing):
         nodes = _room(view)
         options = _configurations(nodes)
         present = [_present(task, options, view) for task in tasks]
-        values = np.array([self._values(view, task, options, at) for task, at in zip(tasks, present, strict=True)])
+        pairs = zip(tasks, present, strict=True)
+        values = np.array([self._values(view, task, options, nodes, at) for task, at in pairs])
         chosen = _best_per_gpu(values, options, _capacity(view, nodes))
         wanted = {task.order: None if at is None else options[at] for task, at in zip(tasks, chosen, strict=True)}
         yield from self._tasks.change(view, tasks, _moves(view, tasks, wanted, nodes))
 
     def _values(
-        self, view: ClusterView, task: _ElasticTask, options: tuple[Configuration, ...], present: int | None
+        self,
+        view: ClusterView,
+        task: _ElasticTask,
+        options: tuple[Configuration, ...],
+        nodes: _NodesByType,
+        present: int | None,
     ) -> np.ndarray:
         """The reciprocal of the time to the end of the task on each configuration; 0 where it may not run."""
-        speeds, names = _goodputs(task, options), [None if gpu is None else gpu.name for gpu in view.gpu_types]
+        speeds, names = _goodputs(task, options, nodes), [None if gpu is None else gpu.name for gpu in view.gpu_types]
         asked = task.piece.task.instances
         left_s = np.array([task.piece.seconds[names.index(option.type)] for option in options])
         if task.run is not None and task.run.progress is not None:
@@ -434,6 +448,18 @@ class IntervalAllocation:
         return job
 
 
+def _refuse_levels(policy: str, tasks: Iterable[TaskState]) -> None:
+    """Refuse tasks whose GPUs must lie together in the network."""
+    for task in tasks:
+        if task.demand.terms is not None and task.demand.terms.domains:
+            request = task.job.job.request
+            raise ConfigError(
+                f"{policy} knows no topology, and job {task.job.job.id!r} requires nodes of one "
+                f"{request.level if request else 'level'} (request: level); allowed: policy sia or elastic-eft-wait, "
+                "or level_required: false"
+            )
+
+
 def _check_interval(policy: str, interval_s: float) -> None:
     if not interval_s > 0:
         raise ConfigError(f"{policy}: interval_s must be positive, got {interval_s!r}")
@@ -507,8 +533,16 @@ def _model_goodputs(model: GoodputModel, options: tuple[Configuration, ...]) -> 
     return goodputs
 
 
-def _goodputs(task: _ElasticTask, options: tuple[Configuration, ...], *, sia: bool = False) -> np.ndarray:
-    """Goodput of the task on each configuration; 0 outside its range.
+def _largest_group(domains: Sequence[int], of_type: _Nodes) -> int:
+    """Maximum number of nodes of a type in one domain."""
+    return max([sum([domain >> node & 1 for node in of_type.free]) for domain in domains])
+
+
+def _goodputs(
+    task: _ElasticTask, options: tuple[Configuration, ...], nodes: _NodesByType, *, sia: bool = False
+) -> np.ndarray:
+    """Goodput of the task on each configuration; 0 outside its range, and on more nodes than lie together
+    as its job requires.
 
     For ``sia``, relative to the least, and very small where the task may not run yet.
     """
@@ -523,6 +557,9 @@ def _goodputs(task: _ElasticTask, options: tuple[Configuration, ...], *, sia: bo
             goodputs[of_type] = [option.gpus for option in options if option.type == type_]
     counts = np.array([option.gpus for option in options])
     goodputs[(counts < task.elastic.least) | (counts > most)] = 0.0
+    if task.domains:
+        largest = {type_: _largest_group(task.domains, of_type) for type_, of_type in nodes.items()}
+        goodputs[[option.nodes > largest[option.type] for option in options]] = 0.0
     if sia and goodputs.any():
         goodputs /= goodputs[goodputs > 0].min()
     return np.where(goodputs > 0, goodputs, _UNKNOWN) if sia else goodputs
@@ -631,6 +668,12 @@ def _moves(
     return {order: move for order, move in moves.items() if move or order in running}
 
 
+def _together(domains: Sequence[int], nodes: list[int], count: int) -> list[int]:
+    """``count`` of the nodes, in the domain with the fewest of them that are enough; none if there is none."""
+    groups = [[node for node in nodes if domain >> node & 1] for domain in domains] if domains else [nodes]
+    return min([group for group in groups if len(group) >= count], key=len, default=[])[:count]
+
+
 def _has(view: ClusterView, task: _ElasticTask, wanted: Configuration | None) -> bool:
     return wanted is not None and _present(task, [wanted], view) == 0
 
@@ -657,7 +700,9 @@ def _packed(
         count, shares = sizes[task.order], []
         if count > size:
             empty = [node for node, count in free.items() if count == size]
-            shares = [Share(node, size) for node in empty[: count // size]]
+            shares = [Share(node, size) for node in _together(task.domains, empty, count // size)]
+            if not shares and task.domains:
+                continue  # the others do not wait for it
         elif fitting := [node for node in free if free[node] >= count]:
             shares = [Share(min(fitting, key=lambda node: (free[node], node)), count)]
         if sum(share.instances for share in shares) < count:

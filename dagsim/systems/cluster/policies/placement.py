@@ -470,7 +470,7 @@ def _ways(machine: NodeState, demand: DemandClass) -> list[tuple[int | None, Nod
     """
     if not demand.share:
         return [(None, _after(machine, demand, None))]
-    gpus: list[int] = [gpu for gpu, free in sorted(machine.shares.items()) if free >= demand.share]
+    gpus: list[int] = [gpu for gpu in sorted(machine.shares) if machine.room_on(gpu, demand)]
     if machine.idle:
         gpus.append((machine.free & -machine.free).bit_length() - 1)
     return [(gpu, _after(machine, demand, gpu)) for gpu in gpus]
@@ -483,8 +483,5 @@ def _after(machine: NodeState, demand: DemandClass, gpu: int | None) -> NodeStat
     after.memory -= demand.memory
     after.idle -= demand.whole
     if gpu is not None:
-        if gpu not in after.shares:
-            after.idle -= 1
-            after.shares[gpu] = MICRO
-        after.shares[gpu] -= demand.share
+        after.take_part(demand, gpu)
     return after

@@ -153,8 +153,10 @@ class _FreedGpus:
             node = machine.index
             idle = self._idle.get(node)
             idle = (machine.idle if idle is None else idle) + demand.whole * count
-            for gpu in on:
-                free = self._shares[node, gpu] = self._shares.get((node, gpu), machine.shares[gpu]) + demand.share
+            part = machine.part(demand) if on else 0
+            for place in on:
+                gpu = machine.gpu_at(place)
+                free = self._shares[node, gpu] = self._shares.get((node, gpu), machine.shares[gpu]) + part
                 idle += free == MICRO
             self._idle[node] = idle
             nodes.append(node)
@@ -180,11 +182,8 @@ class _FreedNodes:
             copy.idle += demand.whole * count
             copy.cpus += demand.cpus * count
             copy.memory += demand.memory * count
-            for gpu in on:
-                copy.shares[gpu] += demand.share
-                if copy.shares[gpu] == MICRO:
-                    del copy.shares[gpu]
-                    copy.idle += 1
+            for place in on:
+                copy.give_part(demand, place)
             nodes.append(machine.index)
         return nodes
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from elastic_cases import job
 
@@ -9,9 +11,11 @@ from dagsim.elastic.policies import AttainedServiceQueues
 from dagsim.elastic.stepping import SteppedCluster
 from dagsim.elastic.tasks import SHIPPED_MODELS, ElasticTasks
 from dagsim.errors import ConfigError
-from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
+from dagsim.model import Cluster, Job, Kind, Node, Request, Task, gpu_type
+from dagsim.network.fat_tree import FatTree
 from dagsim.systems.cluster.models.failures import NodeFailures, Preemption
 from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.elastic import IntervalAllocation, elastic_job_of
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -163,6 +167,34 @@ def test_pollux_starts_jobs_that_arrive_together_on_an_idle_cluster_after_an_int
         log = scenario.kernel(0).run(POLICIES.create(spec)).log
         assert min(row.time_s for row in log if row.kind == Kind.STARTED) == 60
         assert sum(row.kind == Kind.COMPLETED for row in log) == 3
+
+
+def test_the_last_task_is_started_although_the_one_before_ends_soon_after_a_decision() -> None:
+    jobs = [training("a", 150.0), training("b", 100.0, arrival_s=60.0)]
+    scenario = ClusterScenario(cluster(1), jobs, elastic=ElasticTasks(default="cifar10", restart_s=0.0))
+    log = scenario.kernel(0).run(POLICIES.create("elastic-eft-wait[gap_s=100]")).log
+    assert [row.time_s for row in log if row.kind == Kind.STARTED] == [0, 200]
+
+
+@pytest.mark.parametrize("policy", ["sia", "elastic-eft-wait"])
+def test_elastic_tasks_keep_to_the_level_that_their_job_requires(policy: str) -> None:
+    levels = ("rack", "host", "")
+    jobs = [replace(one, request=Request(level=levels[n % 3])) for n, one in enumerate(queue(24))]
+    tree = FatTree((2, 3), (1, 1), (1, 1))
+    nodes = cluster(*[4] * 6)
+    scenario = ClusterScenario(nodes, jobs, runtime=V100, elastic=ElasticTasks(), network=SharedNetwork(tree))
+    log = scenario.kernel(0).run(POLICIES.create(policy)).log
+    [rack] = tree.levels([node.name for node in nodes.nodes])
+    held: dict[int, set[int]] = {}
+    for row in log:
+        if row.kind == Kind.STARTED:
+            held.setdefault(row.run, set()).add(row.node)
+            allowed = {"rack": {rack.domains[node] for node in held[row.run]}, "host": held[row.run], "": set()}
+            assert len(allowed[levels[row.job % 3]]) <= 1
+    assert sum(row.kind == Kind.COMPLETED for row in log) == 24
+    assert max(map(len, held.values())) > 1
+    with pytest.raises(ConfigError, match="pollux knows no topology, and job 'j0' requires nodes of one rack"):
+        scenario.kernel(0).run(POLICIES.create("pollux"))
 
 
 def test_pollux_plays_either_kind_of_task_but_not_both() -> None:

@@ -1,0 +1,162 @@
+"""Partitions of a GPU (NVIDIA Multi-Instance GPU): the profiles of each type, and where they may lie.
+
+The tables are those of NVIDIA's MIG User Guide ("Supported MIG Profiles") and of ``nvidia-smi mig -lgipp``: a
+profile takes a number of compute and memory slices, and begins at one of a few memory slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from dagsim.model.gpu import canonical
+
+__all__ = ["MIG_TABLES", "Layout", "MigPart", "MigProfile", "MigTable", "named_types", "parted_types", "slice_type"]
+
+_ROUNDING = 1e-9
+
+
+class MigProfile(NamedTuple):
+    """A size of a part: ``compute`` and ``memory`` slices, and the memory slices at which it may begin."""
+
+    name: str
+    compute: int
+    memory: int
+    starts: tuple[int, ...]
+
+    def mask(self, start: int) -> int:
+        """The memory slices that it takes from ``start`` on, as a bit set."""
+        return ((1 << self.memory) - 1) << start
+
+
+class MigPart(NamedTuple):
+    """An existing part of a GPU, in use or not. ``profile`` is an index into the table."""
+
+    start: int
+    profile: int
+    busy: bool
+
+
+Layout = tuple[MigPart, ...]
+"""The parts of a GPU by start; empty if it is not partitioned."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigTable:
+    """The profiles of a GPU type, smallest first, and its number of compute slices."""
+
+    gpu: str
+    compute: int
+    profiles: tuple[MigProfile, ...]
+
+    def profile(self, gpus: float, gpu_types: tuple[str, ...] | None = None) -> int | None:
+        """The profile for a demand of up to one GPU: the smallest of those that it names as
+        ``TYPE-PROFILE`` among its types, else the smallest with enough compute slices. None if there is none.
+        """
+        return _profile_of(self, gpus, gpu_types)
+
+    def opening(self, layout: Layout, profile: int) -> tuple[int, bool] | None:
+        """The start at which a part of a profile would be used next, and True if a free part exists
+        there; None if there is no room.
+
+        A free part of the profile comes first. A new part takes the place of free parts. Among places,
+        the one is chosen that leaves room for the largest profiles.
+        """
+        return _opening(self, layout, profile)
+
+    def room(self, layout: Layout, profile: int) -> int:
+        """Number of parts of a profile that could be used beside those in use."""
+        taken, mask = self.taken(layout), self.profiles[profile].mask
+        return sum([not taken & mask(start) for start in self.profiles[profile].starts])
+
+    def taken(self, layout: Layout) -> int:
+        """The memory slices in use, as a bit set."""
+        return sum([self.profiles[part.profile].mask(part.start) for part in layout if part.busy])
+
+    def used(self, layout: Layout, start: int, profile: int) -> Layout:
+        """The layout with a part in use at ``start``, without the free parts in its way."""
+        mask = self.profiles[profile].mask(start)
+        kept = [part for part in layout if not self.profiles[part.profile].mask(part.start) & mask]
+        return tuple(sorted([*kept, MigPart(start, profile, True)]))
+
+    def freed(self, layout: Layout, start: int) -> Layout:
+        """The layout after the part at ``start`` has become free; it stays until its room is needed."""
+        return tuple([part._replace(busy=False) if part.start == start else part for part in layout])
+
+
+def _table(gpu: str, compute: int, *rows: tuple[str, int, int, tuple[int, ...]]) -> MigTable:
+    return MigTable(gpu, compute, tuple([MigProfile(*row) for row in rows]))
+
+
+def _sevenths(gpu: str, *gb: int) -> MigTable:
+    """The table of a type with 7 compute and 8 memory slices; GB of its 1, 2, 4 and 8 memory slices."""
+    one, two, four, eight = gb
+    return _table(
+        gpu,
+        7,
+        (f"1g.{one}gb", 1, 1, (0, 1, 2, 3, 4, 5, 6)),
+        (f"1g.{two}gb", 1, 2, (0, 2, 4, 6)),
+        (f"2g.{two}gb", 2, 2, (0, 2, 4)),
+        (f"3g.{four}gb", 3, 4, (0, 4)),
+        (f"4g.{four}gb", 4, 4, (0,)),
+        (f"7g.{eight}gb", 7, 8, (0,)),
+    )
+
+
+MIG_TABLES: Mapping[str, MigTable] = {
+    table.gpu: table
+    for table in (
+        _sevenths("A100-40", 5, 10, 20, 40),
+        _sevenths("A100-80", 10, 20, 40, 80),
+        _sevenths("H100", 10, 20, 40, 80),
+        _table("A30", 4, ("1g.6gb", 1, 1, (0, 1, 2, 3)), ("2g.12gb", 2, 2, (0, 2)), ("4g.24gb", 4, 4, (0,))),
+    )
+}
+"""The table of each GPU type that can be partitioned. Profiles with media extensions are left out."""
+
+
+def slice_type(name: str) -> tuple[str, str] | None:
+    """GPU type and profile of a name such as ``A100-40-3g.20gb``; None for any other name."""
+    gpu, dash, profile = name.rpartition("-")
+    table = MIG_TABLES.get(canonical(gpu)) if dash else None
+    return None if table is None or profile not in [one.name for one in table.profiles] else (table.gpu, profile)
+
+
+def parted_types(gpu_types: tuple[str, ...] | None) -> frozenset[str]:
+    """The GPU types of which a task names only parts."""
+    names = {canonical(name) for name in gpu_types or ()}
+    return frozenset([part[0] for part in map(slice_type, names) if part is not None]) - names
+
+
+def named_types(gpu_types: tuple[str, ...]) -> frozenset[str]:
+    """The GPU types that a task names, whole or by a part."""
+    return parted_types(gpu_types) | {canonical(name) for name in gpu_types}
+
+
+@cache
+def _profile_of(table: MigTable, gpus: float, gpu_types: tuple[str, ...] | None) -> int | None:
+    names = [canonical(name) for name in gpu_types or (table.gpu,)]
+    slices = [part[1] for part in map(slice_type, names) if part is not None and part[0] == table.gpu]
+    for index, profile in enumerate(table.profiles):
+        allowed = table.gpu in names or profile.name in slices
+        if allowed and profile.compute >= gpus * table.compute - _ROUNDING:
+            return index
+    return None
+
+
+@cache
+def _opening(table: MigTable, layout: Layout, profile: int) -> tuple[int, bool] | None:
+    taken, wanted = table.taken(layout), table.profiles[profile]
+    there = {part.start for part in layout if part.profile == profile}
+    ranks = []
+    for start in wanted.starts:
+        if not taken & wanted.mask(start):
+            after = table.used(layout, start, profile)
+            left = [table.room(after, other) for other in range(len(table.profiles) - 1, -1, -1)]
+            ranks.append(((start in there, left, len(after), -start), start))
+    if not ranks:
+        return None
+    start = max(ranks)[1]
+    return start, start in there
