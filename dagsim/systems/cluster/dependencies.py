@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from math import inf
 
@@ -29,6 +29,10 @@ def any_depends(jobs: Iterable[Job] | JobArrays) -> bool:
 
 def _depends(request: Request | None) -> bool:
     return request is not None and bool(request.after or request.array_limit or request.begin_s)
+
+
+_NAMED = 3
+"""Jobs that a description names."""
 
 
 class Dependencies:
@@ -172,6 +176,29 @@ class Dependencies:
                     freed.append(active)
                     break
         return sorted(freed, key=lambda active: active.number)
+
+    def unmet(self, active: JobState, now: float) -> Iterator[str]:
+        """Describe the conditions that keep a job from being eligible; of several that are enough each, all."""
+        if active.number not in self.waiting:
+            return
+        request = active.job.request or Request()
+        ends: list[str] = []
+        for id, starts, delay_s in map(Condition.of, request.after):
+            others = [other for other in self._numbers.get(id, ()) if other != active.number]
+            if not starts and any(other in self._present for other in others):
+                ends.append(id)
+            elif starts and any(other not in self._started_s for other in others):
+                yield f"job {id} had not started"
+            elif starts and any(self._started_s[other] + delay_s > now for other in others):
+                yield f"it was to wait {delay_s:g} s after the start of job {id}"
+        if ends:
+            more = f" and {len(ends) - _NAMED} more" if len(ends) > _NAMED else ""
+            enough = " (one is enough)" if request.after_one else ""
+            yield f"{'jobs' if len(ends) > 1 else 'job'} {', '.join(ends[:_NAMED])}{more} had not ended{enough}"
+        if any(number == active.number and is_begin for _, number, is_begin in self._times):
+            yield "its begin time had not come"
+        if active.number in self._behind.get(request.array, ()):
+            yield f"its array may have {request.array_limit} of its tasks in the system at a time"
 
     def copy(self, machines: ClusterState) -> Dependencies:
         """An equal set of dependencies."""

@@ -19,17 +19,17 @@ __all__ = [
     "ENDS",
     "STARTS",
     "WIDEN",
-    "Jobs",
-    "Kinds",
-    "Nodes",
-    "Scratch",
+    "CycleJobs",
+    "CycleKinds",
+    "CycleNodes",
+    "CycleScratch",
     "cycle",
 ]
 
 ENDS, STARTS, WIDEN = range(3)
 """Why ``cycle`` returns: the cycle is over, the job at ``AT`` starts, or an array is too small."""
 AT, COUNT, HOPE, SLOTS, WINDOWS, KEPT = range(6)
-"""Places in ``Scratch.state``: index of the job, jobs tested, index of the first job that may still
+"""Places in ``CycleScratch.state``: index of the job, jobs tested, index of the first job that may still
 start, rows of steps and of windows in use, and the most reservations of a node.
 """
 
@@ -39,7 +39,7 @@ _earliest = inner(slurm_times.earliest)
 
 
 @by_pointer
-class Nodes(NamedTuple):
+class CycleNodes(NamedTuple):
     """The runs and reservations of each node, as in ``slurm_backfill.RunTable``."""
 
     ends: np.ndarray
@@ -55,7 +55,7 @@ class Nodes(NamedTuple):
 
 
 @by_pointer
-class Kinds(NamedTuple):
+class CycleKinds(NamedTuple):
     """The kinds of jobs, and the questions of each."""
 
     needs: np.ndarray  # (kinds, 3) float64: GPUs, CPUs and memory of an instance, in millionths but for GPUs
@@ -78,7 +78,7 @@ class Kinds(NamedTuple):
 
 
 @by_pointer
-class Jobs(NamedTuple):
+class CycleJobs(NamedTuple):
     """The jobs of a cycle in the order in which they are tested."""
 
     kind: np.ndarray  # (jobs,) int64
@@ -87,7 +87,7 @@ class Jobs(NamedTuple):
 
 
 @by_pointer
-class Scratch(NamedTuple):
+class CycleScratch(NamedTuple):
     """What a cycle works out, valid until a job starts, and its position."""
 
     state: np.ndarray  # (6,) int64
@@ -106,10 +106,10 @@ class Scratch(NamedTuple):
 
 @outer
 def cycle(
-    n: Nodes,
-    k: Kinds,
-    j: Jobs,
-    s: Scratch,
+    n: CycleNodes,
+    k: CycleKinds,
+    j: CycleJobs,
+    s: CycleScratch,
     stride: int,
     kept_stride: int,
     count: int,
@@ -153,7 +153,7 @@ def cycle(
 
 
 @inner
-def _any_fits(k: Kinds, j: Jobs, at: int, last: int) -> bool:
+def _any_fits(k: CycleKinds, j: CycleJobs, at: int, last: int) -> bool:
     """True if machines may have room for one of the jobs, whatever their limits."""
     fits = False
     for place in range(at, last):
@@ -163,7 +163,15 @@ def _any_fits(k: Kinds, j: Jobs, at: int, last: int) -> bool:
 
 @inner
 def _could(
-    n: Nodes, k: Kinds, j: Jobs, s: Scratch, at: int, stride: int, kept_stride: int, now: float, ties: bool
+    n: CycleNodes,
+    k: CycleKinds,
+    j: CycleJobs,
+    s: CycleScratch,
+    at: int,
+    stride: int,
+    kept_stride: int,
+    now: float,
+    ties: bool,
 ) -> bool:
     """True if a job can start now without delaying a reservation; ``out`` gets the room of each node
     where it may.
@@ -206,10 +214,10 @@ def _could(
 
 @inner
 def _make_room(
-    n: Nodes,
-    k: Kinds,
-    j: Jobs,
-    s: Scratch,
+    n: CycleNodes,
+    k: CycleKinds,
+    j: CycleJobs,
+    s: CycleScratch,
     at: int,
     stride: int,
     kept_stride: int,
@@ -281,7 +289,7 @@ def _make_room(
 
 
 @inner
-def _first_nodes(s: Scratch, wanted: int, spread: bool) -> None:
+def _first_nodes(s: CycleScratch, wanted: int, spread: bool) -> None:
     """Choose the first open nodes that hold ``wanted`` instances; the twin of ``slurm_times._in_order``."""
     left = float(wanted)
     for node in range(len(s.opened)):
@@ -291,7 +299,7 @@ def _first_nodes(s: Scratch, wanted: int, spread: bool) -> None:
 
 
 @inner
-def _tightest(n: Nodes, s: Scratch, wanted: int, spread: bool) -> None:
+def _tightest(n: CycleNodes, s: CycleScratch, wanted: int, spread: bool) -> None:
     """Choose among the open nodes of the smallest weights; the twin of ``NodeChoice``."""
     total, left, rank, last = 0.0, float(wanted), 0, 0
     for node in range(len(s.opened)):
@@ -323,7 +331,7 @@ def _tightest(n: Nodes, s: Scratch, wanted: int, spread: bool) -> None:
 
 
 @inner
-def _best_block(s: Scratch, left: float, spread: bool) -> tuple[int, int]:
+def _best_block(s: CycleScratch, left: float, spread: bool) -> tuple[int, int]:
     """The block of consecutive nodes with the least room among those with enough, else the one with the
     most; -1 if there is none.
     """

@@ -131,13 +131,13 @@ class CycleColumns:
             if demand.terms is not None and demand.nodes != self._opened[number]:
                 self._open(number, demand.nodes)
         modes = np.zeros(len(jobs), np.int64) if listed.modes is None else np.array(listed.modes, np.int64)
-        columns = lane.Jobs(np.array(numbers, np.int64), modes, self._limits(jobs))
+        columns = lane.CycleJobs(np.array(numbers, np.int64), modes, self._limits(jobs))
         self._fresh(table)
         s, state = self._s, self._s.state
         state[:] = 0
         state[lane.KEPT] = self._most_kept
         while True:
-            nodes = lane.Nodes(
+            nodes = lane.CycleNodes(
                 table.ends, table.gives, table.runs, table.free, table.flags(whole), self._weight, table.begins,
                 table.untils, table.owners, table.kept,
             )  # fmt: skip
@@ -219,7 +219,7 @@ class CycleColumns:
         whole = [[float(kind.demand.whole), float(kind.demand.cpus), float(kind.demand.memory)] for kind in kinds]
         ints = [np.array(values, np.int64) for values in (question, first, last, windows)]
         asked = len(first)
-        self._k = lane.Kinds(
+        self._k = lane.CycleKinds(
             np.array(whole).reshape(-1, 3),
             np.array([kind.demand.gang or 1 for kind in kinds], np.int64),
             np.array([kind.alone for kind in kinds], np.int64),
@@ -248,7 +248,7 @@ class CycleColumns:
             sets = int(k.windows.max(initial=-1)) + 1
             slots, widest = _START, max(_START, int(np.diff(k.question).max(initial=1)))
             steps = count * (table.stride + 1)
-            self._s = lane.Scratch(
+            self._s = lane.CycleScratch(
                 np.zeros(6, np.int64),
                 np.empty(len(self.kinds), np.int64),
                 np.empty((slots, steps)),
