@@ -45,7 +45,9 @@ _BARE = frozenset(
     }
 )  # fmt: skip
 """Options without a value, or whose value follows only after ``=``."""
-_COMMANDS = ("sbatch", "srun", "salloc")
+_QUEUE = "squeue"
+_COMMANDS = ("sbatch", "srun", "salloc", _QUEUE)
+"""Commands that submit; a listing of the queue states a few terms in the same way, but no shape."""
 _UNMODELLED = {"nodelist": "nodes by name", "exclude": "excluded nodes", "contiguous": "contiguous nodes",
                "switches": "switches"}  # fmt: skip
 
@@ -67,7 +69,7 @@ def _read(
     options = options_of(line)
     partitions = tuple(name for name in options.get("partition", partition).split(",") if name)
     limit = re.search(r"%(\d{1,9})$", options.get("array", ""))
-    spread, tasks = _shape(options)
+    spread, tasks = (None, None) if line.startswith(_QUEUE) else _shape(options)
     notes = [f"that ask for {what}, not modelled" for name, what in _UNMODELLED.items() if name in options]
     constraint = constraint or options.get("constraint", "")
     after, alone, unread = _after(options.get("dependency", ""))
