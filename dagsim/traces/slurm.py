@@ -714,7 +714,7 @@ def _squeue_rows(source: Source, report: ReadReport) -> Iterator[Row]:
     now_s = squeue_instant_s(source) or 0.0
     unlisted: set[str] = set()
     """Ids of jobs that wait and are left out."""
-    dependent: list[tuple[Sequence[str], str, list[tuple[int, list[str]]]]] = []
+    dependent: list[tuple[list[str], str, list[Row]]] = []
     for number, job in elements(source, "jobs"):
         ids = _squeue_ids(job)
         report.rows += len(ids)
@@ -727,12 +727,13 @@ def _squeue_rows(source: Source, report: ReadReport) -> Iterator[Row]:
         elif state not in ("PENDING", "RUNNING"):
             report.skip("of jobs that are ending" if state in ENDED else "of jobs that neither run nor wait", len(ids))
         else:
-            rows = [(number, _squeue_row(job, id, state == "RUNNING", now_s)) for id in ids]
+            rows: list[Row] = [(number, _squeue_row(job, id, state == "RUNNING", now_s)) for id in ids]
             if conditions:
                 dependent.append((ids, conditions, rows))
             else:
                 yield from rows
-    for ids, conditions, rows in sorted(dependent, key=lambda waiting: waiting[0]):
+    dependent.sort(key=lambda waiting: int(re.sub(r"\D.*", "", waiting[0][0]) or 0))
+    for ids, conditions, rows in dependent:
         if unlisted.intersection(re.findall(r"\d+(?:_\d+)?", conditions)):  # they wait for a job that is held
             unlisted.update(ids)
             report.skip(_NOT_QUEUED["Dependency"], len(ids))

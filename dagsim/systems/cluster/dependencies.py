@@ -103,8 +103,8 @@ class Dependencies:
             needed = 1
             self._one_of.add(number)
         begins_s = job.arrival_s + (request.begin_s or 0.0)
-        if not conditions and request.begin_s is not None:  # the log also knows holds and later changes
-            begins_s = max(begins_s, job.eligible_s or 0.0)
+        if not conditions and request.begin_s is not None and job.eligible_s is not None:
+            begins_s = job.eligible_s  # the log also knows holds and later changes, and no policy moves it
         if begins_s > now:
             needed += 1
             heappush(self._times, (begins_s, number, True))

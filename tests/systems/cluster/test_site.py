@@ -132,7 +132,7 @@ def test_a_job_waits_for_those_that_it_depends_on_whatever_the_log_says(policy: 
 
 @pytest.mark.parametrize("policy", BINDING)
 def test_a_job_waits_for_starts_and_times_and_for_one_of_several(policy: str) -> None:
-    jobs = [job("a", 0, 30), job("b", 0, 10), job("late", 0, 5, request=Request(begin_s=12.0), eligible_s=3.0)]
+    jobs = [job("a", 0, 30), job("b", 0, 10), job("late", 0, 5, request=Request(begin_s=12.0))]
     later = {
         "started": Request(after=("start:late",)),
         "delayed": Request(after=("start:a+20",)),

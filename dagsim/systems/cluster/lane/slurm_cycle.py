@@ -33,9 +33,10 @@ AT, COUNT, HOPE, SLOTS, WINDOWS, KEPT = range(6)
 start, rows of steps and of windows in use, and the most reservations of a node.
 """
 
-_fill_rooms = inner(slurm_times.fill_rooms)
-_fill_windows = inner(slurm_times.fill_windows)
-_earliest = inner(slurm_times.earliest)
+# As ``slurm_backfill`` compiles them: numba keeps one compiled form of a function.
+_fill_rooms = outer(slurm_times.fill_rooms)
+_fill_windows = outer(slurm_times.fill_windows)
+_earliest = outer(slurm_times.earliest)
 
 
 @by_pointer

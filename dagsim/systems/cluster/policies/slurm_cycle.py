@@ -122,12 +122,12 @@ class CycleColumns:
         """Test jobs until one starts or the cycle is over. Returns whether one starts, its index (or that
         after the last job that was reached), and the nodes on which it may.
         """
-        lane, k, jobs = self._lane, self._k, listed.jobs
+        lane, jobs = self._lane, listed.jobs
         assert lane is not None
         numbers = [job.kind for job in jobs]
         for number in dict.fromkeys(numbers):
             demand = self.kinds[number].demand
-            k.fits[number] = may_fit(view.machines, demand)
+            self._k.fits[number] = may_fit(view.machines, demand)
             if demand.terms is not None and demand.nodes != self._opened[number]:
                 self._open(number, demand.nodes)
         modes = np.zeros(len(jobs), np.int64) if listed.modes is None else np.array(listed.modes, np.int64)
@@ -142,7 +142,7 @@ class CycleColumns:
                 table.untils, table.owners, table.kept,
             )  # fmt: skip
             why = lane.cycle(
-                nodes, k, columns, s, table.stride, table.kept_stride, len(jobs), tests, float(view.now),
+                nodes, self._k, columns, s, table.stride, table.kept_stride, len(jobs), tests, float(view.now),
                 float(resolution_s), float(linear_s), ties,
             )  # fmt: skip
             if why != lane.WIDEN:
@@ -186,7 +186,8 @@ class CycleColumns:
         of_type = [0] * len(machines.types)
         for machine in machines.list:
             of_type[machine.type] |= machine.bit & up
-        question, first, last, windows, member, group = [0], [], [], [], [], []
+        question, first, last, windows = [0], list[int](), list[int](), list[int]()
+        member, group = list[int](), list[int]()
         places: dict[tuple[int, tuple[int, ...]], tuple[int, int]] = {}
         sets: dict[int, int] = {}
         self._reserved = []
