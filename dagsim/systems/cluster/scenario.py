@@ -122,6 +122,8 @@ class ClusterScenario:
         if self.engine not in get_args(Engine):
             hint = nearest(str(self.engine), get_args(Engine))
             raise ConfigError(f"engine must be one of {', '.join(get_args(Engine))}, got {self.engine!r}{hint}")
+        if self.elastic is not None:
+            self.elastic.check(self.cluster)
         if self.request is not None and (level := self.request.level):
             names = [node.name for node in self.cluster.nodes]
             levels = domain_sets(levels_in(self.network, names), len(names))

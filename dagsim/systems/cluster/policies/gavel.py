@@ -205,6 +205,8 @@ class Gavel:
                 gpu, done = view.gpu_types[run.type], run.done(view.now)
                 before, true = self._progress.get(order, (0.0, 0.0))
                 name = "" if gpu is None else gpu.name
+                if true and rates[name] != true:  # its batch has changed
+                    ledger.must_solve = True
                 self._progress[order] = done, rates[name]
                 if rates[name] == true:
                     held_s = view.now - max(run.started_s, self._began_s)
