@@ -102,8 +102,8 @@ def _points(profile: TrainingProfile, table: Any) -> Iterator[_Point]:
         except ModelError:
             yield _Point(integers=((True, square is None),))
             continue
-        ours = (*noise, float(noise.gain(scale)), float(noise.gain(scale) / scale))
-        numbers = () if square is None else tuple(zip(ours, (square, *others), strict=True))
+        gains = (*noise, float(noise.gain(scale)), float(noise.gain(scale) / scale))
+        numbers = () if square is None else tuple(zip(gains, (square, *others), strict=True))
         yield _Point(numbers, integers=((False, square is None),))
     if "fit" not in table:
         return
@@ -124,8 +124,8 @@ def _points(profile: TrainingProfile, table: Any) -> Iterator[_Point]:
             continue
         rows = fit[profiled] if isinstance(fit[profiled][0], list) else [fit[profiled]]
         measured = [StepMeasurement(*row) for row in rows]
-        ours, theirs = fit_throughput(measured), ThroughputModel(*fit[parameters])
-        yield _Point(fit=abs(fit_objective(ours, measured) - fit_objective(theirs, measured)))
+        fitted, theirs = fit_throughput(measured), ThroughputModel(*fit[parameters])
+        yield _Point(fit=abs(fit_objective(fitted, measured) - fit_objective(theirs, measured)))
 
 
 def _relative(ours: float, theirs: float) -> float:
