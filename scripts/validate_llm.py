@@ -3,12 +3,14 @@
 ``CSV`` has the columns of ``golden/llm/mpt.csv``; ``tokens_per_s`` may be absent. Where it is there, the errors are
 printed beside those of one constant share of the peak rate per GPU type and precision, fitted to the same rows.
 ``--fit`` fits the constants of ``dagsim.network.llm`` to the rows by least squares of the logarithm, prints them, and
-the errors of rows that a fit to two thirds of the others did not see (three folds).
+the errors of rows that a fit did not see: ten times, a random third of all pairs of model and GPU type is kept aside,
+with all of their rows.
 """
 
 from __future__ import annotations
 
 import csv
+import random
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -25,7 +27,7 @@ from dagsim.errors import ConfigError
 from dagsim.model import gpu_type
 from dagsim.network.llm import FITTED, LlmFit, LlmTraining, step_s
 
-__all__ = ["constant_share", "errors", "fitted", "read_rows", "tokens_per_s"]
+__all__ = ["constant_share", "errors", "fitted", "read_rows", "tokens_per_s", "unseen"]
 
 SHAPES = {
     "125m": (12, 768), "350m": (24, 1024), "760m": (24, 1536), "1b": (24, 2048), "3b": (32, 2560), "7b": (32, 4096),
@@ -34,6 +36,7 @@ SHAPES = {
 """Layers and width of the MPT models."""
 GPUS = {"a100_40gb": "A100-40", "a100_80gb": "A100-80", "h100_80gb": "H100"}
 Row = Mapping[str, str]
+FOLDS = 10
 
 
 def read_rows(file: Path) -> list[dict[str, str]]:
@@ -69,21 +72,22 @@ def tokens_per_s(row: Row, fit: LlmFit = FITTED) -> float:
     return training.tokens(gpus) / step_s(training, gpu_type(GPUS[row["gpu"]]), gpus, fit=fit)
 
 
+def _kind(row: Row) -> tuple[str, bool]:
+    return row["gpu"], row["precision"].endswith("fp8")
+
+
 def constant_share(rows: Sequence[Row], train: Sequence[Row]) -> list[float]:
     """Tokens per second by the median share of the peak rate (MFU) of ``train`` per GPU type and precision."""
-
-    def kind(row: Row) -> tuple[str, bool]:
-        return row["gpu"], row["precision"].endswith("fp8")
 
     def rate(row: Row) -> float:
         layers, width = SHAPES[row["model"]]
         return int(row["gpus"]) / (6 * float(row["params"]) + 12 * layers * width * int(row["seq_len"]))
 
     shares = {
-        kind(row): median(float(one["tokens_per_s"]) / rate(one) for one in train if kind(one) == kind(row))
+        _kind(row): median(float(one["tokens_per_s"]) / rate(one) for one in train if _kind(one) == _kind(row))
         for row in train
     }
-    return [shares[kind(row)] * rate(row) for row in rows]
+    return [shares[_kind(row)] * rate(row) for row in rows]
 
 
 def fitted(rows: Sequence[Row]) -> LlmFit:
@@ -104,6 +108,26 @@ def errors(predicted: Sequence[float], rows: Sequence[Row]) -> dict[str, float]:
     return {"median": median(off), "p90": quantiles(off, n=10)[-1]}
 
 
+def unseen(rows: Sequence[Row]) -> list[dict[str, float]]:
+    """Errors of each third that was kept aside, and its median error over that of one share. Every GPU type and
+    precision keeps some rows to fit.
+    """
+    folds, rng = [], random.Random(1)
+    pairs = sorted({(row["model"], row["gpu"]) for row in rows})
+    kinds = {_kind(row) for row in rows}
+    while len(folds) < FOLDS:
+        aside = {*rng.sample(pairs, len(pairs) // 3)}
+        train = [row for row in rows if (row["model"], row["gpu"]) not in aside]
+        if {_kind(row) for row in train} < kinds:
+            continue
+        judged = [row for row in rows if (row["model"], row["gpu"]) in aside]
+        fit = fitted(train)
+        fold = errors([tokens_per_s(row, fit) for row in judged], judged)
+        constant = errors(constant_share(judged, train), judged)
+        folds.append({"rows": len(judged), **fold, "median_to_one_share": fold["median"] / constant["median"]})
+    return folds
+
+
 def _work(options: Namespace, say: Say) -> dict[str, Any]:
     rows = read_rows(options.rows)
     result: dict[str, Any] = {"tokens_per_s": [tokens_per_s(row) for row in rows]}
@@ -115,19 +139,10 @@ def _work(options: Namespace, say: Say) -> dict[str, Any]:
         say(f"errors {result['errors']}, of one share per GPU type and precision {result['constant_share']}")
         if options.fit:
             result["fit"] = fitted(rows)
-            unseen: dict[int, tuple[float, float]] = {}
-            for fold in range(3):
-                train = [row for place, row in enumerate(rows) if place % 3 != fold]
-                judged = rows[fold::3]
-                fit = fitted(train)
-                ours = [tokens_per_s(row, fit) for row in judged]
-                unseen |= dict(
-                    zip(range(fold, len(rows), 3), zip(ours, constant_share(judged, train), strict=True), strict=True)
-                )
-            result["unseen"], result["unseen_constant_share"] = (
-                errors([unseen[place][way] for place in range(len(rows))], rows) for way in (0, 1)
-            )
-            say(f"{result['fit']}\nrows not fitted: {result['unseen']}, one share: {result['unseen_constant_share']}")
+            result["unseen"] = unseen(rows)
+            say(f"{result['fit']}\nrows of configurations that were not fitted:")
+            for fold in result["unseen"]:
+                say("  " + ", ".join(f"{name} {value:.3f}" for name, value in fold.items()))
     return result
 
 

@@ -148,6 +148,11 @@ class AgentPolicy:
         self._codec = checkpoint.clipped(checkpoint.codec.build())
 
     @property
+    def admits(self) -> bool:
+        """True if it decides which jobs are admitted."""
+        return "admit" in getattr(self.checkpoint.codec, "actions", ())
+
+    @property
     def outside_training(self) -> float:
         """Share of the values seen so far that lay outside the range of their feature in training."""
         codec = self._codec

@@ -18,7 +18,8 @@ from dagsim.agents.config import TrainConfig, WarmStart
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.rollouts import Rollouts
 from dagsim.envs.episode import EpisodeFactory
-from dagsim.systems.seam import Conversation
+from dagsim.errors import ConfigError
+from dagsim.systems.seam import Conversation, fitted
 
 __all__ = [
     "Learner",
@@ -141,7 +142,7 @@ def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> 
     choices: list[Any] = []
     for seed in seeds:
         codec, conversation = factory.codec.build(), Conversation[Any, Any](factory.kernel(seed))
-        decide = factory.scenario.policies.create(heuristic, seed=seed).decide
+        decide = fitted(factory.scenario, factory.scenario.policies.create(heuristic, seed=seed)).decide
         while (view := conversation.view) is not None:
             observation = codec.encode(view)
             # One at a time: a policy sees the effect of each decision before it makes the next.
@@ -160,7 +161,12 @@ def clone(
 ) -> float:
     """Fit ``net`` to the choices by smoothed cross-entropy. Returns the last epoch's mean loss in
     nats.
+
+    Raises:
+        ConfigError: There is nothing to fit.
     """
+    if not observations:
+        raise ConfigError("train.warm_start: none of its policy's decisions is among the choices of train.codec")
     store, targets = net.store(observations), np.array(choices, np.int64)
     optimizer = torch.optim.Adam(net.parameters(), how.lr)
     mean = float("nan")

@@ -117,6 +117,8 @@ def check_training(train: TrainConfig, scenario: Scenario) -> None:
                 f"train.codec: {train.codec.kind!r} is a codec of the system {other!r}, "
                 f"but the system is {scenario.system!r}; allowed: {allowed}"
             )
+    if "admit" in getattr(train.codec, "actions", ()) and not getattr(scenario, "admission", False):
+        raise ConfigError("train.codec: the action 'admit' needs jobs that wait for it; set admission: true")
     try:
         RewardConfig(train.reward).check(scenario.terms)
     except UnknownName as error:

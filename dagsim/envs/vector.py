@@ -67,6 +67,8 @@ def why_not_compiled(scenario: Scenario, codec: CodecSettings, reward: RewardCon
     plain = type(codec) is CandidatesConfig and (codec.select, codec.look_ahead) == ("heads", "sorted")
     if not plain and type(codec) is not RelativeConfig:
         return "only the codecs 'candidates', with select heads and look_ahead sorted, and 'relative' are compiled"
+    if isinstance(codec, RelativeConfig) and codec.actions:
+        return f"the actions of the codec 'relative' are not compiled: {', '.join(codec.actions)}"
     if len(reward.terms) != 1 or not set(reward.terms) <= set(_TERMS):
         return f"only single reward terms are compiled: {', '.join(_TERMS)}; got {', '.join(reward.terms)}"
     return why_not_live(scenario)

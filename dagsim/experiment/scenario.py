@@ -64,6 +64,7 @@ def cluster_scenario_of(config: Config) -> ClusterScenario:
         preemption=config.preemption,
         disturbances=(*config.disturbances, *([Outages(late)] if late else [])),
         estimates=config.estimates,
+        admission=config.admission,
         outages=config.cluster.from_trace,
         queues=config.queues,
         engine=config.engine,

@@ -20,7 +20,7 @@ from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
 from dagsim.registry import Spec
 from dagsim.systems.cluster.choice import EngineUse
-from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, View, decisions_of
+from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, View, decisions_of, fitted
 
 __all__ = [
     "ExternalCommand",
@@ -285,6 +285,10 @@ def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Polic
     Raises:
         InputError: The policy does not exist, or its parameters or its checkpoint are wrong.
     """
+    return fitted(scenario, _policy(scenario, spec, seed))
+
+
+def _policy(scenario: Scenario, spec: str, seed: int | None) -> Policy[Any, Any]:
     if (command := external_command(spec)) is not None:
         return _external(scenario, spec, command)
     spec = with_model(spec)

@@ -67,6 +67,10 @@ class Kind(IntEnum):
     """A node came back."""
     RATE = 11
     """A run goes on at another rate; ``value`` is the rate. It is 1 if the run never had another."""
+    WRITTEN = 12
+    """A run, perhaps stopped before, no longer writes its state to the storage of the network; ``value``
+    is the GB that it has written from this node since its row RATE of 0, or since it was stopped.
+    """
 
 
 class RejectReason(IntEnum):

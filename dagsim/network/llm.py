@@ -12,7 +12,10 @@ With ``tensor`` and ``pipeline`` degrees above 1 (Megatron-LM: Shoeybi et al. 20
 ranks of a tensor group are neighbours, then come data groups, then pipeline stages. A tensor group
 all-reduces activations four times per layer and micro-batch (six with checkpointing), a stage sends
 activations forward and gradients backward, and a pipeline of p stages takes the time of p - 1 further
-micro-batches (1F1B). The measured runs have no such degrees, so that these terms are not fitted.
+micro-batches (1F1B), or (p - 1) / v with v chunks of layers per stage (interleaved 1F1B; section 2.2.2 of the
+latter), which send v times as often. Element-wise operations count as split over the tensor group
+(sequence parallelism, Korthikanti et al. 2022). The measured runs have no such degrees, so that these
+terms are not fitted.
 
 The seven constants of ``FITTED`` are a least-squares fit to 144 measured runs of MPT models on 8 to
 512 A100 and H100 GPUs (mosaicml/llm-foundry, ``scripts/train/benchmarking``, commit 8c8dd48):
@@ -82,16 +85,27 @@ class LlmTraining:
     """GPUs over which each layer is split."""
     pipeline: int = 1
     """Stages into which the layers are split. The rest of a gang's GPUs are data ranks."""
+    chunks: int = 1
+    """Parts of the layers per stage, in an interleaved schedule."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        numbers = ("params", "layers", "width", "sequence", "micro_batch", "accumulation", "tensor", "pipeline")
-        for name in numbers:
+        numbers = ("params", "layers", "width", "sequence", "micro_batch", "accumulation")
+        for name in (*numbers, "tensor", "pipeline", "chunks"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ModelError(f"llm: {name} must be positive, got {getattr(self, name)!r}")
         if self.layers % self.pipeline:
             raise ModelError(f"llm: pipeline must divide the {self.layers} layers, got {self.pipeline!r}")
+        if self.layers // self.pipeline % self.chunks:
+            raise ModelError(
+                f"llm: chunks must divide the {self.layers // self.pipeline} layers of a stage, got {self.chunks!r}"
+            )
+
+    @property
+    def rounds(self) -> float:
+        """Micro-batches whose time a step takes, those that the pipeline waits for included."""
+        return self.accumulation + (self.pipeline - 1) / self.chunks
 
     def data(self, gpus: int) -> int:
         """Data ranks on ``gpus`` GPUs.
@@ -139,8 +153,7 @@ def compute_s(training: LlmTraining, gpu: GpuType, fit: LlmFit = FITTED) -> floa
         + 12 * units * training.sequence / attention
         + fit.elementwise_bytes * units / (gpu.bandwidth_gb_s * 1e9)
     )
-    rounds = training.accumulation + training.pipeline - 1
-    return rounds * training.micro_batch * training.sequence * token_s / (training.tensor * training.pipeline)
+    return training.rounds * training.micro_batch * training.sequence * token_s / (training.tensor * training.pipeline)
 
 
 def collectives(training: LlmTraining, fit: LlmFit = FITTED) -> tuple[int, float]:
@@ -157,14 +170,14 @@ def groups(training: LlmTraining, gpus: int, fit: LlmFit = FITTED) -> tuple[Grou
         ModelError: See ``LlmTraining.data``.
     """
     data, tensor, stages = training.data(gpus), training.tensor, training.pipeline
-    rounds = training.accumulation + stages - 1
+    rounds = training.rounds
     activations_gb = fit.exposed * 2e-9 * training.micro_batch * training.sequence * training.width
     reductions = (6 if training.checkpointing else 4) * training.layers // stages
     count, size = collectives(training, fit)
     parts: list[tuple[float, int, int, Literal["ring", "all_gather", "pipeline"]]] = [
         (rounds * reductions * activations_gb, tensor, 1, "ring"),
         (count * size / 1e9, data, tensor, "all_gather"),
-        (rounds * activations_gb / tensor, stages, tensor * data, "pipeline"),
+        (rounds * training.chunks * activations_gb / tensor, stages, tensor * data, "pipeline"),
     ]
     return tuple([GroupTraffic(*part) for part in parts if part[1] > 1])
 

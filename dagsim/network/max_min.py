@@ -65,6 +65,12 @@ class LinkFlow:
         """True once all bytes have arrived."""
         return self.number >= 0 and not self.bytes_left
 
+    def left(self, now: float) -> float:
+        """Bytes that have not arrived by ``now``, at the present rate."""
+        if self.arrived:
+            return 0.0
+        return self.bytes_left if self.number < 0 else max(self.bytes_left - self.rate * (now - self.since_s), 0.0)
+
     def copy(self) -> LinkFlow:
         twin = LinkFlow.__new__(LinkFlow)
         for name in LinkFlow.__slots__:
@@ -113,6 +119,16 @@ class SharedLinks:
         """Return equal links, with the changes that await an update, for copies of the flows."""
         twin = SharedLinks(self._bandwidths)
         twin._changed = dict(self._changed)
+        return twin
+
+    def copy(self) -> SharedLinks:
+        """Equal links with copies of the flows under way."""
+        twin = self.without_flows()
+        twins = {flow: flow.copy() for flows in self._on for flow in flows}
+        twin._on = [{twins[flow]: None for flow in flows} for flows in self._on]
+        twin._started = self._started
+        for flow in twins.values():
+            twin._expect(flow)
         return twin
 
     def stop(self, flow: LinkFlow) -> None:

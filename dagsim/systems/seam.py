@@ -34,6 +34,7 @@ __all__ = [
     "View",
     "decisions_of",
     "drive",
+    "fitted",
 ]
 
 
@@ -292,6 +293,12 @@ def decisions_of(answer: object, now: float) -> Iterator[Any]:
         raise IllegalDecision(
             f"at {now:g} s: decide() answered {answer!r}; it must yield decisions or return a list of them"
         ) from None
+
+
+def fitted(scenario: Scenario, policy: Policy[Any, Any]) -> Policy[Any, Any]:
+    """The policy with what the scenario demands of it and it does not do itself (``ClusterScenario.fitted``)."""
+    fit = getattr(scenario, "fitted", None)
+    return policy if fit is None else fit(policy)
 
 
 def drive(kernel: Kernel[ViewT, DecisionT], policy: Policy[ViewT, DecisionT], until_s: float = inf) -> Schedule:

@@ -29,6 +29,7 @@ from dagsim.agents.on_policy import PpoConfig, ReinforceConfig
 from dagsim.agents.rollouts import EpisodeSteps, InProcessRollouts
 from dagsim.agents.spark_fluid import differential, fluid_advantages
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
+from dagsim.errors import ConfigError
 from dagsim.systems.cluster.codecs.codec import Observation
 from dagsim.systems.spark.codecs import StagesConfig
 from dagsim.systems.spark.scenario import SparkScenario
@@ -457,3 +458,9 @@ def test_cloning_limits_the_norm_of_its_gradients() -> None:
         limits.append(float(clip(learner.net.parameters(), 1e9)))  # the gradients of the last step are kept
     assert limits[0] > 1e-2
     assert limits[1] == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_nothing_to_clone_is_an_error_in_words() -> None:
+    learner, _ = begun(PpoConfig())
+    with pytest.raises(ConfigError, match=r"train\.warm_start: none of its policy's decisions"):
+        clone(learner.net, [], [], WarmStart("eft-wait"), np.random.default_rng(0))

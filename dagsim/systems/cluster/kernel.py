@@ -51,7 +51,7 @@ from dagsim.model import (
 from dagsim.model.arithmetic import bits
 from dagsim.model.log import Schedule, packed_row, unpacked_row
 from dagsim.model.streams import stream
-from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, FIRST, Clock, Timer
+from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, DISTURBANCES, FIRST, Clock, Timer
 from dagsim.systems.cluster.dependencies import Dependencies, any_depends
 from dagsim.systems.cluster.legality import (
     Allotted,
@@ -75,11 +75,21 @@ from dagsim.systems.cluster.models.failures import (
 )
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
-from dagsim.systems.cluster.network.base import Carrier, Communication, Flow, GangCarrier, Network, Storage, levels_in
+from dagsim.systems.cluster.network.base import (
+    NO_CARRIER,
+    Carrier,
+    Communication,
+    Flow,
+    ForeseeingCarrier,
+    GangCarrier,
+    Network,
+    Storage,
+    levels_in,
+)
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import check_in_flight, past_of
 from dagsim.systems.cluster.site import SiteState, domain_sets, down_windows
-from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState, WorkProgress
+from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, StateWrite, TaskState, WorkProgress
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
 
@@ -95,7 +105,7 @@ Observer = Callable[[tuple[int, float, int, int, int, int, int, int, float]], No
 _ARRIVED, _ADMITTED, _REJECTED = int(Kind.ARRIVED), int(Kind.ADMITTED), int(Kind.REJECTED)
 _STARTED, _COMPUTING, _FINISHED = int(Kind.STARTED), int(Kind.COMPUTING), int(Kind.FINISHED)
 _PREEMPTED, _FAILED, _COMPLETED = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kind.COMPLETED)
-_DOWN, _UP, _RATE = int(Kind.DOWN), int(Kind.UP), int(Kind.RATE)
+_DOWN, _UP, _RATE, _WRITTEN = int(Kind.DOWN), int(Kind.UP), int(Kind.RATE), int(Kind.WRITTEN)
 _FEW_EVENTS = 256
 """Number of events on the clock from which it is first searched for events of stopped runs."""
 _NAMED = 5
@@ -149,6 +159,7 @@ class ClusterKernel:
         "_arrived",
         "_away",
         "_bare",
+        "_by_network",
         "_carrier",
         "_changed",
         "_communication",
@@ -182,6 +193,7 @@ class ClusterKernel:
         "_storage_nodes",
         "_streams",
         "_wake_s",
+        "_writes",
         "applicants",
         "clock",
         "frontier",
@@ -274,6 +286,10 @@ class ClusterKernel:
         self._communication = self._communicating(communication)
         self._storage: Storage | None = getattr(network, "storage", None)
         self._storage_nodes = [] if self._storage is None else self._storage.numbers(names)
+        self._by_network = self._storage is not None and self._storage.checkpoints
+        """True if states go over the network."""
+        self._writes: dict[int, StateWrite] = {}
+        """The states of stopped runs that the storage does not have yet, by the piece that needs them."""
         if begins_s:
             self._recall(begins_s)
 
@@ -291,7 +307,7 @@ class ClusterKernel:
         if communication is None:
             return None
         if not isinstance(self._carrier, GangCarrier):
-            raise ModelError("gangs that communicate need a network that carries them: network {kind: shared}")
+            raise ModelError(NO_CARRIER)
         if self.sharing is not None:
             raise ModelError("gangs that communicate cannot share GPUs; leave sharing out")
         return communication
@@ -317,7 +333,7 @@ class ClusterKernel:
         """True if something will happen without a decision: an end, an arrival, a requested
         wake-up, or a repair.
         """
-        if self.running or self._jobs_left or self._held or self._wake_s < inf:
+        if self.running or self._jobs_left or self._held or self._wake_s < inf or self._writes:
             return True
         if self.machines.site is not None and any(time_s > self.now for time_s in self.machines.site.boundaries):
             return True
@@ -431,7 +447,12 @@ class ClusterKernel:
         for run in self.running.values():
             run._ends_s = max(run._ends_s, begins_s)
             self._setup_s(run)  # only so that its GPUs know the job that they serve
-            if self._communication is not None:
+            if self._by_network and self.preemption.interval_s is not None:
+                progress, interval_s = WorkProgress(run.computing_s or 0.0), self.preemption.interval_s
+                progress.saved = (begins_s - progress.since_s) // interval_s * interval_s
+                run.progress = progress
+                self._plan_checkpoint(run, progress)
+            if self._communication is not None or run.progress is not None:
                 self._set_pace(run)
         self._changed = False  # first, what is due at the beginning happens
         Timer(self.clock, begins_s, ARRIVALS).callbacks.append(self._wake)
@@ -453,7 +474,7 @@ class ClusterKernel:
 
     def take_down(self, node: int, notice_s: float = 0.0) -> None:
         """Take the node down, unless it is down already; its runs end as failed. They keep their work if
-        ``notice_s`` are enough to write a checkpoint.
+        ``notice_s`` are enough to write a checkpoint. If it goes over the network, that shows later.
         """
         machine = self.machines.list[node]
         self._down[node] += 1
@@ -464,8 +485,8 @@ class ClusterKernel:
         self._record(packed_row(_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self._changed = True
         for run in [run for run in self.running.values() if node in run.nodes]:
-            if notice_s and notice_s >= self.preemption.write_s:
-                self._stop(run, _FAILED, NodeFailed(node), kept=True)
+            if notice_s and (self._by_network or notice_s >= self.preemption.write_s):
+                self._stop(run, _FAILED, NodeFailed(node), kept=True, notice_s=notice_s)
             else:
                 saved = self.preemption.on_failure == "restart"
                 self._stop(run, _FAILED, NodeFailed(node), kept=self._keeps_on_failure, saved=saved)
@@ -759,8 +780,13 @@ class ClusterKernel:
         """Let the run fetch its inputs and set itself up before it computes."""
         run.setup_s = run.task.restore_s + self._setup_s(run)
         if self._carrier is not None:
-            run.flows = self._flows(run)
-        if run.flows:
+            saved = run.task.saved
+            state = None if saved is None else saved[1] if run.moves else ()
+            run.flows = self._flows(run.task, _places(run), state)
+        write = self._writes.get(run.task.piece)
+        if write is not None and run.moves and not run.task.waiting:
+            self._cancel(write)  # the storage does not need it any more
+        if run.flows or write is not None:
             run._ends_s = inf
             run.process = self.clock.process(self._fetch(run))
         else:
@@ -790,6 +816,8 @@ class ClusterKernel:
     def _kill(self, active: JobState, reason: RejectReason) -> None:
         """End everything that is left of a job. O(running + ready)."""
         number = active.number
+        for write in {id(write): write for write in self._writes.values() if write.run[0] == number}.values():
+            self._cancel(write)
         for run in [run for run in self.running.values() if run.task.job is active]:
             run.disarm()
             if run.process is not None and run.process.is_alive:
@@ -806,8 +834,13 @@ class ClusterKernel:
     # The life of a run.
 
     def _fetch(self, run: Run) -> Generator[Event, object, None]:
-        """The SimPy process of a run that reads the outputs of its parents over the network."""
+        """The SimPy process of a run that reads its inputs over the network: outputs of its parents, data,
+        and its state, once the storage has it.
+        """
         try:
+            write = self._writes.get(run.task.piece)
+            if write is not None and write.process is not None and not run.moves:
+                yield write.process
             yield from self._carrier.fetch(run.flows)  # type: ignore[union-attr]
         except Interrupt:
             return
@@ -823,16 +856,104 @@ class ClusterKernel:
         else:
             run.computing_s = now
             if self.preemption.interval_s is not None:
-                run._seconds = self.preemption.with_writes_s(run._seconds)
+                if self._by_network:
+                    run.progress = WorkProgress(now)
+                    self._plan_checkpoint(run, run.progress)
+                else:
+                    run._seconds = self.preemption.with_writes_s(run._seconds)
             run._ends_s = now + run._seconds
             run.callbacks = self._on_end  # type: ignore[assignment]
             if now > run.started_s:
                 self._record_run(_COMPUTING, run)
-            if self._communication is not None or self.sharing is not None or run.task.training is not None:
+            paced = self._communication is not None or self.sharing is not None or run.task.training is not None
+            if paced or run.progress is not None:
                 self._set_pace(run)
                 if run.progress is not None:
                     return  # it has its own event
         self.clock.at(run._ends_s, COMPLETIONS, run)
+
+    # States on the network: checkpoints, and what runs write after they were stopped.
+
+    def _state_flows(self, task: TaskState, places: Iterable[tuple[int, int]]) -> list[Flow]:
+        """The state of instances, from their nodes to the storage."""
+        size, store = task.task.memory_gb * 1e9, self._storage_nodes[task.job.number % len(self._storage_nodes)]
+        return [Flow(node, store, size * count) for node, count in places if size and node != store]
+
+    def _plan_checkpoint(self, run: Run, progress: WorkProgress) -> None:
+        progress.checkpoint = self.preemption.next_checkpoint_s(progress.saved, run._seconds)
+
+    def _checkpoint(self, run: Run, progress: WorkProgress) -> None:
+        """Let a run pause until its state is in the storage."""
+        self._settle(run, progress)
+        progress.done = progress.checkpoint
+        run.flows = self._state_flows(run.task, _places(run))
+        if not run.flows:
+            self._has_saved(run, progress)
+            return
+        if progress.gang is not None:
+            self._carrier.end(progress.gang)  # type: ignore[union-attr]
+            progress.gang = None
+        self._record_rate(run, 0.0)
+        progress.rate, run._ends_s = 0.0, inf
+        run.process = self.clock.process(self._save(run, progress))
+        for tell in self.frontier.rated:
+            tell(run, self.now)
+
+    def _save(self, run: Run, progress: WorkProgress) -> Generator[Event, object, None]:
+        """The SimPy process of a run that writes a checkpoint."""
+        numbers = run.task.job.number, run.task.index, run.id
+        try:
+            yield from self._carrier.fetch(run.flows)  # type: ignore[union-attr]
+        except Interrupt:
+            self._record_written(numbers, run.flows)
+            return
+        self._record_written(numbers, run.flows)
+        run.process = None
+        run.flows = []
+        self._has_saved(run, progress)
+
+    def _has_saved(self, run: Run, progress: WorkProgress) -> None:
+        """Let a run go on whose state is in the storage."""
+        progress.saved = progress.done
+        self._plan_checkpoint(run, progress)
+        if progress.rate:
+            self.set_rate(run, progress.rate)
+        else:
+            self._set_pace(run)
+
+    def _begin(self, write: StateWrite) -> None:
+        write.process = self.clock.process(self._write(write))
+        if write.deadline_s < inf:
+            timer = Timer(self.clock, write.deadline_s, DISTURBANCES)
+            timer.callbacks.append(lambda _: self._interrupt(write))
+
+    def _write(self, write: StateWrite) -> Generator[Event, object, None]:
+        """The SimPy process of the state that a stopped run writes."""
+        arrived = True
+        try:
+            yield from self._carrier.fetch(write.flows)  # type: ignore[union-attr]
+        except Interrupt:
+            arrived = False
+        self._record_written(write.run, write.flows)
+        self._writes = {piece: other for piece, other in self._writes.items() if other is not write}
+        if write.pieces:
+            self.frontier.add(write.pieces[0 if arrived else 1], self.now)
+            self._changed = True
+
+    def _interrupt(self, write: StateWrite) -> None:
+        if write.process is not None and write.process.is_alive:
+            write.process.interrupt()
+
+    def _cancel(self, write: StateWrite) -> None:
+        """End a write that nobody needs any more."""
+        self._writes = {piece: other for piece, other in self._writes.items() if other is not write}
+        write.pieces = ()
+        self._interrupt(write)
+
+    def _record_written(self, run: tuple[int, int, int], flows: Sequence[Flow]) -> None:
+        for flow in flows:
+            if sent := flow.sent(self.now):
+                self._record(packed_row(_WRITTEN, self.now, *run, flow.source, 0, 0, sent / 1e9))
 
     # Rates. A run has work left and a present rate; most runs have rate 1 from their start to their end, and no
     # ``WorkProgress``. A change adds up the work done, and sets another event for the end: the event before it stays on
@@ -858,8 +979,9 @@ class ClusterKernel:
         run.disarm()
         if rate != progress.rate or progress.since_s == run.computing_s:
             self._record_rate(run, rate)
-        progress.rate, progress.until = rate, until
-        left = run._seconds - progress.done if training is None else until - training.progress
+        progress.rate, progress.usual, progress.until = rate, rate, until
+        end = min(run._seconds, progress.checkpoint)
+        left = end - progress.done if training is None else until - training.progress
         if after_s is None:
             after_s = left / rate if rate else inf
         run._ends_s = now + max(after_s, 0.0)
@@ -885,44 +1007,40 @@ class ClusterKernel:
 
     def _set_pace(self, run: Run) -> None:
         """Let a run that computes go on at the rate that its partner, or its training, leaves it."""
-        task = run.task
-        if task.training is not None:
-            self.set_rate(run, *task.training.pace())
-        elif self._communication is not None:
+        task, gang = run.task, None
+        if run.process is not None:
+            return  # it writes a checkpoint
+        if self._communication is not None and task.training is None:
             placement = [(machine, count, mask) for machine, count, mask, _ in run.held]
             gang = self._gang(task, run.type, placement)
-            if gang is not None:
-                progress = run.progress = WorkProgress(run.computing_s)  # type: ignore[arg-type]
-                progress.gang = gang
-                self._carrier.begin(gang, partial(self.set_rate, run))  # type: ignore[union-attr]
+        if task.training is not None:
+            self.set_rate(run, *task.training.pace())
+        elif gang is not None:
+            progress = run.progress = run.progress or WorkProgress(run.computing_s)  # type: ignore[arg-type]
+            progress.gang = gang
+            self._carrier.begin(gang, partial(self.set_rate, run))  # type: ignore[union-attr]
         elif self.sharing is not None:
             rate, gpu = 1.0, self.machines.types[run.type]
             for other in run.beside:
                 partner = self.running[other].task.task
                 rate = self.sharing.rate(task.task, partner, "" if gpu is None else gpu.name, self.now)
             self.set_rate(run, rate)
+        elif run.progress is not None:
+            self.set_rate(run, 1.0)
 
     def _gang(self, task: TaskState, type_: int, placement: Iterable[tuple[NodeState, int, int]]) -> Any:
         """The communication of a gang on machines, each with its number of instances and the bit mask
         of their GPUs; None if it sends nothing.
         """
-        gpu, demand = self.machines.types[type_], task.demand
-        assert self._communication is not None
-        alone = not demand.gang and demand.whole < 2
-        traffic = None if alone else self._communication.traffic(task.task, gpu)
-        if traffic is None:
-            return None
-        from dagsim.network.collectives import Member
+        from dagsim.systems.cluster.models.communication import gang_step
 
-        per_instance = demand.whole or 1
-        members = [
-            Member(machine.index, count * per_instance if demand.gang else per_instance, tuple(bits(mask)))
-            for machine, count, mask in placement
-        ]
-        step_s, seconds = traffic.step_s, task._truth
-        if not isinstance(self._runtime, Communication) and len(seconds) > 1 and min(seconds) > 0:
-            step_s *= seconds[type_] / min(seconds)
-        return self._carrier.gang(traffic, step_s, members, gpu if demand.whole else None)  # type: ignore[union-attr]
+        held = [(machine.index, count, mask) for machine, count, mask in placement]
+        types = self.machines.types
+        step = gang_step(self._communication, self._runtime, task.task, types, types[type_], held)  # type: ignore[arg-type]
+        try:
+            return None if step is None else self._carrier.gang(*step)  # type: ignore[union-attr]
+        except ModelError as error:
+            raise ModelError(f"at {self.now:g} s: {task.name}: {error}") from None
 
     def expected_rate(self, task: TaskState, placement: Placement) -> float:
         """See ``ClusterView.expected_rate``."""
@@ -939,8 +1057,21 @@ class ClusterKernel:
         gang = self._gang(task, held[0][0].type, held)
         return 1.0 if gang is None else self._carrier.expected(gang)  # type: ignore[union-attr]
 
+    def expected_moves_s(self, moves: Sequence[tuple[Run, Placement]]) -> list[float]:
+        """See ``ClusterView.expected_moves_s``."""
+        kept, sizes, flows = self.preemption.on_resume == "resume", [], []
+        for run, placement in moves:
+            sizes.append(run.task.task.memory_gb)
+            if self._carrier is not None:
+                state = _places(run) if kept and self._by_network else None
+                flows.append(self._flows(run.task, [share[:2] for share in placement], state))
+        fixed_s = [self.preemption.cost_s(size, kept and not self._by_network) for size in sizes]
+        if not any(flows) or not isinstance(self._carrier, ForeseeingCarrier):
+            return fixed_s
+        return [fixed + sent for fixed, sent in zip(fixed_s, self._carrier.expected_s(flows), strict=True)]
+
     def _reached(self, event: Event) -> None:
-        """End a run with a rate, or the epoch of an elastic one."""
+        """End a run with a rate, or the epoch of an elastic one; or let it write a checkpoint."""
         run: Run = event._value
         training, progress = run.task.training, run.progress
         assert progress is not None
@@ -952,6 +1083,9 @@ class ClusterKernel:
                 self._set_pace(run)
                 self._changed = True
                 return
+        elif progress.checkpoint < run._seconds:
+            self._checkpoint(run, progress)
+            return
         self._end(run)
 
     def _record_rate(self, run: Run, rate: float) -> None:
@@ -995,42 +1129,67 @@ class ClusterKernel:
             self._record(packed_row(_COMPLETED, self.now, active.number, -1, -1, -1, 0, 0, 0.0))
             self._has_left(active.number)
 
-    def _stop(self, run: Run, kind: int, cause: object, *, kept: bool, saved: bool = False) -> TaskState:
+    def _stop(
+        self, run: Run, kind: int, cause: object, *, kept: bool, saved: bool = False, notice_s: float = 0.0
+    ) -> TaskState:
         """End a run before its time; its instances become ready again. With ``kept`` it keeps its work,
-        with ``saved`` only what is in its last checkpoint.
+        with ``saved`` only what is in its last checkpoint. After ``notice_s``, its nodes cannot send its
+        state any more; None returns before that shows.
         """
-        now = self.now
+        now, computing = self.now, run.computing_s is not None
         run.disarm()
         if run.process is not None and run.process.is_alive:
             run.process.interrupt(cause)
         self._release(run, kind)
         if len(self.clock.events) > self._crowded:
             self._forget_stopped()
-        task, left = run.task, 1.0
-        if kept:
-            left = self._left(run, saved=saved)
         self._pieces += 1
+        again = self._piece(run, kind, kept=kept, saved=saved)
+        if self._by_network and kept and not saved:
+            places = _places(run)
+            pending = self._writes.get(run.task.piece)
+            if not computing and run.moves and again.saved is not None:
+                places = again.saved[1]
+                again.saved = now, places
+            elif not computing:
+                places = ()
+            if pending is not None:
+                self._writes[again.piece] = pending
+            flows = self._state_flows(run.task, places) if kind == _PREEMPTED or notice_s else ()
+            if flows:
+                write = self._writes[again.piece] = StateWrite(run, flows)
+                if notice_s:
+                    lost = self._piece(
+                        run, kind, kept=self._keeps_on_failure, saved=self.preemption.on_failure == "restart"
+                    )
+                    write.deadline_s, write.pieces = now + notice_s, (again, lost)
+                self._begin(write)
+                if notice_s:
+                    return again
+        if again.failures >= _MOST_FAILURES:
+            raise Stalled(
+                f"at {now:g} s: {again.name} failed {_MOST_FAILURES} times in a row with its nodes and lost its "
+                f"work each time; it takes {run._seconds:g} s there. Set preemption on_failure to resume, or let "
+                "nodes stay up longer"
+            )
+        self.frontier.add(again, now)
+        return again
+
+    def _piece(self, run: Run, kind: int, *, kept: bool, saved: bool) -> TaskState:
+        """The instances of a stopped run as a piece of their task, with the number ``_pieces``."""
+        task, elastic = run.task, run.task.task.elastic
+        left = self._left(run, saved=saved) if kept else 1.0
         saves = kept and run.computing_s is not None
-        by_network = self._storage is not None and self._storage.checkpoints
-        cost_s = self.preemption.cost_s(task.task.memory_gb, saves and not by_network)
-        elastic = task.task.elastic
+        cost_s = self.preemption.cost_s(task.task.memory_gb, saves and not self._by_network)
         again = task.piece_of(self._pieces, run.instances if elastic is None else task.task.instances, left, cost_s)
-        if by_network and saves:
-            places = () if kind == _FAILED else tuple([(machine.index, count) for machine, count, *_ in run.held])
-            again.saved = now, places
-        elif not kept:
+        if not kept:
             again.saved = None
-        if elastic is not None and not kept:
-            again.training = elastic.training.start()
+            if elastic is not None:
+                again.training = elastic.training.start()
+        elif self._by_network and saves and left < task.left:
+            again.saved = self.now, () if kind == _FAILED else _places(run)
         if kind == _FAILED:
             again.failures = task.failures + 1 if left >= task.left else 0
-            if again.failures == _MOST_FAILURES:
-                raise Stalled(
-                    f"at {now:g} s: {task.name} failed {_MOST_FAILURES} times in a row with its nodes and lost its "
-                    f"work each time; it takes {run._seconds:g} s there. Set preemption on_failure to resume, or let "
-                    "nodes stay up longer"
-                )
-        self.frontier.add(again, now)
         return again
 
     def _left(self, run: Run, *, saved: bool) -> float:
@@ -1045,7 +1204,11 @@ class ClusterKernel:
             passed_s = progress.done
         else:
             passed_s = self.now - run.computing_s if run.computing_s is not None else 0.0
-        if self.preemption.interval_s is not None and run.computing_s is not None:
+        if self._by_network:
+            whole_s = run._seconds
+            if saved:
+                passed_s = 0.0 if progress is None else progress.saved
+        elif self.preemption.interval_s is not None and run.computing_s is not None:
             whole_s = self.preemption.worked_s(run._seconds)
             passed_s = self.preemption.worked_s(passed_s, saved=saved)
         else:
@@ -1118,40 +1281,45 @@ class ClusterKernel:
                 served[gpu] = number
         return parting_s + self._setup.seconds(run.task.task, number, tuple(previous))
 
-    def _flows(self, run: Run) -> list[Flow]:
-        """The flows that the run must read: the output of each parent, from the nodes where its
-        instances ran, in proportion to their number there.
+    def _flows(
+        self, task: TaskState, places: Sequence[tuple[int, int]], state: Sequence[tuple[int, int]] | None
+    ) -> list[Flow]:
+        """The flows that a run on ``places`` must read: the output of each parent, from the nodes where its
+        instances ran, in proportion to their number there; and from the storage its data. A run that
+        has kept its work reads its ``state`` instead, from the nodes that have it (none: from the storage).
         """
-        active, index = run.task.job, run.task.index
+        active, index = task.job, task.index
         graph = active.job.graph
-        share_here = {machine.index: count / graph.tasks[index].instances for machine, count, _, _ in run.held}
-        flows = [] if self._storage is None else self._stored(run, self._storage)
+        share_here = {node: count / graph.tasks[index].instances for node, count in places}
+        flows = [] if self._storage is None else self._stored(task, places, state, self._storage)
         for edge in active.job.graph.edges:
             if edge.child == index and edge.bytes:
-                places = active.places[edge.parent]
                 instances = graph.tasks[edge.parent].instances
-                for source, count in places.items():
+                for source, count in active.places[edge.parent].items():
                     for node, part in share_here.items():
                         if node != source:
                             flows.append(Flow(source, node, edge.bytes * part * count / instances))
         return flows
 
-    def _stored(self, run: Run, storage: Storage) -> list[Flow]:
-        """What the run reads from the storage: its data, or the state that its instances have kept."""
-        task = run.task
+    def _stored(
+        self,
+        task: TaskState,
+        places: Sequence[tuple[int, int]],
+        state: Sequence[tuple[int, int]] | None,
+        storage: Storage,
+    ) -> list[Flow]:
         sources: Sequence[tuple[int, float]] = [(self._storage_nodes[task.job.number % len(self._storage_nodes)], 1.0)]
         size = storage.load_bytes(task.task.model) / task.task.instances
-        if task.saved is not None:
-            saved_s, places = task.saved
+        if state is not None:
             size = task.task.memory_gb * 1e9
-            if places and saved_s == self.now:
-                total = sum(count for _, count in places)
-                sources = [(node, count / total) for node, count in places]
+            if state:
+                total = sum(count for _, count in state)
+                sources = [(node, count / total) for node, count in state]
         return [
-            Flow(source, machine.index, size * count * part)
-            for machine, count, *_ in run.held
+            Flow(source, node, size * count * part)
+            for node, count in places
             for source, part in sources
-            if size and source != machine.index
+            if size and source != node
         ]
 
     # Clock and observers.
@@ -1230,6 +1398,8 @@ class ClusterKernel:
         twin._observe(())
         twin._start_clock(twin.now)
         twin._carrier = None if self._carrier is None else self._carrier.fork(twin.clock)
+        if self._writes:
+            twin._adopt_writes(self._writes, by_estimates)
         twin._changed = True
         if twin._wake_s < inf:
             wake_s, twin._wake_s = twin._wake_s, inf
@@ -1244,6 +1414,15 @@ class ClusterKernel:
             if twin.running[run.id] is None:  # it fetches its inputs, or has rate 0
                 twin._adopt(run, by_estimates)
         return twin
+
+    def _adopt_writes(self, writes: Mapping[int, StateWrite], by_estimates: bool) -> None:
+        """Continue the writes of the original in this simulation."""
+        twins = {id(write): write.copy(self.frontier.jobs, self.machines) for write in writes.values()}
+        self._writes = {piece: twins[id(write)] for piece, write in writes.items()}
+        for twin in twins.values():
+            for piece in twin.pieces if by_estimates else ():
+                piece.believe_estimate()
+            self._begin(twin)
 
     def _adopt(self, run: Run, by_estimates: bool) -> None:
         """Continue the run of the original in this simulation."""
@@ -1263,6 +1442,12 @@ class ClusterKernel:
             again.progress = run.progress.copy()
             if run.progress.gang is not None:
                 again.progress.gang = self._carrier.adopt(run.progress.gang, partial(self.set_rate, again))  # type: ignore[union-attr]
+            if run.process is not None:
+                again.flows = [flow.copy() for flow in run.flows]
+                again.process = self.clock.process(self._save(again, again.progress))
+                return
+            if by_estimates and run.progress.checkpoint < again._seconds:
+                again._ends_s = run._ends_s
             self._set_end(again, again.progress)
             return
         if run.process is not None:
@@ -1280,7 +1465,7 @@ class ClusterKernel:
         while nothing runs.
         """
         ready = self.frontier.ready
-        if self._jobs_left or self.applicants or not ready:
+        if self._jobs_left or self.applicants or self._writes or not ready:
             return False
         lasting = self.lasting()
         return not any(self._could_fit(demand, lasting) for demand in {task.demand for task in ready})
@@ -1329,6 +1514,11 @@ class ClusterKernel:
 def _run_of(event: Event) -> object:
     """The run that the event ends, or that it sets up; anything else belongs to no run."""
     return event if isinstance(event, Run) else event._value
+
+
+def _places(run: Run) -> tuple[tuple[int, int], ...]:
+    """The nodes of a run, each with the number of its instances there."""
+    return tuple([(machine.index, count) for machine, count, *_ in run.held])
 
 
 def _some(names: list[str]) -> str:

@@ -223,6 +223,46 @@ class ShapedJobSeconds(JobSeconds):
         return super().total(now) + (self._paths.left_s() - self._paths.arrived_s)
 
 
+class LostGpuSeconds:
+    """GPU-seconds that preemptions and moves cost: the set-up that a stopped run pays when it returns, and
+    its work if that is not kept.
+    """
+
+    def __init__(self, kernel: ClusterKernel) -> None:
+        self._preemption, self._jobs = kernel.preemption, kernel.frontier.jobs
+        self._begun: dict[int, float] = {}
+        self._lost = 0.0
+
+    def take(self, row: Row) -> None:
+        kind, now, job, task, run, gpus = *row[:5], row[8]
+        if kind == Kind.STARTED:
+            self._begun[run] = now
+        elif kind == Kind.PREEMPTED:
+            kept = self._preemption.on_resume == "resume"
+            active = self._jobs.get(job)
+            memory_gb = 0.0 if active is None else active.tasks[task].task.memory_gb
+            self._lost += gpus * self._preemption.cost_s(memory_gb, kept)
+            self._lost += 0.0 if kept else gpus * (now - self._begun.get(run, now))
+
+    def cost(self, now: float) -> float:
+        lost, self._lost = self._lost, 0.0
+        return lost
+
+
+class Rejections:
+    """The number of jobs that were rejected."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._count = 0
+
+    def take(self, row: Row) -> None:
+        self._count += row[0] == Kind.REJECTED
+
+    def cost(self, now: float) -> float:
+        count, self._count = self._count, 0
+        return float(count)
+
+
 TERMS: Registry[RewardTerm] = Registry(
     "reward term",
     [
@@ -235,6 +275,8 @@ TERMS: Registry[RewardTerm] = Registry(
             "idle", ".rewards:IdleGpuSeconds", "fraction of GPUs that are idle while jobs are in the system, over time"
         ),
         Entry("energy", ".rewards:Joules", "energy consumed by all GPUs"),
+        Entry("lost_gpu_seconds", ".rewards:LostGpuSeconds", "set-up and lost work of stopped and moved runs"),
+        Entry("rejections", ".rewards:Rejections", "number of rejected jobs"),
         Entry("unfairness", ".rewards:Unfairness", "1 - Jain's index over tenants, over time"),
     ],
     group="dagsim.rewards",

@@ -9,7 +9,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 from dagsim.elastic.tasks import ElasticTasks
-from dagsim.errors import ConfigError, TraceError
+from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Cluster, Job, QueueTree, Request
 from dagsim.registry import Registry, nearest
@@ -23,6 +23,7 @@ from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.network.base import Communication, Network, levels_in
 from dagsim.systems.cluster.past import jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.policies.admission import AdmitAll
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.site import domain_sets
 from dagsim.systems.cluster.view import ClusterPolicy
@@ -72,6 +73,26 @@ class _Sequences:
         return jobs
 
 
+def check_level(request: Request | None, network: Network | None, names: Sequence[str]) -> None:
+    """Check that the nodes ``names`` have the level that jobs ask for.
+
+    Raises:
+        ModelError: They have not.
+    """
+    if request is None:
+        return
+    between = levels_in(network, names)
+    if request.segment and not (between or request.level == "host"):
+        raise ModelError("a segment lies within a domain of the network, and there is none with levels").below(
+            "segment"
+        )
+    if level := request.level:
+        levels = domain_sets(between, len(names))
+        if level not in levels:
+            allowed = f"its levels are {', '.join(levels)}" if levels else "there is no network with levels"
+            raise ModelError(f"there is no level {level!r}{nearest(level, levels)}; {allowed}").below("level")
+
+
 class Engaged(NamedTuple):
     """A kernel and its engine."""
 
@@ -89,8 +110,9 @@ class ClusterScenario:
     those of a trace, as far as these state none. ``outages`` takes nodes away while the trace's own
     machines were away.
     The models are those of ``ClusterKernel``, and ``begins_s`` is its beginning for a list of jobs;
-    a trace knows its own. ``engine`` applies to policies given by name
-    (``engaged``): a caller of ``kernel`` decides live, which requires the SimPy kernel.
+    a trace knows its own. With ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine``
+    applies to policies given by name (``engaged``): a caller of ``kernel`` decides live, which requires
+    the SimPy kernel.
     """
 
     system: ClassVar[str] = "cluster"
@@ -124,12 +146,7 @@ class ClusterScenario:
             raise ConfigError(f"engine must be one of {', '.join(get_args(Engine))}, got {self.engine!r}{hint}")
         if self.elastic is not None:
             self.elastic.check(self.cluster)
-        if self.request is not None and (level := self.request.level):
-            names = [node.name for node in self.cluster.nodes]
-            levels = domain_sets(levels_in(self.network, names), len(names))
-            if level not in levels:
-                allowed = f"its levels are {', '.join(levels)}" if levels else "there is no network with levels"
-                raise ConfigError(f"request: there is no level {level!r}{nearest(level, levels)}; {allowed}")
+        check_level(self.request, self.network, [node.name for node in self.cluster.nodes])
 
     def kernel(
         self,
@@ -212,6 +229,10 @@ class ClusterScenario:
             begins_s=jobs.begins_s,
             seed=seed,
         )
+
+    def fitted(self, policy: ClusterPolicy) -> ClusterPolicy:
+        """The policy; with admission, one that does not admit jobs itself (``admits``) gets all of them."""
+        return AdmitAll(policy) if self.admission and not getattr(policy, "admits", False) else policy
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Facts of the jobs that arrived: number and load; for a trace also the rows read and

@@ -4,7 +4,7 @@ that waits, with indexes of the ready tasks by a policy's key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -206,6 +206,10 @@ class TaskState:
             twin.rank_s += twin.best_s - self.best_s
         return twin
 
+    def believe_estimate(self) -> None:
+        """Take the estimate from now on, for look-ahead."""
+        self._truth = tuple([seconds / self.left for seconds in self.seconds]) if self.left else self.seconds
+
     def copy(self, job: JobState, machines: ClusterState) -> TaskState:
         """An equal task of ``job`` on ``machines``, copies of its present job and machines."""
         twin = self._twin()
@@ -253,12 +257,18 @@ class WorkProgress:
     progress instead. ``event`` ends the present phase in place of the run, None at rate 0.
     """
 
-    __slots__ = ("done", "event", "gang", "rate", "since_s", "until")
+    __slots__ = ("checkpoint", "done", "event", "gang", "rate", "saved", "since_s", "until", "usual")
 
     def __init__(self, since_s: float) -> None:
         self.done = 0.0
         self.rate = 1.0
         self.since_s = since_s
+        self.usual = 1.0
+        """The last rate above 0, for estimates while the run writes a checkpoint."""
+        self.checkpoint = inf
+        """Work at which it pauses to write the next checkpoint over the network."""
+        self.saved = 0.0
+        """Work in its last checkpoint."""
         self.until = inf
         """Progress of an elastic task at which its rate may change."""
         self.event: Event | None = None
@@ -269,6 +279,7 @@ class WorkProgress:
         """An equal progress, without an event and without communication."""
         twin = WorkProgress(self.since_s)
         twin.done, twin.rate, twin.until = self.done, self.rate, self.until
+        twin.usual, twin.checkpoint, twin.saved = self.usual, self.checkpoint, self.saved
         return twin
 
 
@@ -327,7 +338,9 @@ class Run(Event):
         self.setup_s = 0.0
         self.computing_s: float | None = None
         self.flows: Sequence[Flow] = ()
+        """What it reads before it computes, or writes in a checkpoint."""
         self.process: Process | None = None
+        """Waits for these flows."""
         self.progress: WorkProgress | None = None
         """None while its rate has always been 1."""
         self.beside: tuple[int, ...] = ()
@@ -416,7 +429,13 @@ class Run(Event):
     def _paced_end_s(self, progress: WorkProgress) -> float:
         training = self.task.training
         left = self.estimate_s - progress.done if training is None else training.total - training.progress
-        return progress.since_s + left / progress.rate if progress.rate else inf
+        return progress.since_s + left / progress.usual if progress.usual else inf
+
+    @property
+    def moves(self) -> bool:
+        """True if its state comes straight from the nodes of an earlier run, False if from the storage."""
+        saved = self.task.saved
+        return saved is not None and bool(saved[1]) and saved[0] == self.started_s
 
     def disarm(self) -> None:
         """Let its scheduled events do nothing."""
@@ -424,6 +443,32 @@ class Run(Event):
         if self.progress is not None and self.progress.event is not None:
             self.progress.event.callbacks = []
             self.progress.event = None
+
+
+class StateWrite:
+    """The state of a stopped run on its way to the storage; the nodes may run others by then.
+
+    Instances that had notice before their node left return as one of two ``pieces``: the first if all bytes
+    have arrived by ``deadline_s``, else the second.
+    """
+
+    __slots__ = ("deadline_s", "flows", "pieces", "process", "run")
+
+    def __init__(self, run: Run, flows: Sequence[Flow]) -> None:
+        self.run = run.task.job.number, run.task.index, run.id
+        """Numbers of its job and its task, and its own."""
+        self.flows = flows
+        self.deadline_s = inf
+        self.pieces: tuple[TaskState, ...] = ()
+        self.process: Process | None = None
+
+    def copy(self, jobs: Mapping[int, JobState], machines: ClusterState) -> StateWrite:
+        """An equal write of ``jobs`` on ``machines``, without a process."""
+        twin: StateWrite = object.__new__(StateWrite)
+        twin.run, twin.deadline_s, twin.process = self.run, self.deadline_s, None
+        twin.flows = [flow.copy() for flow in self.flows]
+        twin.pieces = tuple([piece.copy(jobs[self.run[0]], machines) for piece in self.pieces])
+        return twin
 
 
 Key: TypeAlias = Callable[[TaskState], float]
@@ -618,7 +663,7 @@ class Frontier:
         """Let tasks take their estimates from now on, for look-ahead."""
         everything = [task for job in self.jobs.values() for task in job.tasks]
         for task in (*everything, *(task for task in self.ready if task.piece)):
-            task._truth = tuple([seconds / task.left for seconds in task.seconds]) if task.left else task.seconds
+            task.believe_estimate()
 
     def copy(self, machines: ClusterState) -> Frontier:
         """An equal frontier on ``machines``; policies rebuild their indexes."""

@@ -71,6 +71,10 @@ class Simulation(Protocol):
         """See ``ClusterView.expected_rate``."""
         ...
 
+    def expected_moves_s(self, moves: Sequence[tuple[Run, Placement]]) -> list[float]:
+        """See ``ClusterView.expected_moves_s``."""
+        ...
+
     def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
         """See ``ClusterView.claimed_s``."""
         ...
@@ -249,6 +253,13 @@ class ClusterView:
         flows: its step time without communication over that with it. 1 for all other tasks.
         """
         return self._simulation.expected_rate(task, placement)
+
+    def expected_moves_s(self, moves: Sequence[tuple[Run, Placement]]) -> list[float]:
+        """Seconds until each run would compute again if all moved now (``Migrate``): what ``preemption``
+        says, and the time that its state, data and inputs need beside the flows that are under way.
+        Work that it would lose is not in it.
+        """
+        return self._simulation.expected_moves_s(moves)
 
     def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
         """Seconds that the user claimed for an instance of the task (its time limit), by type;

@@ -71,7 +71,10 @@ class PartitionConfig:
 
     blocks: int = 0
     outlooks: bool = True
-    """Show the outcome of each row by the look-ahead, and leave out rows that would be too slow."""
+    """Show the outcome of each row by the look-ahead and the blocks that become free, and leave out rows that
+    would be too slow. Without it, an agent knows what PAC-ML's knew: the job, its graph, and how many
+    servers and jobs are busy.
+    """
     kind: Literal["partition"] = "partition"
 
     version: ClassVar[int] = 1
@@ -325,7 +328,7 @@ class RampCodec:
                 raise ConfigError("the codec needs examples of jobs for its ranges: the kernel has none, nor it itself")
             self._ranges = JobRanges(view.examples)
         graph = _arrays_of(view)
-        free = (room.before / room.counts).ravel()
+        free = (room.before / room.counts).ravel() * self.outlooks
         context = np.array([*self._ranges.row(view, graph), *free.tolist()], np.float32)
         types = type_rows(view.fabric, view.occupied)
         return RampObservation(self._rows(view, room, left), context, types, *graph[:4])
@@ -348,6 +351,8 @@ class RampCodec:
         decision = next(iter(decisions), None)
         if decision is None or not decision.degree:
             return 0
+        if not self.outlooks:
+            return self.row_of(decision.degree)
         assert self._view is not None
         outlook = self._view.outlook(decision.degree, decision.placer, decision.servers)
         if outlook is None:

@@ -124,6 +124,9 @@ def test_without_outlooks_rows_are_degrees_only() -> None:
     assert found is not None
     assert [way.degree for way in codec.ways] == [0, 1, 2, 4]
     assert not np.delete(found.tokens, [0, 3, 4], axis=1).any()
+    assert not found.context[len(JOB_FEATURES) :].any()  # when blocks become free is of the look-ahead, too
+    assert codec.choice_of([Partition(0, 4)]) == 3
+    assert codec.choice_of([Partition(0, 0)]) == 0
 
 
 def test_there_is_nothing_to_choose_where_nothing_fits() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
@@ -12,7 +12,16 @@ from dagsim.errors import ConfigError, require
 from dagsim.model import Decision
 from dagsim.systems.cluster.api import ClusterView
 
-__all__ = ["CandidatesConfig", "ClusterCodec", "Floats32", "LookAhead", "Observation", "RelativeConfig", "Select"]
+__all__ = [
+    "Action",
+    "CandidatesConfig",
+    "ClusterCodec",
+    "Floats32",
+    "LookAhead",
+    "Observation",
+    "RelativeConfig",
+    "Select",
+]
 
 
 Floats32 = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -63,6 +72,7 @@ class ClusterCodec(Protocol):
 
 LookAhead = Literal["off", "per_gpu", "sorted", "cdf"]
 Select = Literal["heads", "oldest", "mixed"]
+Action = Literal["preempt", "migrate", "admit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +145,10 @@ class RelativeConfig:
     """
     placement: str = "best-fit"
     """The placement of tasks on a type: one of ``dagsim list placements``."""
+    actions: tuple[Action, ...] = ()
+    """Actions beside starting and waiting: ``preempt``, ``migrate``, ``admit`` (the last only in
+    scenarios with admission). Their price belongs into the reward: ``lost_gpu_seconds``, ``rejections``.
+    """
     kind: Literal["relative"] = "relative"
 
     version: ClassVar[int] = 1
@@ -143,19 +157,26 @@ class RelativeConfig:
 
     __pydantic_config__ = {"extra": "forbid"}
 
+    def __post_init__(self) -> None:
+        for action in self.actions:
+            if action not in get_args(Action):
+                raise ConfigError(f"codec: actions must be {', '.join(get_args(Action))}, got {action!r}")
+
     @property
     def features(self) -> dict[str, tuple[str, ...]]:
         """The names of the columns of each part of an observation."""
+        from dagsim.systems.cluster.codecs.acting import ACTION_FEATURES
         from dagsim.systems.cluster.codecs.relative import Relative
 
         return {
-            "tokens": Relative.token_features,
+            "tokens": Relative.token_features + (ACTION_FEATURES if self.actions else ()),
             "context": Relative.context_features,
             "gpus": Relative.gpu_features,
         }
 
     def build(self) -> ClusterCodec:
         """Build a codec for one simulation."""
+        from dagsim.systems.cluster.codecs.acting import Acting
         from dagsim.systems.cluster.codecs.relative import Relative
 
-        return Relative(self)
+        return Acting(self) if self.actions else Relative(self)

@@ -11,12 +11,12 @@ from dagsim.model import Decision, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterState, ClusterView, ExpectedFree, JobState, TaskState
 from dagsim.systems.cluster.codecs.candidates import Candidates, Offer, eta_of, log_ratio
-from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation, RelativeConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Floats32, Observation, RelativeConfig
 from dagsim.systems.cluster.codecs.pool import UNITS, Pool
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.orders import width
 
-__all__ = ["TASK_FEATURES", "Relative", "proposal_of"]
+__all__ = ["TASK_FEATURES", "Relative", "log_over", "log_scale", "proposal_of"]
 
 _TYPE = ("free", "share", "pressure", "mean_slowdown", "ahead_1", "ahead_2", "ahead_4", "ahead_8")
 TASK_FEATURES = (
@@ -104,35 +104,50 @@ class Relative(Candidates):
         return offers
 
     def _observe(self, view: ClusterView, machines: ClusterState, pool: Pool, offers: list[Offer]) -> Observation:
-        unit_s = pool.best_s[len(pool.best_s) // 2]
+        unit_s = self._unit_s(view, pool)
+        types, context, gpus = self._present(view, machines, pool, unit_s)
         idle, expected = [levels.total() for levels in machines.by_gpus], view.expected_free
-        types = self._type_rows(pool, expected, idle, unit_s)
         rows = self._rows(view, pool, offers, expected, idle, types, unit_s)
         if view.pending:
-            waits = [0.0] * len(self.token_features)
-            waits[0], waits[1 + len(TASK_FEATURES)] = 1.0, float(self._proposed is None)
-            rows.append(waits)
+            rows.append(self._waits())
+        return Observation(np.array(rows, np.float32), context, gpus)
+
+    def _unit_s(self, view: ClusterView, pool: Pool, default_s: float = 1.0) -> float:
+        """The unit of time: the median of the seconds of the tasks that wait, or run if none waits."""
+        seconds = pool.best_s or sorted([run.task.best_s for run in view.running.values()])
+        return seconds[len(seconds) // 2] if seconds else default_s
+
+    def _waits(self) -> list[float]:
+        """The row for waiting."""
+        row = [0.0] * len(Relative.token_features)
+        row[0], row[1 + len(TASK_FEATURES)] = 1.0, float(self._proposed is None)
+        return row
+
+    def _present(
+        self, view: ClusterView, machines: ClusterState, pool: Pool, unit_s: float
+    ) -> tuple[list[tuple[float, ...]], Floats32, Floats32]:
+        """The ``_TYPE`` columns of each type, the context, and the mean of the types."""
+        idle = [levels.total() for levels in machines.by_gpus]
+        types = self._type_rows(pool, view.expected_free, idle, unit_s)
         mean = [ordered_sum(column) / len(types) for column in zip(*types, strict=True)]
         queue = (
             log1p(8 * len(pool.tasks) / pool.gpus),
             len(view.running) / pool.gpus,
             log1p(8 * len(view.jobs) / pool.gpus),
-            _log_scale(sum(pool.area) / UNITS / pool.gpus, unit_s),
+            log_scale(sum(pool.area) / UNITS / pool.gpus, unit_s),
         )
-        return Observation(
-            np.array(rows, np.float32), np.array([*queue, *mean], np.float32), np.array([mean], np.float32)
-        )
+        return types, np.array([*queue, *mean], np.float32), np.array([mean], np.float32)
 
     def _type_rows(self, pool: Pool, expected: ExpectedFree, idle: list[int], unit_s: float) -> list[tuple[float, ...]]:
         """The ``_TYPE`` columns of each type."""
-        waits, count = expected.free_in_each_s(_PROBES, idle, inf), len(pool.tasks)
+        waits, count = expected.free_in_each_s(_PROBES, idle, inf), max(len(pool.tasks), 1)
         return [
             (
                 free / gpus,
                 gpus / pool.gpus,
-                _log_scale(area / UNITS / gpus, unit_s),
+                log_scale(area / UNITS / gpus, unit_s),
                 slower / UNITS / count,
-                *(_log_scale(wait_s, unit_s) for wait_s in waits[4 * type_ : 4 * type_ + 4]),
+                *(log_scale(wait_s, unit_s) for wait_s in waits[4 * type_ : 4 * type_ + 4]),
             )
             for type_, (free, gpus, area, slower) in enumerate(
                 zip(idle, pool.capacity, pool.area, pool.slowdown, strict=True)
@@ -170,24 +185,24 @@ class Relative(Candidates):
                 rows.append(
                     [
                         0.0,
-                        _log_over(here_s, unit_s),
-                        _log_over(ready.best_s, unit_s),
+                        log_over(here_s, unit_s),
+                        log_over(ready.best_s, unit_s),
                         ready.slowdown[type_],
-                        _log_over(task.rank_s, unit_s),
+                        log_over(task.rank_s, unit_s),
                         float(type_ == ready.best_type),
                         log1p(ready.wide) / 2,
                         ready.wide / pool.capacity[type_],
                         log1p(len(graph.children[task.index])) / 2,
                         log1p(len(graph.tasks)) / 2,
                         log1p(job.tasks_left) / 2,
-                        _log_scale(now - task.ready_s, unit_s),
-                        _log_scale(now - job.job.arrival_s, unit_s),
-                        _log_scale(on_best_s - ready.best_s, unit_s),
+                        log_scale(now - task.ready_s, unit_s),
+                        log_scale(now - job.job.arrival_s, unit_s),
+                        log_scale(on_best_s - ready.best_s, unit_s),
                         log_ratio(on_best_s, here_s),
                         log_ratio(second_s if here_s == first_s else first_s, here_s),
                         shorter,
                         ready.slowdown[type_] - types[type_][3],
-                        _log_over(works[-1], unit_s),
+                        log_over(works[-1], unit_s),
                         0.0,
                         0.0,
                         float((task, type_) == self._proposed),
@@ -208,12 +223,12 @@ def proposal_of(policy: object, view: ClusterView) -> tuple[TaskState, int] | No
     return decision.task, view.machines.list[decision.placement[0].node].type
 
 
-def _log_over(seconds: float, unit_s: float) -> float:
+def log_over(seconds: float, unit_s: float) -> float:
     """The logarithm of a time over the unit, clipped."""
     return max(-_CLIP, min(log(max(seconds, 1e-6 * unit_s) / unit_s), _CLIP)) / 2
 
 
-def _log_scale(seconds: float, unit_s: float) -> float:
+def log_scale(seconds: float, unit_s: float) -> float:
     """A time over the unit, 0 for 0 s, as a logarithm with a bound."""
     return min(log1p(max(seconds, 0.0) / unit_s), _CLIP) / 2
 

@@ -133,7 +133,8 @@ class SpotCapacity:
 
     ``notice_s`` before that, its runs stop and write a checkpoint, and nothing starts there any more.
     If the notice is as long as ``Preemption.write_s``, they keep all work done until then; otherwise
-    they lose what a failure would cost. ``nodes`` are all nodes by default; the others are reserved.
+    they lose what a failure would cost. Over a network with a storage, the flows of the checkpoint must
+    arrive within the notice. ``nodes`` are all nodes by default; the others are reserved.
     """
 
     mean_up_s: float
@@ -406,7 +407,8 @@ class Preemption:
 
     With ``interval_s``, each run writes a checkpoint after that many seconds of work, which takes
     ``write_s`` (not at its end). A run killed by a failure then loses only the work since its last
-    checkpoint. Estimates do not count the writes.
+    checkpoint. Estimates do not count the writes. If the network has a storage for checkpoints, the
+    time of their flows takes the place of ``write_s`` and ``checkpoint_s_per_gb``.
 
     Raises:
         ModelError: An unknown mode, a negative cost, or an interval that is not positive.
@@ -440,6 +442,15 @@ class Preemption:
         if self.interval_s is None or not work_s:
             return work_s
         return work_s + self.write_s * max(0, ceil(work_s / self.interval_s - _ROUNDING) - 1)
+
+    def next_checkpoint_s(self, saved_s: float, work_s: float) -> float:
+        """Work at which a run with ``work_s`` seconds of work writes the checkpoint after that at ``saved_s``;
+        ``inf`` if it ends before.
+        """
+        if self.interval_s is None:
+            return inf
+        after_s = saved_s + self.interval_s
+        return after_s if work_s > after_s + _ROUNDING * self.interval_s else inf
 
     def worked_s(self, passed_s: float, *, saved: bool = False) -> float:
         """Seconds of computing in ``passed_s`` seconds with checkpoints; with ``saved`` only those that a

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from dagsim.network.routing import FabricLevel
 
 __all__ = [
+    "NO_CARRIER",
     "Carrier",
     "Communication",
     "Flow",
+    "ForeseeingCarrier",
     "GangCarrier",
     "HasLevels",
     "Network",
@@ -32,6 +34,9 @@ __all__ = [
     "UniformNetwork",
     "levels_in",
 ]
+
+
+NO_CARRIER = "gangs that communicate need a network that carries them: network {kind: shared}"
 
 
 class Flow:
@@ -49,6 +54,10 @@ class Flow:
         """End of the flow, where it is known from the start."""
         self.parts: list[LinkFlow] | None = None
         """Its parts on shared links; None before it is sent."""
+
+    def sent(self, now: float) -> float:
+        """Bytes that have crossed shared links by ``now``."""
+        return self.size - sum([part.left(now) for part in self.parts]) if self.parts else 0.0
 
     def copy(self) -> Flow:
         twin = Flow(self.source, self.destination, self.size)
@@ -97,9 +106,15 @@ class Storage:
     """Nodes that hold data and checkpoints: each job is served by one of ``nodes``, in turn.
 
     Before it computes, a task reads the GB of its model (``models``, else ``default_gb``), each node as
-    much as it has instances. With ``checkpoints``, what preempted instances keep is their memory: it comes
-    from the storage when they start again, and straight from their former nodes if they start in the
-    same instant (``Migrate``). This takes the place of ``Preemption.checkpoint_s_per_gb``.
+    much as it has instances. With ``checkpoints``, the state of an instance is its memory:
+
+    - After ``Preemption.interval_s`` of work, a run pauses until its state is in the storage.
+    - A preempted run leaves its GPUs at once, and its nodes send its state to the storage. When it starts
+      again, it waits for that and then reads its state; if it starts in the same instant (``Migrate``),
+      its state goes straight from its former nodes to the new ones.
+    - A run that has notice before its node leaves keeps its work if its state arrives in time.
+
+    Flows take the place of ``Preemption.write_s`` and ``checkpoint_s_per_gb``.
 
     Raises:
         ModelError: There are no nodes, or an amount is negative.
@@ -127,7 +142,9 @@ class Storage:
         """
         for name in self.nodes:
             if name not in names:
-                raise ModelError(f"storage: the cluster has no node {name!r}{nearest(name, names)}")
+                raise ModelError(f"storage: the cluster has no node {name!r}{nearest(name, names)}").below(
+                    "storage", "nodes"
+                )
         return [names.index(name) for name in self.nodes]
 
     def load_bytes(self, model: str | None) -> float:
@@ -182,6 +199,17 @@ class GangCarrier(Protocol):
         ...
 
 
+@runtime_checkable
+class ForeseeingCarrier(Protocol):
+    """A carrier that can say, too, how long flows would take."""
+
+    def expected_s(self, groups: Sequence[Sequence[Flow]]) -> list[float]:
+        """Seconds until the flows of each group would have arrived if all groups were sent now, beside those
+        under way and none to come.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class UniformNetwork:
     """A flow takes ``latency_s + size / bandwidth``. Flows to one run are parallel; nothing is sent
@@ -215,6 +243,11 @@ class _Uniform(NamedTuple):
             if flow.ends_s is None:
                 flow.ends_s = now + network.latency_s + flow.size / (network.bandwidth_gb_s * 1e9)
         yield Timer(self.clock, max(flow.ends_s or 0.0 for flow in flows))
+
+    def expected_s(self, groups: Sequence[Sequence[Flow]]) -> list[float]:
+        """See ``ForeseeingCarrier``."""
+        latency_s, bytes_s = self.network.latency_s, self.network.bandwidth_gb_s * 1e9
+        return [max([latency_s + flow.size / bytes_s for flow in flows], default=0.0) for flows in groups]
 
     def fork(self, clock: Clock) -> _Uniform:
         return _Uniform(self.network, clock)

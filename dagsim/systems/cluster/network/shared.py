@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from simpy.events import Event
 
+from dagsim.errors import ModelError
 from dagsim.model import Cluster, GpuType
 from dagsim.network import (
     Dragonfly,
@@ -28,7 +29,7 @@ from dagsim.systems.cluster.clock import COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.network.base import Flow, Storage
 from dagsim.workload.distributions import TaggedUnion
 
-__all__ = ["Gang", "SharedCarrier", "SharedNetwork"]
+__all__ = ["Gang", "SharedCarrier", "SharedNetwork", "gang_exchange"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,27 @@ class SharedNetwork:
         """See ``HasLevels``."""
         return self.topology.levels(names)
 
+    def routing(self, names: Sequence[str]) -> Routing:
+        """The links between the nodes ``names`` of the cluster, and their routes.
+
+        Raises:
+            ModelError: The network does not fit them.
+        """
+        if self.storage is not None:
+            self.storage.numbers(names)
+        try:
+            return self.topology.routing(names)
+        except ModelError as error:
+            raise error.below("topology") from None
+
     def carrier(self, clock: Clock, cluster: Cluster) -> SharedCarrier:
-        return SharedCarrier(clock, self.topology.routing([node.name for node in cluster.nodes]))
+        return SharedCarrier(clock, self.routing([node.name for node in cluster.nodes]))
+
+
+def gang_exchange(routing: Routing, traffic: StepTraffic, members: Sequence[Member], gpu: GpuType | None) -> Exchange:
+    """The traffic of a step; without a ``gpu``, nothing bounds it within nodes."""
+    nvlink = inf if gpu is None else nvlink_bytes_s(gpu.name, gpu.nvlink_gb_s)
+    return exchange(traffic, members, routing, nvlink)
 
 
 class Gang:
@@ -99,9 +119,31 @@ class SharedCarrier:
     def fetch(self, flows: Sequence[Flow]) -> Generator[Event, object, None]:
         for flow in flows:
             if flow.parts is None:
-                paths = self.routing.paths(flow.source, flow.destination)
-                flow.parts = [LinkFlow(path, flow.size / len(paths)) for path in paths]
+                flow.parts = self._parts(flow)
         yield from self.carry([part for flow in flows for part in flow.parts or () if not part.arrived])
+
+    def _parts(self, flow: Flow) -> list[LinkFlow]:
+        paths = self.routing.paths(flow.source, flow.destination)
+        return [LinkFlow(path, flow.size / len(paths)) for path in paths]
+
+    def expected_s(self, groups: Sequence[Sequence[Flow]]) -> list[float]:
+        """See ``ForeseeingCarrier``. Latencies are added at the end. O(flows under way), and a solve per end."""
+        links, now = self._links.copy(), self._clock.now
+        seconds = [0.0] * len(groups)
+        waiting: dict[LinkFlow, int] = {}
+        for number, flows in enumerate(groups):
+            for part in [part for flow in flows for part in self._parts(flow)]:
+                waiting[part] = number
+                links.start(part, now)
+        links.update(now)
+        while waiting:
+            time_s = links.next_end_s()
+            for part in links.ended(time_s) if time_s < inf else [*waiting]:
+                if part in waiting:
+                    number = waiting.pop(part)
+                    seconds[number] = max(seconds[number], time_s - now + self.routing.latency_s(part.route))
+            links.update(time_s)
+        return seconds
 
     def carry(self, parts: Sequence[LinkFlow]) -> Generator[Event, object, None]:
         """Send ``parts`` over their routes and wait until all have arrived. Parts that are under
@@ -135,8 +177,7 @@ class SharedCarrier:
 
     def gang(self, traffic: StepTraffic, step_s: float, members: Sequence[Member], gpu: GpuType | None) -> Gang:
         """See ``GangCarrier``."""
-        nvlink = inf if gpu is None else nvlink_bytes_s(gpu.name, gpu.nvlink_gb_s)
-        return Gang(exchange(traffic, members, self.routing, nvlink), step_s, traffic.overlap)
+        return Gang(gang_exchange(self.routing, traffic, members, gpu), step_s, traffic.overlap)
 
     def begin(self, gang: Gang, tell: Callable[[float], None]) -> None:
         """See ``GangCarrier``."""

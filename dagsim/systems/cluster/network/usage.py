@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dagsim.model import Job, Kind
-from dagsim.model.arithmetic import bits
 from dagsim.model.log import Record, Schedule
-from dagsim.network.collectives import Exchange, Member, exchange, nvlink_bytes_s
+from dagsim.network.collectives import Exchange
 from dagsim.network.routing import Link
+from dagsim.systems.cluster.models.communication import gang_step
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.cluster.network.base import Communication
-from dagsim.systems.cluster.network.shared import SharedNetwork
+from dagsim.systems.cluster.network.base import Communication, Storage
+from dagsim.systems.cluster.network.shared import SharedNetwork, gang_exchange
 
 __all__ = ["LinkUse", "busiest", "link_usage"]
 
@@ -52,16 +52,20 @@ def link_usage(
 ) -> list[LinkUse]:
     """The traffic on all links of the ``network`` in a simulation of ``jobs``.
 
-    Gangs are exact, as the log has their rates. Outputs, data and saved states count as evenly sent from
-    the start of a run until it computes. If the log does not name GPUs, gangs that use some NICs of a
-    node count on its first ones.
+    Gangs are exact, as the log has their rates. Outputs, data and states count as evenly sent: those
+    that a run reads from its start until it computes, those that it writes until they have arrived. If
+    the log does not name GPUs, gangs that use some NICs of a node count on its first ones.
     """
     cluster = schedule.cluster
-    routing = network.topology.routing([node.name for node in cluster.nodes])
+    names = [node.name for node in cluster.nodes]
+    routing = network.routing(names)
     usage = [LinkUse(link, []) for link in routing.links]
     running: dict[int, _Run] = {}
     places: dict[tuple[int, int], dict[int, int]] = {}
     stopped: dict[tuple[int, int], tuple[float, dict[int, int]]] = {}
+    writes_s: dict[tuple[int, int], float] = {}
+    """Since when a run may be writing its state from a node (-1: any)."""
+    stores = [] if network.storage is None else network.storage.numbers(names)
     types = cluster.gpu_types
 
     def book(run: _Run, now: float) -> None:
@@ -72,33 +76,30 @@ def link_usage(
 
     def begin(run: _Run) -> None:
         """Find what the gang sends."""
-        task = jobs[run.job].tasks[run.task]
-        gpu = cluster.nodes[run.held[0][0]].gpu
-        traffic = None if communication is None else communication.traffic(task, gpu)
-        if traffic is None or not (task.gang or task.gpus >= 2):
-            return
-        per_instance = max(int(task.gpus), 1)
-        members = [
-            Member(node, count * per_instance if task.gang else per_instance, tuple(bits(mask)))
-            for node, count, mask in run.held
-        ]
-        nvlink = float("inf") if gpu is None or task.gpus < 1 else nvlink_bytes_s(gpu.name, gpu.nvlink_gb_s)
-        run.exchange, run.steps_s = exchange(traffic, members, routing, nvlink), traffic.step_s
-        seconds = runtime.seconds(task, types)
-        if not isinstance(runtime, Communication) and len(seconds) > 1 and min(seconds) > 0:
-            run.steps_s *= seconds[types.index(gpu)] / min(seconds)
+        task, gpu = jobs[run.job].tasks[run.task], cluster.nodes[run.held[0][0]].gpu
+        step = None if communication is None else gang_step(communication, runtime, task, types, gpu, run.held)
+        if step is not None:
+            run.steps_s = step.step_s
+            run.exchange = gang_exchange(routing, step.traffic, step.members, step.gpu)
 
     def fetched(run: _Run, now: float) -> None:
         sent = [*_outputs(jobs[run.job], run, places)]
         if network.storage is not None:
-            sent += _stored(network, jobs[run.job], run, stopped, [node.name for node in cluster.nodes])
+            sent += _stored(network.storage, stores, jobs[run.job], run, stopped)
         for source, destination, size in sent:
-            paths = routing.paths(source, destination)
-            for path in paths:
-                for link in path:
-                    run.load[link] = run.load.get(link, 0.0) + size / len(paths) / (now - run.started_s)
-        book(run, now)
-        run.load = {}
+            evenly(source, destination, size, run.started_s, now)
+        run.since_s = now
+
+    def evenly(source: int, destination: int, size: float, start_s: float, end_s: float) -> None:
+        paths = routing.paths(source, destination)
+        for path in paths if end_s > start_s else ():
+            for link in path:
+                usage[link].traffic.append((start_s, end_s, size / len(paths) / (end_s - start_s)))
+
+    def written(row: Record) -> None:
+        since_s = max(writes_s[row.run, -1], writes_s.get((row.run, row.node), 0.0))
+        writes_s[row.run, row.node] = row.time_s
+        evenly(row.node, stores[row.job % len(stores)], row.value * 1e9, since_s, row.time_s)
 
     for row in schedule.log:
         kind = row.kind
@@ -110,6 +111,8 @@ def link_usage(
         elif kind == Kind.RATE:
             run = running[row.run]
             book(run, row.time_s)
+            if not row.value:
+                writes_s[row.run, -1] = row.time_s
             if run.exchange is None:
                 begin(run)
             if run.exchange is not None:
@@ -123,8 +126,11 @@ def link_usage(
                 ran = places.setdefault((run.job, run.task), {})
                 for node, count in held.items():
                     ran[node] = ran.get(node, 0) + count
-            elif kind == Kind.PREEMPTED:
-                stopped[run.job, run.task] = row.time_s, held
+            else:
+                stopped[run.job, run.task] = row.time_s, held if kind == Kind.PREEMPTED else {}
+                writes_s.setdefault((row.run, -1), row.time_s)
+        elif kind == Kind.WRITTEN:
+            written(row)
     return usage
 
 
@@ -141,21 +147,19 @@ def _outputs(job: Job, run: _Run, places: dict[tuple[int, int], dict[int, int]])
 
 
 def _stored(
-    network: SharedNetwork,
+    storage: Storage,
+    stores: Sequence[int],
     job: Job,
     run: _Run,
     stopped: dict[tuple[int, int], tuple[float, dict[int, int]]],
-    names: Sequence[str],
 ) -> Iterator[tuple[int, int, float]]:
     """Source, destination and bytes of the data and states that a run reads."""
-    storage, task = network.storage, job.graph.tasks[run.task]
-    assert storage is not None
-    nodes = storage.numbers(names)
-    sources, size = {nodes[run.job % len(nodes)]: 1.0}, storage.load_bytes(task.model) / task.instances
+    task = job.graph.tasks[run.task]
+    sources, size = {stores[run.job % len(stores)]: 1.0}, storage.load_bytes(task.model) / task.instances
     if storage.checkpoints and (run.job, run.task) in stopped:
         stopped_s, held = stopped[run.job, run.task]
         size = task.memory_gb * 1e9
-        if stopped_s == run.started_s:
+        if stopped_s == run.started_s and held:
             sources = {node: count / sum(held.values()) for node, count in held.items()}
     for node, count, _ in run.held:
         for source, part in sources.items():

@@ -7,7 +7,8 @@ from math import ceil, inf
 from typing import NamedTuple, TypeAlias
 
 from dagsim.errors import ConfigError
-from dagsim.model import Decision, Migrate, Placement, Share, Start
+from dagsim.model import Decision, Migrate, Placement, Request, Share, Start
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, TaskState
 from dagsim.systems.cluster.policies.backfilling import Backlog, Easy, Shadow, by_order
 from dagsim.systems.cluster.policies.orders import by_arrival
@@ -40,7 +41,7 @@ class SmallestDomain:
     ) -> list[tuple[int, int]] | None:
         """Node and instances of a gang, on single machines with their ``rooms``."""
         request = task.job.job.request
-        if request is not None and request.segment is not None:
+        if request is not None and request.segment is not None and _blocks(view, request) is not None:
             return BLOCK.choose(view, task, type_, rooms)
         if sum(room for room, _ in rooms) < task.demand.gang:
             return None
@@ -134,7 +135,7 @@ class SegmentsInBlocks:
         self, view: ClusterView, task: TaskState, type_: int | None = None, avoid: _Nodes = _NONE
     ) -> Placement | None:
         """See ``PlacementRule``; no node is one of ``avoid``."""
-        if not view.levels:
+        if _blocks(view, task.job.job.request) is None:
             return view.fit(task, type_)
         return _first_choice(self, view, task, type_, avoid)
 
@@ -143,11 +144,10 @@ class SegmentsInBlocks:
     ) -> list[tuple[int, int]] | None:
         """Node and instances of a gang, on single machines with their ``rooms``."""
         gang, request = task.demand.gang, task.job.job.request
-        if not view.levels:
+        blocks = _blocks(view, request)
+        if blocks is None:
             return None
-        heights = {level.name: height for height, level in enumerate(view.levels)}
-        height = heights.get(request.level, 0) if request is not None else 0
-        domains, below = view.levels[height].domains, [level.domains for level in view.levels[:height]]
+        domains, below = blocks
         segment = request.segment if request is not None else None
         if segment is None:
             segment = _largest_segment(gang, self._block_size(view, task, type_, domains))
@@ -169,6 +169,16 @@ class SegmentsInBlocks:
 
 
 BLOCK = SegmentsInBlocks()
+
+
+def _blocks(view: ClusterView, request: Request | None) -> tuple[Sequence[int], list[Sequence[int]]] | None:
+    """The block of each node, and the domains of the levels below; None if the network has no levels."""
+    heights = {level.name: height for height, level in enumerate(view.levels)}
+    level = None if request is None else request.level
+    if level == "host":
+        return range(len(view.machines.list)), []
+    height = heights.get(level or "", 0)
+    return (view.levels[height].domains, [below.domains for below in view.levels[:height]]) if view.levels else None
 
 
 def _largest_segment(gang: int, most: int) -> int:
@@ -340,9 +350,11 @@ class Defrag(EasyOnNodes):
     GPUs together are enough, runs on single nodes move out of one. It does so only if the moves cost less
     GPU-seconds than the gang gains.
 
-    A move costs what ``Preemption`` says: the restart, the checkpoint and, without one, the work done. The
-    gain is the time that the gang would lose to communication if it were spread (``expected_rate``); a gang
-    that may not be spread gains its whole time. At most ``most_moves`` runs move at once. Uses estimates;
+    Moves cost the time until the runs compute again, all of them at once: what ``Preemption`` says, and what
+    their states take beside the flows under way (``expected_moves_s``); without a checkpoint also the work
+    done. The gain is the time that the gang would lose to communication if it were spread
+    (``expected_rate``). A gang that may not be spread gains its whole time, but no more than it would
+    wait. Gains and costs count for each GPU. At most ``most_moves`` runs move at once. Uses estimates;
     preemptive. Cost: ``Easy``, and O(running + nodes) for each gang that waits or would be spread.
 
     Raises:
@@ -397,7 +409,12 @@ class Defrag(EasyOnNodes):
                     best = clearing
                     compact = _filled(inside, demand.whole, demand.gang)
             if best is not None:
-                return best if best.cost < _gain(view, task, placement, compact, type_) else None
+                gpus, seconds = demand.whole * demand.gang, task.seconds[type_]
+                if placement is None:
+                    gain = gpus * min(seconds, self._wait_s(view, task))
+                else:
+                    gain = _spread_costs(view, task, placement, compact, gpus * seconds)
+                return best if best.cost < gain else None
         return None
 
     def _cleared(
@@ -416,8 +433,7 @@ class Defrag(EasyOnNodes):
             and run.task.training is None and run.computing_s is not None
         ]  # fmt: skip
         moves: list[tuple[Run, int]] = []
-        cost = 0.0
-        for run in sorted(movable, key=lambda run: (_move_s(view, run), -run.gpus, run.id)):
+        for run in sorted(movable, key=lambda run: (_lost_s(view, run), _state_gb(view, run), -run.gpus, run.id)):
             if sum(_instances(left[node], demand) for node in within) >= demand.gang:
                 break
             count, source = run.instances, run.held[0][0].index
@@ -434,9 +450,16 @@ class Defrag(EasyOnNodes):
             left[node] = _after(left[node], run.task.demand, -count)
             left[source] = _after(left[source], run.task.demand, count)
             moves.append((run, node))
-            cost += run.gpus * _move_s(view, run)
         enough = sum(_instances(left[node], demand) for node in within) >= demand.gang
-        return _Clearing(cost, tuple(moves)) if enough and 0 < len(moves) <= self.most_moves else None
+        if not (enough and 0 < len(moves) <= self.most_moves):
+            return None
+        away_s = view.expected_moves_s([(run, (Share(node, run.instances),)) for run, node in moves])
+        costs = [run.gpus * (_lost_s(view, run) + seconds) for (run, _), seconds in zip(moves, away_s, strict=True)]
+        return _Clearing(ordered_sum(costs), tuple(moves))
+
+    def _wait_s(self, view: ClusterView, task: TaskState) -> float:
+        """Seconds until the task would start if nothing moved."""
+        return self._reserved(view, task).shadow.time_s - view.now
 
 
 _Free: TypeAlias = tuple[int, int, int]
@@ -455,11 +478,15 @@ def _after(free: _Free, demand: DemandClass, count: int) -> _Free:
     return gpus + count * demand.whole, cpus + count * demand.cpus, memory + count * demand.memory
 
 
-def _move_s(view: ClusterView, run: Run) -> float:
-    """Seconds that a move costs a run."""
-    preemption, kept = view.preemption, view.preemption.on_resume == "resume"
-    done_s = 0.0 if kept or run.computing_s is None else view.now - run.computing_s
-    return preemption.cost_s(run.task.task.memory_gb, kept) + done_s
+def _lost_s(view: ClusterView, run: Run) -> float:
+    """Seconds that a run has computed for nothing if it moves."""
+    kept = view.preemption.on_resume == "resume" or run.computing_s is None
+    return 0.0 if kept else view.now - run.computing_s  # type: ignore[operator]
+
+
+def _state_gb(view: ClusterView, run: Run) -> float:
+    """GB that a run has to save."""
+    return run.task.task.memory_gb * run.instances if view.preemption.on_resume == "resume" else 0.0
 
 
 def _filled(machines: Iterable[NodeState], whole: int, gang: int) -> Placement:
@@ -473,10 +500,7 @@ def _filled(machines: Iterable[NodeState], whole: int, gang: int) -> Placement:
     return _placement(taken)
 
 
-def _gain(view: ClusterView, task: TaskState, spread: Placement | None, compact: Placement, type_: int) -> float:
-    """GPU-seconds that a gang gains if it runs on ``compact`` and not ``spread`` (None: not at all)."""
-    most = task.demand.whole * task.demand.gang * task.seconds[type_]
-    if spread is None:
-        return most
+def _spread_costs(view: ClusterView, task: TaskState, spread: Placement, compact: Placement, whole: float) -> float:
+    """The part of the ``whole`` time of a gang that it loses on ``spread`` and not on ``compact``."""
     slow, fast = (max(view.expected_rate(task, way), 1e-9) for way in (spread, compact))
-    return most * (1 / slow - 1 / fast)
+    return whole * (1 / slow - 1 / fast)

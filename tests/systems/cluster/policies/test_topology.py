@@ -17,6 +17,7 @@ from dagsim.network import Dragonfly, FabricLevel, FatTree, Island, Tree, TreeSw
 from dagsim.network.collectives import StepTraffic
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
 from dagsim.systems.cluster.models.communication import ModelTraffic
+from dagsim.systems.cluster.network import Storage
 from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.systems.cluster.policies.topology import EasyOnNodes, SegmentsInBlocks, SmallestDomain
@@ -319,6 +320,55 @@ def test_a_run_moves_if_that_costs_less_than_the_gang_gains() -> None:
     assert ends["j"] == pytest.approx(1 + 100 * stayed)
 
 
+STORES = ("s0", "s1", "s2")
+
+
+def moved_over_the_network(state_gb: float, *readers: int) -> tuple[dict[int, float], float]:
+    """The moves of ``fragmented`` (run's job, and seconds until it computes again), and the end of the gang, if
+    states go over links of 10 GB/s while tasks on the nodes ``readers`` read data, each from its own storage.
+    """
+    busy = [Job.single(f"busy{number}", Task("t", 1000.0, gpus=4, memory_gb=state_gb)) for number in range(3)]
+    reads = [Job.single(f"r{node}", Task("t", 1.0, gpus=0, cpus=1, model="data")) for node in readers]
+    late = Job.single("j", Task("t", 100.0, 8, True, model="net"), 1.0)
+    nodes = [Node(f"n{number}", A100, 8, cpus=8, memory_gb=1e5) for number in range(3)]
+    nodes += [Node(name, None, 0, 8) for name in STORES]
+    kernel = ClusterKernel(
+        Cluster(tuple(nodes)),
+        [*busy, *reads, late],
+        network=SharedNetwork(FatTree((6,), (1,), (1,), bandwidth_gb_s=10.0), Storage(STORES, {"data": 1e5})),
+        communication=ModelTraffic({"net": StepTraffic(10.0, 1.0, calls=0)}),
+        preemption=Preemption(restart_s=5),
+    )
+    kernel.run(Held("defrag", [0, 1, 2, *readers]))
+    log, computing_s = kernel.schedule.log, {}
+    moved = [row.job for row in log if row.kind == Kind.PREEMPTED]
+    for row in log:
+        if row.kind == Kind.COMPUTING and row.time_s > 1:
+            computing_s.setdefault(row.job, row.time_s - 1)
+    [end_s] = [row.time_s for row in log if row.kind == Kind.COMPLETED and row.job == len(busy + reads)]
+    return {job: computing_s[job] for job in moved}, end_s
+
+
+def test_a_move_costs_what_its_state_takes_on_the_links_as_they_are() -> None:
+    # The gang gains 1340 GPU-seconds (see above); a run of 4 GPUs pays 5 s, and its state at 10 GB/s.
+    moved_s, stayed_s = (1 + 100 * (1 + 2 * 7 / 8 * 10 / rate) for rate in (235, 10))
+    assert moved_over_the_network(3000) == (pytest.approx({0: 5 + 300}), pytest.approx(moved_s))  # 4 x 305
+    assert moved_over_the_network(3400) == ({}, pytest.approx(stayed_s))  # 4 x 345
+    # A task reads data on n1: a state would arrive there at 5 GB/s. The run on n1 moves to n0: 4 x 205 s.
+    moves, end_s = moved_over_the_network(2000, 1)
+    assert (moves, end_s) == (pytest.approx({1: 5 + 200}), pytest.approx(moved_s))
+    # If all nodes read, a spread gang has 5 GB/s as well and would lose 8 x 100 x (4.5 - 1.07) = 2740.
+    assert moved_over_the_network(3300, 0, 1, 2)[0] == pytest.approx({0: 5 + 660})  # 4 x 665
+    assert moved_over_the_network(3500, 0, 1, 2) == ({}, pytest.approx(1 + 100 * 4.5))  # 4 x 705
+
+
+def test_a_gang_that_starts_soon_anyway_gains_only_the_wait() -> None:
+    host = Request(level="host")
+    # All runs end at 1000. The gang would wait for 20 s: 8 x 20 GPU-seconds against 4 x 30 and 4 x 50.
+    assert fragmented("defrag", Preemption(restart_s=30), host, arrival_s=980)[1] == 1
+    assert fragmented("defrag", Preemption(restart_s=50), host, arrival_s=980)[1] == 0
+
+
 def test_work_that_would_be_lost_and_the_number_of_moves_count() -> None:
     assert fragmented("defrag", Preemption(on_resume="restart"), arrival_s=100)[1] == 1  # 4 x 100 s against 1340
     assert fragmented("defrag", Preemption(on_resume="restart"), arrival_s=400)[1] == 0
@@ -370,6 +420,20 @@ def test_a_gang_that_may_not_be_spread_gains_its_whole_time() -> None:
     assert fragmented("defrag", Preemption(restart_s=250), host)[1] == 0
 
 
+@pytest.mark.parametrize("policy", ["topology", "block", "fifo[placement=topology]", "fifo[placement=block]"])
+def test_segments_lie_within_hosts_and_are_free_without_levels(policy: str) -> None:
+    # 4 instances of 2 GPUs in segments of 2, on hosts with 6, 4 and 2 idle GPUs: 2 + 2, or any nodes without a level.
+    for request, expected in (({"level": "host", "segment": 2}, {0: 2, 1: 2}), ({"segment": 2}, None)):
+        busy = [Job.single("busy", Task("t", 100.0, gpus=gpus)) for gpus in (2, 4, 6)]
+        kernel = ClusterKernel(
+            fabric(3), [*busy, gang("j", 4, 2, 1.0, **request)], network=SharedNetwork(Island())
+        )  # fmt: skip
+        kernel.run(Held(policy, [0, 1, 2]))
+        nodes = {row.node: row.instances for row in kernel.schedule.log if row.kind == Kind.STARTED and row.job == 3}
+        assert sum(nodes.values()) == 4
+        assert nodes == (expected or nodes)
+
+
 def test_terms_of_the_configuration_hold_for_jobs_that_state_none() -> None:
     preferred = Request(level="rack", level_required=False, segment=4)
     assert Request(constraint="a").over(preferred) == replace(preferred, constraint="a")
@@ -390,7 +454,9 @@ def test_a_level_that_the_network_lacks_is_an_error_of_the_configuration() -> No
         ("rack", [], "no level 'rack'; there is no network with levels"),
     ]:
         with pytest.raises(ConfigError, match=message):
-            scenario_of(load_config(None, [*network, FOUR_NODES, f"request.level={level}"]))
+            load_config(None, [*network, FOUR_NODES, f"request.level={level}"])
+    with pytest.raises(ConfigError, match=r"segment=2: request\.segment: a segment lies within a domain of"):
+        load_config(None, ["network.kind=shared", FOUR_NODES, "request.segment=2"])
 
 
 @pytest.mark.parametrize("rule", ["random", "consolidate"])
