@@ -226,7 +226,7 @@ def whatif(
     Example: dagsim whatif --trace sacct.txt --cluster cluster.yaml --add 16xH200 --policy fifo-fit,easy
     """
     from dagsim.experiment.capacity.machines import joined, with_memberships
-    from dagsim.experiment.capacity.whatif import Fit, Question, alternatives_of, trials_of
+    from dagsim.experiment.capacity.whatif import Fit, WhatIf, alternatives_of, trials_of
     from dagsim.experiment.plan import Plan
     from dagsim.experiment.scenario import workload_label
     from dagsim.report.answer import whatif_answer
@@ -234,7 +234,7 @@ def whatif(
 
     policies = _names(policy)
     chosen = with_memberships(_configured(reading, trace, config, set_, policies[:1], growth, quiet=not shown.watched))
-    asked = Question.of(chosen, policies, add or (), remove or (), accept or (), price or (), prices)
+    asked = WhatIf.of(chosen, policies, add or (), remove or (), accept or (), price or (), prices)
     folder, runs = swept(Plan.of_grid(asked.grid(trace, shown.name), "whatif"), shown)
     trials = trials_of(folder, runs, asked.config, asked.demand)
     choices = alternatives_of(trials, asked.clusters, asked.prices, metric)

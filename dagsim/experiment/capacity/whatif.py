@@ -42,9 +42,9 @@ __all__ = [
     "Beginning",
     "Fit",
     "LogDemand",
-    "Question",
     "Trial",
     "Trials",
+    "WhatIf",
     "alternatives_of",
     "on_whole_log",
     "question",
@@ -426,7 +426,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class WhatIf:
     """Which clusters and policies to simulate on a log."""
 
     config: Config
@@ -447,7 +447,7 @@ class Question:
         accept: Sequence[str],
         price: Sequence[str],
         price_file: Path | None,
-    ) -> Question:
+    ) -> WhatIf:
         """Read the texts of ``--add``, ``--remove``, ``--accept`` and ``--price``; the first policy (default:
         that of ``config``) is today's.
 
