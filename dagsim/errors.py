@@ -20,6 +20,8 @@ DagsimError
 
 from __future__ import annotations
 
+from typing import Self
+
 __all__ = [
     "CodeNotAllowed",
     "ConfigError",
@@ -50,6 +52,14 @@ class InputError(DagsimError, ValueError):
 
 class ModelError(InputError):
     """A GPU type, node, cluster, task or job that is impossible."""
+
+    path: tuple[str | int, ...] = ()
+    """Keys that lead from the part that was checked to the one that is wrong."""
+
+    def below(self, *keys: str | int) -> Self:
+        """The same error, of a part further up: ``keys`` lead from there to this one."""
+        self.path = (*keys, *self.path)
+        return self
 
 
 class GraphError(ModelError):

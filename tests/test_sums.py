@@ -14,7 +14,6 @@ WHOLE_NUMBERS = {
         "sum(int(node.cpus) for node in cluster.nodes)",
         "sum(node.gpus for node in cluster.nodes)",
     },
-    "traces/formats/google.py": {"sum(life.rows for life in self.tasks.values())"},
     "traces/formats/google2019.py": {"sum(value >= least for least in (100, 116, 120, 360))"},
     "traces/formats/kubernetes.py": {
         "sum(not entry.piece.is_workload for entry in current)",

@@ -46,7 +46,8 @@ from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIM
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
-from dagsim.systems.cluster.scenario import ClusterSystem
+from dagsim.systems.cluster.network.base import NO_CARRIER, Communication
+from dagsim.systems.cluster.scenario import ClusterSystem, check_level
 from dagsim.workload.distributions import TaggedUnion
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.sessions import Sessions
@@ -354,6 +355,7 @@ class Config(Section):
     @after_all(mode="after")
     def _of_one_system(self) -> Config:
         if self.system_kind == "cluster":
+            self._check_nodes()
             return self
         for key in _CLUSTER_ONLY:
             if key in self.model_fields_set:
@@ -365,6 +367,30 @@ class Config(Section):
         if policies is not None and "policy" not in self.model_fields_set and self.policy not in policies:
             self.__dict__["policy"] = policies.names()[0]  # the section is frozen
         return self
+
+    def _check_nodes(self) -> None:
+        """Check the network and the terms of jobs against the nodes, if these are known yet.
+
+        Raises:
+            ModelError: They do not fit.
+        """
+        kind = getattr(self.network, "kind", "uniform")
+        sends = "runtime" if self.communication is None else "communication"
+        if kind == "uniform" and isinstance(getattr(self, sends), Communication):
+            raise ModelError(NO_CARRIER).below(sends)
+        if self.cluster.from_trace or not ({"cluster"} & self.model_fields_set or self.trace_file is None):
+            return
+        names = [node for group in self.cluster.groups for node in group.nodes]
+        if self.network is not None and kind == "shared":
+            try:
+                self.network.routing(names)
+            except ModelError as error:
+                raise error.below("network") from None
+        if self.request is not None:
+            try:
+                check_level(self.request, self.network, names)
+            except ModelError as error:
+                raise error.below("request") from None
 
     @property
     def system_kind(self) -> str:

@@ -302,8 +302,8 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
             hint = nearest(str(fault["input"]), re.findall(r"'([^']*)'", fault["ctx"]["expected"]))
             what = f"should be {fault['ctx']['expected']}{_got(fault)}{hint}"
         case "value_error":
-            what = str(fault["ctx"]["error"])
-            path = _named(what, path, document.value)
+            what, below = str(fault["ctx"]["error"]), getattr(fault["ctx"]["error"], "path", ())
+            path = (*path, *below) if below else _named(what, path, document.value)
             place = document.place(path)
         case _:
             what = fault["msg"].removeprefix("Input ").partition(", unable to parse")[0] + _got(fault)

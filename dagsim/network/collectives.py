@@ -102,6 +102,8 @@ class StepTraffic:
             raise ModelError(f"communication: gb must be 0 or more, got {self.gb!r}")
         if not 0 < self.step_s < inf:
             raise ModelError(f"communication: step_s must be positive, got {self.step_s!r}")
+        if self.gb and self.groups:
+            raise ModelError(f"communication: groups take the place of gb, which must be 0 then, got {self.gb!r}")
         if self.overlap not in (0, 1):
             raise ModelError(f"communication: overlap must be 0 or 1, got {self.overlap!r}")
         if self.calls < 0:

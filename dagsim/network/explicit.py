@@ -8,6 +8,7 @@ from typing import Literal
 
 from dagsim.errors import ModelError
 from dagsim.network.routing import FabricLevel, Link, Path, Routing, check_link, levels_of
+from dagsim.registry import nearest
 
 __all__ = ["Cable", "Explicit", "Route", "Tree", "TreeSwitch"]
 
@@ -47,8 +48,12 @@ class Explicit:
     __pydantic_config__ = _FORBID
 
     def __post_init__(self) -> None:
-        for cable in self.links:
+        names: set[str] = set()
+        for place, cable in enumerate(self.links):
             check_link(f"explicit: link {cable.name!r}", cable.bandwidth_gb_s, cable.latency_s)
+            if cable.name in names:
+                raise ModelError(f"explicit: two links are called {cable.name!r}").below("links", place)
+            names.add(cable.name)
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """None: links and routes state no domains."""
@@ -59,21 +64,32 @@ class Explicit:
         number = {cable.name: place for place, cable in enumerate(self.links)}
         hosts = {name: host for host, name in enumerate(names)}
         ways: dict[tuple[int, int], tuple[Path, ...]] = {}
-        for route in self.routes:
+        for place, route in enumerate(self.routes):
             where = f"explicit: route from {route.source!r} to {route.destination!r}"
-            for node in (route.source, route.destination):
+            for end, node in (("source", route.source), ("destination", route.destination)):
                 if node not in hosts:
-                    raise ModelError(f"{where}: the cluster has no node {node!r}")
-            for link in route.links:
+                    raise ModelError(f"{where}: the cluster has no node {node!r}{nearest(node, names)}").below(
+                        "routes", place, end
+                    )
+            for step, link in enumerate(route.links):
                 if link not in number:
-                    raise ModelError(f"{where}: there is no link {link!r}")
-            if len(set(route.links)) < len(route.links):
-                raise ModelError(f"{where}: a link occurs twice")
-            ways[hosts[route.source], hosts[route.destination]] = (tuple(number[link] for link in route.links),)
+                    raise ModelError(f"{where}: there is no link {link!r}{nearest(link, number)}").below(
+                        "routes", place, "links", step
+                    )
+            pair = hosts[route.source], hosts[route.destination]
+            fault = (
+                "a link occurs twice" if len(set(route.links)) < len(route.links)
+                else "a node needs none to itself" if route.source == route.destination
+                else "it is given twice" if pair in ways
+                else ""
+            )  # fmt: skip
+            if fault:
+                raise ModelError(f"{where}: {fault}").below("routes", place)
+            ways[pair] = (tuple(number[link] for link in route.links),)
         for source in names:
             for destination in names:
                 if source != destination and (hosts[source], hosts[destination]) not in ways:
-                    raise ModelError(f"explicit: there is no route from {source!r} to {destination!r}")
+                    raise ModelError(f"explicit: there is no route from {source!r} to {destination!r}").below("routes")
         links = [Link(cable.name, cable.bandwidth_gb_s * 1e9, cable.latency_s) for cable in self.links]
         return Routing(len(names), links, lambda source, destination: ways[source, destination])
 
@@ -176,22 +192,41 @@ class Tree:
 
     def _parents(self, names: Sequence[str]) -> dict[str, str]:
         """The switch above each node and switch, after checking that there is exactly one tree."""
+        hosts = set(names)
         switch_names = {switch.name for switch in self.switches}
-        if len(switch_names) < len(self.switches):
-            raise ModelError("tree: two switches have the same name")
         parents: dict[str, str] = {}
-        for switch in self.switches:
-            for child in (*switch.nodes, *switch.switches):
-                if child not in (names if child in switch.nodes else switch_names):
-                    kind = "node" if child in switch.nodes else "switch"
-                    raise ModelError(f"tree: switch {switch.name!r} names the {kind} {child!r}, which does not exist")
-                if child in parents:
-                    raise ModelError(f"tree: {child!r} is below both {parents[child]!r} and {switch.name!r}")
-                parents[child] = switch.name
+        seen: set[str] = set()
+        for place, switch in enumerate(self.switches):
+            if switch.name in hosts or switch.name in seen:
+                twin = "a node" if switch.name in hosts else "another switch"
+                raise ModelError(f"tree: switch {switch.name!r} has the name of {twin}").below(
+                    "switches", place, "name"
+                )
+            seen.add(switch.name)
+            for key, kind, known in (("nodes", "node", hosts), ("switches", "switch", switch_names)):
+                for step, child in enumerate(getattr(switch, key)):
+                    if child not in known:
+                        what = f"names the {kind} {child!r}, which does not exist"
+                    elif child in parents:
+                        what = f"names {child!r}, which is below {parents[child]!r}"
+                    else:
+                        parents[child] = switch.name
+                        continue
+                    raise ModelError(f"tree: switch {switch.name!r} {what}").below("switches", place, key, step)
         roots = [switch.name for switch in self.switches if switch.name not in parents]
         if len(roots) != 1:
-            raise ModelError(f"tree: expected one switch above all others, got {', '.join(roots) or 'none'}")
+            raise ModelError(
+                f"tree: expected one switch above all others, got {', '.join(roots) or 'none'}"
+            ).below("switches")  # fmt: skip
+        below = {switch.name: switch.switches for switch in self.switches}
+        reached = roots[:]
+        for name in reached:
+            reached += below[name]
+        apart = switch_names.difference(reached)
+        for place, switch in enumerate(self.switches):
+            if switch.name in apart:
+                raise ModelError(f"tree: switch {switch.name!r} is below itself").below("switches", place)
         for name in names:
             if name not in parents:
-                raise ModelError(f"tree: node {name!r} is below no switch")
+                raise ModelError(f"tree: node {name!r} is below no switch").below("switches")
         return parents

@@ -1,16 +1,19 @@
-"""Python's ``dagsim.replay``, ``compare`` and ``plan`` do what the commands do."""
+"""Python's ``dagsim.replay``, ``compare``, ``plan`` and ``train`` do what the commands do."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 import dagsim
 from dagsim.cli import app
-from dagsim.errors import InputError, RunFolderError
+from dagsim.errors import DagsimError, InputError, RunFolderError
+from dagsim.experiment.store import Store
 
 CLUSTER = "cluster:\n  groups: [{name: t4, gpu: T4, gpus: 4, count: 2}]\n"
 
@@ -46,6 +49,8 @@ def test_replay_gives_the_metrics_of_the_command(log: Path, tmp_path: Path, clus
     metrics = {name: value for name, value in outcome.summary.to_dict().items() if name != "scheduler_us"}
     assert metrics == line["metrics"]
     assert dict(outcome.workload) == line["workload"]
+    (run,) = (tmp_path / "r").iterdir()
+    assert outcome.schedule.log.rows().tobytes() == Store.open(run).schedule(0).log.rows().tobytes()
 
 
 def test_replay_refuses_windows(log: Path) -> None:
@@ -75,3 +80,29 @@ def test_plan_gives_the_answer_of_the_command(log: Path, tmp_path: Path) -> None
     assert len(planned.search.tried) == len(told["tried"])
     with pytest.raises(InputError, match="at most three types"):
         dagsim.plan(log, "wait_s.mean<900", ["T4", "A100-40", "V100-16", "H100"], cluster=str(own), out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda log: dagsim.replay("missing.csv"), "replay --trace missing.csv"),
+        (lambda log: dagsim.replay(log, "sjff"), "replay --trace LOG --algo sjff"),
+        (lambda log: dagsim.replay(log, cluster="nowhere.yaml"), "replay --trace LOG --cluster nowhere.yaml"),
+        (lambda log: dagsim.replay(log, settings=["seeed=1"]), "replay --trace LOG --set seeed=1"),
+        (lambda log: dagsim.compare("nowhere"), "compare nowhere"),
+        (lambda log: dagsim.plan(log, "wait<1", ["T4"]), "plan --trace LOG --target wait<1 --types T4"),
+        (lambda log: dagsim.plan(log, "wait_s.p95<9", ["T5"]), "plan --trace LOG --target wait_s.p95<9 --types T5"),
+        (lambda log: dagsim.train(settings=["train.iterations=0"]), "train --set train.iterations=0"),
+        (lambda log: dagsim.train("nowhere.yaml"), "train --config nowhere.yaml"),
+    ],
+)
+def test_bad_input_gives_the_message_of_the_command(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[Path], Any], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DagsimError) as caught:
+        call(log)
+    ended = CliRunner().invoke(app, words.replace("LOG", str(log)).split())
+    assert ended.exit_code == 2, ended.output
+    assert ended.stderr.strip() == f"error: {caught.value}"
+    assert ended.stdout == ""

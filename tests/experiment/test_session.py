@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -86,3 +89,15 @@ def test_a_long_run_names_the_faster_engine_once(
     assert ended.stderr.count("The compiled engine writes the same bytes") == 1
     assert "--set engine=compiled" in ended.stderr
     assert "writes the same" not in CliRunner().invoke(app, ["eval", "--seeds", "3", "-q", *options]).stderr
+
+
+def test_a_piped_command_names_the_faster_engine_once_and_not_beside_json(tmp_path: Path) -> None:
+    code = "from dagsim.systems.cluster import choice; choice.LONG_S = 0.0; from dagsim.cli import main; main()"
+    options = ["--seeds", "2", "--workers", "1", "--set", "workload.count=10", "--algo", "sjf", "--no-plots"]
+    words = [sys.executable, "-c", code, "eval", *options, "-o", str(tmp_path)]
+    piped, as_json = (
+        subprocess.run([*words, *more], capture_output=True, text=True, check=True) for more in ([], ["--json"])
+    )
+    assert piped.stderr.count("The compiled engine writes the same bytes") == 1
+    assert "compiled engine writes" not in piped.stdout + as_json.stdout
+    assert len(json.loads(as_json.stdout)["runs"]) == 2

@@ -76,6 +76,7 @@ from dagsim.systems.cluster.models.failures import (
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.network.base import (
+    NO_CARRIER,
     Carrier,
     Communication,
     Flow,
@@ -306,7 +307,7 @@ class ClusterKernel:
         if communication is None:
             return None
         if not isinstance(self._carrier, GangCarrier):
-            raise ModelError("gangs that communicate need a network that carries them: network {kind: shared}")
+            raise ModelError(NO_CARRIER)
         if self.sharing is not None:
             raise ModelError("gangs that communicate cannot share GPUs; leave sharing out")
         return communication
@@ -1036,7 +1037,10 @@ class ClusterKernel:
         held = [(machine.index, count, mask) for machine, count, mask in placement]
         types = self.machines.types
         step = gang_step(self._communication, self._runtime, task.task, types, types[type_], held)  # type: ignore[arg-type]
-        return None if step is None else self._carrier.gang(*step)  # type: ignore[union-attr]
+        try:
+            return None if step is None else self._carrier.gang(*step)  # type: ignore[union-attr]
+        except ModelError as error:
+            raise ModelError(f"at {self.now:g} s: {task.name}: {error}") from None
 
     def expected_rate(self, task: TaskState, placement: Placement) -> float:
         """See ``ClusterView.expected_rate``."""

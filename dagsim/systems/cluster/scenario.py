@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 from dagsim.elastic.tasks import ElasticTasks
-from dagsim.errors import ConfigError, TraceError
+from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Cluster, Job, QueueTree, Request
 from dagsim.registry import Registry, nearest
@@ -73,6 +73,26 @@ class _Sequences:
         return jobs
 
 
+def check_level(request: Request | None, network: Network | None, names: Sequence[str]) -> None:
+    """Check that the nodes ``names`` have the level that jobs ask for.
+
+    Raises:
+        ModelError: They have not.
+    """
+    if request is None:
+        return
+    between = levels_in(network, names)
+    if request.segment and not (between or request.level == "host"):
+        raise ModelError("a segment lies within a domain of the network, and there is none with levels").below(
+            "segment"
+        )
+    if level := request.level:
+        levels = domain_sets(between, len(names))
+        if level not in levels:
+            allowed = f"its levels are {', '.join(levels)}" if levels else "there is no network with levels"
+            raise ModelError(f"there is no level {level!r}{nearest(level, levels)}; {allowed}").below("level")
+
+
 class Engaged(NamedTuple):
     """A kernel and its engine."""
 
@@ -124,12 +144,7 @@ class ClusterScenario:
         if self.engine not in get_args(Engine):
             hint = nearest(str(self.engine), get_args(Engine))
             raise ConfigError(f"engine must be one of {', '.join(get_args(Engine))}, got {self.engine!r}{hint}")
-        if self.request is not None and (level := self.request.level):
-            names = [node.name for node in self.cluster.nodes]
-            levels = domain_sets(levels_in(self.network, names), len(names))
-            if level not in levels:
-                allowed = f"its levels are {', '.join(levels)}" if levels else "there is no network with levels"
-                raise ConfigError(f"request: there is no level {level!r}{nearest(level, levels)}; {allowed}")
+        check_level(self.request, self.network, [node.name for node in self.cluster.nodes])
 
     def kernel(
         self,

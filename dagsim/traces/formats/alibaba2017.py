@@ -4,23 +4,26 @@ Columns, without a header: ``create_timestamp, modify_timestamp, job_id, task_id
 status, plan_cpu, plan_mem``. Times are in seconds, negative before the window of 12 hours.
 ``plan_cpu`` 100 is one core per instance; ``plan_mem`` is a fraction of a machine. A row is the
 latest state of a task, so ``modify_timestamp`` is its end only if it terminated. The DAG was not
-released. The file is sorted neither by job nor by time: rows are grouped by job and jobs sorted by
-arrival, externally beyond 262,144 rows (see ``gather``).
+released. The file is sorted neither by job nor by time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from math import inf
 
-from dagsim.errors import ModelError
-from dagsim.model import Job, Task, TaskGraph
-from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.gather import Gathered, gather, pack, unpack
+import numpy as np
+
+from dagsim.model import Demand
+from dagsim.traces.chunks import Table, csv_form, read_tables
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
+from dagsim.traces.rows import Checks, JobBatch, in_parts, job_blocks, repeated, rows_by_job, single_tasks
 from dagsim.traces.source import Source
+from dagsim.workload.arrays import TaskKind, bounds, objects
 
 __all__ = ["Alibaba2017"]
 
@@ -33,6 +36,13 @@ _COLUMNS = (
     "status",
     "plan_cpu",
     "plan_mem",
+)
+_JOB, _TASK, _STATUS, _CREATE, _MODIFY, _INSTANCES, _CPU, _MEMORY = range(len(_COLUMNS))
+_FORM = csv_form(
+    ("job_id", "task_id", "status", "create_timestamp", "modify_timestamp", "instance_num", "plan_cpu", "plan_mem"),
+    numbers=(_CREATE, _MODIFY, _INSTANCES, _CPU, _MEMORY),
+    texts=(_JOB, _TASK, _STATUS),
+    names=_COLUMNS,
 )
 _STATUSES = ("Ready", "Waiting", "Running", "Terminated", "Failed", "Cancelled")
 
@@ -53,13 +63,9 @@ class Alibaba2017(Reader):
         rows = [line.split(",") for line in _tasks(source).head()]
         return any(len(row) == 8 and row[5] in _STATUSES and row[2].isdigit() for row in rows)
 
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        source = _tasks(source)
-        for group in gather(_rows(source, report)):
-            job = _job(group, source, options, report)
-            if job is not None:
-                report.kept += len(job.tasks)
-                yield job
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        parts = in_parts(partial(_rows, _tasks(source)), _keys, report)
+        return job_blocks((_batch(table, options) for table in parts), report, most)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {
@@ -75,64 +81,84 @@ def _tasks(source: Source) -> Source:
     return tables if tables.files else source
 
 
-def _rows(source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
-    """Job, creation time and text (starting with its number) of every row; the time is ``inf`` for
-    tasks that did not terminate.
-    """
-    for place, row in source.rows(report, _COLUMNS):
-        if not row[2]:
-            report.drop("without job_id", source.where(place))
-            continue
-        try:
-            created = finite_number(row[0], "create_timestamp") if row[5] == "Terminated" else inf
-        except Dirty:
-            created = inf  # the row is dropped together with its job
-        yield row[2], max(0.0, created), pack(place, row)
+def _rows(source: Source, report: ReadReport) -> Iterator[Table]:
+    """Rows with a job id."""
+    for table in read_tables(source, _FORM, report):
+        unnamed = table.texts(_JOB) == ""
+        for row in np.flatnonzero(unnamed).tolist():
+            report.drop("without job_id", table.where(row))
+        yield table.chosen(np.flatnonzero(~unnamed))
 
 
-def _job(group: Gathered, source: Source, options: TraceOptions, report: ReadReport) -> Job | None:
-    tasks: dict[str, Task] = {}
-    whole, early, first = True, False, 0
-    for text in group.rows:
-        place, row = unpack(text)
-        try:
-            task = _task(row, options, source.where(place), report)
-            if tasks.setdefault(task.name, task) is not task:
-                raise Dirty("given twice" if tasks[task.name] == task else "with a task_id that another row has")
-            first = first or place
-            early = early or float(row[0]) < 0
-        except Dirty as reason:
-            whole = whole and str(reason) == "given twice"
-            report.drop(str(reason), source.where(place))
-        except ModelError as error:
-            whole = False
-            report.drop("that describe an impossible job", source.where(place), detail=str(error))
-    if tasks and not (whole or options.keep_partial):
-        report.drop("of jobs that did not finish as a whole", source.where(first), len(tasks))
-    elif tasks:
-        if early:
-            report.note("jobs from before the window (arrive at its start)", source.where(first))
-        return Job(group.job, TaskGraph(tuple(tasks.values())), group.time)
-    return None
+def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """Job and creation time of each row; the time is ``inf`` for tasks that did not terminate."""
+    created = table.numbers(_CREATE)
+    is_over = (table.texts(_STATUS) == "Terminated") & np.isfinite(created)
+    return table.texts(_JOB), np.where(is_over, np.maximum(created, 0.0), inf)
 
 
-def _task(row: list[str], options: TraceOptions, where: str, report: ReadReport) -> Task:
-    """Task of a row.
+def _batch(table: Table, options: TraceOptions) -> JobBatch:
+    """Jobs of a table."""
+    checks = Checks(table)
+    findings = checks.findings
+    status = table.texts(_STATUS)
+    checks.drop(~np.isin(status, _STATUSES), "of an unknown status")
+    checks.drop(status != "Terminated", "of tasks that did not terminate")
+    modified, created = checks.number(_MODIFY, "modify_timestamp"), checks.number(_CREATE, "create_timestamp")
+    with np.errstate(over="ignore", invalid="ignore"):  # tasks with infinite numbers are impossible
+        work = modified - created
+        checks.drop(work < 0, "with an end before the start")
+        cpus, memory = checks.number(_CPU, "plan_cpu", 0) / 100, checks.number(_MEMORY, "plan_mem", 0) * 100
+    checks.drop((cpus < 0) | (memory < 0), "with a negative demand")
+    checks.note(table.blank(_CPU) | table.blank(_MEMORY), "tasks without plan_cpu or plan_mem (none asked)")
+    instances = checks.count(_INSTANCES, "instance_num")
+    work = np.where(work < options.floor_s, options.floor_s, work)
+    asked = (cpus, memory) if options.gpus_per_task is None else (np.zeros(len(table)), np.zeros(len(table)))
+    tasks = single_tasks(
+        checks,
+        np.zeros(len(table)),
+        work,
+        instances,
+        asked,
+        lambda *asked: TaskKind(Demand(*options.cpu_demand(*asked))),
+    )
+    checks.impossible(tasks)
 
-    Raises:
-        Dirty: The row is unusable.
-        ModelError: Its time or demand is too large for a number.
-    """
-    create, modify, _, name, instances, status, plan_cpu, plan_mem = row
-    if status != "Terminated":
-        raise Dirty("of tasks that did not terminate" if status in _STATUSES else "of an unknown status")
-    work = finite_number(modify, "modify_timestamp") - finite_number(create, "create_timestamp")
-    if work < 0:
-        raise Dirty("with an end before the start")
-    cpus, memory = finite_number(plan_cpu or "0", "plan_cpu") / 100, finite_number(plan_mem or "0", "plan_mem") * 100
-    if cpus < 0 or memory < 0:
-        raise Dirty("with a negative demand")
-    if not plan_cpu or not plan_mem:
-        report.note("tasks without plan_cpu or plan_mem (none asked)", where)
-    parallel = count(instances, "instance_num")
-    return Task(name, max(work, options.floor_s), parallel, False, *options.cpu_demand(cpus, memory))
+    groups = rows_by_job(*_keys(table))
+    job, name = groups.job_of_row(), table.words(_TASK)
+    key = job * np.int64(len(table)) + name.place
+    again = checks.usable.copy()
+    again[checks.usable] = repeated(key[checks.usable])
+    same = np.zeros(len(table), bool)
+    first_of: dict[int, int] = {}
+    if again.any():
+        shared = np.flatnonzero(checks.usable & np.isin(key, key[again]))
+        for row in shared.tolist():
+            first = first_of.setdefault(int(key[row]), row)
+            same[row] = all(column[row] == column[first] for column in (work, instances, *asked))
+    whole = np.bincount(job, ~(checks.usable & (~again | same)), len(groups.ids)) == 0
+    checks.drop(again & same, "given twice")
+    checks.drop(again, "with a task_id that another row has")
+
+    rows = groups.row[checks.usable[groups.row]]  # job by job, in the order of the file
+    sizes = np.bincount(job[rows], minlength=len(groups.ids)).astype(np.int64)
+    lead = np.full(len(groups.ids), -1)
+    lead[job[rows][::-1]] = rows[::-1]  # the first row of each job
+    kept = (sizes > 0) & (whole | options.keep_partial)
+    lost = np.flatnonzero((sizes > 0) & ~kept)
+    findings.drop(lead[lost], "of jobs that did not finish as a whole", stage=1, counts=sizes[lost])
+    is_early = kept & (np.bincount(job[rows], created[rows] < 0, len(kept)) > 0)
+    findings.note(lead[is_early], "jobs from before the window (arrive at its start)", stage=1)
+    every = replace(
+        tasks,
+        ids=groups.ids,
+        arrival_s=groups.time,
+        first=bounds(sizes),
+        name=name.place[rows],
+        names=objects(name.words),
+        work=tasks.work[rows],
+        instances=tasks.instances[rows],
+        kind=tasks.kind[rows],
+        waits=np.zeros(len(rows) + 1, np.int64),
+    )
+    return JobBatch(table, every, kept, sizes, job, findings)

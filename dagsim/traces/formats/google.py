@@ -2,144 +2,346 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from enum import Enum
-from math import inf
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from math import inf, nan
+from typing import Any, NamedTuple, Protocol
 
-from dagsim.errors import ConfigError, GraphError
-from dagsim.model import Cluster, Job, Node, Task, TaskGraph
+import numpy as np
+
+from dagsim.errors import ConfigError, GraphError, ModelError
+from dagsim.model import Cluster, Demand, Job, Node, Task, TaskGraph
+from dagsim.traces.chunks import Table
 from dagsim.traces.fields import Dirty, finite_number
-from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Downtime
+from dagsim.traces.reader import Block, Downtime
 from dagsim.traces.report import ReadReport
+from dagsim.traces.rows import Findings, JobBatch, in_parts, job_blocks, kinds_of_rows, rows_by_job, with_others
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects, optional
 
-__all__ = ["AFTER_US", "USES", "Attempts", "Event", "Happened", "jobs_of_events", "machines", "seconds", "work_text"]
+__all__ = [
+    "AFTER_US",
+    "CODES",
+    "COLUMNS",
+    "EVENT",
+    "JOB",
+    "TASK",
+    "TIME",
+    "USES",
+    "Event",
+    "Events",
+    "machines",
+    "seconds",
+    "work_text",
+]
 
 
-class Event(Enum):
-    """Meaning of an event for a task or a machine."""
+class Event(IntEnum):
+    """Meaning of an event for a task, a job or a machine."""
 
-    SUBMIT = "S"
+    SUBMIT = 0
     """The task waits to be scheduled; the machine joins."""
-    SCHEDULE = "R"
+    SCHEDULE = 1
     """The task starts to run."""
-    END = "E"
+    END = 2
     """The task is evicted, fails, finishes, is killed or lost; the machine leaves."""
-    UPDATE = "U"
+    UPDATE = 3
     """The demand or capacity changes, or the task moves between queues."""
+    JOB = 4
+    """The whole job is submitted."""
 
 
-@dataclass(slots=True)
-class Attempts:
-    """The life of one task. It may run several times before it ends for good, each time from the
-    beginning.
-    """
-
-    rows: int = 0
-    attempts: int = 0
-    last_s: float = 0.0
-    """Duration of the last finished attempt, in seconds."""
-    total_s: float = 0.0
-    """Total duration of all finished attempts, in seconds."""
-    running_since: float | None = None
-    alive: bool = False
-    """True if it still waits or runs after the last event read."""
-    headless: bool = False
-    """True if its first event is an end: it began before the first event read."""
-
-    def take(self, event: Event, time_s: float) -> None:
-        """Apply the next event in order of time."""
-        self.rows += 1
-        if event is Event.SUBMIT:
-            self.alive = True
-        elif event is Event.SCHEDULE:
-            self.alive = True
-            self.attempts += 1
-            self.running_since = time_s
-        elif event is Event.END:
-            self.headless = self.headless or self.rows == 1
-            self._end(time_s)
-
-    def cut(self, time_s: float) -> None:
-        """Cut the life at the end of the trace."""
-        self._end(time_s)
-
-    def _end(self, time_s: float) -> None:
-        self.alive = False
-        if self.running_since is not None:
-            self.last_s = max(0.0, time_s - self.running_since)
-            self.total_s += self.last_s
-            self.running_since = None
-
+CODES: Mapping[str, Event] = {str(int(event)): event for event in Event}
+"""Events as a reader writes them that must interpret the rows of its file before they become a table."""
 
 AFTER_US = 2**63 - 1
 USES = frozenset({"gpus_per_task", "keep_partial", "floor_s", "protocol"})
 _WINDOW_STARTS_US = 600_000_000
 _PROTOCOLS = ("last-attempt", "all-attempts")
 
-Graph: TypeAlias = Callable[[list[Task], Callable[[str], None]], TaskGraph]
-"""Makes the graph of a job from its tasks; may note tolerated irregularities."""
+COLUMNS = ("time", "job", "task", "event", "user", "priority", "cpus", "memory")
+"""Columns of a table of events, all texts; times are microseconds."""
+TIME, JOB, TASK, EVENT, _USER, _PRIORITY, _CPUS, _MEMORY = range(len(COLUMNS))
 
 
-def _bag(tasks: list[Task], note: Callable[[str], None]) -> TaskGraph:
-    return TaskGraph(tuple(tasks))
+class Workflows(Protocol):
+    """Jobs whose tasks wait for each other."""
+
+    def __bool__(self) -> bool:
+        """True if there is any."""
+        ...
+
+    def __contains__(self, job: str) -> bool: ...
+
+    def graph(self, tasks: list[Task], note: Callable[[str], None]) -> TaskGraph:
+        """Graph of a job from its tasks; may note tolerated irregularities.
+
+        Raises:
+            GraphError: It is not a DAG.
+        """
+        ...
 
 
 @dataclass(slots=True)
-class Happened:
-    """Converts events to rows for grouping by job, and records the time of the last one."""
-
-    end_us: int = 0
-
-    def row(
-        self,
-        place: int,
-        time_us: int,
-        job: str,
-        task: str,
-        event: Event,
-        user: str,
-        priority: str,
-        asked: tuple[str, str],
-    ) -> tuple[str, float, str]:
-        """Row of a task event; ``asked`` is its request of cores and memory."""
-        self.end_us = max(self.end_us, time_us)
-        return job, seconds(time_us), pack(place, (str(time_us), task, event.value, user, priority, *asked))
-
-    def submission(self, place: int, time_us: int, job: str, user: str) -> tuple[str, float, str]:
-        """Row of the submission of a whole job."""
-        return job, seconds(time_us), pack(place, (user,))
-
-
-def jobs_of_events(
-    rows: Iterable[tuple[str, float, str]],
-    happened: Happened,
-    where: Callable[[int], str],
-    band: Callable[[str], float],
-    options: TraceOptions,
-    report: ReadReport,
-    graph: Graph = _bag,
-) -> Iterator[Job]:
-    """One job per job id, one task per task index, with its attempts folded into one; no GPUs.
+class Events:
+    """Makes jobs from events: one job per job id, one task per task index, with its attempts folded into
+    one; no GPUs.
 
     Work is the duration of the last attempt (``protocol="last-attempt"``), since an evicted task
     starts from the beginning, or of all attempts together (``"all-attempts"``). A job with a task
     that is alive at the end of the trace is dropped; ``keep_partial`` keeps it and cuts such a task
     there. Tasks that ended before they ever ran are left out. The tasks of a job have no parents
-    unless ``graph`` adds them.
+    unless it is one of the ``workflows``.
 
     Raises:
         ConfigError: The protocol is neither of these.
     """
-    if options.protocol not in (None, *_PROTOCOLS):
-        raise ConfigError(f"unknown protocol {options.protocol!r} for Google traces; known: {', '.join(_PROTOCOLS)}")
-    for group in gather(rows):
-        lives = _Lives.of(group, where, report)
-        if lives.tasks and (job := lives.job(happened.end_us, where, band, options, report, graph)):
-            yield job
+
+    options: TraceOptions
+    band: Callable[[str], float]
+    """Priority of a job, from its text."""
+    codes: Mapping[str, Event]
+    workflows: Workflows | None = None
+    end_us: int = 0
+    """Time of the last event read."""
+
+    def __post_init__(self) -> None:
+        if self.options.protocol not in (None, *_PROTOCOLS):
+            raise ConfigError(
+                f"unknown protocol {self.options.protocol!r} for Google traces; known: {', '.join(_PROTOCOLS)}"
+            )
+
+    def blocks(
+        self, read: Callable[[ReadReport], Iterator[Table]], report: ReadReport, most: int | None
+    ) -> Iterator[Block]:
+        """The first ``most`` jobs. ``read`` yields the events in the order of the file, and those of whole jobs
+        all before or all after them."""
+        parts = in_parts(lambda report: map(self._within, read(report)), _keys, report)
+        return job_blocks(map(self._batch, parts), report, most)
+
+    def _within(self, table: Table) -> Table:
+        self.end_us = max(self.end_us, int(times_us(table)[self._kinds(table) != Event.JOB].max(initial=0)))
+        return table
+
+    def _kinds(self, table: Table) -> np.ndarray:
+        """(n,) int8: what each event means."""
+        words = table.words(EVENT)
+        kinds: np.ndarray = np.array([self.codes[word] for word in words.words], np.int8)[words.place]
+        return kinds
+
+    def _batch(self, table: Table) -> JobBatch:
+        """Jobs of a table."""
+        findings, kind, time_us = Findings(), self._kinds(table), times_us(table)
+        groups = rows_by_job(*_keys(table))
+        job, count = groups.job_of_row(), len(groups.ids)
+        rows = groups.row[kind[groups.row] != Event.JOB]  # job by job, in the order of the file
+        late = (np.diff(time_us[rows]) < 0) & (np.diff(job[rows]) == 0)
+        findings.note(rows[1:][late], "events out of order")
+
+        lives = _Lives.of(table, rows, job, kind, seconds(time_us))
+        sizes = np.bincount(job[rows], minlength=count).astype(np.int64)  # rows of each job
+        lead = np.full(count, -1)
+        lead[job[rows][::-1]] = rows[::-1]  # the first row of each job
+        is_partial = np.bincount(lives.job, lives.alive, count) > 0
+        if self.options.keep_partial:
+            lives.cut(seconds(self.end_us))
+        else:
+            cut_off = np.flatnonzero(is_partial)
+            findings.drop(lead[cut_off], "of jobs that outlive the trace", stage=1, counts=sizes[cut_off])
+        tasks, kind_of, kinds = self._checked(table, lives, is_partial & (not self.options.keep_partial), findings)
+
+        work = (lives.total_s if self.options.protocol == "all-attempts" else lives.last_s)[tasks]
+        name, owner = table.words(TASK), lives.job[tasks]
+        per_job = np.bincount(owner, minlength=count).astype(np.int64)
+        user, priority = _last_words(table, groups.row, job, kind, lead)
+        every = JobArrays(
+            ids=groups.ids,
+            arrival_s=groups.time,
+            first=bounds(per_job),
+            name=name.place[lives.lead[tasks]],
+            names=objects(name.words),
+            work=np.where(work < self.options.floor_s, self.options.floor_s, work),
+            instances=np.ones(len(tasks), np.int64),
+            kind=kind_of,
+            kinds=kinds,
+            waits=np.zeros(len(tasks) + 1, np.int64),
+            parent=np.zeros(0, np.int32),
+            priority=optional(np.array([self.band(word) for word in priority.words])[priority.place], 0.0),
+            tenant=user,
+        )
+        kept_rows = np.bincount(owner, lives.rows[tasks], count).astype(np.int64)
+        batch = JobBatch(table, every, per_job > 0, kept_rows, job, findings)
+        return _linked(batch, self.workflows, lead) if self.workflows else batch
+
+    def _checked(
+        self, table: Table, lives: _Lives, is_lost: np.ndarray, findings: Findings
+    ) -> tuple[np.ndarray, np.ndarray, tuple[TaskKind, ...]]:
+        """Tasks to keep, (n,) int64, and the kind of each; ``is_lost`` are jobs that are not kept, (J,) bool."""
+        usable = ~is_lost[lives.job]
+
+        def note(tasks: np.ndarray, text: str) -> None:
+            findings.note(lives.lead[tasks & usable], text, stage=1)
+
+        def drop(tasks: np.ndarray, reason: str, details: Mapping[int, str] | None = None) -> None:
+            faulty = np.flatnonzero(tasks & usable)
+            findings.drop(lives.lead[faulty], reason, stage=1, counts=lives.rows[faulty], details=details)
+            usable[faulty] = False
+
+        note(lives.alive, "tasks cut at the end of the trace")
+        drop((lives.attempts == 0) & lives.is_headless, "of tasks that began before the trace")
+        drop(lives.attempts == 0, "of tasks that never ran")
+        note(lives.attempts > 1, "tasks of several attempts (folded into one)")
+        asked = [table.words(column).chosen(lives.asked) for column in (_CPUS, _MEMORY)]
+        blank = [np.array([not word for word in words.words])[words.place] for words in asked]
+        note(blank[0] & blank[1], "tasks without a request (nothing asked)")
+        amounts = []
+        for words, field in zip(asked, ("CPU request", "memory request"), strict=True):
+            values, reasons = zip(*[_amount(word, field) for word in words.words], strict=True)
+            for reason in sorted({*reasons} - {""}):
+                drop(np.array([each == reason for each in reasons])[words.place], reason)
+            amounts.append(np.array(values)[words.place])
+        kind, kinds = kinds_of_rows(
+            usable, amounts, lambda cpus, memory: TaskKind(Demand(*self.options.cpu_demand(cpus, memory)))
+        )
+        impossible = usable & ~np.array([kind.is_possible() for kind in kinds])[kind]
+        names, details = table.texts(TASK), dict[int, str]()
+        for task in np.flatnonzero(impossible).tolist():
+            try:
+                kinds[kind[task]].task(names[lives.lead[task]], 0.0, 1)
+            except ModelError as error:
+                details[int(lives.lead[task])] = str(error)
+        drop(impossible, "of impossible tasks", details)
+        tasks = np.flatnonzero(usable)
+        return tasks, kind[tasks], kinds
+
+
+def _linked(batch: JobBatch, workflows: Workflows, lead: np.ndarray) -> JobBatch:
+    """The same jobs, with the edges between the tasks of workflows; ``lead`` is the first row of each job."""
+    is_linked = np.array([id in workflows for id in batch.every.ids.tolist()], bool)
+    findings = batch.findings
+
+    def make(place: int, rows: list[int]) -> tuple[Job, int] | None:
+        if not (batch.kept[place] and is_linked[place]):
+            return None
+        job, at = next(batch.every.between(place, place + 1).jobs()), lead[place : place + 1]
+        try:
+            graph = workflows.graph(list(job.tasks), lambda text: findings.note(at, text, stage=2))
+        except GraphError as error:
+            details = {int(at[0]): f"job {job.id}: {error}"}
+            findings.drop(at, "cyclic", stage=3, counts=batch.rows[place : place + 1], details=details)
+            return None
+        return replace(job, graph=graph), int(batch.rows[place])
+
+    none = np.zeros(len(batch.kept) + 1, np.int64)
+    return with_others(batch._replace(kept=batch.kept & ~is_linked), make, none, none)
+
+
+class _Lives(NamedTuple):
+    """T tasks and what became of them, ordered by job and then by first event. A task may run several
+    times before it ends for good, each time from the beginning.
+    """
+
+    job: np.ndarray  # (T,) int64
+    lead: np.ndarray  # (T,) int64: row of the first event
+    asked: np.ndarray  # (T,) int64: row of the last event that states a request
+    rows: np.ndarray  # (T,) int64: number of events
+    attempts: np.ndarray  # (T,) int64
+    last_s: np.ndarray  # (T,) float64: duration of the last finished attempt
+    total_s: np.ndarray  # (T,) float64: total duration of all finished attempts
+    began_s: np.ndarray  # (T,) float64: start of the attempt that has not ended, or NaN
+    alive: np.ndarray  # (T,) bool: True if it still waits or runs after the last event
+    is_headless: np.ndarray  # (T,) bool: True if its first event is an end, so that it began earlier
+
+    @classmethod
+    def of(cls, table: Table, rows: np.ndarray, job: np.ndarray, kind: np.ndarray, time_s: np.ndarray) -> _Lives:
+        """Fold the events in ``rows``, which are ordered by job and then as in the file."""
+        key = job[rows] * np.int64(len(table)) + table.words(TASK).place[rows]
+        _, first, number = np.unique(key, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        number, first = rank[number], first[order]
+        by_task = np.argsort(number, kind="stable")
+        row, owner, count = rows[by_task], number[by_task], len(first)
+        events, time_s = kind[row], time_s[row]
+        sizes = np.bincount(owner, minlength=count).astype(np.int64)
+        begins = bounds(sizes)[:-1]
+
+        lasting = events != Event.UPDATE
+        alive = np.zeros(count, bool)
+        alive[owner[lasting]] = events[lasting] != Event.END  # the last assignment wins, here and below
+        moves = np.flatnonzero((events == Event.SCHEDULE) | (events == Event.END))
+        starts, stops = moves[:-1], moves[1:]
+        ran = (events[starts] == Event.SCHEDULE) & (events[stops] == Event.END) & (owner[starts] == owner[stops])
+        starts, stops = starts[ran], stops[ran]
+        lasted_s, last_s, began_s = (
+            np.maximum(0.0, time_s[stops] - time_s[starts]),
+            np.zeros(count),
+            np.full(count, nan),
+        )
+        last_s[owner[stops]] = lasted_s
+        began_s[owner[moves]] = np.where(events[moves] == Event.SCHEDULE, time_s[moves], nan)
+        asked = begins.copy()
+        stated = np.flatnonzero((table.texts(_CPUS)[row] != "") | (table.texts(_MEMORY)[row] != ""))
+        asked[owner[stated]] = stated
+        return cls(
+            job[rows[first]],
+            rows[first],
+            row[asked],
+            sizes,
+            np.bincount(owner, events == Event.SCHEDULE, count).astype(np.int64),
+            last_s,
+            np.bincount(owner[stops], lasted_s, count).astype(np.float64),  # of no stops it is int64
+            began_s,
+            alive,
+            events[begins] == Event.END,
+        )
+
+    def cut(self, end_s: float) -> None:
+        """End the attempts that have not ended, at the end of the trace."""
+        runs = ~np.isnan(self.began_s)
+        self.last_s[runs] = np.maximum(0.0, end_s - self.began_s[runs])
+        self.total_s[runs] += self.last_s[runs]
+
+
+def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """Job and time in seconds of each event."""
+    return table.texts(JOB), seconds(times_us(table))
+
+
+def times_us(table: Table) -> np.ndarray:
+    """(n,) int64: microseconds of each event."""
+    return np.array(list(map(int, table.texts(TIME).tolist())), np.int64)
+
+
+def _amount(word: str, field: str) -> tuple[float, str]:
+    """The number in a request, and the reason why there is none."""
+    try:
+        return finite_number(word or "0", field), ""
+    except Dirty as reason:
+        return nan, str(reason)
+
+
+def _last_words(
+    table: Table, rows: np.ndarray, job: np.ndarray, kind: np.ndarray, lead: np.ndarray
+) -> tuple[Labels, Labels]:
+    """User and priority of each job: of the event of the whole job, or else the first user that an event
+    names; and the last priority. ``rows`` are ordered by job.
+    """
+    is_job = kind[rows] == Event.JOB
+    users = table.words(_USER)
+    named = rows[~is_job & (table.texts(_USER)[rows] != "")]
+    user, last = lead.copy(), lead.copy()
+    user[job[named][::-1]] = named[::-1]
+    user[job[rows[is_job]]] = rows[is_job]
+    last[job[rows[~is_job]]] = rows[~is_job]
+    return users.chosen(user), table.words(_PRIORITY).chosen(last)
+
+
+def seconds(time_us: Any) -> Any:
+    """Seconds from the start of the window, of one time or of an array; 0 for earlier times."""
+    return np.maximum(0.0, (time_us - _WINDOW_STARTS_US) / 1e6)
 
 
 def work_text(options: TraceOptions) -> str:
@@ -175,100 +377,3 @@ def machines(
     place = {machine: index for index, machine in enumerate(sizes)}
     absences = [Downtime(place[machine], start, end) for machine, start, end in downtimes if start < end]
     return Cluster(tuple([Node(machine, None, 0, *size) for machine, size in sizes.items()]), name), tuple(absences)
-
-
-def seconds(time_us: float) -> float:
-    """Seconds from the start of the window; 0 for earlier times."""
-    return max(0.0, (time_us - _WINDOW_STARTS_US) / 1e6)
-
-
-@dataclass(slots=True)
-class _Lives:
-    """Collected events of one job."""
-
-    id: str
-    arrival_s: float
-    tasks: dict[str, Attempts] = field(default_factory=dict)
-    first: dict[str, int] = field(default_factory=dict)
-    asked: dict[str, tuple[str, str]] = field(default_factory=dict)
-    user: str = ""
-    priority: str = ""
-
-    @classmethod
-    def of(cls, group: Gathered, where: Callable[[int], str], report: ReadReport) -> _Lives:
-        lives = cls(group.job, group.time)
-        before = 0
-        for place, fields in map(unpack, group.rows):
-            if len(fields) == 1:
-                lives.user = fields[0]
-                continue
-            time_us, task, event, user, lives.priority, cpus, memory = fields
-            lives.user = lives.user or user
-            time = int(time_us)
-            if time < before:
-                report.note("events out of order", where(place))
-            before = time
-            if task not in lives.tasks:
-                lives.tasks[task], lives.first[task] = Attempts(), place
-            lives.tasks[task].take(_EVENTS[event], seconds(time))
-            if cpus or memory or task not in lives.asked:
-                lives.asked[task] = cpus, memory
-        return lives
-
-    def job(
-        self,
-        end_us: int,
-        where: Callable[[int], str],
-        band: Callable[[str], float],
-        options: TraceOptions,
-        report: ReadReport,
-        graph: Graph,
-    ) -> Job | None:
-        """The job, or ``None`` if its events were dropped for a reason."""
-        if not options.keep_partial and any(life.alive for life in self.tasks.values()):
-            rows = sum(life.rows for life in self.tasks.values())
-            report.drop("of jobs that outlive the trace", where(next(iter(self.first.values()))), rows)
-            return None
-        tasks = []
-        kept = 0
-        for name, life in self.tasks.items():
-            at = where(self.first[name])
-            if life.alive:
-                report.note("tasks cut at the end of the trace", at)
-                life.cut(seconds(end_us))
-            with report.dropping(at, rows=life.rows, impossible="of impossible tasks"):
-                tasks.append(_task(name, life, self.asked[name], options, report, at))
-                kept += life.rows
-        if not tasks:
-            return None
-        at = where(next(iter(self.first.values())))
-        try:
-            task_graph = graph(tasks, lambda what: report.note(what, at))
-        except GraphError as error:
-            report.drop("cyclic", at, kept, f"job {self.id}: {error}")
-            return None
-        report.kept += kept
-        return Job(self.id, task_graph, self.arrival_s, band(self.priority), self.user)
-
-
-_EVENTS = {event.value: event for event in Event}
-
-
-def _task(
-    name: str, life: Attempts, asked: tuple[str, str], options: TraceOptions, report: ReadReport, where: str
-) -> Task:
-    """Task of one life.
-
-    Raises:
-        Dirty: It never ran, or its request is not a number.
-        ModelError: Its request is invalid.
-    """
-    if not life.attempts:
-        raise Dirty("of tasks that began before the trace" if life.headless else "of tasks that never ran")
-    if life.attempts > 1:
-        report.note("tasks of several attempts (folded into one)", where)
-    if asked == ("", ""):
-        report.note("tasks without a request (nothing asked)", where)
-    cpus, memory = finite_number(asked[0] or "0", "CPU request"), finite_number(asked[1] or "0", "memory request")
-    work = life.total_s if options.protocol == "all-attempts" else life.last_s
-    return Task(name, max(work, options.floor_s), 1, False, *options.cpu_demand(cpus, memory))

@@ -9,26 +9,45 @@ Columns, without headers:
 - ``machine_events``: time, machine id, event type, platform, CPUs, memory
 
 The trace is the directory that holds ``task_events``, that directory itself, or a single shard.
-Events are in order of time; they are grouped by job, externally beyond 262,144 rows (see
-``gather``). ``google`` interprets them.
+Events are in order of time. ``google`` groups and interprets them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
-from dagsim.model import Cluster, Job
+import numpy as np
+
+from dagsim.model import Cluster
+from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
 from dagsim.traces.fields import Dirty, FaultsAt, finite_number
-from dagsim.traces.formats.google import AFTER_US, USES, Event, Happened, jobs_of_events, machines, seconds, work_text
+from dagsim.traces.formats.google import (
+    AFTER_US,
+    COLUMNS,
+    EVENT,
+    JOB,
+    TIME,
+    USES,
+    Event,
+    Events,
+    machines,
+    seconds,
+    work_text,
+)
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Downtime, Reader
+from dagsim.traces.reader import Block, Downtime, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.source import Source
+from dagsim.traces.rows import Checks
+from dagsim.traces.source import Row, Source
 from dagsim.workload.records import clipped_repr
 
 __all__ = ["Google2011"]
 
 _TASK_FIELDS = 13
+_PLACES = (0, 2, 3, 5, 6, 8, 9, 10)
+_FORM = Form((), range(len(COLUMNS)), lambda first, where: FileLayout(_PLACES, _TASK_FIELDS, False), quoted=False)
+_JOB_SUBMISSION = "J"
 _EVENTS = {
     "0": Event.SUBMIT,
     "1": Event.SCHEDULE,
@@ -52,10 +71,9 @@ class Google2011(Reader):
             len(row) == _TASK_FIELDS and row[5] in _EVENTS and row[0].isdigit() for row in rows[:-1] or rows
         )
 
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        tasks, happened = _tasks(source), Happened()
-        rows = _rows(source, tasks, happened, report)
-        return jobs_of_events(rows, happened, tasks.where, _band, options, report)
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        events = Events(options, _band, _EVENTS | {_JOB_SUBMISSION: Event.JOB})
+        return events.blocks(partial(_tables, source, _tasks(source)), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The machines of ``machine_events`` beside the tasks, if tasks need no GPUs."""
@@ -75,37 +93,34 @@ class Google2011(Reader):
         }
 
 
-def _rows(source: Source, tasks: Source, happened: Happened, report: ReadReport) -> Iterator[tuple[str, float, str]]:
-    """Events of tasks, and the submissions of jobs if known."""
-    for place, line in tasks.lines():
-        fields = line.split(",")
-        if not line:
-            continue
-        report.rows += 1
-        try:
-            if len(fields) != _TASK_FIELDS:
-                raise Dirty("with a wrong number of fields")
-            time, _, job, task, _, event, user, _, priority, cpus, memory, _, _ = fields
-            if event not in _EVENTS:
-                raise Dirty("of an unknown event type")
-            if not (time.isdecimal() and len(time) < 20):
-                raise Dirty("whose time is not a number")
-            if not job:
-                raise Dirty("without job id")
-        except Dirty as reason:
-            report.drop(str(reason), tasks.where(place))
-            continue
-        if (time_us := int(time)) >= AFTER_US:
-            report.skip("after the end of the trace")
-        else:
-            yield happened.row(place, time_us, job, task, _EVENTS[event], user, priority, (cpus, memory))
+def _tables(source: Source, tasks: Source, report: ReadReport) -> Iterator[Table]:
+    """Events of tasks, and then the submissions of jobs if known."""
+    for table in read_tables(tasks, _FORM, report):
+        checks = Checks(table)
+        events, times = table.words(EVENT), table.texts(TIME).tolist()
+        checks.drop(~np.array([word in _EVENTS for word in events.words])[events.place], "of an unknown event type")
+        is_time = np.array([time.isdecimal() and len(time) < 20 for time in times], bool)
+        checks.drop(~is_time, "whose time is not a number")
+        checks.drop(table.texts(JOB) == "", "without job id")
+        checks.findings.tell(report, table, np.arange(len(table)), len(table))
+        is_after = checks.usable & np.array(
+            [is_read and int(time) >= AFTER_US for time, is_read in zip(times, is_time.tolist(), strict=True)], bool
+        )
+        if is_after.any():
+            report.skip("after the end of the trace", int(is_after.sum()))
+        yield table.chosen(np.flatnonzero(checks.usable & ~is_after))
     jobs = source.select("job_events/*", "job_events.csv*") if source.path.is_dir() else None
-    for place, line in jobs.lines() if jobs and jobs.files else ():
+    if jobs and jobs.files:
+        yield from tables_of(tasks, _FORM, len(COLUMNS), _submissions(jobs, report))
+
+
+def _submissions(jobs: Source, report: ReadReport) -> Iterator[Row]:
+    for place, line in jobs.lines():
         time, _, job, event, user, *_ = [*line.split(","), "", "", "", "", ""]
         report.rows += 1
         report.skip("joined from the job events")
         if event == "0" and time.isdecimal() and len(time) < 20:
-            yield happened.submission(place, int(time), job, user)
+            yield place, (time, job, "", _JOB_SUBMISSION, user, "", "", "")
 
 
 def _tasks(source: Source) -> Source:
@@ -123,7 +138,7 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
             with FaultsAt(tables.where(place), "a machine event"):
                 if event not in _MACHINE_EVENTS:
                     raise Dirty(f"of the unknown event type {clipped_repr(event)}")
-                at = seconds(finite_number(time, "time"))
+                at = float(seconds(finite_number(time, "time")))
                 yield (
                     machine,
                     _MACHINE_EVENTS[event],

@@ -4,8 +4,8 @@
 Exports of the BigQuery tables, each a file or shards: CSV with a header (nested fields as
 ``resource_request.cpus`` or ``resource_request_cpus``), or JSON Lines (numbers possibly as strings,
 defaults left out). Event types are numbers or names; the numbers differ from those of 2011. The
-trace is the directory of the tables or the file of instance events. Rows are grouped by job,
-externally beyond 262,144 rows (see ``gather``); ``google`` interprets the events.
+trace is the directory of the tables or the file of instance events. ``google`` groups and interprets
+the events.
 
 Also reads exports without the lives of tasks: the Kaggle sample, requests, and machine shapes. Rows
 are grouped by collection, externally beyond 262,144 rows (see ``gather``).
@@ -28,11 +28,12 @@ from math import inf
 from typing import Any
 
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph
+from dagsim.traces.chunks import FileLayout, Form, Table, tables_of
 from dagsim.traces.fields import Dirty, FaultsAt, count, finite_number
-from dagsim.traces.formats.google import AFTER_US, USES, Event, Happened, jobs_of_events, machines, seconds, work_text
+from dagsim.traces.formats.google import AFTER_US, CODES, COLUMNS, USES, Event, Events, machines, seconds, work_text
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Downtime, Reader
+from dagsim.traces.reader import Block, Downtime, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
 from dagsim.workload.records import clipped_repr
@@ -69,6 +70,8 @@ _EVENT_MORE = ("collection_type", "priority", "alloc_collection_id", *_REQUEST)
 _COLLECTION = ("time", "type", "collection_id")
 _COLLECTION_MORE = ("collection_type", "user", "start_after_collection_ids")
 _MACHINE_MORE = ("capacity.cpus", "capacity.memory")
+_JOB_SUBMISSION = str(int(Event.JOB))
+_FORM = Form((), range(len(COLUMNS)), lambda first, where: FileLayout(range(len(COLUMNS)), len(COLUMNS), False))
 _JSON_DEFAULTS = {"time": "0", "type": "0", "instance_index": "0", "priority": "0"}
 
 
@@ -89,13 +92,18 @@ class Google2019(Reader):
             return True
         return any("collection_id" in line and "instance_index" in line for line in _instances(source).head())
 
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         if recognises_google_list(source):
-            return read_google_list(source, options, report)
-        happened, workflows = Happened(), _Workflows()
-        instances = _instances(source)
-        rows = _rows(source, instances, workflows, happened, report)
-        return jobs_of_events(rows, happened, instances.where, band, options, report, workflows.graph)
+            return super().blocks(source, options, report, most)
+        workflows, instances = _Workflows(), _instances(source)
+
+        def tables(report: ReadReport) -> Iterator[Table]:
+            return tables_of(instances, _FORM, len(COLUMNS), _rows(source, instances, workflows, report))
+
+        return Events(options, band, CODES, workflows).blocks(tables, report, most)
+
+    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+        return read_google_list(source, options, report)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The machines of ``machine_events``, or of a list of shapes (``*host_resource*``), if
@@ -134,6 +142,12 @@ class _Workflows:
             self._up[root] = root
             self._up[self.job(collection)] = root
 
+    def __bool__(self) -> bool:
+        return bool(self._up)
+
+    def __contains__(self, job: str) -> bool:
+        return job in self._up
+
     def job(self, collection: str) -> str:
         """The collection that represents the group of this one."""
         root = collection
@@ -170,9 +184,7 @@ class _Workflows:
         return TaskGraph(tuple(tasks), tuple(edges))
 
 
-def _rows(
-    source: Source, instances: Source, workflows: _Workflows, happened: Happened, report: ReadReport
-) -> Iterator[tuple[str, float, str]]:
+def _rows(source: Source, instances: Source, workflows: _Workflows, report: ReadReport) -> Iterator[Row]:
     """Events of tasks, preceded by the submissions of collections if known."""
     collections = source.beside("collection_events*", "collection_events/*")
     for _, row in _table(collections, _COLLECTION, _COLLECTION_MORE, report):
@@ -182,7 +194,7 @@ def _rows(
     for place, row in _table(collections, _COLLECTION, _COLLECTION_MORE, ReadReport()):  # the groups are known only now
         time, is_submission = row["time"], _EVENTS.get(row["type"]) is Event.SUBMIT
         if is_submission and time.isdecimal() and len(time) < 20 and int(time) < AFTER_US:
-            yield happened.submission(place, int(time), workflows.job(row["collection_id"]), row["user"])
+            yield place, (time, workflows.job(row["collection_id"]), "", _JOB_SUBMISSION, row["user"], "", "", "")
     for place, row in _table(instances, _EVENT, _EVENT_MORE, report):
         if row["collection_type"] in _ALLOC_SETS:
             report.skip("of alloc sets")
@@ -199,9 +211,9 @@ def _rows(
         else:
             if event is Event.SUBMIT and row["alloc_collection_id"] not in ("", "0"):
                 report.note("tasks inside alloc sets (taken as tasks of their own)", instances.where(place))
-            asked = (row["resource_request.cpus"], row["resource_request.memory"])
             job, task = workflows.job(collection), workflows.task(collection, row["instance_index"])
-            yield happened.row(place, int(time), job, task, event, "", row["priority"], asked)
+            asked = row["resource_request.cpus"], row["resource_request.memory"]
+            yield place, (time, job, task, str(int(event)), "", row["priority"], *asked)
 
 
 def _table(
@@ -270,7 +282,7 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
                 yield (
                     row["machine_id"],
                     _MACHINE_EVENTS[row["type"]],
-                    seconds(finite_number(row["time"], "time")),
+                    float(seconds(finite_number(row["time"], "time"))),
                     *size,
                 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from math import inf
 from pathlib import Path
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.errors import ModelError
+from dagsim.config.schema import load_config
+from dagsim.errors import ConfigError, ModelError
 from dagsim.model import (
     Cluster,
     Decision,
@@ -130,6 +132,59 @@ def test_a_configuration_names_the_topology(tmp_path: Path) -> None:
     done = runner.invoke(app, ["eval", "--config", str(file), "--algo", "fifo", "--seeds", "1", "--no-plots"])
     assert done.exit_code == 2
     assert "torus: the topology has 3 hosts, the cluster has 4 nodes" in " ".join(done.output.split())
+
+
+TWO_NODES = "cluster: {groups: [{name: x, gpu: T4, count: 2, gpus: 1}]}\n"
+SHARED = TWO_NODES + "network:\n  kind: shared\n  topology:\n    "
+LINK = "kind: explicit\n    links: [{name: l, bandwidth_gb_s: 1}]\n    routes:\n"
+
+
+AHEAD = "      - {source: x-0, destination: x-1, links: [l]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (SHARED + "kind: torus\n    dimensions: [3]\n", ":5:5: network.topology: torus: the topology has 3 hosts"),
+        (
+            SHARED + LINK + AHEAD + "      - {source: x-1, destination: y-1, links: [l]}\n",
+            ":9:36: network.topology.routes.1.destination: explicit: route from 'x-1' to 'y-1': the cluster has no",
+        ),
+        (
+            SHARED + LINK + "      - {source: x-0, destination: x-1, links: [l, k]}\n",
+            ":8:52: network.topology.routes.0.links.1: explicit: route from 'x-0' to 'x-1': there is no link 'k'",
+        ),
+        (
+            SHARED + LINK + AHEAD,
+            ":8:7: network.topology.routes: explicit: there is no route from 'x-1' to 'x-0'",
+        ),
+        (
+            SHARED + "kind: tree\n    switches:\n      - {name: s, nodes: [x-0]}\n",
+            ":7:7: network.topology.switches: tree: node 'x-1' is below no switch",
+        ),
+        (
+            SHARED + "kind: tree\n    switches:\n      - {name: s, nodes: [x-0, x-1, x-2]}\n",
+            ":7:37: network.topology.switches.0.nodes.2: tree: switch 's' names the node 'x-2', which does not exist",
+        ),
+        (
+            TWO_NODES + "network: {kind: shared, storage: {nodes: [nas]}}\n",
+            ":2:42: network.storage.nodes: storage: the cluster has no node 'nas'",
+        ),
+        (
+            TWO_NODES + "communication:\n  default: {gb: 1, step_s: 1}\n",
+            ":3:3: communication: gangs that communicate need a network that carries them: network {kind: shared}",
+        ),
+        (
+            TWO_NODES + "network: {kind: shared}\nrequest:\n  level: rack\n",
+            ":4:10: request.level: there is no level 'rack'",
+        ),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_the_nodes_has_file_line_and_key(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(str(file) + message)):
+        load_config(file)
 
 
 class Forking(Placed):

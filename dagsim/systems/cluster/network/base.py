@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dagsim.network.routing import FabricLevel
 
 __all__ = [
+    "NO_CARRIER",
     "Carrier",
     "Communication",
     "Flow",
@@ -33,6 +34,9 @@ __all__ = [
     "UniformNetwork",
     "levels_in",
 ]
+
+
+NO_CARRIER = "gangs that communicate need a network that carries them: network {kind: shared}"
 
 
 class Flow:
@@ -138,7 +142,9 @@ class Storage:
         """
         for name in self.nodes:
             if name not in names:
-                raise ModelError(f"storage: the cluster has no node {name!r}{nearest(name, names)}")
+                raise ModelError(f"storage: the cluster has no node {name!r}{nearest(name, names)}").below(
+                    "storage", "nodes"
+                )
         return [names.index(name) for name in self.nodes]
 
     def load_bytes(self, model: str | None) -> float:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from simpy.events import Event
 
+from dagsim.errors import ModelError
 from dagsim.model import Cluster, GpuType
 from dagsim.network import (
     Dragonfly,
@@ -50,8 +51,21 @@ class SharedNetwork:
         """See ``HasLevels``."""
         return self.topology.levels(names)
 
+    def routing(self, names: Sequence[str]) -> Routing:
+        """The links between the nodes ``names`` of the cluster, and their routes.
+
+        Raises:
+            ModelError: The network does not fit them.
+        """
+        if self.storage is not None:
+            self.storage.numbers(names)
+        try:
+            return self.topology.routing(names)
+        except ModelError as error:
+            raise error.below("topology") from None
+
     def carrier(self, clock: Clock, cluster: Cluster) -> SharedCarrier:
-        return SharedCarrier(clock, self.topology.routing([node.name for node in cluster.nodes]))
+        return SharedCarrier(clock, self.routing([node.name for node in cluster.nodes]))
 
 
 def gang_exchange(routing: Routing, traffic: StepTraffic, members: Sequence[Member], gpu: GpuType | None) -> Exchange:

@@ -58,7 +58,7 @@ def link_usage(
     """
     cluster = schedule.cluster
     names = [node.name for node in cluster.nodes]
-    routing = network.topology.routing(names)
+    routing = network.routing(names)
     usage = [LinkUse(link, []) for link in routing.links]
     running: dict[int, _Run] = {}
     places: dict[tuple[int, int], dict[int, int]] = {}

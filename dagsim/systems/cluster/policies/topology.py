@@ -7,7 +7,7 @@ from math import ceil, inf
 from typing import NamedTuple, TypeAlias
 
 from dagsim.errors import ConfigError
-from dagsim.model import Decision, Migrate, Placement, Share, Start
+from dagsim.model import Decision, Migrate, Placement, Request, Share, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, TaskState
 from dagsim.systems.cluster.policies.backfilling import Backlog, Easy, Shadow, by_order
@@ -41,7 +41,7 @@ class SmallestDomain:
     ) -> list[tuple[int, int]] | None:
         """Node and instances of a gang, on single machines with their ``rooms``."""
         request = task.job.job.request
-        if request is not None and request.segment is not None:
+        if request is not None and request.segment is not None and _blocks(view, request) is not None:
             return BLOCK.choose(view, task, type_, rooms)
         if sum(room for room, _ in rooms) < task.demand.gang:
             return None
@@ -135,7 +135,7 @@ class SegmentsInBlocks:
         self, view: ClusterView, task: TaskState, type_: int | None = None, avoid: _Nodes = _NONE
     ) -> Placement | None:
         """See ``PlacementRule``; no node is one of ``avoid``."""
-        if not view.levels:
+        if _blocks(view, task.job.job.request) is None:
             return view.fit(task, type_)
         return _first_choice(self, view, task, type_, avoid)
 
@@ -144,11 +144,10 @@ class SegmentsInBlocks:
     ) -> list[tuple[int, int]] | None:
         """Node and instances of a gang, on single machines with their ``rooms``."""
         gang, request = task.demand.gang, task.job.job.request
-        if not view.levels:
+        blocks = _blocks(view, request)
+        if blocks is None:
             return None
-        heights = {level.name: height for height, level in enumerate(view.levels)}
-        height = heights.get(request.level, 0) if request is not None else 0
-        domains, below = view.levels[height].domains, [level.domains for level in view.levels[:height]]
+        domains, below = blocks
         segment = request.segment if request is not None else None
         if segment is None:
             segment = _largest_segment(gang, self._block_size(view, task, type_, domains))
@@ -170,6 +169,16 @@ class SegmentsInBlocks:
 
 
 BLOCK = SegmentsInBlocks()
+
+
+def _blocks(view: ClusterView, request: Request | None) -> tuple[Sequence[int], list[Sequence[int]]] | None:
+    """The block of each node, and the domains of the levels below; None if the network has no levels."""
+    heights = {level.name: height for height, level in enumerate(view.levels)}
+    level = None if request is None else request.level
+    if level == "host":
+        return range(len(view.machines.list)), []
+    height = heights.get(level or "", 0)
+    return (view.levels[height].domains, [below.domains for below in view.levels[:height]]) if view.levels else None
 
 
 def _largest_segment(gang: int, most: int) -> int:

@@ -420,6 +420,20 @@ def test_a_gang_that_may_not_be_spread_gains_its_whole_time() -> None:
     assert fragmented("defrag", Preemption(restart_s=250), host)[1] == 0
 
 
+@pytest.mark.parametrize("policy", ["topology", "block", "fifo[placement=topology]", "fifo[placement=block]"])
+def test_segments_lie_within_hosts_and_are_free_without_levels(policy: str) -> None:
+    # 4 instances of 2 GPUs in segments of 2, on hosts with 6, 4 and 2 idle GPUs: 2 + 2, or any nodes without a level.
+    for request, expected in (({"level": "host", "segment": 2}, {0: 2, 1: 2}), ({"segment": 2}, None)):
+        busy = [Job.single("busy", Task("t", 100.0, gpus=gpus)) for gpus in (2, 4, 6)]
+        kernel = ClusterKernel(
+            fabric(3), [*busy, gang("j", 4, 2, 1.0, **request)], network=SharedNetwork(Island())
+        )  # fmt: skip
+        kernel.run(Held(policy, [0, 1, 2]))
+        nodes = {row.node: row.instances for row in kernel.schedule.log if row.kind == Kind.STARTED and row.job == 3}
+        assert sum(nodes.values()) == 4
+        assert nodes == (expected or nodes)
+
+
 def test_terms_of_the_configuration_hold_for_jobs_that_state_none() -> None:
     preferred = Request(level="rack", level_required=False, segment=4)
     assert Request(constraint="a").over(preferred) == replace(preferred, constraint="a")
@@ -440,7 +454,9 @@ def test_a_level_that_the_network_lacks_is_an_error_of_the_configuration() -> No
         ("rack", [], "no level 'rack'; there is no network with levels"),
     ]:
         with pytest.raises(ConfigError, match=message):
-            scenario_of(load_config(None, [*network, FOUR_NODES, f"request.level={level}"]))
+            load_config(None, [*network, FOUR_NODES, f"request.level={level}"])
+    with pytest.raises(ConfigError, match=r"segment=2: request\.segment: a segment lies within a domain of"):
+        load_config(None, ["network.kind=shared", FOUR_NODES, "request.segment=2"])
 
 
 @pytest.mark.parametrize("rule", ["random", "consolidate"])
