@@ -10,9 +10,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import FrameType, ModuleType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-__all__ = ["SIGNALS", "Stopped", "Stops", "end_with_parent", "exit_code", "starting", "without_output"]
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
+
+__all__ = ["SIGNALS", "Stopped", "Stops", "end_with_parent", "exit_code", "kill_workers", "starting", "without_output"]
 
 
 SIGNALS = tuple(
@@ -35,6 +38,15 @@ def _wait_for_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+def kill_workers(pool: ProcessPoolExecutor) -> None:
+    """End a pool and its processes at once, whatever they are doing. Workers of ``starting`` ignore
+    SIGTERM, so they are killed.
+    """
+    for process in list((getattr(pool, "_processes", None) or {}).values()):
+        process.kill()
+    pool.shutdown(cancel_futures=True)
 
 
 @contextmanager

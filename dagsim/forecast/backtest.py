@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
-from math import log1p
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from math import log1p, nan
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dagsim.config.schema import Config
+from dagsim.errors import InputError, SimulationError
+from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.forecast.calibration import Outcomes, calibrated, pooled
-from dagsim.forecast.futures import QueueState
-from dagsim.forecast.log import JobLog
-from dagsim.forecast.members import Forecaster, Past
-from dagsim.forecast.rows import KINDS, QueueLog, Rows, outcomes_of, rows_of
+from dagsim.forecast.futures import Player, QueueState, policy_of, starts_by
+from dagsim.forecast.log import JobLog, read_sacct_log
+from dagsim.forecast.members import Forecaster, Past, is_long
+from dagsim.forecast.rows import KINDS, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
 from dagsim.forecast.scores import LEVELS, Score, crps, ratio, score
-from dagsim.processes import end_with_parent, starting
+from dagsim.processes import end_with_parent, kill_workers, starting
+from dagsim.traces import format_of
+from dagsim.traces.formats.swf import waits_s
+from dagsim.workload.accept import accepting
 
-__all__ = ["BASELINES", "Backtest", "Forecasts", "forecasts_of", "instants_of", "played", "played_in_processes"]
+__all__ = [
+    "BASELINES",
+    "Backtest",
+    "Forecasts",
+    "forecasts_of",
+    "instants_of",
+    "played",
+    "played_in_processes",
+    "read_backtest",
+    "run_backtest",
+]
 
 BASELINES = ("slurm", "limits", "history", "history_account", "qbets", "limits_history")
 _MEMBERS = ("arrivals", "runs", "history_account")
 _HOUR_S, _DAY_S = 3600.0, 86400.0
-_MONTH_S = 30 * _DAY_S
 _MOST_INSTANTS, _LEAST_EVERY_S = 72, 600.0
 _LEAST_RESOLVED = 40
 _MOST_CHUNK = 16
@@ -32,6 +49,33 @@ _WARM_UP = 0.1
 _REFUTED_S = 300.0
 _NOW = log1p(60.0)
 _HORIZONS = np.log1p([600.0, 3600.0, 14400.0])
+
+
+_LISTINGS = ("squeue.tsv.gz", "squeue.tsv")
+"""Names of the listings of the queue in a folder."""
+
+
+def read_backtest(config: Config, path: Path, policy: str | None) -> tuple[JobLog, QueueLog | None, Player]:
+    """Read the log that is the workload of a configuration, its listings of the queue if a folder has
+    them, and a player of its futures. ``policy`` makes the starts of a log other than Slurm's its own.
+
+    Raises:
+        InputError: It cannot be read, or has no starts.
+    """
+    scenario, file, queue = cluster_scenario_of(config), config.trace(), None
+    if (file.format or format_of(path, file.options)) == "sacct":
+        log = read_sacct_log(path, file.options)
+        listings = [each for name in _LISTINGS if (each := path / name).is_file()] if path.is_dir() else []
+        queue = read_queue_log(listings[0]) if listings else None
+    else:
+        trace = file.open(scenario.cluster, scenario.runtime)
+        jobs = trace.unscaled()
+        start_s = None if policy is None else starts_by(scenario, policy, jobs)
+        if policy is None and trace.format == "swf" and (waits := waits_s(trace.source)):
+            start_s = jobs.arrival_s + [waits.get(id, nan) for id in jobs.ids.tolist()]
+        log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
+    log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
+    return log, queue, Player(scenario, policy or policy_of(config), log)
 
 
 def instants_of(
@@ -97,10 +141,14 @@ def played(
         yield forecasts_of(rows_of(QueueState.at(log, t), listing), forecaster, past, number)
 
 
-def forecasts_of(rows: Rows, forecaster: Forecaster, past: Past, instant: int) -> Forecasts:
-    """The forecasts of these rows at the ``instant``-th time, and their outcomes as the log has them."""
-    rows = _forecast_rows(rows)
-    raw = forecaster.raw(rows, past, instant)
+def forecasts_of(
+    rows: Rows, forecaster: Forecaster, past: Past, instant: int, played: Sequence[np.ndarray] | None = None
+) -> Forecasts:
+    """The forecasts of these rows at the ``instant``-th time (``Forecaster.raw``), and their outcomes
+    as the log has them.
+    """
+    rows = rows.eligible()
+    raw = forecaster.raw(rows, past, instant, played)
     log, jobs = rows.state.log, rows.first
     seen_s, started = outcomes_of(log, rows)
     return Forecasts(
@@ -123,18 +171,21 @@ def played_in_processes(
     another order.
     """
     size = max(1, min(_MOST_CHUNK, -(-len(instants) // (4 * workers))))
-    with ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent) as pool, starting():
-        waiting = [
-            pool.submit(_chunk, log, queue, forecaster, instants[first : first + size], first)
-            for first in range(0, len(instants), size)
-        ]
-        try:
-            for chunk in as_completed(waiting):
-                yield from chunk.result()
-        except BaseException:
-            for chunk in waiting:
-                chunk.cancel()
-            raise
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent)
+    try:
+        with starting():
+            waiting = [
+                pool.submit(_chunk, log, queue, forecaster, instants[first : first + size], first)
+                for first in range(0, len(instants), size)
+            ]
+        for chunk in as_completed(waiting):
+            yield from chunk.result()
+    except BrokenProcessPool:
+        raise SimulationError(
+            "a process that forecasts was killed, perhaps for lack of memory; --workers 1 needs the least"
+        ) from None
+    finally:
+        kill_workers(pool)
 
 
 def _chunk(
@@ -143,10 +194,33 @@ def _chunk(
     return list(played(log, queue, forecaster, instants, first))
 
 
-def _forecast_rows(rows: Rows) -> Rows:
-    """The rows that get a forecast: those that can become eligible."""
-    kept = np.flatnonzero(rows.kind != KINDS.index("never"))
-    return Rows(rows.state, [rows.members[place] for place in kept.tolist()], rows.kind[kept], rows.estimate_s[kept])
+def run_backtest(
+    log: JobLog, queue: QueueLog | None, forecaster: Forecaster, instants: Sequence[float], workers: int,
+    progress: Callable[[Iterable[Forecasts]], Iterable[Forecasts]],
+) -> Backtest:  # fmt: skip
+    """Forecast at all instants, in as many processes as useful. ``progress`` passes the forecasts on.
+
+    Raises:
+        InputError: There is nothing to forecast, or to score.
+    """
+    if not instants:
+        raise InputError("no instant to forecast at: nothing is submitted between --from and --until")
+    count = min(workers, len(instants))
+    forecasts = (
+        played(log, queue, forecaster, instants)
+        if count == 1
+        else played_in_processes(log, queue, forecaster, instants, count)
+    )
+    several = sorted([each for each in progress(forecasts) if len(each.t)], key=lambda each: float(each.t[0]))
+    if not several:
+        raise InputError(f"no job waits at any of the {len(instants):,} instants")
+    test = Backtest(Forecasts.joined(several), log)
+    if not test.counted.any():
+        raise InputError(
+            "no forecast is scored: scores begin after a tenth of the instants and 40 starts of forecast jobs, "
+            "and end an hour before the last submission"
+        )
+    return test
 
 
 class Backtest:
@@ -158,7 +232,7 @@ class Backtest:
         self.raw = dict(forecasts.raw)
         self.is_oracle = "oracle" in self.raw
         self._span_s = float(log.submit_s[-1] - log.submit_s[0])
-        self._long = self._span_s > _MONTH_S
+        self._long = is_long(log)
         lag_s = _DAY_S if self._long else _HOUR_S
         self.calibrated: dict[str, np.ndarray] = {}
         if self.is_oracle:

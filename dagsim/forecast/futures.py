@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dagsim.config.schema import Config
 from dagsim.experiment.simulate import make_policy
 from dagsim.forecast.history import RunTimes, classes_of
 from dagsim.forecast.log import JobLog
@@ -22,7 +23,7 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
-__all__ = ["Future", "Player", "QueueState", "Usage", "run_time_classes", "run_times_at", "starts_by"]
+__all__ = ["Future", "Player", "QueueState", "Usage", "policy_of", "run_time_classes", "run_times_at", "starts_by"]
 
 _OVERDUE_S = 60.0
 """Seconds left to a job that has run for its limit."""
@@ -179,6 +180,8 @@ class Player:
         """Yield for each future the (n,) seconds from ``state.t`` to the start of each waiting job,
         infinite for one that does not start within the horizon. With ``rows`` of waiting jobs, a
         future ends when one of each has started.
+
+        Each future has random numbers of its own, so the first k of many are the same as k alone.
         """
         groups = [np.array([place]) for place in range(len(state.waiting))] if rows is None else rows
         if not len(groups):
@@ -186,10 +189,11 @@ class Player:
             return
         scene = _Scene(self._estimated, state)
         horizon_s = _MOST_HORIZON_S if kind is not Future.ARRIVALS else state.horizon_s
-        shares = scene.shares(kind, futures, run_times, rng)
-        for number in range(futures):
-            jobs = scene.jobs(shares[:, number], self._arrivals(scene, kind, horizon_s, run_times, rng))
-            yield self._play(scene, jobs, horizon_s, groups, kind, rng)
+        streams = rng.spawn(futures)
+        run_s = scene.run_s(kind, run_times, streams)
+        for number, own in enumerate(streams):
+            jobs = scene.jobs(run_s[:, number], self._arrivals(scene, kind, horizon_s, run_times, own))
+            yield self._play(scene, jobs, horizon_s, groups, kind, own)
 
     def _play(
         self,
@@ -238,7 +242,7 @@ class Player:
         run_s = log.run_s[chosen].copy()
         for place in np.flatnonzero(~((log.end_s[chosen] <= t) & (run_s >= 0)) & (kind is not Future.ORACLE)).tolist():
             job = int(chosen[place])
-            run_s[place] = run_times.draw(rng, run_time_classes(log, job), 1)[0] * log.limit_s[job]
+            run_s[place] = run_times.draw(rng.random(1), run_time_classes(log, job))[0] * log.limit_s[job]
         run_s = np.where(np.isnan(run_s), log.limit_s[chosen], run_s)
         order = np.argsort(at_s, kind="stable")
         chosen, at_s, block, run_s = chosen[order], at_s[order], block[order], run_s[order]
@@ -286,6 +290,18 @@ def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | 
         if each.start_s <= t and (each.end_s is None or each.end_s > t)
     ]
     return replace(queues, reservations=tuple(reservations), outages=tuple(outages))
+
+
+def policy_of(config: Config) -> str:
+    """The policy that plays futures: that of the configuration if it names one, else Kueue's or
+    Slurm's if it has their queues, else EASY.
+    """
+    if "policy" in config.model_fields_set:
+        return config.policy
+    queues = config.queues
+    if queues is not None and any(node.quota for node, _ in queues.walk()):
+        return "kueue"
+    return "slurm-multifactor" if queues is not None and (queues.scheduler or queues.partitions) else "easy"
 
 
 _OVER_S = 1e-3
@@ -343,18 +359,19 @@ class _Scene:
             self._past_usage = usage.at(self.state, self.zero_s)
         return self._past_usage
 
-    def shares(self, kind: Future, futures: int, run_times: RunTimes, rng: np.random.Generator) -> np.ndarray:
-        """(n, R) seconds that each job in the system runs in all, in each future."""
-        log, limit_s = self.state.log, self.state.log.limit_s[self._known]
+    def run_s(self, kind: Future, run_times: RunTimes, streams: Sequence[np.random.Generator]) -> np.ndarray:
+        """(n, R) seconds that each job in the system runs in all, in the future of each stream."""
+        log, limit_s, futures = self.state.log, self.state.log.limit_s[self._known], len(streams)
         if kind is Future.LIMITS:
             run_s = np.repeat(limit_s[:, None], futures, axis=1)
         elif kind is Future.ORACLE:
             true_s = log.run_s[self._known]
             return np.repeat(np.where(np.isnan(true_s), limit_s, true_s)[:, None], futures, axis=1)
         else:
+            levels = np.stack([own.random(len(self._known)) for own in streams], axis=1)
             drawn = [
-                run_times.draw(rng, run_time_classes(log, job), futures, float(done))
-                for job, done in zip(self._known.tolist(), self.elapsed_s / limit_s, strict=True)
+                run_times.draw(level, run_time_classes(log, job), float(done))
+                for job, level, done in zip(self._known.tolist(), levels, self.elapsed_s / limit_s, strict=True)
             ]
             run_s = np.array(drawn) * limit_s[:, None]
         least_s = np.where(self._is_running, self.elapsed_s + 1.0, 1.0)

@@ -136,15 +136,16 @@ class RunTimes:
             weights.append(np.full(len(listed), part / len(listed)))
         return np.concatenate(values), np.concatenate(weights)
 
-    def draw(self, rng: np.random.Generator, classes: Iterable[Class], size: int, done: float = 0.0) -> np.ndarray:
-        """(size,) shares of a job that has used the share ``done`` of its limit already: the mixture
-        restricted to larger ones; if there are none, the limit, or a little more than ``done``.
+    def draw(self, levels: np.ndarray, classes: Iterable[Class], done: float = 0.0) -> np.ndarray:
+        """(n,) shares of a job that has used the share ``done`` of its limit already, one for each
+        random number of ``levels`` (n,) in [0, 1): drawn from the mixture restricted to larger ones;
+        if there are none, the limit, or a little more than ``done``.
         """
         values, weights = self.table(classes)
         larger = values > done
         if not larger.any():
-            return np.full(size, max(1.0, done + 0.01))
+            return np.full(len(levels), max(1.0, done + 0.01))
         values, summed = values[larger], np.cumsum(weights[larger])
-        places = np.searchsorted(summed, rng.random(size) * summed[-1])
+        places = np.searchsorted(summed, levels * summed[-1])
         drawn: np.ndarray = values[np.minimum(places, len(values) - 1)]
         return drawn

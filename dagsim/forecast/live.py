@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.forecast.backtest import Backtest, Forecasts, forecasts_of
-from dagsim.forecast.futures import Player, QueueState, run_time_classes
+from dagsim.forecast.futures import Future, Player, QueueState, policy_of, run_time_classes
 from dagsim.forecast.log import JobLog, read_sacct_log, read_snapshot
 from dagsim.forecast.members import Forecaster, Past
 from dagsim.forecast.planned import PlannedJob, with_planned
@@ -31,12 +30,12 @@ from dagsim.workload.accept import accepting
 __all__ = [
     "Expected",
     "ExpectedShape",
+    "IsDue",
+    "Prospect",
     "Question",
     "expected",
     "expected_shapes",
-    "first_answer",
     "is_idle",
-    "policy_of",
     "workload_of",
 ]
 
@@ -44,9 +43,6 @@ _INSTANTS = 24
 _FUTURES = 10
 """Number of futures at earlier instants, which only calibrate."""
 _BACK_S = 7 * 86400.0
-_FIRST_FUTURES = 20
-_FIRST_S = 1.0
-"""Seconds after which the first answer is content with the futures that it has."""
 _DRAWN = 500
 _LEAST_WAITS = 8
 
@@ -96,6 +92,29 @@ class ExpectedShape:
         return {"shape": str(self.shape)} | self.shape.to_dict() | chances | medians | quantiles
 
 
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect(Generic[T]):
+    """Forecasts from a part of the futures, or from all of them."""
+
+    rows: list[T]
+    futures: int
+    """Number of futures of the present state. They are the first of all: as many alone give the same."""
+    instants: int
+    """Number of earlier instants whose forecasts calibrate these."""
+
+    @property
+    def calibrated(self) -> bool:
+        """True if forecasts at earlier instants have calibrated these."""
+        return self.instants > 0
+
+
+IsDue = Callable[[int], bool]
+"""Tells after each future whether to show an answer from those that have been played."""
+
+
 def _named(quantiles_s: Sequence[float]) -> dict[str, float]:
     return {f"q{round(100 * level):02}": wait for level, wait in zip(LEVELS, quantiles_s, strict=True)}
 
@@ -136,20 +155,16 @@ class Question(NamedTuple):
         log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
         played_by = policy or policy_of(config)
         remarks.append(f"{played_by} plays the futures")
-        forecaster = Forecaster(Player(scenario, played_by, log), futures, arrivals, config.seed)
+        forecaster = Forecaster(Player(scenario, played_by, log), futures, arrivals, config.seed, baselines=False)
         return cls(log, forecaster, t, listing or None, scenario, remarks)
 
-    def first(self) -> list[Expected]:
-        """The first answer (``first_answer``)."""
-        return first_answer(self.log, self.forecaster, self.t, self.listing)
-
-    def answers(self) -> Iterator[list[Expected]]:
+    def answers(self, jobs: Collection[str] = (), early: IsDue | None = None) -> Iterator[Prospect[Expected]]:
         """The forecasts of the waiting jobs, better and better (``expected``)."""
-        return expected(self.log, self.forecaster, self.t, listing=self.listing)
+        return expected(self.log, self.forecaster, self.t, listing=self.listing, jobs=jobs, early=early)
 
-    def shapes(self, shapes: Sequence[PlannedJob]) -> Iterator[list[ExpectedShape]]:
+    def shapes(self, shapes: Sequence[PlannedJob], early: IsDue | None = None) -> Iterator[Prospect[ExpectedShape]]:
         """The forecasts of planned jobs, better and better (``expected_shapes``)."""
-        return expected_shapes(self.log, self.forecaster, self.t, shapes, self.scenario.cluster)
+        return expected_shapes(self.log, self.forecaster, self.t, shapes, self.scenario.cluster, early=early)
 
 
 def is_idle(state: Path) -> bool:
@@ -174,18 +189,6 @@ def workload_of(state: Path) -> dict[str, str]:
     return workload | ({"format": "kubernetes-now"} if format_of(state, TraceOptions()) == "kubernetes" else {})
 
 
-def policy_of(config: Config) -> str:
-    """The policy that plays futures: that of the configuration if it names one, else Kueue's or
-    Slurm's if it has their queues, else EASY.
-    """
-    if "policy" in config.model_fields_set:
-        return config.policy
-    queues = config.queues
-    if queues is not None and any(node.quota for node, _ in queues.walk()):
-        return "kueue"
-    return "slurm-multifactor" if queues is not None and (queues.scheduler or queues.partitions) else "easy"
-
-
 def _remarks(log: JobLog, listing: Listing, cluster: Cluster) -> list[str]:
     """Remarks on a snapshot: its waiting jobs without a forecast, and nodes that do not exist."""
     names = {name for names in log.nodes.words for name in names}
@@ -201,38 +204,36 @@ def _remarks(log: JobLog, listing: Listing, cluster: Cluster) -> list[str]:
     return remarks
 
 
-def first_answer(log: JobLog, forecaster: Forecaster, t: float, listing: Listing | None = None) -> list[Expected]:
-    """The forecasts at ``t`` from up to 20 futures of the present state: as many as end within a
-    second, so that they need not be the same each time.
-    """
-    until_s = monotonic() + _FIRST_S
-    past, rows = _present(log, t, listing)
-    quick = replace(forecaster, futures=min(forecaster.futures, _FIRST_FUTURES), arrivals=0, until_s=until_s)
-    return _shown(log, [forecasts_of(rows, quick, past, 0)], rows, listing)
-
-
 def expected(
-    log: JobLog, forecaster: Forecaster, t: float, instants: int = _INSTANTS, listing: Listing | None = None
-) -> Iterator[list[Expected]]:
-    """Yield the forecasts at ``t``: from the present state alone; then calibrated by forecasts at a
-    third, and at all of the earlier instants of the log, if it goes back.
+    log: JobLog, forecaster: Forecaster, t: float, instants: int = _INSTANTS, listing: Listing | None = None,
+    jobs: Collection[str] = (), early: IsDue | None = None,
+) -> Iterator[Prospect[Expected]]:  # fmt: skip
+    """Yield the forecasts at ``t`` of all waiting jobs, or of these: from the first futures of the
+    present state where ``early`` says so; from all of them; then calibrated by forecasts at a third,
+    and at all of the earlier instants of the log, if it goes back.
     """
-    past, rows = _present(log, t, listing)
-    present = forecasts_of(rows, forecaster, past, instants)
-    yield _shown(log, [present], rows, listing)
-    earlier: list[Forecasts] = []
-    for several in _earlier(log, forecaster, t, instants):
-        earlier = several
-        yield _shown(log, [*earlier, present], rows, listing)
+    past = Past(log, baselines=False)
+    past.move(t)
+    rows = rows_of(QueueState.at(log, t), listing).eligible()
+    if jobs:
+        rows = rows.chosen([place for place, job in enumerate(rows.first.tolist()) if log.array[job] in jobs])
+    played: list[np.ndarray] = []
+    for waits_s in forecaster.waits(Future.RUNS, rows, past, instants):
+        played.append(waits_s)
+        if len(played) == forecaster.futures or (early is not None and early(len(played))):
+            present = forecasts_of(rows, forecaster, past, instants, played)
+            yield Prospect(_shown(log, [present], rows, listing), len(played), 0)
+    for earlier in _earlier(log, forecaster, t, instants):
+        yield Prospect(_shown(log, [*earlier, present], rows, listing), len(played), len(earlier))
 
 
 def expected_shapes(
     log: JobLog, forecaster: Forecaster, t: float, shapes: Sequence[PlannedJob], cluster: Cluster,
-    instants: int = _INSTANTS,
-) -> Iterator[list[ExpectedShape]]:  # fmt: skip
+    instants: int = _INSTANTS, early: IsDue | None = None,
+) -> Iterator[Prospect[ExpectedShape]]:  # fmt: skip
     """Yield the forecasts of planned jobs that would be submitted at ``t``, each as if it were the
-    only one: first as they are, then calibrated as ``expected``. Shapes that even the idle cluster
-    could not start are left out.
+    only one, better and better as those of ``expected``. Shapes that even the idle cluster could
+    not start are left out.
 
     Raises:
         InputError: It could start none of them.
@@ -243,40 +244,42 @@ def expected_shapes(
     state, count = QueueState.at(several, t), len(several) - len(log)
     ids = {id: place for place, id in enumerate(several.jobs.ids.tolist())}
     places = [ids[f"planned-{number}"] for number in range(1, count + 1)]
-    past = Past(several)
-    past.move(t)
     alone = [replace(state, running=state.running[:0], waiting=np.array([place])) for place in places]
-    possible = [player.starts_alone(each) for each in alone]
-    if not any(possible):
+    kept = [number for number, each in enumerate(alone) if player.starts_alone(each)]
+    if not kept:
         raise InputError(
             f"--job: {shapes[0]} could never start, even on the idle cluster: it asks for more than the nodes of its "
             "partition have, or than a limit of its account, QOS or partition allows"
         )
     others = state.waiting[~np.isin(state.waiting, places)]
-    kept: list[tuple[PlannedJob, int]] = []
-    forecasts = []
-    for shape, place, is_possible in zip(shapes, places, possible, strict=True):
-        if is_possible:
-            waiting = np.append(others, place)
-            rows = Rows(
-                replace(state, waiting=waiting), [np.array([len(others)])], np.zeros(1, np.int64), np.full(1, np.nan)
-            )
-            kept.append((shape, place))
-            forecasts.append(forecasts_of(rows, forecaster, past, instants))
-    own = run_time_classes(several, places[0])
-    share = past.run_times.draw(np.random.default_rng(forecaster.seed), own, _DRAWN)
-    runs_s = np.minimum(share, 1.0) * shapes[0].limit_s
-    drawn = [(shape, runs_s if shape is shapes[0] else shape.run_s(runs_s, shapes[0])) for shape, _ in kept]
-    yield _shapes(several, forecasts, drawn)
-    for earlier in _earlier(several, forecaster, t, instants):
-        yield _shapes(several, [*earlier, *forecasts], drawn)
-
-
-def _present(log: JobLog, t: float, listing: Listing | None) -> tuple[Past, Rows]:
-    past = Past(log)
+    rows = [
+        Rows(
+            replace(state, waiting=np.append(others, places[number])),
+            [np.array([len(others)])],
+            np.zeros(1, np.int64),
+            np.full(1, np.nan),
+        )
+        for number in kept
+    ]
+    past = Past(several, baselines=False)
     past.move(t)
-    rows = rows_of(QueueState.at(log, t), listing)
-    return past, rows
+    levels = np.random.default_rng(forecaster.seed).random(_DRAWN)
+    share = past.run_times.draw(levels, run_time_classes(several, places[0]))
+    runs_s = np.minimum(share, 1.0) * shapes[0].limit_s
+    drawn = [
+        (each, runs_s if each is shapes[0] else each.run_s(runs_s, shapes[0])) for each in (shapes[n] for n in kept)
+    ]
+    played: list[tuple[np.ndarray, ...]] = []
+    for waits_s in zip(*[forecaster.waits(Future.RUNS, each, past, instants) for each in rows], strict=True):
+        played.append(waits_s)
+        if len(played) == forecaster.futures or (early is not None and early(len(played))):
+            present = [
+                forecasts_of(each, forecaster, past, instants, futures)
+                for each, futures in zip(rows, zip(*played, strict=True), strict=True)
+            ]
+            yield Prospect(_shapes(several, present, drawn), len(played), 0)
+    for earlier in _earlier(several, forecaster, t, instants):
+        yield Prospect(_shapes(several, [*earlier, *present], drawn), len(played), len(earlier))
 
 
 def _earlier(log: JobLog, forecaster: Forecaster, t: float, instants: int) -> Iterator[list[Forecasts]]:
@@ -290,7 +293,7 @@ def _earlier(log: JobLog, forecaster: Forecaster, t: float, instants: int) -> It
     fewer = replace(forecaster, futures=min(forecaster.futures, _FUTURES))
     parts: dict[int, Forecasts] = {}
     for places in (range(1, len(grid), 3), [place for place in range(len(grid)) if place % 3 != 1]):
-        past = Past(log)
+        past = Past(log, baselines=False)
         for place in places:
             past.move(grid[place])
             rows = rows_of(QueueState.at(log, grid[place]), None)

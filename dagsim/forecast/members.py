@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import inf
-from time import monotonic
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from dagsim.forecast.log import JobLog
 from dagsim.forecast.rows import Rows
 from dagsim.forecast.scores import LEVELS, log_wait, quantiles_of
 
-__all__ = ["Forecaster", "Past"]
+__all__ = ["Forecaster", "Past", "is_long"]
 
 
 @dataclass(slots=True)
@@ -24,6 +23,8 @@ class Past:
     """
 
     log: JobLog
+    baselines: bool = True
+    """False leaves out the waits by partition, which only baselines use."""
     run_times: RunTimes = field(default_factory=RunTimes)
     account: History = field(default_factory=History)
     partition: History = field(default_factory=History)
@@ -54,8 +55,9 @@ class Past:
             start_s = float(log.start_s[job])
             wait_s = start_s - (float(log.submit_s[job]) if np.isnan(since_s) else min(float(since_s), start_s))
             self.account.add(log.account[job], wait_s)
-            self.partition.add(log.partition[job], wait_s)
-            self.qbets.add(log.partition[job], wait_s)
+            if self.baselines:
+                self.partition.add(log.partition[job], wait_s)
+                self.qbets.add(log.partition[job], wait_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,51 +66,51 @@ class Forecaster:
 
     player: Player
     futures: int = 25
-    arrivals: int = 10
+    arrivals: int = 0
     """Number of futures with arrivals, which cost most."""
     seed: int = 0
     oracle: bool = False
-    until_s: float = inf
-    """When to end with fewer futures and without baselines, on the clock of ``time.monotonic``."""
+    baselines: bool = True
+    """False leaves out the forecasts that are only compared with."""
 
-    def raw(self, rows: Rows, past: Past, instant: int) -> dict[str, np.ndarray]:
-        """The forecasts at the ``instant``-th time; ``past`` must be there."""
-        methods: dict[str, np.ndarray] = {}
+    def raw(
+        self, rows: Rows, past: Past, instant: int, played: Sequence[np.ndarray] | None = None
+    ) -> dict[str, np.ndarray]:
+        """The forecasts at the ``instant``-th time; ``past`` must be there. ``played`` are futures of
+        ``waits`` to take instead of all.
+        """
         if self.oracle:
-            return {"oracle": self.simulated(Future.ORACLE, 1, rows, past, instant)}
-        methods["runs"] = self.simulated(Future.RUNS, self.futures, rows, past, instant)
-        if self.until_s == inf:
-            methods["limits"] = self.simulated(Future.LIMITS, 1, rows, past, instant)
+            return {"oracle": _spread(self.waits(Future.ORACLE, rows, past, instant))}
+        methods = {"runs": _spread(self.waits(Future.RUNS, rows, past, instant) if played is None else played)}
+        if self.baselines or is_long(past.log):
+            methods["limits"] = _spread(self.waits(Future.LIMITS, rows, past, instant))
         if self.arrivals:
-            methods["arrivals"] = self.simulated(Future.ARRIVALS, self.arrivals, rows, past, instant)
+            methods["arrivals"] = _spread(self.waits(Future.ARRIVALS, rows, past, instant))
         return methods | self.from_waits(rows, past)
 
-    def simulated(self, kind: Future, futures: int, rows: Rows, past: Past, instant: int) -> np.ndarray:
-        """(n, 19) quantiles over futures of one kind."""
+    def waits(self, kind: Future, rows: Rows, past: Past, instant: int) -> Iterator[np.ndarray]:
+        """Yield for each future of a kind the (n,) seconds until each row starts. The first of many
+        futures are the same as few.
+        """
+        count = {Future.RUNS: self.futures, Future.ARRIVALS: self.arrivals}.get(kind, 1)
         rng = np.random.default_rng([self.seed, instant, list(Future).index(kind)])
-        starts = self.player.starts(rows.state, kind, futures, past.run_times, rng, rows.members)
-        played = []
-        for start in starts:
-            played.append(start)
-            if monotonic() > self.until_s:
-                break
-        waits = rows.earliest(np.stack(played))
-        return quantiles_of(log_wait(waits))
+        for starts_s in self.player.starts(rows.state, kind, count, past.run_times, rng, rows.members):
+            yield rows.earliest(starts_s)
 
     def from_waits(self, rows: Rows, past: Past) -> dict[str, np.ndarray]:
         """(n, 19) forecasts that need no simulation."""
         log, first, ages = past.log, rows.first, rows.age_s
-        methods = {
-            "history_account": (past.account, log.account),
-            "history": (past.partition, log.partition),
-            "qbets": (past.qbets, log.partition),
-        }
+        methods = {"history_account": (past.account, log.account)}
+        if self.baselines:
+            methods |= {"history": (past.partition, log.partition), "qbets": (past.qbets, log.partition)}
         forecasts = {
             name: np.array(
                 [history.quantiles(names[job], age) for job, age in zip(first.tolist(), ages.tolist(), strict=True)]
             ).reshape(-1, len(LEVELS))
             for name, (history, names) in methods.items()
         }
+        if not self.baselines:
+            return forecasts
         stated = log_wait(rows.estimate_s - rows.state.t)
         known = np.isfinite(rows.estimate_s)
         if known.any() or past.estimates:
@@ -119,3 +121,14 @@ class Forecaster:
 
 
 _ESTIMATES = 5000
+_MONTH_S = 30 * 86400.0
+
+
+def is_long(log: JobLog) -> bool:
+    """True for a log of more than a month. There, all jobs to their limits are a member of the pool."""
+    return bool(len(log)) and float(log.submit_s[-1] - log.submit_s[0]) > _MONTH_S
+
+
+def _spread(waits_s: Iterable[np.ndarray]) -> np.ndarray:
+    """(n, 19) quantiles over futures of the logarithm of the waits."""
+    return quantiles_of(log_wait(np.stack(list(waits_s))))

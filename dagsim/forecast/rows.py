@@ -131,6 +131,15 @@ class Rows:
         ages = self.state.age_s
         return np.array([ages[places].max() for places in self.members])
 
+    def chosen(self, places: Sequence[int]) -> Rows:
+        """The rows at these places."""
+        members = [self.members[place] for place in places]
+        return Rows(self.state, members, self.kind[list(places)], self.estimate_s[list(places)])
+
+    def eligible(self) -> Rows:
+        """The rows that get a forecast: those that can become eligible."""
+        return self.chosen(np.flatnonzero(self.kind != _NEVER).tolist())
+
     def earliest(self, starts: np.ndarray) -> np.ndarray:
         """(..., n) first starts of each row, from those of the waiting jobs in the last axis."""
         if not self.members:

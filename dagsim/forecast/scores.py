@@ -29,14 +29,10 @@ class Score(NamedTuple):
     intervals: dict[str, tuple[float, float]] = {}
 
     def to_dict(self) -> dict[str, object]:
-        """The scores by name, and their intervals where they were drawn."""
-        values: dict[str, object] = {
-            "n": self.n,
-            "coverage_90": self.coverage_90,
-            "crps_log": self.crps_log,
-            "median_abs_log": self.median_abs_log,
-        }
-        return values | {"intervals": {name: list(pair) for name, pair in self.intervals.items()}}
+        """The scores by name, None without rows, and their intervals where they were drawn."""
+        names = ("coverage_90", "crps_log", "median_abs_log")
+        values = {name: getattr(self, name) if self.n else None for name in names}
+        return {"n": self.n, **values, "intervals": {name: list(pair) for name, pair in self.intervals.items()}}
 
 
 def log_wait(seconds: np.ndarray) -> np.ndarray:
@@ -66,23 +62,6 @@ def crps(quantiles: np.ndarray, y: np.ndarray) -> np.ndarray:
     return scores
 
 
-class _Rows(NamedTuple):
-    inside: np.ndarray
-    crps: np.ndarray
-    error: np.ndarray
-    weight: np.ndarray
-
-    def values(self, rows: np.ndarray) -> tuple[float, float, float]:
-        weight, order = self.weight[rows], np.argsort(self.error[rows], kind="stable")
-        summed = np.cumsum(weight[order])
-        middle = order[min(int(np.searchsorted(summed, summed[-1] / 2)), len(order) - 1)]
-        return (
-            float(np.average(self.inside[rows], weights=weight)),
-            float(np.average(self.crps[rows], weights=weight)),
-            float(self.error[rows][middle]),
-        )
-
-
 def score(
     quantiles: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None, block: np.ndarray | None = None
 ) -> Score:
@@ -92,30 +71,49 @@ def score(
     if not len(y):
         return Score(0, np.nan, np.nan, np.nan)
     weights = np.ones(len(y)) if weight is None else weight
-    inside = ((y >= quantiles[:, 0] - _TINY) & (y <= quantiles[:, -1] + _TINY)).astype(float)
-    rows = _Rows(inside, crps(quantiles, y), np.abs(y - quantiles[:, _HALF]), weights)
-    values = rows.values(np.arange(len(y)))
+    inside = (y >= quantiles[:, 0] - _TINY) & (y <= quantiles[:, -1] + _TINY)
+    losses = np.stack([inside.astype(float), crps(quantiles, y)])
+    error = np.abs(y - quantiles[:, _HALF])
+    covered, loss = np.average(losses, axis=1, weights=weights).tolist()
+    values = Score(len(y), covered, loss, float(_medians(error, weights[None])[0]))
     if block is None:
-        return Score(len(y), *values)
-    drawn = np.array([rows.values(places) for places in _blocks(block)])
-    low, high = np.quantile(drawn, [0.05, 0.95], axis=0).tolist()
+        return values
+    place, draws = _drawn(block)
+    sums = [np.bincount(place, column) for column in (weights, *(losses * weights))]
+    total, *others = [draws @ column for column in sums]
+    medians = np.concatenate([_medians(error, weights * part[:, place]) for part in np.array_split(draws, _PARTS)])
+    columns = [*[other / total for other in others], medians]
+    low, high = np.quantile(columns, [0.05, 0.95], axis=1).tolist()
     names = ("coverage_90", "crps_log", "median_abs_log")
-    return Score(len(y), *values, dict(zip(names, zip(low, high, strict=True), strict=True)))
+    return values._replace(intervals=dict(zip(names, zip(low, high, strict=True), strict=True)))
 
 
 def ratio(ours: np.ndarray, theirs: np.ndarray, block: np.ndarray) -> tuple[float, float, float]:
     """The ratio of two mean scores over the same rows, and its interval from the same blocks."""
-    drawn = [ours[places].sum() / theirs[places].sum() for places in _blocks(block)]
+    place, draws = _drawn(block)
+    drawn = (draws @ np.bincount(place, ours)) / (draws @ np.bincount(place, theirs))
     low, high = np.quantile(drawn, [0.05, 0.95]).tolist()
     return float(ours.sum() / theirs.sum()), low, high
 
 
-def _blocks(block: np.ndarray) -> list[np.ndarray]:
-    """Rows of 500 draws of whole blocks, always the same."""
-    rng = np.random.default_rng(0)
+def _medians(error: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(d,) medians of errors (n,), for several weights (d, n) of the rows."""
+    order = np.argsort(error, kind="stable")
+    summed = np.cumsum(weights[:, order], axis=1)
+    places = np.argmax(summed >= summed[:, -1:] / 2, axis=1)
+    medians: np.ndarray = error[order][places]
+    return medians
+
+
+def _drawn(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The number of the block of each row (n,), and how often each of 500 draws has each block (500,
+    blocks); always the same.
+    """
     names, place = np.unique(block, return_inverse=True)
-    rows = [np.flatnonzero(place == number) for number in range(len(names))]
-    return [np.concatenate([rows[number] for number in rng.integers(len(rows), size=len(rows))]) for _ in range(_DRAWS)]
+    drawn = np.random.default_rng(0).integers(len(names), size=(_DRAWS, len(names)))
+    return place, np.stack([np.bincount(each, minlength=len(names)) for each in drawn])
 
 
+_PARTS = 10
+"""Parts in which the medians of the draws are computed, for the sake of memory."""
 _TINY = 1e-9

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dagsim.forecast.live import Expected, ExpectedShape
+from dagsim.forecast.live import Expected, ExpectedShape, Prospect
 from dagsim.report.grid import Grid
 
-__all__ = ["backtest_grid", "backtest_sentences", "queue_grid", "shapes_grid", "shapes_sentences", "span"]
+__all__ = ["backtest_grid", "backtest_sentences", "basis", "queue_grid", "shapes_grid", "shapes_sentences", "span"]
 
 _UNITS = (("s", 1.0, 100.0), ("min", 60.0, 6000.0), ("h", 3600.0, 48 * 3600.0))
 _ALMOST_A_WEEK_S = 6.9 * 86400
@@ -28,12 +28,19 @@ def _interval(quantiles_s: Sequence[float]) -> str:
     return f"{span(quantiles_s[0])} to {span(quantiles_s[18])}"
 
 
+def basis(answer: Prospect[Any]) -> str:
+    """What a forecast is made of: the first futures, and instants that calibrate."""
+    several = f"{answer.futures:,} future{'s' if answer.futures > 1 else ''}"
+    return f"{several}, calibrated at {answer.instants} earlier instants" if answer.calibrated else several
+
+
 def _chance(chance: float) -> str:
     return f"{100 * chance:.0f} %"
 
 
-def queue_grid(rows: Sequence[Expected], *, calibrated: bool) -> Grid:
+def queue_grid(answer: Prospect[Expected]) -> Grid:
     """The table of waiting jobs, the soonest first."""
+    rows = answer.rows
     cells = [
         (
             row.job,
@@ -48,12 +55,14 @@ def queue_grid(rows: Sequence[Expected], *, calibrated: bool) -> Grid:
         for row in rows
     ]
     heads = ("job", "user", "partition", "median", "90 %", "in 1 h", "in 24 h", "waits for")
-    notes = (f"{len(rows):,} waiting jobs. {PROMISE}", *(() if calibrated else (UNCALIBRATED,)))
+    counts = f"{len(rows):,} waiting jobs; {basis(answer)}."
+    notes = (counts, PROMISE, *(() if answer.calibrated else (UNCALIBRATED,)))
     return Grid("Time until waiting jobs start", heads, cells, notes, texts=(0, 1, 2, 4, 7))
 
 
-def shapes_grid(rows: Sequence[ExpectedShape], *, calibrated: bool) -> Grid:
+def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:
     """The table of the shapes of a planned job, the soonest end first."""
+    rows = answer.rows
     cells = [
         (
             str(row.shape),
@@ -66,7 +75,7 @@ def shapes_grid(rows: Sequence[ExpectedShape], *, calibrated: bool) -> Grid:
         for row in sorted(rows, key=lambda row: row.ends_s[9])
     ]
     heads = ("shape", "start", "90 %", "in 1 h", "end", "90 % of ends")
-    notes = [PROMISE, *([] if calibrated else [UNCALIBRATED])]
+    notes = [f"From {basis(answer)}. {PROMISE}", *([] if answer.calibrated else [UNCALIBRATED])]
     if len(rows) > 1:
         least = min(row.cut for row in rows)
         cut = [f"{_chance(row.cut)} of the runs ({row.shape})" for row in rows if row.cut > least + 0.02]

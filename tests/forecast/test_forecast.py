@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from math import log
 from pathlib import Path
@@ -18,8 +22,9 @@ from dagsim.forecast.backtest import Backtest, Forecasts, instants_of, played
 from dagsim.forecast.calibration import Outcomes, calibrated, kaplan_meier, pooled
 from dagsim.forecast.futures import Future, Player, QueueState, Usage, starts_by
 from dagsim.forecast.history import History, RunTimes, binomial_quantile, classes_of
+from dagsim.forecast.live import expected
 from dagsim.forecast.log import JobLog, read_sacct_log
-from dagsim.forecast.members import Forecaster
+from dagsim.forecast.members import Forecaster, Past
 from dagsim.forecast.rows import QueueLog, read_queue_log, rows_of
 from dagsim.forecast.scores import CEILING, LEVELS, crps, quantiles_of, score
 from dagsim.model import Cluster, Demand, Node, NodePartition, NodeReservation, QueueTree
@@ -78,6 +83,25 @@ def test_what_runs_into_a_reservation_goes_on(scenario: ClusterScenario, easy: J
     (starts,) = player.starts(state, Future.LIMITS, 1, RunTimes(), np.random.default_rng(0))
     assert starts.min() >= 7200.0
     assert np.isfinite(starts).all()
+
+
+@pytest.fixture(scope="module")
+def known(scenario: ClusterScenario, easy: JobLog) -> Backtest:
+    """A back-test whose policy is known."""
+    return backtest_of(easy, Forecaster(Player(scenario, "easy", easy), 5), 3600.0)
+
+
+@pytest.fixture(scope="module")
+def site_a(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ClusterScenario, JobLog]:
+    """A real site and its accounting."""
+    from dagsim.cli.inputs import import_site
+    from dagsim.config.schema import load_config
+    from dagsim.experiment.scenario import cluster_scenario_of
+
+    file, folder = tmp_path_factory.mktemp("site") / "site.yaml", data / "golden/slurm/site-A"
+    import_site([folder], file, quiet=True)
+    site = replace(cluster_scenario_of(load_config(file)), runtime=Recorded())
+    return site, read_sacct_log(folder, TraceOptions())
 
 
 def backtest_of(log: JobLog, forecaster: Forecaster, every_s: float, until_s: float = np.inf) -> Backtest:
@@ -232,23 +256,45 @@ def test_run_times_given_the_time_elapsed() -> None:
     for _ in range(100):
         times.add(classes, 0.8)
     rng = np.random.default_rng(0)
-    assert np.mean(times.draw(rng, classes, 4000) == 0.1) == pytest.approx(0.75, abs=0.05)
-    assert np.mean(times.draw(rng, classes, 4000, 0.5) == 0.8) > 0.9
-    assert times.draw(rng, classes, 2, 1.5).tolist() == [1.51, 1.51]
+    assert np.mean(times.draw(rng.random(4000), classes) == 0.1) == pytest.approx(0.75, abs=0.05)
+    assert np.mean(times.draw(rng.random(4000), classes, 0.5) == 0.8) > 0.9
+    assert times.draw(rng.random(2), classes, 1.5).tolist() == [1.51, 1.51]
     values, weights = times.table(classes)
     assert weights.sum() == pytest.approx(1.0)
     assert len(values) == 12 + 400 * 5  # the prior, and the last 400 of each class
 
 
 def test_the_oracle_is_exact(scenario: ClusterScenario, easy: JobLog) -> None:
-    forecast = backtest_of(easy, Forecaster(Player(scenario, "easy", easy), oracle=True), 1800.0)
+    forecast = backtest_of(easy, Forecaster(Player(scenario, "easy", easy), oracle=True), 3600.0)
     answer = forecast.to_dict()
-    assert answer["n"] > 200
+    assert answer["n"] > 100
     assert answer["crps_log"] == answer["median_abs_log"] == 0.0
 
 
-def test_a_known_policy_beats_every_baseline(scenario: ClusterScenario, easy: JobLog) -> None:
-    answer = backtest_of(easy, Forecaster(Player(scenario, "easy", easy), 8, 1), 3600.0).to_dict()
+def test_the_first_futures_of_many_are_those_of_few(scenario: ClusterScenario, easy: JobLog) -> None:
+    """An early answer is the one that as many futures give, whatever the clock; and so are forecasts of some jobs."""
+    t = float(easy.submit_s[150])
+    many, few = (Forecaster(Player(scenario, "easy", easy), count, baselines=False) for count in (5, 3))
+    early, last = expected(easy, many, t, 0, early=lambda count: count == 3)
+    (alone,) = expected(easy, few, t, 0)
+    assert early == alone
+    assert (early.futures, last.futures) == (3, 5)
+    assert early.rows != last.rows
+    chosen = {row.job for row in last.rows[::2]}
+    (some,) = expected(easy, many, t, 0, jobs=chosen)
+    assert some.rows == last.rows[::2]
+    past = Past(easy)
+    past.move(t)
+    rows = rows_of(QueueState.at(easy, t), None)
+    waits = [
+        list(each.waits(Future.ARRIVALS, rows, past, 0))
+        for each in (replace(many, arrivals=3), replace(few, arrivals=1))
+    ]
+    assert np.array_equal(waits[0][0], waits[1][0])
+
+
+def test_a_known_policy_beats_every_baseline(known: Backtest) -> None:
+    answer = known.to_dict()
     assert 0.8 <= answer["coverage_90"] <= 0.98
     for name, entry in answer["baselines"].items():
         assert answer["crps_log"] < entry["raw"]["crps_log"], name
@@ -312,15 +358,9 @@ def test_nothing_after_the_instant_matters(scenario: ClusterScenario, easy: JobL
 
 
 @pytest.mark.data
-def test_nothing_after_the_instant_matters_on_a_real_site(data: Path, tmp_path: Path) -> None:
-    from dagsim.cli.inputs import import_site
-    from dagsim.config.schema import load_config
-    from dagsim.experiment.scenario import cluster_scenario_of
-
-    folder = data / "golden/slurm/site-A"
-    import_site([folder], tmp_path / "site.yaml", quiet=True)
-    site = replace(cluster_scenario_of(load_config(tmp_path / "site.yaml")), runtime=Recorded())
-    log, queue = read_sacct_log(folder, TraceOptions()), read_queue_log(folder / "squeue.tsv.gz")
+def test_nothing_after_the_instant_matters_on_a_real_site(data: Path, site_a: tuple[ClusterScenario, JobLog]) -> None:
+    site, log = site_a
+    queue = read_queue_log(data / "golden/slurm/site-A/squeue.tsv.gz")
     t = float(queue.times[queue.latest(float(log.submit_s[0]) + 3 * HOUR_S)])
     place = queue.latest(t)
     known = QueueLog(queue.times[: place + 1], queue.listings[: place + 1])
@@ -335,18 +375,11 @@ def test_nothing_after_the_instant_matters_on_a_real_site(data: Path, tmp_path: 
 
 
 @pytest.mark.data
-def test_usage_is_that_of_sshare(data: Path, tmp_path: Path) -> None:
+def test_usage_is_that_of_sshare(data: Path, site_a: tuple[ClusterScenario, JobLog]) -> None:
     """What Slurm had charged each user after ten hours, running jobs included: within 4 %."""
-    from dagsim.cli.inputs import import_site
-    from dagsim.config.schema import load_config
-    from dagsim.experiment.scenario import cluster_scenario_of
-
-    folder = data / "golden/slurm/site-A"
-    import_site([folder], tmp_path / "site.yaml", quiet=True)
-    site = cluster_scenario_of(load_config(tmp_path / "site.yaml"))
+    site, log_ = site_a
     assert site.queues is not None
-    log_ = read_sacct_log(folder, TraceOptions())
-    snapshot = folder / "snap/036420"
+    snapshot = data / "golden/slurm/site-A/snap/036420"
     t = float((snapshot / "epoch").read_text().split()[0])
     usage = Usage(log_, site.cluster, site.queues).at(QueueState.at(log_, t), t)
     rows = [[cell.strip() for cell in line.split("|")] for line in (snapshot / "sshare.txt").read_text().splitlines()]
@@ -416,8 +449,8 @@ def test_listings_of_a_queue(tmp_path: Path) -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     lines = ["; MaxProcs: 16"]
-    jobs = some_jobs(200)
-    for number in range(200):
+    jobs = some_jobs(150)
+    for number in range(150):
         arrival_s, work = round(float(jobs.arrival_s[number])), float(jobs.work[number])
         row = [number + 1, arrival_s, 0, work, jobs.instances[number], -1, -1, jobs.instances[number],
                float(jobs.estimate[number]), -1, 1, number % 6, 1, 1, 1, 1, -1, -1]  # fmt: skip
@@ -451,9 +484,9 @@ def test_starts_of_an_archive_log_are_its_waits(tmp_path: Path) -> None:
 
     known = written("log.swf", waits_s.tolist())
     assert swf_waits_s(Source(known)) == {str(job + 1): float(wait) for job, wait in enumerate(waits_s.tolist())}
-    words = ["--every", "30m", "--futures", "2", "--workers", "1", "--json"]
+    words = ["--every", "1h", "--futures", "1", "--workers", "1", "--json"]
     answer = answer_of(["eta", "--backtest", str(known), *words])
-    assert answer["n"] > 40
+    assert answer["n"] > 20
     assert answer["baselines"]["history"]["raw"]["crps_log"] < answer["baselines"]["limits"]["raw"]["crps_log"]
     result = CliRunner().invoke(app, ["eta", "--backtest", str(written("none.swf", [-1] * 120)), *words])
     assert result.exit_code == 2
@@ -536,6 +569,7 @@ def test_a_planned_job_is_forecast_as_if_it_waited(snapshot: list[str], tmp_path
     jobs = answer_of([word.replace("squeue.json", "more.json") for word in snapshot])["jobs"]
     assert [row["job"] for row in jobs] == ["2", "3"]  # the one that waits for another is not forecast
     assert planned["starts_s"] == jobs[1]["quantiles_s"]
+    assert answer_of([*snapshot, *plan]) == answer_of([*snapshot, *plan])
     assert planned["start_s"] < planned["end_s"] <= planned["start_s"] + 90 * 60
 
 
@@ -628,9 +662,7 @@ def test_a_snapshot_of_kueue(tmp_path: Path) -> None:
     assert 0 < row["median_s"] <= 1800  # two GPUs are idle, but the quota is three
 
 
-def test_pages_of_the_queue_and_of_a_back_test(
-    snapshot: list[str], scenario: ClusterScenario, easy: JobLog, tmp_path: Path
-) -> None:
+def test_pages_of_the_queue_and_of_a_back_test(snapshot: list[str], known: Backtest, tmp_path: Path) -> None:
     """One band and a row for each job, text as text, nothing to load; the curve has a point for each level."""
     from dagsim.report.page.forecasting import backtest_page
 
@@ -641,7 +673,7 @@ def test_pages_of_the_queue_and_of_a_back_test(
     assert bands.count('class="waits"') == len(answer["jobs"]) == 1
     assert "AssocMaxJobsLimit" in text
     assert "default-src &#x27;none&#x27;" in text
-    scores = backtest_of(easy, Forecaster(Player(scenario, "easy", easy), 2, 0), 7200.0).to_dict()
+    scores = known.to_dict()
     scores["by_partition"]["<script>alert(1)</script>"] = scores["by_partition"].pop("all")
     text = backtest_page("<b>", scores)
     (curve,) = re.findall(r'<polyline class="edge critical" points="([^"]*)"', text)
@@ -653,6 +685,41 @@ def test_a_snapshot_of_another_cluster_is_named(snapshot: list[str]) -> None:
     result = CliRunner().invoke(app, snapshot, catch_exceptions=False)
     assert "1 of the 1 nodes on which jobs run are not in the cluster" in " ".join(result.stderr.split())
     assert "1 jobs are held or wait for other jobs" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_a_stopped_command_leaves_no_page_and_no_process(number: int, code: int, tmp_path: Path) -> None:
+    """Stopped while two processes forecast: they end, too, and there is a message and no half-written page."""
+    rows = [
+        f"{job + 1} {60 * job} 5 600 1 -1 -1 8 36000 -1 1 {job % 6} 1 1 1 1 -1 -1" for job in range(600)
+    ]  # the queue only grows
+    (tmp_path / "log.swf").write_text("\n".join(["; MaxProcs: 16", *rows]) + "\n")
+    words = ["--backtest", "log.swf", "--algo", "fifo", "--every", "10m", "--workers", "2", "--page", "page.html"]
+    command = [sys.executable, "-m", "dagsim", "eta", *words]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stderr is not None
+        workers: list[int] = []
+        for _ in range(300):
+            workers = [pid for pid in children(process.pid) if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
+            if len(workers) == 2:
+                break
+            time.sleep(0.1)
+        process.send_signal(number)
+        assert process.wait(30) == code
+        for _ in range(100):
+            if not any(Path(f"/proc/{pid}").exists() for pid in workers):
+                break
+            time.sleep(0.1)
+        assert len(workers) == 2
+        assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+        if number == signal.SIGTERM:
+            assert "interrupted: nothing was written" in process.stderr.read()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["log.swf"]
+
+
+def children(parent: int) -> list[int]:
+    """The processes that a process has started."""
+    return [int(pid) for file in Path(f"/proc/{parent}/task").glob("*/children") for pid in file.read_text().split()]
 
 
 @pytest.mark.parametrize(

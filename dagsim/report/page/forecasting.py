@@ -7,7 +7,7 @@ from html import escape
 from math import log1p
 from typing import Any
 
-from dagsim.forecast.live import Expected, ExpectedShape
+from dagsim.forecast.live import Expected, ExpectedShape, Prospect
 from dagsim.forecast.scores import CEILING
 from dagsim.report.forecast import backtest_grid, backtest_sentences, queue_grid, shapes_grid, shapes_sentences, span
 from dagsim.report.grid import Grid
@@ -24,25 +24,26 @@ _SIDE, _MARGIN = 340, 44
 
 def queue_page(
     title: str,
-    rows: Sequence[Expected],
-    shapes: Sequence[ExpectedShape] = (),
+    queue: Prospect[Expected],
+    planned: Prospect[ExpectedShape] | None = None,
     *,
-    calibrated: bool,
     live: Sequence[str] = (),
     remarks: Sequence[str] = (),
 ) -> str:
     """The page of forecasts at one instant."""
-    parts = []
-    if shapes:
-        bands = [(str(each.shape), each.starts_s) for each in shapes]
-        parts.append(_part("Planned jobs", _bands(bands, "start") + table(shapes_grid(shapes, calibrated=calibrated))))
-    if rows or not shapes:
+    parts, rows = [], queue.rows
+    if planned is not None:
+        bands = [(str(each.shape), each.starts_s) for each in planned.rows]
+        parts.append(_part("Planned jobs", _bands(bands, "start") + table(shapes_grid(planned))))
+    if rows or planned is None:
         bands = [(f"{row.job} {row.user}", row.quantiles_s) for row in rows]
         parts.append(_part("Waiting jobs over time", _bands(bands, "start")))
-        parts.append(_part("Waiting jobs", table(queue_grid(rows, calibrated=calibrated))))
+        parts.append(_part("Waiting jobs", table(queue_grid(queue))))
     soon = sum(row.within_1h >= 0.5 for row in rows)
     sentences = (
-        shapes_sentences(shapes) if shapes else [f"{soon:,} of {len(rows):,} waiting jobs probably start within 1 h."]
+        [f"{soon:,} of {len(rows):,} waiting jobs probably start within 1 h."]
+        if planned is None
+        else shapes_sentences(planned.rows)
     )
     return _document(title, [*sentences, *remarks], parts, live)
 
@@ -67,8 +68,8 @@ def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
 _SCORES = ("coverage_90", "crps_log", "median_abs_log")
 
 
-def _number(value: float) -> str:
-    return "-" if value != value else f"{value:.2f}"
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _document(title: str, sentences: Sequence[str], parts: Sequence[str], live: Sequence[str]) -> str:

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dagsim.errors import DagsimError
-from dagsim.processes import end_with_parent, starting
+from dagsim.processes import end_with_parent, kill_workers, starting
 
 __all__ = ["QUEUE", "ForecastSettings", "Snapshots"]
 
 QUEUE = "queue"
 """Id of the queue among the runs."""
 _SUFFIXES = (".json", ".json.gz")
+_FIRST = 5
+"""Number of futures of the first page of a snapshot."""
 
 
 class ForecastSettings(NamedTuple):
@@ -41,8 +43,8 @@ class Forecasted(NamedTuple):
 
 
 class Snapshots:
-    """The newest snapshot below ``root`` and its page. A first page, without calibration, is there
-    early; the calibrated one replaces it.
+    """The newest snapshot below ``root`` and its page. A first page, of five futures and without
+    calibration, is there early; that of all futures replaces it.
     """
 
     def __init__(self, root: Path, settings: ForecastSettings) -> None:
@@ -62,7 +64,7 @@ class Snapshots:
         return self._settings.policy or "of the site"
 
     def look(self) -> None:
-        """Take a finished forecast, and ask for the next: of a new snapshot, or calibrated."""
+        """Take a finished forecast, and ask for the next: of a new snapshot, or of all futures."""
         with self._guard:
             if self._pending is not None:
                 if not self._pending.done():
@@ -78,18 +80,18 @@ class Snapshots:
             if newest is None:
                 return
             path, stamp = newest
-            has_history = self._settings.history is not None
+            better = self._settings.history is not None or self._settings.futures > _FIRST
             if self._asked is None or self._asked[0] != stamp:
-                self._ask(path, stamp, calibrated=False)
-            elif has_history and not self._asked[1] and not self.latest.error:
-                self._ask(path, stamp, calibrated=True)
+                self._ask(path, stamp, whole=False)
+            elif better and not self._asked[1] and not self.latest.error:
+                self._ask(path, stamp, whole=True)
 
-    def _ask(self, path: Path, stamp: object, *, calibrated: bool) -> None:
+    def _ask(self, path: Path, stamp: object, *, whole: bool) -> None:
         with starting():
             if self._pool is None:
                 self._pool = ProcessPoolExecutor(1, get_context("spawn"), end_with_parent)
-            self._asked = stamp, calibrated
-            self._pending = self._pool.submit(_forecast, self._settings, path, calibrated)
+            self._asked = stamp, whole
+            self._pending = self._pool.submit(_forecast, self._settings, path, whole)
 
     def _newest(self) -> tuple[Path, object] | None:
         """The snapshot that was written last, and what changes with it. Links are not followed."""
@@ -109,13 +111,11 @@ class Snapshots:
     def close(self) -> None:
         """End the process that forecasts."""
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            for process in list((getattr(self._pool, "_processes", None) or {}).values()):
-                process.terminate()
+            kill_workers(self._pool)
 
 
-def _forecast(settings: ForecastSettings, state: Path, calibrated: bool) -> Forecasted:
-    """Forecast from a snapshot, in the process that does so."""
+def _forecast(settings: ForecastSettings, state: Path, whole: bool) -> Forecasted:
+    """Forecast from a snapshot, in the process that does so: from the first futures, or as a whole."""
     from dagsim.config.schema import Setting, load_config
     from dagsim.experiment.scenario import on_its_cluster
     from dagsim.forecast.live import Question, workload_of
@@ -126,12 +126,13 @@ def _forecast(settings: ForecastSettings, state: Path, calibrated: bool) -> Fore
         setting = Setting(f"snapshot {state.name}", "workload", workload_of(state))
         config = on_its_cluster(load_config(settings.config, [setting], own=False))
         question = Question.read(config, state, settings.history, settings.policy, settings.futures, 0)
-        rows = list(question.answers())[-1] if calibrated else question.first()
+        answers = question.answers(early=lambda count: count == _FIRST)
+        answer = list(answers)[-1] if whole else next(answers)
     except (DagsimError, OSError) as error:
         return Forecasted("", "", "", str(error))
     instant = datetime.fromtimestamp(question.t, UTC).isoformat(timespec="seconds")
     remarks = [f"As of {instant}, from {state.name}.", *question.remarks]
-    page = queue_page("When waiting jobs start", rows, calibrated=calibrated, live=[QUEUE], remarks=remarks)
+    page, rows = queue_page("When waiting jobs start", answer, live=[QUEUE], remarks=remarks), answer.rows
     middle = sorted(row.quantiles_s[9] for row in rows)[len(rows) // 2] if rows else None
     summary = f"{len(rows):,} jobs wait" + ("" if middle is None else f", half of them start within {span(middle)}")
     return Forecasted(page, instant, summary)

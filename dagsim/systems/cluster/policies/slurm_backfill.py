@@ -40,7 +40,9 @@ class Reservation(NamedTuple):
 
 
 _LISTED = 1000
-"""Queries of a ``RunTable`` up to which lists are faster than the time to load compiled code."""
+"""Queries of a ``RunTable`` up to which lists are faster than the time to load compiled code. Once
+a process has loaded it, every table uses it from the start.
+"""
 
 
 class RunTable:
@@ -114,7 +116,8 @@ class RunTable:
     def begin(self) -> None:
         """Drop all reservations; compile once there is enough work."""
         self.kept = [0] * len(self.ids)
-        if not self.compiled and self.queries > _LISTED and _functions(compiled=True) != _functions(compiled=False):
+        pays = self.queries > _LISTED or _functions.cache_info().currsize == 2  # both forms are loaded
+        if not self.compiled and pays and _functions(compiled=True) != _functions(compiled=False):
             self.compiled = True
             for name in ("ends", "gives", "free", "begins", "untils", "out"):
                 setattr(self, name, np.array(getattr(self, name), np.float64))
