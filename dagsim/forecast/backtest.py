@@ -348,9 +348,10 @@ class Backtest:
             for number, kind in enumerate(KINDS)
             if (rows.kind == number).any()
         }
-        bounds = ("under 10 min", "10 min to 1 h", "1 h to 4 h", "over 4 h")
-        horizon = np.digitize(self.forecast[:, 9], _HORIZONS)
-        answer["by_horizon"] = self._by(np.array(bounds, object)[horizon].astype(str))
+        horizons = ("under 10 min", "10 min to 1 h", "1 h to 4 h", "over 4 h")
+        number = np.digitize(self.forecast[:, 9], _HORIZONS)
+        parts = self._by(np.array(horizons, object)[number].astype(str))
+        answer["by_horizon"] = {name: parts[name] for name in horizons if name in parts}
         now = counted & (self.forecast[:, 9] <= np.log(61.0))
         started_s = (rows.seen_s - rows.t)[now]
         answer["starts_now"] = {
