@@ -400,9 +400,12 @@ def test_compiled_plans_are_those_of_lists(more: str, monkeypatch: pytest.Monkey
     queues = QueueTree(partitions=(NodePartition("p"), NodePartition("whole", exclusive=True)))
     jobs = [replace(job, partition="whole") if at % 5 == 0 else job for at, job in enumerate(crowd(7))]
     spec = f"slurm-multifactor[bf_interval_s=5{more}]"
+    slurm_backfill._functions.cache_clear()  # once compiled code is loaded, it is used from the first cycle on
     listed = played(jobs, spec, queues=queues)
+    assert slurm_backfill._functions.cache_info().currsize == 1
     monkeypatch.setattr(slurm_backfill, "_LISTED", 10)
     assert played(jobs, spec, queues=queues).log == listed.log
+    assert slurm_backfill._functions.cache_info().currsize == 2
 
 
 def test_priorities_in_columns_are_those_of_each_job_to_the_last_bit() -> None:
