@@ -8,6 +8,7 @@ import argparse
 import csv
 import gzip
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from dagsim.errors import DagsimError, InputError
 from dagsim.files import write_text
 
 __all__ = ["Say", "arguments", "at_least_one", "lines", "markdown", "numbers", "read_json", "read_rows", "run"]
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported; as in the command line
 
 T = TypeVar("T")
 Say: TypeAlias = Callable[[object], None]

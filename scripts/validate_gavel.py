@@ -68,10 +68,10 @@ def completed(cell: Mapping[str, Any], inputs: Path, *, own: bool = False) -> di
         for name, count in cell["cluster"].items()
         for place in range(count)
     ]
-    options = {"seed": cell["seed"], "whole_steps": True, "window": len(jobs), "pair_rates": pairs}
+    options = {"seed": int(cell["seed"] or 0), "whole_steps": True, "window": len(jobs), "pair_rates": pairs}
     policy = Gavel(shares, cell.get("round_s", 360.0), **options)
     sharing = _LockStep(pairs, policy) if shares.pairs else None
-    schedule = ClusterScenario(Cluster(tuple(nodes)), work, sharing=sharing).kernel(cell["seed"]).run(policy)
+    schedule = ClusterScenario(Cluster(tuple(nodes)), work, sharing=sharing).kernel(int(cell["seed"] or 0)).run(policy)
     done_s = {row.job: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
     rows = [
         {"job": job["job"], "jct": done_s[place] - job["arrival"] if place in done_s else None}

@@ -34,7 +34,7 @@ from dagsim.elastic.goodput import (
     fit_throughput,
 )
 from dagsim.elastic.profiles import TrainingProfile, read_applications
-from dagsim.errors import ModelError
+from dagsim.errors import InputError, ModelError
 
 __all__ = ["Differences", "compared"]
 
@@ -62,22 +62,31 @@ class _Point(NamedTuple):
 
 
 def compared(points: Path, inputs: Path) -> Differences:
-    """Compare all points of the file."""
+    """Compare all points of the file. Sections may be missing.
+
+    Raises:
+        InputError: It does not have points by application.
+    """
     recorded = read_json(points)
+    if not isinstance(recorded, dict) or not recorded:
+        raise InputError(f"{points}: expected points by application")
     profiles = read_applications(inputs, list(recorded))
-    rows = [row for name, table in recorded.items() for row in _points(profiles[name], table)]
+    try:
+        rows = [row for name, table in recorded.items() for row in _points(profiles[name], table)]
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{points}: not points of Pollux's model: {error!r}") from error
     return Differences(
         len(rows),
-        max(_relative(ours, theirs) for row in rows for ours, theirs in row.numbers),
+        max([_relative(ours, theirs) for row in rows for ours, theirs in row.numbers], default=0.0),
         sum(ours != theirs for row in rows for ours, theirs in row.integers),
-        max(row.fit for row in rows),
+        max([row.fit for row in rows], default=0.0),
     )
 
 
 def _points(profile: TrainingProfile, table: Any) -> Iterator[_Point]:
-    for epoch, progress in enumerate(table["progress_at_epoch"]):
+    for epoch, progress in enumerate(table.get("progress_at_epoch", ())):
         yield _Point(((profile.progress_at(epoch), progress),))
-    for placement, local, step_s, *rest in table["throughput"]:
+    for placement, local, step_s, *rest in table.get("throughput", ()):
         try:
             times = profile.times(placement, local)
         except ModelError:
@@ -87,14 +96,21 @@ def _points(profile: TrainingProfile, table: Any) -> Iterator[_Point]:
                 () if step_s is None else tuple(zip(times, (step_s, rest[0]), strict=True)),
                 integers=((False, step_s is None),),
             )
-    for batch, epoch, square, variance, gain, efficiency in table["grad"]:
-        noise, scale = profile.noise(batch, epoch), batch / profile.limits.initial
-        ours = (*noise, float(noise.gain(scale)), float(noise.gain(scale) / scale))
-        yield _Point(tuple(zip(ours, (square, variance, gain, efficiency), strict=True)))
+    for batch, epoch, square, *others in table.get("grad", ()):
+        try:
+            noise, scale = profile.noise(batch, epoch), batch / profile.limits.initial
+        except ModelError:
+            yield _Point(integers=((True, square is None),))
+            continue
+        gains = (*noise, float(noise.gain(scale)), float(noise.gain(scale) / scale))
+        numbers = () if square is None else tuple(zip(gains, (square, *others), strict=True))
+        yield _Point(numbers, integers=((False, square is None),))
+    if "fit" not in table:
+        return
     fit = table["fit"]
     throughput, noise = ThroughputModel(*fit["params"]), GradientNoise(*table["goodput_grad_params"])
     model = GoodputModel(throughput, noise, profile.limits)
-    for nodes, replicas, accumulate, goodput, local, steps in table["optimize"]:
+    for nodes, replicas, accumulate, goodput, local, steps in table.get("optimize", ()):
         choice = model.best(nodes, replicas, accumulate=accumulate)
         integers = (int(choice.local_batch), local), (int(choice.accumulation), steps)
         yield _Point(((float(choice.goodput), goodput),), integers)
@@ -104,10 +120,12 @@ def _points(profile: TrainingProfile, table: Any) -> Iterator[_Point]:
         ours = (float(samples), float(worth), float(model.goodput(nodes, replicas, local, steps)))
         yield _Point(tuple(zip(ours, recorded, strict=True)))
     for profiled, parameters in (("profile", "params"), ("single_profile", "single_params")):
+        if profiled not in fit:
+            continue
         rows = fit[profiled] if isinstance(fit[profiled][0], list) else [fit[profiled]]
         measured = [StepMeasurement(*row) for row in rows]
-        ours, theirs = fit_throughput(measured), ThroughputModel(*fit[parameters])
-        yield _Point(fit=abs(fit_objective(ours, measured) - fit_objective(theirs, measured)))
+        fitted, theirs = fit_throughput(measured), ThroughputModel(*fit[parameters])
+        yield _Point(fit=abs(fit_objective(fitted, measured) - fit_objective(theirs, measured)))
 
 
 def _relative(ours: float, theirs: float) -> float:

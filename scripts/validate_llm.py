@@ -43,7 +43,7 @@ def read_rows(file: Path) -> list[dict[str, str]]:
     """Read the rows.
 
     Raises:
-        ConfigError: A model, GPU type or column is unknown.
+        ConfigError: A column is missing, a model or GPU type is unknown, or a number is none.
     """
     with file.open(newline="", encoding="utf-8") as text:
         rows = list(csv.DictReader(text))
@@ -51,6 +51,10 @@ def read_rows(file: Path) -> list[dict[str, str]]:
         for column, allowed in (("model", SHAPES), ("gpu", GPUS)):
             if row.get(column) not in allowed:
                 raise ConfigError(f"{file}:{line}: {column} {row.get(column)!r}; allowed: {', '.join(allowed)}")
+        try:
+            tokens_per_s(row)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"{file}:{line}: not a run as in golden/llm/mpt.csv: {error}") from None
     return rows
 
 

@@ -28,8 +28,48 @@ from dagsim.systems.cluster.network.shared import SharedCarrier
 __all__ = ["finishes", "worst"]
 
 
+def check(scenario: Any) -> None:
+    """Check the links and flows of a scenario.
+
+    Raises:
+        ConfigError: One is wrong; the message names it.
+    """
+    if not isinstance(scenario, dict) or not all(isinstance(scenario.get(key), list) for key in ("links", "flows")):
+        raise ConfigError("should be an object with the lists links and flows")
+    ids: dict[str, set[str]] = {"link": set(), "flow": set()}
+    for kind, part in [
+        *(("link", link) for link in scenario["links"]),
+        *(("flow", flow) for flow in scenario["flows"]),
+    ]:
+        name = part.get("id") if isinstance(part, dict) else part
+        where = f"{kind} {name!r}"
+        if not isinstance(part, dict) or not isinstance(name, str) or name in ids[kind]:
+            raise ConfigError(f"{where}: each needs an id of its own")
+        ids[kind].add(name)
+        needed = ("bandwidth",) if kind == "link" else ("bytes",)
+        for key in (*needed, "latency_s", "start_s", "rate_cap"):
+            value = part.get(key) if key in needed else part.get(key) or 0
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < inf:
+                raise ConfigError(f"{where}: {key} must be a number of 0 or more, got {value!r}")
+            if value == 0 and (
+                (key == "bandwidth" and not part.get("profile")) or (key == "rate_cap" and part.get(key) is not None)
+            ):
+                raise ConfigError(f"{where}: {key} must be positive, got {value!r}")
+        for step in part.get("profile") or ():
+            if not (isinstance(step, list) and len(step) == 2 and all(isinstance(n, int | float) for n in step)):
+                raise ConfigError(f"{where}: profile should be a list of [time_s, bandwidth], got {step!r}")
+    for flow in scenario["flows"]:
+        route = flow.get("route")
+        if not isinstance(route, list) or len(set(map(str, route))) < len(route):
+            raise ConfigError(f"flow {flow['id']!r}: route should be a list of links, none twice, got {route!r}")
+        for name, kind in [*((name, "link") for name in route), *((name, "flow") for name in flow.get("after") or ())]:
+            if name not in ids[kind]:
+                raise ConfigError(f"flow {flow['id']!r} names {name!r}, which does not exist")
+
+
 def finishes(scenario: Mapping[str, Any]) -> dict[str, float]:
     """Seconds at which each flow has arrived, by id."""
+    check(scenario)
     clock = Clock()
     number = {link["id"]: place for place, link in enumerate(scenario["links"])}
     links = [Link(link["id"], link["bandwidth"], link.get("latency_s", 0.0)) for link in scenario["links"]]
@@ -52,13 +92,6 @@ def finishes(scenario: Mapping[str, Any]) -> dict[str, float]:
             yield Timer(clock, time_s)
             carrier.set_bandwidth(number[link["id"]], bandwidth)
 
-    for flow in scenario["flows"]:
-        for name, registered in (
-            *((link, number) for link in flow["route"]),
-            *((id_, arrived) for id_ in flow.get("after", ())),
-        ):
-            if name not in registered:
-                raise ConfigError(f"flow {flow['id']!r} names {name!r}, which does not exist")
     for link in scenario["links"]:
         clock.process(change(link))
     for flow in scenario["flows"]:
@@ -73,17 +106,19 @@ def finishes(scenario: Mapping[str, Any]) -> dict[str, float]:
 def worst(scenario: Mapping[str, Any], finish_s: Mapping[str, float]) -> float | None:
     """Largest relative difference from the expected times; None if there are none."""
     expected = {flow["id"]: flow["expected_finish_s"] for flow in scenario["flows"] if "expected_finish_s" in flow}
-    return max([abs(finish_s.get(name, inf) - time_s) / time_s for name, time_s in expected.items()], default=None)
+    return max(
+        [abs(finish_s.get(name, inf) - time_s) / (time_s or 1) for name, time_s in expected.items()], default=None
+    )
 
 
 def _work(options: Namespace, say: Say) -> dict[str, Any]:
     try:
         scenario = json.loads(options.scenario.read_text(encoding="utf-8"))
         finish_s = finishes(scenario)
+    except ConfigError as error:
+        raise ConfigError(f"{options.scenario}: {error}") from None
     except ValueError as error:
         raise ConfigError(f"{options.scenario}: not JSON: {error}") from None
-    except KeyError as error:
-        raise ConfigError(f"{options.scenario}: a link or flow has no {error}") from None
     difference = worst(scenario, finish_s)
     for name, time_s in finish_s.items():
         say(f"{name:12} {time_s:.12g} s")

@@ -69,6 +69,8 @@ def differing(jobs: dict[str, int], expected: dict[str, float]) -> int:
 def _work(options: Namespace, say: Say) -> dict[str, Any]:
     profiles = read_applications(options.inputs)
     jobs = completion_times(options.workload, profiles, options.policy, kernel=options.kernel)
+    if not jobs:
+        raise InputError(f"{options.workload}: no jobs in it")
     say(f"{len(jobs)} jobs, mean completion time {fmean(jobs.values()):,.3f} s")
     if options.expected is None:
         return {"jobs": jobs}

@@ -45,8 +45,8 @@ GAP_S = 1000.0
 """Least time between two resets of the counts of time on the cluster."""
 RESTART_S = 20.0
 """Seconds from a start to the first step, and to save a checkpoint: the authors' own estimate."""
-CHANGE_S = RESTART_S + ROUND_S / 2
-"""A job whose batch changes starts again in the next round: after half a round on average."""
+CHANGE_S = RESTART_S + ROUND_S / 4
+"""A job whose batch changes starts again in the middle of the round or in the next: after a quarter on average."""
 TOLERANCE = 0.0499
 """Mean absolute error of the authors' simulator on these policies."""
 CLEAR = 0.03

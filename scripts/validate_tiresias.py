@@ -60,6 +60,10 @@ def played(jobs: Path, cluster: Path, schedule: str, inputs: Path | None = None)
         ]
     except (KeyError, ValueError) as error:
         raise InputError(f"{jobs} and {cluster}: not jobs and cluster of Tiresias ({error!r})") from error
+    most = sum([machine.gpus for machine in machines])
+    if too_large := [job for job in work if job.tasks[0].instances * job.tasks[0].gpus > most]:
+        name, asked = too_large[0].id, too_large[0].tasks[0].instances
+        raise InputError(f"{jobs}: job {name!r} asks for {asked} GPUs, and {cluster} has {most}")
     schedule_log = ClusterScenario(Cluster(machines), work).kernel(0).run(policy)
     starts: dict[int, int] = {}
     ends: dict[int, int] = {}

@@ -138,6 +138,7 @@ with Python's default thresholds a replay takes 10 % longer.
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(*_GC_THRESHOLDS)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # fits of goodput are small: threads take six times the CPU
     sys.path.append(str(Path.cwd()))  # where --algo my_module:MyPolicy is looked for, last
     atexit.register(gc.freeze)  # the exit frees all memory; a last collection takes 10 % of a short command
     with Stops() as stops:

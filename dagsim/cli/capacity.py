@@ -225,18 +225,8 @@ def whatif(
 
     Example: dagsim whatif --trace sacct.txt --cluster cluster.yaml --add 16xH200 --policy fifo-fit,easy
     """
-    from dagsim.config.schema import plain
-    from dagsim.errors import InputError
-    from dagsim.experiment.capacity.machines import Prices, joined, read_accept, read_gpus, resized, with_memberships
-    from dagsim.experiment.capacity.whatif import (
-        TODAY,
-        Fit,
-        alternatives_of,
-        on_whole_log,
-        question,
-        trials_of,
-        whatif_grid,
-    )
+    from dagsim.experiment.capacity.machines import joined, with_memberships
+    from dagsim.experiment.capacity.whatif import Fit, WhatIf, alternatives_of, trials_of
     from dagsim.experiment.plan import Plan
     from dagsim.experiment.scenario import workload_label
     from dagsim.report.answer import whatif_answer
@@ -244,37 +234,26 @@ def whatif(
 
     policies = _names(policy)
     chosen = with_memberships(_configured(reading, trace, config, set_, policies[:1], growth, quiet=not shown.watched))
-    policies = policies or [chosen.policy]
-    added, removed = (
-        [read_gpus(text, option) for text in texts or ()] for texts, option in ((add, "--add"), (remove, "--remove"))
-    )
-    accepted = read_accept(accept or ())
-    if not (added or removed or accepted) and len(policies) < 2:
-        raise InputError("whatif: nothing to compare; give --add 16xH200, --remove 8xT4, or several --policy")
-    chosen, demand = on_whole_log(chosen)
-    clusters = {TODAY: chosen.cluster}
-    if added or removed or accepted:
-        label = " ".join([*(f"-{gpus}" for gpus in removed), *(f"+{gpus}" for gpus in added), *(accept or ())])
-        changed = resized(chosen.cluster, added, removed, demand.arrival_s)
-        clusters[label] = changed.model_copy(update={"accept": accepted})
-        if demand.is_snapshot and (displaced := demand.displaced(changed)):
-            raise InputError(f"{label}: no room for {displaced:,} of the jobs that run now")
-    priced = Prices.read(price or [], chosen.prices, prices).of(clusters.values())
-    name = shown.name or question(trace, chosen, [plain(section) for section in clusters.values()], policies)
-    folder, runs = swept(Plan.of_grid(whatif_grid(chosen, clusters, policies, name), "whatif"), shown)
-    trials = trials_of(folder, runs, chosen, demand)
-    choices = alternatives_of(trials, clusters, priced, metric)
-    fit, load = Fit.of(trials[0], metric), demand.on(chosen.cluster)
-    label = workload_label(chosen)
-    begins = demand.beginning
+    asked = WhatIf.of(chosen, policies, add or (), remove or (), accept or (), price or (), prices)
+    folder, runs = swept(Plan.of_grid(asked.grid(trace, shown.name), "whatif"), shown)
+    trials = trials_of(folder, runs, asked.config, asked.demand)
+    choices = alternatives_of(trials, asked.clusters, asked.prices, metric)
+    today = asked.config.cluster
+    fit, load, begins = Fit.of(trials[0], metric), asked.demand.on(today), asked.demand.beginning
     grid = whatif_table(
-        choices, metric, workload=label, demand=load, fit=fit, prices=priced, begins=begins, wide=shown.wide
+        choices,
+        metric,
+        workload=workload_label(asked.config),
+        demand=load,
+        fit=fit,
+        prices=asked.prices,
+        begins=begins,
+        wide=shown.wide,
     )
-    remarks = [*_grown(growth), *(line for section in clusters.values() for line in joined(chosen.cluster, section))]
-    recommendation = whatif_answer(choices, metric, fit, grid, begins, remarks)
-    facts = {"run": str(folder.path), "metric": metric, "prices": priced.to_dict(), **_log_facts(load, fit)}
+    remarks = [*_grown(growth), *(line for section in asked.clusters.values() for line in joined(today, section))]
+    facts = {"run": str(folder.path), "metric": metric, "prices": asked.prices.to_dict(), **_log_facts(load, fit)}
     facts["choices"] = [choice.to_dict() for choice in choices]
-    _tell_answer(folder.path, recommendation, facts, shown, remarks)
+    _tell_answer(folder.path, whatif_answer(choices, metric, fit, grid, begins, remarks), facts, shown, remarks)
 
 
 @app.command("plan")

@@ -103,6 +103,11 @@ class TrainingProfile:
         """Batches whose gradients were measured."""
         return list(self._epochs)
 
+    @cached_property
+    def per_node(self) -> int:
+        """Most replicas of a node in the measured placements."""
+        return max([count for placement in self._by_placement for count in placement], default=1)
+
     @property
     def measurements(self) -> list[StepMeasurement]:
         """All measured iterations."""

@@ -98,11 +98,22 @@ class ElasticTasks:
         if self.profiles is not None:
             _profiles(self.profiles)
 
+    def check(self, cluster: Cluster) -> None:
+        """Check the range against the cluster.
+
+        Raises:
+            ConfigError: No GPU type has ``least`` GPUs.
+        """
+        most = max([one.all for one in _types(cluster)[1].values()], default=0)
+        if self.least > most:
+            raise ConfigError(f"elastic: no GPU type of the cluster has least = {self.least} GPUs; the most is {most}")
+
     def job(self, job: Job, seconds: Seconds, cluster: Cluster) -> Job:
         """The job with elastic tasks. ``seconds`` is the runtime model.
 
         Raises:
-            ModelError: A task asks for more GPUs than its application has batches for.
+            ModelError: A task asks for more GPUs than its application has batches for, or for a placement or
+            batch that its profile does not cover.
         """
         tasks = [self._task(task, job, seconds, cluster) for task in job.graph.tasks]
         if all(new is old for new, old in zip(tasks, job.graph.tasks, strict=True)):
@@ -128,7 +139,10 @@ class ElasticTasks:
             speeds = {gpu: slowest_s / max(taken, _LEAST_S) for gpu, taken in times_s.items()}
             measured = ElasticJob(job.id, profile, job.arrival_s, asked, task.batch)
             batch = task.batch if self.batch == "asked" else None
-            return self._elastic(task, asked, name, MeasuredTraining(measured, batch, speeds=speeds))
+            training = MeasuredTraining(measured, batch, speeds=speeds)
+            for gpu in times_s:
+                _check_measured(job, training, asked, gpu, sizes[gpu].node)
+            return self._elastic(task, asked, name, training)
         limits = SHIPPED_MODELS[name].limits
         if asked * limits.local_min > limits.largest:
             raise ModelError(
@@ -165,6 +179,18 @@ class ElasticTasks:
         name = next(name for hours, name in _SIZES if asked * seconds < hours * 3600)
         limits = SHIPPED_MODELS[name].limits
         return name if asked * limits.local_min <= limits.largest else "imagenet"
+
+
+def _check_measured(job: Job, training: MeasuredTraining, asked: int, gpu: str, size: int) -> None:
+    """Refuse a task whose GPUs, as its user asked for them on nodes of ``size``, were not measured."""
+    state, full = training.start(), min(asked, size)
+    state.place([full] * (asked // full) + [asked % full] * bool(asked % full), gpu)
+    try:
+        state.pace()
+    except ModelError as error:
+        raise ModelError(
+            f"job {job.id!r} on {gpu}: {error}; set elastic profiles to a folder that covers this, or to null"
+        ) from None
 
 
 Seconds = Callable[[Task, tuple[GpuType, ...]], Sequence[float]]

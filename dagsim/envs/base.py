@@ -133,15 +133,13 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
     def _picture(self) -> np.ndarray:
         """The present as (540, 960, 3) uint8."""
 
+    @abstractmethod
     def _text(self) -> str:
         """The present in words."""
-        if self.simulation is None:
-            return "not begun"
-        return "over" if self.view is None else self._line(self.view)
 
-    def _line(self, view: Any) -> str:
-        """One line on a view."""
-        raise NotImplementedError
+    def _without_view(self) -> str:
+        """The present in words, while there is no choice."""
+        return "not begun" if self.simulation is None else "over"
 
 
 def picture_of(kernel: Kernel[Any, Any] | None, title: str) -> np.ndarray:

@@ -128,7 +128,10 @@ class PartitionEnv(EpisodeEnv):
     def _picture(self) -> np.ndarray:
         return picture_of(self.simulation, "RAMP")
 
-    def _line(self, view: RampView) -> str:
+    def _text(self) -> str:
+        view: RampView | None = self.view
+        if view is None:
+            return self._without_view()
         job, fabric = view.job, view.fabric
         return (
             f"{view.now:.6g} s: {view.running} jobs on {fabric.servers - view.free} of {fabric.servers} "

@@ -76,7 +76,10 @@ class SchedulingEnv(EpisodeEnv):
     def _picture(self) -> np.ndarray:
         return picture_of(self.simulation, f"{self._steps:,} choices")
 
-    def _line(self, view: ClusterView) -> str:
+    def _text(self) -> str:
+        view: ClusterView | None = self.view
+        if view is None:
+            return self._without_view()
         machines = view.machines
         idle = ", ".join(
             f"{machines.idle_gpus(type_)} {gpu.name if gpu else 'CPU'}" for type_, gpu in enumerate(machines.types)

@@ -35,7 +35,7 @@ Collective: TypeAlias = Literal["ring", "tree", "hierarchical", "all_gather", "a
 
 _PCIE_GB_S = 12.0
 """Assumption for GPUs without NVLink: PCIe 3.0 x16 (15.75 GB/s), the share that NVLink reaches."""
-_REACHED = {"H100": 370 / 450, "H200": 370 / 450}
+_REACHED = {"H100": 370 / 450, "H200": 370 / 450} | dict.fromkeys(("B200", "GB200", "B300"), 770 / 900)
 """Share of NVLink that collectives reach (docs/networks.md)."""
 _REACHED_ELSEWHERE = 235 / 300
 

@@ -114,7 +114,7 @@ class LlmTraining:
             ModelError: They are no multiple of the tensor and pipeline degrees.
         """
         ranks, rest = divmod(gpus, self.tensor * self.pipeline)
-        if rest or not ranks:
+        if rest or ranks < 1:
             raise ModelError(
                 f"llm: {gpus} GPUs are no multiple of {self.tensor} tensor x {self.pipeline} pipeline ranks"
             )

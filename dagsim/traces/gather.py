@@ -1,4 +1,10 @@
-"""Group rows by job and sort jobs by arrival: in memory if they are few, on disk otherwise."""
+"""Group rows by job and sort jobs by arrival: in memory if they are few, on disk otherwise.
+
+Only for records that are not rows of a table: PBS's lines of ``key=value``, JSON objects (Philly's log,
+Kubernetes), and the samples of Google 2019 with demands in Python's syntax. These readers visit each
+record once, as an object. In columns, nested lists and attempts that refer to each other would take more
+code, and most of the time goes into parsing the text anyway. Tables go through ``rows`` instead.
+"""
 
 from __future__ import annotations
 

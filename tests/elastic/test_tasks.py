@@ -135,3 +135,27 @@ def test_a_schedule_of_elastic_tasks_says_which_gpus_they_had() -> None:
     started = [row for row in log if row.kind == Kind.STARTED]
     # Alone, it takes the configuration that ends first: all eight A100s of the node.
     assert [(row.node, row.instances) for row in started] == [(0, 8)]
+
+
+def test_a_least_size_that_no_type_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no GPU type of the cluster has least = 17 GPUs; the most is 16"):
+        ClusterScenario(CLUSTER, [], elastic=ElasticTasks(least=17))
+    assert ClusterScenario(CLUSTER, [], elastic=ElasticTasks(least=16)).elastic is not None
+
+
+@pytest.mark.data
+def test_placements_that_the_profiles_do_not_cover_are_refused_or_not_chosen(data: Path) -> None:
+    made = ElasticTasks(profiles=str(data / "golden/elastic/inputs"))
+    task = Task("t", 900.0, 6, gang=True, model="cifar10", batch=512)
+    large = Cluster((Node("n", gpu_type("T4"), 64),))
+    with pytest.raises(
+        ModelError, match=r"job 'j' on T4: cifar10: no measurement covers 6 replicas on 1 nodes .* null"
+    ):
+        made.job(Job.single("j", task), V100.seconds, large)
+    # Nodes of 8 GPUs: a policy chooses the measured 4 of a node at most.
+    nodes = Cluster(tuple([Node(f"n{place}", gpu_type("T4"), 8) for place in range(2)]))
+    few = Task("t", 900.0, 2, gang=True, model="cifar10", batch=512)
+    for policy in ("sia", "elastic-eft-wait"):
+        log = ClusterScenario(nodes, [Job.single("j", few)], elastic=made).kernel(0).run(POLICIES.create(policy)).log
+        assert 2 <= max(row.instances for row in log if row.kind == Kind.STARTED) <= 4
+        assert sum(row.kind == Kind.COMPLETED for row in log) == 1

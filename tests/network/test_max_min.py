@@ -127,6 +127,11 @@ def test_flows_arrive_when_simgrid_and_an_exact_solver_say(name: str, data: Path
         ({"route": ["m"]}, "flow 'a' names 'm', which does not exist"),
         ({"after": ["b"]}, "flow 'a' names 'b', which does not exist"),
         ({"after": ["a"]}, "these flows never arrive: a"),
+        ({"route": ["l", "l"]}, "flow 'a': route should be a list of links, none twice"),
+        ({"bytes": -1}, "flow 'a': bytes must be a number of 0 or more, got -1"),
+        ({"bytes": "1GB"}, "flow 'a': bytes must be a number of 0 or more, got '1GB'"),
+        ({"rate_cap": 0}, "flow 'a': rate_cap must be positive, got 0"),
+        ({"id": ["x"]}, "each needs an id of its own"),
     ],
 )
 def test_a_scenario_that_contradicts_itself_is_an_error_in_words(change: Mapping[str, object], message: str) -> None:
@@ -134,3 +139,10 @@ def test_a_scenario_that_contradicts_itself_is_an_error_in_words(change: Mapping
     flow = {"id": "a", "bytes": 1, "route": ["l"], "start_s": 0, **change}
     with pytest.raises(ConfigError, match=message):
         script.finishes({"links": [{"id": "l", "bandwidth": 1}], "flows": [flow]})
+    for links, wrong in (
+        ([{"id": "l", "bandwidth": 0}], "link 'l': bandwidth must be positive"),
+        ([{"id": "l", "bandwidth": 1}] * 2, "link 'l': each needs an id of its own"),
+        (None, "should be an object with the lists links and flows"),
+    ):
+        with pytest.raises(ConfigError, match=wrong):
+            script.finishes({"links": links, "flows": []})

@@ -17,7 +17,7 @@ import numpy as np
 
 from dagsim.config.schema import ClusterSection, Config, plain, queues_on
 from dagsim.errors import InputError, RunFolderError, SimulationError
-from dagsim.experiment.capacity.machines import Prices, with_memberships
+from dagsim.experiment.capacity.machines import Prices, read_accept, read_gpus, resized, with_memberships
 from dagsim.experiment.carry_out import Watch, carry_out, raise_failures
 from dagsim.experiment.executors import CellExecutor
 from dagsim.experiment.kept_files import CellRun
@@ -44,11 +44,11 @@ __all__ = [
     "LogDemand",
     "Trial",
     "Trials",
+    "WhatIf",
     "alternatives_of",
     "on_whole_log",
     "question",
     "trials_of",
-    "whatif_grid",
     "with_growth",
 ]
 
@@ -425,14 +425,63 @@ class Alternative:
         }
 
 
-def whatif_grid(
-    config: Config, clusters: Mapping[str, ClusterSection], policies: Sequence[str], name: str
-) -> SweepGrid:
-    """The grid of clusters and policies on the log of ``config``."""
-    sections = tuple(plain(section) for section in clusters.values())
-    axes = (Axis("cluster", tuple(clusters), sections), Axis("policy", tuple(policies), tuple(policies)))
-    settings = {key: value for key, value in plain(config).items() if key not in ("policy", "cluster", "prices")}
-    return SweepGrid(name, None, axes, {**settings, "cluster": sections[0]}, keep="series", metrics=METRICS)
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """Which clusters and policies to simulate on a log."""
+
+    config: Config
+    """Today's cluster, and the whole log as one run."""
+    demand: LogDemand
+    clusters: Mapping[str, ClusterSection]
+    """By label, today's first."""
+    policies: Sequence[str]
+    prices: Prices
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        policies: Sequence[str],
+        add: Sequence[str],
+        remove: Sequence[str],
+        accept: Sequence[str],
+        price: Sequence[str],
+        price_file: Path | None,
+    ) -> WhatIf:
+        """Read the texts of ``--add``, ``--remove``, ``--accept`` and ``--price``; the first policy (default:
+        that of ``config``) is today's.
+
+        Raises:
+            InputError: A text or the log cannot be read, there is nothing to compare, or jobs that run at
+                the beginning have no room any more.
+        """
+        policies = policies or [config.policy]
+        added, removed = [read_gpus(text, "--add") for text in add], [read_gpus(text, "--remove") for text in remove]
+        accepted = read_accept(accept)
+        if not (added or removed or accepted) and len(policies) < 2:
+            raise InputError("whatif: nothing to compare; give --add 16xH200, --remove 8xT4, or several --policy")
+        config, demand = on_whole_log(config)
+        clusters = {TODAY: config.cluster}
+        if added or removed or accepted:
+            label = " ".join([*(f"-{gpus}" for gpus in removed), *(f"+{gpus}" for gpus in added), *accept])
+            changed = resized(config.cluster, added, removed, demand.arrival_s)
+            clusters[label] = changed.model_copy(update={"accept": accepted})
+            if demand.is_snapshot and (displaced := demand.displaced(changed)):
+                raise InputError(f"{label}: no room for {displaced:,} of the jobs that run now")
+        prices = Prices.read(price, config.prices, price_file).of(clusters.values())
+        return cls(config, demand, clusters, policies, prices)
+
+    def grid(self, log: Path, name: str | None) -> SweepGrid:
+        """The grid of clusters and policies, in a folder of that name (default: after the log and the question)."""
+        sections = tuple(plain(section) for section in self.clusters.values())
+        axes = (
+            Axis("cluster", tuple(self.clusters), sections),
+            Axis("policy", tuple(self.policies), tuple(self.policies)),
+        )
+        dropped = ("policy", "cluster", "prices")
+        settings = {key: value for key, value in plain(self.config).items() if key not in dropped}
+        name = name or question(log, self.config, list(sections), list(self.policies))
+        return SweepGrid(name, None, axes, {**settings, "cluster": sections[0]}, keep="series", metrics=METRICS)
 
 
 def alternatives_of(

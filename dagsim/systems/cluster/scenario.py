@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 from dagsim.elastic.tasks import ElasticTasks
@@ -18,7 +18,7 @@ from dagsim.systems.cluster.codecs import CODECS
 from dagsim.systems.cluster.jobs import JOBS_KEPT, JobStream, StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
-from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
+from dagsim.systems.cluster.models.runtime import Estimates, Fed, Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.network.base import Communication, Network, levels_in
 from dagsim.systems.cluster.past import jobs_at, why_no_state
@@ -144,6 +144,8 @@ class ClusterScenario:
         if self.engine not in get_args(Engine):
             hint = nearest(str(self.engine), get_args(Engine))
             raise ConfigError(f"engine must be one of {', '.join(get_args(Engine))}, got {self.engine!r}{hint}")
+        if self.elastic is not None:
+            self.elastic.check(self.cluster)
         check_level(self.request, self.network, [node.name for node in self.cluster.nodes])
 
     def kernel(
@@ -270,8 +272,13 @@ class ClusterScenario:
             TraceError, WorkloadError: They cannot be made.
         """
         stream = self._stream(seed)
+        changes: list[Callable[[Job], Job]] = []
+        if isinstance(self.runtime, Fed) and self.runtime.cores != "asked":
+            changes.append(partial(self.runtime.job, cluster=self.cluster))
         if self.elastic is not None:
-            stream.change = partial(self.elastic.job, seconds=self.runtime.seconds, cluster=self.cluster)
+            changes.append(partial(self.elastic.job, seconds=self.runtime.seconds, cluster=self.cluster))
+        if changes:
+            stream.change = lambda job: reduce(lambda changed, change: change(changed), changes, job)
         return stream
 
     def _stream(self, seed: int) -> JobStream:

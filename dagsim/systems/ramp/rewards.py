@@ -6,6 +6,7 @@ intervals between events (ends and arrivals of jobs), each with the same weight,
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from math import log10
 from typing import Literal
@@ -24,7 +25,7 @@ __all__ = ["RAMP_TERMS"]
 Info = Literal["compute", "cluster", "demand_total"]
 
 
-class _PerDecision:
+class _PerDecision(ABC):
     """A cost that is charged once for every decision, when it has been carried out."""
 
     def __init__(self, kernel: RampKernel) -> None:
@@ -35,9 +36,9 @@ class _PerDecision:
         """Return the cost of the decisions since the last call."""
         return -ordered_sum(self.reward(outcome) for outcome in self._decided())
 
+    @abstractmethod
     def reward(self, outcome: JobOutcome) -> float:
         """Return the reward of one decision."""
-        raise NotImplementedError
 
     def _decided(self) -> Iterator[JobOutcome]:
         outcomes = self._kernel.outcomes

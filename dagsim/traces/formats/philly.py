@@ -2,8 +2,8 @@
 
 The log is one array of ``{status, vc, jobid, submitted_time, user, attempts: [{start_time,
 end_time, detail: [{ip, gpus}]}]}``; times are local, without a zone, or null or ``None``. It is
-read object by object. The lists have ``timestamp, duration, num_gpus, gpu_time, cluster``. Both are
-sorted by submission, externally beyond 262,144 jobs (see ``gather``).
+read object by object, and sorted by submission (see ``gather``). The lists have ``timestamp, duration,
+num_gpus, gpu_time, cluster``.
 """
 
 from __future__ import annotations
@@ -11,21 +11,29 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from dagsim.errors import ModelError, TraceError
+import numpy as np
+
+from dagsim.errors import TraceError
 from dagsim.model import Job, Task
-from dagsim.traces.fields import Dirty, count, finite_number, seconds_since_1970
+from dagsim.traces.chunks import Table, csv_form, read_tables
+from dagsim.traces.fields import Dirty, seconds_since_1970
 from dagsim.traces.gather import gather, pack, unpack
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.source import Row, Source
+from dagsim.traces.rows import Checks, JobBatch, dates, in_parts, job_blocks, rows_by_job, single_tasks
+from dagsim.traces.source import Source
+from dagsim.workload.arrays import TaskKind, objects
 
 __all__ = ["Philly"]
 
 _LIST = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
+_TIME, _DURATION, _GPUS, _GPU_TIME, _VC = range(len(_LIST))
+_FORM = csv_form(_LIST, numbers=(_DURATION, _GPUS), texts=range(len(_LIST)), header=True)
 _CHUNK = 1 << 16
 _LONGEST = 1 << 24  # maximum characters of one job
 
@@ -42,8 +50,14 @@ class Philly(Reader):
     def recognises(self, source: Source) -> bool:
         return _is_list(source) or any('"jobid"' in line or '"submitted_time"' in line for line in source.head(64))
 
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        if not _is_list(source):
+            return super().blocks(source, options, report, most)
+        parts = in_parts(partial(_rows, source), _keys, report)
+        return job_blocks((_listed(table, options) for table in parts), report, most)
+
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        return _listed(source, options, report) if _is_list(source) else _logged(source, options, report)
+        return _logged(source, options, report)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {
@@ -57,30 +71,45 @@ def _is_list(source: Source) -> bool:
     return set(_LIST) <= {name.strip().lower() for name in source.head(1)[0].split(",")}
 
 
-def _listed(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-    """Jobs of a derived list. They have no ids, so they are named after their lines."""
-    for group in gather(_arrivals(source.rows(report, _LIST, header=True), source, report)):
-        for index, text in enumerate(group.rows):
-            place, (_, duration, num_gpus, _, vc) = unpack(text)
-            where = source.where(place)
-            try:
-                seconds = finite_number(duration, "duration")
-                if seconds < 0:
-                    raise Dirty("with a negative duration")
-                task = _task(seconds, count(num_gpus, "num_gpus"), options)
-            except (Dirty, ModelError) as reason:
-                report.drop(str(reason), where)
-                continue
-            if index:
-                report.note("rows that equal another (kept)", where)
-            report.kept += 1
-            yield Job.single(f"row {where.rpartition(':')[2]}", task, group.time, tenant=vc)
+def _rows(source: Source, report: ReadReport) -> Iterator[Table]:
+    """Rows of a derived list with a date."""
+    for table in read_tables(source, _FORM, report):
+        checks = Checks(table)
+        checks.date(_TIME, "timestamp")
+        checks.findings.tell(report, table, np.arange(len(table)), len(table))
+        yield table.chosen(np.flatnonzero(checks.usable))
 
 
-def _arrivals(rows: Iterator[Row], source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
-    for place, row in rows:
-        with report.dropping(partial(source.where, place)):
-            yield ",".join(row), seconds_since_1970(row[0], "timestamp"), pack(place, row)
+def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """The whole text of each row, since jobs of a list have no ids, and its time."""
+    texts = zip(*[table.texts(column).tolist() for column in range(len(_LIST))], strict=True)
+    return objects(map(",".join, texts)), dates(table, _TIME)
+
+
+def _listed(table: Table, options: TraceOptions) -> JobBatch:
+    """Jobs of a derived list, named after their lines. Rows with equal texts are jobs of their own."""
+    checks, groups = Checks(table), rows_by_job(*_keys(table))
+    seconds = checks.number(_DURATION, "duration")
+    checks.drop(seconds < 0, "with a negative duration")
+    gpus = checks.count(_GPUS, "num_gpus")
+    is_again = np.ones(len(table), bool)
+    is_again[groups.row[groups.first[:-1]]] = False
+    jobs = single_tasks(
+        checks,
+        dates(table, _TIME),
+        np.where(seconds < options.floor_s, options.floor_s, seconds),
+        gpus,
+        (gpus > 1,),
+        lambda gang: TaskKind(Task("job", 0.0).demand, gang),
+        tenant=table.words(_VC),
+    )
+    checks.impossible(jobs)
+    checks.note(is_again, "rows that equal another (kept)")
+    lines = [f"row {table.where(row).rpartition(':')[2]}" for row in groups.row.tolist()]
+    turn = np.empty(len(table), np.int64)
+    turn[groups.row] = np.arange(len(table))
+    every = replace(jobs.chosen(groups.row), ids=objects(lines))
+    return JobBatch(table, every, checks.usable[groups.row], np.ones(len(table), np.int64), turn, checks.findings)
 
 
 def _logged(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:

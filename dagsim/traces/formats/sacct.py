@@ -3,6 +3,10 @@
 ``docs/reference/traces.md`` has the command. There is one job per ``JobID``; its attempts are the rows with
 that ``JobID`` in order of submission. (``JobIDRaw`` is not a key: the last task of an array has the
 array's own number.) Measured on Slurm 22.05.8 and 24.11.5.
+
+Jobs of one row without a remark become columns at once. Jobs of several rows (requeued, heterogeneous) and rows
+with a remark are few, and their rows refer to each other, so they are made one by one (``_Reading.job``). Both ways
+ask the same function for a demand, once per distinct combination of fields (``_Kinds``).
 """
 
 from __future__ import annotations

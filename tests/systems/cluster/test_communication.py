@@ -10,7 +10,7 @@ import pytest
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Decision, Job, Kill, Kind, Node, Preempt, Share, Start, Task, Wait, gpu_type
 from dagsim.network import Cable, Explicit, FatTree, Island, Route
-from dagsim.network.collectives import GroupTraffic, Member, StepTraffic, exchange
+from dagsim.network.collectives import GroupTraffic, Member, StepTraffic, exchange, nvlink_bytes_s
 from dagsim.network.llm import LlmTraining, step_s
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
 from dagsim.systems.cluster.models.communication import Llm, ModelTraffic
@@ -91,6 +91,12 @@ def test_flows_of_a_collective_take_the_time_of_its_closed_form(
     collective: str, ranks: list[int], seconds: float
 ) -> None:
     assert spread(collective, 4.0, ranks, 200.0, 8 if max(ranks) > 1 else 1, 10.0) == pytest.approx(seconds, rel=1e-12)
+
+
+def test_bandwidths_within_nodes_are_measured_ones() -> None:
+    # docs/networks.md; GPUs without NVLink have PCIe.
+    for name, gb_s in (("H100", 370), ("A100-80", 235), ("GB200", 770), ("T4", 12)):
+        assert nvlink_bytes_s(name, gpu_type(name).nvlink_gb_s) == pytest.approx(gb_s * 1e9)
 
 
 def test_nvlink_bounds_a_ring_that_passes_through_nodes() -> None:

@@ -4,6 +4,7 @@ import copy
 import pickle
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, ModelError
-from dagsim.model import GPU_TYPES, GpuType, Task, gpu_type
+from dagsim.model import GPU_TYPES, Cluster, GpuType, Job, Kind, Node, Task, gpu_type
 from dagsim.systems.cluster.models.runtime import Fed, Feed, Flops, Recorded, Throughput, shipped_throughputs
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
 
 A100, V100, T4, P100, K80 = map(gpu_type, ("A100", "V100", "T4", "P100", "K80"))
 MACHINES = (A100, V100, T4, None)
@@ -289,3 +292,33 @@ def test_a_configuration_names_what_feeds_its_models(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(text.replace("cpus: 3", "cpus: -3"))
     with pytest.raises(ConfigError, match="runtime fed: bert: cpus and memory_gb must be 0 or more"):
         load_config(tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize(("cores", "ends_s"), [("proportional", (100, 100 * 5 / 3)), ("sensitive", (100, 100))])
+def test_models_that_need_few_cores_leave_them_to_those_that_need_many(cores: str, ends_s: tuple[float, float]) -> None:
+    # 3 cores per GPU: four tasks need 5 and four need 1, which is 24 altogether.
+    feeds = {"lean": Feed(cpus=1), "hungry": Feed(cpus=5)}
+    fed = Fed(feeds, Recorded("V100-16"), cores=cores)  # type: ignore[arg-type]
+    jobs = [
+        Job.single(f"{model}{n}", Task("t", 100.0, cpus=7.0, model=model), float(0))
+        for n in range(4)
+        for model in feeds
+    ]
+    cluster = Cluster((Node("n", V100, 8, cpus=24),))
+    schedule = ClusterScenario(cluster, jobs, runtime=fed).kernel(0).run(POLICIES.create("fifo"))
+    done_s = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
+    assert done_s == pytest.approx({job.id: ends_s[job.id.startswith("hungry")] for job in jobs})
+
+
+def test_the_choice_of_cores_has_limits_and_leaves_other_tasks_alone() -> None:
+    cluster = Cluster((Node("n", V100, 8, cpus=24), Node("a", A100, 4, cpus=16)))
+    fed = Fed({"lean": Feed(cpus=0.1), "hungry": Feed(cpus=50)}, Recorded("V100-16"), cores="sensitive")
+
+    def cpus(model: str | None, gpus: float = 2.0, **rest: Any) -> float:
+        job = Job.single("j", Task("t", 1.0, gpus=gpus, cpus=7.0, model=model, **rest))
+        return fed.job(job, cluster).tasks[0].cpus
+
+    assert [cpus("lean"), cpus("hungry"), cpus("other")] == [2.0, 12.0, 6.0]
+    assert cpus("hungry", gpu_types=("A100-40",)) == 16.0
+    assert [cpus("hungry", 0.5), cpus("hungry", 0.0), cpus("lean", gpu_types=("T4",))] == [7.0, 7.0, 7.0]
+    assert Fed({}, cores="asked").job(job := Job.single("j", Task("t", 1.0, cpus=7.0)), cluster) is job

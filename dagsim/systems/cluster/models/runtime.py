@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from dagsim.errors import ConfigError, ModelError, require
-from dagsim.model import Task, gpu_type
+from dagsim.model import Cluster, Job, Task, TaskGraph, gpu_type
 from dagsim.model.gpu import GPU_TYPES, GpuType, canonical
 from dagsim.model.mig import named_types
 from dagsim.model.streams import stream
@@ -285,6 +285,12 @@ class Throughput(_ByType):
         return table.ratio(model, gpu, reference, batch)
 
 
+_LEAST_CORES = 1.0
+"""Least cores per GPU of a sensitive choice."""
+_MOST_CORES = 2.0
+"""The most, as a multiple of the proportional share."""
+
+
 class Feed(NamedTuple):
     """The resources that feed a GPU of the reference type with the samples of a model: ``cpus`` cores
     per GPU, and ``memory_gb`` of host memory per GPU that hold all data. With none of it cached,
@@ -307,6 +313,12 @@ class Fed(_ByType):
     Models without a feed, and tasks that state no cores or no memory, are not limited by these. A
     task's own ``speeds`` are as measured.
 
+    ``cores`` chooses the cores of each task with whole GPUs when it arrives: those ``asked``; those of
+    its nodes ``proportional`` to its GPUs; or ``sensitive``, as many as its model needs on the fastest
+    type of GPU, from 1 per GPU to twice the proportional share. So models that need few leave cores to
+    those that need many, as with Synergy's best-case demands; tasks of other models get the
+    proportional share.
+
     Raises:
         ModelError: An unknown reference type, or a negative amount.
     """
@@ -314,6 +326,7 @@ class Fed(_ByType):
     models: Mapping[str, Feed]
     base: Recorded | Throughput | Flops = field(default_factory=Throughput)
     reference: str = "V100-16"
+    cores: Literal["asked", "proportional", "sensitive"] = "asked"
     kind: Literal["fed"] = "fed"
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -330,6 +343,27 @@ class Fed(_ByType):
 
     def __str__(self) -> str:
         return f"{self.base}; limited by cores and host memory for {', '.join(self.models)}"
+
+    def job(self, job: Job, cluster: Cluster) -> Job:
+        """The job with the cores that ``cores`` chooses."""
+        if self.cores == "asked":
+            return job
+        tasks = [self._allotted(task, cluster) for task in job.graph.tasks]
+        return replace(job, graph=TaskGraph(tuple(tasks), job.graph.edges))
+
+    def _allotted(self, task: Task, cluster: Cluster) -> Task:
+        """The task with the cores of its nodes, in proportion to its GPUs or by its sensitivity."""
+        allowed = None if task.gpu_types is None else named_types(task.gpu_types)
+        nodes = [node for node in cluster.nodes if node.gpu and (allowed is None or node.gpu.name in allowed)]
+        if task.gpus < 1 or not nodes:
+            return task
+        cores = min([node.cpus / node.gpus for node in nodes])
+        feed = self.models.get(task.model or "")
+        if self.cores == "sensitive" and feed is not None:
+            fastest = max([self.base._rate(task, gpu) for gpu in {node.gpu for node in nodes}])
+            needed = feed.cpus * fastest / self.base._rate(task, gpu_type(self.reference))
+            cores = min(max(needed, _LEAST_CORES), _MOST_CORES * cores)
+        return replace(task, cpus=cores * task.gpus)
 
     def _rate(self, task: Task, gpu: GpuType | None) -> float:
         rate, feed = self.base._rate(task, gpu), self.models.get(task.model or "")

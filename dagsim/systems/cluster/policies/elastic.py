@@ -541,8 +541,8 @@ def _largest_group(domains: Sequence[int], of_type: _Nodes) -> int:
 def _goodputs(
     task: _ElasticTask, options: tuple[Configuration, ...], nodes: _NodesByType, *, sia: bool = False
 ) -> np.ndarray:
-    """Goodput of the task on each configuration; 0 outside its range, and on more nodes than lie together
-    as its job requires.
+    """Goodput of the task on each configuration; 0 outside its range, on more GPUs of a node than were
+    measured, and on more nodes than lie together as its job requires.
 
     For ``sia``, relative to the least, and very small where the task may not run yet.
     """
@@ -557,6 +557,9 @@ def _goodputs(
             goodputs[of_type] = [option.gpus for option in options if option.type == type_]
     counts = np.array([option.gpus for option in options])
     goodputs[(counts < task.elastic.least) | (counts > most)] = 0.0
+    if isinstance(task.training, Training):  # a placement that was not measured has no rate
+        fullest = task.training.job.profile.per_node
+        goodputs[[option.gpus > fullest * option.nodes for option in options]] = 0.0
     if task.domains:
         largest = {type_: _largest_group(task.domains, of_type) for type_, of_type in nodes.items()}
         goodputs[[option.nodes > largest[option.type] for option in options]] = 0.0

@@ -48,8 +48,10 @@ class Gavel:
 
     With ``deployed``, it works as Gavel does on a real cluster instead of in its simulator: the next
     round is chosen halfway through the present one, so later arrivals wait for another round; shares
-    are computed after each change, and only the counts of time begin again every ``gap_s``; rates of
-    elastic tasks are as measured, with the seconds of restarts.
+    are computed after each change, of a batch as well, and only the counts of time begin again every
+    ``gap_s``; rates of elastic tasks are as measured, with the seconds of restarts. A lease begins when
+    its task is ready to train, and a round ends with its last lease, so the restart of an elastic task
+    makes the round longer.
 
     Policies with ``_packed`` in their names let two tasks of as many GPUs share them. They need a
     sharing model (``pair_rates``, in steps per second, replaces what the policy knows of it).
@@ -205,6 +207,8 @@ class Gavel:
                 gpu, done = view.gpu_types[run.type], run.done(view.now)
                 before, true = self._progress.get(order, (0.0, 0.0))
                 name = "" if gpu is None else gpu.name
+                if true and rates[name] != true:  # its batch has changed
+                    ledger.must_solve = True
                 self._progress[order] = done, rates[name]
                 if rates[name] == true:
                     held_s = view.now - max(run.started_s, self._began_s)
@@ -257,6 +261,10 @@ class Gavel:
                 ) and (run.started_s < view.now and run.computing_s is not None):
                     yield Preempt(run.id)
         self._ends_s = max([task.finish_s for task in chosen], default=-inf)
+        if self.deployed:
+            starting = [piece for order in micro_of if (piece := waiting.get(order)) is not None]
+            restarts_s = [piece.task.elastic.restart_s for piece in starting if piece.task.elastic is not None]
+            self._ends_s += max(restarts_s, default=0.0)
         for task in sorted(chosen, key=lambda task: -ledger.jobs[task.key[0]].gpus):
             type_ = self._type_of[task.type]
             latest_s = max(task.finish_s, view.now + self.round_s) + _SAME_S
