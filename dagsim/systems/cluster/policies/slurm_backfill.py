@@ -39,15 +39,15 @@ class Reservation(NamedTuple):
         return self.end_s > begin_s and (self.begin_s < end_s or (closed and self.begin_s == end_s))
 
 
-_LISTED = 1000
-"""Queries of a ``RunTable`` up to which lists are faster than the time to load compiled code. Once
+_LISTED = 100_000
+"""Nodes searched in a ``RunTable`` up to which lists are faster than the time to load compiled code. Once
 a process has loaded it, every table uses it from the start.
 """
 
 
 class RunTable:
     """The runs under way on each node, in the order in which their limits end, as flat sequences for
-    ``slurm_times``: lists at first, arrays and compiled functions after ``_LISTED`` queries. Plain
+    ``slurm_times``: lists at first, arrays and compiled functions after ``_LISTED`` nodes. Plain
     data; O(runs of a node) per start and end.
     """
 
@@ -66,8 +66,8 @@ class RunTable:
         self.kept: Numbers = [0] * nodes
         self.out: Numbers = [0.0] * nodes
         self.compiled = False
-        self.queries = 0
-        """Number of searches so far."""
+        self.searched = 0
+        """Number of nodes searched so far."""
         self._stale = dict.fromkeys(range(nodes))
         """Nodes whose free resources have changed."""
         self._members: dict[tuple[int, ...], tuple[list[int], Numbers]] = {}
@@ -116,7 +116,7 @@ class RunTable:
     def begin(self) -> None:
         """Drop all reservations; compile once there is enough work."""
         self.kept = [0] * len(self.ids)
-        pays = self.queries > _LISTED or _functions.cache_info().currsize == 2  # both forms are loaded
+        pays = self.searched > _LISTED or _functions.cache_info().currsize == 2  # both forms are loaded
         if not self.compiled and pays and _functions(compiled=True) != _functions(compiled=False):
             self.compiled = True
             for name in ("ends", "gives", "free", "begins", "untils", "out"):
@@ -309,7 +309,7 @@ class NodePlan:
         if search.never_s <= limit_s:
             return None
         table, wanted, out = self._table, demand.gang or 1, self._table.out
-        table.queries += 1
+        table.searched += len(search.listed)
         if search.steps is None:
             search.steps = self._steps_of(demand, alone)
             search.windows = self._windows_of(search.nodes, search.members)
