@@ -623,7 +623,7 @@ def _read_assoc(site: SlurmSite, file: Path) -> None:
     """
     rows = _of_cluster(site, _table(file), file)
     stated = bool(rows) and "parentname" in rows[0]
-    fresh = not site.accounts
+    fresh, before = not site.accounts, set(site.accounts)
     for row in rows:
         row["fairshare"] = row.get("share") or row.get("fairshare") or "1"
         account, user = row.get("account", ""), row.get("user", "")
@@ -642,6 +642,14 @@ def _read_assoc(site: SlurmSite, file: Path) -> None:
                         "which counts; one of the files is older"
                     )
             site.accounts[account] = (parent, row | known)
+    listed = {row.get("account", "") for row in rows} - {"", "root"}
+    for names, here, there in (
+        (before - listed, "a dump or sshare", file.name),
+        (listed - before, file.name, "a dump"),
+    ):
+        if before and names:
+            shown = ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
+            site.drop(f"accounts in {here}, but not in {there}: {shown}; one of the files is older")
     if fresh and not stated and len(site.accounts) > 1:
         site.drop("sacctmgr show assoc without ParentName: all accounts are taken as children of root (add a dump)")
 

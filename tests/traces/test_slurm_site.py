@@ -393,6 +393,13 @@ def test_keys_that_slurm_does_not_know_are_named_with_the_nearest(folder: Path) 
     )
 
 
+def test_accounts_that_only_one_dump_has_are_named(folder: Path) -> None:
+    (folder / "assoc").write_text("Cluster|Account|User|Share|GrpTRES\ntide|lab||10|\ntide|new||7|\n")
+    texts = [what for what in read_slurm_site(site_files([folder])).unmodelled if "but not in" in what]
+    assert any("in assoc, but not in a dump: new;" in text for text in texts), texts
+    assert any("in a dump or sshare, but not in assoc: " in text for text in texts), texts
+
+
 def test_contradicting_shares_of_an_account_are_named(folder: Path) -> None:
     (folder / "assoc").write_text("Cluster|Account|User|Share|GrpTRES\ntide|lab||20|\ntide|sub||7|\n")
     site = read_slurm_site(site_files([folder]))
