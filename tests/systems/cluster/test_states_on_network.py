@@ -135,6 +135,17 @@ def test_a_gang_stops_sending_while_it_writes() -> None:
     )
 
 
+def test_a_write_slows_a_gang_on_the_same_nic_until_it_has_arrived() -> None:
+    # The gang i sends 2 GB a step from b to a and back. j on a writes 6 GB from 10 s on, at .5 GB/s until 22: a step of
+    # i takes 1 + 4 s meanwhile, else 1 + 2 s.
+    traffic = ModelTraffic({"net": StepTraffic(2.0, 1.0, calls=0)})
+    alone = Job.single("j", Task("t", 15.0, memory_gb=6.0, model="other"))
+    played = Played([job("i", 10.0, 0.0, instances=2), alone], {"i": [0, 1], "j": [0]}, traffic=traffic)
+    assert played.ends == pytest.approx({"i": 22 + (10 - 10 / 3 - 12 / 5) * 3, "j": 10 + 12 + 5})
+    rows = [(row.kind, row.job) for row in played.log if row.time_s == 22]
+    assert rows == [(Kind.WRITTEN, 1), (Kind.RATE, 1), (Kind.RATE, 0), (Kind.RATE, 0)]
+
+
 def test_a_failure_loses_the_work_since_the_last_checkpoint_that_arrived() -> None:
     # At 13 the first one is under way: all is lost, and there is no state to read.
     down = Maintenance((0,), 13.0, 14.0)
