@@ -61,7 +61,7 @@ class Played:
         network: SharedNetwork = STORED,
         traffic: ModelTraffic | None = None,
     ) -> None:
-        self.jobs, self.traffic, self.network = jobs, traffic, network
+        self.jobs, self.traffic, self.network, self.preemption = jobs, traffic, network, preemption
 
         def play(until_s: float | None = None) -> ClusterKernel:
             kernel = ClusterKernel(
@@ -93,7 +93,7 @@ class Played:
         return [(row.time_s, row.value) for row in self.log if row.kind == Kind.WRITTEN]
 
     def sent_gb(self) -> dict[str, float]:
-        usage = link_usage(self.kernel.schedule, self.jobs, self.network, self.traffic, Recorded())
+        usage = link_usage(self.kernel.schedule, self.jobs, self.network, self.traffic, Recorded(), self.preemption)
         for use in usage:
             for now in {start_s for start_s, *_ in use.traffic}:
                 together = sum(bytes_s for start_s, end_s, bytes_s in use.traffic if start_s <= now < end_s)

@@ -12,6 +12,7 @@ from dagsim.network.collectives import Exchange
 from dagsim.network.max_min import LinkFlow, SharedLinks
 from dagsim.network.routing import Link
 from dagsim.systems.cluster.models.communication import gang_step
+from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.network.base import Communication, Storage
 from dagsim.systems.cluster.network.shared import Gang, SharedNetwork, gang_exchange
@@ -47,6 +48,13 @@ class _Run:
         self.flow: LinkFlow | None = None
         """What it sends as a gang since its last row RATE."""
         self.computes = False
+        self.saved = False
+        """True if it has written a checkpoint."""
+
+    @property
+    def nodes(self) -> dict[int, int]:
+        """Its instances on each node."""
+        return {node: count for node, count, _ in self.held}
 
 
 class _Change(NamedTuple):
@@ -63,12 +71,14 @@ def link_usage(
     network: SharedNetwork,
     communication: Communication | None,
     runtime: Runtime,
+    preemption: Preemption,
 ) -> list[LinkUse]:
     """The traffic on all links of the ``network`` in a simulation of ``jobs``.
 
     The log has the rates of gangs. Outputs, data and states share the links as in the simulation, from the
-    start of a run, or from its stop if it writes its state. If the log does not name GPUs, gangs that use
-    some NICs of a node count on its first ones.
+    start of a run, or from its stop if it writes its state. The log does not tell apart stopped instances
+    of one task: what the next of them reads is that of the last. If the log does not name GPUs, gangs
+    that use some NICs of a node count on its first ones.
     """
     cluster = schedule.cluster
     names = [node.name for node in cluster.nodes]
@@ -77,6 +87,8 @@ def link_usage(
     running: dict[int, _Run] = {}
     places: dict[tuple[int, int], dict[int, int]] = {}
     stopped: dict[tuple[int, int], tuple[float, dict[int, int]]] = {}
+    """Of tasks that have kept work: when a run stopped, and its nodes if these have its state."""
+    failed: dict[int, _Run] = {}
     writes_s: dict[tuple[int, int], float] = {}
     """Since when a run may be writing its state from a node (-1: any)."""
     written_s: dict[tuple[int, int], float] = {}
@@ -99,13 +111,15 @@ def link_usage(
             run.steps_s, run.overlap = step.step_s, step.traffic.overlap
             run.exchange = gang_exchange(routing, step.traffic, step.members, step.gpu)
 
-    def fetched(run: _Run, stop_s: float = inf) -> None:
+    def fetched(run: _Run, stop_s: float = inf) -> bool:
+        """Let a run read its inputs; False if it has none."""
         sent = [(*flow, run.started_s) for flow in _outputs(jobs[run.job], run, places)]
         if network.storage is not None:
             begin_s = max(run.started_s, written_s.get((run.job, run.task), 0.0))
             sent += [(*flow, begin_s) for flow in _stored(network.storage, stores, jobs[run.job], run, stopped)]
         for flow in sent:
             send(*flow, stop_s)
+        return bool(sent)
 
     def send(source: int, destination: int, size: float, start_s: float, stop_s: float = inf) -> None:
         paths = routing.paths(source, destination)
@@ -120,6 +134,26 @@ def link_usage(
         since_s = max(writes_s[row.run, -1], writes_s.get((row.run, row.node), 0.0))
         writes_s[row.run, row.node] = written_s[row.job, row.task] = row.time_s
         send(row.node, stores[row.job % len(stores)], row.value * 1e9, since_s)
+        whole_gb = jobs[row.job].tasks[row.task].memory_gb
+        if row.run in running:
+            running[row.run].saved = True
+        elif row.run in failed and row.value >= whole_gb * failed[row.run].nodes[row.node] * (1 - 1e-9):
+            stopped[row.job, row.task] = row.time_s, {}
+
+    def stop(run: _Run, row: Record) -> None:
+        """Find what a run keeps that stops before its end."""
+        key, computed = (run.job, run.task), run.computes or not fetched(run, row.time_s)
+        writes_s.setdefault((row.run, -1), row.time_s)
+        if row.kind == Kind.FAILED:
+            failed[row.run] = run
+            if (preemption.on_failure == "resume" and computed) or run.saved:
+                stopped[key] = row.time_s, {}
+            elif preemption.on_failure == "restart" and preemption.interval_s is None:
+                stopped.pop(key, None)
+        elif preemption.on_resume == "restart":
+            stopped.pop(key, None)
+        elif computed:
+            stopped[key] = row.time_s, run.nodes
 
     def sends(run: _Run, now: float, rate: float) -> None:
         """Let the gang send from now on, or no longer."""
@@ -154,16 +188,12 @@ def link_usage(
             run = running.pop(row.run)
             book(run, row.time_s)
             sends(run, row.time_s, 0.0)
-            if kind != Kind.FINISHED and not run.computes:
-                fetched(run, row.time_s)
-            held = {node: count for node, count, _ in run.held}
             if kind == Kind.FINISHED:
                 ran = places.setdefault((run.job, run.task), {})
-                for node, count in held.items():
+                for node, count in run.nodes.items():
                     ran[node] = ran.get(node, 0) + count
             else:
-                stopped[run.job, run.task] = row.time_s, held if kind == Kind.PREEMPTED else {}
-                writes_s.setdefault((row.run, -1), row.time_s)
+                stop(run, row)
         elif kind == Kind.WRITTEN:
             written(row)
     _replay(changes, usage)
