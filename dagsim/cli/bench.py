@@ -146,57 +146,24 @@ def verify(
 
     Example: dagsim bench verify bench-mine-exact-dev.json --sample 2
     """
-    from dagsim.errors import ConfigError
-    from dagsim.experiment.bench import (
-        check_file,
-        differing_bounds,
-        log_digest,
-        of_other_code,
-        picked_cells,
-        read_entry,
-    )
-    from dagsim.experiment.carry_out import check_plan
-    from dagsim.experiment.executors import CellWork, executor_for
-    from dagsim.experiment.plan import Plan
+    from dagsim.experiment.bench import of_other_code, read_entry, repeated_runs
+    from dagsim.experiment.executors import executor_for
     from dagsim.own_code import allowed
 
     content, executor = read_entry(file), executor_for(on)
     if (names := allowed()) is not None:
         names.trust_recorded(file, {name: fact["sha256"] for name, fact in content["code"].items()})
-    differences = list(check_file(content))
     if of_other_code(content):
         typer.echo(f"{file}: made by other simulating code (dagsim {content['dagsim']}); its runs decide", err=True)
     number = secrets.randbelow(2**32) if seed is None else seed
-    try:
-        picked = picked_cells(content, sample, number)
-    except ConfigError:
-        if not differences:
-            raise
-        picked = []  # its runs are not those of the suite; the differences say so
-    lines = {run.cell.id: run.line for run in picked}
-    cells = [run.cell for run in picked]
-    for cell in cells:
-        check_plan(Plan("bench", cell.config, (cell,)))
-    differences += differing_bounds(content, picked)
-    runs = executor.run(CellWork("log", named=True), cells)
-    for run in runs:
-        line = lines[run.id]
-        where = f"{line['policy']} on seed {line['seed']}"
-        if run.error:
-            differences.append(f"{where}: {run.error}")
-            continue
-        if log_digest(run.schedule) != line["log_sha256"]:
-            differences.append(f"{where}: the log has another SHA-256")
-        for metric, value in line["metrics"].items():
-            if run.metrics.get(metric) != value:
-                differences.append(f"{where}: {metric} is {run.metrics.get(metric)}, and {value} in the file")
+    repeated, differences = repeated_runs(content, sample, number, executor)
     if json_:
-        typer.echo(json.dumps({"file": str(file), "repeated": len(picked), "seed": number, "differences": differences}))
+        typer.echo(json.dumps({"file": str(file), "repeated": repeated, "seed": number, "differences": differences}))
     elif not quiet or differences:
         for difference in differences:
             typer.echo(f"differs: {difference}")
         verdict = f"{len(differences)} differences" if differences else "equal"
-        typer.echo(f"{file}: {len(picked)} runs repeated (--seed {number}): {verdict}")
+        typer.echo(f"{file}: {repeated} runs repeated (--seed {number}): {verdict}")
     if differences:
         raise typer.Exit(1)
 

@@ -180,9 +180,7 @@ def tune(
 
     Example: dagsim tune --algo eft-wait --param theta=0.7,0.8,0.9,1
     """
-    from dagsim.experiment.scenario import metric_of, sample_of
-    from dagsim.experiment.tune import best_of, candidates, grid_of, write_tuned
-    from dagsim.metrics.standings import standings
+    from dagsim.experiment.tune import candidates, grid_of, tuning_of
     from dagsim.report.comparison import comparison_table
     from dagsim.report.terminal import show_grid
     from dagsim.seeds import VALIDATION, seeds_of
@@ -209,23 +207,14 @@ def tune(
         folder, lines, _ = run_kept(
             "tune", chosen, tried, output, label=chosen.policy, seeds=seeds_of(VALIDATION, seeds), about=about
         )
-    metric, keep = folder.manifest["plan"]["metric"], _path(folder.manifest["plan"]["keep"])
-    chosen, on_seeds = folder.config, folder.manifest["seeds"]
-    ranked = folder.ranked if metric == metric_of(chosen) else ()
-    ranked = ranked or standings(lines, metric, sample=sample_of(chosen))
-    best = best_of(ranked, metric)
-    for path in (folder.path / "tuned.yaml", *([keep] if keep else [])):
-        write_tuned(path, chosen, best, metric, on_seeds)
+    ranked, best, files = tuning_of(folder, lines)
+    metric = folder.manifest["plan"]["metric"]
     if json_:
         rows = [result.to_dict() for result in ranked]
         typer.echo(json.dumps({"run": str(folder.path), "best": best.policy, "metric": metric, "standings": rows}))
     elif not quiet:
         label = f"{folder.label}, validation"
         show_grid(comparison_table(ranked, metric, workload=label, wide=wide), table, wide=wide)
-        typer.echo(f"best: {best.policy}; kept in {keep or folder.path / 'tuned.yaml'}")
+        typer.echo(f"best: {best.policy}; kept in {files[-1]}")
     for failure in folder.failures():
         typer.echo(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)
-
-
-def _path(text: str | None) -> Path | None:
-    return None if text is None else Path(text)

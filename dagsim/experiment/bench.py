@@ -28,6 +28,8 @@ from dagsim.config.bundled import opening_of, shipped
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.bound import bound_of
+from dagsim.experiment.carry_out import check_plan
+from dagsim.experiment.executors import CellExecutor, CellWork
 from dagsim.experiment.kept_files import CLOCKED, CellRun
 from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid, code_digest
 from dagsim.experiment.provenance import digest, provenance
@@ -53,6 +55,7 @@ __all__ = [
     "of_other_code",
     "picked_cells",
     "read_entry",
+    "repeated_runs",
     "scored",
     "suite",
     "task_plan",
@@ -468,6 +471,39 @@ def differing_bounds(content: Mapping[str, Any], picked: Iterable[PickedRun]) ->
             bound = bound_of(run.task.config, run.cell.seed, by_area=True).mean_s
             if bound != bounds[list(dict.fromkeys(seeds)).index(run.cell.seed)]:
                 yield f"{run.task.name} on seed {run.cell.seed}: the bound is {bound}"
+
+
+def repeated_runs(content: Mapping[str, Any], sample: int, seed: int, executor: CellExecutor) -> tuple[int, list[str]]:
+    """Repeat a sample of an entry's runs. Returns their number, and all differences: of logs, metrics, hashes,
+    bounds and scores.
+
+    Raises:
+        ConfigError: The file has no runs of the suite to repeat, and nothing in it says why.
+    """
+    differences = list(check_file(content))
+    try:
+        picked = picked_cells(content, sample, seed)
+    except ConfigError:
+        if not differences:
+            raise
+        picked = []  # its runs are not those of the suite; the differences say so
+    lines = {run.cell.id: run.line for run in picked}
+    cells = [run.cell for run in picked]
+    for cell in cells:
+        check_plan(Plan("bench", cell.config, (cell,)))
+    differences += differing_bounds(content, picked)
+    for run in executor.run(CellWork("log", named=True), cells):
+        line = lines[run.id]
+        where = f"{line['policy']} on seed {line['seed']}"
+        if run.error:
+            differences.append(f"{where}: {run.error}")
+            continue
+        if log_digest(run.schedule) != line["log_sha256"]:
+            differences.append(f"{where}: the log has another SHA-256")
+        for metric, value in line["metrics"].items():
+            if run.metrics.get(metric) != value:
+                differences.append(f"{where}: {metric} is {run.metrics.get(metric)}, and {value} in the file")
+    return len(picked), differences
 
 
 def picked_cells(content: Mapping[str, Any], sample: int, seed: int) -> list[PickedRun]:

@@ -11,11 +11,14 @@ from pathlib import Path
 
 from dagsim.config.schema import Config, dump_config
 from dagsim.errors import ConfigError, InputError
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.scenario import metric_of, sample_of
+from dagsim.experiment.store import Store
 from dagsim.files import write_text
-from dagsim.metrics.standings import PolicyResult
+from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.registry import Spec, scalar
 
-__all__ = ["TUNABLE", "best_of", "candidates", "grid_of", "write_tuned"]
+__all__ = ["TUNABLE", "best_of", "candidates", "grid_of", "tuning_of", "write_tuned"]
 
 MOST = 2000
 """Maximum number of combinations; more is probably a mistake."""
@@ -68,6 +71,23 @@ def candidates(policy: str, grid: Mapping[str, Sequence[object]]) -> tuple[str, 
         if len(specs) > MOST:
             raise ConfigError(f"tune: more than {MOST} combinations; try fewer values of {', '.join(grid)}")
     return tuple(specs)
+
+
+def tuning_of(store: Store, lines: Sequence[CellRun]) -> tuple[Sequence[PolicyResult], PolicyResult, list[Path]]:
+    """The candidates in a run folder, best first, the best of them, and the files in which it is saved.
+
+    Raises:
+        InputError: No candidate finished all jobs, or a file cannot be written.
+    """
+    plan, config = store.manifest["plan"], store.config
+    metric = plan["metric"]
+    ranked = store.ranked if metric == metric_of(config) else ()
+    ranked = ranked or standings(lines, metric, sample=sample_of(config))
+    best = best_of(ranked, metric)
+    files = [store.path / "tuned.yaml", *([Path(plan["keep"])] if plan["keep"] else [])]
+    for file in files:
+        write_tuned(file, config, best, metric, store.manifest["seeds"])
+    return ranked, best, files
 
 
 def best_of(ranked: Sequence[PolicyResult], metric: str) -> PolicyResult:

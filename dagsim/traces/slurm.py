@@ -7,9 +7,11 @@ versions.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import combinations
 from math import inf
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -433,8 +435,27 @@ _NEEDED = (
     ("End", "ElapsedRaw", "Elapsed"),
     ("AllocTRES", "NCPUS"),
 )
-_FREE_TEXT = ("jobname", "comment", "admincomment", "systemcomment", "workdir", "submitline")
-_SUBMITTED = re.compile(r"(?:\S*/)?(?:sbatch|srun|salloc)\b|$")
+_FREE_TEXT = ("jobname", "comment", "admincomment", "systemcomment", "constraints", "workdir", "wckey", "submitline")
+"""Columns whose values may contain the separator, which sacct does not quote."""
+_MOST_MARKS = 60
+_READ = frozenset(name.lower() for name in COLUMNS) | {"alloccpus", "allocnodes", "elapsed", "timelimit"}
+_COUNT, _MOMENT = re.compile(r"\d*$"), re.compile(r"(?:\d[\d.:T-]*|Unknown|None|N/A|INVALID)?$")
+_SPAN = re.compile(r"(?:\d[\d:.-]*|Unknown|None|UNLIMITED|Partition_Limit|INVALID)?$")
+_FORMS = {
+    **dict.fromkeys(("submit", "eligible", "start", "end"), _MOMENT),
+    **dict.fromkeys(("elapsed", "suspended", "timelimit", "cputime", "usercpu", "systemcpu", "totalcpu"), _SPAN),
+    **dict.fromkeys(("nnodes", "ncpus", "reqcpus", "reqnodes", "alloccpus", "allocnodes"), _COUNT),
+    **dict.fromkeys(("elapsedraw", "timelimitraw", "cputimeraw", "uid", "gid", "dbindex", "associd"), _COUNT),
+    "jobidraw": re.compile(r"\d[\w.+]*$"),
+    "jobid": re.compile(r"\d[\w.+\[\],%-]*$"),
+    "state": re.compile(r"[A-Z_]+\b[ \w+]*$"),
+    "exitcode": re.compile(r"(?:\d+:\d+)?$"),
+    "constraints": re.compile(r"\S*$"),
+    "submitline": re.compile(r"(?:\S*/)?(?:sbatch|srun|salloc)\b|$"),
+    "reqtres": (_TRES := re.compile(r"(?:\w[^|]*=[^|]*)?$")),
+    "alloctres": _TRES,
+}
+"""The forms of columns, by which a row is joined again."""
 _DELIMITERS = "|,;\t^~"
 _NO_VALUE = 4294967294  # Slurm's NO_VAL and INFINITE stand at the end of 32 bits
 _MOST_BITS = 4_000_001
@@ -495,7 +516,7 @@ def sacct_tables(source: Source, report: ReadReport, delimiter: str | None) -> I
     """Yield the rows in chunks with the columns ``COLUMNS``, all as text; counts the rows.
 
     Raises:
-        TraceError: Columns are missing, or a separator in a job's name splits a row.
+        TraceError: Columns are missing.
     """
     parts = folder_parts(source)
     return _plain_tables(source, report, delimiter) if parts is None else _joined_tables(parts, report, delimiter)
@@ -515,45 +536,38 @@ def _plain_tables(source: Source, report: ReadReport, delimiter: str | None) -> 
         names[:] = [_ALIASES.get(name.strip().lower(), name.strip().lower()) for name in first]
         _check_header(names, where)
         places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
+        if "alloctres" not in names:  # what was asked for is all that is known
+            places[COLUMNS.index("AllocTRES")] = places[COLUMNS.index("ReqTRES")]
         return FileLayout(places, len(first), True)
 
     def misfit(fields: list[str], width: int, where: str) -> list[str] | None:
-        if (repaired := _rejoined(fields, names, mark)) is not None:
-            return repaired
-        free = next((name for name in names if name in _FREE_TEXT), "")
-        if len(fields) > width and free:
-            raise TraceError(
-                f"{where}: {len(fields)} fields under {width} columns: a {mark!r} within "
-                f"{free!r}, which sacct does not quote; leave JobName and other free text out: {COMMAND}"
-            )
-        return None
+        return _rejoined(fields, names, mark)
 
     form = Form((), every, layout, mark, quoted=False, strips=True, misfit=misfit)
     return read_tables(source, form, report)
 
 
 def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] | None:
-    """Join a row's fields again if separators within Constraints or SubmitLine have split them: the
-    only columns that may hold one. None if the row cannot be joined in exactly one way.
+    """Join a row's fields again if separators within one or two texts have split them. None if what
+    dagsim reads of the row could then be different things: numbers, times and states must be such.
     """
     extra = len(fields) - len(names)
-    places = [names.index(name) for name in ("constraints", "submitline") if name in names]
-    if extra < 1 or not places or any(name in _FREE_TEXT for name in names if name not in ("submitline", "jobname")):
+    if not 1 <= extra <= _MOST_MARKS:
         return None
-    ways = []
-    for first in range(extra + 1) if len(places) == 2 else (extra,):
+    texts = [place for place, name in enumerate(names) if name in _FREE_TEXT]
+    splits = [{place: extra} for place in texts]
+    splits += [{one: more, other: extra - more} for one, other in combinations(texts, 2) for more in range(1, extra)]
+    ways: dict[tuple[str, ...], list[str]] = {}
+    for more in splits:
         row, at = [], 0
         for place, name in enumerate(names):
-            more = 0 if place not in places else first if place == places[0] else extra - first
-            row.append(mark.join(fields[at : at + 1 + more]))
-            at += 1 + more
-            if name == "constraints" and " " in row[-1]:
-                break
-            if name == "submitline" and not _SUBMITTED.match(row[-1].strip()):
+            row.append(mark.join(fields[at : at + 1 + more.get(place, 0)]))
+            at += 1 + more.get(place, 0)
+            if (form := _FORMS.get(name)) is not None and not form.match(row[-1].strip()):
                 break
         else:
-            ways.append(row)
-    return ways[0] if len(ways) == 1 else None
+            ways.setdefault(tuple([field for field, name in zip(row, names, strict=True) if name in _READ]), row)
+    return next(iter(ways.values())) if len(ways) == 1 else None
 
 
 class FolderParts(NamedTuple):
@@ -711,17 +725,33 @@ def _squeue_rows(source: Source, report: ReadReport) -> Iterator[Row]:
     nodes, as if they had started when they became eligible.
     """
     now_s = squeue_instant_s(source) or 0.0
+    unlisted: set[str] = set()
+    """Ids of jobs that wait and are left out."""
+    dependent: list[tuple[list[str], str, list[Row]]] = []
     for number, job in elements(source, "jobs"):
         ids = _squeue_ids(job)
         report.rows += len(ids)
         state, reason = _squeue_state(job)
-        if state == "PENDING" and (why := _NOT_QUEUED.get(reason)):
+        conditions = _conditions(job) if state == "PENDING" and reason == "Dependency" else ""
+        why = "" if conditions or state != "PENDING" else _NOT_QUEUED.get(reason, "")
+        if why:
+            unlisted.update(ids)
             report.skip(why, len(ids))
         elif state not in ("PENDING", "RUNNING"):
             report.skip("of jobs that are ending" if state in ENDED else "of jobs that neither run nor wait", len(ids))
         else:
-            for id in ids:
-                yield number, _squeue_row(job, id, state == "RUNNING", now_s)
+            rows: list[Row] = [(number, _squeue_row(job, id, state == "RUNNING", now_s)) for id in ids]
+            if conditions:
+                dependent.append((ids, conditions, rows))
+            else:
+                yield from rows
+    dependent.sort(key=lambda waiting: int(re.sub(r"\D.*", "", waiting[0][0]) or 0))
+    for ids, conditions, rows in dependent:
+        if unlisted.intersection(re.findall(r"\d+(?:_\d+)?", conditions)):  # they wait for a job that is held
+            unlisted.update(ids)
+            report.skip(_NOT_QUEUED["Dependency"], len(ids))
+        else:
+            yield from rows
 
 
 def waiting_reasons(source: Source) -> Iterator[tuple[str, str, float | None]]:
@@ -768,8 +798,24 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
         "QOS": text_in(job.get("qos")),
         "Constraints": text_in(job.get("features")),
         "Reservation": text_in(job.get("resv_name")),
+        "SubmitLine": _queue_line(job),
     }
     return [row.get(name, "") for name in COLUMNS]
+
+
+def _conditions(job: Mapping[str, Any]) -> str:
+    """The conditions that a job of ``squeue --json`` still waits for, as sbatch takes them."""
+    return re.sub(r"_\*|\([a-z]*\)", "", text_in(job.get("dependency")))
+
+
+def _queue_line(job: Mapping[str, Any]) -> str:
+    """The terms of a job of ``squeue --json`` that a submission states, as ``submission`` reads them."""
+    words = ["-d", _conditions(job)] if _conditions(job) else []
+    limit = _number(job.get("array_max_tasks")) or text_in(job.get("array_task_string")).partition("%")[2]
+    words += [f"--array=0%{limit}"] if limit else []
+    if not (words or text_in(job.get("name"))):
+        return ""
+    return shlex.join(["squeue", "-J", text_in(job.get("name")) or "wrap", *words])
 
 
 def _squeue_state(job: Mapping[str, Any]) -> tuple[str, str]:

@@ -21,8 +21,8 @@ class JobTime:
     """Job-seconds between two looks at a running episode.
 
     With ``beta`` (per second), job-seconds ``t`` seconds after the last look are discounted by
-    ``exp(-beta t)``. Without it, an episode sums to the sum of all completion times, so least cost
-    means least mean completion time (Little's law).
+    ``exp(-beta t)``. Without it, the costs of an episode add up to the sum of all completion times, so
+    the least cost is the least mean completion time (Little's law).
     """
 
     def __init__(self, episode: SparkEpisode, beta: float = 0.0) -> None:

@@ -4,8 +4,7 @@ Columns, without a header: ``task_name, instance_num, job_name, task_type, statu
 end_time, plan_cpu, plan_mem``. ``M1`` is task 1, ``R4_2`` is task 4 and waits for task 2,
 ``task_<code>`` is a task without parents. Times are in seconds. ``plan_cpu`` 100 is one core per
 instance; ``plan_mem`` is a percentage of a machine. The official file is sorted neither by job nor
-by time: rows are grouped by job and jobs sorted by arrival, externally beyond 262,144 rows (see
-``gather``). A table whose header has ``mean_instance_duration_s`` (terminated tasks joined with
+by time. A table whose header has ``mean_instance_duration_s`` (terminated tasks joined with
 their instances) is read the same way.
 """
 

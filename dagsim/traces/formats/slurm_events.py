@@ -7,7 +7,7 @@ seconds since the start, and a command line of ``sbatch``. A negative walltime r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -35,14 +35,15 @@ _FORM = Form(
     layout=lambda first, where: FileLayout(range(_WIDTH), _WIDTH, False),
 )
 _EVENT = re.compile(r"\s*-dt\s+(\S+)\s+-e\s+(\w+)\s*\|(.*)")
-_OWN = re.compile(r"(?<!\S)-(sim-walltime|cancel-in|j|-job-id)[\s=]+(\S+)")
+_OWN = re.compile(r"(?<!\S)-(sim-walltime|cancel-in|jid|j|-job-id)[\s=]+(\S+)")
 _GPU = re.compile(r"(?:gres[:/])?gpu(?::[^:,=]+)?[:=](\d{1,4})")
 _LONGEST = 1 << 14
 
 
 class SlurmEvents(Reader):
-    """One job per submission. Tasks that divide by the tasks per node are instances of a node each;
-    others are instances of one task. All start together.
+    """One job per submission, called as ``-jid`` or ``-J`` say, and by its line too if that name is taken.
+    Tasks that divide by the tasks per node, or by the nodes, are instances of a node each; others are
+    instances of one task. All start together.
     """
 
     name = "slurm-events"
@@ -70,6 +71,7 @@ def _tables(source: Source, report: ReadReport) -> Iterator[Table]:
 
 def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
     """The columns of every submission; other events are dropped."""
+    names: set[str] = set()
     for place, line in source.lines():
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -80,9 +82,14 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
                 raise Dirty("that are not an event")
             if match[2] != "submit_batch_job":
                 raise Dirty("of other events than submissions")
-            yield place, _columns(match[1], match[3], source.where(place).rpartition(":")[2])
+            columns = _columns(match[1], match[3], line_number := source.where(place).rpartition(":")[2])
         except Dirty as reason:
             report.drop(str(reason), source.where(place))
+            continue
+        if columns[_JOB] in names:
+            columns[_JOB] += f":{line_number}"
+        names.add(columns[_JOB])
+        yield place, columns
 
 
 def _columns(time: str, command: str, line: str) -> list[str]:
@@ -97,9 +104,9 @@ def _columns(time: str, command: str, line: str) -> list[str]:
     limit = duration_s(options.get("time", ""), "time limit")
     if re.fullmatch(r"\d+", options.get("time", "")):
         limit = 60 * float(options["time"])  # sbatch counts a single number as minutes
-    name = own.get("j") or own.get("-job-id") or options.get("job-name") or line
+    name = own.get("jid") or own.get("j") or own.get("-job-id") or options.get("job-name") or line
     size = memory_gb(options["mem"]) if options.get("mem") else 0.0
-    numbers = [own.get("sim-walltime", "-1"), options.get("ntasks", "1"), options.get("ntasks-per-node", "0")]
+    numbers = [own.get("sim-walltime", "-1"), *_width(options)]
     numbers += [options.get("cpus-per-task", "1"), gpus, repr(size), "0" if limit is None else repr(limit)]
     return [
         name,
@@ -108,6 +115,20 @@ def _columns(time: str, command: str, line: str) -> list[str]:
         options.get("uid", ""),
         *(options.get(key, "") for key in ("account", "partition", "qos")),
     ]
+
+
+def _width(options: Mapping[str, str]) -> tuple[str, str]:
+    """Tasks, and tasks per node (0: not stated): of three numbers, two give the third."""
+    tasks, per_node = options.get("ntasks"), options.get("ntasks-per-node")
+    nodes = options.get("nodes", "").partition("-")[0]
+    if not nodes.isdecimal() or not int(nodes):
+        return tasks or "1", per_node or "0"
+    if tasks is None:
+        each = per_node or "1"
+        return (str(int(nodes) * int(each)) if each.isdecimal() else each), each
+    if per_node is None and tasks.isdecimal() and int(tasks) % int(nodes) == 0:
+        per_node = str(int(tasks) // int(nodes))
+    return tasks, per_node or "0"
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:

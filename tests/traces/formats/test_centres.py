@@ -134,6 +134,8 @@ def test_slurm_events(read: Reading, samples: Path) -> None:
     assert task(reading, "jobid_1") == (50, 2, 0, 12, 0)
     assert task(reading, "jobid_2") == (60, 1, 2, 1, 2), "a negative walltime runs to the limit"
     assert task(reading, "7") == (300, 5, 0, 1, 0), "a limit of 5 is in minutes and ends the job"
+    assert task(reading, "1005") == (20, 2, 0, 4, 0), "the older form of the simulator; tasks are spread over -N"
+    assert task(reading, "jobid_1:9") == (20, 3, 0, 4, 0), "a name that is taken, and no -n"
     assert reading.job("jobid_2").arrival_s == 3
     assert (reading.job("7").tenant, reading.job("7").partition) == ("account2", "debug")
     assert reading.dropped == {

@@ -375,9 +375,24 @@ def test_columns_come_in_any_order_and_case(read: Reading, log: Log) -> None:
     assert _only(read(path)).work == 100
 
 
-def test_a_bar_in_a_job_s_name_is_an_error_that_names_the_column(read: Reading, log: Log) -> None:
-    with pytest.raises(TraceError, match=r"log\.txt:2: 20 fields under 19 columns: a '\|' within 'jobname'"):
-        read(log({"JobName": "pipe|in name"}))
+def test_a_bar_in_a_job_s_name_is_repaired(read: Reading, log: Log) -> None:
+    assert _only(reading := read(log({"JobName": "pipe|in|name"}))).work == 100
+    assert reading.noted["whose columns were shifted by a separator within a text, repaired"] == 1
+
+
+def test_a_row_that_could_be_read_in_two_ways_is_dropped(read: Reading, log: Log) -> None:
+    path = log({}, {"JobID": "2", "JobIDRaw": "2"})
+    header, first, second = path.read_text().splitlines()
+    ends = ("|JobName|Reservation|Comment", "|a|b|ada|", "|ab|ada|")  # the reservation may be b or ada
+    path.write_text("".join(f"{line}{end}\n" for line, end in zip((header, first, second), ends, strict=True)))
+    reading = read(path)
+    assert [job.id for job in reading.jobs] == ["2"]
+    assert reading.dropped == {"with a wrong number of fields": 1}
+
+
+def test_without_allocated_resources_those_asked_for_count(read: Reading, log: Log) -> None:
+    reading = read(log({"ReqTRES": "cpu=4,mem=8G,node=1,gres/gpu=2", "NodeList": "n1"}, without=("AllocTRES",)))
+    assert (reading.jobs[0].tasks[0].gpus, reading.jobs[0].tasks[0].cpus) == (2, 4)
 
 
 def test_a_file_that_lacks_columns_is_told_the_command(read: Reading, log: Log) -> None:
