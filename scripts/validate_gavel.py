@@ -27,7 +27,7 @@ from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.model.log import Kind
 from dagsim.systems.cluster.policies.gavel import Gavel
 from dagsim.systems.cluster.policies.gavel_ledger import Allocation, Allocator, GavelJob
-from dagsim.systems.cluster.policies.gavel_shares import GAVEL_POLICIES, GivenShares, allocator
+from dagsim.systems.cluster.policies.gavel_shares import GAVEL_POLICIES, GivenShares, TotalDuration, allocator
 from dagsim.systems.cluster.scenario import ClusterScenario
 
 __all__ = ["CELLS", "NO_PROGRAM", "PLAYED", "completed", "largest_difference", "mean_difference"]
@@ -42,6 +42,8 @@ TOLERANCE_S = 1e-6
 MEAN_TOLERANCE = 0.03
 """Tolerance for the mean with own shares, as a part of it."""
 _TABLE = "simulation_throughputs.json.gz"
+_PROGRAMS = ("max_min_fairness", "max_sum_throughput", "min_total_duration", "finish_time_fairness")
+"""Beginnings of the names of Gavel's policies that solve a program."""
 
 
 def completed(cell: Mapping[str, Any], inputs: Path, *, own: bool = False) -> dict[str, Any]:
@@ -58,8 +60,9 @@ def completed(cell: Mapping[str, Any], inputs: Path, *, own: bool = False) -> di
         names = {name: gpu_type(name.upper()).name for name in cell["cluster"]}
         work = [_job(place, job, rates, names) for place, job in enumerate(jobs)]
         pairs = _Pairs(rates, names)
-        shares: Allocator = allocator(cell["policy"])
-        if cell.get("allocations") and not own and cell["policy"] not in NO_PROGRAM:
+        given = bool(cell.get("allocations")) and not own and cell["policy"] not in NO_PROGRAM
+        shares = _allocator(cell["policy"], given)
+        if given:
             shares = GivenShares(shares, list(_given(cell["allocations"], [job["job"] for job in jobs], names)))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"not a cell of Gavel: {error!r}") from error
@@ -137,6 +140,15 @@ def _job(place: int, job: Mapping[str, Any], rates: Mapping[str, Any], names: Ma
     speeds = {names[name]: float(rates[name][key]["null"]) for name in names}
     task = Task(str(place), job["steps"], job["gpus"], job["gpus"] > 1, speeds=speeds, model=key)
     return Job.single(str(job["job"]), task, job["arrival"], weight=job["weight"])
+
+
+def _allocator(name: str, given: bool) -> Allocator:
+    """Gavel's policy of that name. If its shares are known, any of Gavel's programs, such as those with SLOs: then only
+    the order of types and the pairs of the policy count, and its name says both.
+    """
+    if given and name not in PLAYED and name.startswith(_PROGRAMS):
+        return TotalDuration("perf" in name, "packed" in name)
+    return allocator(name)
 
 
 def _given(

@@ -27,9 +27,16 @@ TOLERANCE = 1e-6
 
 
 def optima(instances: Path, run: Path | None = None) -> list[tuple[float, float | None]]:
-    """The optimum of each instance, and the recorded one if there is one."""
+    """The optimum of each instance, and the recorded one if there is one.
+
+    Raises:
+        InputError: A file has other contents.
+    """
     cluster = read_run(instances, run)
-    return [(objective(instance, cluster), instance.get("objective")) for instance in read_json(instances)]
+    try:
+        return [(objective(instance, cluster), instance.get("objective")) for instance in read_json(instances)]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{instances}: not instances of Sia's program: {error!r}") from error
 
 
 def read_run(instances: Path, run: Path | None) -> Any:

@@ -18,13 +18,18 @@ CELLS = [
     "single16_2-2-2_finish_time_fairness_packed_s0",
     "single16_2-2-2_finish_time_fairness_perf_s0",
 ]
+OTHER_PROGRAMS = {  # with known shares, a program of the same kind that dagsim does not solve plays alike
+    "single16_2-2-2_max_min_fairness_perf_s0": "max_sum_throughput_normalized_by_cost_perf_SLOs",
+    "artifact_evaluation_2-0-4_max_min_fairness_s0": "max_sum_throughput",
+}
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", [*CELLS, *OTHER_PROGRAMS])
 def test_every_job_completes_when_it_did_in_gavels_simulator(data: Path, tmp_path: Path, cell: str) -> None:
     with gzip.open(data / f"golden/elastic/gavel/{cell}.json.gz", "rt") as file:
         recorded = json.load(file)
+    recorded["policy"] = OTHER_PROGRAMS.get(cell, recorded["policy"])
     expected = {job["job"]: job.pop("jct") for job in recorded["jobs"]}
     end_s, mean_s = recorded.pop("total_s"), recorded.pop("mean_jct_s")
     del recorded["rounds"], recorded["dropped"]

@@ -176,8 +176,14 @@ def _forecast(
         title = f"{state.name}: when jobs start"
         _write(output.page, queue_page(title, answers["jobs"], answers.get("planned"), remarks=question.remarks))
     if output.json:
-        (answer,) = {(each.futures, each.instants) for each in answers.values()}
-        basis = {"t": question.t, "seed": config.seed, "futures": answer[0], "instants": answer[1], "jobs": []}
+        latest, *_ = answers.values()
+        basis = {
+            "t": question.t,
+            "seed": config.seed,
+            "futures": latest.futures,
+            "instants": latest.instants,
+            "jobs": [],
+        }
         rows = {name: [row.to_dict() for row in each.rows] for name, each in answers.items()}
         typer.echo(json.dumps(basis | rows))
     elif output.watched:

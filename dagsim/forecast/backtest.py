@@ -16,12 +16,12 @@ import numpy as np
 from dagsim.config.schema import Config
 from dagsim.errors import InputError, SimulationError
 from dagsim.experiment.scenario import cluster_scenario_of
-from dagsim.forecast.calibration import Outcomes, calibrated, pooled
+from dagsim.forecast.calibration import Outcomes, calibrated, censoring_weights, pooled
 from dagsim.forecast.futures import Player, QueueState, policy_of, starts_by
 from dagsim.forecast.log import JobLog, read_sacct_log
 from dagsim.forecast.members import Forecaster, Past, is_long
 from dagsim.forecast.rows import KINDS, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
-from dagsim.forecast.scores import LEVELS, Score, crps, ratio, score
+from dagsim.forecast.scores import CEILING, LEVELS, Score, crps, ratio, score
 from dagsim.processes import end_with_parent, kill_workers, starting
 from dagsim.traces import format_of
 from dagsim.traces.formats.swf import waits_s
@@ -47,6 +47,8 @@ _LEAST_RESOLVED = 40
 _MOST_CHUNK = 16
 _WARM_UP = 0.1
 _REFUTED_S = 300.0
+_MANY_CENSORED = 0.05
+"""Share of rows without a start above which scores with inverse-censoring weights are added."""
 _NOW = log1p(60.0)
 _HORIZONS = np.log1p([600.0, 3600.0, 14400.0])
 
@@ -324,7 +326,14 @@ class Backtest:
         rows, counted = self.forecasts, self.counted
         answer: dict[str, Any] = whole.to_dict() | {"once": once.to_dict()}
         answer["submissions"] = len(np.unique(self.outcomes.job[counted]))
-        answer["never_started"] = int(np.count_nonzero(self.scored & ~rows.started))
+        answer["never_started"] = never = int(np.count_nonzero(self.scored & ~rows.started))
+        if never > _MANY_CENSORED * np.count_nonzero(self.scored):
+            weights = np.zeros(len(rows.t))
+            weights[self.scored] = censoring_weights((rows.seen_s - rows.t)[self.scored], rows.started[self.scored])
+            weighted = score(self.forecast[counted], self.outcomes.y[counted], weights[counted])
+            answer["censoring_weighted"] = weighted.to_dict()
+        if "runs" in self.raw:
+            answer["beyond_horizon"] = int(np.count_nonzero(self.raw["runs"][self.scored, 9] >= CEILING))
         answer["instants"] = len(np.unique(rows.t))
         baselines: dict[str, Any] = {}
         for name in BASELINES if not self.is_oracle else ():
@@ -348,9 +357,10 @@ class Backtest:
             for number, kind in enumerate(KINDS)
             if (rows.kind == number).any()
         }
-        bounds = ("under 10 min", "10 min to 1 h", "1 h to 4 h", "over 4 h")
-        horizon = np.digitize(self.forecast[:, 9], _HORIZONS)
-        answer["by_horizon"] = self._by(np.array(bounds, object)[horizon].astype(str))
+        horizons = ("under 10 min", "10 min to 1 h", "1 h to 4 h", "over 4 h")
+        number = np.digitize(self.forecast[:, 9], _HORIZONS)
+        parts = self._by(np.array(horizons, object)[number].astype(str))
+        answer["by_horizon"] = {name: parts[name] for name in horizons if name in parts}
         now = counted & (self.forecast[:, 9] <= np.log(61.0))
         started_s = (rows.seen_s - rows.t)[now]
         answer["starts_now"] = {

@@ -9,7 +9,7 @@ import numpy as np
 
 from dagsim.forecast.scores import CEILING, LEVELS, crps
 
-__all__ = ["Outcomes", "calibrated", "kaplan_meier", "pooled"]
+__all__ = ["Outcomes", "calibrated", "censoring_weights", "kaplan_meier", "pooled"]
 
 _WINDOW, _LEAST, _LEAST_JOBS = 400, 40, 20
 _LEAST_SPREAD = 0.35
@@ -52,6 +52,17 @@ def kaplan_meier(
     at_risk = np.cumsum(weights[::-1])[::-1]
     survival = np.cumprod(np.where(event, 1 - weights / at_risk, 1.0))
     return values[event], 1 - survival[event]
+
+
+def censoring_weights(waits_s: np.ndarray, started: np.ndarray) -> np.ndarray:
+    """(n,) weights of waits of which some ended without a start: a start stands for all that would
+    have waited as long, had they not been cancelled before (Robins and Rotnitzky 1992). Those
+    without a start get 0.
+    """
+    ends_s, gone = kaplan_meier(waits_s, ~started)
+    left = np.concatenate([[1.0], 1 - gone])[np.searchsorted(ends_s, waits_s)]
+    weights: np.ndarray = np.where(started, 1 / np.maximum(left, 1 / len(waits_s)), 0.0)
+    return weights
 
 
 def _thinned(jobs: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from dagsim.config.schema import Config
-from dagsim.errors import InputError
+from dagsim.errors import InputError, TraceError
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.forecast.backtest import Backtest, Forecasts, forecasts_of
 from dagsim.forecast.futures import Future, Player, QueueState, policy_of, run_time_classes
@@ -183,10 +183,19 @@ def workload_of(state: Path) -> dict[str, str]:
     """The workload of a configuration that is a snapshot.
 
     Raises:
-        TraceError: It cannot be read.
+        TraceError: It cannot be read, or is in no known format.
     """
     workload = {"kind": "trace", "path": str(state)}
-    return workload | ({"format": "kubernetes-now"} if format_of(state, TraceOptions()) == "kubernetes" else {})
+    try:
+        named = format_of(state, TraceOptions())
+    except TraceError as error:
+        if "not recognised" not in str(error):
+            raise
+        raise TraceError(
+            f"{state}: not a snapshot, or only a part of one; give the output of squeue --json or kubectl get pods -o "
+            "json, and move it to its place when it is complete"
+        ) from None
+    return workload | ({"format": "kubernetes-now"} if named == "kubernetes" else {})
 
 
 def _remarks(log: JobLog, listing: Listing, cluster: Cluster) -> list[str]:

@@ -170,7 +170,8 @@ def shapes_of(job: PlannedJob, scenario: ClusterScenario) -> list[PlannedJob]:
     CPUs) at the same GPU-hours, each GPU type, each partition, and half the time limit.
     """
     several = [job, *_sizes(job)]
-    several += [replace(job, type=name) for name in _types_of(scenario.cluster) if job.gpus]
+    types = _types_of(scenario.cluster)
+    several += [replace(job, type=name) for name in types if job.gpus and len(types) > 1]
     names = [part.name for part in (scenario.queues.partitions if scenario.queues else ())]
     own = job.partition or next(iter(names), "")
     several += [replace(job, partition=name) for name in names if name != own]

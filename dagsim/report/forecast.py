@@ -97,16 +97,17 @@ def shapes_sentences(rows: Sequence[ExpectedShape]) -> list[str]:
 
 def backtest_grid(scores: Mapping[str, Any]) -> Grid:
     """The scores of the forecast and of every baseline on the same rows."""
-    entries = [("forecast", scores)]
+    entries = [("forecast", "", scores)]
     for name, kinds in scores["baselines"].items():
         words = name.replace("_", " and " if name == "limits_history" else " of the ")
-        entries += [(f"{words}, {kind}", kinds[kind]) for kind in ("raw", "calibrated")]
+        entries += [(words, kind, kinds[kind]) for kind in ("raw", "calibrated")]
     cells = []
-    for name, entry in entries:
+    for name, kind, entry in entries:
         is_point = not entry["coverage_90"]
         cells.append(
             (
                 name,
+                kind,
                 "-" if is_point else f"{entry['coverage_90']:.2f}",
                 f"{entry['crps_log']:.2f}",
                 f"{entry['median_abs_log']:.2f}",
@@ -114,8 +115,9 @@ def backtest_grid(scores: Mapping[str, Any]) -> Grid:
                 f"{entry['ratio'][0]:.2f}" if "ratio" in entry else "",
             )
         )
-    heads = ("", "coverage of 90 %", "CRPS", "median error", "CRPS, each once", "our CRPS / theirs")
-    return Grid("Forecasts and baselines on the same rows", heads, cells, tuple(backtest_sentences(scores)[1:]))
+    heads = ("", "", "coverage of 90 %", "CRPS", "median error", "CRPS, each once", "our CRPS / theirs")
+    notes = tuple(backtest_sentences(scores)[1:])
+    return Grid("Forecasts and baselines on the same rows", heads, cells, notes)
 
 
 def backtest_sentences(scores: Mapping[str, Any]) -> list[str]:
@@ -126,7 +128,7 @@ def backtest_sentences(scores: Mapping[str, Any]) -> list[str]:
         f"{inside}; half of the medians are within a factor of {2.718281828 ** scores['median_abs_log']:.1f}.",
         f"{counts}; {scores['never_started']:,} rows never started. Errors are natural logarithms of 1 s + the wait.",
     ]
-    for name, entry in scores["by_partition"].items():
-        where = f"partition {name}" if name else "all"
-        lines.append(f"{where}: coverage {entry['coverage_90']:.2f} of {entry['n']:,} rows")
+    parts = scores["by_partition"] if len(scores["by_partition"]) > 1 else {}
+    for name, entry in parts.items():
+        lines.append(f"partition {name or '(none)'}: coverage {entry['coverage_90']:.2f} of {entry['n']:,} rows")
     return lines

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.forecast.backtest import Backtest, Forecasts, instants_of, played
-from dagsim.forecast.calibration import Outcomes, calibrated, kaplan_meier, pooled
+from dagsim.forecast.calibration import Outcomes, calibrated, censoring_weights, kaplan_meier, pooled
 from dagsim.forecast.futures import Future, Player, QueueState, Usage, starts_by
 from dagsim.forecast.history import History, RunTimes, binomial_quantile, classes_of
 from dagsim.forecast.live import expected
@@ -301,6 +301,24 @@ def test_a_known_policy_beats_every_baseline(known: Backtest) -> None:
         assert answer["crps_log"] < entry["calibrated"]["crps_log"] + 0.05, name
     assert answer["once"]["n"] == answer["n"]
     assert [level for level, _ in answer["reliability"]] == LEVELS.tolist()
+
+
+def test_cancelled_waits_are_made_up_for(known: Backtest, easy: JobLog) -> None:
+    """If users lose patience at times that have nothing to do with the starts, long waits are rare among the starts;
+    weights give the mean of all waits back.
+    """
+    rng = np.random.default_rng(0)
+    waits_s, patience_s = rng.exponential(1.0, 20_000), rng.exponential(2.0, 20_000)
+    started = waits_s <= patience_s
+    weights = censoring_weights(np.minimum(waits_s, patience_s), started)
+    assert waits_s[started].mean() < 0.75
+    assert np.average(np.log1p(waits_s), weights=weights) == pytest.approx(np.log1p(waits_s).mean(), abs=0.02)
+    rows = known.forecasts
+    gone = replace(rows, started=rows.started & (np.arange(len(rows.t)) % 4 > 0))
+    answer = Backtest(gone, easy).to_dict()
+    assert answer["never_started"] > 0.2 * answer["n"]
+    assert answer["censoring_weighted"]["n"] == answer["n"]
+    assert "censoring_weighted" not in known.to_dict()
 
 
 def spoilt(log: JobLog, t: float, seed: int = 5) -> JobLog:

@@ -17,9 +17,12 @@ from dagsim.report.page.document import document
 __all__ = ["backtest_page", "queue_page"]
 
 _MOST_BANDS = 200
-_LABEL, _WIDTH, _ROW, _TOP = 190, 900, 16, 22
-_TICKS_S = (0.0, 60.0, 600.0, 3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0)
-_SIDE, _MARGIN = 340, 44
+_LETTERS, _LETTER, _WIDTH, _ROW, _TOP = 28, 6.5, 900, 16, 22
+_TICKS_S = {
+    "now": 0.0, "1 min": 60.0, "10 min": 600.0, "1 h": 3600.0, "6 h": 21600.0, "1 day": 86400.0, "1 week": 604800.0,
+}  # fmt: skip
+_SIDE, _MARGIN, _END = 260, 44, 20
+"""Side of the reliability plot, and its margins on the left and on the right: a narrow screen holds it."""
 
 
 def queue_page(
@@ -33,7 +36,7 @@ def queue_page(
     """The page of forecasts at one instant."""
     parts, rows = [], queue.rows
     if planned is not None:
-        bands = [(str(each.shape), each.starts_s) for each in planned.rows]
+        bands = [(str(each.shape), each.starts_s) for each in sorted(planned.rows, key=lambda each: each.ends_s[9])]
         parts.append(_part("Planned jobs", _bands(bands, "start") + table(shapes_grid(planned))))
     if rows or planned is None:
         bands = [(f"{row.job} {row.user}", row.quantiles_s) for row in rows]
@@ -83,27 +86,27 @@ def _part(title: str, content: str) -> str:
     return f'<section data-part="{escape(title)}">{element("h2", title)}{content}</section>'
 
 
-def _x(seconds: float) -> float:
-    return _LABEL + (_WIDTH - _LABEL - 60) * min(log1p(max(seconds, 0.0)), CEILING) / CEILING
-
-
 def _bands(rows: Sequence[tuple[str, Sequence[float]]], what: str) -> str:
     """Bands of 90 and 50 % with the median, a row for each job, over the logarithm of the time."""
-    shown = rows[:_MOST_BANDS]
+    shown = [(name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…", name, each) for name, each in rows]
+    shown = shown[:_MOST_BANDS]
+    left = 12 + _LETTER * max([len(label) for label, *_ in shown], default=0)
     height = _TOP + _ROW * len(shown) + 6
+
+    def at(seconds: float) -> float:
+        return left + (_WIDTH - left - 60) * min(log1p(max(seconds, 0.0)), CEILING) / CEILING
+
     lines = []
-    for tick_s in _TICKS_S:
-        x = f"{_x(tick_s):.1f}"
-        label = "now" if not tick_s else "1 week" if tick_s > 86400 else span(tick_s).replace(".0 ", " ")
+    for label, tick_s in _TICKS_S.items():
+        x = f"{at(tick_s):.1f}"
         lines.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{_TOP - 4}" y2="{height}"/>')
         lines.append(f'<text class="tick" x="{x}" y="{_TOP - 8}">{label}</text>')
-    for place, (name, waits_s) in enumerate(shown):
+    for place, (label, name, waits_s) in enumerate(shown):
         y = _TOP + _ROW * place
-        low, lower, median, upper, high = (_x(waits_s[level]) for level in (0, 4, 9, 14, 18))
-        label = name if len(name) <= 28 else f"{name[:27]}…"
+        low, lower, median, upper, high = (at(waits_s[level]) for level in (0, 4, 9, 14, 18))
         tip = f"{name}: median {span(waits_s[9])}, 90 % from {span(waits_s[0])} to {span(waits_s[18])}"
         lines.append(
-            f'<g><title>{escape(tip)}</title><text class="task" x="{_LABEL - 8}" y="{y + 12}">{escape(label)}</text>'
+            f'<g><title>{escape(tip)}</title><text class="task" x="{left - 8:g}" y="{y + 12}">{escape(label)}</text>'
             f'<rect class="waits" x="{low:.1f}" y="{y + 3}" width="{max(high - low, 1):.1f}" height="10"/>'
             f'<rect class="runs" x="{lower:.1f}" y="{y + 3}" width="{max(upper - lower, 1):.1f}" height="10"/>'
             f'<rect class="runs critical" x="{median - 1:.1f}" y="{y + 1}" width="3" height="14"/></g>'
@@ -134,7 +137,7 @@ def _reliability(points: Sequence[tuple[float, float]], count: int) -> str:
         f"Across: the level of a quantile. Up: the share of the {count:,} rows that started no later. Where the "
         "forecasts hold, the curve lies on the diagonal; above it they are too late, below it too early."
     )
-    return _svg(_SIDE + 2 * _MARGIN, _SIDE + 40, head, "".join(lines)) + notes([head])
+    return _svg(_MARGIN + _SIDE + _END, _SIDE + 40, head, "".join(lines)) + notes([head])
 
 
 def _svg(width: float, height: float, label: str, content: str) -> str:

@@ -127,7 +127,7 @@ class Results:
         """The queue as one more run, which never ends."""
         snapshots.look()
         latest, made = snapshots.latest, snapshots.made
-        state = "unreadable" if latest.error and not latest.page else "running"
+        state = "unreadable" if made and latest.error and not latest.page else "running"
         policies = (snapshots.policy,)
         return RunState(
             QUEUE,

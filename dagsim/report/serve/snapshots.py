@@ -20,6 +20,7 @@ __all__ = ["QUEUE", "ForecastSettings", "Snapshots"]
 QUEUE = "queue"
 """Id of the queue among the runs."""
 _SUFFIXES = (".json", ".json.gz")
+_EMPTY = "no snapshot yet; write the output of squeue --json, or kubectl get pods -o json, there as NAME.json"
 _FIRST = 5
 """Number of futures of the first page of a snapshot."""
 
@@ -74,10 +75,12 @@ class Snapshots:
                 except BrokenProcessPool:
                     self._pool, answer = None, Forecasted("", "", "", "the process that forecasts was killed")
                 self._pending = None
-                self.latest = answer if answer.page else answer._replace(page=self.latest.page)
+                self.latest = answer if answer.page else self.latest._replace(error=answer.error)
                 self.made += 1
             newest = self._newest()
             if newest is None:
+                if not self.latest.page:
+                    self.latest = Forecasted("", "", "", f"{self._root}: {_EMPTY}")
                 return
             path, stamp = newest
             better = self._settings.history is not None or self._settings.futures > _FIRST

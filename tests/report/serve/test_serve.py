@@ -424,11 +424,12 @@ def test_the_queue_of_the_newest_snapshot(tmp_path: Path) -> None:
     }  # fmt: skip
     folder = tmp_path / "snapshots"
     folder.mkdir()
-    (folder / "now.json").write_text(json.dumps({"jobs": [job], "last_update": now_s}))
     snapshots = Snapshots(folder, ForecastSettings(site, futures=3))
     results = Results(folder, snapshots)
+    assert "no snapshot yet" in results.state("queue").note
+    (folder / "now.json").write_text(json.dumps({"jobs": [job], "last_update": now_s}))
     try:
-        assert "Nothing is finished yet" in ask(application(results, "127.0.0.1"), "/runs/queue").text
+        assert "no snapshot yet" in ask(application(results, "127.0.0.1"), "/runs/queue").text
 
         def until(done) -> None:
             for _ in range(600):
@@ -445,6 +446,8 @@ def test_the_queue_of_the_newest_snapshot(tmp_path: Path) -> None:
         (folder / "zzz.json").write_text('{"jobs": [{"job_state": "PENDING", "submit_time"')
         until(lambda state: state.note)
         assert results.state("queue").state == "running"
+        assert "zzz.json" in results.state("queue").note
+        assert "1 jobs wait" in results.state("queue").result
         assert ask(application(results, "127.0.0.1"), "/runs/queue").text == page
         (folder / "link.json").symlink_to(site)
         os.utime(folder / "link.json", follow_symlinks=False)

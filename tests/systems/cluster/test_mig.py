@@ -10,6 +10,7 @@ from dagsim.model import Cluster, Job, Kind, Node, Share, Start, Task, gpu_type
 from dagsim.model.mig import MIG_TABLES, slice_type
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import violations
 
 # `nvidia-smi mig -lgipp` on an A100-SXM4-40GB (ids 19, 15, 14, 9, 5, 0), as in NVIDIA's MIG User Guide.
@@ -238,3 +239,34 @@ def test_a_configuration_names_the_line(tmp_path):
         load_config(path)
     path.write_text("cluster:\n  groups:\n    - {name: a, gpu: A100, gpus: 4, mig_s: 5}\n")
     assert load_config(path).build_cluster().nodes[0].mig_s == 5
+
+
+def test_the_compiled_engine_leaves_parts_to_the_kernel():
+    scenario = ClusterScenario(machine(), jobs((0, 100, 3 / 7)), engine="compiled")
+    with pytest.raises(ConfigError, match=r"the compiled engine does not know parts of GPUs \(mig_s\)"):
+        scenario.check_engine("fifo")
+
+
+def test_the_parts_in_use_are_a_valid_set_at_all_times():
+    rng, table = np.random.default_rng(5), MIG_TABLES["A100-40"]
+    _, valid = tilings(table, [one.name for one in table.profiles])
+    allowed = {frozenset((name, min(where)) for name, where, _ in one) for one in valid} | {frozenset()}
+    kinds = [(one.compute / 7, (f"A100-40-{one.name}",)) for one in table.profiles[:-1]]
+    rows = jobs(*[(float(at), float(rng.integers(1, 40)), *kinds[rng.integers(5)]) for at in range(150)])
+    kernel, policy = ClusterKernel(machine(2, gpus=2), rows), POLICIES.create("fifo-fit")
+    deciding, sizes = kernel.decisions(), []
+    view = next(deciding)
+    try:
+        while True:
+            for node in kernel.machines.list:
+                for gpu, layout in node.layouts.items():
+                    busy = frozenset((table.profiles[part.profile].name, part.start) for part in layout if part.busy)
+                    assert busy in allowed
+                    used = sum(table.profiles[part.profile].compute * 1_000_000 // 7 for part in layout if part.busy)
+                    assert node.shares.get(gpu, 1_000_000) == 1_000_000 - used
+                    sizes.append(len(busy))
+            view = deciding.send(list(policy.decide(view)))
+    except StopIteration:
+        pass
+    assert max(sizes) >= 4
+    assert sum(row.kind == Kind.COMPLETED for row in kernel.schedule.log) == 150
