@@ -28,7 +28,6 @@ from dagsim.cli.options import (
     expand_options,
 )
 from dagsim.cli.shared import experiment
-from dagsim.config.cluster_file import import_site
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -285,6 +284,7 @@ def _write(page: Path, text: str) -> None:
 
 def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlags, *, quiet: bool) -> Config:
     """The configuration of the log: that of ``--config``, else that of a folder's site files."""
+    from dagsim.config.cluster_file import import_site
     from dagsim.config.schema import Setting
     from dagsim.traces.site_import import read_site
     from dagsim.traces.slurm_site import site_files
