@@ -229,6 +229,12 @@ def test_a_run_with_notice_keeps_its_work_if_its_state_arrives_in_time(
     assert played.written[1 if interval_s else 0] == (15 + notice_s, min(notice_s, 6.0))
 
 
+def test_a_job_killed_while_its_state_is_sent_does_not_return() -> None:
+    played = Played([job("i")], {"i": [0]}, Preemption(), {17.0: [Kill(0)]}, disturbances=[Spot(1e9, 1e9, 30.0, (0,))])
+    assert (played.ends, played.written) == ({}, [(17, 2.0)])
+    assert [row.kind for row in played.log][-2:] == [Kind.REJECTED, Kind.WRITTEN]
+
+
 def test_two_runs_with_notice_share_the_way_and_both_come_too_late() -> None:
     # 6 GB each at .5 GB/s take 12 s; one alone would have kept its work.
     late = Played([job("i"), job("j")], {"i": [0], "j": [0], "i-again": [1], "j-again": [1]}, Preemption(),
