@@ -230,9 +230,10 @@ def test_a_run_with_notice_keeps_its_work_if_its_state_arrives_in_time(
 
 
 def test_a_job_killed_while_its_state_is_sent_does_not_return() -> None:
-    played = Played([job("i")], {"i": [0]}, Preemption(), {17.0: [Kill(0)]}, disturbances=[Spot(1e9, 1e9, 30.0, (0,))])
-    assert (played.ends, played.written) == ({}, [(17, 2.0)])
-    assert [row.kind for row in played.log][-2:] == [Kind.REJECTED, Kind.WRITTEN]
+    spot = Spot(1e9, 1e9, 30.0, (0,))
+    played = Played([job("i"), job("j")], {"i": [0], "j": [1]}, Preemption(), {17.0: [Kill(0)]}, disturbances=[spot])
+    assert (played.ends, played.written) == ({"j": 30}, [(17, 2.0)])
+    assert [row.kind for row in played.log if row.job == 0][-2:] == [Kind.REJECTED, Kind.WRITTEN]
 
 
 def test_two_runs_with_notice_share_the_way_and_both_come_too_late() -> None:
