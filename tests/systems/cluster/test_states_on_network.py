@@ -12,7 +12,7 @@ from dagsim.network.collectives import StepTraffic
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
 from dagsim.systems.cluster.models.communication import ModelTraffic
 from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess, Maintenance, SpotCapacity
-from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.network import Storage
 from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.network.usage import link_usage
@@ -264,3 +264,27 @@ def test_a_fork_of_the_view_expects_the_states_under_way() -> None:
 
     ClusterKernel(CLUSTER, [job("i")], network=STORED, preemption=EVERY_10).run(Forking())
     assert forked == [11 + 6 + 25 + 2 * 6]
+
+
+def test_a_fork_of_the_view_believes_the_estimate_of_a_run_that_still_sends_its_state() -> None:
+    # The user claims 60 s for 30 s of work. After 15 s of it, node a leaves with notice; the state is sent until 21.
+    ends: list[float] = []
+
+    class Forking:
+        def decide(self, view: ClusterView) -> Iterable[Decision]:
+            for task in view.ready:
+                yield Start(task, (Share(1 if task.piece else 0),))
+            if view.now == 17:
+                fork = view.fork()
+                fork.run(Steps({"i": [0], "i-again": [1]}, {}, {}))
+                ends.extend(row.time_s for row in fork.schedule.log if row.kind == Kind.COMPLETED)
+            elif view.now < 17:
+                yield Wait(17)
+
+    claimed = Job.single("i", Task("t", 30.0, memory_gb=6.0, estimate=60.0))
+    kernel = ClusterKernel(
+        CLUSTER, [claimed], network=STORED, preemption=Preemption(), estimates=Estimates("predicted"),
+        disturbances=[Spot(1e9, 1e9, 30.0, (0,))],
+    )  # fmt: skip
+    kernel.run(Forking())
+    assert ends == [21 + 6 + 30]
