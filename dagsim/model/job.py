@@ -17,6 +17,7 @@ from dagsim.model.decision import Placement
 from dagsim.model.elastic import Elastic
 
 __all__ = [
+    "Condition",
     "Demand",
     "Edge",
     "InFlight",
@@ -43,7 +44,9 @@ class Request:
     - ``spread`` is True if every instance takes a node of its own, False if instances may share nodes,
       None if unknown.
     - ``array`` is its job array; at most ``array_limit`` tasks of the array run at a time.
-    - ``after`` are ids of jobs and arrays that have to leave before the job is eligible.
+    - ``after`` are ids of jobs and arrays that have to leave before the job is eligible. ``start:ID`` needs
+      only their start, ``start:ID+600`` is met 600 s after it. With ``after_one`` one of them is enough.
+    - ``begin_s`` are the seconds after its arrival before which it is not eligible.
     - ``level`` is a level of the network's topology (``rack``, ``pod``; ``host`` for one node): each gang
       of the job must lie within one domain of it, or should if it is not ``level_required``.
     - ``segment`` splits a gang into segments of that many instances, for the placement ``block``: each
@@ -62,6 +65,8 @@ class Request:
     array: str = ""
     array_limit: int | None = None
     after: tuple[str, ...] = ()
+    after_one: bool = False
+    begin_s: float | None = None
     level: str = ""
     level_required: bool = True
     segment: int | None = None
@@ -75,6 +80,8 @@ class Request:
         for what, count in (*self.licences, *[(what, count) for what, count in limits if count is not None]):
             if not count >= 1:
                 raise ModelError(f"request: {what} must be 1 or more, got {count!r}")
+        if self.begin_s is not None and not 0 <= self.begin_s < inf:
+            raise ModelError(f"request: begin_s must be a finite number, 0 or more, got {self.begin_s!r}")
 
     def __bool__(self) -> bool:
         return self != _NOTHING
@@ -90,6 +97,23 @@ class Request:
 
 
 _NOTHING = Request()
+
+
+class Condition(NamedTuple):
+    """One condition of a job: a job that has to leave or to start, and the seconds after its start."""
+
+    id: str
+    starts: bool = False
+    delay_s: float = 0.0
+
+    @classmethod
+    def of(cls, text: str) -> Condition:
+        """Read an entry of ``Request.after``."""
+        kind, colon, id = text.partition("start:")
+        if kind or not colon:
+            return cls(text)
+        head, plus, delay = id.rpartition("+")
+        return cls(head, True, float(delay)) if plus and delay.isdecimal() else cls(id, True)
 
 
 def satisfies(constraint: str, features: Collection[str]) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from dagsim.errors import InputError, TraceError
 from dagsim.files import replaced
-from dagsim.model import GPU_TYPES, Job, QueueNode, QueueTree
+from dagsim.model import GPU_TYPES, Condition, Job, QueueNode, QueueTree, Request
 from dagsim.traces import open_trace, recognise
 from dagsim.traces.nodes import FORMATS, FoundNode, ImportedCluster, grouped, read_nodes
 from dagsim.traces.report import ReadReport
@@ -157,7 +157,7 @@ def _sacct_lines(source: Source, names: Names) -> Iterator[str]:
 def _submit_line(terms: Submission, names: Names) -> str:
     """The options of a submission that its reader understands, with pseudonyms."""
     request = terms.request
-    if request is None and not terms.nice and not terms.name:
+    if request is None and not terms.nice and not terms.name and not terms.begin:
         return ""
     words = ["sbatch"] + ([f"--nice={terms.nice:.0f}"] if terms.nice else [])
     if request is not None:
@@ -166,8 +166,9 @@ def _submit_line(terms: Submission, names: Names) -> str:
         )
         licences = ",".join(f"{names.new('licence', name)}:{count}" for name, count in request.licences)
         words += [f"-L {licences}"] * bool(licences) + ["--exclusive"] * request.exclusive
-        words += [f"-d afterany:{':'.join(request.after)}"] * bool(request.after)
+        words += [f"-d {_dependency(request)}"] * bool(request.after)
         words += [f"--array=0-1%{request.array_limit}"] * (request.array_limit is not None)
+    words += [f"--begin={terms.begin}"] * bool(re.match(r"now|\d{4}-\d\d-\d\d", terms.begin))
     if terms.name:
         words.append(f"-J {names.new('job', terms.name)}")
     words += ["-d singleton"] * terms.singleton
@@ -176,6 +177,16 @@ def _submit_line(terms: Submission, names: Names) -> str:
     elif request is not None and request.spread is not None:
         words.append("-N 1")
     return " ".join(words)
+
+
+def _dependency(request: Request) -> str:
+    """The conditions of a job as sbatch takes them."""
+    conditions = [Condition.of(text) for text in request.after]
+    words = [
+        f"after:{id}" + (f"+{delay_s / 60:.0f}" if delay_s else "") if starts else f"afterany:{id}"
+        for id, starts, delay_s in conditions
+    ]
+    return ("?" if request.after_one else ",").join(words)
 
 
 class RenamedSite(NamedTuple):

@@ -33,6 +33,7 @@ __all__ = [
     "JobBatch",
     "arrivals",
     "dates",
+    "drop_repeated",
     "in_parts",
     "job_blocks",
     "kinds_of_rows",
@@ -557,6 +558,25 @@ def kinds_of_rows(
     every = np.zeros(len(usable), np.int32)
     every[usable] = codes
     return every, tuple([kind(*values) for values in zip(*[column[firsts].tolist() for column in few], strict=True)])
+
+
+def drop_repeated(checks: Checks, keys: np.ndarray, values: Sequence[np.ndarray], other: str) -> np.ndarray:
+    """Drop usable rows whose key an earlier usable row has: as given twice if all ``values`` are equal, else for
+    the reason ``other``. Returns (n,) bool: True for usable rows and those given twice.
+    """
+    usable = checks.usable.copy()
+    again = usable.copy()
+    again[usable] = repeated(keys[usable])
+    if not again.any():
+        return usable
+    table = np.array(values).T
+    rows = np.flatnonzero(usable & ~again)
+    first, twice = rows[np.argsort(keys[rows])], np.flatnonzero(again)
+    same = np.zeros(len(usable), bool)
+    same[twice] = (table[first[np.searchsorted(keys[first], keys[twice])]] == table[twice]).all(axis=1)
+    checks.drop(again & same, "given twice")
+    checks.drop(again, other)
+    return usable & ~(again & ~same)
 
 
 def repeated(keys: np.ndarray) -> np.ndarray:

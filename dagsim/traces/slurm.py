@@ -7,6 +7,7 @@ versions.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -724,17 +725,33 @@ def _squeue_rows(source: Source, report: ReadReport) -> Iterator[Row]:
     nodes, as if they had started when they became eligible.
     """
     now_s = squeue_instant_s(source) or 0.0
+    unlisted: set[str] = set()
+    """Ids of jobs that wait and are left out."""
+    dependent: list[tuple[list[str], str, list[Row]]] = []
     for number, job in elements(source, "jobs"):
         ids = _squeue_ids(job)
         report.rows += len(ids)
         state, reason = _squeue_state(job)
-        if state == "PENDING" and (why := _NOT_QUEUED.get(reason)):
+        conditions = _conditions(job) if state == "PENDING" and reason == "Dependency" else ""
+        why = "" if conditions or state != "PENDING" else _NOT_QUEUED.get(reason, "")
+        if why:
+            unlisted.update(ids)
             report.skip(why, len(ids))
         elif state not in ("PENDING", "RUNNING"):
             report.skip("of jobs that are ending" if state in ENDED else "of jobs that neither run nor wait", len(ids))
         else:
-            for id in ids:
-                yield number, _squeue_row(job, id, state == "RUNNING", now_s)
+            rows: list[Row] = [(number, _squeue_row(job, id, state == "RUNNING", now_s)) for id in ids]
+            if conditions:
+                dependent.append((ids, conditions, rows))
+            else:
+                yield from rows
+    dependent.sort(key=lambda waiting: int(re.sub(r"\D.*", "", waiting[0][0]) or 0))
+    for ids, conditions, rows in dependent:
+        if unlisted.intersection(re.findall(r"\d+(?:_\d+)?", conditions)):  # they wait for a job that is held
+            unlisted.update(ids)
+            report.skip(_NOT_QUEUED["Dependency"], len(ids))
+        else:
+            yield from rows
 
 
 def waiting_reasons(source: Source) -> Iterator[tuple[str, str, float | None]]:
@@ -781,8 +798,24 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
         "QOS": text_in(job.get("qos")),
         "Constraints": text_in(job.get("features")),
         "Reservation": text_in(job.get("resv_name")),
+        "SubmitLine": _queue_line(job),
     }
     return [row.get(name, "") for name in COLUMNS]
+
+
+def _conditions(job: Mapping[str, Any]) -> str:
+    """The conditions that a job of ``squeue --json`` still waits for, as sbatch takes them."""
+    return re.sub(r"_\*|\([a-z]*\)", "", text_in(job.get("dependency")))
+
+
+def _queue_line(job: Mapping[str, Any]) -> str:
+    """The terms of a job of ``squeue --json`` that a submission states, as ``submission`` reads them."""
+    words = ["-d", _conditions(job)] if _conditions(job) else []
+    limit = _number(job.get("array_max_tasks")) or text_in(job.get("array_task_string")).partition("%")[2]
+    words += [f"--array=0%{limit}"] if limit else []
+    if not (words or text_in(job.get("name"))):
+        return ""
+    return shlex.join(["squeue", "-J", text_in(job.get("name")) or "wrap", *words])
 
 
 def _squeue_state(job: Mapping[str, Any]) -> tuple[str, str]:

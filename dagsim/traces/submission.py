@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
 from dagsim.errors import ModelError
 from dagsim.model import Request
 
-__all__ = ["Submission", "options_of", "submission"]
+__all__ = ["Submission", "begin_after_s", "options_of", "submission"]
 
 
 class Submission(NamedTuple):
@@ -21,11 +22,13 @@ class Submission(NamedTuple):
     tasks: int | None = None
     """Number of its tasks (``--ntasks``) if they are free to share nodes."""
     note: str = ""
+    """Anything about it that is not modelled."""
     name: str = ""
     """The name of the job, as far as its line says it."""
     singleton: bool = False
     """True if it waits for all earlier jobs of its user with its name."""
-    """Anything about it that is not modelled."""
+    begin: str = ""
+    """Its begin time as stated (``--begin``)."""
 
 
 _LONG = {
@@ -42,7 +45,9 @@ _BARE = frozenset(
     }
 )  # fmt: skip
 """Options without a value, or whose value follows only after ``=``."""
-_COMMANDS = ("sbatch", "srun", "salloc")
+_QUEUE = "squeue"
+_COMMANDS = ("sbatch", "srun", "salloc", _QUEUE)
+"""Commands that submit; a listing of the queue states a few terms in the same way, but no shape."""
 _UNMODELLED = {"nodelist": "nodes by name", "exclude": "excluded nodes", "contiguous": "contiguous nodes",
                "switches": "switches"}  # fmt: skip
 
@@ -64,9 +69,12 @@ def _read(
     options = options_of(line)
     partitions = tuple(name for name in options.get("partition", partition).split(",") if name)
     limit = re.search(r"%(\d{1,9})$", options.get("array", ""))
-    spread, tasks = _shape(options)
+    spread, tasks = (None, None) if line.startswith(_QUEUE) else _shape(options)
     notes = [f"that ask for {what}, not modelled" for name, what in _UNMODELLED.items() if name in options]
     constraint = constraint or options.get("constraint", "")
+    after, alone, unread = _after(options.get("dependency", ""))
+    if unread:
+        notes.append(f"whose dependency {unread} is not modelled: eligible as in the log")
     try:
         request = Request(
             constraint,
@@ -77,14 +85,15 @@ def _read(
             spread,
             "",
             int(limit[1]) if limit and int(limit[1]) else None,
-            () if "begin" in options else _after(options.get("dependency", "")),
+            after,
+            after_one="?" in options.get("dependency", ""),
             segment=_segment(options) if spread else None,
         )
     except ModelError:
         request, notes = Request(), [*notes, "whose constraint cannot be read, ignored"]
-    alone = "begin" not in options and options.get("dependency", "").strip() == "singleton"
+    name, begin = options.get("job-name", ""), options.get("begin", "")
     note = notes[0] if notes else ""
-    return Submission(request if request else None, _nice(options), tasks, note, options.get("job-name", ""), alone)
+    return Submission(request if request else None, _nice(options), tasks, note, name, alone, begin)
 
 
 def _shape(options: dict[str, str]) -> tuple[bool | None, int | None]:
@@ -98,17 +107,48 @@ def _shape(options: dict[str, str]) -> tuple[bool | None, int | None]:
     return False, int(tasks)
 
 
-def _after(text: str) -> tuple[str, ...]:
-    """The jobs that must end first (sbatch(1), ``--dependency``); empty if not all of the conditions are
-    ``afterok``, ``afterany`` or ``afternotok``.
+_CONDITION = re.compile(
+    r"(after(?:ok|any|notok|corr|burstbuffer)?):(\d+(?:_\d+)?(?:\+\d+)?(?::\d+(?:_\d+)?(?:\+\d+)?)*)"
+)
+
+
+def _after(text: str) -> tuple[tuple[str, ...], bool, str]:
+    """The conditions of a dependency (sbatch(1), ``--dependency``) as entries of ``Request.after``;
+    whether the job waits for those of its name (``singleton``); and a condition that is not modelled,
+    with which none counts. ``aftercorr`` names the tasks of an array with ``_*``.
     """
-    ids: list[str] = []
-    for part in text.split(",") if text else ():
-        match = re.fullmatch(r"after(?:ok|any|notok):(\d+(?:_\d+)?(?::\d+(?:_\d+)?)*)", part.strip())
-        if match is None:
-            return ()
-        ids += match[1].split(":")
-    return tuple(ids)
+    conditions: list[str] = []
+    alone = False
+    for part in re.split(r"[,?]", text) if text else ():
+        match = _CONDITION.fullmatch(part.strip())
+        if part.strip() == "singleton":
+            alone = True
+        elif match is None:
+            return (), False, part.strip().partition(":")[0] or text
+        elif match[1] == "after":
+            for id in match[2].split(":"):
+                name, _, minutes = id.partition("+")
+                conditions.append(f"start:{name}+{60 * int(minutes)}" if minutes else f"start:{name}")
+        else:
+            ids = [id.partition("+")[0] for id in match[2].split(":")]
+            conditions += [f"{id}_*" if match[1] == "aftercorr" and "_" not in id else id for id in ids]
+    return tuple(conditions), alone, ""
+
+
+_UNITS_S = {"": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
+_RELATIVE = re.compile(r"now(?:\+(\d{1,9})(second|minute|hour|day|week)?s?)?")
+
+
+def begin_after_s(begin: str, submit_s: float, moment_s: Callable[[str], float | None]) -> float | None:
+    """Seconds from the submission to a begin time (sbatch(1), ``--begin``), at least 0; None if it cannot
+    be read. ``moment_s`` reads a date with a time.
+    """
+    if match := _RELATIVE.fullmatch(begin.strip()):
+        return float(int(match[1] or 0) * _UNITS_S[match[2] or ""])
+    if not re.match(r"\d{4}-\d\d-\d\d", begin):
+        return None
+    time_s = moment_s(begin if "T" in begin else f"{begin.strip()}T00:00:00")
+    return None if time_s is None else max(time_s - submit_s, 0.0)
 
 
 def _segment(options: dict[str, str]) -> int | None:

@@ -247,6 +247,8 @@ _REQUEST_FIELDS = {
     "array": _TEXT,
     "array_limit": _WHOLE,
     "after": _Field(_are_texts, "a list of ids of jobs"),
+    "after_one": _TRUTH,
+    "begin_s": _Field(_is_number, "a finite number", nullable=True),
     "level": _TEXT,
     "level_required": _TRUTH,
     "segment": _WHOLE,

@@ -17,8 +17,9 @@ from dagsim.errors import TraceError
 from dagsim.model import Caps, NodeOutage, Request
 from dagsim.network import Tree, TreeSwitch
 from dagsim.traces import open_trace
+from dagsim.traces.slurm import moment_s
 from dagsim.traces.slurm_site import read_slurm_site, site_files
-from dagsim.traces.submission import submission
+from dagsim.traces.submission import begin_after_s, submission
 
 CONF = """ClusterName=tide
 SelectTypeParameters=CR_Core_Memory
@@ -201,10 +202,13 @@ TREE = "SwitchName=leaf1 Nodes=n[1-2]\nSwitchName=leaf2 Nodes=g1  # a rack\nSwit
     [
         ("-d afterok:7 x.sh", ("7",), False),
         ("--dependency=afterany:7:9_2,afternotok:12 x.sh", ("7", "9_2", "12"), False),
-        ("-d after:7 x.sh", (), False),  # after its start: as the log says
-        ("-d afterok:7?afterok:9 x.sh", (), False),
-        ("-d afterok:7 --begin=now+60 x.sh", (), False),  # the later of the two: as the log says
+        ("-d after:7+10:8 x.sh", ("start:7+600", "start:8"), False),
+        ("-d afterok:7?afterok:9 x.sh", ("7", "9"), False),
+        ("-d afterok:7 --begin=now+60 x.sh", ("7",), False),
+        ("-d aftercorr:7,afterok:9 x.sh", ("7_*", "9"), False),
+        ("-d afterok:7,expand:9 x.sh", (), False),  # unknown: as the log says
         ("-d singleton -J night x.sh", (), True),
+        ("-d afterok:7,singleton -J night x.sh", ("7",), True),
     ],
 )
 def test_dependencies_are_read_from_the_line_of_a_submission(
@@ -214,6 +218,38 @@ def test_dependencies_are_read_from_the_line_of_a_submission(
     assert terms.request is not None
     assert (terms.request.after, terms.singleton) == (after, singleton)
     assert terms.name == ("night" if singleton else "x.sh")
+
+
+@pytest.mark.parametrize(
+    ("begin", "after_s"),
+    [
+        ("now", 0.0),
+        ("now+2hours", 7200.0),
+        ("now+90", 90.0),
+        ("1970-01-01T00:05:00", 200.0),
+        ("1970-01-02", 86300.0),
+        ("1970-01-01", 0.0),  # passed already
+        ("teatime", None),
+    ],
+)
+def test_a_begin_time_counts_from_the_submission(begin: str, after_s: float | None) -> None:
+    assert begin_after_s(begin, 100.0, lambda text: moment_s(text, "begin", ZoneInfo("UTC"))) == after_s
+
+
+def test_tasks_of_arrays_and_begin_times_become_conditions_of_their_jobs(tmp_path: Path) -> None:
+    lines = [
+        "sbatch -a 1-2 a.sh",
+        "sbatch -d aftercorr:1 b.sh",
+        "sbatch -b now+5 c.sh",
+        "sbatch -b noon -d afterok:1 d.sh",
+    ]
+    rows = [row(at, 100 + at, 110 + at, 120 + at).rstrip() + f"|{line}\n" for at, line in enumerate(lines, 1)]
+    rows[1] = rows[1].replace("2|2|", "9|2_2|", 1)
+    (tmp_path / "log").write_text(HEADER.rstrip() + "|SubmitLine\n" + "".join(rows))
+    asked = [job.request or Request() for job in open_trace(tmp_path / "log").jobs()]
+    assert [(request.after, request.begin_s) for request in asked] == [
+        ((), None), (("1_2",), None), ((), 5.0), ((), None),
+    ]  # fmt: skip
 
 
 def test_a_singleton_waits_for_the_earlier_jobs_of_its_user_with_its_name(tmp_path: Path) -> None:

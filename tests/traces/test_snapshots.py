@@ -26,6 +26,11 @@ def number(value: int | None) -> dict[str, Any]:
     return {"set": value is not None, "infinite": False, "number": value or 0}
 
 
+def most(tasks: int) -> dict[str, Any]:
+    """The limit of an array."""
+    return {"array_max_tasks": number(tasks)}
+
+
 def slurm_job(
     id: int,
     state: str,
@@ -136,6 +141,27 @@ def test_an_array_waits_as_its_tasks_and_held_or_ending_jobs_do_not_count(tmp_pa
         "of jobs that are ending": 1,
     }
     assert trace.report.rows == 9
+
+
+def test_jobs_of_a_snapshot_wait_for_those_that_they_depend_on(tmp_path: Path) -> None:
+    waits = {"state_reason": "Dependency", "eligible_time": number(0)}
+    path = squeue(
+        tmp_path,
+        slurm_job(1, "RUNNING", 1, 1000, 60, "gpu01"),  # 2600 s are left
+        slurm_job(2, "PENDING", 1, None, 5, dependency="afterok:1(unfulfilled)", **waits),
+        slurm_job(3, "PENDING", 1, None, 5, dependency="after:2+2(unfulfilled)", **waits),
+        slurm_job(4, "RUNNING", 1, 100, 5, "gpu01", name="night"),
+        slurm_job(5, "PENDING", 1, None, 5, dependency="singleton(unfulfilled)", name="night", **waits),
+        slurm_job(6, "PENDING", 1, None, 5, state_reason="JobHeldUser"),
+        slurm_job(7, "PENDING", 1, None, 5, dependency="afterany:6(unfulfilled)", **waits),
+        slurm_job(8, "PENDING", 1, None, 5, dependency="afterany:7(unfulfilled)", **waits),
+        slurm_job(9, "PENDING", 1, None, 5, dependency="afterok:99(failed)", state_reason="DependencyNeverSatisfied"),
+        slurm_job(10, "RUNNING", 1, 0, 1, "gpu01", array_job_id=number(10), array_task_id=number(0), **most(1)),
+        slurm_job(11, "PENDING", 1, None, 1, array_job_id=number(10), array_task_string="1-2%1", **most(1)),
+        slurm_job(12, "PENDING", 1, None, 5, dependency="afterany:10_*(unfulfilled)", **waits),
+    )
+    began = {id: start_s for id, (start_s, _) in starts(play(path)).items() if start_s >= 0}
+    assert began == {"2": 2600, "3": 2720, "10_0": 0, "10_1": 60, "10_2": 120, "12": 180, "5": 200}
 
 
 def test_older_squeue_has_plain_numbers_and_no_time_of_its_own(tmp_path: Path) -> None:

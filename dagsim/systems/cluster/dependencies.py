@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from math import inf
 
-from dagsim.model import Job, Request
+from dagsim.model import Condition, Job, Request
 from dagsim.systems.cluster.nodes import ClusterState
 from dagsim.systems.cluster.state import JobState
 from dagsim.systems.seam import CountedJobs
@@ -26,32 +28,45 @@ def any_depends(jobs: Iterable[Job] | JobArrays) -> bool:
 
 
 def _depends(request: Request | None) -> bool:
-    return request is not None and bool(request.after or request.array_limit)
+    return request is not None and bool(request.after or request.array_limit or request.begin_s)
+
+
+_NAMED = 3
+"""Jobs that a description names."""
 
 
 class Dependencies:
-    """Jobs that have arrived, and wait until others have left (``Request.after``), or until fewer
-    tasks of their array are in the system than ``Request.array_limit`` allows. Plain data.
+    """Jobs that have arrived and are not eligible: they wait until others have left or started
+    (``Request.after``), for a time (``Request.begin_s``), or until fewer tasks of their array are in the
+    system than ``Request.array_limit`` allows. Plain data.
 
     Slurm calls a job eligible from then on: its age counts from that time (job_independent in
     job_mgr.c, Slurm 22.05). A job that ends in any way counts as having left: a log lists no job
     whose ``afterok`` was never met as one that ran. Ids that no earlier job has are not judged: such
-    a job becomes eligible when the log says so. O(1) per arrival and departure.
+    a job becomes eligible when the log says so. O(log waiting) per arrival, start and departure.
     """
 
     def __init__(self) -> None:
         self.eligible_s: dict[int, float] = {}
-        """When each job became eligible whose dependencies or array decided that."""
+        """When each job became eligible whose conditions or array decided that."""
         self.waiting: dict[int, JobState] = {}
         """The jobs that wait, by number."""
         self._numbers: dict[str, list[int]] = {}
         """The jobs of each id; an array's own id has all of its tasks."""
         self._present: set[int] = set()
         """The jobs that have not left."""
-        self._left_of: dict[int, int] = {}
-        """The number of jobs for which a job still waits."""
-        self._followers: dict[int, list[int]] = {}
-        """The jobs that wait for a job."""
+        self._started_s: dict[int, float] = {}
+        """When each job started first, or left without having started."""
+        self._unmet: dict[int, int] = {}
+        """The number of conditions that a job still needs."""
+        self._one_of: set[int] = set()
+        """Jobs of which one more of several conditions is enough."""
+        self._on_left: dict[int, list[int]] = {}
+        """The jobs that wait until a job has left."""
+        self._on_start: dict[int, list[tuple[int, float]]] = {}
+        """The jobs that wait until so many seconds after a job has started."""
+        self._times: list[tuple[float, int, bool]] = []
+        """When further conditions are met: a heap of time, job, and whether it is its own begin time."""
         self._inside: dict[str, int] = {}
         """The tasks of each array that are in the system and do not wait for it."""
         self._behind: dict[str, deque[int]] = {}
@@ -59,51 +74,96 @@ class Dependencies:
         self._array_of: dict[int, str] = {}
         """The array of each task that is inside."""
 
+    @property
+    def next_s(self) -> float:
+        """The next time at which a condition is met by itself."""
+        return self._times[0][0] if self._times else inf
+
     def arrived(self, active: JobState, now: float) -> bool | None:
         """Add a job. Returns True if it has to wait, False if it is eligible now, None if neither
-        dependencies nor an array decide that.
+        conditions nor an array decide that.
         """
         number, job = active.number, active.job
         for id in {job.id, job.id.partition("_")[0]}:
             self._numbers.setdefault(id, []).append(number)
         self._present.add(number)
         request = job.request
-        if request is None:
-            return None
         if job.in_flight:
-            if request.array_limit is not None:
+            self._started_s[number] = min([run.since_s for run in job.in_flight])
+            if request is not None and request.array_limit is not None:
                 self._enters(active, request.array)
             return None
-        named = [other for id in request.after for other in self._numbers.get(id, ()) if other != number]
-        ahead = [other for other in named if other in self._present]
-        if ahead:
-            self._left_of[number], self.waiting[number] = len(ahead), active
-            for other in ahead:
-                self._followers.setdefault(other, []).append(number)
+        if request is None:
+            return None
+        conditions = [Condition.of(text) for text in request.after]
+        needed, met = self._ask(number, conditions, now)
+        if request.after_one and (met or not needed):
+            needed = 0
+        elif request.after_one:
+            needed = 1
+            self._one_of.add(number)
+        begins_s = job.arrival_s + (request.begin_s or 0.0)
+        if not conditions and request.begin_s is not None and job.eligible_s is not None:
+            begins_s = job.eligible_s  # the log also knows holds and later changes, and no policy moves it
+        if begins_s > now:
+            needed += 1
+            heappush(self._times, (begins_s, number, True))
+        if needed:
+            self._unmet[number], self.waiting[number] = needed, active
             return True
         if request.array_limit is not None and request.array:
             return self._joins(active, now)
-        if named and all(id in self._numbers for id in request.after):
+        if (met or request.begin_s) and all(condition.id in self._numbers for condition in conditions):
             self.eligible_s[number] = now
             return False
         return None
+
+    def _ask(self, number: int, conditions: Sequence[Condition], now: float) -> tuple[int, bool]:
+        """Wait for the conditions of a job that are not met; return their number, and whether any is met."""
+        needed, met = 0, False
+        for id, starts, delay_s in conditions:
+            for other in self._numbers.get(id, ()):
+                if other == number:
+                    continue
+                if not starts and other in self._present:
+                    self._on_left.setdefault(other, []).append(number)
+                elif starts and other not in self._started_s:
+                    self._on_start.setdefault(other, []).append((number, delay_s))
+                elif starts and self._started_s[other] + delay_s > now:
+                    heappush(self._times, (self._started_s[other] + delay_s, number, False))
+                else:
+                    met = True
+                    continue
+                needed += 1
+        return needed, met
+
+    def started(self, number: int, now: float) -> bool:
+        """Note the first start of a job, or that it left without one; True if ``next_s`` may be earlier."""
+        if number in self._started_s:
+            return False
+        self._started_s[number] = now
+        followers = self._on_start.pop(number, ())
+        for follower, delay_s in followers:
+            heappush(self._times, (now + delay_s, follower, False))
+        return bool(followers)
+
+    def passed(self, now: float) -> list[JobState]:
+        """Return the jobs that become eligible because time has passed, in the order of their arrivals."""
+        freed: list[JobState] = []
+        while self._times and self._times[0][0] <= now:
+            _, number, is_begin = heappop(self._times)
+            self._meet(number, now, freed, is_begin=is_begin)
+        return sorted(freed, key=lambda active: active.number)
 
     def left(self, number: int, now: float) -> list[JobState]:
         """Remove a job. Returns the jobs that become eligible, in the order of their arrivals."""
         self._present.discard(number)
         self.waiting.pop(number, None)
+        self._unmet.pop(number, None)
+        self.started(number, now)
         freed: list[JobState] = []
-        for follower in self._followers.pop(number, ()):
-            self._left_of[follower] -= 1
-            if not self._left_of[follower]:
-                del self._left_of[follower]
-                active = self.waiting.pop(follower, None)
-                request = None if active is None else active.job.request
-                if active is None or request is None:
-                    continue
-                if request.array_limit is None or not self._joins(active, now):
-                    self.eligible_s[follower] = now
-                    freed.append(active)
+        for follower in self._on_left.pop(number, ()):
+            self._meet(follower, now, freed)
         array = self._array_of.pop(number, None)
         if array is not None:
             self._inside[array] -= 1
@@ -117,17 +177,60 @@ class Dependencies:
                     break
         return sorted(freed, key=lambda active: active.number)
 
+    def unmet(self, active: JobState, now: float) -> Iterator[str]:
+        """Describe the conditions that keep a job from being eligible; of several that are enough each, all."""
+        if active.number not in self.waiting:
+            return
+        request = active.job.request or Request()
+        ends: list[str] = []
+        for id, starts, delay_s in map(Condition.of, request.after):
+            others = [other for other in self._numbers.get(id, ()) if other != active.number]
+            if not starts and any(other in self._present for other in others):
+                ends.append(id)
+            elif starts and any(other not in self._started_s for other in others):
+                yield f"job {id} had not started"
+            elif starts and any(self._started_s[other] + delay_s > now for other in others):
+                yield f"it was to wait {delay_s:g} s after the start of job {id}"
+        if ends:
+            more = f" and {len(ends) - _NAMED} more" if len(ends) > _NAMED else ""
+            enough = " (one is enough)" if request.after_one else ""
+            yield f"{'jobs' if len(ends) > 1 else 'job'} {', '.join(ends[:_NAMED])}{more} had not ended{enough}"
+        if any(number == active.number and is_begin for _, number, is_begin in self._times):
+            yield "its begin time had not come"
+        if active.number in self._behind.get(request.array, ()):
+            yield f"its array may have {request.array_limit} of its tasks in the system at a time"
+
     def copy(self, machines: ClusterState) -> Dependencies:
         """An equal set of dependencies."""
         twin = Dependencies()
         twin.eligible_s = dict(self.eligible_s)
         twin.waiting = {number: active.copy(machines) for number, active in self.waiting.items()}
         twin._numbers = {id: list(numbers) for id, numbers in self._numbers.items()}
-        twin._present, twin._left_of = set(self._present), dict(self._left_of)
-        twin._followers = {number: list(followers) for number, followers in self._followers.items()}
+        twin._present, twin._unmet, twin._one_of = set(self._present), dict(self._unmet), set(self._one_of)
+        twin._started_s, twin._times = dict(self._started_s), list(self._times)
+        twin._on_left = {number: list(followers) for number, followers in self._on_left.items()}
+        twin._on_start = {number: list(followers) for number, followers in self._on_start.items()}
         twin._inside, twin._array_of = dict(self._inside), dict(self._array_of)
         twin._behind = {array: deque(numbers) for array, numbers in self._behind.items()}
         return twin
+
+    def _meet(self, number: int, now: float, freed: list[JobState], *, is_begin: bool = False) -> None:
+        """Count a condition of a job as met; add the job to ``freed`` if that was the last."""
+        if number not in self._unmet:
+            return
+        if not is_begin and (request := self.waiting[number].job.request) is not None and request.after_one:
+            if number not in self._one_of:
+                return
+            self._one_of.discard(number)
+        self._unmet[number] -= 1
+        if self._unmet[number]:
+            return
+        del self._unmet[number]
+        active = self.waiting.pop(number)
+        request = active.job.request
+        if request is None or request.array_limit is None or not self._joins(active, now):
+            self.eligible_s[number] = now
+            freed.append(active)
 
     def _joins(self, active: JobState, now: float) -> bool:
         """Let a task into its array; True if it has to wait."""

@@ -163,6 +163,7 @@ class ClusterKernel:
         "_carrier",
         "_changed",
         "_communication",
+        "_condition_s",
         "_crowded",
         "_dependencies",
         "_disturbing",
@@ -270,6 +271,8 @@ class ClusterKernel:
         """Number of nodes that are down."""
         self._wake_s = inf
         self._dependencies = Dependencies() if any_depends(jobs) else None
+        self._condition_s = inf
+        """The time of the next timer for conditions of waiting jobs."""
         self._held: list[tuple[float, int, JobState]] = []
         """Jobs that have arrived and are not eligible yet: a heap by time and number."""
         self._reopen_s = -inf
@@ -334,6 +337,8 @@ class ClusterKernel:
         wake-up, or a repair.
         """
         if self.running or self._jobs_left or self._held or self._wake_s < inf or self._writes:
+            return True
+        if self._dependencies is not None and self._dependencies.next_s < inf:
             return True
         if self.machines.site is not None and any(time_s > self.now for time_s in self.machines.site.boundaries):
             return True
@@ -575,6 +580,7 @@ class ClusterKernel:
         begins_s, waits = schedule.begins_s, None
         if self._dependencies is not None:
             waits = self._dependencies.arrived(active, self.now)
+            self._time_conditions()
         if waits:
             return
         if (
@@ -647,6 +653,20 @@ class ClusterKernel:
         if self._dependencies is not None:
             for active in self._dependencies.left(number, self.now):
                 self._becomes_eligible(active)
+            self._time_conditions()
+
+    def _time_conditions(self) -> None:
+        """Set a timer for the next time at which a condition of a waiting job is met by itself."""
+        if self._dependencies is not None and self._dependencies.next_s < self._condition_s:
+            self._condition_s = self._dependencies.next_s
+            self._call_at(max(self._condition_s, self.now, self.schedule.begins_s), self._time_has_come)
+
+    def _time_has_come(self, _: Event) -> None:
+        self._condition_s = inf
+        if self._dependencies is not None:
+            for active in self._dependencies.passed(self.now):
+                self._becomes_eligible(active)
+        self._time_conditions()
 
     def _call_at(self, time_s: float, callback: Callable[[Event], None]) -> None:
         timer = Timer(self.clock, time_s, ARRIVALS)
@@ -762,6 +782,8 @@ class ClusterKernel:
         number, index, gpus = task.job.number, task.index, task.demand.demand.gpus
         if task.demand.terms is not None:
             self.machines.hold(task.demand, 1, now)
+        if self._dependencies is not None and self._dependencies.started(number, now):
+            self._time_conditions()
         for machine, count, mask, _ in held:
             if not machine.named:
                 mask = 0
@@ -1339,6 +1361,8 @@ class ClusterKernel:
             timer.callbacks = self._on_arrival  # type: ignore[assignment]
         for until_s, *_ in self._held:
             self._call_at(until_s, self._let_in)
+        self._condition_s = inf
+        self._time_conditions()
         if self.machines.site is not None:
             for time_s in self.machines.site.boundaries:
                 if time_s > now:

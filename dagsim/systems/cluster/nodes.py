@@ -60,6 +60,7 @@ class DemandClass:
         "opened",
         "plain",
         "rejected",
+        "roomy",
         "share",
         "sliced",
         "terms",
@@ -99,6 +100,8 @@ class DemandClass:
         self.sliced: frozenset[str] = frozenset()
         """The GPU types of which it takes only parts that it names (``A100-40-3g.20gb``)."""
         self.blocked_at = -1
+        self.roomy = -1
+        """The machine that last had room for an instance, or -1."""
 
     def open_to(self, nodes: int) -> None:
         """Let it start on ``nodes``, a bit set, from now on."""
@@ -353,13 +356,21 @@ class ClusterState:
             for type_ in demand.types:
                 if by_gpus[type_].used >> whole:
                     return True
+        elif demand.roomy >= 0 and self.list[demand.roomy].room(demand):
+            return True
         elif not demand.gang and demand.blocked_at >= 0 and (since := self.released - demand.blocked_at) <= _LOOK_BACK:
             for machine in list(self.recent)[-since:]:
                 if machine.type in demand.types and machine.room(demand):
+                    demand.roomy = machine.index
                     return True
+        elif demand.gang:
+            if any(self.fits_on(demand, type_) for type_ in demand.types):
+                return True
         else:
             for type_ in demand.types:
-                if self.fits_on(demand, type_):
+                machine_index = self.best(demand, type_)
+                if machine_index >= 0:
+                    demand.roomy = machine_index
                     return True
         demand.blocked_at = self.released
         return False

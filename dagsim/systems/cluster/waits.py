@@ -15,6 +15,7 @@ import numpy as np
 from dagsim.errors import InputError
 from dagsim.model import Job, Kind, QueueTree
 from dagsim.model.log import Schedule
+from dagsim.systems.cluster.dependencies import Dependencies
 from dagsim.systems.cluster.nodes import MICRO, NodeState
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -38,6 +39,8 @@ __all__ = [
 class CauseKind(StrEnum):
     """A kind of cause."""
 
+    CONDITION = "condition"
+    """It was not eligible: it waited for other jobs, for a time, or for its array."""
     LIMIT = "limit"
     """A limit or a quota of the policy was used up."""
     GPUS = "gpus"
@@ -272,7 +275,9 @@ def _stretches(
             if tally is None:
                 tally = past.tally(past.waiting(job, (rows[place] for place in range(at, len(rows)))))
             until_s = min(end_s, rows[at][1] if at < len(rows) else inf)
-            yield Stretch(now_s, until_s, past.causes(tally))
+            conditions = past.conditions(job, now_s)
+            until_s = min(until_s, past.next_s(job, now_s))
+            yield Stretch(now_s, until_s, conditions or past.causes(tally))
             now_s = until_s
 
 
@@ -311,10 +316,20 @@ class _Past:
         self._touched: set[int] = set()
         """Nodes that the tally must count again."""
         self._allowed = 0
+        self._dependencies = Dependencies()
+        self._decided: set[int] = set()
+        """The jobs whose conditions or array decide when they are eligible."""
 
     def read(self, row: tuple[Any, ...]) -> None:
         """Process a row of the log."""
-        kind, _, job, task, run, node, instances, gpus, _ = row
+        kind, time_s, job, task, run, node, instances, gpus, _ = row
+        self._dependencies.passed(time_s)
+        if kind == Kind.ARRIVED and self._dependencies.arrived(self._task(job, 0).job, time_s) is not None:
+            self._decided.add(job)
+        elif kind == Kind.STARTED:
+            self._dependencies.started(job, time_s)
+        elif kind in (Kind.COMPLETED, Kind.REJECTED):
+            self._dependencies.left(job, time_s)
         if node >= 0:
             self._touched.add(node)
         if kind == Kind.STARTED:
@@ -339,6 +354,22 @@ class _Past:
         tasks, parents = first.job.tasks, first.job.job.graph.parents
         open_ = {task.index for task in tasks if self._done.get((job, task.index), 0) < task.task.instances}
         return next((task for task in tasks if task.index in open_ and not open_ & {*parents[task.index]}), first)
+
+    def conditions(self, job: int, now_s: float) -> Causes:
+        """The conditions that keep a job from being eligible at ``now_s``."""
+        self._dependencies.passed(now_s)
+        active = self._task(job, 0).job
+        unmet = tuple([Cause(CauseKind.CONDITION, what) for what in self._dependencies.unmet(active, now_s)])
+        eligible_s = active.job.eligible_s
+        if not unmet and job not in self._decided and eligible_s is not None and eligible_s > now_s:
+            return (Cause(CauseKind.CONDITION, "the log calls it eligible only later (a hold or a dependency)"),)
+        return unmet
+
+    def next_s(self, job: int, now_s: float) -> float:
+        """The next time after ``now_s`` at which a condition is met without a row of the log."""
+        eligible_s = self._task(job, 0).job.job.eligible_s
+        times_s = [self._dependencies.next_s, inf if eligible_s is None else eligible_s]
+        return min([time_s for time_s in times_s if time_s > now_s], default=inf)
 
     def tally(self, task: TaskState) -> RoomTally:
         """Return a tally of the room for a task, kept up to date from now on."""

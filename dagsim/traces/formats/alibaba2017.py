@@ -21,7 +21,7 @@ from dagsim.traces.chunks import Table, csv_form, read_tables
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Checks, JobBatch, in_parts, job_blocks, repeated, rows_by_job, single_tasks
+from dagsim.traces.rows import Checks, JobBatch, drop_repeated, in_parts, job_blocks, rows_by_job, single_tasks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import TaskKind, bounds, objects
 
@@ -127,18 +127,8 @@ def _batch(table: Table, options: TraceOptions) -> JobBatch:
     groups = rows_by_job(*_keys(table))
     job, name = groups.job_of_row(), table.words(_TASK)
     key = job * np.int64(len(table)) + name.place
-    again = checks.usable.copy()
-    again[checks.usable] = repeated(key[checks.usable])
-    same = np.zeros(len(table), bool)
-    first_of: dict[int, int] = {}
-    if again.any():
-        shared = np.flatnonzero(checks.usable & np.isin(key, key[again]))
-        for row in shared.tolist():
-            first = first_of.setdefault(int(key[row]), row)
-            same[row] = all(column[row] == column[first] for column in (work, instances, *asked))
-    whole = np.bincount(job, ~(checks.usable & (~again | same)), len(groups.ids)) == 0
-    checks.drop(again & same, "given twice")
-    checks.drop(again, "with a task_id that another row has")
+    whole_row = drop_repeated(checks, key, (work, instances, *asked), "with a task_id that another row has")
+    whole = np.bincount(job, ~whole_row, len(groups.ids)) == 0
 
     rows = groups.row[checks.usable[groups.row]]  # job by job, in the order of the file
     sizes = np.bincount(job[rows], minlength=len(groups.ids)).astype(np.int64)

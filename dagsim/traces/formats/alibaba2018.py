@@ -25,7 +25,7 @@ from dagsim.traces.fields import FaultsAt, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Checks, JobBatch, in_parts, job_blocks, kinds_of_rows, repeated, rows_by_job
+from dagsim.traces.rows import Checks, JobBatch, drop_repeated, in_parts, job_blocks, kinds_of_rows, rows_by_job
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind, bounds, objects, ranges
 
@@ -198,20 +198,8 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     job = groups.job_of_row()
     number = np.array([_BY_NAME + place if own is None else own for place, (own, _, _) in enumerate(spelled)], np.int64)
     key = job * (2 * _BY_NAME) + number[name.place]  # number and index of a name are each below 2^31
-    again = checks.usable.copy()
-    again[checks.usable] = repeated(key[checks.usable])
-    if again.any():
-        values = np.array((name.place, instances, start, end, cpus, memory)).T
-        rows = np.flatnonzero(checks.usable & ~again)
-        first = rows[np.argsort(key[rows])]
-        same = np.zeros(len(table), bool)
-        twice = np.flatnonzero(again)
-        same[twice] = (values[first[np.searchsorted(key[first], key[twice])]] == values[twice]).all(axis=1)
-        whole_row = checks.usable & ~(again & ~same)
-        checks.drop(again & same, "given twice")
-        checks.drop(again, "with a task number that another row has")
-    else:
-        whole_row = checks.usable
+    values = (name.place, instances, start, end, cpus, memory)
+    whole_row = drop_repeated(checks, key, values, "with a task number that another row has")
     whole = np.bincount(job, ~whole_row, len(groups.ids)) == 0
     tasks = groups.row[checks.usable[groups.row]]  # job by job, in the order of rows
     sizes = np.bincount(job[tasks], minlength=len(groups.ids)).astype(np.int64)

@@ -51,7 +51,7 @@ from dagsim.traces.slurm import (
     with_older_columns,
 )
 from dagsim.traces.source import Source
-from dagsim.traces.submission import Submission, submission
+from dagsim.traces.submission import Submission, begin_after_s, submission
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
 
 __all__ = ["Sacct", "readable_hosts"]
@@ -290,12 +290,14 @@ class _Reading:
         rows = zip(*[column.tolist() for column in (*columns, partition, licences)], strict=True)
         terms = [submission(*row) for row in rows]
         nice = np.array([-term.nice or 0.0 for term in terms])
-        requests = [_request(term, id) for term, id in zip(terms, ids.tolist(), strict=True)]
+        submit_s = self._moments(table, "Submit")[first].tolist()
+        requests = [self._request(*job) for job in zip(terms, ids.tolist(), submit_s, strict=True)]
         for place, (term, owner, id) in enumerate(zip(terms, user.tolist(), ids.tolist(), strict=True)):
             if term.name:
                 alike = self.alike.setdefault((owner, term.name), [])
                 if term.singleton:
-                    requests[place] = replace(requests[place] or Request(), after=tuple(alike))
+                    request = requests[place] or Request()
+                    requests[place] = replace(request, after=(*request.after, *alike))
                     alike.clear()
                 alike.append(id)
         return optional(nice, 0.0), Labels.of([request or None for request in requests])
@@ -424,6 +426,30 @@ class _Reading:
             self._note(terms.note, place)
         return terms
 
+    def _request(self, terms: Submission, id: str, submit_s: float) -> Request | None:
+        """The request of a job: an array with a limit is known by its number, a task that follows the same
+        task of another array by its own, and a begin time counts from the submission. If that cannot be
+        read, no condition counts, and the job is eligible when the log says so.
+        """
+        request = terms.request
+        array, _, task = id.partition("_")
+        if request is not None and request.array_limit is not None:
+            request = replace(request, array=array)
+        if request is not None and any(entry.endswith("_*") for entry in request.after):
+            own = f"_{task}" if task else ""
+            request = replace(request, after=tuple([entry.replace("_*", own) for entry in request.after]))
+        if terms.begin:
+            begin_s = begin_after_s(terms.begin, submit_s, self._moment_or_none)
+            request = request or Request()
+            request = replace(request, after=()) if begin_s is None else replace(request, begin_s=begin_s)
+        return request
+
+    def _moment_or_none(self, text: str) -> float | None:
+        try:
+            return moment_s(text, "SubmitLine", self.zone)
+        except Dirty:
+            return None
+
     def _tenant(self, row: dict[str, str]) -> str:
         match self.options.tenant:
             case "user":
@@ -510,7 +536,7 @@ class _Reading:
             partition=shown.submitted[2],  # the partition used, if the job asked for several
             qos=first.submitted[3],
             priority=-first.terms.nice or 0.0,
-            request=_request(first.terms, first.base),
+            request=self._request(first.terms, first.base, time),
             observed_start_s=None if shown.start_s is None else max(time, shown.start_s),
             eligible_s=max(time, shown.eligible_s if shown.start_s is None else min(shown.eligible_s, shown.start_s)),
             observed_nodes=self._nodes([attempts[-1] for attempts in components]),
@@ -597,13 +623,6 @@ class _Reading:
             whole, rest = divmod(taken.shards, self.options.shards)
             return 1, whole + (rest > 0) if whole else rest / self.options.shards
         return nodes, self.options.gpus_per_task or 0
-
-
-def _request(terms: Submission, id: str) -> Request | None:
-    """The request of a job; an array with a limit is known by its number."""
-    if terms.request is None or terms.request.array_limit is None:
-        return terms.request
-    return replace(terms.request, array=id.partition("_")[0])
 
 
 def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:

@@ -288,7 +288,9 @@ def test_a_gpu_trains_no_faster_than_cores_memory_and_storage_feed_it(
 def test_a_configuration_names_what_feeds_its_models(tmp_path: Path) -> None:
     text = "runtime: {kind: fed, base: {kind: recorded, reference: V100-16}, models: {bert: {cpus: 3}}}\n"
     (tmp_path / "c.yaml").write_text(text)
-    assert load_config(tmp_path / "c.yaml").runtime == Fed({"bert": Feed(3)}, Recorded("V100-16"))
+    runtime = load_config(tmp_path / "c.yaml").runtime
+    assert runtime == Fed({"bert": Feed(3)}, Recorded("V100-16"))
+    assert hash(runtime) == hash(Fed({"bert": Feed(3)}, Recorded("V100-16")))  # a load is fitted once per runtime
     (tmp_path / "c.yaml").write_text(text.replace("cpus: 3", "cpus: -3"))
     with pytest.raises(ConfigError, match="runtime fed: bert: cpus and memory_gb must be 0 or more"):
         load_config(tmp_path / "c.yaml")

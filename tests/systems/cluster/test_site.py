@@ -131,6 +131,34 @@ def test_a_job_waits_for_those_that_it_depends_on_whatever_the_log_says(policy: 
 
 
 @pytest.mark.parametrize("policy", BINDING)
+def test_a_job_waits_for_starts_and_times_and_for_one_of_several(policy: str) -> None:
+    jobs = [job("a", 0, 30), job("b", 0, 10), job("late", 0, 5, request=Request(begin_s=12.0))]
+    later = {
+        "started": Request(after=("start:late",)),
+        "delayed": Request(after=("start:a+20",)),
+        "one": Request(after=("a", "b"), after_one=True),
+        "timed": Request(after=("a", "start:b+15"), after_one=True),
+        "both": Request(after=("b",), begin_s=40.0),
+        "held": Request(begin_s=3.0),
+        "at once": Request(after=("start:b", "start:a+1")),
+    }
+    jobs += [job(name, 2, 1, request=request) for name, request in later.items() if name != "held"]
+    jobs.append(job("held", 2, 1, request=later["held"], eligible_s=50.0))  # by its user, as the log knows
+    got = {name: start_s for name, (start_s, _) in starts(jobs, policy).items()}
+    assert got == {
+        "a": 0, "b": 0, "late": 12, "started": 12, "delayed": 20, "one": 10, "timed": 15, "both": 42, "at once": 2,
+        "held": 50,
+    }  # fmt: skip
+
+
+def test_a_job_that_leaves_without_a_start_meets_the_condition_of_one() -> None:
+    queues = QueueTree(tree=(QueueNode("lab", limits=Caps(gpus=2)),))
+    jobs = [job("never", 0, 5, 3, account="lab"), job("next", 1, 5, request=Request(after=("start:never+6",)))]
+    got = starts(jobs, "slurm-multifactor[order=basic,bf_interval_s=1]", queues)
+    assert got["next"][0] == 6
+
+
+@pytest.mark.parametrize("policy", BINDING)
 def test_a_job_that_depends_on_none_in_the_log_waits_until_the_log_calls_it_eligible(policy: str) -> None:
     unknown, gone = Request(after=("elsewhere",)), Request(after=("a",))
     jobs = [job("a", 0, 3), job("b", 1, 5, request=unknown, eligible_s=7.0)]
@@ -176,12 +204,16 @@ def test_forks_keep_dependencies_and_those_by_estimates_drop_them() -> None:
     two = Request(array="7", array_limit=1)
     jobs = [job("a", 0, 30), job("b", 1, 5, request=Request(after=("a",)))]
     jobs += [job(f"7_{at}", 2, 10, request=two) for at in range(3)]
+    jobs += [
+        job("c", 3, 5, request=Request(after=("start:a+9", "start:b+4"))),
+        job("d", 3, 1, request=Request(begin_s=9)),
+    ]
     kernel = ClusterKernel(cluster(), jobs)
     kernel.run(POLICIES.create("fifo-fit"), until_s=5)
     twin, guess = kernel.fork(), kernel.fork(by_estimates=True)
     logs = [list(each.run(POLICIES.create("fifo-fit")).log) for each in (kernel, twin)]
     assert logs[0] == logs[1]
-    assert sum(row.kind == Kind.COMPLETED for row in logs[0]) == 5
+    assert sum(row.kind == Kind.COMPLETED for row in logs[0]) == 7
     assert sum(row.kind == Kind.COMPLETED for row in guess.run(POLICIES.create("fifo-fit")).log) == 2
 
 

@@ -20,6 +20,7 @@ from dagsim.model import (
     Qos,
     QueueNode,
     QueueTree,
+    Request,
     Task,
     TaskGraph,
     gpu_type,
@@ -73,6 +74,39 @@ def test_too_few_gpus_are_told_from_gpus_that_are_not_together() -> None:
     assert why(jobs, "c") == [(1, 6, ("gpus",))]
     apart = [job("a", 10, 1), job("x", 2, 1), job("b", 6, 1), job("y", 2, 1), job("c", 5, 2, 1.0)]
     assert why(apart, "c") == [(1, 2, ("gpus",)), (2, 6, ("scattered",))]
+
+
+def test_conditions_of_a_job_are_named_until_they_are_met() -> None:
+    two = Request(array="7", array_limit=1)
+    jobs = [job("a", 10, 1), job("b", 6, 1), job("7_1", 12, 1, request=two), job("7_2", 1, 1, request=two)]
+    jobs += [
+        job("after", 5, 1, 1.0, request=Request(after=("a",), begin_s=12.0)),
+        job("start", 1, 1, 1.0, request=Request(after=("start:b+2", "start:after"))),
+        job("one", 1, 1, 1.0, request=Request(after=("a", "b"), after_one=True)),
+        job("held", 1, 1, 1.0, eligible_s=8.0),
+    ]
+    schedule = ClusterKernel(Cluster(nodes(1, 3)), jobs).run(POLICIES.create("fifo-fit"))
+    reasons = {
+        fact.id: [
+            (each.from_s, each.until_s, *[cause.what for cause in each.causes])
+            for each in explained(schedule, jobs, number, "fifo-fit")
+        ]
+        for number, fact in enumerate(schedule.jobs)
+    }
+    later = "its begin time had not come"
+    assert reasons == {
+        "a": [],
+        "b": [],
+        "7_1": [],
+        "7_2": [(0, 12, "its array may have 1 of its tasks in the system at a time")],
+        "after": [(1, 10, "job a had not ended", later), (10, 13, later)],
+        "start": [
+            (1, 2, "it was to wait 2 s after the start of job b", "job after had not started"),
+            (2, 13, "job after had not started"),
+        ],
+        "one": [(1, 6, "jobs a, b had not ended (one is enough)")],
+        "held": [(1, 8, "the log calls it eligible only later (a hold or a dependency)")],
+    }
 
 
 def test_gpus_of_types_that_a_job_may_not_use_do_not_count() -> None:

@@ -82,6 +82,18 @@ def test_tasks_alive_at_the_end_can_be_cut_there(read: Reading, samples: Path) -
     assert got.job("11").priority == 2
 
 
+def test_a_task_cut_at_the_end_keeps_its_earlier_attempts_and_the_first_user_counts(
+    read: Reading, tmp_path: Path
+) -> None:
+    (tmp_path / "task_events").mkdir()
+    events = [(700, 0, ""), (710, 1, "ann"), (740, 2, "bob"), (760, 1, ""), (785, 8, "")]  # submit, run, evict, run
+    rows = [f"{time}000000,,7,0,,{event},{user},,1,0.5,0.25,," for time, event, user in events]
+    (tmp_path / "task_events" / "part.csv").write_text("\n".join(rows) + "\n")
+    job = read(tmp_path, keep_partial=True, protocol="all-attempts").job("7")
+    assert (job.tasks[0].work, job.tenant) == (30 + 25, "ann")
+    assert read(tmp_path, keep_partial=True).job("7").tasks[0].work == 25
+
+
 def test_machines_come_leave_and_come_back(sample: Any, samples: Path) -> None:
     cluster = sample.trace.cluster()
     assert [(node.name, node.cpus, node.memory_gb) for node in cluster.nodes] == [

@@ -341,6 +341,9 @@ class Fed(_ByType):
                 )
         object.__setattr__(self, "_known", {})
 
+    def __hash__(self) -> int:
+        return hash((frozenset(self.models.items()), self.base, self.reference, self.cores))
+
     def __str__(self) -> str:
         return f"{self.base}; limited by cores and host memory for {', '.join(self.models)}"
 

@@ -141,13 +141,17 @@ class RunTable:
         """Reserve a node."""
         count = self.kept[node]
         if count == self.kept_stride:
-            self.begins, self.untils, self.owners = [
-                self._wider(values, self.kept_stride, 1) for values in (self.begins, self.untils, self.owners)
-            ]
-            self.kept_stride *= 2
+            self.widen_kept()
         row = node * self.kept_stride + count
         self.begins[row], self.untils[row], self.owners[row] = begin_s, until_s, owner
         self.kept[node] = count + 1
+
+    def widen_kept(self) -> None:
+        """Make room for twice the reservations of a node."""
+        self.begins, self.untils, self.owners = [
+            self._wider(values, self.kept_stride, 1) for values in (self.begins, self.untils, self.owners)
+        ]
+        self.kept_stride *= 2
 
     def members(self, groups: tuple[int, ...]) -> tuple[list[int], Numbers]:
         """The nodes of bit sets, set by set, as a list and as the functions take them."""
@@ -461,13 +465,19 @@ class PendingJob(NamedTuple):
     """True if each instance of a gang takes a node of its own."""
     asked: tuple[tuple[float, tuple[int, ...]], ...]
     """The starts that it may reserve: a time limit, and the groups of nodes with that limit."""
+    kind: int = -1
+    """Number of its kind (``slurm_cycle``)."""
+
+
+_BESIDE = 100
+"""Jobs at a limit that are listed beyond its room."""
 
 
 class PendingJobs:
     """An index of the ready tasks (``ClusterView.index``) in the order in which they are examined:
     by tier and priority, highest first, then by submission. ``listing`` returns the entries of a new
     task, one for each of its partitions, ``ranks`` holds the priority of a slot, ``eligible_s``
-    returns the time from which a task may start.
+    returns the time from which a task may start, ``kind`` the number of an entry's kind.
 
     Cost: a search and a shift of the list per task added or removed, O(n log n) when all priorities
     change.
@@ -478,22 +488,32 @@ class PendingJobs:
         listing: Callable[[TaskState], Sequence[PendingJob]],
         ranks: RankColumns,
         eligible_s: Callable[[TaskState], float],
+        kind: Callable[[PendingJob], int] = lambda job: -1,
     ) -> None:
         self.listed: list[PendingJob] = []
         self.arrived: list[TaskState] = []
         """Tasks that became eligible since the last call."""
         self.changed = True
         """True if a task has been added since the last backfill."""
-        self._listing, self._ranks, self._eligible_s = listing, ranks, eligible_s
+        self._listing, self._ranks, self._eligible_s, self._kind = listing, ranks, eligible_s, kind
         self._later: list[tuple[float, int, int, TaskState]] = []
         self._counted: set[TaskState] = set()
         self._demands: dict[DemandClass, int] = {}
         """Waiting tasks by demand; killed tasks may be among them."""
+        self._fitting: DemandClass | None = None
+        """A demand for which nodes had room when last asked."""
         self._aside: dict[Holder, dict[Amounts, list[PendingJob]]] = {}
 
     def any_fits(self, machines: ClusterState) -> bool:
         """True if nodes may have room for any waiting task, whatever its limits. O(demand classes)."""
-        return any(may_fit(machines, demand) for demand in self._demands)
+        latest = self._fitting
+        if latest is not None and latest in self._demands and may_fit(machines, latest):
+            return True
+        for demand in self._demands:
+            if may_fit(machines, demand):
+                self._fitting = demand
+                return True
+        return False
 
     def push(self, task: TaskState) -> None:
         """Add a task that became ready."""
@@ -519,7 +539,7 @@ class PendingJobs:
                 yield task
                 if task.waiting:
                     for job in self._listing(task):
-                        self._list(job)
+                        self._list(job._replace(kind=self._kind(job)))
                     self.changed = True
 
     def next_s(self) -> float:
@@ -532,9 +552,25 @@ class PendingJobs:
         """Remove a listed job until ``holder`` frees something."""
         self._aside.setdefault(holder, {}).setdefault(amounts, []).append(self.listed.pop(at))
 
+    def drop_left(self, most: int) -> None:
+        """Remove jobs that have left from among the first ``most``."""
+        first = self.listed[:most]
+        waiting = [job for job in first if job.task.waiting]
+        if len(waiting) < len(first):
+            self.listed[: len(first)] = waiting
+
+    def drop(self, at: int, *, several: bool) -> Iterator[tuple[PendingJob, int]]:
+        """Remove the job at index ``at``, which has started, and yield it with its index; before it its
+        entries in other partitions, if there are ``several``, last first.
+        """
+        task = self.listed[at].task
+        places = [place for place, job in enumerate(self.listed) if job.task is task] if several else [at]
+        for place in reversed(places):
+            yield self.listed.pop(place), place
+
     def recall(self, freed: Iterable[Holder], holdings: Holdings) -> None:
-        """List jobs again that waited for limits which now have room, up to that room for each
-        demand.
+        """List jobs again that waited for limits which now have room, ``_BESIDE`` more than that room for
+        each demand, since the first of them may lack nodes.
         """
         for holder in freed:
             by_amounts = self._aside.get(holder)
@@ -542,9 +578,10 @@ class PendingJobs:
                 continue
             for amounts, jobs in list(by_amounts.items()):
                 room, _ = holdings.room((holder,), amounts)
-                jobs.sort(key=self._key)
-                count = len(jobs) if room >= len(jobs) else int(room)
-                self._list_again(jobs[:count])
+                jobs[:] = sorted([job for job in jobs if job.task.waiting], key=self._key)
+                count = int(min(room + _BESIDE, len(jobs))) if room else 0
+                for job in jobs[:count]:
+                    self._list(job)
                 del jobs[:count]
                 if not jobs:
                     del by_amounts[amounts]
@@ -557,11 +594,6 @@ class PendingJobs:
         places = self._ranks.rank([job.slot for job in waiting], book, at_s)
         self.listed[:] = [waiting[place] for place in places]
         self.changed = True
-
-    def _list_again(self, jobs: Iterable[PendingJob]) -> None:
-        for job in jobs:
-            if job.task.waiting:
-                self._list(job)
 
     def _list(self, job: PendingJob) -> None:
         insort(self.listed, job, key=self._key)
@@ -600,10 +632,10 @@ class BackfillOutlook:
         self._passed: set[tuple[int, int, int]] = set()
         """Jobs seen ahead that do not count, by order, piece and place."""
 
-    def removed(self, job: PendingJob) -> None:
-        """Record that the current job left the list untested."""
-        self._next -= 1
-        self._fitting -= 1
+    def removed(self, job: PendingJob, at: int) -> None:
+        """Record that the job at index ``at`` left the list untested."""
+        self._next -= at < self._next
+        self._fitting -= at < self._fitting
         if self._passed and (key := (job.order, job.piece, job.place)) in self._passed:
             self._passed.discard(key)
             self._end -= 1

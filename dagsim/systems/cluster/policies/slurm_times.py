@@ -18,6 +18,7 @@ from dagsim.model.arithmetic import bits
 
 __all__ = [
     "FIRST_WINDOW_S",
+    "MANY",
     "NodeChoice",
     "earliest",
     "fill_rooms",
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 
-_MANY = 1099511627776.0
+MANY = 1099511627776.0
 """Room of a node for a demand that needs none of its resources."""
 FIRST_WINDOW_S = 30.0
 """Length of the first window of a forecast."""
@@ -69,7 +70,7 @@ def fill_rooms(
                 gpus, cpus, memory = gpus + gives[give], cpus + gives[give + 1], memory + gives[give + 2]
             if not shared and place != number - 1:
                 continue
-            room = _MANY
+            room = MANY
             if need_gpus > 0:
                 room = gpus // need_gpus
             if need_cpus > 0:
@@ -231,6 +232,14 @@ class NodeChoice:
             weights[node.weight] = weights.get(node.weight, 0) | 1 << index
         self._by_weight = [weights[weight] for weight in sorted(weights)]
         """Bit sets of the nodes of each weight, smallest weight first."""
+
+    def ranks(self, count: int) -> list[int]:
+        """The rank of each node's weight; -1 for all of ``count`` nodes if they are taken in order."""
+        ranks = [-1] * count
+        for rank, nodes in enumerate(() if self.in_order else self._by_weight):
+            for node in bits(nodes):
+                ranks[node] = rank
+        return ranks
 
     def nodes(self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, *, spread: bool) -> int:
         """Choose nodes for ``wanted`` instances among ``nodes``, which have ``room`` for instances

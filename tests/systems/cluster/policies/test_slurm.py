@@ -395,17 +395,61 @@ def test_who_is_passed_over_in_a_cycle_could_not_have_started(seed: int, monkeyp
     assert played(crowd(seed), spec, queues=queues).log == short.log
 
 
-@pytest.mark.parametrize("more", ["", ",gangs=distinct,place=best"])
-def test_compiled_plans_are_those_of_lists(more: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    queues = QueueTree(partitions=(NodePartition("p"), NodePartition("whole", exclusive=True)))
-    jobs = [replace(job, partition="whole") if at % 5 == 0 else job for at, job in enumerate(crowd(7))]
-    spec = f"slurm-multifactor[bf_interval_s=5{more}]"
+OTHER = GpuType("H", 2.0, 16, 100, 100, 10)
+
+
+def mixed_crowd(seed: int) -> tuple[list[Job], Cluster, QueueTree]:
+    """Jobs, nodes and queues with everything that a backfill cycle must obey."""
+    rng = random.Random(seed)
+    gpus = [GPU, GPU, OTHER, OTHER, OTHER, None]
+    nodes = [
+        Node(f"n{at}", gpu, 4 if gpu else 0, 16, 64, features=("x",) if at % 2 else (), weight=rng.choice((1, 1, 2)))
+        for at, gpu in enumerate(gpus)
+    ]
+    queues = QueueTree(
+        (QueueNode("lab", limits=Caps(gpus=9), user_limits=Caps(jobs=3)),),
+        partitions=(
+            NodePartition("p"),
+            NodePartition("q", nodes=("n1", "n2", "n3"), tier=rng.choice((1, 2))),
+            NodePartition("whole", nodes=("n3", "n4", "n5"), exclusive=True),
+        ),
+        reservations=(NodeReservation("closed", ("n2", "n3"), 150, 1400),) if seed % 2 else (),
+        licences={"matlab": 2},
+    )
+    jobs = []
+    for at, plain in enumerate(crowd(seed)):
+        request = Request(
+            constraint=rng.choice(("", "", "x")),
+            partitions=rng.choice(((), (), ("p", "q"))),
+            reservation=rng.choice(("", "", "", "closed")),
+            licences=rng.choice(((), (), (("matlab", 1),))),
+            exclusive=rng.random() < 0.1,
+            spread=rng.choice((None, True, False)),
+        )
+        (task,) = plain.tasks
+        if rng.random() < 0.2:
+            task = replace(task, gpus=0, cpus=rng.choice((1, 8)))
+        own = replace(plain, graph=TaskGraph((task,)), request=request if rng.random() < 0.7 else None)
+        jobs.append(replace(own, partition=rng.choice(("p", "p", "q", "whole")) if at % 3 else "p"))
+    return jobs, Cluster(tuple(nodes)), queues
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "more", ["", ",gangs=distinct,place=best,bf_window_linear_s=40", ",place=best,bf_max_job_user=3,bf_ties=fit"]
+)
+def test_compiled_cycles_are_those_of_the_rule(seed: int, more: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs, machines, queues = mixed_crowd(seed)
+    spec = f"slurm-multifactor[bf_interval_s=5,bf_max_job_test=12,calc_period_s=20{more}]"
+    logs = []
     slurm_backfill._functions.cache_clear()  # once compiled code is loaded, it is used from the first cycle on
-    listed = played(jobs, spec, queues=queues)
-    assert slurm_backfill._functions.cache_info().currsize == 1
-    monkeypatch.setattr(slurm_backfill, "_LISTED", 10)
-    assert played(jobs, spec, queues=queues).log == listed.log
-    assert slurm_backfill._functions.cache_info().currsize == 2
+    for forms, lists_until in enumerate((10**9, -1), 1):
+        monkeypatch.setattr(slurm_backfill, "_LISTED", lists_until)
+        kernel = ClusterScenario(machines, jobs, queues=queues).kernel(0)
+        logs.append(kernel.run(POLICIES.create(spec), until_s=1300.0).log)
+        assert slurm_backfill._functions.cache_info().currsize == forms
+    assert logs[0] == logs[1]
+    assert len(logs[0]) > 250
 
 
 def test_priorities_in_columns_are_those_of_each_job_to_the_last_bit() -> None:
