@@ -387,7 +387,7 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
     scenario = cluster_scenario_of(folder.config)
     runtime = scenario.runtime
     sends = runtime if isinstance(runtime, Communication) else scenario.communication
-    return link_usage(schedule, list(scenario.jobs(schedule.seed)), network, sends, runtime)
+    return link_usage(schedule, list(scenario.jobs(schedule.seed)), network, sends, runtime, scenario.preemption)
 
 
 def explained_waits(

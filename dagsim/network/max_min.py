@@ -256,7 +256,7 @@ class SharedLinks:
             if len(flows) < len(self._on[link]):
                 for other in self._on[link]:
                     if other not in affected:
-                        left -= other.rate * _streams(other, link)
+                        left -= other.rate if other.weights is None else other.rate * other.weights[link]
             free[link] = left = left if left > 0 else 0.0
             count = sum([_streams(flow, link) for flow in flows]) if weighted else len(flows)  # whole numbers
             counts[link] = count
@@ -302,16 +302,26 @@ class SharedLinks:
             flows = self._on[link]
             if len(filled) == len(flows):
                 continue
-            high = min([flow.next_rate for flow in filled if flow.bottleneck == link], default=inf) * (1 + _ROUNDING)
-            low = max([flow.next_rate for flow in filled]) * (1 - _ROUNDING)
-            full = None
+            high, low, full = inf, 0.0, None
+            for flow in filled:
+                rate = flow.next_rate
+                if rate > low:
+                    low = rate
+                if rate < high and flow.bottleneck == link:
+                    high = rate
+            high, low = high * (1 + _ROUNDING), low * (1 - _ROUNDING)
             for flow in flows:
                 rate = flow.next_rate
                 if rate > high:
                     more[flow] = None
                 elif flow.bottleneck == link:
                     if full is None:
-                        used = ordered_sum([flow.next_rate * _streams(flow, link) for flow in flows])
+                        used = ordered_sum(
+                            [
+                                flow.next_rate if flow.weights is None else flow.next_rate * flow.weights[link]
+                                for flow in flows
+                            ]
+                        )
                         full = used >= self._bandwidths[link] * (1 - _ROUNDING)
                     if not full or rate < low:
                         more[flow] = None

@@ -61,7 +61,7 @@ class Played:
         network: SharedNetwork = STORED,
         traffic: ModelTraffic | None = None,
     ) -> None:
-        self.jobs, self.traffic, self.network = jobs, traffic, network
+        self.jobs, self.traffic, self.network, self.preemption = jobs, traffic, network, preemption
 
         def play(until_s: float | None = None) -> ClusterKernel:
             kernel = ClusterKernel(
@@ -93,9 +93,11 @@ class Played:
         return [(row.time_s, row.value) for row in self.log if row.kind == Kind.WRITTEN]
 
     def sent_gb(self) -> dict[str, float]:
-        usage = link_usage(self.kernel.schedule, self.jobs, self.network, self.traffic, Recorded())
+        usage = link_usage(self.kernel.schedule, self.jobs, self.network, self.traffic, Recorded(), self.preemption)
         for use in usage:
-            assert all(bytes_s <= use.link.bandwidth * (1 + 1e-9) for _, _, bytes_s in use.traffic)
+            for now in {start_s for start_s, *_ in use.traffic}:
+                together = sum(bytes_s for start_s, end_s, bytes_s in use.traffic if start_s <= now < end_s)
+                assert together <= use.link.bandwidth * (1 + 1e-9)
         return {use.link.name: round(use.bytes / 1e9, 6) for use in usage if use.bytes}
 
 
@@ -115,6 +117,7 @@ def test_two_runs_that_write_at_once_take_twice_as_long() -> None:
     played = Played([job("i"), job("j", arrival_s=3.0)], {"i": [0], "j": [1]})
     assert played.ends == {"i": 48, "j": 51}
     assert [time_s for time_s, _ in played.written] == [19, 22, 38, 41]
+    assert played.sent_gb() == {"a.nic0.tx": 12.0, "b.nic0.tx": 12.0, "c.nic0.rx": 24.0}
 
 
 def test_nothing_is_written_without_bytes_to_send_or_without_a_storage() -> None:
@@ -133,6 +136,17 @@ def test_a_gang_stops_sending_while_it_writes() -> None:
     assert played.sent_gb() == pytest.approx(
         {"a.nic0.tx": 60 + 6, "b.nic0.tx": 60 + 6, "a.nic0.rx": 60, "b.nic0.rx": 60, "c.nic0.rx": 12}
     )
+
+
+def test_a_write_slows_a_gang_on_the_same_nic_until_it_has_arrived() -> None:
+    # The gang i sends 2 GB a step from b to a and back. j on a writes 6 GB from 10 s on, at .5 GB/s until 22: a step of
+    # i takes 1 + 4 s meanwhile, else 1 + 2 s.
+    traffic = ModelTraffic({"net": StepTraffic(2.0, 1.0, calls=0)})
+    alone = Job.single("j", Task("t", 15.0, memory_gb=6.0, model="other"))
+    played = Played([job("i", 10.0, 0.0, instances=2), alone], {"i": [0, 1], "j": [0]}, traffic=traffic)
+    assert played.ends == pytest.approx({"i": 22 + (10 - 10 / 3 - 12 / 5) * 3, "j": 10 + 12 + 5})
+    rows = [(row.kind, row.job) for row in played.log if row.time_s == 22]
+    assert rows == [(Kind.WRITTEN, 1), (Kind.RATE, 1), (Kind.RATE, 0), (Kind.RATE, 0)]
 
 
 def test_a_failure_loses_the_work_since_the_last_checkpoint_that_arrived() -> None:

@@ -228,7 +228,10 @@ class SharedCarrier:
     def _update(self, _: Event) -> None:
         self._updates = False
         now = self._clock.now
-        self._arrive(now)
+        if self._links.next_end_s() <= now:
+            self._arrive(now)
+            self._update_soon()  # once what waits for them has gone on
+            return
         for route in self._missing.values():
             self._links.touch(route)
         self._missing.clear()

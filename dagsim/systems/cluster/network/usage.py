@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import NamedTuple
 
 from dagsim.model import Job, Kind
 from dagsim.model.log import Record, Schedule
 from dagsim.network.collectives import Exchange
+from dagsim.network.max_min import LinkFlow, SharedLinks
 from dagsim.network.routing import Link
 from dagsim.systems.cluster.models.communication import gang_step
+from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.network.base import Communication, Storage
-from dagsim.systems.cluster.network.shared import SharedNetwork, gang_exchange
+from dagsim.systems.cluster.network.shared import Gang, SharedNetwork, gang_exchange
 
 __all__ = ["LinkUse", "busiest", "link_usage"]
 
@@ -41,6 +44,25 @@ class _Run:
         self.exchange: Exchange | None = None
         self.steps_s = 0.0
         """Seconds of compute of a step."""
+        self.overlap = 0
+        self.flow: LinkFlow | None = None
+        """What it sends as a gang since its last row RATE."""
+        self.computes = False
+        self.saved = False
+        """True if it has written a checkpoint."""
+
+    @property
+    def nodes(self) -> dict[int, int]:
+        """Its instances on each node."""
+        return {node: count for node, count, _ in self.held}
+
+
+class _Change(NamedTuple):
+    """The start or the end of a flow."""
+
+    time_s: float
+    starts: bool
+    flow: LinkFlow
 
 
 def link_usage(
@@ -49,12 +71,14 @@ def link_usage(
     network: SharedNetwork,
     communication: Communication | None,
     runtime: Runtime,
+    preemption: Preemption,
 ) -> list[LinkUse]:
     """The traffic on all links of the ``network`` in a simulation of ``jobs``.
 
-    Gangs are exact, as the log has their rates. Outputs, data and states count as evenly sent: those
-    that a run reads from its start until it computes, those that it writes until they have arrived. If
-    the log does not name GPUs, gangs that use some NICs of a node count on its first ones.
+    The log has the rates of gangs. Outputs, data and states share the links as in the simulation, from the
+    start of a run, or from its stop if it writes its state. The log does not tell apart stopped instances
+    of one task: what the next of them reads is that of the last. If the log does not name GPUs, gangs
+    that use some NICs of a node count on its first ones.
     """
     cluster = schedule.cluster
     names = [node.name for node in cluster.nodes]
@@ -63,8 +87,13 @@ def link_usage(
     running: dict[int, _Run] = {}
     places: dict[tuple[int, int], dict[int, int]] = {}
     stopped: dict[tuple[int, int], tuple[float, dict[int, int]]] = {}
+    """Of tasks that have kept work: when a run stopped, and its nodes if these have its state."""
+    failed: dict[int, _Run] = {}
     writes_s: dict[tuple[int, int], float] = {}
     """Since when a run may be writing its state from a node (-1: any)."""
+    written_s: dict[tuple[int, int], float] = {}
+    """When a state of a task was last in the storage."""
+    changes: list[_Change] = []
     stores = [] if network.storage is None else network.storage.numbers(names)
     types = cluster.gpu_types
 
@@ -79,38 +108,74 @@ def link_usage(
         task, gpu = jobs[run.job].tasks[run.task], cluster.nodes[run.held[0][0]].gpu
         step = None if communication is None else gang_step(communication, runtime, task, types, gpu, run.held)
         if step is not None:
-            run.steps_s = step.step_s
+            run.steps_s, run.overlap = step.step_s, step.traffic.overlap
             run.exchange = gang_exchange(routing, step.traffic, step.members, step.gpu)
 
-    def fetched(run: _Run, now: float) -> None:
-        sent = [*_outputs(jobs[run.job], run, places)]
+    def fetched(run: _Run, stop_s: float = inf) -> bool:
+        """Let a run read its inputs; False if it has none."""
+        sent = [(*flow, run.started_s) for flow in _outputs(jobs[run.job], run, places)]
         if network.storage is not None:
-            sent += _stored(network.storage, stores, jobs[run.job], run, stopped)
-        for source, destination, size in sent:
-            evenly(source, destination, size, run.started_s, now)
-        run.since_s = now
+            begin_s = max(run.started_s, written_s.get((run.job, run.task), 0.0))
+            sent += [(*flow, begin_s) for flow in _stored(network.storage, stores, jobs[run.job], run, stopped)]
+        for flow in sent:
+            send(*flow, stop_s)
+        return bool(sent)
 
-    def evenly(source: int, destination: int, size: float, start_s: float, end_s: float) -> None:
+    def send(source: int, destination: int, size: float, start_s: float, stop_s: float = inf) -> None:
         paths = routing.paths(source, destination)
-        for path in paths if end_s > start_s else ():
-            for link in path:
-                usage[link].traffic.append((start_s, end_s, size / len(paths) / (end_s - start_s)))
+        for path in paths:
+            flow, begin_s = LinkFlow(path, size / len(paths)), start_s + routing.latency_s(path)
+            if path and begin_s < stop_s:
+                changes.append(_Change(begin_s, True, flow))
+                if stop_s < inf:
+                    changes.append(_Change(stop_s, False, flow))
 
     def written(row: Record) -> None:
         since_s = max(writes_s[row.run, -1], writes_s.get((row.run, row.node), 0.0))
-        writes_s[row.run, row.node] = row.time_s
-        evenly(row.node, stores[row.job % len(stores)], row.value * 1e9, since_s, row.time_s)
+        writes_s[row.run, row.node] = written_s[row.job, row.task] = row.time_s
+        send(row.node, stores[row.job % len(stores)], row.value * 1e9, since_s)
+        whole_gb = jobs[row.job].tasks[row.task].memory_gb
+        if row.run in running:
+            running[row.run].saved = True
+        elif row.run in failed and row.value >= whole_gb * failed[row.run].nodes[row.node] * (1 - 1e-9):
+            stopped[row.job, row.task] = row.time_s, {}
+
+    def stop(run: _Run, row: Record) -> None:
+        """Find what a run keeps that stops before its end."""
+        key, computed = (run.job, run.task), run.computes or not fetched(run, row.time_s)
+        writes_s.setdefault((row.run, -1), row.time_s)
+        if row.kind == Kind.FAILED:
+            failed[row.run] = run
+            if (preemption.on_failure == "resume" and computed) or run.saved:
+                stopped[key] = row.time_s, {}
+            elif preemption.on_failure == "restart" and preemption.interval_s is None:
+                stopped.pop(key, None)
+        elif preemption.on_resume == "restart":
+            stopped.pop(key, None)
+        elif computed:
+            stopped[key] = row.time_s, run.nodes
+
+    def sends(run: _Run, now: float, rate: float) -> None:
+        """Let the gang send from now on, or no longer."""
+        if run.flow is not None and not rate:
+            changes.append(_Change(now, False, run.flow))
+            run.flow = None
+        elif run.flow is None and rate and run.exchange is not None and run.exchange.streams:
+            run.flow = Gang(run.exchange, run.steps_s, run.overlap).flow
+            changes.append(_Change(now, True, run.flow))
 
     for row in schedule.log:
         kind = row.kind
         if kind == Kind.STARTED:
             running.setdefault(row.run, _Run(row)).held.append((row.node, row.instances, row.gpus))
         elif kind == Kind.COMPUTING:
-            if (run := running[row.run]).since_s < row.time_s:
-                fetched(run, row.time_s)
+            if not (run := running[row.run]).computes:
+                fetched(run)
+            run.since_s, run.computes = row.time_s, True
         elif kind == Kind.RATE:
             run = running[row.run]
             book(run, row.time_s)
+            run.computes = True
             if not row.value:
                 writes_s[row.run, -1] = row.time_s
             if run.exchange is None:
@@ -118,20 +183,50 @@ def link_usage(
             if run.exchange is not None:
                 step = run.exchange.stream_bytes * row.value / run.steps_s
                 run.load = {link: streams * step for link, streams in run.exchange.streams.items()}
+            sends(run, row.time_s, row.value)
         elif kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED) and row.run in running:
             run = running.pop(row.run)
             book(run, row.time_s)
-            held = {node: count for node, count, _ in run.held}
+            sends(run, row.time_s, 0.0)
             if kind == Kind.FINISHED:
                 ran = places.setdefault((run.job, run.task), {})
-                for node, count in held.items():
+                for node, count in run.nodes.items():
                     ran[node] = ran.get(node, 0) + count
             else:
-                stopped[run.job, run.task] = row.time_s, held if kind == Kind.PREEMPTED else {}
-                writes_s.setdefault((row.run, -1), row.time_s)
+                stop(run, row)
         elif kind == Kind.WRITTEN:
             written(row)
+    _replay(changes, usage)
     return usage
+
+
+def _replay(changes: list[_Change], usage: Sequence[LinkUse]) -> None:
+    """Let all flows share the links again, and add the traffic of outputs, data and states."""
+    changes.sort(key=lambda change: (change.time_s, change.starts))
+    links, place = SharedLinks([use.link.bandwidth for use in usage]), 0
+    rates: dict[LinkFlow, tuple[float, float]] = {}
+    """Since when each flow has its rate."""
+
+    def book(flow: LinkFlow, now: float) -> None:
+        since_s, rate = rates.pop(flow, (now, 0.0))
+        if now > since_s and rate and flow.weights is None:
+            for link in flow.route:
+                usage[link].traffic.append((since_s, now, rate))
+
+    while place < len(changes) or links.next_end_s() < inf:
+        now = min(links.next_end_s(), changes[place].time_s if place < len(changes) else inf)
+        for flow in links.ended(now):
+            book(flow, now)
+        while place < len(changes) and changes[place].time_s <= now:
+            change, place = changes[place], place + 1
+            if change.starts:
+                links.start(change.flow, now)
+            elif not change.flow.arrived:
+                book(change.flow, now)
+                links.stop(change.flow)
+        for flow in links.update(now):
+            book(flow, now)
+            rates[flow] = now, flow.rate
 
 
 def _outputs(job: Job, run: _Run, places: dict[tuple[int, int], dict[int, int]]) -> Iterator[tuple[int, int, float]]:
