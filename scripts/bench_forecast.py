@@ -3,7 +3,7 @@
     python scripts/bench_forecast.py [--case NAME ...] [--policy NAME] [--json] [--out FILE]
 
 Each case is a full cluster of nodes with 8 GPUs, jobs of 20 users in 4 accounts that wait there, and 2,000 ended jobs
-for run times. ``first`` is an answer from the first five futures; ``dagsim eta --state`` shows its first one after a
+for run times. ``first`` is an answer from the first three futures; ``dagsim eta --state`` shows its first one after a
 second. Gates: 500 jobs on 100 nodes take at most 60 CPU-s with 100 futures, 5,000 on 1,000 nodes 600 CPU-s with 25
 futures, and the first answer for 500 jobs comes within 3 s.
 """
@@ -32,7 +32,7 @@ GPUS = 8
 """Number of GPUs of a node."""
 ENDED = 2000
 HOUR_S = 3600.0
-FIRST = 5
+FIRST = 3
 """Number of futures of a first answer."""
 
 

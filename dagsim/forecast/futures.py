@@ -18,6 +18,7 @@ from dagsim.model import Cluster, QueueTree, Start, Wait
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.models.runtime import Estimates
 from dagsim.systems.cluster.past import jobs_at
+from dagsim.systems.cluster.policies.slurm_backfill import load_compiled
 from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
@@ -32,6 +33,8 @@ _DAY_S, _WEEK_S = 86400.0, 7 * 86400.0
 _YOUNG_S = 14 * 86400.0
 """Length of a log from which arrivals repeat those of the same hour of the week."""
 _BLOCK_S = 3600.0
+_MANY_SEARCHES = 500_000
+"""Futures times jobs times nodes from which Slurm's compiled backfill is worth the time to load it."""
 _MOST_DOUBLINGS = 500.0
 
 
@@ -187,6 +190,8 @@ class Player:
         if not len(groups):
             yield from (np.full(len(state.waiting), inf) for _ in range(futures))
             return
+        if self._usage is not None and futures * len(groups) * len(self._estimated.cluster.nodes) > _MANY_SEARCHES:
+            load_compiled()
         scene = _Scene(self._estimated, state)
         horizon_s = _MOST_HORIZON_S if kind is not Future.ARRIVALS else state.horizon_s
         streams = rng.spawn(futures)

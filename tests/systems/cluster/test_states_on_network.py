@@ -12,7 +12,7 @@ from dagsim.network.collectives import StepTraffic
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
 from dagsim.systems.cluster.models.communication import ModelTraffic
 from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess, Maintenance, SpotCapacity
-from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.network import Storage
 from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.network.usage import link_usage
@@ -229,6 +229,13 @@ def test_a_run_with_notice_keeps_its_work_if_its_state_arrives_in_time(
     assert played.written[1 if interval_s else 0] == (15 + notice_s, min(notice_s, 6.0))
 
 
+def test_a_job_killed_while_its_state_is_sent_does_not_return() -> None:
+    spot = Spot(1e9, 1e9, 30.0, (0,))
+    played = Played([job("i"), job("j")], {"i": [0], "j": [1]}, Preemption(), {17.0: [Kill(0)]}, disturbances=[spot])
+    assert (played.ends, played.written) == ({"j": 30}, [(17, 2.0)])
+    assert [row.kind for row in played.log if row.job == 0][-2:] == [Kind.REJECTED, Kind.WRITTEN]
+
+
 def test_two_runs_with_notice_share_the_way_and_both_come_too_late() -> None:
     # 6 GB each at .5 GB/s take 12 s; one alone would have kept its work.
     late = Played([job("i"), job("j")], {"i": [0], "j": [0], "i-again": [1], "j-again": [1]}, Preemption(),
@@ -257,3 +264,27 @@ def test_a_fork_of_the_view_expects_the_states_under_way() -> None:
 
     ClusterKernel(CLUSTER, [job("i")], network=STORED, preemption=EVERY_10).run(Forking())
     assert forked == [11 + 6 + 25 + 2 * 6]
+
+
+def test_a_fork_of_the_view_believes_the_estimate_of_a_run_that_still_sends_its_state() -> None:
+    # The user claims 60 s for 30 s of work. After 15 s of it, node a leaves with notice; the state is sent until 21.
+    ends: list[float] = []
+
+    class Forking:
+        def decide(self, view: ClusterView) -> Iterable[Decision]:
+            for task in view.ready:
+                yield Start(task, (Share(1 if task.piece else 0),))
+            if view.now == 17:
+                fork = view.fork()
+                fork.run(Steps({"i": [0], "i-again": [1]}, {}, {}))
+                ends.extend(row.time_s for row in fork.schedule.log if row.kind == Kind.COMPLETED)
+            elif view.now < 17:
+                yield Wait(17)
+
+    claimed = Job.single("i", Task("t", 30.0, memory_gb=6.0, estimate=60.0))
+    kernel = ClusterKernel(
+        CLUSTER, [claimed], network=STORED, preemption=Preemption(), estimates=Estimates("predicted"),
+        disturbances=[Spot(1e9, 1e9, 30.0, (0,))],
+    )  # fmt: skip
+    kernel.run(Forking())
+    assert ends == [21 + 6 + 30]

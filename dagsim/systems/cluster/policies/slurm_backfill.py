@@ -21,7 +21,16 @@ from dagsim.systems.cluster.policies.slurm_priority import PriorityBook, RankCol
 from dagsim.systems.cluster.policies.slurm_rules import Amounts, Holder, Holdings
 from dagsim.systems.cluster.policies.slurm_times import NodeChoice
 
-__all__ = ["BackfillOutlook", "NodePlan", "PendingJob", "PendingJobs", "Reservation", "RunTable", "may_fit"]
+__all__ = [
+    "BackfillOutlook",
+    "NodePlan",
+    "PendingJob",
+    "PendingJobs",
+    "Reservation",
+    "RunTable",
+    "load_compiled",
+    "may_fit",
+]
 
 Numbers: TypeAlias = Any
 """A list or an array of numbers."""
@@ -418,6 +427,14 @@ def _functions(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
     if not jit.jitted():
         return plain
     return tuple([jit.outer(function) for function in plain])
+
+
+def load_compiled() -> None:
+    """Load the compiled functions, for a process that is about to play many simulations: every
+    ``RunTable`` then uses them from the start.
+    """
+    for compiled in (False, True):
+        _functions(compiled=compiled)
 
 
 def may_fit(machines: ClusterState, demand: DemandClass) -> bool:
