@@ -4,11 +4,10 @@ limits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from inspect import signature
-from itertools import islice
 from math import ceil, floor, inf
 from typing import Any, NamedTuple
 
@@ -26,7 +25,6 @@ from dagsim.systems.cluster.policies.slurm_backfill import (
     RunTable,
     may_fit,
 )
-from dagsim.systems.cluster.policies.slurm_cycle import AT_LIMIT, GONE, PASSED, TESTED, CycleColumns, Modes
 from dagsim.systems.cluster.policies.slurm_priority import (
     Asked,
     Capacity,
@@ -36,7 +34,6 @@ from dagsim.systems.cluster.policies.slurm_priority import (
     RankColumns,
 )
 from dagsim.systems.cluster.policies.slurm_rules import (
-    Amounts,
     Holder,
     SlurmRules,
     SlurmWaits,
@@ -376,11 +373,7 @@ class SlurmMultifactor:
         """True while returning runs were suspended, and may continue at once."""
 
     def _pending(self, view: ClusterView) -> PendingJobs:
-        return PendingJobs(self._listing, self._ranks, self._eligible_s, self._columns(view).number)
-
-    def _columns(self, view: ClusterView) -> CycleColumns:
-        """The jobs as compiled code reads them."""
-        return view.index((CycleColumns, self), CycleColumns)
+        return PendingJobs(self._listing, self._ranks, self._eligible_s)
 
     def _listing(self, task: TaskState) -> list[PendingJob]:
         """Return an entry for the task in each of its partitions; compute its priority there if it
@@ -530,10 +523,6 @@ class SlurmMultifactor:
         )
         counts = {"user": self._set.bf_max_job_user, "assoc": self._set.bf_max_job_assoc}
         most = {name: count for name, count in (counts | {"part": self._set.bf_max_job_part}).items() if count}
-        columns = self._columns(view)
-        if self._table.compiled and not self._rules.holdings.limits_types and columns.handles(view):
-            yield from self._backfill_compiled(view, pending, plan, columns, most)
-            return
 
         fitting: dict[DemandClass, bool] = {}
 
@@ -617,91 +606,6 @@ class SlurmMultifactor:
             fitting.clear()
             hoping = None
             self._roomy.clear()
-
-    def _backfill_compiled(
-        self,
-        view: ClusterView,
-        pending: PendingJobs,
-        plan: NodePlan,
-        columns: CycleColumns,
-        most: Mapping[str, int],
-    ) -> Iterator[Decision]:
-        """The same cycle, in compiled code from one start to the next."""
-        listed, tests, table = pending.listed, int(self._set.bf_max_job_test), self._table
-        considered: dict[tuple[str, str], int] = {}
-        columns.begin(view, table, self._choice, view.now + self._set.bf_window_s)
-        at, starts = 0, True
-        while starts and tests > 0:
-            batch = self._next_jobs(view, listed, at, tests, most, considered)
-            starts, reached, nodes = columns.run(
-                view, table, self._whole, batch, tests, self._set.bf_resolution_s, self._set.bf_window_linear_s,
-                self._set.bf_ties == "wait",
-            )  # fmt: skip
-            for place in range(reached):
-                job, mode = batch.jobs[place], batch.modes[place] if batch.modes else TESTED
-                if mode == GONE:
-                    del listed[at]
-                elif mode == AT_LIMIT:
-                    holder = self._room(job)[1]
-                    assert holder is not None
-                    pending.set_aside(at, holder, job.amounts)
-                else:
-                    at, tests = at + 1, tests - 1
-                    if most:
-                        self._is_over(job.task, job.part, most, considered)
-            if not starts:
-                return
-            job, tests = batch.jobs[reached], tests - 1
-            room, best = self._room(job)[0], None
-            if most:
-                self._is_over(job.task, job.part, most, considered)
-            for group in self._rules.groups(job.task):
-                placement = self._on(view, job.task, nodes & group.nodes, room) if nodes & group.nodes else None
-                if placement is not None and (best is None or placement[0].node < best[0].node):
-                    best = placement
-            assert best is not None
-            self.latest = "backfill"
-            self._starting = job.task, job.part
-            yield Start(job.task, best)
-            if not job.task.waiting:
-                for _, place in pending.drop(at, several=len(self._rules.parts(job.task.job)) > 1):
-                    at -= place < at
-            plan.started()
-
-    def _next_jobs(
-        self,
-        view: ClusterView,
-        listed: Sequence[PendingJob],
-        at: int,
-        tests: int,
-        most: Mapping[str, int],
-        considered: Mapping[tuple[str, str], int],
-    ) -> Modes:
-        """The jobs from index ``at`` on up to the ``tests``-th that counts, and their modes."""
-        jobs = listed[at : at + tests]
-        site = view.machines.site
-        licensed = site is None or not site.licences
-        if licensed and not most and all(job.task.waiting and not job.holders for job in jobs):
-            return Modes(jobs, None)
-        counted, modes, counts = 0, [], dict(considered)
-        rooms: dict[tuple[tuple[Holder, ...], Amounts], float] = {}
-        for job in islice(listed, at, None):
-            mode = TESTED
-            if not job.task.waiting:
-                mode = GONE
-            elif job.holders:
-                key = job.holders, job.amounts
-                if key not in rooms:
-                    rooms[key] = self._room(job)[0]
-                mode = TESTED if rooms[key] else AT_LIMIT
-            if mode == TESTED:
-                counted += 1
-                if (most and self._is_over(job.task, job.part, most, counts)) or not self._licensed(view, job.task):
-                    mode = PASSED
-            modes.append(mode)
-            if counted == tests:
-                break
-        return Modes(listed[at : at + len(modes)], modes)
 
     def _is_over(
         self,

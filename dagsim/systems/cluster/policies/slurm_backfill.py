@@ -465,8 +465,6 @@ class PendingJob(NamedTuple):
     """True if each instance of a gang takes a node of its own."""
     asked: tuple[tuple[float, tuple[int, ...]], ...]
     """The starts that it may reserve: a time limit, and the groups of nodes with that limit."""
-    kind: int = -1
-    """Number of its kind (``slurm_cycle``)."""
 
 
 _BESIDE = 100
@@ -477,7 +475,7 @@ class PendingJobs:
     """An index of the ready tasks (``ClusterView.index``) in the order in which they are examined:
     by tier and priority, highest first, then by submission. ``listing`` returns the entries of a new
     task, one for each of its partitions, ``ranks`` holds the priority of a slot, ``eligible_s``
-    returns the time from which a task may start, ``kind`` the number of an entry's kind.
+    returns the time from which a task may start.
 
     Cost: a search and a shift of the list per task added or removed, O(n log n) when all priorities
     change.
@@ -488,14 +486,13 @@ class PendingJobs:
         listing: Callable[[TaskState], Sequence[PendingJob]],
         ranks: RankColumns,
         eligible_s: Callable[[TaskState], float],
-        kind: Callable[[PendingJob], int] = lambda job: -1,
     ) -> None:
         self.listed: list[PendingJob] = []
         self.arrived: list[TaskState] = []
         """Tasks that became eligible since the last call."""
         self.changed = True
         """True if a task has been added since the last backfill."""
-        self._listing, self._ranks, self._eligible_s, self._kind = listing, ranks, eligible_s, kind
+        self._listing, self._ranks, self._eligible_s = listing, ranks, eligible_s
         self._later: list[tuple[float, int, int, TaskState]] = []
         self._counted: set[TaskState] = set()
         self._demands: dict[DemandClass, int] = {}
@@ -539,7 +536,7 @@ class PendingJobs:
                 yield task
                 if task.waiting:
                     for job in self._listing(task):
-                        self._list(job._replace(kind=self._kind(job)))
+                        self._list(job)
                     self.changed = True
 
     def next_s(self) -> float:

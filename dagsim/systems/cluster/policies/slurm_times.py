@@ -233,14 +233,6 @@ class NodeChoice:
         self._by_weight = [weights[weight] for weight in sorted(weights)]
         """Bit sets of the nodes of each weight, smallest weight first."""
 
-    def ranks(self, count: int) -> list[int]:
-        """The rank of each node's weight; -1 for all of ``count`` nodes if they are taken in order."""
-        ranks = [-1] * count
-        for rank, nodes in enumerate(() if self.in_order else self._by_weight):
-            for node in bits(nodes):
-                ranks[node] = rank
-        return ranks
-
     def nodes(self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, *, spread: bool) -> int:
         """Choose nodes for ``wanted`` instances among ``nodes``, which have ``room`` for instances
         and ``free`` CPUs. With ``spread``, each instance takes a node of its own. Returns a bit set,
