@@ -15,7 +15,6 @@ from dagsim.cli import (
     report,
     trace,
     train,
-    warm,
 )
 from dagsim.cli.app import app, main
 
@@ -32,5 +31,4 @@ __all__ = [
     "report",
     "trace",
     "train",
-    "warm",
 ]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.inputs import import_site
 from dagsim.cli.options import (
     Algo,
     ConfigFile,
@@ -285,13 +284,14 @@ def _write(page: Path, text: str) -> None:
 
 def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlags, *, quiet: bool) -> Config:
     """The configuration of the log: that of ``--config``, else that of a folder's site files."""
+    from dagsim.config.cluster_file import import_site
     from dagsim.config.schema import Setting
     from dagsim.traces.site_import import read_site
     from dagsim.traces.slurm_site import site_files
 
     if asked.config is None and path.is_dir() and read_site(site_files([path])) is not None:
         asked = asked._replace(config=str(scratch / "site.yaml"))
-        import_site([path], scratch / "site.yaml", quiet=True)
+        import_site([path], scratch / "site.yaml")
     first = [Setting(f"--backtest {path}", "workload", {"kind": "trace", "path": str(path)})]
     reading = reading._replace(from_=None, until=None)  # instants of forecasts, not of the log
     return experiment(asked, reading, first=first, quiet=quiet)

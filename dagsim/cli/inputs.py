@@ -151,7 +151,7 @@ def _sites() -> None:
 
 
 @site_app.command("import")
-def import_site(
+def site_import(
     paths: Annotated[
         list[Path],
         typer.Argument(
@@ -179,54 +179,11 @@ def import_site(
 
     Example: dagsim site import scontrol-show-nodes.txt -o site.yaml
     """
-    from dagsim.config.cluster_file import cluster_yaml
-    from dagsim.config.schema import load_config
-    from dagsim.files import write_text
-    from dagsim.traces import TraceOptions
-    from dagsim.traces.nodes import grouped, read_nodes
-    from dagsim.traces.site_import import read_site, with_jobs
-    from dagsim.traces.sites import named_gpus
-    from dagsim.traces.slurm_site import read_slurm_site, site_files
-    from dagsim.traces.source import Source
+    from dagsim.config.cluster_file import import_site
 
-    named = named_gpus(",".join(gpu) if gpu else None, "--gpu")
-    files = site_files(paths)
-    zone = TraceOptions(timezone=timezone).zone()
-    site = read_site(files, zone)
-    origin = ", ".join(path.name for path in paths)
-    unmodelled: list[str] = []
-    if site is not None:
-        imported = grouped(site.found_nodes(), named, keep_all=True, in_order=True)
-        queues = site.queues(named)
-        network = site.network(imported.node_names())
-        name = site.cluster_name or out.stem
-        unmodelled = with_jobs(site.unmodelled, queues, paths)
-        write_text(out, cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy))
-    elif len(files) == 1:
-        imported = grouped(read_nodes(Source(files[0])), named, keep_all=all_)
-        write_text(out, cluster_yaml(imported, out.stem, origin))
-    else:
-        from dagsim.errors import InputError
-
-        read = "; ".join(read_slurm_site(files, zone).read) or "nothing recognised"
-        raise InputError(
-            f"{origin}: neither slurm.conf nor `scontrol show partition` among the files ({read}), nor Kueue's "
-            "ClusterQueues, nor the output of `qmgr -c 'print server'`"
-        )
-    cluster = load_config(out).build_cluster()
-    if quiet:
-        return
-    typer.echo(f"{out}: {cluster}")
-    for line in () if site is None else site.read:
-        typer.echo(f"read {line}")
-    for note in imported.notes:
-        typer.echo(f"noted: {note}")
-    for what in unmodelled:
-        typer.echo(f"not modelled: {what}")
-    if imported.left_out:
-        typer.echo(f"left out {len(imported.left_out):,} nodes (--all keeps them): {'; '.join(imported.left_out[:8])}")
-    for kind in imported.unknown:
-        typer.echo(f"GPU type {kind!r} is not known: say what it is with --gpu {kind}=TYPE, or fill in {out}")
+    lines = import_site(paths, out, gpus=",".join(gpu) if gpu else None, timezone=timezone, keep_all=all_)
+    for line in () if quiet else lines:
+        typer.echo(line)
 
 
 def _known(what: str) -> str:

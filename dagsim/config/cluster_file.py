@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -11,22 +11,70 @@ from typing import Annotated, Any, TypeAlias
 import yaml
 from pydantic import Field, ValidationError
 
-from dagsim.config.schema import Section
+from dagsim.config.schema import Section, load_config
 from dagsim.config.yaml import explain, read_yaml
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, InputError
+from dagsim.files import write_text
 from dagsim.model import GpuType, NodeOutage, NodePartition, NodeReservation, QueueTree
 from dagsim.model.gpu import canonical
-from dagsim.traces.nodes import ImportedCluster
-from dagsim.traces.sites import folded
+from dagsim.traces import TraceOptions
+from dagsim.traces.nodes import ImportedCluster, grouped, read_nodes
+from dagsim.traces.site_import import read_site, with_jobs
+from dagsim.traces.sites import folded, named_gpus
+from dagsim.traces.slurm_site import read_slurm_site, site_files
+from dagsim.traces.source import Source
 
 __all__ = [
     "PriceFile",
     "cluster_yaml",
+    "import_site",
     "read_prices",
 ]
 
 
-_SHOWN = 20
+_SHOWN, _NAMED = 20, 8
+
+
+def import_site(
+    paths: Sequence[Path], out: Path, *, gpus: str | None = None, timezone: str | None = None, keep_all: bool = False
+) -> list[str]:
+    """Write the configuration of the site, or of the list of nodes, that files describe; return what was
+    read, and what is noted, not modelled, left out or unknown. ``gpus`` names the site's GPU types
+    (``a100=A100-80``), ``timezone`` the zone of dates; ``keep_all`` keeps nodes that are down.
+
+    Raises:
+        InputError: No file describes queues, and there are several.
+        TraceError, ConfigError: A file cannot be read, or an argument is wrong.
+    """
+    named, zone, files = named_gpus(gpus, "--gpu"), TraceOptions(timezone=timezone).zone(), site_files(paths)
+    site, origin = read_site(files, zone), ", ".join(path.name for path in paths)
+    unmodelled: list[str] = []
+    if site is not None:
+        imported = grouped(site.found_nodes(), named, keep_all=True, in_order=True)
+        name, queues, network = site.cluster_name or out.stem, site.queues(named), site.network(imported.node_names())
+        unmodelled = with_jobs(site.unmodelled, queues, paths)  # reading the queues and the network adds to them
+        text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy)
+    elif len(files) == 1:
+        imported = grouped(read_nodes(Source(files[0])), named, keep_all=keep_all)
+        text = cluster_yaml(imported, out.stem, origin)
+    else:
+        read = "; ".join(read_slurm_site(files, zone).read) or "nothing recognised"
+        raise InputError(
+            f"{origin}: neither slurm.conf nor `scontrol show partition` among the files ({read}), nor Kueue's "
+            "ClusterQueues, nor the output of `qmgr -c 'print server'`"
+        )
+    write_text(out, text)
+    lines = [f"{out}: {load_config(out).build_cluster()}"]
+    lines += [f"read {line}" for line in (() if site is None else site.read)]
+    lines += [f"noted: {note}" for note in imported.notes] + [f"not modelled: {what}" for what in unmodelled]
+    if left_out := imported.left_out:
+        more = f"; and {len(left_out) - _NAMED:,} more" if len(left_out) > _NAMED else ""
+        lines.append(f"left out {len(left_out):,} nodes (--all keeps them): {'; '.join(left_out[:_NAMED])}{more}")
+    lines += [
+        f"GPU type {kind!r} is not known: say what it is with --gpu {kind}=TYPE, or fill in {out}"
+        for kind in imported.unknown
+    ]
+    return lines
 
 
 def cluster_yaml(

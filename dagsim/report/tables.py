@@ -42,7 +42,7 @@ __all__ = [
 
 _FEW_WAITS = 30
 """Minimum number of jobs of a group whose error is shown as the worst."""
-_TENANTS = 8
+_TENANTS, _PARTS = 8, 12
 """Maximum number of tenants shown, those with the most jobs. ``runs.jsonl`` has them all."""
 _SHOWN = (
     "jct_s.mean",
@@ -207,7 +207,8 @@ def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
         counts.add_row(name, f"{getattr(info, name):,}")
     for name in ("gpus_per_instance", "models", "priorities", "tenants"):
         parts = [f"{key or '(none)'}: {count:,}" for key, count in getattr(info, name).items()]
-        counts.add_row(name, ", ".join(parts[:12]) + (", ..." if len(parts) > 12 else ""))
+        more = f", and {len(parts) - _PARTS:,} more" if len(parts) > _PARTS else ""
+        counts.add_row(name, ", ".join(parts[:_PARTS]) + more)
     counts.add_row("arrivals by hour", " ".join(map(str, info.arrivals_by_hour)))
     counts.add_row("span", f"{info.span_s / 3600:.2f} h")
     return [spreads, counts]
@@ -298,6 +299,12 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield (
             f"windows begin with the jobs that ran and waited then, on average {running / len(first):,.1f} and "
             f"{waiting / len(first):,.1f}{more}; metrics count later arrivals"
+        )
+    if strange := sum(state.get("elsewhere", 0) for state in first):
+        names = ", ".join(next(state["unknown_nodes"] for state in first if state.get("elsewhere")))
+        yield (
+            f"warning: {strange:,} jobs that ran then were on nodes that the cluster lacks ({names}), as in a log of "
+            "another cluster: they run on other nodes here, or wait"
         )
     if reasons := [reason for of in workloads if (reason := of.get("empty"))]:
         yield f"windows begin on an empty cluster: {reasons[0]}"

@@ -429,6 +429,23 @@ _KEYS = frozenset(_KEY_NAMES.split())
 """The parameters of slurm.conf(5), of versions 17.11 to 24.11, in lower case."""
 
 
+_NODE_KEYS = """
+bcastaddr boards corespeccount corespersocket cpubind cpus cpuspeclist feature features gres
+memspeclimit nodeaddr nodehostname parameters port procs realmemory reason restrictedcorespergpu sockets
+socketsperboard state threadspercore tmpdisk topology weight
+"""
+_PARTITION_KEYS = """
+allocnodes allowaccounts allowgroups allowqos alternate cpubind default defaulttime defcpupergpu
+defmempercpu defmempergpu defmempernode denyaccounts denyqos disablerootjobs exclusivetopo exclusiveuser
+gracetime hidden jobdefaults lln maxcpuspernode maxcpuspersocket maxmempercpu maxmempernode maxnodes maxtime
+minnodes nodes oversubscribe overtimelimit powerdownonidle preemptmode priority priorityjobfactor
+prioritytier qos reqresv resumetimeout rootonly selecttypeparameters shared state suspendtime suspendtimeout
+topology tresbillingweights
+"""
+_ENTRY_KEYS = {"nodename": frozenset(_NODE_KEYS.split()), "partitionname": frozenset(_PARTITION_KEYS.split())}
+"""The keys of the lines of nodes and partitions, of the same versions."""
+
+
 def _read_conf(site: SlurmSite, file: Path) -> None:
     defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
     for line in _lines(file):
@@ -450,6 +467,9 @@ def _read_conf(site: SlurmSite, file: Path) -> None:
             site.drop(f"{entry[1]} in slurm.conf")
             continue
         name = pairs.pop(kind)
+        for key in sorted(pairs.keys() - _ENTRY_KEYS[kind]):
+            near = nearest(key, _ENTRY_KEYS[kind])
+            site.drop(f"{key[:60]!r} of {entry[1]}={name[:60]} in slurm.conf: there is no such key{near}")
         if name.upper() == "DEFAULT":
             defaults[kind] |= pairs
         elif kind == "partitionname":
@@ -603,7 +623,7 @@ def _read_assoc(site: SlurmSite, file: Path) -> None:
     """
     rows = _of_cluster(site, _table(file), file)
     stated = bool(rows) and "parentname" in rows[0]
-    fresh = not site.accounts
+    fresh, before = not site.accounts, set(site.accounts)
     for row in rows:
         row["fairshare"] = row.get("share") or row.get("fairshare") or "1"
         account, user = row.get("account", ""), row.get("user", "")
@@ -622,6 +642,14 @@ def _read_assoc(site: SlurmSite, file: Path) -> None:
                         "which counts; one of the files is older"
                     )
             site.accounts[account] = (parent, row | known)
+    listed = {row.get("account", "") for row in rows} - {"", "root"}
+    for names, here, there in (
+        (before - listed, "a dump or sshare", file.name),
+        (listed - before, file.name, "a dump"),
+    ):
+        if before and names:
+            shown = ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
+            site.drop(f"accounts in {here}, but not in {there}: {shown}; one of the files is older")
     if fresh and not stated and len(site.accounts) > 1:
         site.drop("sacctmgr show assoc without ParentName: all accounts are taken as children of root (add a dump)")
 

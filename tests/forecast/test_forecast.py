@@ -94,12 +94,12 @@ def known(scenario: ClusterScenario, easy: JobLog) -> Backtest:
 @pytest.fixture(scope="module")
 def site_a(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ClusterScenario, JobLog]:
     """A real site and its accounting."""
-    from dagsim.cli.inputs import import_site
+    from dagsim.config.cluster_file import import_site
     from dagsim.config.schema import load_config
     from dagsim.experiment.scenario import cluster_scenario_of
 
     file, folder = tmp_path_factory.mktemp("site") / "site.yaml", data / "golden/slurm/site-A"
-    import_site([folder], file, quiet=True)
+    import_site([folder], file)
     site = replace(cluster_scenario_of(load_config(file)), runtime=Recorded())
     return site, read_sacct_log(folder, TraceOptions())
 

@@ -8,7 +8,7 @@ import pytest
 
 from dagsim.experiment.trace_info import PUBLISHED, published, trace_info
 from dagsim.report.drawing import draw_trace
-from dagsim.report.tables import hours_tables
+from dagsim.report.tables import hours_tables, info_tables, observed_table
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.traces import READERS, Source, reader
 from dagsim.traces.trace_file import TraceFile
@@ -109,3 +109,22 @@ def test_a_log_without_gpus_has_core_hours_and_one_without_owners_no_table(tmp_p
     path.write_text(path.read_text().replace("gres/gpu=2,", "").replace("gres/gpu=1,", ""))
     assert hours_tables(trace_info(TraceFile(str(path)), Recorded()))[0].title == "core-hours by account: 14.0"
     assert hours_tables(trace_info(TraceFile(str(SAMPLES / "swf" / "sample.swf")), Recorded())) == []
+
+
+def test_tables_of_tenants_say_how_many_they_leave_out(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    rows = [f"{at},{at},1,10,t{at % 15:02}" for at in range(16)]
+    path.write_text("id,arrival_s,gpus,duration_s,tenant\n" + "\n".join(rows) + "\n")
+    counts = info_tables(trace_info(TraceFile(str(path)), Recorded()).workload)[1]
+    names, values = [list(column.cells) for column in counts.columns]
+    tenants = values[names.index("tenants")]
+    assert tenants.count(": ") == 12
+    assert tenants.endswith(", and 3 more")
+    seconds = {"mean": 1.0, "median": 1.0, "p95": 1.0}
+    pairs = {
+        f"t{at:02}": {"jobs": 1 + (at == 14), "observed_s": seconds, "simulated_s": seconds, "difference_s": 0.0}
+        for at in range(15)
+    }
+    table = observed_table("fifo", {"total": pairs["t00"], "by_size": {}, "by_tenant": pairs, "left_out": 0})
+    assert [row[0] for row in table.rows] == ["all", "tenant t14", *[f"tenant t{at:02}" for at in range(7)]]
+    assert table.notes == ("7 tenants with fewer jobs are in runs.jsonl",)

@@ -383,11 +383,21 @@ def test_a_line_may_be_continued_a_hundred_thousand_times(tmp_path: Path) -> Non
 
 
 def test_keys_that_slurm_does_not_know_are_named_with_the_nearest(folder: Path) -> None:
-    (folder / "slurm.conf").write_text(CONF + "PriorityWeigthQOS=100\n")
+    (folder / "slurm.conf").write_text(CONF + "PriorityWeigthQOS=100\nPartitionName=b Nodes=n1 MaxTim=5\n")
     site = read_slurm_site(site_files([folder]))
-    (text,) = [what for what in site.unmodelled if "no such key" in what]
+    text, partition = [what for what in site.unmodelled if "no such key" in what]
     assert "'PriorityWeigthQOS' in slurm.conf" in text
     assert "priorityweightqos" in text
+    assert partition.startswith(
+        "'maxtim' of PartitionName=b in slurm.conf: there is no such key; did you mean 'maxtime'"
+    )
+
+
+def test_accounts_that_only_one_dump_has_are_named(folder: Path) -> None:
+    (folder / "assoc").write_text("Cluster|Account|User|Share|GrpTRES\ntide|lab||10|\ntide|new||7|\n")
+    texts = [what for what in read_slurm_site(site_files([folder])).unmodelled if "but not in" in what]
+    assert any("in assoc, but not in a dump: new;" in text for text in texts), texts
+    assert any("in a dump or sshare, but not in assoc: " in text for text in texts), texts
 
 
 def test_contradicting_shares_of_an_account_are_named(folder: Path) -> None:

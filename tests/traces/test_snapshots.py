@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.model import Cluster, Kind, Node, gpu_type
 from dagsim.model.log import Schedule
+from dagsim.report.tables import workload_notes
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
@@ -141,6 +142,18 @@ def test_an_array_waits_as_its_tasks_and_held_or_ending_jobs_do_not_count(tmp_pa
         "of jobs that are ending": 1,
     }
     assert trace.report.rows == 9
+
+
+def test_a_snapshot_of_another_cluster_is_a_warning(tmp_path: Path) -> None:
+    path = squeue(tmp_path, slurm_job(1, "RUNNING", 1, 1000, 60, "fpga7"), slurm_job(2, "RUNNING", 1, 9, 60, "gpu01"))
+    scenario = ClusterScenario(CLUSTER, TraceFile(str(path)))
+    jobs = scenario.jobs(0)
+    state = jobs.state()
+    assert (state["running"], state["elsewhere"], state["unknown_nodes"]) == (2, 1, ["fpga7"])
+    notes = workload_notes([jobs.facts()])
+    assert any(
+        note.startswith("warning: 1 jobs that ran then were on nodes that the cluster lacks (fpga7)") for note in notes
+    )
 
 
 def test_jobs_of_a_snapshot_wait_for_those_that_they_depend_on(tmp_path: Path) -> None:

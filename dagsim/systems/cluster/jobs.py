@@ -44,6 +44,10 @@ class StoredJobs:
         return self.arrays.jobs() if self._objects is None else iter(self._objects)
 
 
+_NAMED = 3
+"""Unknown nodes that are named."""
+
+
 class JobStream:
     """The jobs of one run in order of arrival, to be read once.
 
@@ -247,8 +251,8 @@ class JobStream:
         return facts
 
     def state(self) -> dict[str, Any]:
-        """When the simulation began, how many jobs ran and waited then, and how many of those that
-        waited ran in the log, but found no room.
+        """When the simulation began, how many jobs ran and waited then, how many of those that
+        waited ran in the log, but found no room, and how many ran on nodes that the cluster lacks.
         """
         arrays, begins_s = self.arrays(), self.begins_s
         early = int(np.searchsorted(arrays.arrival_s, begins_s))
@@ -256,11 +260,17 @@ class JobStream:
         running = [bool(runs) for runs in in_flight]
         start_s = np.full(early, nan) if arrays.observed_start_s is None else arrays.observed_start_s[:early]
         without_room = int(((start_s < begins_s) & ~np.array(running, bool)).sum())
+        there = {node.name.partition(":")[0] for node in self._cluster.nodes}
+        named = [()] * early if arrays.observed_nodes is None else arrays.observed_nodes.tolist()[:early]
+        strange = [names for names, start in zip(named, start_s.tolist(), strict=True) if start < begins_s]
+        strange = [lacking for names in strange if (lacking := [name for name in names if name not in there])]
         return {
             "begins_s": begins_s,
             "running": sum(running),
             "waiting": early - sum(running),
             "without_room": without_room,
+            "elsewhere": len(strange),
+            "unknown_nodes": list(dict.fromkeys(name for names in strange for name in names))[:_NAMED],
         }
 
     def _metered(self, jobs: Iterable[Job]) -> Iterator[Job]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.metrics.why import observed_against_simulated
-from dagsim.model import Cluster, Job, QueueTree, Request
+from dagsim.model import Admit, Cluster, Job, QueueTree, Request
 from dagsim.registry import Registry, nearest
 from dagsim.systems.cluster.choice import CompiledKernel, Engine, EngineUse, compiled, pays, refuse, why_not
 from dagsim.systems.cluster.codecs import CODECS
@@ -23,10 +23,9 @@ from dagsim.systems.cluster.models.sharing import Sharing
 from dagsim.systems.cluster.network.base import Communication, Network, levels_in
 from dagsim.systems.cluster.past import jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.admission import AdmitAll
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.site import domain_sets
-from dagsim.systems.cluster.view import ClusterPolicy
+from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm
 from dagsim.workload.accept import Accept, accepting, asking
 from dagsim.workload.arrays import JobArrays
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from dagsim.traces.trace import Trace
     from dagsim.traces.trace_file import TraceFile
 
-__all__ = ["ClusterScenario", "ClusterSystem", "Engaged"]
+__all__ = ["AdmitAll", "ClusterScenario", "ClusterSystem", "Engaged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +97,28 @@ class Engaged(NamedTuple):
 
     kernel: ClusterKernel | CompiledKernel
     engine: EngineUse
+
+
+class AdmitAll:
+    """Admits every job at once, and leaves all other decisions to ``policy``."""
+
+    admits = True
+
+    def __init__(self, policy: ClusterPolicy) -> None:
+        self.policy = policy
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the policy's: its name, its need of true durations, its facts."""
+        if name == "policy":  # a copy is made without attributes
+            raise AttributeError(name)
+        return getattr(self.policy, name)
+
+    def decide(self, view: ClusterView) -> Iterator[Any]:
+        """Admit the jobs that wait for it; if there are none, ask the policy."""
+        if view.applicants:
+            yield from [Admit(number) for number in view.applicants]
+        else:
+            yield from self.policy.decide(view) or ()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dagsim.network.collectives import StepTraffic
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
 from dagsim.systems.cluster.models.communication import ModelTraffic
 from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess, Maintenance, SpotCapacity
-from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.network import Storage
 from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.network.usage import link_usage
@@ -169,6 +169,16 @@ def test_a_preempted_run_sends_its_state_and_waits_for_it_when_it_returns() -> N
         assert played.sent_gb() == {"a.nic0.tx": 6.0, "c.nic0.rx": 6.0, "c.nic0.tx": 6.0, "b.nic0.rx": 6.0}
 
 
+def test_a_run_preempted_in_a_checkpoint_begins_to_send_its_state_again() -> None:
+    # 3 of 6 GB are written from 10 to 13, then all from 13 to 19; read from 20 on; one more checkpoint at 36.
+    played = Played([job("i")], {"i": [0]}, EVERY_10, {13.0: [Preempt(0)]}, {"i": 20.0})
+    assert played.ends == {"i": 20 + 6 + 20 + 6}
+    assert played.written == [(13, 3.0), (19, 6.0), (42, 6.0)]
+    usage = link_usage(played.kernel.schedule, played.jobs, STORED, None, Recorded(), EVERY_10)
+    [sent] = [use.traffic for use in usage if use.link.name == "a.nic0.tx"]
+    assert sent == [(10, 13, 1e9), (13, 19, 1e9), (36, 42, 1e9)]
+
+
 def test_the_gpus_of_a_preempted_run_are_free_while_its_state_is_sent() -> None:
     # j starts where i stopped. Both states go to the storage at .5 GB/s until 17, then both are read until 29.
     jobs = [job("i"), job("j"), job("k", 3.0, 0.0, 5.0)]
@@ -229,6 +239,13 @@ def test_a_run_with_notice_keeps_its_work_if_its_state_arrives_in_time(
     assert played.written[1 if interval_s else 0] == (15 + notice_s, min(notice_s, 6.0))
 
 
+def test_a_job_killed_while_its_state_is_sent_does_not_return() -> None:
+    spot = Spot(1e9, 1e9, 30.0, (0,))
+    played = Played([job("i"), job("j")], {"i": [0], "j": [1]}, Preemption(), {17.0: [Kill(0)]}, disturbances=[spot])
+    assert (played.ends, played.written) == ({"j": 30}, [(17, 2.0)])
+    assert [row.kind for row in played.log if row.job == 0][-2:] == [Kind.REJECTED, Kind.WRITTEN]
+
+
 def test_two_runs_with_notice_share_the_way_and_both_come_too_late() -> None:
     # 6 GB each at .5 GB/s take 12 s; one alone would have kept its work.
     late = Played([job("i"), job("j")], {"i": [0], "j": [0], "i-again": [1], "j-again": [1]}, Preemption(),
@@ -257,3 +274,27 @@ def test_a_fork_of_the_view_expects_the_states_under_way() -> None:
 
     ClusterKernel(CLUSTER, [job("i")], network=STORED, preemption=EVERY_10).run(Forking())
     assert forked == [11 + 6 + 25 + 2 * 6]
+
+
+def test_a_fork_of_the_view_believes_the_estimate_of_a_run_that_still_sends_its_state() -> None:
+    # The user claims 60 s for 30 s of work. After 15 s of it, node a leaves with notice; the state is sent until 21.
+    ends: list[float] = []
+
+    class Forking:
+        def decide(self, view: ClusterView) -> Iterable[Decision]:
+            for task in view.ready:
+                yield Start(task, (Share(1 if task.piece else 0),))
+            if view.now == 17:
+                fork = view.fork()
+                fork.run(Steps({"i": [0], "i-again": [1]}, {}, {}))
+                ends.extend(row.time_s for row in fork.schedule.log if row.kind == Kind.COMPLETED)
+            elif view.now < 17:
+                yield Wait(17)
+
+    claimed = Job.single("i", Task("t", 30.0, memory_gb=6.0, estimate=60.0))
+    kernel = ClusterKernel(
+        CLUSTER, [claimed], network=STORED, preemption=Preemption(), estimates=Estimates("predicted"),
+        disturbances=[Spot(1e9, 1e9, 30.0, (0,))],
+    )  # fmt: skip
+    kernel.run(Forking())
+    assert ends == [21 + 6 + 30]
