@@ -88,8 +88,8 @@ SLURM, KTH, CTC = "golden/slurm", "traces/swf/KTH-SP2-1996-2.1-cln.swf.gz", "tra
 FEWER = "--futures 10"
 LOGS: dict[str, tuple[str, tuple[Gate, ...]]] = {
     "site-A": (f"{SLURM}/site-A", SITE),
-    "site-A-again": (f"{SLURM}/site-A-again {FEWER}", SITE),
-    "site-A-again-2": (f"{SLURM}/site-A-again-2 {FEWER}", SITE),
+    "site-A-again": (f"{SLURM}/site-A-again", SITE),
+    "site-A-again-2": (f"{SLURM}/site-A-again-2", SITE),
     "site-A, true runs and arrivals": (f"{SLURM}/site-A --oracle", ORACLE),
     "KTH by EASY, true runs and arrivals": (
         f"{KTH} --from 60d --until 70d --every 4h --algo easy --oracle",

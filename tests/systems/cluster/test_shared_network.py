@@ -35,8 +35,9 @@ from dagsim.model import (
 from dagsim.model.log import Schedule
 from dagsim.network import Cable, Explicit, Island, Route
 from dagsim.systems.cluster import ClusterKernel, Preemption
+from dagsim.systems.cluster.clock import Clock
 from dagsim.systems.cluster.models.failures import Maintenance
-from dagsim.systems.cluster.network import Storage, UniformNetwork
+from dagsim.systems.cluster.network import Flow, Storage, UniformNetwork
 from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterView
@@ -315,3 +316,13 @@ def test_a_gang_that_moves_sends_what_each_node_has() -> None:
     kernel = ClusterKernel(cluster, [job], network=STORED)
     kernel.run(Moves())
     assert completions(kernel) == {"i": 5 + 8 + 25}
+
+
+def test_expected_times_of_flows_count_each_other_and_latencies_and_change_nothing() -> None:
+    # 4 and 1 GB leave node a at .5 GB/s each until 2, then 3 GB at 1 GB/s; two links of .5 s.
+    network = SharedNetwork(Island(rails=1, bandwidth_gb_s=1.0, latency_s=0.5))
+    carrier = network.carrier(Clock(), THREE)
+    for _ in range(2):
+        assert carrier.expected_s([[Flow(0, 1, 4e9)], [Flow(0, 2, 1e9)], []]) == pytest.approx([6, 3, 0])
+    uniform = UniformNetwork(2.0, 0.5).carrier(Clock(), THREE)
+    assert uniform.expected_s([[Flow(0, 1, 4e9), Flow(0, 2, 1e9)], []]) == [2.5, 0]

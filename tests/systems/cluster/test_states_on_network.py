@@ -169,6 +169,16 @@ def test_a_preempted_run_sends_its_state_and_waits_for_it_when_it_returns() -> N
         assert played.sent_gb() == {"a.nic0.tx": 6.0, "c.nic0.rx": 6.0, "c.nic0.tx": 6.0, "b.nic0.rx": 6.0}
 
 
+def test_a_run_preempted_in_a_checkpoint_begins_to_send_its_state_again() -> None:
+    # 3 of 6 GB are written from 10 to 13, then all from 13 to 19; read from 20 on; one more checkpoint at 36.
+    played = Played([job("i")], {"i": [0]}, EVERY_10, {13.0: [Preempt(0)]}, {"i": 20.0})
+    assert played.ends == {"i": 20 + 6 + 20 + 6}
+    assert played.written == [(13, 3.0), (19, 6.0), (42, 6.0)]
+    usage = link_usage(played.kernel.schedule, played.jobs, STORED, None, Recorded(), EVERY_10)
+    [sent] = [use.traffic for use in usage if use.link.name == "a.nic0.tx"]
+    assert sent == [(10, 13, 1e9), (13, 19, 1e9), (36, 42, 1e9)]
+
+
 def test_the_gpus_of_a_preempted_run_are_free_while_its_state_is_sent() -> None:
     # j starts where i stopped. Both states go to the storage at .5 GB/s until 17, then both are read until 29.
     jobs = [job("i"), job("j"), job("k", 3.0, 0.0, 5.0)]
