@@ -13,8 +13,7 @@ from dagsim.agents.off_policy.d3qn import Duelling, follow, q_loss
 from dagsim.agents.off_policy.rainbow import NoisyLinear, RainbowNet, RainbowNetConfig, projected, rainbow_loss
 from dagsim.agents.off_policy.replay import Drawn
 from dagsim.agents.off_policy.sac import actor_loss, critic_loss, temperature_loss
-from dagsim.agents.on_policy.ppo import policy_loss
-from dagsim.agents.on_policy.reinforce import policy_gradient_loss
+from dagsim.agents.on_policy.learners import policy_gradient_loss, policy_loss
 from dagsim.systems.cluster.codecs.codec import Observation
 
 

@@ -54,7 +54,7 @@ class PpoConfig(Algorithm):
     the end of the training. The effect of a decision fades, and later rewards are mostly noise.
     """
 
-    learner: ClassVar[str] = "dagsim.agents.on_policy.ppo:Ppo"
+    learner: ClassVar[str] = "dagsim.agents.on_policy.learners:Ppo"
 
     def __post_init__(self) -> None:
         self._positive("sequences", "lr", "epochs", "minibatch")
@@ -82,7 +82,7 @@ class ReinforceConfig(Algorithm):
     max_grad: float = 0.5
     discount_jcts: tuple[float, float] = (2.0, 20.0)
 
-    learner: ClassVar[str] = "dagsim.agents.on_policy.reinforce:Reinforce"
+    learner: ClassVar[str] = "dagsim.agents.on_policy.learners:Reinforce"
 
     def __post_init__(self) -> None:
         self._positive("sequences", "lr", "max_grad")
