@@ -261,7 +261,9 @@ def test_instances_in_flight_are_written_and_read_back(tmp_path: Path) -> None:
     [
         Request(level="rack"),
         Request(level="pod", level_required=False, segment=4),
-        Request("a|b", ("x", "y"), "r", (("matlab", 2),), True, False, "7", 3, ("5", "6_1"), "host", True, 1),
+        Request(
+            "a|b", ("x", "y"), "r", (("matlab", 2),), True, False, "7", 3, ("5", "6_1"), True, 60.0, "host", True, 1
+        ),
     ],
 )
 def test_terms_are_written_and_read_again(request_: Request, tmp_path: Path) -> None:

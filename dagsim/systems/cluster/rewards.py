@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import inf
 
 from dagsim.metrics.utilization import DEFAULT_POWER, Watts
-from dagsim.model import Kind
+from dagsim.model import Kind, RejectReason
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Row, Schedule
 from dagsim.registry import Entry, Registry
@@ -223,15 +223,23 @@ class ShapedJobSeconds(JobSeconds):
         return super().total(now) + (self._paths.left_s() - self._paths.arrived_s)
 
 
-class LostGpuSeconds:
+class _Count(Accrual):
+    """A total that grows only at rows of the log."""
+
+    def add(self, amount: float) -> None:
+        """Add to the total."""
+        self._integral += amount
+
+
+class LostGpuSeconds(_Count):
     """GPU-seconds that preemptions and moves cost: the set-up that a stopped run pays when it returns, and
     its work if that is not kept.
     """
 
     def __init__(self, kernel: ClusterKernel) -> None:
+        super().__init__()
         self._preemption, self._jobs = kernel.preemption, kernel.frontier.jobs
         self._begun: dict[int, float] = {}
-        self._lost = 0.0
 
     def take(self, row: Row) -> None:
         kind, now, job, task, run, gpus = *row[:5], row[8]
@@ -241,26 +249,19 @@ class LostGpuSeconds:
             kept = self._preemption.on_resume == "resume"
             active = self._jobs.get(job)
             memory_gb = 0.0 if active is None else active.tasks[task].task.memory_gb
-            self._lost += gpus * self._preemption.cost_s(memory_gb, kept)
-            self._lost += 0.0 if kept else gpus * (now - self._begun.get(run, now))
-
-    def cost(self, now: float) -> float:
-        lost, self._lost = self._lost, 0.0
-        return lost
+            self.add(gpus * self._preemption.cost_s(memory_gb, kept))
+            self.add(0.0 if kept else gpus * (now - self._begun.get(run, now)))
 
 
-class Rejections:
-    """The number of jobs that were rejected."""
+class Rejections(_Count):
+    """The number of jobs that the policy rejected."""
 
     def __init__(self, schedule: Schedule) -> None:
-        self._count = 0
+        super().__init__()
 
     def take(self, row: Row) -> None:
-        self._count += row[0] == Kind.REJECTED
-
-    def cost(self, now: float) -> float:
-        count, self._count = self._count, 0
-        return float(count)
+        if row[0] == Kind.REJECTED and row[8] == RejectReason.BY_POLICY:
+            self.add(1.0)
 
 
 TERMS: Registry[RewardTerm] = Registry(
@@ -276,7 +277,7 @@ TERMS: Registry[RewardTerm] = Registry(
         ),
         Entry("energy", ".rewards:Joules", "energy consumed by all GPUs"),
         Entry("lost_gpu_seconds", ".rewards:LostGpuSeconds", "set-up and lost work of stopped and moved runs"),
-        Entry("rejections", ".rewards:Rejections", "number of rejected jobs"),
+        Entry("rejections", ".rewards:Rejections", "number of jobs that the policy rejected"),
         Entry("unfairness", ".rewards:Unfairness", "1 - Jain's index over tenants, over time"),
     ],
     group="dagsim.rewards",

@@ -81,8 +81,9 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Table]:
 
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """The whole text of each row, since jobs of a list have no ids, and its time."""
-    texts = zip(*[table.texts(column).tolist() for column in range(len(_LIST))], strict=True)
+    """The whole text of each row, since jobs of a list have no ids, and its time. Parquet has numbers as such."""
+    columns = [table.words_of.get(column, table.values.get(column)) for column in range(len(_LIST))]
+    texts = zip(*[map(str, column.tolist()) for column in columns if column is not None], strict=True)
     return objects(map(",".join, texts)), dates(table, _TIME)
 
 
