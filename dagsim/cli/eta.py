@@ -111,7 +111,7 @@ def print_eta(
 
 
 class _Output(NamedTuple):
-    """Where the answer goes."""
+    """The places of an answer: a page, JSON or the terminal."""
 
     page: Path | None
     json: bool

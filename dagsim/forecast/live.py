@@ -112,7 +112,7 @@ class Prospect(Generic[T]):
 
 
 IsDue = Callable[[int], bool]
-"""Tells after each future whether to show an answer from those that have been played."""
+"""Called after each future with their number; true if an answer is to be shown now."""
 
 
 def _named(quantiles_s: Sequence[float]) -> dict[str, float]:
@@ -283,8 +283,8 @@ def expected_shapes(
         played.append(waits_s)
         if len(played) == forecaster.futures or (early is not None and early(len(played))):
             present = [
-                forecasts_of(each, forecaster, past, instants, futures)
-                for each, futures in zip(rows, zip(*played, strict=True), strict=True)
+                forecasts_of(shape_rows, forecaster, past, instants, futures)
+                for shape_rows, futures in zip(rows, zip(*played, strict=True), strict=True)
             ]
             yield Prospect(_shapes(several, present, drawn), len(played), 0)
     for earlier in _earlier(several, forecaster, t, instants):

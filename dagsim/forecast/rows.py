@@ -92,7 +92,7 @@ def read_queue_log(path: Path) -> QueueLog:
 
 
 def read_reasons(source: Source) -> dict[str, Listed]:
-    """What a snapshot says of its waiting jobs, by their names (of arrays: the array's)."""
+    """Read what a snapshot says of its waiting jobs, by their names (of arrays: the array's)."""
     if not is_squeue(source):
         return {name: Listed(reason, np.nan) for name, reason in waiting_workloads(source)}
     listing: dict[str, Listed] = {}
@@ -137,7 +137,7 @@ class Rows:
         return Rows(self.state, members, self.kind[list(places)], self.estimate_s[list(places)])
 
     def eligible(self) -> Rows:
-        """The rows that get a forecast: those that can become eligible."""
+        """The rows of jobs that can become eligible: only these get a forecast."""
         return self.chosen(np.flatnonzero(self.kind != _NEVER).tolist())
 
     def earliest(self, starts: np.ndarray) -> np.ndarray:

@@ -254,7 +254,7 @@ def _around(value: float, reach: float) -> tuple[float, float]:
 
 
 def _longer(reach: float) -> float:
-    """How many times as long a run would have to be for a narrow interval, given the distance of its
+    """The factor by which a run would have to be longer for a narrow interval, given the distance of its
     ends on a logarithmic scale, which shrinks with the square root of the length.
     """
     return max((reach / log(_WIDE)) ** 2, 1.0)

@@ -125,7 +125,7 @@ def slice_type(name: str) -> tuple[str, str] | None:
 
 
 def parted_types(gpu_types: tuple[str, ...] | None) -> frozenset[str]:
-    """The GPU types of which a task names only parts."""
+    """The GPU types that a task names only by their parts."""
     names = {canonical(name) for name in gpu_types or ()}
     return frozenset([part[0] for part in map(slice_type, names) if part is not None]) - names
 

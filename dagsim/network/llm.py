@@ -104,7 +104,7 @@ class LlmTraining:
 
     @property
     def rounds(self) -> float:
-        """Micro-batches whose time a step takes, those that the pipeline waits for included."""
+        """Number of micro-batches whose time a step takes, with those for which the pipeline waits."""
         return self.accumulation + (self.pipeline - 1) / self.chunks
 
     def data(self, gpus: int) -> int:
@@ -164,7 +164,7 @@ def collectives(training: LlmTraining, fit: LlmFit = FITTED) -> tuple[int, float
 
 
 def groups(training: LlmTraining, gpus: int, fit: LlmFit = FITTED) -> tuple[GroupTraffic, ...]:
-    """What the tensor, data and pipeline groups of ``gpus`` GPUs send in a step.
+    """The traffic of the tensor, data and pipeline groups of ``gpus`` GPUs in a step.
 
     Raises:
         ModelError: See ``LlmTraining.data``.

@@ -29,7 +29,7 @@ def _interval(quantiles_s: Sequence[float]) -> str:
 
 
 def basis(answer: Prospect[Any]) -> str:
-    """What a forecast is made of: the first futures, and instants that calibrate."""
+    """The basis of a forecast in words: its futures, and the instants that calibrate it."""
     several = f"{answer.futures:,} future{'s' if answer.futures > 1 else ''}"
     return f"{several}, calibrated at {answer.instants} earlier instants" if answer.calibrated else several
 
@@ -85,7 +85,7 @@ def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:
 
 
 def shapes_sentences(rows: Sequence[ExpectedShape]) -> list[str]:
-    """Which shape would start, and which would end soonest, by the medians."""
+    """The shapes that would start and end soonest, by the medians, in words."""
     start, end = (min(rows, key=lambda row: getattr(row, name)[9]) for name in ("starts_s", "ends_s"))
     if len(rows) == 1:
         return [f"{start.shape}: starts in {span(start.starts_s[9])}, ends in {span(start.ends_s[9])} (medians)."]

@@ -427,7 +427,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """Which clusters and policies to simulate on a log."""
+    """The clusters and policies to simulate on a log."""
 
     config: Config
     """Today's cluster, and the whole log as one run."""

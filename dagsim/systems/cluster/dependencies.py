@@ -60,7 +60,7 @@ class Dependencies:
         self._unmet: dict[int, int] = {}
         """The number of conditions that a job still needs."""
         self._one_of: set[int] = set()
-        """Jobs of which one more of several conditions is enough."""
+        """Jobs for which one of the jobs that they name is enough (``Request.after_one``)."""
         self._on_left: dict[int, list[int]] = {}
         """The jobs that wait until a job has left."""
         self._on_start: dict[int, list[tuple[int, float]]] = {}

@@ -124,8 +124,8 @@ def _width(options: Mapping[str, str]) -> tuple[str, str]:
     if not nodes.isdecimal() or not int(nodes):
         return tasks or "1", per_node or "0"
     if tasks is None:
-        each = per_node or "1"
-        return (str(int(nodes) * int(each)) if each.isdecimal() else each), each
+        on_each = per_node or "1"
+        return (str(int(nodes) * int(on_each)) if on_each.isdecimal() else on_each), on_each
     if per_node is None and tasks.isdecimal() and int(tasks) % int(nodes) == 0:
         per_node = str(int(tasks) // int(nodes))
     return tasks, per_node or "0"
