@@ -246,11 +246,9 @@ class LostGpuSeconds(_Count):
         if kind == Kind.STARTED:
             self._begun[run] = now
         elif kind == Kind.PREEMPTED:
-            kept = self._preemption.on_resume == "resume"
             active = self._jobs.get(job)
             memory_gb = 0.0 if active is None else active.tasks[task].task.memory_gb
-            self.add(gpus * self._preemption.cost_s(memory_gb, kept))
-            self.add(0.0 if kept else gpus * (now - self._begun.get(run, now)))
+            self.add(gpus * self._preemption.lost_s(memory_gb, now - self._begun.get(run, now)))
 
 
 class Rejections(_Count):

@@ -251,5 +251,4 @@ def _work_s(job: JobState) -> float:
 
 def _lost_s(view: ClusterView, run: Run) -> float:
     """Seconds that stopping a run costs: set-up when it returns, and its work if that is lost."""
-    kept = view.preemption.on_resume == "resume"
-    return view.preemption.cost_s(run.task.task.memory_gb, kept) + (0.0 if kept else run.done(view.now))
+    return view.preemption.lost_s(run.task.task.memory_gb, run.done(view.now))

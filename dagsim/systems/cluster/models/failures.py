@@ -437,6 +437,13 @@ class Preemption:
         """Set-up seconds that one instance pays when it returns."""
         return self.restart_s + (self.checkpoint_s_per_gb * memory_gb if kept else 0.0)
 
+    def lost_s(self, memory_gb: float, done_s: float) -> float:
+        """Seconds of an instance that stopping it costs: set-up when it returns, and what it has done
+        (``done_s``) if that is not kept.
+        """
+        kept = self.on_resume == "resume"
+        return self.cost_s(memory_gb, kept) + (0.0 if kept else done_s)
+
     def with_writes_s(self, work_s: float) -> float:
         """Seconds that ``work_s`` of computing take with the checkpoints in between."""
         if self.interval_s is None or not work_s:
