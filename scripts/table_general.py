@@ -357,7 +357,7 @@ disjoint windows of the last fifth of a trace (`python scripts/table_general.py 
 estimates have sigma 0.5. The agent has seen the first three fifths of itp and philly, and none of pai, openb, gavel and
 ali40. The arrivals of pai are made up; all GPU types of ali40 are equally fast. `{FORMER.stem}` is an agent that was
 trained on one workload, on the first {FEW} seeds. *Way to the bound* is the share of the way from the best heuristic to
-a lower bound (`dagsim bound`), on the few seeds of search.csv that have one. CPU times per decision were measured on the
+a lower bound (`dagsim bound`), on the few seeds of search.csv that have one. CPU times per decision are those of the
 first seed, on a shared machine.
 
 """
