@@ -21,7 +21,7 @@ def run(script: str, *args: object) -> dict[str, Any]:
 
 @pytest.mark.data
 def test_highest_level_first_against_the_optima_of_the_standard_task_graphs(data: Path, tmp_path: Path) -> None:
-    # specs: n = 50, an independent highest-level-first; the optimum is never beaten. ``dagsim paper stg`` has the others.
+    # An independent highest-level-first; the optimum is never beaten. ``dagsim paper stg`` has the others.
     optimal = tmp_path / "Case50_4_OPT.csv"
     optimal.symlink_to(data / "traces/stg/optimal" / optimal.name)
     found = run("validate_stg.py", "--graphs", data / "traces/stg/stg-50.tar.gz", "--optimal", tmp_path)

@@ -48,7 +48,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("load", "jobs", "seed"), [(0.95, 8000, 1), (0.8, 3000, 2)])
-def test_plan_finds_the_size_that_an_independent_simulation_finds(load: float, jobs: int, seed: int, here: Path) -> None:
+def test_plan_finds_the_size_of_an_independent_simulation(load: float, jobs: int, seed: int, here: Path) -> None:
     columns, bound = queue(16, load, jobs, seed), 1200
     facts = answer("plan", *site(here, columns, 16, 1), "--target", f"wait_s.p95<{bound}")
     assert facts["today"]["value"] == pytest.approx(np.percentile(fifo(*columns, 16), 95), rel=1e-6)
