@@ -36,7 +36,9 @@ class PaperFigure(NamedTuple):
     published: float
     here: float
     tolerance: float
-    """Half a unit of the last published digit."""
+    """The largest difference that is allowed: half a unit of the last published digit, or what the
+    check of the paper allows.
+    """
 
     @property
     def difference(self) -> float:
@@ -45,7 +47,7 @@ class PaperFigure(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """True if both are equal to the published digits."""
+        """True if the difference is allowed."""
         return abs(self.difference) <= self.tolerance
 
 

@@ -228,7 +228,7 @@ class MixtureScenario:
         load = float(rng.uniform(*self.load))
         plain = runtime if not isinstance(runtime, Throughput) else Throughput(missing="flops")
         file = replace(trace, options=replace(trace.options, load=load))
-        arrays = file.window_of(seed, cluster, plain)
+        arrays = file.window_of(seed, cluster, plain, overlap=True)  # on another cluster, at another load
         if models:
             arrays = _with_models(arrays, models, rng)
         return ClusterScenario(cluster, StoredJobs(arrays), runtime=runtime, estimates=estimates)
