@@ -58,21 +58,6 @@ if TYPE_CHECKING:
     from dagsim.config.training import TrainSection
     from dagsim.traces.trace_file import TraceFile
 
-__all__ = [
-    "ClusterSection",
-    "Config",
-    "NodeGroup",
-    "Setting",
-    "config_hash",
-    "config_in",
-    "dump_config",
-    "foreign_parts",
-    "json_schema",
-    "load_config",
-    "queues_on",
-]
-
-
 _CLUSTER_ONLY = (
     "cluster",
     "gpu_types",

@@ -17,21 +17,6 @@ from dagsim.model import Task
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import DISTURBANCES, Clock, Timer
 
-__all__ = [
-    "FailureLog",
-    "FailureModel",
-    "Maintenance",
-    "MovingDelay",
-    "NodeFailures",
-    "Nodes",
-    "Outages",
-    "Preemption",
-    "Setup",
-    "SpotCapacity",
-    "start_all",
-]
-
-
 _ROUNDING = 1e-9
 """Intervals by which work may exceed a whole number of them: the rest of a division."""
 

@@ -21,8 +21,6 @@ from typing import Any, Literal, Protocol
 from dagsim.errors import ConfigError, DagsimError, ModelError
 from dagsim.model import Task, gpu_type
 
-__all__ = ["MeasuredPairs", "PairTable", "Sharing", "TaskKey"]
-
 TaskKey = tuple[str | None, int | None]
 """Model and batch of a task."""
 _Pair = tuple[TaskKey, TaskKey]

@@ -23,8 +23,6 @@ from dagsim.model import Decision, Elastic, Job, Placement, Preempt, Share, Star
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.placement import placing, start_of
 
-__all__ = ["ELASTIC_POLICIES", "EftResize", "IntervalAllocation", "Pollux", "Sia", "elastic_job_of"]
-
 ELASTIC_POLICIES = {"tiresias": AttainedServiceQueues, "optimus": OptimusOracle, "pollux": PolluxSearch}
 """Policies that ``IntervalAllocation`` plays, by name."""
 _MOST_REPLICAS = 64

@@ -19,8 +19,6 @@ from dagsim.systems.cluster.policies.gavel_shares import allocator
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
-__all__ = ["Gavel", "part_left", "present_rate", "runs_by_task"]
-
 _SAME_S = 1e-6
 """Times that differ by less are the same: the books and the kernel add up the same seconds in
 different orders.

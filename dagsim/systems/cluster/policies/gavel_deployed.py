@@ -18,8 +18,6 @@ from dagsim.systems.cluster.policies.gavel import Gavel, part_left, present_rate
 from dagsim.systems.cluster.policies.gavel_events import WaitingTasks
 from dagsim.systems.cluster.policies.gavel_ledger import Allocator, GavelJob, GavelLedger, Key, Situation
 
-__all__ = ["DeployedGavel"]
-
 _NEW_PART = 0.5
 """Part of the last lease in the average of the measured rates."""
 _Gpus: TypeAlias = tuple[int, ...]

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple, Protocol, TypeAlias
 
-__all__ = ["Allocation", "Allocator", "GavelJob", "GavelLedger", "Key", "MicroTask", "PairRates", "Situation"]
-
 Key: TypeAlias = tuple[int, ...]
 """A job, or a pair of jobs on one GPU, lower number first."""
 Allocation: TypeAlias = dict[Key, dict[str, float]]
