@@ -116,7 +116,7 @@ def expected_start(wanted: int, linear_s: float) -> float:
     rooms = [0.0, 1.0, 2.0, 3.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
     start_s, _ = earliest(
         [0, 1], [0, 1], [1, 1], times, rooms, [4, 5], 5, table.order, table.ranks, table.runs, linear_s, 50.0,
-        [0.0] * 8, [0.0] * 8, [0] * 8, [0, 0], 4, -2, 50.0, 5000.0, 10.0, 60.0, float(wanted), False,
+        [0.0] * 8, [0.0] * 8, [0] * 8, [0, 0], 4, -2, 50.0, 5000.0, 10.0, 60.0, 0.0, float(wanted), False,
         table.marks, table.out,
     )  # fmt: skip
     return start_s
