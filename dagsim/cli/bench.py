@@ -18,16 +18,6 @@ from dagsim.cli.options import Json, On, Out, Quiet, TableLook
 from dagsim.cli.shared import carried, trust
 from dagsim.report.grid import TableFormat
 
-__all__ = [
-    "bench_app",
-    "repeat_paper",
-    "run_bench",
-    "show_tasks",
-    "tabulate",
-    "verify",
-]
-
-
 bench_app = typer.Typer(help="Judge a scheduler on a frozen suite of tasks.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
 

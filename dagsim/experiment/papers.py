@@ -28,21 +28,6 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
 from dagsim.traces import Trace, TraceOptions, open_trace
 
-__all__ = [
-    "PAPERS",
-    "OptimaReached",
-    "Paper",
-    "PaperFigure",
-    "SequenceMeans",
-    "graph_tasks",
-    "opened",
-    "optima_reached",
-    "paper",
-    "sequence_means",
-    "sequence_slowdowns",
-    "simulated",
-]
-
 
 class PaperFigure(NamedTuple):
     """One figure of a paper, and ours."""

@@ -23,8 +23,6 @@ from dagsim.workload.load import WorkRuntime, offered_load
 from dagsim.workload.records import read_meta
 from dagsim.workload.windows import Measure, check_measure, most_windows, spread_order, spread_windows
 
-__all__ = ["TraceFile"]
-
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:

@@ -13,8 +13,6 @@ from dagsim.systems.cluster.state import JobState
 from dagsim.systems.seam import CountedJobs
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["Dependencies", "any_depends"]
-
 
 def any_depends(jobs: Iterable[Job] | JobArrays) -> bool:
     """True if any of the jobs may have to wait for others. Jobs that are read one by one may."""

@@ -96,9 +96,6 @@ from dagsim.systems.seam import decisions_of, drive
 if TYPE_CHECKING:
     from dagsim.network.routing import FabricLevel
 
-__all__ = ["ClusterKernel", "NodeFailed", "Observer", "Preempted"]
-
-
 Observer = Callable[[tuple[int, float, int, int, int, int, int, int, float]], None]
 """Called with each row of the log as it is written (fields as in ``Record``)."""
 

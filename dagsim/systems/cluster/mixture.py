@@ -30,8 +30,6 @@ from dagsim.workload.shapes import Chain, ForkJoin, Layered, MapReduce, RandomDa
 from dagsim.workload.sizes import MEASURED_MODELS, Independent
 from dagsim.workload.synthetic import Synthetic
 
-__all__ = ["MixtureScenario"]
-
 _KEPT = 64
 """Number of worlds that are kept for replicas and other policies."""
 _MEASURED = ("A100-40", "V100-16", "T4")

@@ -17,8 +17,6 @@ from dagsim.model.job import satisfies
 if TYPE_CHECKING:
     from dagsim.network.routing import FabricLevel
 
-__all__ = ["ClosedTime", "SiteState", "Terms", "domain_sets", "down_windows", "members"]
-
 
 class Terms(NamedTuple):
     """The nodes and terms under which a task may run, as part of its demand class."""

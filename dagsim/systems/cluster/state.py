@@ -17,23 +17,6 @@ from dagsim.model import Job, Task, TrainingState
 from dagsim.systems.cluster.network.base import Flow
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 
-__all__ = [
-    "Frontier",
-    "Held",
-    "Index",
-    "JobState",
-    "Key",
-    "Live",
-    "Queue",
-    "Run",
-    "RunIndex",
-    "TaskState",
-    "TypedKey",
-    "TypedQueue",
-    "WorkProgress",
-]
-
-
 KeyT = TypeVar("KeyT")
 SlotT = TypeVar("SlotT")
 ValueT = TypeVar("ValueT")
