@@ -119,11 +119,13 @@ def test_a_configuration_makes_its_tasks_elastic_and_plays_in_simpy(tmp_path: Pa
 def test_the_shipped_models_are_fits_of_the_measurements(data: Path) -> None:
     from fit_goodput import noise_of
 
-    from dagsim.elastic.goodput import fit_throughput
+    from dagsim.elastic.goodput import fit_objective, fit_throughput
 
     for name, profile in read_applications(data / "golden/elastic/inputs/pollux", ["ncf", "yolov3"]).items():
-        shipped = SHIPPED_MODELS[name]
-        assert fit_throughput(profile.measurements) == pytest.approx(tuple(shipped.throughput), rel=1e-4)
+        shipped, measured = SHIPPED_MODELS[name], profile.measurements
+        # Parameters that the measurements hardly decide differ by processor, and so only the errors are compared.
+        ours, theirs = (fit_objective(model, measured) for model in (fit_throughput(measured), shipped.throughput))
+        assert ours == pytest.approx(theirs, abs=1e-3)
         assert noise_of(profile) == pytest.approx(shipped.noise.variance, rel=1e-5)
 
 
