@@ -3,8 +3,8 @@
     python scripts/make_cells.py --data $DAGSIM_DATA --cells $DAGSIM_CELLS
     dagsim sweep results/agents/matrix.yaml
     python scripts/table_general.py matrix results/sweep-matrix      # writes matrix.csv
-    python scripts/table_general.py report [--again] [--others FILE...]  # writes general.csv, general.md, general.png
-    python scripts/table_general.py search [--windows N] [--bounds M]  # writes search.csv, search.md
+    python scripts/table_general.py search --fresh [--windows N] [--bounds M]   # writes search.csv, search.md
+    python scripts/table_general.py report --again [--others FILE...]  # writes general.csv, general.md, general.png
 
 ``matrix`` writes, for each cell and policy of the sweep, the geometric mean over validation seeds of its mean
 completion time over that of the first policy. The least is the reference of the cell. ``report`` compares the agent
@@ -38,11 +38,12 @@ from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.experiment.bound import bound_of
 from dagsim.experiment.ledger import Ledger
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.simulate import make_policy, run_policy
+from dagsim.experiment.simulate import Timed, make_policy, run_policy
 from dagsim.files import write_text
 from dagsim.metrics import summarize, to_csv
 from dagsim.metrics.compare import Paired, paired
 from dagsim.seeds import REPORT, part_of
+from dagsim.systems.seam import Conversation
 from dagsim.workload.windows import most_windows
 
 OUT = RESULTS / "agents"
@@ -123,7 +124,13 @@ def report_seeds(cell: str, config: Config, options: Namespace) -> Sequence[int]
     ledger = Ledger(RESULTS / "seeds.yaml")
     text = "python scripts/table_general.py report"
     spending = ledger.spend(
-        f"agents/general-{cell}", count, text, again=options.again, pool=pool, windows_of=windows_of
+        f"agents/general-{cell}",
+        count,
+        text,
+        fresh=options.fresh and pool is None,
+        again=options.again or (options.fresh and pool is not None),
+        pool=pool,
+        windows_of=windows_of,
     )
     ledger.close(spending)
     return spending.seeds
@@ -150,7 +157,9 @@ def _jct_s(schedule: Any) -> float:
 def cpu_us(config: Config, policy: str, seed: int) -> float:
     """CPU microseconds of a policy per decision, on the SimPy kernel."""
     scenario = scenario_of(config)
-    return float(summarize(scenario.kernel(seed).run(make_policy(scenario, policy))).scheduler_us)
+    timed = Timed(make_policy(scenario, policy), policy)
+    Conversation(scenario.kernel(seed)).follow(timed)
+    return 1e6 * timed.decision_s / timed.decisions
 
 
 def lower_bounds() -> dict[tuple[str, int], float]:
@@ -214,9 +223,10 @@ def write(lines: Sequence[Line], say: Say) -> None:
         for line in lines:
             if line.estimates == estimates and line.policy != line.reference:
                 pair, us = line.pair, "" if np.isnan(line.cpu_us) else f"{line.cpu_us:,.0f}"
+                interval = "" if np.isnan(pair.low) else f"{pair.low:.3f} to {pair.high:.3f}"
                 page.append(
-                    f"| {line.cell} | {_shown(line.policy)} | {pair.n} | {pair.ratio:.3f} | {pair.low:.3f} to "
-                    f"{pair.high:.3f} | {pair.wins} | {'' if np.isnan(line.way) else f'{line.way:.2f}'} | {us} |"
+                    f"| {line.cell} | {_shown(line.policy)} | {pair.n} | {pair.ratio:.3f} | {interval} | {pair.wins} | "
+                    f"{'' if np.isnan(line.way) else f'{line.way:.2f}'} | {us} |"
                 )
     write_text(OUT / "general.md", HEAD + "\n".join(page) + "\n")
     draw(at, policies, OUT / "general.png")
@@ -267,7 +277,10 @@ def _search(options: Namespace, say: Say) -> dict[str, Any]:
     rows: list[dict[str, Any]] = list(read_rows(path)) if path.exists() else []
     done = {(row["cell"], int(row["seed"])) for row in rows}
     configs = {cell: load_config(OUT / "cells" / f"{cell}.yaml") for cell in CELLS}
-    seeds = {cell: report_seeds(cell, configs[cell], Namespace(again=True)) for cell in CELLS}
+    seeds = {
+        cell: report_seeds(cell, configs[cell], Namespace(again=not options.fresh, fresh=options.fresh))
+        for cell in CELLS
+    }
     _searched(configs["ind-0.9"], best["ind-0.9"], VALIDATION)  # so that no window pays for loading code
     for window in range(options.windows):
         for cell, config in configs.items():
@@ -388,6 +401,7 @@ def main() -> int:
     parser.add_argument("what", choices=("matrix", "report", "search"))
     parser.add_argument("folder", nargs="?", type=Path, default=RESULTS / "sweep-matrix", help="of the sweep")
     parser.add_argument("--again", action="store_true", help="the same report seeds again")
+    parser.add_argument("--fresh", action="store_true", help="new report seeds, and the same windows of traces again")
     parser.add_argument("--others", nargs="*", default=(), type=Path, help="of report: agents of other training seeds")
     parser.add_argument("--windows", type=int, default=MOST, help="of search: seeds or windows of a cell")
     parser.add_argument("--bounds", type=int, default=0, help="of search: windows of a cell with a lower bound")

@@ -101,6 +101,27 @@ def test_a_ratio_of_training_time_agrees_with_the_closed_form() -> None:
     assert result["first_order"] == pytest.approx(1 - 0.8 / 86_400 * (300 + 1800))
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("node,start_s,end_s\n9,5,10\n", r"log.csv:2: node must lie in 0\.\.0, got 9"),
+        ("node,start_s,end_s\n0,10,5\n", r"log.csv:2: needs 0 <= start_s < end_s, got 10\.0 and 5\.0"),
+        ("node,from,to\n0,0,5\n", r"log.csv:1: a failure log needs the columns node, start_s, end_s"),
+    ],
+)
+def test_a_log_of_failures_names_the_line_that_is_wrong(tmp_path: Path, rows: str, message: str) -> None:
+    (tmp_path / "log.csv").write_text(rows)
+    with pytest.raises(ModelError, match=message):
+        played(10, Preemption(), FailureLog(str(tmp_path / "log.csv")))
+
+
+def test_overlapping_failures_of_a_log_are_one(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("node,start_s,end_s\n0,50,80\n0,10,60\n")
+    schedule = played(100, Preemption(on_failure="resume"), FailureLog(str(tmp_path / "log.csv")))
+    assert _downtime(schedule) == (70.0, 1)
+    assert schedule.ended_s == 170.0
+
+
 def test_an_interval_that_is_not_positive_is_refused() -> None:
     with pytest.raises(ModelError, match="interval_s must be positive, got 0"):
         Preemption(interval_s=0)
