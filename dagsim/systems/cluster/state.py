@@ -49,7 +49,17 @@ class Live(dict[KeyT, ValueT]):
 class JobState:
     """A job in the system. ``number`` counts arrivals from 0."""
 
-    __slots__ = ("ideal_s", "job", "number", "places", "service_gpu_s", "shows_truth", "tasks", "tasks_left")
+    __slots__ = (
+        "ideal_s",
+        "job",
+        "number",
+        "places",
+        "queued_s",
+        "service_gpu_s",
+        "shows_truth",
+        "tasks",
+        "tasks_left",
+    )
 
     def __init__(self, job: Job, number: int) -> None:
         self.job = job
@@ -60,6 +70,8 @@ class JobState:
         """Its critical path by the estimates, on arrival."""
         self.service_gpu_s = 0.0
         """GPU-seconds that its ended runs have held."""
+        self.queued_s: float | None = None
+        """When it began to wait only for the limit of its array; None if it never did."""
         self.shows_truth = False
         """True if the policy declared itself clairvoyant and may read true durations."""
         self.places: dict[int, dict[int, int]] = {}
@@ -79,7 +91,7 @@ class JobState:
         twin = JobState(self.job, self.number)
         twin.tasks = [task.copy(twin, machines) for task in self.tasks]
         twin.tasks_left, twin.ideal_s = self.tasks_left, self.ideal_s
-        twin.service_gpu_s, twin.shows_truth = self.service_gpu_s, self.shows_truth
+        twin.service_gpu_s, twin.shows_truth, twin.queued_s = self.service_gpu_s, self.shows_truth, self.queued_s
         twin.places = {task: dict(places) for task, places in self.places.items()}
         return twin
 
