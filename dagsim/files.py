@@ -19,8 +19,6 @@ try:
 except ImportError:  # not on Windows: nothing is locked there
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Lock", "append", "cut", "file_hash", "is_there", "parsed_json", "replaced", "write_text"]
-
 
 def parsed_json(text: str | bytes) -> Any:
     """Parse JSON.

@@ -22,8 +22,6 @@ from typing import Any
 
 from dagsim.errors import CodeNotAllowed, UnknownName
 
-__all__ = ["Allowed", "allow", "allowed", "attribute", "is_own", "name_of", "own_names", "source_file", "source_sha256"]
-
 
 class Allowed:
     """The names that a command may import. A new object allows none; ``command_line`` holds the

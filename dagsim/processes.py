@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
-__all__ = ["SIGNALS", "Stopped", "Stops", "end_with_parent", "exit_code", "kill_workers", "starting", "without_output"]
-
-
 SIGNALS = tuple(
     number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
 )

@@ -23,9 +23,6 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from dagsim.errors import CodeNotAllowed, ConfigError, PluginError, UnknownName
 from dagsim.own_code import allowed, attribute, is_own
 
-__all__ = ["Entry", "Registry", "Scalar", "Spec", "nearest", "scalar"]
-
-
 T = TypeVar("T")
 Factory = TypeVar("Factory", bound=Callable[..., object])
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from dagsim.errors import ConfigError
 
-__all__ = ["REPORT", "TRAIN", "VALIDATION", "WINDOWS", "part_of", "seeds_of"]
-
 TRAIN = range(1_000_000, 2_000_000)
 VALIDATION = range(2_000_000, 3_000_000)
 REPORT = range(3_000_000, 4_000_000)

@@ -3,13 +3,14 @@
     python scripts/make_cells.py --data $DAGSIM_DATA --cells $DAGSIM_CELLS
     dagsim sweep results/agents/matrix.yaml
     python scripts/table_general.py matrix results/sweep-matrix      # writes matrix.csv
-    python scripts/table_general.py report [--again]                 # writes general.csv, general.md, general.png
-    python scripts/table_general.py search [--windows N] [--bounds M]  # writes search.csv, search.md
+    python scripts/table_general.py search --fresh [--windows N] [--bounds M]   # writes search.csv, search.md
+    python scripts/table_general.py report --again [--others FILE...]  # writes general.csv, general.md, general.png
 
 ``matrix`` writes, for each cell and policy of the sweep, the geometric mean over validation seeds of its mean
 completion time over that of the first policy. The least is the reference of the cell. ``report`` compares the agent
-with it on report seeds, each used once (``results/seeds.yaml``), or on as many disjoint windows of the last fifth of a
-trace as there are, up to 40. The agent plays in compiled episodes, whose schedules are those of ``dagsim eval``.
+and other policies with it on report seeds, each used once (``results/seeds.yaml``), or on as many disjoint windows of
+the last fifth of a trace as there are, up to 40; ``--others`` are agents of further training seeds. Agents play in
+compiled episodes, whose schedules are those of ``dagsim eval``.
 ``search`` compares ``search`` over the reference of each cell with that reference, and with the agent by the share of
 the way to the lower bound (``dagsim bound``) on the first M windows. It goes from window to window over all cells,
 adds a row to ``search.csv`` after each, and continues there when it is started again.
@@ -37,11 +38,12 @@ from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.experiment.bound import bound_of
 from dagsim.experiment.ledger import Ledger
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.simulate import make_policy, run_policy
+from dagsim.experiment.simulate import Timed, make_policy, run_policy
 from dagsim.files import write_text
 from dagsim.metrics import summarize, to_csv
 from dagsim.metrics.compare import Paired, paired
 from dagsim.seeds import REPORT, part_of
+from dagsim.systems.seam import Conversation
 from dagsim.workload.windows import most_windows
 
 OUT = RESULTS / "agents"
@@ -55,6 +57,7 @@ MOST, FEW = 40, 15
 """Seeds or windows of a cell, and of the former agent, which takes longer."""
 NOISE = "estimates={kind: noisy, sigma: 0.5}"
 DEFAULT = "eft-wait"
+HEURISTICS = (DEFAULT, "srpt-work", "sjf", "easy", "fifo-fit")
 VALIDATION = 2_000_000
 
 
@@ -66,12 +69,17 @@ class Line(NamedTuple):
     policy: str
     reference: str
     pair: Paired
+    way: float
+    """Share of the way from the reference to the lower bound, NaN where no seed has a bound."""
+    cpu_us: float
+    """CPU microseconds per decision, NaN where not measured."""
 
     def to_dict(self) -> dict[str, Any]:
         """The row of the CSV file."""
         pair = self.pair
         bounds = {"ratio": pair.ratio, "low": pair.low, "high": pair.high, "of_means": pair.of_means}
-        return {**self._asdict(), "n": pair.n, "wins": pair.wins, **bounds, "pair": None}
+        rest = {"way": self.way, "cpu_us": self.cpu_us}
+        return {**self._asdict(), "n": pair.n, "wins": pair.wins, **bounds, **rest, "pair": None}
 
 
 def choose(folder: Path, say: Say) -> None:
@@ -116,7 +124,13 @@ def report_seeds(cell: str, config: Config, options: Namespace) -> Sequence[int]
     ledger = Ledger(RESULTS / "seeds.yaml")
     text = "python scripts/table_general.py report"
     spending = ledger.spend(
-        f"agents/general-{cell}", count, text, again=options.again, pool=pool, windows_of=windows_of
+        f"agents/general-{cell}",
+        count,
+        text,
+        fresh=options.fresh and pool is None,
+        again=options.again or (options.fresh and pool is not None),
+        pool=pool,
+        windows_of=windows_of,
     )
     ledger.close(spending)
     return spending.seeds
@@ -140,21 +154,45 @@ def _jct_s(schedule: Any) -> float:
     return float(summarize(schedule).jct_s.mean)
 
 
+def cpu_us(config: Config, policy: str, seed: int) -> float:
+    """CPU microseconds of a policy per decision, on the SimPy kernel."""
+    scenario = scenario_of(config)
+    timed = Timed(make_policy(scenario, policy), policy)
+    Conversation(scenario.kernel(seed)).follow(timed)
+    return 1e6 * timed.decision_s / timed.decisions
+
+
+def lower_bounds() -> dict[tuple[str, int], float]:
+    """The lower bounds of mean completion times in ``search.csv``, by cell and seed."""
+    path = OUT / "search.csv"
+    rows = read_rows(path) if path.exists() else []
+    return {(row["cell"], int(row["seed"])): float(row["bound_s"]) for row in rows if row["bound_s"] != ""}
+
+
 def _report(options: Namespace, say: Say) -> dict[str, Any]:
-    agent, best = Checkpoint.load(AGENT), references()
-    lines: list[Line] = []
+    best, bounds, lines = references(), lower_bounds(), []
+    agents = {"agent": Checkpoint.load(AGENT)} | {path.stem: Checkpoint.load(path) for path in options.others}
+    played_by = {"agent": f'ppo[checkpoint="{AGENT}"]', FORMER.stem: f'ppo[checkpoint="{FORMER}"]'}
     for cell in CELLS:
         path = OUT / "cells" / f"{cell}.yaml"
         seeds = report_seeds(cell, load_config(path), options)
         for estimates in ("exact", "noisy"):
             config = load_config(path, [NOISE] if estimates == "noisy" else [])
-            reference, ours = run(best[cell], config, seeds), played(agent, config, seeds)
-            policies = {"agent": ours, DEFAULT: run(DEFAULT, config, seeds)}
+            reference = run(best[cell], config, seeds)
+            policies = {name: played(agent, config, seeds) for name, agent in agents.items()}
+            policies |= {name: run(name, config, seeds) for name in HEURISTICS}
             if estimates == "exact":
-                policies[FORMER.stem] = run(f'ppo[checkpoint="{FORMER}"]', config, seeds[:FEW])
+                policies[FORMER.stem] = run(played_by[FORMER.stem], config, seeds[:FEW])
+            bounded = [seed for seed in seeds if estimates == "exact" and (cell, seed) in bounds]
             for policy, values in policies.items():
                 pair = paired(list(values.values()), [reference[seed] for seed in values])
-                lines.append(Line(cell, estimates, policy, best[cell], pair))
+                here = [seed for seed in bounded if seed in values]
+                way = share_of_way(
+                    *([of[seed] for seed in here] for of in (values, reference)), [bounds[cell, seed] for seed in here]
+                )
+                timed = policy in (*HEURISTICS, *played_by) and estimates == "exact"
+                us = cpu_us(config, played_by.get(policy, policy), seeds[0]) if timed else float("nan")
+                lines.append(Line(cell, estimates, policy, best[cell], pair, way, us))
                 say(f"{cell:8s} {estimates} {policy:32s} {pair.ratio:.3f} [{pair.low:.3f}, {pair.high:.3f}] n={pair.n}")
     write(lines, say)
     return {f"{line.cell} {line.estimates} {line.policy}": line.pair.ratio for line in lines}
@@ -165,61 +203,71 @@ def write(lines: Sequence[Line], say: Say) -> None:
     rows = [line.to_dict() for line in lines]
     heads = [head for head in rows[0] if head != "pair"]
     write_text(OUT / "general.csv", to_csv({head: [row[head] for row in rows] for head in heads}))
-    page = [f"| cell | estimates | best tuned heuristic | n | agent | 95 % interval | `{DEFAULT}` | former agent |"]
-    page.append("| --- | --- | --- | ---: | ---: | --- | ---: | ---: |")
     at = {(line.cell, line.estimates, line.policy): line for line in lines}
-    for (cell, estimates, policy), line in at.items():
-        if policy == "agent":
-            pair, former = line.pair, at.get((cell, estimates, FORMER.stem))
-            page.append(
-                f"| {cell} | {estimates} | `{line.reference}` | {pair.n} | {pair.ratio:.3f} | {pair.low:.3f} to "
-                f"{pair.high:.3f} | {at[cell, estimates, DEFAULT].pair.ratio:.3f} | "
-                f"{'' if former is None else f'{former.pair.ratio:.2f}'} |"
-            )
-    groups = {"all ten": CELLS, "home": DRAWN, "zero-shot": CELLS[-4:]}
-    page += [
+    policies = list(dict.fromkeys(line.policy for line in lines))
+    page = [
+        "## Geometric means over cells",
         "",
-        "| geometric mean over cells | agent, exact | agent, noisy | former agent |",
-        "| --- | ---: | ---: | ---: |",
+        "| policy | all ten | home | zero-shot | noisy: all ten | home | zero-shot |",
     ]
-    for name, cells in groups.items():
-        means = [
-            _mean(at, cells, estimates, policy)
-            for estimates, policy in (("exact", "agent"), ("noisy", "agent"), ("exact", FORMER.stem))
-        ]
-        page.append(f"| {name} | {means[0]:.3f} | {means[1]:.3f} | {means[2]:.2f} |")
+    page.append("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    groups = (CELLS, DRAWN, CELLS[-4:])
+    for policy in policies:
+        means = [_mean(at, cells, estimates, policy) for estimates in ("exact", "noisy") for cells in groups]
+        page.append(f"| {_shown(policy)} | {' | '.join('' if np.isnan(mean) else f'{mean:.3f}' for mean in means)} |")
         say(page[-1])
+    for estimates in ("exact", "noisy"):
+        page += ["", f"## Cells, {estimates} estimates", ""]
+        page.append("| cell | policy | n | ratio | 95 % interval | better on | way to the bound | us per decision |")
+        page.append("| --- | --- | ---: | ---: | --- | ---: | ---: | ---: |")
+        for line in lines:
+            if line.estimates == estimates and line.policy != line.reference:
+                pair, us = line.pair, "" if np.isnan(line.cpu_us) else f"{line.cpu_us:,.0f}"
+                interval = "" if np.isnan(pair.low) else f"{pair.low:.3f} to {pair.high:.3f}"
+                page.append(
+                    f"| {line.cell} | {_shown(line.policy)} | {pair.n} | {pair.ratio:.3f} | {interval} | {pair.wins} | "
+                    f"{'' if np.isnan(line.way) else f'{line.way:.2f}'} | {us} |"
+                )
     write_text(OUT / "general.md", HEAD + "\n".join(page) + "\n")
-    draw(at, OUT / "general.png")
+    draw(at, policies, OUT / "general.png")
+
+
+def _shown(policy: str) -> str:
+    return "**general agent**" if policy == "agent" else f"`{policy}`"
 
 
 def _mean(at: Mapping[tuple[str, str, str], Line], cells: Sequence[str], estimates: str, policy: str) -> float:
+    """The geometric mean of a policy's ratios, NaN if a cell lacks one."""
+    if any((cell, estimates, policy) not in at for cell in cells):
+        return float("nan")
     return float(np.exp(np.mean([np.log(at[cell, estimates, policy].pair.ratio) for cell in cells])))
 
 
-def draw(at: Mapping[tuple[str, str, str], Line], path: Path) -> None:
-    """Draw the ratios of the agent and the former one, with intervals."""
+def draw(at: Mapping[tuple[str, str, str], Line], policies: Sequence[str], path: Path) -> None:
+    """Draw the ratios with exact estimates as a matrix of policies and cells."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
-    for shift, policy, color, label in (
-        (-0.12, "agent", "#0072b2", "general agent"),
-        (0.12, FORMER.stem, "#d55e00", "agent trained on one cell"),
-    ):
-        pairs = [at[cell, "exact", policy].pair for cell in CELLS]
-        ratios = np.array([pair.ratio for pair in pairs])
-        bars = np.array([[pair.ratio - pair.low, pair.high - pair.ratio] for pair in pairs]).T
-        axes.errorbar(np.arange(len(CELLS)) + shift, ratios, bars, fmt="o", ms=4, lw=1.2, color=color, label=label)
-    axes.axhline(1.0, color="gray", lw=0.8)
-    axes.set_xticks(range(len(CELLS)), CELLS, fontsize=8)
-    axes.set_yscale("log")
-    axes.set_yticks([0.9, 1, 1.1, 1.2, 1.3, 1.5], ["0.9", "1", "1.1", "1.2", "1.3", "1.5"], fontsize=8)
-    axes.set_yticks([], minor=True)
-    axes.set_ylabel("mean completion time /\nbest tuned heuristic of the cell", fontsize=8)
-    axes.legend(fontsize=8, frameon=False)
+    drawn = [policy for policy in policies if policy in ("agent", FORMER.stem, *HEURISTICS)]
+    ratios = np.array([[at[cell, "exact", policy].pair.ratio for cell in CELLS] for policy in drawn])
+    ratios = np.column_stack([ratios, np.exp(np.log(ratios).mean(axis=1))])
+    figure, axes = plt.subplots(figsize=(8, 3), layout="constrained")
+    most = np.log(1.5)
+    axes.imshow(np.log(ratios), cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto")
+    for row, column in np.ndindex(ratios.shape):
+        ratio = ratios[row, column]
+        dark = abs(np.log(ratio)) > 0.7 * most
+        axes.text(column, row, f"{ratio:.2f}", ha="center", va="center", fontsize=8, color="white" if dark else "black")
+    axes.axvline(len(CELLS) - 0.5, color="white", lw=3)
+    axes.set_xticks(range(len(CELLS) + 1), [*CELLS, "mean"], fontsize=8)
+    names = {"agent": "general agent", FORMER.stem: "agent of ind-0.9"}
+    axes.set_yticks(range(len(drawn)), [names.get(policy, policy) for policy in drawn], fontsize=8)
+    axes.tick_params(length=0)
+    axes.set_title("mean completion time / that of the best tuned heuristic of each workload", fontsize=9)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
     figure.savefig(path, dpi=150)
 
 
@@ -229,7 +277,10 @@ def _search(options: Namespace, say: Say) -> dict[str, Any]:
     rows: list[dict[str, Any]] = list(read_rows(path)) if path.exists() else []
     done = {(row["cell"], int(row["seed"])) for row in rows}
     configs = {cell: load_config(OUT / "cells" / f"{cell}.yaml") for cell in CELLS}
-    seeds = {cell: report_seeds(cell, configs[cell], Namespace(again=True)) for cell in CELLS}
+    seeds = {
+        cell: report_seeds(cell, configs[cell], Namespace(again=not options.fresh, fresh=options.fresh))
+        for cell in CELLS
+    }
     _searched(configs["ind-0.9"], best["ind-0.9"], VALIDATION)  # so that no window pays for loading code
     for window in range(options.windows):
         for cell, config in configs.items():
@@ -267,15 +318,20 @@ def _pair_of(rows: Sequence[Mapping[str, Any]], cell: str) -> Paired:
     return paired([float(row["search_s"]) for row in here], [float(row["reference_s"]) for row in here])
 
 
-def share_of_way(rows: Sequence[Mapping[str, Any]], policy: str) -> float:
-    """The part of the way from the reference to the bound that a policy goes, of the rows with a bound: of the sums
-    of the mean times relative to the reference.
+def share_of_way(values: Sequence[float], references: Sequence[float], bounds: Sequence[float]) -> float:
+    """The part of the way from the reference to the lower bound that a policy goes: of the sums of the mean times
+    relative to the reference. NaN without a bound.
     """
-    bounded = [row for row in rows if row["bound_s"] != ""]
-    if not bounded:
+    if not bounds:
         return float("nan")
-    gained = [1 - float(row[f"{policy}_s"]) / float(row["reference_s"]) for row in bounded]
-    return float(np.sum(gained) / np.sum([1 - float(row["bound_s"]) / float(row["reference_s"]) for row in bounded]))
+    gained, most = ([1 - of / at for of, at in zip(times, references, strict=True)] for times in (values, bounds))
+    return float(np.sum(gained) / np.sum(most))
+
+
+def _way(rows: Sequence[Mapping[str, Any]], policy: str) -> float:
+    """The share of the way that a column of ``search.csv`` goes."""
+    rows = [row for row in rows if row["bound_s"] != ""]
+    return share_of_way(*([float(row[head]) for row in rows] for head in (f"{policy}_s", "reference_s", "bound_s")))
 
 
 def search_page(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -288,7 +344,7 @@ def search_page(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         timed = [row for row in here if row["search_cpu_s"] != ""]
         spent = [sum(float(row[f"{name}_cpu_s"]) for row in timed) for name in ("search", "reference")]
         cpu = f"{spent[0] / spent[1]:.0f}" if timed else ""
-        ways = [share_of_way(here, policy) for policy in ("search", "agent")]
+        ways = [_way(here, policy) for policy in ("search", "agent")]
         bounds = sum(row["bound_s"] != "" for row in here)
         shares = " | ".join("" if np.isnan(way) else f"{way:.2f}" for way in ways)
         page.append(
@@ -296,7 +352,7 @@ def search_page(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             f"{cpu} | {bounds or ''} | {shares} |"
         )
         ratios.append(pair.ratio)
-    ways = [share_of_way(rows, policy) for policy in ("search", "agent")]
+    ways = [_way(rows, policy) for policy in ("search", "agent")]
     page += [
         "",
         f"Geometric mean of the ratios over the ten cells: **{np.exp(np.mean(np.log(ratios))):.3f}**; largest "
@@ -312,8 +368,10 @@ Mean job completion times over those of the best of 26 heuristics of the cell, w
 ([matrix.csv](matrix.csv)): geometric means of per-seed ratios with Student's t on their logs, on report seeds or on
 disjoint windows of the last fifth of a trace (`python scripts/table_general.py report`, `results/seeds.yaml`). Noisy
 estimates have sigma 0.5. The agent has seen the first three fifths of itp and philly, and none of pai, openb, gavel and
-ali40. The arrivals of pai are made up; all GPU types of ali40 are equally fast. The former agent is `{FORMER.name}`,
-which `dagsim eval --algo ppo` played before, on the first {FEW} seeds.
+ali40. The arrivals of pai are made up; all GPU types of ali40 are equally fast. `{FORMER.stem}` is an agent that was
+trained on one workload, on the first {FEW} seeds. *Way to the bound* is the share of the way from the best heuristic to
+a lower bound (`dagsim bound`), on the few seeds of search.csv that have one. CPU times per decision are those of the
+first seed, on a shared machine.
 
 """
 
@@ -343,6 +401,8 @@ def main() -> int:
     parser.add_argument("what", choices=("matrix", "report", "search"))
     parser.add_argument("folder", nargs="?", type=Path, default=RESULTS / "sweep-matrix", help="of the sweep")
     parser.add_argument("--again", action="store_true", help="the same report seeds again")
+    parser.add_argument("--fresh", action="store_true", help="new report seeds, and the same windows of traces again")
+    parser.add_argument("--others", nargs="*", default=(), type=Path, help="of report: agents of other training seeds")
     parser.add_argument("--windows", type=int, default=MOST, help="of search: seeds or windows of a cell")
     parser.add_argument("--bounds", type=int, default=0, help="of search: windows of a cell with a lower bound")
     parser.add_argument(

@@ -7,10 +7,12 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.testing
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # small networks gain nothing from threads, and lose where cores are busy
@@ -20,6 +22,8 @@ for number in (signal.SIGINT, signal.SIGHUP):  # as from a terminal, if `nohup` 
             signal.signal(number, signal.SIG_DFL)
 settings.register_profile("repeatable", deadline=None, derandomize=True)  # however busy the machine is
 settings.load_profile("repeatable")  # `pytest --hypothesis-profile=default` searches anew
+# Typer builds the commands of an application for each call, which takes as long as a small run.
+typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")

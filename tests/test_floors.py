@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
-import dagsim
-
-ROOT = Path(dagsim.__file__).parent
+from sources import PACKAGE as ROOT
+from sources import trees
 
 FLOORS = (
     {"errors"},
@@ -93,9 +91,8 @@ def imports() -> tuple[Import, ...]:
 
 
 def read_imports() -> Iterator[Import]:
-    for path in sorted(ROOT.rglob("*.py")):
+    for path, tree in trees().items():
         inside = path.relative_to(ROOT)
-        tree = ast.parse(path.read_text(encoding="utf-8"))
         pending: list[tuple[ast.AST, bool]] = [(tree, False)]
         while pending:
             node, late = pending.pop()

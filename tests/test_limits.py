@@ -116,14 +116,14 @@ def gzip_bomb(folder: Path) -> Path:
         file.write(
             b"id,arrival_s,gpus,duration_s,gpu_type,priority,tenant,deadline_s,instances,gang,cpus,memory_gb,estimate_s,model,batch,weight\n"
         )
-        for _ in range(400):
+        for _ in range(160):
             file.write(b"a" * (1 << 20))
     return folder / "x.csv.gz"
 
 
 def tar_of_a_bomb(folder: Path) -> Path:
     member = tarfile.TarInfo("x.csv")
-    member.size = 400 << 20
+    member.size = 160 << 20
     with tarfile.open(folder / "x.tar.gz", "w:gz", compresslevel=6) as archive:
         archive.addfile(member, Letters(member.size))
     return folder / "x.tar.gz"

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
-import dagsim
-
-ROOT = Path(dagsim.__file__).parent
+from sources import PACKAGE, trees
 
 
 def first_lines() -> list[tuple[str, str]]:
     found = []
-    for path in sorted(ROOT.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
                 line = getattr(node, "lineno", 1)
-                found.append((f"{path.relative_to(ROOT)}:{line}", text.splitlines()[0]))
+                found.append((f"{path.relative_to(PACKAGE)}:{line}", text.splitlines()[0]))
     return found
 
 

@@ -7,9 +7,8 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
-import dagsim
-
-ROOT = Path(dagsim.__file__).parent
+from sources import PACKAGE as ROOT
+from sources import trees
 
 SHARED = {
     "fifo": "the same rule, for the cluster and for Spark",
@@ -21,9 +20,8 @@ SHARED = {
 @cache
 def public_names(root: Path) -> dict[str, list[str]]:
     homes: dict[str, list[str]] = defaultdict(list)
-    for path in sorted(root.rglob("*.py")):
-        body = ast.parse(path.read_text(encoding="utf-8")).body
-        for node in body:
+    for path, tree in trees(root).items():
+        for node in tree.body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
                 homes[node.name].append(str(path.relative_to(root)))
     return homes

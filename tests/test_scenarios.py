@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
-import dagsim
+from sources import PACKAGE, trees
+
 from dagsim.config.schema import Config, load_config
 from dagsim.envs.config import EnvConfig
 from dagsim.experiment.environment import make_env
@@ -14,7 +14,7 @@ from dagsim.experiment.simulate import run_policy
 from dagsim.model.log import Schedule
 from dagsim.systems.seam import drive
 
-ROOT = Path(dagsim.__file__).parent.parent
+ROOT = PACKAGE.parent
 KERNELS = {"ClusterKernel", "SparkKernel", "RampKernel"}
 BUILDERS = {
     "dagsim/systems/cluster/scenario.py",
@@ -27,8 +27,8 @@ BUILDERS = {
 def test_only_scenarios_build_kernels() -> None:
     found = set()
     for folder in ("dagsim", "scripts"):
-        for path in (ROOT / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for path, tree in trees(ROOT / folder).items():
+            for node in ast.walk(tree):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KERNELS:
                     found.add(str(path.relative_to(ROOT)))
     assert found == BUILDERS

@@ -20,17 +20,13 @@ def run(script: str, *args: object) -> dict[str, Any]:
 
 
 @pytest.mark.data
-def test_highest_level_first_against_the_optima_of_the_standard_task_graphs(data: Path) -> None:
-    # specs: n = 50, an independent highest-level-first; the optimum is never beaten.
-    graphs, optimal = data / "traces/stg/stg-50.tar.gz", data / "traces/stg/optimal"
-    found = run("validate_stg.py", "--graphs", graphs, "--optimal", optimal)
-    assert {cores: (round(row["mean_ratio"], 4), row["hits"]) for cores, row in found.items()} == {
-        "2": (1.0073, 98),
-        "4": (1.0115, 97),
-        "8": (1.0125, 141),
-        "16": (1.0000, 180),
-    }
-    assert not any(row["below_optimum"] for row in found.values())
+def test_highest_level_first_against_the_optima_of_the_standard_task_graphs(data: Path, tmp_path: Path) -> None:
+    # An independent highest-level-first; the optimum is never beaten. ``dagsim paper stg`` has the others.
+    optimal = tmp_path / "Case50_4_OPT.csv"
+    optimal.symlink_to(data / "traces/stg/optimal" / optimal.name)
+    found = run("validate_stg.py", "--graphs", data / "traces/stg/stg-50.tar.gz", "--optimal", tmp_path)
+    (row,) = found.values()
+    assert (round(row["mean_ratio"], 4), row["hits"], row["below_optimum"]) == (1.0115, 97, 0)
 
 
 @pytest.mark.data
@@ -48,11 +44,10 @@ def test_fcfs_and_easy_on_kth_agree_with_an_independent_simulator(data: Path) ->
 def test_rlschedulers_tables_come_out_to_the_digits(data: Path) -> None:
     golden = json.loads((data / "golden/swf/rlscheduler_lublin1.json").read_text())["Lublin-1"]["bsld"]
     log = data / "traces/swf/lublin_256.swf.gz"
-    found = run("validate_rlscheduler.py", "--trace", log, "--processors", 256, "--policies", "FCFS,F1")
+    found = run("validate_rlscheduler.py", "--trace", log, "--processors", 256, "--policies", "F1")
     for backfilling in ("bf0", "bf1"):
-        for score in ("FCFS", "F1"):
-            expected = golden[backfilling]["mean"][score]
-            assert found[backfilling][score] == pytest.approx(expected, rel=1e-12), (backfilling, score)
+        expected = golden[backfilling]["mean"]["F1"]
+        assert found[backfilling]["F1"] == pytest.approx(expected, rel=1e-12), backfilling
 
 
 @pytest.mark.data

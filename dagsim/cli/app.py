@@ -21,9 +21,6 @@ from dagsim.errors import DagsimError, InputError
 from dagsim.own_code import Allowed, allow
 from dagsim.processes import Stops, exit_code
 
-__all__ = ["app", "main"]
-
-
 ALLOW_CODE = "--allow-code"
 ORDER = (
     *("eval", "baseline", "train", "replay", "tune", "compare", "report", "plot", "record", "serve", "sweep"),

@@ -18,16 +18,6 @@ from dagsim.cli.options import Json, On, Out, Quiet, TableLook
 from dagsim.cli.shared import carried, trust
 from dagsim.report.grid import TableFormat
 
-__all__ = [
-    "bench_app",
-    "repeat_paper",
-    "run_bench",
-    "show_tasks",
-    "tabulate",
-    "verify",
-]
-
-
 bench_app = typer.Typer(help="Judge a scheduler on a frozen suite of tasks.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
 
@@ -237,12 +227,15 @@ def repeat_paper(
         typer.echo(json.dumps({"paper": name, "title": chosen.title, "figures": facts, "missing": absent}))
     else:
         rows = [
-            (of.name, f"{of.published:,.6g}", f"{of.here:,.6g}", f"{of.difference:.2g}", "" if of.holds else "differs")
+            (
+                *(of.name, f"{of.published:,.6g}", f"{of.here:,.6g}", f"{of.difference:.2g}", f"{of.tolerance:.2g}"),
+                "" if of.holds else "differs",
+            )
             for of in figures
         ]
-        heads = ("figure", "published", "here", "difference", "")
-        note = f"{len(figures) - len(missed)} of {len(figures)} figures are equal to the published digits"
+        heads = ("figure", "published", "here", "difference", "allowed", "")
+        note = f"{len(figures) - len(missed)} of {len(figures)} figures differ by no more than is allowed"
         notes = (note, f"not below {data or '.'}: {', '.join(absent)}. {chosen.source}") if absent else (note,)
-        show_grid(Grid(chosen.title, heads, rows, notes, texts=(0, 4)), table)
+        show_grid(Grid(chosen.title, heads, rows, notes, texts=(0, 5)), table)
     if missed:
         raise typer.Exit(1)

@@ -12,8 +12,6 @@ from dagsim.cli.app import app
 from dagsim.cli.options import ConfigFile, Experiment, Json, Quiet, Settings, TraceFlags, expand_options
 from dagsim.cli.shared import experiment
 
-__all__ = ["calibrate_site"]
-
 
 @app.command("calibrate")
 @expand_options

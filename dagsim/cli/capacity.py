@@ -31,13 +31,6 @@ if TYPE_CHECKING:
     from dagsim.report.answer import Recommendation
     from dagsim.workload.load import Load
 
-__all__ = [
-    "plan_capacity",
-    "sweep",
-    "swept",
-    "whatif",
-]
-
 
 @app.command()
 @expand_options

@@ -35,12 +35,6 @@ if TYPE_CHECKING:
     from dagsim.experiment.kept_files import CellRun
     from dagsim.experiment.store import Store
 
-__all__ = [
-    "compare_runs",
-    "print_bound",
-    "why",
-]
-
 
 @app.command("compare")
 def compare_runs(

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from dagsim.forecast.log import JobLog
     from dagsim.report.grid import Grid
 
-__all__ = ["print_eta"]
-
 T = TypeVar("T")
 
 

@@ -28,14 +28,6 @@ from dagsim.cli.shared import experiment, resume_policies, run_policies
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
 
-__all__ = [
-    "baseline",
-    "evaluate",
-    "replay_trace",
-    "warm",
-]
-
-
 MANY, SEEDS_OF_MANY = 10, 30
 """Tables of ``MANY`` policies or more use ``SEEDS_OF_MANY`` seeds by default: Holm's correction for
 many comparisons costs power.

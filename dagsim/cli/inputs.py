@@ -16,9 +16,6 @@ from dagsim.cli.shared import configured, given
 from dagsim.errors import InputError
 from dagsim.report.grid import LISTINGS, listing
 
-__all__ = ["config_app", "list_", "site_app", "workload_app"]
-
-
 config_app = typer.Typer(help="Show, check and describe configurations.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 

@@ -18,34 +18,6 @@ from dagsim.report.grid import TableFormat
 if TYPE_CHECKING:
     from dagsim.config.schema import Setting
 
-__all__ = [
-    "REMOVED",
-    "Algo",
-    "ConfigFile",
-    "Experiment",
-    "Jobs",
-    "Json",
-    "Name",
-    "On",
-    "Out",
-    "Output",
-    "Plots",
-    "Quiet",
-    "Resume",
-    "Seed",
-    "Seeds",
-    "Settings",
-    "SweepOutput",
-    "TableLook",
-    "TraceFlags",
-    "Wide",
-    "WindowCount",
-    "Windows",
-    "Within",
-    "Workers",
-    "expand_options",
-]
-
 
 def _experiment(*names: str, **more: Any) -> Any:
     return typer.Option(*names, rich_help_panel="Experiment", **more)

@@ -12,13 +12,6 @@ import typer
 
 from dagsim.cli.app import app
 
-__all__ = [
-    "plot",
-    "record",
-    "report",
-    "serve",
-]
-
 
 @app.command()
 def report(

@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     from dagsim.metrics.intervals import OverTime
     from dagsim.metrics.standings import PolicyResult
 
-__all__ = [
-    "Kept",
-    "carried",
-    "configured",
-    "experiment",
-    "given",
-    "refuse_beside_resume",
-    "resume_kept",
-    "resume_policies",
-    "run_kept",
-    "run_policies",
-    "trust",
-]
-
 
 def trust(*files: Path) -> None:
     """Allow this command to import the code that its user names, on the command line and in

@@ -14,9 +14,6 @@ from dagsim.cli.options import Json, Quiet
 if TYPE_CHECKING:
     from dagsim.traces.fetch import Fetched
 
-__all__ = ["fetch_trace", "list_traces", "trace_app"]
-
-
 trace_app = typer.Typer(help="Describe, fetch and convert traces.", no_args_is_help=True)
 app.add_typer(trace_app, name="trace")
 

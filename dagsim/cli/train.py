@@ -41,11 +41,6 @@ if TYPE_CHECKING:
     from dagsim.experiment.training.session import Trained
     from dagsim.metrics.standings import PolicyResult
 
-__all__ = [
-    "train_agent",
-    "tune",
-]
-
 
 @app.command("train")
 def train_agent(

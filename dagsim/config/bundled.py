@@ -18,9 +18,6 @@ from dagsim.registry import nearest
 from dagsim.workload.presets import PRESETS, Preset
 from dagsim.workload.sessions import Sessions
 
-__all__ = ["FITTED", "WORKLOADS", "find_config", "opening_of", "shipped", "shipped_folder"]
-
-
 Kind: TypeAlias = Literal["configs", "workloads"]
 
 

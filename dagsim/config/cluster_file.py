@@ -24,14 +24,6 @@ from dagsim.traces.sites import folded, named_gpus
 from dagsim.traces.slurm_site import read_slurm_site, site_files
 from dagsim.traces.source import Source
 
-__all__ = [
-    "PriceFile",
-    "cluster_yaml",
-    "import_site",
-    "read_prices",
-]
-
-
 _SHOWN, _NAMED = 20, 8
 
 

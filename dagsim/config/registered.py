@@ -17,8 +17,6 @@ from dagsim.errors import ConfigError, UnknownName
 from dagsim.own_code import attribute, name_of
 from dagsim.registry import Registry
 
-__all__ = ["Foreign", "Later", "Registered", "kind_of", "system_name"]
-
 
 @dataclass(frozen=True)
 class Foreign:

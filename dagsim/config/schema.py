@@ -58,21 +58,6 @@ if TYPE_CHECKING:
     from dagsim.config.training import TrainSection
     from dagsim.traces.trace_file import TraceFile
 
-__all__ = [
-    "ClusterSection",
-    "Config",
-    "NodeGroup",
-    "Setting",
-    "config_hash",
-    "config_in",
-    "dump_config",
-    "foreign_parts",
-    "json_schema",
-    "load_config",
-    "queues_on",
-]
-
-
 _CLUSTER_ONLY = (
     "cluster",
     "gpu_types",
@@ -369,7 +354,8 @@ class Config(Section):
         return self
 
     def _check_nodes(self) -> None:
-        """Check the network and the terms of jobs against the nodes, if these are known yet.
+        """Check the network, terms of jobs, elastic tasks and failures against the nodes, if these
+        are known yet.
 
         Raises:
             ModelError: They do not fit.
@@ -391,6 +377,17 @@ class Config(Section):
                 check_level(self.request, self.network, names)
             except ModelError as error:
                 raise error.below("request") from None
+        if self.elastic is not None:
+            try:
+                self.elastic.check(self.build_cluster())
+            except ModelError as error:
+                raise error.below("elastic") from None
+        for place, model in enumerate(self.disturbances):
+            try:
+                if getattr(model, "nodes", None):
+                    model.start(len(names), 0)
+            except ModelError as error:
+                raise error.below("disturbances", place) from None
 
     @property
     def system_kind(self) -> str:

@@ -22,8 +22,6 @@ from dagsim.systems.ramp.codecs import PartitionConfig
 from dagsim.systems.seam import Scenario
 from dagsim.systems.spark.codecs import StagesConfig
 
-__all__ = ["TrainSection", "check_training", "for_system", "section_for"]
-
 _ALL_CODECS: Registry[Any] = Registry(
     "codec",
     [

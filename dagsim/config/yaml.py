@@ -22,9 +22,6 @@ from pydantic_core import ErrorDetails
 from dagsim.errors import ConfigError
 from dagsim.registry import nearest, scalar
 
-__all__ = ["DEFAULT_KIND", "Document", "dump", "explain", "load", "read_yaml"]
-
-
 Key: TypeAlias = tuple[str | int, ...]
 """Path to a value: mapping keys and list indices from the top."""
 

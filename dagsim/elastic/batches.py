@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil, isfinite
+from math import ceil, floor, isfinite
 from typing import Any
 
 from dagsim.errors import ModelError
@@ -73,6 +73,8 @@ _LATER_CRITICAL: Mapping[str, Sequence[tuple[int, int]]] = {
     "Recommendation": ((60, 70), (80, 90)),
 }
 """With Accordion: later epochs that return to the first batch."""
+_WHOLE = 1e-9
+"""Part of an epoch that does not count."""
 
 
 def batch_schedule(model: str, batch: int, gpus: int, mode: str, epochs: int) -> dict[int, int]:
@@ -110,8 +112,12 @@ class EpochTraining:
 
     ``schedule`` is the batch from each epoch on (the first is 0); ``epoch_s[gpu][batch]`` are the
     seconds of an epoch of the whole gang on a GPU type. It is done after ``epochs``, which may be a
-    fraction. Where the batch changes, a running job pauses for ``change_s`` seconds: it writes a
-    checkpoint and starts again with the new batch.
+    fraction. Where the batch changes, a running job pauses for ``change_s`` seconds, or until it
+    starts again: it writes a checkpoint and starts with the new batch.
+
+    As in the authors' programs, a job that starts again counts the epoch that it was in from its
+    beginning. It keeps its work, but its batch changes later. At the change, the work done is
+    rounded up to whole epochs.
 
     Raises:
         ModelError: ``epochs`` is not positive, the schedule does not begin with epoch 0, or the pause
@@ -167,6 +173,8 @@ class EpochProgress:
     def __init__(self, task: EpochTraining) -> None:
         self.task = task
         self.progress = 0.0
+        self._epoch = 0.0
+        """The epoch that the job counts."""
         self._changes = task.changes
         self._phase = 0
         self._pauses = False
@@ -180,12 +188,13 @@ class EpochProgress:
     @property
     def done(self) -> bool:
         """True if no epochs are left."""
-        return self._phase + 1 >= len(self._changes)
+        return self.progress >= self.task.epochs
 
     def place(self, placement: Sequence[int], gpu: str = "") -> None:
         """Take GPUs of a type; the size of the gang is part of the rates."""
         self._gpu = gpu if placement else None
         self._pauses = False
+        self._epoch = floor(self._epoch + _WHOLE)
 
     def pace(self, interference: float = 0.0) -> Pace:
         """Epochs per second with the present batch.
@@ -199,20 +208,30 @@ class EpochProgress:
         rate = (1.0 - interference) / self.task.seconds(self._gpu, batch)
         if self._pauses:
             return Pace(0.0, self.progress, self.task.change_s)
-        return Pace(rate, self._changes[self._phase + 1])
+        return Pace(rate, min(self.progress + self._to_change, self.task.epochs))
+
+    @property
+    def _to_change(self) -> float:
+        """Epochs until the batch changes, or the training ends at the latest."""
+        return self._changes[self._phase + 1] - self._epoch
 
     def advance(self, progress: float) -> None:
         """Add epochs before the batch changes."""
         self.progress += progress
+        self._epoch += progress
 
     def end_epoch(self) -> None:
         """Reach the epoch in which the batch changes, or the end, or the end of a pause."""
         if self._pauses:
             self._pauses = False
             return
+        if self._phase + 2 == len(self._changes) or self.task.epochs - self.progress <= self._to_change:
+            self.progress = self.task.epochs
+            return
+        self.progress = min(ceil(self.progress + self._to_change - _WHOLE), self.task.epochs)
         self._phase += 1
+        self._epoch = self._changes[self._phase]
         self._pauses = self.task.change_s > 0 and not self.done
-        self.progress = self._changes[self._phase]
 
     def copy(self) -> EpochProgress:
         """An equal state that continues independently."""

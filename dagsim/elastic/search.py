@@ -20,6 +20,7 @@ import numpy as np
 from dagsim.elastic.goodput import BatchLimits, GoodputModel
 from dagsim.elastic.jobs import ElasticJob
 from dagsim.elastic.stepping import Allocations, EqualNodes
+from dagsim.errors import require
 
 __all__ = ["PolluxSearch", "SearchedJob"]
 
@@ -70,9 +71,14 @@ class PolluxSearch:
         seed: Seed of the search.
         population: Candidates that survive a generation.
         generations: Number of generations.
+
+    Raises:
+        ConfigError: There is no candidate or no generation.
     """
 
     def __init__(self, seed: int = 0, population: int = 100, generations: int = 50) -> None:
+        require(population > 0, "pollux: population must be positive", population)
+        require(generations > 0, "pollux: generations must be positive", generations)
         self._random = np.random.default_rng(seed)
         self._population, self._generations = population, generations
         self._survivors: np.ndarray | None = None

@@ -102,11 +102,11 @@ class ElasticTasks:
         """Check the range against the cluster.
 
         Raises:
-            ConfigError: No GPU type has ``least`` GPUs.
+            ModelError: No GPU type has ``least`` GPUs.
         """
         most = max([one.all for one in _types(cluster)[1].values()], default=0)
         if self.least > most:
-            raise ConfigError(f"elastic: no GPU type of the cluster has least = {self.least} GPUs; the most is {most}")
+            raise ModelError(f"elastic: no GPU type of the cluster has least = {self.least} GPUs; the most is {most}")
 
     def job(self, job: Job, seconds: Seconds, cluster: Cluster) -> Job:
         """The job with elastic tasks. ``seconds`` is the runtime model.

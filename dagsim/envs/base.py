@@ -14,9 +14,6 @@ from dagsim.envs.episode import Episode, Reward, RewardConfig
 from dagsim.errors import ConfigError
 from dagsim.systems.seam import Kernel, Scenario
 
-__all__ = ["EpisodeEnv", "Screen", "picture_of"]
-
-
 _RENDER_MODES = ["ansi", "rgb_array", "human"]
 _FRAMES_PER_S = 4
 _INSTANT_S = 1e-6

@@ -12,8 +12,6 @@ from dagsim.errors import ConfigError
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.seam import CodecSettings
 
-__all__ = ["EnvConfig", "Level", "Preset"]
-
 Level = Literal["job", "task", "task_type", "task_type_par"]
 Preset = Literal["flat", "dict", "candidates", "graph"]
 

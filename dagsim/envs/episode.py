@@ -11,8 +11,6 @@ from dagsim.errors import ConfigError, Stalled
 from dagsim.registry import Registry, Spec
 from dagsim.systems.seam import Codec, CodecSettings, Conversation, Kernel, RewardTerm, Scenario
 
-__all__ = ["Episode", "EpisodeFactory", "Reward", "RewardConfig", "Witness", "WitnessFactory"]
-
 
 class Witness(Protocol):
     """Takes notes about a simulation for an estimator of advantages. Policies must not see them."""

@@ -18,9 +18,6 @@ from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
 
-__all__ = ["NODE_FEATURES", "Legal", "Levelled", "Presets"]
-
-
 NODE_FEATURES = ("log_best", "log_rank", "gpus", "waiting", "running", "ready", "missing_parents", "job_age")
 
 

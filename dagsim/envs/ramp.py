@@ -30,8 +30,6 @@ from dagsim.systems.ramp.kpis import cause
 from dagsim.systems.ramp.scenario import RampScenario
 from dagsim.systems.ramp.view import RampView
 
-__all__ = ["PartitionEnv"]
-
 _MOST = 1e6
 """Larger than any feature: nearly all lie between 0 and 4, except a raw beta, which is not scaled."""
 

@@ -17,8 +17,6 @@ from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.seam import Scenario
 
-__all__ = ["SchedulingEnv"]
-
 
 class SchedulingEnv(EpisodeEnv):
     """Every step is one choice: a task and where it starts, or to wait for a change (the last

@@ -33,8 +33,6 @@ from dagsim.systems.spark.scenario import SparkScenario
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Bar", "DecimaEnv", "bars", "colour", "describe", "draw_bars", "picture"]
-
 
 class DecimaEnv(EpisodeEnv):
     """Episodes of ``jobs`` Spark jobs on ``executors`` executors, of one or several types.

@@ -26,8 +26,6 @@ from dagsim.systems.seam import CodecSettings, Scenario
 if TYPE_CHECKING:
     from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
 
-__all__ = ["VectorSchedulingEnv", "compiled_episodes", "one_by_one", "why_not_compiled"]
-
 _TERMS = ("shaped_job_seconds", "job_seconds")
 _HIDDEN = 1 << 40
 """The choice to wait; it is not a row of the observation."""

@@ -28,9 +28,6 @@ from dagsim.workload import Sessions, Synthetic
 if TYPE_CHECKING:
     from dagsim.traces.trace_file import TraceFile
 
-__all__ = ["DEFAULT_GPUS", "compare", "plan", "replay", "simulate"]
-
-
 DEFAULT_GPUS: Mapping[str, int] = {"A100-40": 8, "V100-16": 8, "T4": 16}
 """The GPUs of the default cluster."""
 

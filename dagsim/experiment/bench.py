@@ -41,26 +41,6 @@ from dagsim.model.streams import stream
 from dagsim.registry import nearest
 from dagsim.seeds import VALIDATION, seeds_of
 
-__all__ = [
-    "METRICS",
-    "SUITE",
-    "BenchEntry",
-    "BenchTask",
-    "Division",
-    "bounds_of",
-    "check_file",
-    "differing_bounds",
-    "entry_file",
-    "log_digest",
-    "of_other_code",
-    "picked_cells",
-    "read_entry",
-    "repeated_runs",
-    "scored",
-    "suite",
-    "task_plan",
-]
-
 SUITE = "v1"
 Division: TypeAlias = Literal["exact", "noisy", "hidden"]
 """What policies of the GPU cluster know about durations (``Estimates``)."""

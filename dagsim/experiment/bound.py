@@ -19,9 +19,6 @@ from dagsim.systems.cluster.bounds.relaxation import areas_gpu_s, relaxation_of,
 from dagsim.systems.cluster.bounds.time_indexed import MOST_COPIES, time_indexed
 from dagsim.systems.cluster.scenario import ClusterScenario
 
-__all__ = ["Bound", "bound_of", "bounds_of_runs", "scenario_bound", "shares_of_the_way"]
-
-
 _NODES = 8
 """Maximum number of nodes whose borders are kept in small cases."""
 

@@ -24,8 +24,6 @@ from dagsim.model import Caps, QueueNode, QueueTree
 from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.policies import POLICIES
 
-__all__ = ["Calibration", "TriedValue", "calibrate"]
-
 _FEW = 20
 """Fewest jobs on either side of the split."""
 _LEAST_GAIN = 0.02

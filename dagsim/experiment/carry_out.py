@@ -22,8 +22,6 @@ from dagsim.processes import Stops
 from dagsim.systems.cluster import choice
 from dagsim.systems.cluster.choice import EngineUse
 
-__all__ = ["RunProgress", "Watch", "carry_out", "check_plan", "raise_failures", "write_comparison"]
-
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:

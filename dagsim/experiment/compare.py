@@ -30,23 +30,6 @@ if TYPE_CHECKING:
     from dagsim.systems.cluster.network.usage import LinkUse
     from dagsim.systems.cluster.waits import Stretch
 
-__all__ = [
-    "CellGroup",
-    "Pairing",
-    "Precise",
-    "block_ratios",
-    "compared_axis",
-    "explained_waits",
-    "grouped_standings",
-    "looks_at",
-    "paired_lines",
-    "rule_for",
-    "run_until_precise",
-    "seeds_for",
-    "used_links",
-]
-
-
 _NOT_THE_JOBS = {"policy", "precision", "seeds"}
 """Keys of the configuration that change neither the jobs nor the machines."""
 _KEYS_SHOWN = 2

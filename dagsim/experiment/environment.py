@@ -29,8 +29,6 @@ from dagsim.systems.spark.scenario import SparkScenario
 if TYPE_CHECKING:
     from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
 
-__all__ = ["make_env", "make_vector_env"]
-
 
 def make_env(
     config: Config | str | Path | None = None,

@@ -25,21 +25,6 @@ from dagsim.experiment.simulate import run_policy
 from dagsim.processes import end_with_parent, starting
 from dagsim.registry import Entry, Registry
 
-__all__ = [
-    "EXECUTORS",
-    "CellExecutor",
-    "CellWork",
-    "Local",
-    "OnProgress",
-    "Wanted",
-    "check_code",
-    "cores",
-    "executor_for",
-    "in_order",
-    "portable",
-    "with_trace_at",
-]
-
 OnProgress: TypeAlias = Callable[[int, int, int], None]
 """Called with the index of an item in progress, the number of finished items, and a count from the
 item itself (its jobs).

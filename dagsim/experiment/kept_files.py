@@ -28,35 +28,6 @@ from dagsim.model.arithmetic import numbered
 from dagsim.model.log import NUMBERS, ROW, FactColumns, Schedule, ScheduleLog
 from dagsim.systems.cluster.choice import EngineUse
 
-__all__ = [
-    "CLOCKED",
-    "FACTS",
-    "LARGE_ROWS",
-    "TABLES",
-    "CellRun",
-    "Keep",
-    "cells_table",
-    "engine_of",
-    "jobs_from",
-    "jobs_text",
-    "json_line",
-    "json_text",
-    "overwrite",
-    "packed_schedule",
-    "read_json_file",
-    "read_lines",
-    "read_schedule",
-    "rename_free",
-    "run_of",
-    "slug",
-    "summary_of",
-    "unwritable",
-    "value_in",
-    "whole_lines",
-    "write_whole",
-]
-
-
 CLOCKED = "scheduler_us"
 """The only metric that a clock measures. It differs in every run, so it is stored apart from the
 others.

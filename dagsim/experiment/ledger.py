@@ -31,8 +31,6 @@ from dagsim.experiment.provenance import code_commit
 from dagsim.files import Lock, write_text
 from dagsim.seeds import REPORT
 
-__all__ = ["Ledger", "Spending", "claim_report_seeds"]
-
 BLOCK = 1_000
 """Number of seeds in a pool."""
 FIRST = REPORT.start + 10_000

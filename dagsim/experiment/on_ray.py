@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from dagsim.agents.rollouts import EpisodeSteps
     from dagsim.envs.episode import EpisodeFactory, WitnessFactory
 
-__all__ = ["OnRay", "RayRollouts", "RolloutTraffic"]
-
-
 _TRIES = 10
 """Number of retries of a cell whose worker or machine is lost."""
 _AHEAD = 4

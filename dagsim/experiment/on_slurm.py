@@ -17,8 +17,6 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Cell, code_digest
 from dagsim.registry import nearest
 
-__all__ = ["OnSlurm", "SubmitSettings"]
-
 _TRIES = 3
 """Number of times that a job which was lost is submitted again."""
 _LISTEN_S = {"slurm": 5.0, "local": 0.1}

@@ -28,23 +28,6 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
 from dagsim.traces import Trace, TraceOptions, open_trace
 
-__all__ = [
-    "PAPERS",
-    "OptimaReached",
-    "Paper",
-    "PaperFigure",
-    "SequenceMeans",
-    "graph_tasks",
-    "opened",
-    "optima_reached",
-    "paper",
-    "sequence_jobs",
-    "sequence_means",
-    "sequence_slowdowns",
-    "sequence_starts",
-    "simulated",
-]
-
 
 class PaperFigure(NamedTuple):
     """One figure of a paper, and ours."""
@@ -53,7 +36,9 @@ class PaperFigure(NamedTuple):
     published: float
     here: float
     tolerance: float
-    """Half a unit of the last published digit."""
+    """The largest difference that is allowed: half a unit of the last published digit, or what the
+    check of the paper allows.
+    """
 
     @property
     def difference(self) -> float:
@@ -62,7 +47,7 @@ class PaperFigure(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """True if both are equal to the published digits."""
+        """True if the difference is allowed."""
         return abs(self.difference) <= self.tolerance
 
 

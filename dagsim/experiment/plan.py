@@ -27,18 +27,6 @@ from dagsim.metrics import glossary
 from dagsim.metrics.own import value_name
 from dagsim.registry import nearest
 
-__all__ = [
-    "Axis",
-    "Cell",
-    "Plan",
-    "SweepGrid",
-    "axis_of",
-    "code_digest",
-    "read_grid",
-    "short_names",
-]
-
-
 Made = TypeVar("Made")
 
 _MOST_VALUES = 100_000

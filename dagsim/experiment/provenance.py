@@ -23,8 +23,6 @@ from dagsim.files import file_hash
 from dagsim.own_code import own_names, source_file
 from dagsim.registry import Spec
 
-__all__ = ["SCHEMA", "changes", "code_commit", "digest", "manifest", "provenance", "sources_of"]
-
 _KINDS = {"code": "the source of", "checkpoints": "the checkpoint of", "traces": "the trace"}
 _PACKAGE = Path(__file__).parents[1]
 

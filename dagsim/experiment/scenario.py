@@ -21,17 +21,6 @@ from dagsim.workload import PRESETS, Sessions, Synthetic
 if TYPE_CHECKING:
     from dagsim.systems.cluster.scenario import ClusterScenario
 
-__all__ = [
-    "cluster_scenario_of",
-    "experiment_seeds",
-    "metric_of",
-    "on_its_cluster",
-    "replicate_seeds",
-    "sample_of",
-    "scenario_of",
-    "workload_label",
-]
-
 
 def scenario_of(config: Config) -> Scenario:
     """Return the scenario that builds the kernels of ``config``, the same for every command.

@@ -22,21 +22,6 @@ from dagsim.registry import Spec
 from dagsim.systems.cluster.choice import EngineUse
 from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, View, decisions_of, fitted
 
-__all__ = [
-    "ExternalCommand",
-    "Outcome",
-    "Timed",
-    "agent_spec",
-    "check",
-    "external_command",
-    "facts_of",
-    "is_agent",
-    "make_policy",
-    "measured",
-    "run_policy",
-    "with_model",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

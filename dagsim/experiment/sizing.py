@@ -19,8 +19,6 @@ from dagsim.systems.cluster.models.runtime import HasRates, Runtime
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["LOAD", "TotalDemand", "cluster_for", "sized", "sized_to", "trace_cluster"]
-
 LOAD = 0.9
 """The offered load for which a cluster is sized."""
 

@@ -83,8 +83,6 @@ from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
 from dagsim.systems.cluster.choice import EngineUse
 
-__all__ = ["State", "Store", "is_sweep", "recorded_code"]
-
 State: TypeAlias = Literal["running", "done", "failed", "interrupted"]
 
 _READABLE = (1, SCHEMA)

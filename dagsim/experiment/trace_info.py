@@ -16,16 +16,6 @@ from dagsim.traces import Trace
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.info import Tally, WorkloadInfo
 
-__all__ = [
-    "PUBLISHED",
-    "PublishedFigure",
-    "ResourceHours",
-    "TraceInfo",
-    "hours_by_owner",
-    "published",
-    "trace_info",
-]
-
 
 @dataclass(slots=True)
 class ResourceHours:

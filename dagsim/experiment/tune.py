@@ -18,8 +18,6 @@ from dagsim.files import write_text
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.registry import Spec, scalar
 
-__all__ = ["TUNABLE", "best_of", "candidates", "grid_of", "tuning_of", "write_tuned"]
-
 MOST = 2000
 """Maximum number of combinations; more is probably a mistake."""
 TUNABLE: Mapping[str, Mapping[str, tuple[object, ...]]] = {

@@ -27,18 +27,6 @@ from dagsim.traces import format_of
 from dagsim.traces.formats.swf import waits_s
 from dagsim.workload.accept import accepting
 
-__all__ = [
-    "BASELINES",
-    "Backtest",
-    "Forecasts",
-    "forecasts_of",
-    "instants_of",
-    "played",
-    "played_in_processes",
-    "read_backtest",
-    "run_backtest",
-]
-
 BASELINES = ("slurm", "limits", "history", "history_account", "qbets", "limits_history")
 _MEMBERS = ("arrivals", "runs", "history_account")
 _HOUR_S, _DAY_S = 3600.0, 86400.0

@@ -9,8 +9,6 @@ import numpy as np
 
 from dagsim.forecast.scores import CEILING, LEVELS, crps
 
-__all__ = ["Outcomes", "calibrated", "censoring_weights", "kaplan_meier", "pooled"]
-
 _WINDOW, _LEAST, _LEAST_JOBS = 400, 40, 20
 _LEAST_SPREAD = 0.35
 _LEAST_EVENTS = 10

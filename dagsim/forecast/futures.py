@@ -24,8 +24,6 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
-__all__ = ["Future", "Player", "QueueState", "Usage", "policy_of", "run_time_classes", "run_times_at", "starts_by"]
-
 _OVERDUE_S = 60.0
 """Seconds left to a job that has run for its limit."""
 _LEAST_HORIZON_S, _MOST_HORIZON_S = 12 * 3600.0, 7 * 86400.0

@@ -12,8 +12,6 @@ import numpy as np
 
 from dagsim.forecast.scores import LEVELS, log_wait
 
-__all__ = ["History", "RunTimes", "binomial_quantile", "classes_of"]
-
 _EVERY = ""
 _KEPT = 200
 _LEAST = 8

@@ -27,18 +27,6 @@ from dagsim.traces.documents import elements
 from dagsim.traces.source import Source
 from dagsim.workload.accept import accepting
 
-__all__ = [
-    "Expected",
-    "ExpectedShape",
-    "IsDue",
-    "Prospect",
-    "Question",
-    "expected",
-    "expected_shapes",
-    "is_idle",
-    "workload_of",
-]
-
 _INSTANTS = 24
 _FUTURES = 10
 """Number of futures at earlier instants, which only calibrate."""

@@ -24,8 +24,6 @@ from dagsim.traces.submission import options_of
 from dagsim.traces.trace import Trace
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
-__all__ = ["JobLog", "read_sacct_log", "read_snapshot"]
-
 _YEAR_S = 365 * 86400.0
 _SECONDS = {"": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
 _BILLING = re.compile(r"(?:^|,)billing=(\d{1,15})(?:,|$)")

@@ -13,8 +13,6 @@ from dagsim.forecast.log import JobLog
 from dagsim.forecast.rows import Rows
 from dagsim.forecast.scores import LEVELS, log_wait, quantiles_of
 
-__all__ = ["Forecaster", "Past", "is_long"]
-
 
 @dataclass(slots=True)
 class Past:

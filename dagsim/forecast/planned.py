@@ -19,8 +19,6 @@ from dagsim.traces.sites import site_gpu
 from dagsim.traces.slurm import duration_s, memory_gb
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
 
-__all__ = ["PlannedJob", "shapes_of", "with_planned"]
-
 _COUNTS = ("gpus", "cpus", "nodes")
 _WORDS = ("type", "partition", "user", "account", "qos")
 _KEYS = (*_COUNTS, "memory", "limit", *_WORDS)

@@ -19,8 +19,6 @@ from dagsim.traces.formats.kubernetes import waiting_workloads
 from dagsim.traces.slurm import is_squeue, waiting_reasons
 from dagsim.traces.source import Source
 
-__all__ = ["KINDS", "Listed", "QueueLog", "Rows", "outcomes_of", "read_queue_log", "read_reasons", "rows_of"]
-
 KINDS = ("plain", "limited", "dependent", "begin later", "reservation", "never")
 """Kinds of rows. The first two are scored; the last gets no forecast."""
 _PLAIN, _LIMITED, _DEPENDENT, _LATER, _RESERVED, _NEVER = range(len(KINDS))

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["CEILING", "LEVELS", "WEEK_S", "Score", "crps", "log_wait", "quantiles_of", "ratio", "score"]
-
 LEVELS = np.arange(1, 20) / 20.0
 """The 19 levels of a forecast: .05, .10 ... .95."""
 WEEK_S = 7 * 86400.0

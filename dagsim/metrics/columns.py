@@ -16,22 +16,6 @@ from numpy.typing import NDArray
 from dagsim.model import Cluster, Kind
 from dagsim.model.log import FactColumns, Schedule
 
-__all__ = [
-    "Flags",
-    "Floats",
-    "Ints",
-    "JobColumns",
-    "NodeOutages",
-    "Phases",
-    "RunColumns",
-    "ScheduleColumns",
-    "Source",
-    "columns",
-    "distinct",
-    "job_columns",
-    "total",
-]
-
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]

@@ -35,25 +35,6 @@ from dagsim.metrics.intervals import (
     two_sided_p,
 )
 
-__all__ = [
-    "ENOUGH_SEEDS",
-    "MUST_DIFFER",
-    "Ending",
-    "Look",
-    "Paired",
-    "Precision",
-    "Row",
-    "Verdict",
-    "alike",
-    "compared",
-    "holm",
-    "log_ratios",
-    "paired",
-    "verdict",
-    "words",
-]
-
-
 _FAR = 3.0
 """Standard deviations from the mean beyond which a single seed has too much weight in it."""
 

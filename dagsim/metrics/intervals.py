@@ -18,35 +18,6 @@ from numpy.typing import ArrayLike
 from dagsim.errors import InputError, require
 from dagsim.metrics.columns import Floats
 
-__all__ = [
-    "ENOUGH_FOR_MEAN",
-    "ENOUGH_FOR_T",
-    "ENOUGH_FOR_TAILS",
-    "ENOUGH_WINDOWS",
-    "FEWEST_JOBS",
-    "LARGE_JOB",
-    "MOST_SEEDS",
-    "SAME",
-    "Bounds",
-    "OverTime",
-    "enough_seeds",
-    "geometric_mean",
-    "largest_job",
-    "median",
-    "median_rank",
-    "over_time",
-    "ratio_of_means",
-    "samples_needed",
-    "seeds_for_interval",
-    "seeds_for_mean",
-    "skewness",
-    "standard_deviation",
-    "t_of_mean",
-    "t_quantile",
-    "two_sided_p",
-]
-
-
 _TERMS = 10_000
 """Maximum number of terms. The fraction needs fewer: about the square root of the degrees of
 freedom.

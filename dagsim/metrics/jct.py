@@ -21,35 +21,6 @@ from dagsim.model.log import Schedule
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Table",
-    "bounded_slowdown",
-    "bounded_slowdown_hpc",
-    "exclusive_fairness",
-    "failures",
-    "finish_time_fairness",
-    "isolated_s",
-    "jain",
-    "jct",
-    "jobs_table",
-    "makespan",
-    "node_failures",
-    "preemptions",
-    "restarts",
-    "running",
-    "runs_table",
-    "slo_attainment",
-    "slowdown",
-    "tardiness",
-    "tenant_gpu_seconds",
-    "throughput",
-    "to_csv",
-    "to_pandas",
-    "unfair_share",
-    "wait",
-]
-
-
 _TAU_S = 10.0
 """Lower bound of the run time in bounded slowdowns, in seconds (Feitelson et al. 1997)."""
 

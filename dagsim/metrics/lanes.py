@@ -13,17 +13,6 @@ import numpy as np
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 from dagsim.model import JobFacts
 
-__all__ = [
-    "Bars",
-    "FreeSlots",
-    "Lanes",
-    "TaskColumns",
-    "bars_of",
-    "lanes_of",
-    "task_columns",
-]
-
-
 _GAP = 0.5
 """Gap between nodes, in lanes."""
 

@@ -15,8 +15,6 @@ from dagsim.errors import ConfigError, DagsimError, PluginError
 from dagsim.model.log import Schedule
 from dagsim.registry import Registry, Spec
 
-__all__ = ["METRICS", "OwnMetric", "own_values", "value_name"]
-
 
 class OwnMetric(Protocol):
     """One number of a schedule."""

@@ -29,8 +29,6 @@ from dagsim.metrics.columns import Flags, Floats, Ints, Source, columns
 from dagsim.metrics.intervals import t_quantile, two_sided_p
 from dagsim.metrics.jct import bounded_slowdown, bounded_slowdown_hpc, jct, slowdown, wait
 
-__all__ = ["Change", "JobSeries", "Period", "change_of", "next_period"]
-
 _VALUES = {
     "jct_s": jct,
     "wait_s": wait,

@@ -18,21 +18,6 @@ from dagsim.metrics.intervals import largest_job, ratio_of_means, samples_needed
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
 
-__all__ = [
-    "METHOD",
-    "SECONDARY_METRICS",
-    "Mean",
-    "PolicyResult",
-    "RunMetrics",
-    "Sample",
-    "largest_share",
-    "lower_is_better",
-    "mean",
-    "not_done",
-    "standings",
-    "without_repeats",
-]
-
 METHOD = "geometric mean of per-seed ratios, Student's t on their logs, Holm over the table"
 """Method of the ratios and verdicts of ``standings``."""
 

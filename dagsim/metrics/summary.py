@@ -44,21 +44,6 @@ from dagsim.metrics.utilization import (
 from dagsim.model import RejectReason
 from dagsim.model.arithmetic import numbered, ordered_sum
 
-__all__ = [
-    "Distribution",
-    "GpuGroup",
-    "JobGroup",
-    "MetricTerm",
-    "PerJob",
-    "Summary",
-    "Unfinished",
-    "glossary",
-    "gpu_groups",
-    "job_groups",
-    "summarize",
-]
-
-
 Label = TypeVar("Label", float, str)
 
 _GROUPS = 32

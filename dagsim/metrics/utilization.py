@@ -17,32 +17,6 @@ from dagsim.errors import ModelError, require
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns, total
 from dagsim.model import Cluster, GpuType
 
-__all__ = [
-    "DEFAULT_POWER",
-    "Energy",
-    "GpuSeconds",
-    "PowerModel",
-    "Steps",
-    "Watts",
-    "availability",
-    "energy",
-    "flops_utilization",
-    "gpu_seconds",
-    "gpu_utilization",
-    "gpus_held",
-    "gpus_up",
-    "job_energy_j",
-    "jobs_in_system",
-    "jobs_running",
-    "jobs_waiting",
-    "littles_law",
-    "node_types",
-    "present",
-    "utilization_by_type",
-    "watts",
-]
-
-
 _DECIMALS = 9
 """Number of decimals of values, so that fractions of GPUs taken and returned leave exactly 0."""
 

@@ -23,20 +23,6 @@ from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, column
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
 
-__all__ = [
-    "Blocker",
-    "GpuHolder",
-    "ObservedWaits",
-    "Overtaker",
-    "WaitPair",
-    "WaitReasons",
-    "Waits",
-    "find_job",
-    "observed_against_simulated",
-    "wait_reasons",
-]
-
-
 _EPS = 1e-6
 """Tolerance in GPUs, because shares are sums of fractions."""
 

@@ -15,8 +15,6 @@ import numpy as np
 
 from dagsim.errors import ModelError
 
-__all__ = ["bits", "check_numbers", "check_whole", "numbered", "ordered_sum"]
-
 
 def ordered_sum(terms: Iterable[float]) -> float:
     """Add from left to right, rounding after each term; 0.0 without terms.

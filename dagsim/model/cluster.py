@@ -11,8 +11,6 @@ from dagsim.model.arithmetic import check_numbers, check_whole, ordered_sum
 from dagsim.model.gpu import GpuType, gpu_type
 from dagsim.model.mig import MIG_TABLES
 
-__all__ = ["Cluster", "Node"]
-
 
 @dataclass(frozen=True, slots=True)
 class Node:

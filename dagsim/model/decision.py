@@ -6,21 +6,6 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from dagsim.model.log import RejectReason
 
-__all__ = [
-    "Admit",
-    "Decision",
-    "Join",
-    "Kill",
-    "Migrate",
-    "Placement",
-    "Preempt",
-    "Reject",
-    "Resize",
-    "Share",
-    "Start",
-    "Wait",
-]
-
 
 class Waiting(Protocol):
     """A ready task, as a view offers it (``dagsim.systems.cluster.view``)."""

@@ -10,8 +10,6 @@ from typing import NamedTuple, Protocol
 from dagsim.errors import ModelError
 from dagsim.model.arithmetic import check_whole
 
-__all__ = ["Elastic", "Pace", "TrainingModel", "TrainingState"]
-
 
 class Pace(NamedTuple):
     """Progress per second, valid until ``progress`` reaches ``until``.

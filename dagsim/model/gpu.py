@@ -18,8 +18,6 @@ from typing import NamedTuple
 
 from dagsim.errors import ModelError
 
-__all__ = ["GPU_TYPES", "LIST_PRICES", "GpuType", "ListPrice", "canonical", "gpu_type", "mig_slice"]
-
 
 @dataclass(frozen=True, slots=True)
 class GpuType:

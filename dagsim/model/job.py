@@ -16,20 +16,6 @@ from dagsim.model.arithmetic import check_numbers, check_whole
 from dagsim.model.decision import Placement
 from dagsim.model.elastic import Elastic
 
-__all__ = [
-    "Condition",
-    "Demand",
-    "Edge",
-    "InFlight",
-    "Job",
-    "Links",
-    "Request",
-    "Task",
-    "TaskGraph",
-    "linked",
-    "satisfies",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Request:

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from dagsim.model.gpu import canonical
 
-__all__ = ["MIG_TABLES", "Layout", "MigPart", "MigProfile", "MigTable", "named_types", "parted_types", "slice_type"]
-
 _ROUNDING = 1e-9
 
 

@@ -9,8 +9,6 @@ from typing import Literal
 
 from dagsim.errors import ModelError, require
 
-__all__ = ["Caps", "NodeOutage", "NodePartition", "NodeReservation", "Qos", "QueueNode", "QueueTree"]
-
 
 @dataclass(frozen=True, slots=True)
 class Caps:

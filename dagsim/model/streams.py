@@ -12,8 +12,6 @@ import numpy as np
 
 from dagsim.errors import InputError
 
-__all__ = ["stream"]
-
 
 def stream(root: int, name: str, index: int = 0) -> np.random.Generator:
     """The generator called ``name`` with number ``index`` under the seed ``root``. Equal arguments

@@ -29,8 +29,6 @@ from dagsim.errors import ModelError
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.network.routing import Path, Routing
 
-__all__ = ["Collective", "Exchange", "GroupTraffic", "Member", "StepTraffic", "exchange", "nvlink_bytes_s"]
-
 Collective: TypeAlias = Literal["ring", "tree", "hierarchical", "all_gather", "all_to_all", "pipeline"]
 
 _PCIE_GB_S = 12.0

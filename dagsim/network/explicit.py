@@ -10,8 +10,6 @@ from dagsim.errors import ModelError
 from dagsim.network.routing import FabricLevel, Link, Path, Routing, check_link, levels_of
 from dagsim.registry import nearest
 
-__all__ = ["Cable", "Explicit", "Route", "Tree", "TreeSwitch"]
-
 _FORBID = {"extra": "forbid"}
 
 

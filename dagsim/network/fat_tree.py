@@ -10,8 +10,6 @@ from typing import Literal
 from dagsim.errors import ModelError
 from dagsim.network.routing import FabricLevel, Link, Path, Routing, check_counts, check_hosts, check_link, levels_of
 
-__all__ = ["FatTree"]
-
 
 @dataclass(frozen=True, slots=True)
 class FatTree:

@@ -8,8 +8,6 @@ from typing import Literal
 
 from dagsim.network.routing import FabricLevel, Link, Path, Routing, check_counts, check_link
 
-__all__ = ["Island"]
-
 
 @dataclass(frozen=True, slots=True)
 class Island:

@@ -31,8 +31,6 @@ from dagsim.errors import ModelError
 from dagsim.model.gpu import GpuType
 from dagsim.network.collectives import GroupTraffic
 
-__all__ = ["FITTED", "LlmFit", "LlmTraining", "collectives", "compute_s", "groups", "is_measured", "step_s"]
-
 
 @dataclass(frozen=True, slots=True)
 class LlmFit:

@@ -17,8 +17,6 @@ from operator import attrgetter
 
 from dagsim.model.arithmetic import ordered_sum
 
-__all__ = ["LinkFlow", "SharedLinks"]
-
 _ROUNDING = 1e-12
 """Relative difference below which two rates count as equal."""
 _TINY = 1e-300

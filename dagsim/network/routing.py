@@ -9,8 +9,6 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from dagsim.errors import ModelError
 
-__all__ = ["FabricLevel", "Link", "NetworkTopology", "Path", "Routing", "check_counts", "check_link"]
-
 Path: TypeAlias = tuple[int, ...]
 """Numbers of the links on the way, in order; empty within a host."""
 

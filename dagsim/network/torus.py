@@ -10,8 +10,6 @@ from typing import Literal
 from dagsim.errors import ModelError
 from dagsim.network.routing import FabricLevel, Link, Path, Routing, check_counts, check_hosts, check_link
 
-__all__ = ["Torus"]
-
 
 @dataclass(frozen=True, slots=True)
 class Torus:

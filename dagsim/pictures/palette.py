@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import colorsys
 
-__all__ = ["BLUE", "COLOURS", "GREEN", "ORANGE", "SKY", "VERMILION", "job_colour", "rgb"]
-
 # Okabe & Ito's palette ("Color universal design", 2008) without its yellow, which is too pale for lines.
 BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#56B4E9", "#D55E00", "#CC79A7"
 COLOURS = (BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE)

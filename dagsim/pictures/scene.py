@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
-__all__ = ["Box", "GpuPart", "Layout", "Scene", "layout"]
-
-
 _ACROSS = 8
 """Maximum number of cells per row of a card."""
 _SIZES = (82, 72, 64, 58, 52, 46, 40, 34, 28, 24, 20, 16, 13, 11, 9, 7, 6, 5, 4, 3, 2, 1)

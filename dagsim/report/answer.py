@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from dagsim.experiment.capacity.search import Size, SizePlan
     from dagsim.experiment.capacity.whatif import Alternative, Beginning, Fit
 
-__all__ = ["Recommendation", "plan_answer", "read_answer", "whatif_answer", "write_answer"]
-
 _FILE = "answer.json"
 
 

@@ -11,8 +11,6 @@ from dagsim.report.grid import Grid, factor, interval, number
 from dagsim.report.page.charts import element, table
 from dagsim.report.page.document import document
 
-__all__ = ["entry_grid", "leaderboard_page", "leaderboards"]
-
 _SLACK_S = 60.0
 """Added to both waits before their ratio is taken, because a wait may be 0."""
 _BOUND = "bound: no policy that lets every run end has a lower ratio (--bound)"

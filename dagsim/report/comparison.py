@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from dagsim.experiment.capacity.whatif import Alternative, Beginning, Fit
     from dagsim.workload.load import Load
 
-__all__ = [
-    "ResultCells",
-    "begins_text",
-    "comparison_table",
-    "metric_name",
-    "plan_table",
-    "result_cells",
-    "sweep_table",
-    "whatif_table",
-]
-
 _HEADS = {
     "jct_s.p99": "p99 JCT\n(s)",
     "wait_s.mean": "wait\n(s)",

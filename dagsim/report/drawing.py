@@ -26,14 +26,6 @@ from dagsim.report.plots import workload as workload_figure
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = [
-    "draw",
-    "draw_comparison",
-    "draw_perfetto",
-    "draw_trace",
-    "film",
-]
-
 
 def draw(
     folder: Store,

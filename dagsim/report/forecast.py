@@ -8,8 +8,6 @@ from typing import Any
 from dagsim.forecast.live import Expected, ExpectedShape, Prospect
 from dagsim.report.grid import Grid
 
-__all__ = ["backtest_grid", "backtest_sentences", "basis", "queue_grid", "shapes_grid", "shapes_sentences", "span"]
-
 _UNITS = (("s", 1.0, 100.0), ("min", 60.0, 6000.0), ("h", 3600.0, 48 * 3600.0))
 _ALMOST_A_WEEK_S = 6.9 * 86400
 UNCALIBRATED = "Not calibrated: without --history, neither run times nor earlier errors are known."

@@ -16,20 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-__all__ = [
-    "LISTINGS",
-    "Grid",
-    "Listing",
-    "TableFormat",
-    "factor",
-    "interval",
-    "listing",
-    "number",
-    "printable",
-    "short",
-]
-
-
 _WORD = 9
 """Least width of a column of words in a narrow terminal."""
 

@@ -31,9 +31,6 @@ from dagsim.metrics.utilization import (
 from dagsim.model import JobFacts, Kind
 from dagsim.model.log import Schedule
 
-__all__ = ["Place", "flows", "trace_events", "write_perfetto"]
-
-
 Event = dict[str, Any]
 
 _CLUSTER = 1

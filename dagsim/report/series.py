@@ -12,18 +12,6 @@ from dagsim.metrics.jct import bounded_slowdown, jct, wait
 from dagsim.metrics.utilization import Steps, gpus_held, gpus_up, jobs_running, jobs_waiting, node_types, watts
 from dagsim.systems.cluster.network.usage import LinkUse, busiest
 
-__all__ = [
-    "FIGURES",
-    "Learning",
-    "Panel",
-    "Row",
-    "jobs_over_time",
-    "jobs_within",
-    "learning_panels",
-    "link_steps",
-    "links_over_time",
-]
-
 Row = Mapping[str, float | None]
 """A line of a training log."""
 

@@ -23,23 +23,6 @@ if TYPE_CHECKING:
     from dagsim.systems.cluster.waits import Stretch
     from dagsim.workload.info import Percentiles, WorkloadInfo
 
-__all__ = [
-    "causes_in_words",
-    "fidelity_lines",
-    "hours_tables",
-    "info_tables",
-    "observed_table",
-    "published_table",
-    "rejection_notes",
-    "run_notes",
-    "summary_table",
-    "trace_notes",
-    "why_lines",
-    "why_tables",
-    "workload_notes",
-]
-
-
 _FEW_WAITS = 30
 """Minimum number of jobs of a group whose error is shown as the worst."""
 _TENANTS, _PARTS = 8, 12

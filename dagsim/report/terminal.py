@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from dagsim.experiment.carry_out import RunProgress, Watch
     from dagsim.experiment.training.trainer import Progress as TrainingProgress
 
-__all__ = ["console", "counted", "downloading", "progress", "show", "show_grid", "training_progress"]
-
 T = TypeVar("T")
 
 _WIDTH, _WIDE = 80, 320

@@ -34,18 +34,6 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import decisions_of
 from dagsim.testing.violations import as_recorded, stuck, violations
 
-__all__ = [
-    "BLIND_UNTIL_S",
-    "Admitting",
-    "Case",
-    "Watched",
-    "blind_kernels",
-    "check_blind",
-    "crowd",
-    "patience",
-    "random_case",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Case:

@@ -16,8 +16,6 @@ from dagsim.model import Kind
 from dagsim.model.log import Schedule
 from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, drive
 
-__all__ = ["check_env", "check_system"]
-
 _ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
 _LEAVES = (Kind.COMPLETED, Kind.REJECTED)
 

@@ -12,8 +12,6 @@ from dagsim.model.arithmetic import bits
 from dagsim.model.log import Schedule
 from dagsim.model.mig import named_types
 
-__all__ = ["Seconds", "as_recorded", "stuck", "violations"]
-
 Seconds = Callable[[Task, GpuType | None], float]
 """Seconds that an instance takes on a GPU type from scratch."""
 

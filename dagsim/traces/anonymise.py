@@ -27,8 +27,6 @@ from dagsim.traces.source import Source
 from dagsim.traces.submission import Submission, submission
 from dagsim.workload.records import write_jobs
 
-__all__ = ["Names", "RenamedSite", "anonymise", "renamed_site"]
-
 _Value = TypeVar("_Value")
 _KINDS = {"User": "user", "Account": "account", "QOS": "qos"}
 _RESOURCES = ("billing=", "cpu=", "gres/", "mem=", "node=")

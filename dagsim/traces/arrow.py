@@ -18,8 +18,6 @@ from dagsim.errors import ConfigError, DagsimError, TraceError
 from dagsim.workload.arrays import objects
 from dagsim.workload.records import clipped_repr
 
-__all__ = ["MAGIC", "ArrowFile", "import_pyarrow"]
-
 MAGIC = (b"PAR1", b"ARROW1")
 """First bytes of Parquet and of Arrow IPC files."""
 _ROWS = 1 << 16

@@ -16,8 +16,6 @@ from urllib.parse import unquote, urlsplit
 
 from dagsim.errors import UnknownName
 
-__all__ = ["CATALOGUE", "PublishedTrace", "Remote", "published_trace"]
-
 
 @dataclass(frozen=True, slots=True)
 class Remote:

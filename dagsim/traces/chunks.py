@@ -28,18 +28,6 @@ from dagsim.traces.source import LINE_BITS, Row, Source
 from dagsim.workload.arrays import Labels, objects
 from dagsim.workload.records import clipped
 
-__all__ = [
-    "FileLayout",
-    "Form",
-    "Table",
-    "csv_form",
-    "date_seconds",
-    "distinct_texts",
-    "local_seconds",
-    "read_tables",
-    "tables_of",
-]
-
 _BLOCK_BYTES = 1 << 22
 _SMALL_BYTES = 1 << 18
 _ROWS = 1 << 16

@@ -30,9 +30,6 @@ from dagsim.traces.arrow import import_pyarrow
 from dagsim.traces.export import FORMATS, Written, export
 from dagsim.workload.records import read_meta, write_jobs
 
-__all__ = ["ENDINGS", "TARGETS", "convert", "write_parquet"]
-
-
 ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
 """File name endings that name the format of a converted trace."""
 TARGETS = ("jsonl", "parquet", *FORMATS)

@@ -10,8 +10,6 @@ from typing import Any
 from dagsim.errors import TraceError
 from dagsim.traces.source import LINE_BITS, Source
 
-__all__ = ["elements", "list_in", "object_in", "text_in"]
-
 _BLOCK = 1 << 16
 _LONGEST = 1 << 26
 """Maximum characters of one element; a longer one counts as damage."""

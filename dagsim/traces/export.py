@@ -26,8 +26,6 @@ from dagsim.files import replaced
 from dagsim.model import Cluster, Job, Task
 from dagsim.traces.arrow import import_pyarrow
 
-__all__ = ["FORMATS", "Written", "export"]
-
 
 class Written(NamedTuple):
     """The files of an export, and the number of jobs by attribute that the format cannot hold."""

@@ -25,9 +25,6 @@ import dagsim
 from dagsim.errors import FetchError
 from dagsim.traces.catalogue import PublishedTrace, Remote
 
-__all__ = ["Answer", "Fetched", "Watch", "ask", "fetch", "fetch_file"]
-
-
 Watch = Callable[[str, int, int | None], None]
 """Progress callback: receives the file's name, the bytes present, and the total if known."""
 

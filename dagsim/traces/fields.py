@@ -11,19 +11,6 @@ import numpy as np
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.workload.records import MOST_INSTANCES, clipped
 
-__all__ = [
-    "MOST_GPUS",
-    "Dirty",
-    "FaultsAt",
-    "are_counts",
-    "count",
-    "finite_number",
-    "instant_s",
-    "pbs_memory_gb",
-    "seconds_since_1970",
-]
-
-
 MOST_GPUS = 1 << 16
 """Maximum GPUs per node; a larger number counts as a damaged field."""
 

@@ -15,8 +15,6 @@ from heapq import merge
 from tempfile import TemporaryFile
 from typing import IO, Any, NamedTuple, TypeAlias
 
-__all__ = ["Gathered", "gather", "pack", "unpack"]
-
 _ROWS_IN_MEMORY = 1 << 18
 _PARTS = 64
 _BLOCK = 1 << 8  # jobs written and read back at once

@@ -14,21 +14,6 @@ from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty
 from dagsim.traces.slurm import moment_s
 
-__all__ = [
-    "TYPE_LABELS",
-    "WHOLE_GPUS",
-    "PodDemand",
-    "PodSet",
-    "kueue_workload",
-    "level_name",
-    "pod",
-    "pod_demand",
-    "quantity",
-    "wanted_type",
-    "whole",
-]
-
-
 _QUANTITY = re.compile(
     r"([+-]?\d{1,30}(?:\.\d{0,30})?)(?:[eE]([+-]?\d{1,2})|(n|u|m|k|K|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?", re.I
 )

@@ -25,8 +25,6 @@ from dagsim.traces.nodes import FoundNode, is_kube, read_nodes
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
 
-__all__ = ["KueueSite", "is_kueue", "read_kueue_site"]
-
 _GROUP = "kueue.x-k8s.io"
 _MOST_CHARACTERS = 20_000_000
 _RECLAIM = {"": "never", "Never": "never", "LowerPriority": "lower-priority", "Any": "any"}

@@ -16,27 +16,6 @@ from dagsim.traces.kube import quantity, whole
 from dagsim.traces.sites import folded, hosts, site_gpu
 from dagsim.traces.source import Source
 
-__all__ = [
-    "FORMATS",
-    "MOST_NODES",
-    "FoundNode",
-    "HostGroup",
-    "ImportedCluster",
-    "grouped",
-    "is_kube",
-    "is_pbs",
-    "is_scontrol",
-    "is_scontrol_json",
-    "is_sinfo",
-    "kube_nodes",
-    "pbs_nodes",
-    "read_nodes",
-    "scontrol_json",
-    "scontrol_text",
-    "sinfo_nodes",
-]
-
-
 MOST_NODES = 1 << 17
 """Maximum number of nodes; more count as damage."""
 

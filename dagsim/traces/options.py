@@ -14,8 +14,6 @@ from dagsim.model import GPU_TYPES, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.traces.sites import named_gpus
 
-__all__ = ["COMMON_OPTIONS", "TraceOptions"]
-
 COMMON_OPTIONS = frozenset({"time_scale", "load", "start", "limit", "strict"})
 """Options that work with every format; each other option works with the readers that list it."""
 

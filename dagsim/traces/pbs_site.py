@@ -19,8 +19,6 @@ from dagsim.traces.nodes import FoundNode, is_pbs, read_nodes
 from dagsim.traces.slurm import duration_s
 from dagsim.traces.source import Source
 
-__all__ = ["PbsSite", "is_qmgr", "read_pbs_site"]
-
 _Read = TypeVar("_Read")
 _SET = re.compile(r"\s*set\s+(server|queue)\s+(?:(\S+)\s+)?([\w.]+)\s*(\+?=)\s*(.*)", re.IGNORECASE)
 _CREATE = re.compile(r"\s*create\s+queue\s+(\S+)", re.IGNORECASE)

@@ -14,9 +14,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["Block", "Downtime", "Reader"]
-
-
 _BLOCK = 1024
 """Number of jobs per block."""
 

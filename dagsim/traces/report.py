@@ -11,8 +11,6 @@ from dagsim.errors import ModelError, TraceError
 from dagsim.traces.fields import Dirty
 from dagsim.workload.records import clipped
 
-__all__ = ["Dropping", "ReadReport"]
-
 _DETAILS = 100
 
 

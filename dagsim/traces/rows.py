@@ -26,25 +26,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.workload.arrays import JobArrays, TaskKind, combinations, ranges
 from dagsim.workload.records import MOST_INSTANCES
 
-__all__ = [
-    "Checks",
-    "Findings",
-    "Grouped",
-    "JobBatch",
-    "arrivals",
-    "dates",
-    "drop_repeated",
-    "in_parts",
-    "job_blocks",
-    "kinds_of_rows",
-    "repeated",
-    "row_blocks",
-    "rows_by_job",
-    "single_rows",
-    "single_tasks",
-    "with_others",
-]
-
 ROWS_IN_MEMORY = 1 << 21
 """Maximum number of rows of a table that is read at once."""
 

@@ -18,8 +18,6 @@ from dagsim.traces.pbs_site import is_qmgr, read_pbs_site
 from dagsim.traces.slurm_site import read_slurm_site
 from dagsim.traces.source import Source
 
-__all__ = ["ImportedSite", "read_site", "with_jobs"]
-
 _OWNED = re.compile(r"(partition|QOS|reservation|queue|ClusterQueue|LocalQueue) ([^:\s]+):")
 """The owner of a setting, at the beginning of its text."""
 

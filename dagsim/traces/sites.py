@@ -10,9 +10,6 @@ from itertools import islice
 from dagsim.errors import ConfigError
 from dagsim.model.gpu import GPU_TYPES, canonical
 
-__all__ = ["folded", "hosts", "named_gpus", "site_gpu"]
-
-
 _PATTERNS = tuple(
     (re.compile(pattern), name)
     for pattern, name in (

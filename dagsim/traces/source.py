@@ -24,8 +24,6 @@ from dagsim.traces.arrow import MAGIC, ArrowFile
 from dagsim.traces.report import ReadReport
 from dagsim.workload.records import clipped
 
-__all__ = ["LINE_BITS", "Row", "Source", "picker"]
-
 Row = tuple[int, Sequence[str]]
 """The number of a row (see ``Source.where``) and its fields."""
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 from dagsim.errors import ModelError
 from dagsim.model import Request
 
-__all__ = ["Submission", "begin_after_s", "options_of", "submission"]
-
 
 class Submission(NamedTuple):
     """The terms that a job was submitted with, besides its resources."""

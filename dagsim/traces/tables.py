@@ -18,8 +18,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
 from dagsim.workload.records import clipped, clipped_repr
 
-__all__ = ["NamedColumns", "header_hint", "likely", "map_command"]
-
 _DELIMITERS = ",;\t|"
 _MOST_COLUMNS = 1000
 _LEAST_COLUMNS = 3

@@ -16,9 +16,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["Trace"]
-
-
 _COLUMNS_FROM_B = 1 << 18
 """Minimum file size for the compiled engine, in bytes. Smaller files, even compressed, hold too few
 tasks to make it worthwhile.

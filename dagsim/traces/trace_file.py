@@ -23,8 +23,6 @@ from dagsim.workload.load import WorkRuntime, offered_load
 from dagsim.workload.records import read_meta
 from dagsim.workload.windows import Measure, check_measure, most_windows, spread_order, spread_windows
 
-__all__ = ["TraceFile"]
-
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
@@ -116,20 +114,23 @@ class TraceFile:
         cluster: Cluster,
         runtime: WorkRuntime,
         past: Callable[[JobArrays, float], JobArrays] | None = None,
+        *,
+        overlap: bool = False,
     ) -> JobArrays:
         """The jobs of the window of ``seed``, starting at 0 s, with arrivals scaled to the
         requested load. ``past`` returns those of earlier jobs that run or wait at an instant; the
         clock then starts at the first arrival of these, and the run when the window begins.
 
         Windows of experiments (``WINDOWS``) and of reports are disjoint, and so are those of
-        validation while there are enough. Training draws its windows at random.
+        validation while there are enough. Training draws its windows at random. With ``overlap``, those
+        of reports may overlap where there are not enough.
 
         Raises:
             TraceError: The trace cannot be read.
             WorkloadError: There are too few jobs for the window, or they offer no load that could be scaled.
         """
         jobs = self.whole()
-        where = self._place(seed, len(jobs))
+        where = self._place(seed, len(jobs), overlap)
         window = jobs.between(where.start, where.stop)
         scale = 1.0
         if self.options.load is not None:
@@ -160,7 +161,7 @@ class TraceFile:
         """The same trace without windows, as recorded; one copy in memory serves all windows."""
         return replace(self, window=None, windows=None, options=replace(self.options, load=None))
 
-    def _place(self, seed: int, jobs: int) -> range:
+    def _place(self, seed: int, jobs: int, overlap: bool) -> range:
         """Range of the window of ``seed`` among ``jobs`` jobs."""
         assert self.window is not None
         part = part_of(seed)
@@ -174,7 +175,7 @@ class TraceFile:
         number = 0 if pool is None else seed - pool.start
         if pool is WINDOWS and self.windows is not None:
             return spread_windows(jobs, self.windows, self.window)[number]
-        if pool is None or (pool is VALIDATION and number >= most):
+        if pool is None or (number >= most and (overlap or pool is VALIDATION)):
             first = int(stream(seed, "window").integers(low, high - self.window + 1))
             return range(first, first + self.window)
         if number >= most:

@@ -15,8 +15,6 @@ from dagsim.traces.fields import finite_number
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 
-__all__ = ["read_json", "shared_bytes", "stem", "value", "workflow"]
-
 
 def stem(file: Source) -> str:
     """File name without its endings: the id of its job."""

@@ -16,8 +16,6 @@ from dagsim.model.gpu import GpuType, canonical, gpu_type
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 from dagsim.workload.load import WorkRuntime
 
-__all__ = ["Accept", "accepting", "asking"]
-
 Accept: TypeAlias = Mapping[str, Mapping[str, float | None]]
 """By GPU type that jobs name: the types that they may use, too, and their speeds relative to it.
 ``None`` leaves the speed to the runtime model.

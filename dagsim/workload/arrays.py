@@ -21,20 +21,6 @@ from dagsim.model import Demand, Edge, Job, Task, TaskGraph
 from dagsim.model.arithmetic import numbered
 from dagsim.model.log import Parents
 
-__all__ = [
-    "JobArrays",
-    "Labels",
-    "TaskKind",
-    "bounds",
-    "combinations",
-    "kinds_of",
-    "objects",
-    "optional",
-    "ranges",
-    "renumbered",
-]
-
-
 _NUMBERS = {"priority": 0.0, "deadline_s": inf, "weight": 1.0, "observed_start_s": nan, "eligible_s": nan}
 """Numeric columns, and the value of a job that has none."""
 _LABELS: dict[str, Any] = {"tenant": "", "user": "", "account": "", "partition": "", "qos": ""} | {

@@ -20,9 +20,6 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.workload.distributions import TaggedUnion, exp
 from dagsim.workload.sizes import Draws
 
-__all__ = ["HOURS_PER_WEEK", "Arrivals", "Batch", "Bursty", "Diurnal", "Poisson", "Rates", "Swing"]
-
-
 _FORBID = {"extra": "forbid"}
 
 

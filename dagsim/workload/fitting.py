@@ -28,8 +28,6 @@ from dagsim.workload.distributions import Choice, Constant, Distribution, Quanti
 from dagsim.workload.sessions import SessionKind, Sessions
 from dagsim.workload.shapes import Shape, Single
 
-__all__ = ["TraceColumns", "columns_of", "fit_arrivals", "fit_sessions", "quantiles"]
-
 TOGETHER_S = 60.0
 """Maximum gap, in seconds, between jobs of a session: same tenant, same demand."""
 _RARE = 0.002

@@ -13,8 +13,6 @@ import numpy as np
 from dagsim.model import Cluster, GpuType, Job, TaskGraph
 from dagsim.workload.load import Load, LoadMeter, WorkRuntime
 
-__all__ = ["Percentiles", "Tally", "WorkloadInfo", "workload_info"]
-
 _HOUR_S = 3600
 
 

@@ -29,8 +29,6 @@ from dagsim.model import Cluster, GpuType, Job, Task
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["Load", "LoadMeter", "TypeLoad", "WorkRuntime", "offered_load", "seconds_of"]
-
 
 class WorkRuntime(Protocol):
     """The part of a runtime model that workloads need (``dagsim.systems.cluster.models.runtime``)."""

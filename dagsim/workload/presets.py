@@ -19,8 +19,6 @@ from dagsim.workload.shapes import CPUS, DURATION_S, INSTANCES, Alibaba, MapRedu
 from dagsim.workload.sizes import Correlated, Independent
 from dagsim.workload.synthetic import Synthetic
 
-__all__ = ["DEFAULT_WORKLOAD", "PRESETS", "Preset"]
-
 
 class Preset(NamedTuple):
     """A workload and its description in one line."""

@@ -31,21 +31,6 @@ from dagsim.errors import ModelError, TraceError, WorkloadError
 from dagsim.files import replaced
 from dagsim.model import Edge, InFlight, Job, Request, Share, Task, TaskGraph
 
-__all__ = [
-    "FORMAT",
-    "MOST_INSTANCES",
-    "VERSION",
-    "WrongRecord",
-    "clipped",
-    "clipped_repr",
-    "job_of",
-    "read_jobs",
-    "read_meta",
-    "record_of",
-    "write_jobs",
-]
-
-
 MOST_INSTANCES = 2**31 - 1
 """Maximum number of instances; a larger number counts as a damaged field."""
 _LONG = 400

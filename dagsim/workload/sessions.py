@@ -30,8 +30,6 @@ from dagsim.workload.sizes import Draws, SizeColumns, counts
 from dagsim.workload.synthetic import job_arrays
 from dagsim.workload.windows import Measure, check_measure
 
-__all__ = ["SessionKind", "Sessions"]
-
 _MOST = 10_000_000
 """Maximum number of jobs; a larger number is most likely a typing error."""
 _NEAR = 0.05

@@ -19,22 +19,6 @@ from dagsim.errors import WorkloadError, require
 from dagsim.workload.arrays import bounds, ranges
 from dagsim.workload.distributions import Choice, Quantiles, TaggedUnion
 
-__all__ = [
-    "CPUS",
-    "DURATION_S",
-    "INSTANCES",
-    "TASKS",
-    "Alibaba",
-    "Chain",
-    "DagArrays",
-    "ForkJoin",
-    "Layered",
-    "MapReduce",
-    "RandomDag",
-    "Shape",
-    "Single",
-]
-
 
 class DagArrays(NamedTuple):
     """DAGs of J jobs with n tasks and E edges; jobs follow each other, parents precede children."""

@@ -25,8 +25,6 @@ from dagsim.workload.distributions import (
     Uniform,
 )
 
-__all__ = ["MEASURED_MODELS", "Correlated", "Draws", "Independent", "SizeColumns", "Sizes", "counts"]
-
 Draws: TypeAlias = Callable[[str], np.random.Generator]
 
 MEASURED_MODELS = ("bert", "cifar10", "deepspeech2", "imagenet", "yolov3")

@@ -27,9 +27,6 @@ from dagsim.workload.shapes import DagArrays, Shape, Single
 from dagsim.workload.sizes import Draws, Independent, SizeColumns, Sizes
 from dagsim.workload.windows import Measure, check_measure
 
-__all__ = ["Synthetic", "job_arrays"]
-
-
 _FEW = 20_000
 """Maximum number of names cached for the next seed."""
 

@@ -12,8 +12,6 @@ from typing import TypeAlias
 
 from dagsim.errors import WorkloadError, require
 
-__all__ = ["Measure", "check_measure", "most_windows", "parse_measure", "spread_order", "spread_windows"]
-
 
 def spread_windows(
     jobs: int, windows: int, window_jobs: int, part: tuple[float, float] = (0.0, 1.0)

@@ -34,7 +34,7 @@ def rows(schedule):
 
 def test_a_search_that_never_deviates_is_its_base():
     for preset in ("heterogeneous", "heterogeneous-dag"):
-        world = scenario(preset)
+        world = scenario(preset, "workload.count=10")
         base = world.kernel(5).run(POLICIES.create("eft-wait"))
         assert rows(world.kernel(5).run(Search(z=NEVER, agent=""))) == rows(base)
 

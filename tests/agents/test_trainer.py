@@ -236,10 +236,10 @@ def by_hand(run: TrainingRun) -> tuple[Learner, EpisodeFactory]:
     return train.algorithm.build(LearnerContext(train, InProcessRollouts(factory), config.seed, jct_s, seeds)), factory
 
 
-def test_weights_are_the_same_with_1_and_3_workers(tmp_path: Path) -> None:
+def test_weights_are_the_same_with_1_and_2_workers(tmp_path: Path) -> None:
     config = few("ppo", "train.iterations=2", "train.lockstep=1", "workload.count=4")
-    folders = [Store.create(tmp_path / str(count), "train", config, argv=[]) for count in (1, 3)]
-    for folder, count in zip(folders, (1, 3), strict=True):
+    folders = [Store.create(tmp_path / str(count), "train", config, argv=[]) for count in (1, 2)]
+    for folder, count in zip(folders, (1, 2), strict=True):
         TrainingRun(folder, count).run()
     assert plain(folders[0].path) == plain(folders[1].path)
 

@@ -55,6 +55,20 @@ def test_a_batch_that_was_not_measured_names_those_that_were():
         training.pace()
 
 
+def test_a_job_that_starts_again_counts_its_epoch_again_but_keeps_its_work():
+    """Stopped in the middle of epoch 3 of 4: the batch changes when 4.5 epochs are done, which count as 5."""
+    training = EpochTraining(10, {0: 16, 4: 32}, SECONDS).start()
+    training.place([1], V100.name)
+    training.advance(3.5)
+    training.place([])
+    training.place([1], V100.name)
+    assert training.pace().until == 4.5
+    training.advance(1.0)
+    training.end_epoch()
+    assert training.progress == 5.0
+    assert training.pace().until == 10.0
+
+
 def _job(change_s: float, restart_s: float, epochs: float = 12.5) -> Job:
     training = EpochTraining(epochs, SCHEDULE, SECONDS, change_s)
     elastic = Elastic(1, 1, training, restart_s)

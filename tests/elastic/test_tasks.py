@@ -119,11 +119,13 @@ def test_a_configuration_makes_its_tasks_elastic_and_plays_in_simpy(tmp_path: Pa
 def test_the_shipped_models_are_fits_of_the_measurements(data: Path) -> None:
     from fit_goodput import noise_of
 
-    from dagsim.elastic.goodput import fit_throughput
+    from dagsim.elastic.goodput import fit_objective, fit_throughput
 
     for name, profile in read_applications(data / "golden/elastic/inputs/pollux", ["ncf", "yolov3"]).items():
         shipped = SHIPPED_MODELS[name]
-        assert fit_throughput(profile.measurements) == pytest.approx(tuple(shipped.throughput), rel=1e-4)
+        fitted = fit_throughput(profile.measurements)  # the parameters differ between processors
+        best = fit_objective(fitted, profile.measurements)
+        assert fit_objective(shipped.throughput, profile.measurements) == pytest.approx(best, rel=2e-3)
         assert noise_of(profile) == pytest.approx(shipped.noise.variance, rel=1e-5)
 
 
@@ -138,7 +140,7 @@ def test_a_schedule_of_elastic_tasks_says_which_gpus_they_had() -> None:
 
 
 def test_a_least_size_that_no_type_has_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no GPU type of the cluster has least = 17 GPUs; the most is 16"):
+    with pytest.raises(ModelError, match="no GPU type of the cluster has least = 17 GPUs; the most is 16"):
         ClusterScenario(CLUSTER, [], elastic=ElasticTasks(least=17))
     assert ClusterScenario(CLUSTER, [], elastic=ElasticTasks(least=16)).elastic is not None
 

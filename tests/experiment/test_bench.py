@@ -222,7 +222,7 @@ def test_test_seeds_and_bounds_are_verified(tmp_path: Path) -> None:
         "--task",
         "itp",
         "--seeds",
-        "2",
+        "1",
         "--draw",
         "12345",
         "--bound",
@@ -232,7 +232,7 @@ def test_test_seeds_and_bounds_are_verified(tmp_path: Path) -> None:
     )
     path = tmp_path / "bench-sjf-exact-12345.json"
     content = read_entry(path)
-    assert {line["seed"] for line in content["tasks"]["itp"]["runs"]} == set(suite(["itp"])[0].seeds(2, 12345))
+    assert {line["seed"] for line in content["tasks"]["itp"]["runs"]} == set(suite(["itp"])[0].seeds(1, 12345))
     assert 0 < content["scores"]["itp"]["bound"] <= min(1.0, content["scores"]["itp"]["ratio"])
     assert "equal" in run("verify", str(path))
     content["bounds"]["itp"][0] /= 2

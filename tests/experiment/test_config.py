@@ -256,3 +256,22 @@ def test_the_codecs_of_a_system_of_ones_own_are_known_by_name(tmp_path: Path, mo
     assert load_config(write(tmp_path, dump_config(config))).training().codec == config.training().codec
     with pytest.raises(ConfigError, match="unknown codec 'row'; did you mean 'rows'"):
         load_config(None, ["system=own_world:World", "train.codec=row"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("elastic: {least: 64}", "elastic: elastic: no GPU type of the cluster has least = 64 GPUs; the most is 16"),
+        (
+            "disturbances: [{kind: spot, mean_up_s: 100, mean_down_s: 10, nodes: [9]}]",
+            r"disturbances\.0: spot: nodes must lie in 0\.\.3, got \(9,\)",
+        ),
+        ("sharing: {default: 2}", r"sharing\.default: sharing: default must lie in \(0, 1\], got 2"),
+    ],
+)
+def test_what_no_node_can_hold_and_nodes_that_are_not_there_name_their_line(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    (tmp_path / "c.yaml").write_text(f"seeds: 2\n{text}\n")
+    with pytest.raises(ConfigError, match=rf"c\.yaml:2:\d+: {message}"):
+        load_config(tmp_path / "c.yaml")

@@ -47,9 +47,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("load", "seed"), [(0.95, 1), (0.8, 2)])
-def test_plan_finds_the_size_that_an_independent_simulation_finds(load: float, seed: int, here: Path) -> None:
-    columns, bound = queue(16, load, 8000, seed), 1200
+@pytest.mark.parametrize(("load", "jobs", "seed"), [(0.95, 8000, 1), (0.8, 3000, 2)])
+def test_plan_finds_the_size_of_an_independent_simulation(load: float, jobs: int, seed: int, here: Path) -> None:
+    columns, bound = queue(16, load, jobs, seed), 1200
     facts = answer("plan", *site(here, columns, 16, 1), "--target", f"wait_s.p95<{bound}")
     assert facts["today"]["value"] == pytest.approx(np.percentile(fifo(*columns, 16), 95), rel=1e-6)
     least = next(size for size in range(1, 60) if np.percentile(fifo(*columns, size), 95) < bound)

@@ -180,7 +180,7 @@ def test_the_trace_of_a_training_is_sent_to_the_actors(tmp_path: Path, monkeypat
 def test_a_training_whose_actors_are_always_lost_ends(tmp_path: Path) -> None:
     Remote.losses.update(range(1000))
     words = [word for setting in TRAINING for word in ("--set", f"train.{setting}")]
-    command = ["train", *words, "--set", "workload.count=6", "--on", "ray", "-q", "-o", str(tmp_path)]
+    command = ["train", *words, "--set", "workload.count=6", "--iterations", "2", "--on", "ray", "-o", str(tmp_path)]
     ended = CliRunner().invoke(app, command)
     assert ended.exit_code == 1
     assert "actors are lost again and again" in ended.stderr

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagsim.config.yaml import dump, load, read_yaml
@@ -150,6 +150,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(VALUES)
 def test_what_is_dumped_is_read_back_equal(value: Any) -> None:
     assert load(dump(value), "x.yaml").value == value

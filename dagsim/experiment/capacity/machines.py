@@ -15,22 +15,6 @@ from dagsim.errors import ConfigError
 from dagsim.model.gpu import LIST_PRICES, canonical, gpu_type
 from dagsim.registry import nearest
 
-__all__ = [
-    "HOURS_A_MONTH",
-    "GpuCount",
-    "Prices",
-    "joined",
-    "proportional",
-    "read_accept",
-    "read_gpus",
-    "resized",
-    "with_added",
-    "with_memberships",
-    "with_nodes",
-    "with_removed",
-]
-
-
 _ASKED = re.compile(r"([1-9][0-9]{0,6})x([A-Za-z0-9][A-Za-z0-9._-]*)(?::([^:@\s]+))?(?:@(\S+))?")
 _ACCEPTED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=([A-Za-z0-9][A-Za-z0-9._-]*)(?::([0-9.]+))?")
 _PER_NODE = 8

@@ -25,9 +25,6 @@ from dagsim.registry import nearest
 from dagsim.workload.accept import Accept
 from dagsim.workload.load import Load
 
-__all__ = ["Met", "Size", "SizePlan", "SizeSearch", "Target", "Targets", "gpus_of", "least_size", "plan_size"]
-
-
 _FORM = re.compile(r"\s*((?:[a-z]+\[[^\]]*\]\.)?[A-Za-z_][\w.-]*)\s*(?:(<=?|>=?)\s*([0-9.eE+-]+)\s*(s|min|h|d)?\s*)?")
 _SECONDS = {None: 1.0, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 

@@ -36,23 +36,6 @@ from dagsim.workload.accept import accepting
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.load import Load, LoadMeter, seconds_of
 
-__all__ = [
-    "TODAY",
-    "Alternative",
-    "Beginning",
-    "Fit",
-    "LogDemand",
-    "Trial",
-    "Trials",
-    "WhatIf",
-    "alternatives_of",
-    "on_whole_log",
-    "question",
-    "trials_of",
-    "with_growth",
-]
-
-
 TODAY = "today"
 """Label of the unchanged cluster."""
 METRICS = ("jct_s.mean", "wait_s.mean", "wait_s.p95", "energy_kwh")

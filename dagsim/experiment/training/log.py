@@ -13,8 +13,6 @@ from typing import Any
 from dagsim.errors import RunFolderError
 from dagsim.files import write_text
 
-__all__ = ["COLUMNS", "TrainingLog", "has_rows", "read_log"]
-
 COLUMNS = (
     "iteration",
     "samples",

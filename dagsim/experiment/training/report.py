@@ -30,8 +30,6 @@ from dagsim.files import write_text
 from dagsim.metrics import summarize
 from dagsim.systems.seam import Scenario
 
-__all__ = ["KeptReference", "PolicyRuns", "References", "best_heuristic", "completed_jct_s", "contenders", "merit_in"]
-
 _FIRST = 10
 """Number of seeds in the first round, which all heuristics run on."""
 _FINAL = 6

@@ -22,8 +22,6 @@ from dagsim.experiment.training.trainer import Progress, TrainingRun
 from dagsim.files import file_hash
 from dagsim.metrics.standings import PolicyResult, standings
 
-__all__ = ["Trained", "begin_training", "finish", "resumed_training", "train", "train_in"]
-
 Watch = Callable[[Progress], None]
 
 

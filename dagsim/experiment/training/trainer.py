@@ -60,8 +60,6 @@ from dagsim.metrics.standings import Sample
 from dagsim.model.log import Schedule
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
 
-__all__ = ["Progress", "TrainingRun"]
-
 _PAYS = 10
 """Number of iterations from which episodes are played in the compiled engine: loading it takes a
 second, and compiling it, once per machine, ten.

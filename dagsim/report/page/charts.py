@@ -22,18 +22,6 @@ from dagsim.model.log import Schedule
 from dagsim.report.grid import Grid
 from dagsim.report.series import FIGURES, Panel, Row, jobs_over_time, jobs_within, learning_panels
 
-__all__ = [
-    "Packer",
-    "chart_of",
-    "details",
-    "distributions",
-    "element",
-    "graphs",
-    "learning",
-    "notes",
-    "table",
-]
-
 
 def element(tag: str, text: str, **attributes: str) -> str:
     """Return an element with escaped text. ``class_`` sets ``class``, and ``aria_live`` sets

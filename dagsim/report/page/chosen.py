@@ -12,8 +12,6 @@ from dagsim.experiment.scenario import metric_of, sample_of
 from dagsim.experiment.store import Store
 from dagsim.metrics.standings import PolicyResult, standings
 
-__all__ = ["Chosen", "Shown", "choose_runs"]
-
 MOST_DRAWN = 12
 """Maximum number of runs that are drawn. The tables include all runs."""
 

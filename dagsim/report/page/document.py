@@ -32,8 +32,6 @@ from dagsim.report.series import links_over_time
 from dagsim.report.tables import causes_in_words
 from dagsim.systems.cluster.network.usage import LinkUse
 
-__all__ = ["document", "page", "sealed", "static", "write_page"]
-
 _STYLES = ("uPlot.min.css", "page.css")
 _CURVES = '<p id="told" class="told" aria-live="polite"></p><div id="curves"></div>'
 _SCRIPTS = ("uPlot.iife.min.js", "gantt.js", "dag.js", "sweep.js", "page.js")

@@ -14,8 +14,6 @@ from dagsim.report.grid import Grid
 from dagsim.report.page.charts import Packer, element, notes, table
 from dagsim.report.page.document import document
 
-__all__ = ["backtest_page", "queue_page"]
-
 _MOST_BANDS = 200
 _LETTERS, _LETTER, _WIDTH, _ROW, _TOP = 28, 6.5, 900, 16, 22
 _TICKS_S = {

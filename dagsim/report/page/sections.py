@@ -33,23 +33,6 @@ from dagsim.report.series import Row, link_steps
 from dagsim.report.tables import run_notes, summary_table, workload_notes
 from dagsim.systems.cluster.network.usage import LinkUse, busiest
 
-__all__ = [
-    "SweepView",
-    "configurations",
-    "is_training",
-    "links",
-    "observed",
-    "repeat",
-    "report_grid",
-    "reproduction",
-    "results",
-    "run_tables",
-    "settings",
-    "training_sentences",
-    "verdict_sentences",
-]
-
-
 _FAR = 0.1
 """Relative difference from the log up to which a run reproduces it."""
 _SIZES = (

@@ -24,17 +24,6 @@ from dagsim.report.grid import Grid, interval, number, short
 from dagsim.report.page.charts import table
 from dagsim.report.page.chosen import Chosen, Shown
 
-__all__ = [
-    "Explain",
-    "can_explain",
-    "ramp_grids",
-    "ramp_tables",
-    "rejected_by_beta",
-    "rejected_by_cause",
-    "worst_waits",
-]
-
-
 _HEADS = (
     "job",
     "tenant",

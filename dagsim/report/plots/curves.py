@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["jct_cdf", "learning_curves", "timeline"]
-
-
 _MOST_STEPS = 3000
 _BINS = 600
 """Number of steps above which the timeline shows averages over ``_BINS`` bins."""

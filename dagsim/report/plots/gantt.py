@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["binned", "gantt", "shaded_nodes"]
-
-
 _MOST_LANES = 200
 _MOST_BARS = 20_000
 """Limits of the bar chart. Beyond either, bars would be thinner than a pixel, and the chart shades

@@ -31,9 +31,6 @@ from dagsim.report.plots.style import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["by_priority", "comparison", "sizes"]
-
-
 _COLOURS = {Verdict.BETTER: BLUE, Verdict.WORSE: ORANGE}
 
 

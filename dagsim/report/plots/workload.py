@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from dagsim.workload.info import Tally
 
-__all__ = ["workload"]
-
 _BINS = 60
 _MOST_BARS = 10
 _MOST_SIGNS = 30

@@ -25,8 +25,6 @@ from dagsim.report.serve.results import Results, RunState, Stamp
 from dagsim.report.serve.server import Asgi, Guard
 from dagsim.report.serve.snapshots import QUEUE
 
-__all__ = ["Connection", "application"]
-
 _EVERY_S = 1.0
 """Seconds between two checks of the folders while a client listens for changes."""
 _STEP_S = 0.2

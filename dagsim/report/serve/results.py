@@ -20,8 +20,6 @@ from dagsim.files import parsed_json
 from dagsim.report.grid import number
 from dagsim.report.serve.snapshots import QUEUE, Snapshots
 
-__all__ = ["Results", "RunState"]
-
 _DEEPEST = 3
 """Maximum depth of run folders below the served folder."""
 _FRESH_S = 0.5

@@ -14,8 +14,6 @@ from dagsim.errors import InputError
 from dagsim.report.serve.results import Results
 from dagsim.report.serve.snapshots import ForecastSettings, Snapshots
 
-__all__ = ["LOOPBACK", "Guard", "host_of", "is_loopback", "serve_folders"]
-
 
 def serve_folders(
     root: Path, host: str, port: int, tell: Callable[[str], None], forecast: ForecastSettings | None = None

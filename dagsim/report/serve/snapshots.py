@@ -15,8 +15,6 @@ from typing import NamedTuple
 from dagsim.errors import DagsimError
 from dagsim.processes import end_with_parent, kill_workers, starting
 
-__all__ = ["QUEUE", "ForecastSettings", "Snapshots"]
-
 QUEUE = "queue"
 """Id of the queue among the runs."""
 _SUFFIXES = (".json", ".json.gz")

@@ -38,23 +38,6 @@ if TYPE_CHECKING:
     from dagsim.systems.cluster.lane.reading import LaneScenario
     from dagsim.systems.cluster.scenario import ClusterScenario
 
-__all__ = [
-    "EXAMPLES",
-    "INSTALL",
-    "LONG_S",
-    "CompiledKernel",
-    "Engine",
-    "EngineUse",
-    "compiled",
-    "is_installed",
-    "offer",
-    "pays",
-    "plan_for",
-    "refuse",
-    "why_not",
-    "why_not_live",
-]
-
 Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
 """``auto``: the compiled engine if it can play the run, pays, and was compiled before (``dagsim
 warm``).

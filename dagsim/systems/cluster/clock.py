@@ -12,8 +12,6 @@ from typing import Any
 from simpy import Environment
 from simpy.events import Event
 
-__all__ = ["ARRIVALS", "COMPLETIONS", "DISTURBANCES", "FIRST", "Clock", "Timer"]
-
 FIRST = 0
 """The order of SimPy's own interrupts and of the starts of processes, before everything else."""
 COMPLETIONS = 1

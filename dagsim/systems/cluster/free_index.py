@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 
 from dagsim.model.arithmetic import bits
 
-__all__ = ["ALL", "EnoughIndex", "FreeIndex", "ShareIndex"]
-
 ALL = -1
 """The bit set of all machines."""
 

@@ -22,8 +22,6 @@ from dagsim.workload.load import Load, LoadMeter, seconds_of
 if TYPE_CHECKING:
     from dagsim.traces.trace import Trace
 
-__all__ = ["JOBS_KEPT", "JobStream", "StoredJobs"]
-
 JOBS_KEPT = 20_000
 """Maximum number of jobs, over all seeds, that are kept as objects for the next policy."""
 

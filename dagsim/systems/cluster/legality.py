@@ -18,19 +18,6 @@ from dagsim.systems.cluster.past import may_mix_types
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import Simulation
 
-__all__ = [
-    "Allotted",
-    "applicant",
-    "joinable",
-    "moved",
-    "placed",
-    "resident",
-    "resizable",
-    "started",
-    "stopped",
-    "wake_up",
-]
-
 
 class Allotted(NamedTuple):
     """A legal share of a placement: the machine, instances, and the GPU to share, if one is named."""

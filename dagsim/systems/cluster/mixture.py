@@ -30,8 +30,6 @@ from dagsim.workload.shapes import Chain, ForkJoin, Layered, MapReduce, RandomDa
 from dagsim.workload.sizes import MEASURED_MODELS, Independent
 from dagsim.workload.synthetic import Synthetic
 
-__all__ = ["MixtureScenario"]
-
 _KEPT = 64
 """Number of worlds that are kept for replicas and other policies."""
 _MEASURED = ("A100-40", "V100-16", "T4")
@@ -230,7 +228,7 @@ class MixtureScenario:
         load = float(rng.uniform(*self.load))
         plain = runtime if not isinstance(runtime, Throughput) else Throughput(missing="flops")
         file = replace(trace, options=replace(trace.options, load=load))
-        arrays = file.window_of(seed, cluster, plain)
+        arrays = file.window_of(seed, cluster, plain, overlap=True)  # on another cluster, at another load
         if models:
             arrays = _with_models(arrays, models, rng)
         return ClusterScenario(cluster, StoredJobs(arrays), runtime=runtime, estimates=estimates)

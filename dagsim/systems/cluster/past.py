@@ -16,17 +16,6 @@ from dagsim.systems.cluster.nodes import ALL, ClusterState, DemandClass, NodeSta
 from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.load import seconds_of
 
-__all__ = [
-    "check_in_flight",
-    "first_full_s",
-    "jobs_at",
-    "may_mix_types",
-    "nodes_by_name",
-    "past_of",
-    "placement_on",
-    "why_no_state",
-]
-
 
 def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight]]:
     """Yield arrivals and starts before ``begins_s`` in the order in which they happened, each with

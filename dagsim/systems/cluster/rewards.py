@@ -17,9 +17,6 @@ from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.seam import RewardTerm
 
-__all__ = ["TERMS", "Accrual", "CriticalPaths"]
-
-
 _ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
 _RUNS = (int(Kind.STARTED), int(Kind.COMPUTING), int(Kind.FINISHED))
 _ARRIVED, _LEFT = int(Kind.ARRIVED), (int(Kind.COMPLETED), int(Kind.REJECTED))

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from dagsim.traces.trace import Trace
     from dagsim.traces.trace_file import TraceFile
 
-__all__ = ["AdmitAll", "ClusterScenario", "ClusterSystem", "Engaged"]
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterSystem:

@@ -17,8 +17,6 @@ from dagsim.model.job import satisfies
 if TYPE_CHECKING:
     from dagsim.network.routing import FabricLevel
 
-__all__ = ["ClosedTime", "SiteState", "Terms", "domain_sets", "down_windows", "members"]
-
 
 class Terms(NamedTuple):
     """The nodes and terms under which a task may run, as part of its demand class."""
@@ -60,6 +58,7 @@ class SiteState:
         origin_s: float = 0.0,
         levels: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
+        self.origin_s = origin_s
         self.levels = levels or {}
         """Domains of each level of the network, as bit sets."""
         queues = queues or QueueTree()

@@ -22,9 +22,6 @@ from dagsim.systems.cluster.state import Frontier, JobState, Key, Live, Queue, R
 if TYPE_CHECKING:
     from dagsim.network.routing import FabricLevel
 
-__all__ = ["NEVER_S", "ClusterPolicy", "ClusterView", "ExpectedFree", "Simulation"]
-
-
 AnyIndex = TypeVar("AnyIndex")
 
 

@@ -22,19 +22,6 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import JobState, TaskState
 from dagsim.systems.cluster.view import ClusterView
 
-__all__ = [
-    "Cause",
-    "CauseKind",
-    "Causes",
-    "NodeStanding",
-    "Resources",
-    "RoomTally",
-    "Stretch",
-    "WaitRules",
-    "binding_causes",
-    "causes_by_time",
-]
-
 
 class CauseKind(StrEnum):
     """A kind of cause."""

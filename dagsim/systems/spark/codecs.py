@@ -21,22 +21,6 @@ from dagsim.errors import ConfigError, IllegalDecision
 from dagsim.registry import Entry, Registry
 from dagsim.systems.spark.view import Action, Commit, SparkView, StageGraph
 
-__all__ = [
-    "CONTEXT",
-    "JOB",
-    "OPTION",
-    "SPARK_CODECS",
-    "STAGE",
-    "Observation",
-    "PaddedStages",
-    "StageObservation",
-    "Stages",
-    "StagesConfig",
-    "observe",
-    "option_rows",
-]
-
-
 SPARK_CODECS: Registry[Any] = Registry(
     "codec",
     [Entry("stages", ".codecs:StagesConfig", "a stage and a number of executors, as Decima decides")],

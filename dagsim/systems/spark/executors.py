@@ -12,8 +12,6 @@ from typing import TypeAlias
 from dagsim.errors import ModelError, require
 from dagsim.systems.spark.state import DurationSource, Executor, ExecutorPool, SparkJobState, StageState
 
-__all__ = ["Event", "ExecutorMove", "ExecutorPools", "ExecutorType", "Launch", "executor_types"]
-
 
 @dataclass(frozen=True, slots=True)
 class ExecutorType:

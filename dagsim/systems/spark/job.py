@@ -13,9 +13,6 @@ from dagsim.errors import ModelError, require
 from dagsim.model import Edge, Job, Task, TaskGraph
 from dagsim.model.arithmetic import ordered_sum
 
-__all__ = ["FRESH", "LEVELS", "NEW", "SAME", "Durations", "RecordedDurations", "SparkJob", "Waves", "bracket"]
-
-
 LEVELS = (5, 10, 20, 40, 50, 60, 80, 100)
 """Numbers of executors at which a profile is sampled; a number between two of them uses either, by
 chance.

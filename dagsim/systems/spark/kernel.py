@@ -31,8 +31,6 @@ from dagsim.systems.spark.schedule import SparkEpisode, schedule_of
 from dagsim.systems.spark.state import DurationSource, Executor, ExecutorPool, PairedStreams, SparkJobState, StageState
 from dagsim.systems.spark.view import Commit, SparkPolicy, SparkView, StageTable
 
-__all__ = ["SparkKernel"]
-
 
 class SparkKernel:
     """One cluster of executors and one sequence of jobs, read lazily, in order of arrival.

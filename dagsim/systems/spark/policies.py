@@ -23,23 +23,6 @@ from dagsim.systems.spark.job import SparkJob
 from dagsim.systems.spark.state import SparkJobState, critical_stage, first_stage, total_work_ms, work_left_ms
 from dagsim.systems.spark.view import Commit, SparkPolicy, SparkView
 
-__all__ = [
-    "SPARK_POLICIES",
-    "FairShare",
-    "Graphene",
-    "RandomJob",
-    "ShortestFirst",
-    "SparkTetris",
-    "WeightedFair",
-    "fifo",
-    "naive_weighted_fair",
-    "planned_order",
-    "sjf_cp",
-    "span_ms",
-    "srpt_cp",
-]
-
-
 SPARK_POLICIES: Registry[SparkPolicy] = Registry(
     "Spark policy",
     [

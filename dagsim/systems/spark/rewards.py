@@ -14,8 +14,6 @@ from dagsim.systems.spark.schedule import SparkEpisode
 if TYPE_CHECKING:
     from dagsim.systems.spark.kernel import SparkKernel
 
-__all__ = ["SPARK_TERMS", "JobTime", "job_seconds"]
-
 
 class JobTime:
     """Job-seconds between two looks at a running episode.

@@ -23,8 +23,6 @@ from dagsim.systems.spark.state import DurationSource
 from dagsim.systems.spark.view import SparkPolicy
 from dagsim.systems.spark.workload import parity_sequence, read_profiles, sequence, synthetic_profiles, trace_jobs
 
-__all__ = ["SparkScenario"]
-
 
 class _Pool:
     """The pool of jobs to draw from, read on first use; other processes read it again."""

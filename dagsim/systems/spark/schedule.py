@@ -14,8 +14,6 @@ from dagsim.model.log import Row, Schedule
 from dagsim.systems.spark.executors import ExecutorMove, ExecutorType, Launch
 from dagsim.systems.spark.state import SparkJobState, StageState
 
-__all__ = ["SparkEpisode", "cluster_of", "schedule_of"]
-
 
 @dataclass(slots=True)
 class SparkEpisode:

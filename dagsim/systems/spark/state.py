@@ -13,21 +13,6 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.streams import stream
 from dagsim.systems.spark.job import FRESH, NEW, SAME, RecordedDurations, SparkJob, Waves, bracket
 
-__all__ = [
-    "DurationSource",
-    "Executor",
-    "ExecutorPool",
-    "PairedStreams",
-    "SharedStream",
-    "SparkJobState",
-    "StageState",
-    "critical_stage",
-    "first_stage",
-    "path_ms",
-    "total_work_ms",
-    "work_left_ms",
-]
-
 
 class ExecutorPool:
     """Executors in one place, and their commitments, in the order of the first commitment.

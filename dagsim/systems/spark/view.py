@@ -15,8 +15,6 @@ from dagsim.systems.spark.state import Executor, SparkJobState, StageState
 if TYPE_CHECKING:
     from dagsim.systems.spark.kernel import SparkKernel
 
-__all__ = ["Action", "Commit", "SparkPolicy", "SparkView", "StageGraph", "StageTable"]
-
 
 class StageGraph(NamedTuple):
     """Incomplete stages of all active jobs: by job in order of arrival, then by index. Raw units.

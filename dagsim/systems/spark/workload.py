@@ -20,23 +20,6 @@ from dagsim.systems.spark.job import LEVELS, RecordedDurations, SparkJob, Waves
 from dagsim.systems.spark.state import SharedStream
 from dagsim.traces import TraceOptions, open_trace
 
-__all__ = [
-    "MEAN_GAP_MS",
-    "PROFILE_FILE",
-    "QUERIES",
-    "SIZES",
-    "Dump",
-    "ParitySequence",
-    "parity_sequence",
-    "read_dump",
-    "read_profiles",
-    "sequence",
-    "synthetic_profiles",
-    "trace_jobs",
-    "write_dump",
-]
-
-
 PROFILE_FILE = "tpch_dags.json.gz"
 """File that is looked for in a folder."""
 

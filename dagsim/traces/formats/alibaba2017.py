@@ -25,8 +25,6 @@ from dagsim.traces.rows import Checks, JobBatch, drop_repeated, in_parts, job_bl
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import TaskKind, bounds, objects
 
-__all__ = ["Alibaba2017"]
-
 _COLUMNS = (
     "create_timestamp",
     "modify_timestamp",

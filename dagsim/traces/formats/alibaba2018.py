@@ -29,8 +29,6 @@ from dagsim.traces.rows import Checks, JobBatch, drop_repeated, in_parts, job_bl
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind, bounds, objects, ranges
 
-__all__ = ["Alibaba2018"]
-
 _STATUSES = ("Terminated", "Running", "Failed", "Waiting", "Ready", "Cancelled", "Interrupted", "Unknown")
 _NUMBERED = re.compile(r"[A-Za-z]+(\d{1,9})((?:_.*)?)")
 _JOINED = (

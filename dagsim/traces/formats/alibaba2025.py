@@ -22,8 +22,6 @@ from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind
 
-__all__ = ["Alibaba2025"]
-
 _COLUMNS = (
     *("instance_sn", "role", "app_name", "cpu_request", "cpu_limit", "gpu_request", "gpu_limit", "rdma_request"),
     *("rdma_limit", "memory_request", "memory_limit", "disk_request", "disk_limit", "max_instance_per_node"),

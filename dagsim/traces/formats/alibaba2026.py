@@ -26,8 +26,6 @@ from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind
 from dagsim.workload.records import clipped
 
-__all__ = ["Alibaba2026"]
-
 _COLUMNS = (
     *("job_name", "organization", "gpu_model", "cpu_request", "gpu_request", "worker_num", "submit_time"),
     *("duration", "job_type"),

@@ -20,8 +20,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.workflow import read_json, value
 
-__all__ = ["BatsimWorkload"]
-
 
 class BatsimWorkload(Reader):
     """One gang task per job: ``res`` instances of one core each, for the delay of its profile."""

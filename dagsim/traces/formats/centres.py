@@ -24,8 +24,6 @@ from dagsim.traces.slurm import memory_gb
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
-__all__ = ["Acme", "CentreLog", "Eagle", "Fdata", "FrontierJobs", "Kestrel", "Pm100"]
-
 _JOB, _SUBMIT, _START, _END, _NODES, _STATE, _CPUS, _GPUS, _MEMORY, _LIMIT, _USER, _ACCOUNT, _PARTITION, _QOS = range(
     14
 )

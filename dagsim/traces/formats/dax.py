@@ -21,8 +21,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.workflow import shared_bytes, stem, workflow
 
-__all__ = ["Dax"]
-
 
 class Dax(Reader):
     """One job per file, all arriving at 0; a task takes one core for its runtime."""

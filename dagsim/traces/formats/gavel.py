@@ -31,8 +31,6 @@ from dagsim.traces.source import Row, Source
 from dagsim.traces.workflow import read_json, value
 from dagsim.workload.arrays import JobArrays, TaskKind, combinations, optional
 
-__all__ = ["GavelTrace"]
-
 # Indices in a layout of steps, arrival, scale factor, weight, SLO and duration.
 _LAYOUTS: dict[int, tuple[int, int, int, int | None, int | None, int | None]] = {
     7: (4, 5, 6, None, None, None),

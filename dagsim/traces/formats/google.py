@@ -20,22 +20,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Findings, JobBatch, in_parts, job_blocks, kinds_of_rows, rows_by_job, with_others
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects, optional
 
-__all__ = [
-    "AFTER_US",
-    "CODES",
-    "COLUMNS",
-    "EVENT",
-    "JOB",
-    "TASK",
-    "TIME",
-    "USES",
-    "Event",
-    "Events",
-    "machines",
-    "seconds",
-    "work_text",
-]
-
 
 class Event(IntEnum):
     """Meaning of an event for a task, a job or a machine."""

@@ -42,8 +42,6 @@ from dagsim.traces.rows import Checks
 from dagsim.traces.source import Row, Source
 from dagsim.workload.records import clipped_repr
 
-__all__ = ["Google2011"]
-
 _TASK_FIELDS = 13
 _PLACES = (0, 2, 3, 5, 6, 8, 9, 10)
 _FORM = Form((), range(len(COLUMNS)), lambda first, where: FileLayout(_PLACES, _TASK_FIELDS, False), quoted=False)

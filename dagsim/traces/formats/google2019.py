@@ -38,9 +38,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
 from dagsim.workload.records import clipped_repr
 
-__all__ = ["Google2019", "band", "list_work_text", "read_google_list", "recognises_google_list", "shapes_beside"]
-
-
 _NUMBERS = (
     "SUBMIT",
     "QUEUE",

@@ -24,8 +24,6 @@ from dagsim.traces.rows import Checks, dates, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind
 
-__all__ = ["Helios", "read_capacity"]
-
 _COLUMNS = ("job_id", "user", "vc", "gpu_num", "cpu_num", "node_num", "state", "submit_time")
 _TIMES = ("start_time", "end_time", "duration", "queue")
 _STATES = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL")

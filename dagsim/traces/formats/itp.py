@@ -20,8 +20,6 @@ from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind, optional
 
-__all__ = ["Itp"]
-
 _COLUMNS = ("job_id", "submission_time", "duration", "num_gpu")
 _DRAWN = ("model_name", "deadline", "batch_size")
 _JOB, _SUBMITTED, _DURATION, _GPUS, _MODEL, _DEADLINE, _BATCH = range(7)

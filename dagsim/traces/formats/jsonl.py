@@ -12,8 +12,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.workload import records
 
-__all__ = ["JsonLines"]
-
 
 class JsonLines(Reader):
     """Jobs exactly as written, streamed: the file is in order of arrival.

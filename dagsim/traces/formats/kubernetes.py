@@ -29,8 +29,6 @@ from dagsim.traces.sites import site_gpu
 from dagsim.traces.slurm import moment_s
 from dagsim.traces.source import Source
 
-__all__ = ["Kubernetes", "KubernetesNow", "waiting_workloads"]
-
 _KIND = re.compile(r'"kind"\s*:\s*"(Pod|Workload|Event)(List)?"')
 _EVENTS = ("*event*.json", "*event*.json.gz", "*event*.jsonl")
 _MOST_EVENTS = 1 << 20

@@ -27,8 +27,6 @@ from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind, optional
 from dagsim.workload.records import clipped_repr
 
-__all__ = ["Openb2023", "read_openb_nodes"]
-
 _COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 _TIMES = ("gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time")
 _NAME, _CPU, _MEMORY, _GPUS, _SHARE, _SPEC, _QOS, _, _CREATED, _DELETED, _SCHEDULED = range(11)

@@ -30,8 +30,6 @@ from dagsim.traces.rows import Checks, Findings, JobBatch, job_blocks, rows_by_j
 from dagsim.traces.source import LINE_BITS, Source
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects
 
-__all__ = ["Pai2020"]
-
 _TABLES = {
     "job": ("job_name", "inst_id", "user", "status", "start_time", "end_time"),
     "task": (

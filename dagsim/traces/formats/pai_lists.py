@@ -27,8 +27,6 @@ from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind, optional
 
-__all__ = ["assumptions", "pai_list_blocks", "recognises_pai_list"]
-
 _SIMULATOR = ("job_id", "num_gpu", "submit_time", "duration")
 _SIMULATOR_MORE = ("num_inst", "num_cpu", "user", "gpu_type")
 _HYDRA = ("job_name", "norm_job_submit_time", "ddl")

@@ -26,8 +26,6 @@ from dagsim.traces.sites import site_gpu
 from dagsim.traces.slurm import duration_s
 from dagsim.traces.source import Source
 
-__all__ = ["Pbs"]
-
 _LINE = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z]+;[^;]*;")
 _PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
 _LONGEST = 1 << 20  # lines of big jobs list every core: 100 KB is normal

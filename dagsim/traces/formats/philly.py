@@ -29,8 +29,6 @@ from dagsim.traces.rows import Checks, JobBatch, dates, in_parts, job_blocks, ro
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import TaskKind, objects
 
-__all__ = ["Philly"]
-
 _LIST = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
 _TIME, _DURATION, _GPUS, _GPU_TIME, _VC = range(len(_LIST))
 _FORM = csv_form(_LIST, numbers=(_DURATION, _GPUS), texts=range(len(_LIST)), header=True)

@@ -22,8 +22,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.workflow import stem, workflow
 
-__all__ = ["PipeDream"]
-
 _NODE = re.compile(
     r"\s*node(\d{1,9}) -- (.*) -- forward_compute_time=([^,]*), backward_compute_time=([^,]*), "
     r"activation_size=([^,]*), parameter_size=([^,]*?)\s*"

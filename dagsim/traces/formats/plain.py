@@ -72,8 +72,6 @@ from dagsim.traces.tables import NamedColumns, likely, map_command
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects, optional
 from dagsim.workload.records import clipped
 
-__all__ = ["Plain"]
-
 _NEEDED = ("id", "arrival_s", "gpus")
 _ALLOWED = (
     "duration_s",

@@ -54,8 +54,6 @@ from dagsim.traces.source import Source
 from dagsim.traces.submission import Submission, begin_after_s, submission
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
 
-__all__ = ["Sacct", "readable_hosts"]
-
 _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _HOUR_S = 3600.0

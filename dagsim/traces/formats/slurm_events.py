@@ -25,8 +25,6 @@ from dagsim.traces.source import Row, Source
 from dagsim.traces.submission import options_of
 from dagsim.workload.arrays import JobArrays, TaskKind
 
-__all__ = ["SlurmEvents"]
-
 _JOB, _TIME, _SECONDS, _TASKS, _PER_NODE, _CORES, _GPUS, _MEMORY, _LIMIT, _USER, _ACCOUNT, _PARTITION, _QOS = range(13)
 _WIDTH = 13
 _FORM = Form(

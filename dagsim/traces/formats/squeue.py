@@ -17,8 +17,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.slurm import is_squeue, squeue_instant_s
 from dagsim.traces.source import Source
 
-__all__ = ["Squeue"]
-
 
 class Squeue(Sacct):
     """The jobs that run and wait. A run begins at the instant of the file: running jobs are on their

@@ -18,8 +18,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.workflow import stem, workflow
 
-__all__ = ["Stg"]
-
 
 class Stg(Reader):
     """One job per graph, all arriving at 0; a task takes one core, the dummies take no time."""

@@ -31,8 +31,6 @@ from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind
 from dagsim.workload.records import MOST_INSTANCES
 
-__all__ = ["Swf", "max_processors", "waits_s"]
-
 _FIELDS = 18
 _JOB, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _USER, _PRECEDING = 0, 1, 2, 3, 4, 7, 8, 11, 16
 _NODES = _FIELDS

@@ -27,8 +27,6 @@ from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations
 
-__all__ = ["Tiresias"]
-
 _LIST = ("job_id", "num_gpu", "submit_time", "duration", "model_name")
 _OF_SOME = ("batch_size", "user")
 _SIA = ("name", "time", "application", "num_replicas", "batch_size")

@@ -18,8 +18,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.workflow import read_json, value, workflow
 
-__all__ = ["Tpch"]
-
 _HEAD = 4096
 
 

@@ -19,8 +19,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.workflow import read_json, shared_bytes, stem, value, workflow
 
-__all__ = ["WfCommons"]
-
 _Files = dict[str, dict[str, float]]
 """For each task, the files it reads or writes and their bytes."""
 

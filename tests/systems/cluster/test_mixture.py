@@ -133,6 +133,7 @@ def test_windows_of_a_trace_come_from_the_part_of_the_seed() -> None:
     ids = np.array([job.id for job in trace.whole().jobs()])
     place = {name: number / len(ids) for number, name in enumerate(ids)}
     for pool, low, high in ((TRAIN, 0.0, 0.6), (VALIDATION, 0.6, 0.8), (REPORT, 0.8, 1.0)):
-        jobs = list(mixture.world(pool[3]).workload)  # type: ignore[arg-type]
-        assert len(jobs) == 30
-        assert all(low <= place[job.id] <= high for job in jobs)
+        for number in (3, 20_000):  # more worlds than there are disjoint windows
+            jobs = list(mixture.world(pool[number]).workload)  # type: ignore[arg-type]
+            assert len(jobs) == 30
+            assert all(low <= place[job.id] <= high for job in jobs)

@@ -40,8 +40,6 @@ import numpy as np
 
 from dagsim.systems.cluster.bounds.relaxation import Relaxation
 
-__all__ = ["Dual", "DualPrices", "Flows", "StartCosts", "lagrangian"]
-
 _CELLS, _STEPS = 300, 400
 _CELLS_WITH_BREAKS, _STEPS_WITH_BREAKS = 100, 320
 """Maximum number of cells and steps; with preemption, a step costs several times as much."""

@@ -21,8 +21,6 @@ from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeS
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.load import seconds_of
 
-__all__ = ["Relaxation", "areas_gpu_s", "relaxation_of", "spans_nodes"]
-
 
 class Relaxation(NamedTuple):
     """J jobs with V tasks, on T types of machines."""

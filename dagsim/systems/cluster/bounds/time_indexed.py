@@ -28,8 +28,6 @@ from dagsim.systems.cluster.bounds.lagrangian import Dual, Flows, StartCosts, la
 from dagsim.systems.cluster.bounds.relaxation import Relaxation
 from dagsim.workload.arrays import ranges
 
-__all__ = ["MOST_COPIES", "Optimum", "time_indexed"]
-
 MOST_COPIES = 24
 """Maximum number of copies of all tasks; more make no small case."""
 _ENTRIES = 60_000

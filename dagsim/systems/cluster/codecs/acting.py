@@ -18,8 +18,6 @@ from dagsim.systems.cluster.codecs.relative import TASK_FEATURES, Relative, log_
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.preemption import make_room
 
-__all__ = ["ACTION_FEATURES", "Acting"]
-
 ACTION_FEATURES = ("stops", "moves", "admits", "rejects", "stopped_left", "price")
 """Columns after those of ``relative``: the number of runs that are stopped (as a logarithm), what else
 the row does, the least time left of a stopped run over the seconds here (a logarithm), and the

@@ -19,8 +19,6 @@ from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
 from dagsim.systems.cluster.codecs.pool import QUEUE, STATIC, UNITS, WIDTHS, Group, Pool, ReadyTask
 from dagsim.systems.cluster.policies.placement import placing
 
-__all__ = ["Candidates", "Offer", "eta_of", "log_ratio"]
-
 _GPU = ("free", "capacity", "pressure", "mean_slowdown", "ahead_1", "ahead_2", "ahead_3", "ahead_4")
 _FREE, _MEAN_SLOWDOWN = _GPU.index("free"), _GPU.index("mean_slowdown")
 _PROBES = (1.0, 2.0, 4.0, 8.0)

@@ -12,18 +12,6 @@ from dagsim.errors import ConfigError, require
 from dagsim.model import Decision
 from dagsim.systems.cluster.api import ClusterView
 
-__all__ = [
-    "Action",
-    "CandidatesConfig",
-    "ClusterCodec",
-    "Floats32",
-    "LookAhead",
-    "Observation",
-    "RelativeConfig",
-    "Select",
-]
-
-
 Floats32 = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 

@@ -17,8 +17,6 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import DemandClass, JobState, Run, TaskState
 from dagsim.systems.cluster.policies.orders import width
 
-__all__ = ["QUEUE", "STATIC", "UNITS", "WIDTHS", "Group", "Pool", "ReadyTask", "WidthClass"]
-
 STATIC = (
     "log_seconds",
     "log_best",

@@ -16,8 +16,6 @@ from dagsim.systems.cluster.codecs.pool import UNITS, Pool
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.orders import width
 
-__all__ = ["TASK_FEATURES", "Relative", "log_over", "log_scale", "proposal_of"]
-
 _TYPE = ("free", "share", "pressure", "mean_slowdown", "ahead_1", "ahead_2", "ahead_4", "ahead_8")
 TASK_FEATURES = (
     "log_seconds",

@@ -40,8 +40,6 @@ from dagsim.systems.cluster.policies.preemption import LeastRemaining
 from dagsim.systems.cluster.policies.rounds import Rounds
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["LanePlan", "compile_loop", "is_warm", "placement_number", "plan_of", "scheduled", "whole_log"]
-
 _PLACEMENTS: Mapping[type, int] = {
     placement.BestFit: BEST,
     placement.FirstFit: FIRST,

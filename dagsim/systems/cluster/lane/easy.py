@@ -47,28 +47,6 @@ from dagsim.systems.cluster.lane.state import (
 from dagsim.systems.cluster.policies.backfilling import by_order, most_slowed_first, shortest_first, slowness
 from dagsim.systems.cluster.policies.formulas import slowed
 
-__all__ = [
-    "BY_LENGTH",
-    "BY_ORDER",
-    "BY_SLOWDOWN",
-    "RANKS",
-    "EasyState",
-    "Ends",
-    "Groups",
-    "add",
-    "advance_easy",
-    "amount",
-    "before",
-    "first_of",
-    "look",
-    "new_easy",
-    "new_ends",
-    "new_groups",
-    "remove",
-    "reservation",
-]
-
-
 BY_ORDER, BY_LENGTH, BY_SLOWDOWN = range(3)
 """Order within a group: the oldest, the shortest, or the largest slowdown first."""
 

@@ -35,19 +35,6 @@ from dagsim.systems.cluster.lane.placement import fits_on, spot
 from dagsim.systems.cluster.lane.proposals import drop_ready, least_work, note_ends, note_ready, propose
 from dagsim.systems.cluster.lane.state import SLOTS
 
-__all__ = [
-    "add_run",
-    "below",
-    "exact_sum",
-    "forget_end",
-    "play_on",
-    "prepare",
-    "reward",
-    "start_as_many",
-    "take_choice",
-    "types_with_room",
-]
-
 COARSE, FINE = 2.0**20, 2.0**60
 """Sums that leave no residue: ``high`` whole units of 2**-20, and ``low`` of 2**-80."""
 SCALE_S = 600.0

@@ -22,16 +22,6 @@ from dagsim.systems.cluster.lane.orders import upward_rank
 from dagsim.systems.cluster.lane.reading import LaneScenario
 from dagsim.systems.cluster.lane.state import ENTRY, State, new_state, one_record, record_type, records
 
-__all__ = [
-    "EpisodeCodec",
-    "EpisodeReward",
-    "EpisodeState",
-    "new_episode",
-    "scratch",
-    "too_large",
-    "whole_log_of",
-]
-
 MOST_GPU_SECONDS = 2.0**42
 """Maximum of the GPU-seconds of all tasks: sums are kept in whole units of 2**-20 in 64 bits."""
 

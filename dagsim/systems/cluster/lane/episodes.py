@@ -65,19 +65,6 @@ from dagsim.systems.cluster.policies.look_ahead import EftWait
 from dagsim.systems.cluster.policies.placement import placing
 from dagsim.workload.arrays import JobArrays
 
-__all__ = [
-    "CompiledEpisodes",
-    "EpisodeBatch",
-    "Image",
-    "advance_episodes",
-    "aligned",
-    "compile_episodes",
-    "play_out_episodes",
-    "propose_in",
-    "put_at",
-    "recall_in",
-]
-
 _KEPT = 64
 """Number of job sequences whose images are kept."""
 _LINE_B = 64

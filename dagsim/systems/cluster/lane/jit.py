@@ -34,8 +34,6 @@ try:
 except ImportError:
     numba = None  # type: ignore[assignment]
 
-__all__ = ["alone", "at_address", "by_pointer", "folder", "inner", "installed", "int64", "is_kept", "jitted", "outer"]
-
 int64: Callable[[Any], int] = np.int64  # type: ignore[assignment]
 """A number as 64 bits: passed as 32 bits, it would make numba compile every function twice."""
 

@@ -27,8 +27,6 @@ from dagsim.systems.cluster.lane.state import (
 from dagsim.systems.cluster.policies.formulas import instance_work
 from dagsim.systems.cluster.policies.job_orders import PathLeft, WorkLeft, total_work
 
-__all__ = ["JOB_KEYS", "JobOrder", "advance_jobs", "new_job_order"]
-
 WORK_LEFT, PATH_LEFT, TOTAL_WORK = range(3)
 JOB_KEYS: Mapping[Any, int] = {WorkLeft: WORK_LEFT, PathLeft: PATH_LEFT, total_work: TOTAL_WORK}
 """The compiled keys of jobs (``_job_key``), by their functions in ``policies.job_orders``."""

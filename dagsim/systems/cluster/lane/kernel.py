@@ -22,29 +22,6 @@ from dagsim.systems.cluster.lane.state import (
     State,
 )
 
-__all__ = [
-    "ARRIVED",
-    "COMPLETED",
-    "DECIDE",
-    "FINISHED",
-    "MOVE",
-    "PREEMPTED",
-    "RECALL",
-    "REJECTED",
-    "STARTED_ROW",
-    "alive",
-    "drop_over",
-    "expected_end_s",
-    "move_on",
-    "origin_of",
-    "pop",
-    "push",
-    "ready_at_s",
-    "start",
-    "steps",
-    "stop",
-]
-
 
 @inner
 def push(heap: np.recarray, at: int, held: int, key: float, what: int) -> None:

@@ -39,24 +39,6 @@ from dagsim.systems.cluster.lane.state import (
 )
 from dagsim.systems.cluster.policies.formulas import served_after
 
-__all__ = [
-    "Las",
-    "LasQueues",
-    "LasService",
-    "advance_las",
-    "drop_stale",
-    "end_service",
-    "enough_queue",
-    "new_las",
-    "new_queue",
-    "new_service",
-    "refresh",
-    "see_starts",
-    "served",
-    "take_in_jobs",
-]
-
-
 _served_after = inner(served_after)
 
 QUEUE_COUNT = record_type(i8="ready")

@@ -30,8 +30,6 @@ from dagsim.systems.cluster.lane.playout import NO_NET, ScorerNet
 from dagsim.systems.cluster.lane.reading import LaneScenario, demand_classes, empty_nodes
 from dagsim.systems.cluster.lane.state import PAST, TASK, Classes, EmptyNodes, Jobs, Work, records
 
-__all__ = ["ArrivedJob", "Attempt", "Follower", "Lookout"]
-
 _LATE = 0.05
 """A run that takes longer than estimated is expected to take this fraction of the estimate longer still."""
 

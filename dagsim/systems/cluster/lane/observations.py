@@ -20,19 +20,6 @@ from dagsim.systems.cluster.lane.episode_state import EpisodeState
 from dagsim.systems.cluster.lane.jit import inner, int64
 from dagsim.systems.cluster.lane.proposals import work_left_s
 
-__all__ = [
-    "PROPOSED",
-    "clipped_log_ratio",
-    "eta_s",
-    "freed_in_s",
-    "show_choices",
-    "show_relative",
-    "show_relative_state",
-    "show_state",
-    "show_types",
-]
-
-
 FIXED, MOVING, SHOWN = 1 + len(STATIC), 10, len(Candidates.gpu_features)
 """Columns of a row: constant ones, those that change, and those of the type."""
 CLIP = 3.0

@@ -31,22 +31,6 @@ from dagsim.systems.cluster.lane.state import (
 )
 from dagsim.systems.cluster.policies.orders import Ordered, TypedOrdered
 
-__all__ = [
-    "AllTasks",
-    "KeyColumns",
-    "advance_list",
-    "entry_of",
-    "first_task",
-    "ideal_s",
-    "job_gpu_seconds",
-    "key_columns",
-    "sample_columns",
-    "take_in",
-    "task_of",
-    "upward_rank",
-    "widths",
-]
-
 
 class KeyColumns:
     """The columns that keys are made of: n tasks."""

@@ -22,28 +22,6 @@ from dagsim.systems.cluster.lane.state import (
     State,
 )
 
-__all__ = [
-    "SPREAD",
-    "choose",
-    "count_started",
-    "fits",
-    "fits_on",
-    "free_cores",
-    "give_back",
-    "has_room",
-    "pouring",
-    "room",
-    "room_among",
-    "set_leaf",
-    "spot",
-    "sync",
-    "take",
-    "tightest",
-    "top",
-    "tree_of",
-]
-
-
 SPREAD = -2
 """Stands for several nodes where a node number is expected."""
 _ENOUGH = 1 << 40

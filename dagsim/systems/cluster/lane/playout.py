@@ -25,19 +25,6 @@ from dagsim.systems.cluster.lane.observations import PROPOSED, show_relative, sh
 from dagsim.systems.cluster.lane.proposals import drop_ready, note_ends, note_ready, propose
 from dagsim.systems.cluster.lane.state import SLOTS
 
-__all__ = [
-    "AS_PROPOSED",
-    "NO_END_S",
-    "NO_NET",
-    "WAIT",
-    "ScorerNet",
-    "best_choice",
-    "play_out",
-    "recall",
-    "reconsider",
-    "total_end_s",
-]
-
 AS_PROPOSED = -1
 """In place of a first choice: the player's own."""
 WAIT = 1 << 30

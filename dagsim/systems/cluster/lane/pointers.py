@@ -34,8 +34,6 @@ from numba.extending import (
     unbox,
 )
 
-__all__ = ["PointerType", "register", "tuple_at"]
-
 _WORD = ir.IntType(64)
 
 

@@ -13,18 +13,6 @@ from dagsim.systems.cluster.lane.episode_state import EpisodeState
 from dagsim.systems.cluster.lane.jit import inner, int64
 from dagsim.systems.cluster.policies.formulas import instance_work
 
-__all__ = [
-    "BY_TASK",
-    "BY_WORK",
-    "SRPT",
-    "drop_ready",
-    "least_work",
-    "note_ends",
-    "note_ready",
-    "propose",
-    "work_left_s",
-]
-
 BY_WORK, BY_TASK, SRPT = range(3)
 """Orders of the reference: those of ``eft-wait``, ``work`` and ``task``; and ``srpt-work`` in its place."""
 

@@ -34,8 +34,6 @@ from dagsim.systems.cluster.past import check_in_flight, past_of
 from dagsim.workload.arrays import JobArrays, renumbered
 from dagsim.workload.load import seconds_of
 
-__all__ = ["LaneScenario", "demand_classes", "empty_nodes", "read_scenario"]
-
 _MOST = 1 << 62
 """More than any node of the lane has; a class that asks for more is rejected in any case."""
 

@@ -43,21 +43,6 @@ from dagsim.systems.cluster.lane.state import (
 )
 from dagsim.systems.cluster.policies.preemption import Weight
 
-__all__ = [
-    "RoomSearch",
-    "Srtf",
-    "advance_srtf",
-    "consider",
-    "drop_stopped",
-    "enough_pieces",
-    "new_room",
-    "new_srtf",
-    "next_doomed",
-    "preempt",
-    "seek_room",
-]
-
-
 SEARCH_COUNT = record_type(i8="doomed chosen searches")
 """Number of runs to be stopped, of runs examined in this search, and of searches so far."""
 

@@ -13,38 +13,6 @@ import numpy as np
 
 from dagsim.systems.cluster.lane.jit import by_pointer
 
-__all__ = [
-    "BEST",
-    "CLASS",
-    "CONSOLIDATE",
-    "ENTRY",
-    "FIRST",
-    "MICRO",
-    "NAMED_GPUS",
-    "NODE",
-    "NONE",
-    "PAST",
-    "RING",
-    "SLOTS",
-    "SPARE",
-    "TASK",
-    "WORST",
-    "Classes",
-    "EmptyNodes",
-    "Jobs",
-    "State",
-    "Work",
-    "grown",
-    "more_pieces",
-    "new_state",
-    "one_record",
-    "record_type",
-    "records",
-    "with_more_room",
-    "with_pieces",
-]
-
-
 MICRO = 1_000_000
 """CPUs, memory and shares of a GPU are counted in whole millionths, as in the SimPy kernel."""
 

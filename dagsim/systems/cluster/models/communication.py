@@ -18,8 +18,6 @@ from dagsim.registry import nearest
 from dagsim.systems.cluster.models.runtime import Gpus, Runtime, _ByType
 from dagsim.systems.cluster.network.base import Communication
 
-__all__ = ["GangStep", "Llm", "ModelTraffic", "gang_step"]
-
 
 class GangStep(NamedTuple):
     """What a gang does in a step on certain nodes: the arguments of ``GangCarrier.gang``."""

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import ceil, inf
+from os.path import expandvars
 from typing import Literal, Protocol
 
 import numpy as np
@@ -15,21 +16,6 @@ from dagsim.errors import ModelError
 from dagsim.model import Task
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import DISTURBANCES, Clock, Timer
-
-__all__ = [
-    "FailureLog",
-    "FailureModel",
-    "Maintenance",
-    "MovingDelay",
-    "NodeFailures",
-    "Nodes",
-    "Outages",
-    "Preemption",
-    "Setup",
-    "SpotCapacity",
-    "start_all",
-]
-
 
 _ROUNDING = 1e-9
 """Intervals by which work may exceed a whole number of them: the rest of a division."""
@@ -263,7 +249,7 @@ class Outages:
 @dataclass(frozen=True, slots=True)
 class FailureLog:
     """Failures as they were logged: a CSV file with the columns ``node`` (its number), ``start_s``
-    and ``end_s`` (empty: for good).
+    and ``end_s`` (empty: for good). Overlapping failures of a node are one.
     """
 
     path: str
@@ -277,16 +263,30 @@ class FailureLog:
         Raises:
             ModelError: The file cannot be read, or a row is not a failure of an existing node.
         """
-        return Outages(tuple(self._windows())).start(nodes, seed)
+        merged: list[tuple[int, float, float]] = []
+        for node, start_s, end_s in sorted(self._windows(nodes)):
+            if merged and merged[-1][0] == node and start_s <= merged[-1][2]:
+                start_s, end_s = merged[-1][1], max(end_s, merged.pop()[2])
+            merged.append((node, start_s, end_s))
+        return _Calendar(tuple(merged))
 
-    def _windows(self) -> Iterator[tuple[int, float, float]]:
+    def _windows(self, nodes: int) -> Iterator[tuple[int, float, float]]:
+        columns = ["node", "start_s", "end_s"]
         try:
-            with open(self.path, newline="", encoding="utf-8") as file:
-                for number, row in enumerate(csv.DictReader(file), 2):
+            with open(expandvars(self.path), newline="", encoding="utf-8") as file:
+                rows = csv.DictReader(file)
+                if not set(columns) <= set(rows.fieldnames or ()):
+                    raise ModelError(f"{self.path}:1: a failure log needs the columns {', '.join(columns)}")
+                for number, row in enumerate(rows, 2):
                     try:
-                        yield int(row["node"]), float(row["start_s"]), float(row["end_s"] or inf)
-                    except (KeyError, TypeError, ValueError) as error:
+                        node, start_s, end_s = int(row["node"]), float(row["start_s"]), float(row["end_s"] or inf)
+                    except (TypeError, ValueError) as error:
                         raise ModelError(f"{self.path}:{number}: not a row of node, start_s, end_s ({error})") from None
+                    if not 0 <= node < nodes:
+                        raise ModelError(f"{self.path}:{number}: node must lie in 0..{nodes - 1}, got {node}")
+                    if not 0 <= start_s < end_s:
+                        raise ModelError(f"{self.path}:{number}: needs 0 <= start_s < end_s, got {start_s} and {end_s}")
+                    yield node, start_s, end_s
         except OSError as error:
             raise ModelError(f"failure log {self.path}: {error.strerror}") from None
 

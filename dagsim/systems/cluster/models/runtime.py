@@ -42,22 +42,6 @@ from dagsim.model.mig import named_types
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.state import JobState
 
-__all__ = [
-    "Estimates",
-    "Flops",
-    "Gpus",
-    "HasRates",
-    "Measurement",
-    "Recorded",
-    "Runtime",
-    "Seconds",
-    "Throughput",
-    "ThroughputTable",
-    "as_claimed",
-    "shipped_throughputs",
-]
-
-
 Gpus: TypeAlias = tuple[GpuType | None, ...]
 """GPU types in some order; ``None`` stands for a CPU machine."""
 

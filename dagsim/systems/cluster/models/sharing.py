@@ -21,8 +21,6 @@ from typing import Any, Literal, Protocol
 from dagsim.errors import ConfigError, DagsimError, ModelError
 from dagsim.model import Task, gpu_type
 
-__all__ = ["MeasuredPairs", "PairTable", "Sharing", "TaskKey"]
-
 TaskKey = tuple[str | None, int | None]
 """Model and batch of a task."""
 _Pair = tuple[TaskKey, TaskKey]
@@ -68,8 +66,8 @@ class MeasuredPairs:
                     raise ModelError(f"sharing: rates of {pair} on {gpu or 'any GPU'} must be 0 or more, got {rates}")
         if not min(self.memory_gb.values(), default=0.0) >= 0:
             raise ModelError("sharing: the memory of a pair must be 0 GB or more")
-        if self.default is not None and not self.default > 0:
-            raise ModelError(f"sharing: default must be positive, got {self.default!r}")
+        if self.default is not None and not 0 < self.default <= 1:
+            raise ModelError(f"sharing: default must lie in (0, 1], got {self.default!r}")
 
     def pair(self, first: Task, second: Task, gpu: str) -> tuple[float, float] | None:
         """See ``Sharing``."""

@@ -21,21 +21,6 @@ if TYPE_CHECKING:
     from dagsim.network.max_min import LinkFlow
     from dagsim.network.routing import FabricLevel
 
-__all__ = [
-    "NO_CARRIER",
-    "Carrier",
-    "Communication",
-    "Flow",
-    "ForeseeingCarrier",
-    "GangCarrier",
-    "HasLevels",
-    "Network",
-    "Storage",
-    "UniformNetwork",
-    "levels_in",
-]
-
-
 NO_CARRIER = "gangs that communicate need a network that carries them: network {kind: shared}"
 
 

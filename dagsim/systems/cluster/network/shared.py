@@ -29,8 +29,6 @@ from dagsim.systems.cluster.clock import COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.network.base import Flow, Storage
 from dagsim.workload.distributions import TaggedUnion
 
-__all__ = ["Gang", "SharedCarrier", "SharedNetwork", "gang_exchange"]
-
 
 @dataclass(frozen=True, slots=True)
 class SharedNetwork:

@@ -17,8 +17,6 @@ from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.network.base import Communication, Storage
 from dagsim.systems.cluster.network.shared import Gang, SharedNetwork, gang_exchange
 
-__all__ = ["LinkUse", "busiest", "link_usage"]
-
 
 class LinkUse(NamedTuple):
     """A link, and the traffic on it: from when to when, and bytes per second."""

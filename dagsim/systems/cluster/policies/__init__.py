@@ -94,7 +94,10 @@ POLICIES: Registry[ClusterPolicy] = Registry(
             ".gavel:Gavel",
             "Gavel's rounds and policies, as published",
             ("estimates", "preemptive", "costly"),
-            (("objective", "gavel-events[objective=...]"),),
+            (
+                ("objective", "gavel-events[objective=...]"),
+                ("deployed", "dagsim.systems.cluster.policies.gavel_deployed:DeployedGavel[policy=...]"),
+            ),
         ),
         Entry(
             "gavel-events",

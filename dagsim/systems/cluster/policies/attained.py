@@ -15,20 +15,6 @@ from dagsim.systems.cluster.api import JobState
 from dagsim.systems.cluster.policies.placement import PlacementRule
 from dagsim.systems.cluster.policies.rounds import Rounds, Served, ServiceColumns
 
-__all__ = [
-    "ByGpuSeconds",
-    "BySeconds",
-    "Gittins",
-    "QueueLevels",
-    "gittins_2d",
-    "gittins_index",
-    "gittins_indices",
-    "las",
-    "las_2d",
-    "tiresias",
-]
-
-
 _NOTHING = Served()
 
 

@@ -30,24 +30,6 @@ from dagsim.systems.cluster.policies.look_ahead import Profile
 from dagsim.systems.cluster.policies.orders import by_arrival, by_rank, width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
-__all__ = [
-    "SCORES",
-    "AlikeTasks",
-    "Backlog",
-    "Committed",
-    "Conservative",
-    "Easy",
-    "EasyEvents",
-    "RankColumn",
-    "Shadow",
-    "by_order",
-    "easy",
-    "easy_lxf",
-    "easy_sjf",
-    "slowness",
-]
-
-
 RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
 """Ranks all tasks of a group at once: (tasks,) float64, smaller first."""
 

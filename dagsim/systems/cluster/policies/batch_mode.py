@@ -13,22 +13,6 @@ from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, Run, Tas
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
-__all__ = [
-    "NEARLY",
-    "BatchMode",
-    "Key",
-    "Ready",
-    "free",
-    "free_times",
-    "held",
-    "max_min",
-    "min_min",
-    "size",
-    "start_those",
-    "sufferage",
-]
-
-
 Key: TypeAlias = tuple[int, int]
 """Order and piece of a task."""
 

@@ -29,8 +29,6 @@ from dagsim.model import Decision, Kill, RejectReason, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.external import end_program, program_words, shown
 
-__all__ = ["Batsim"]
-
 WORKLOAD = "w0"
 """Name of the only workload; the job with number n is called ``w0!n``."""
 _ENDPOINT = re.compile(r"(tcp://[^\s/]+:(\d+|\*)|ipc://\S+)")

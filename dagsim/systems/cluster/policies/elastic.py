@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -21,8 +22,6 @@ from dagsim.errors import ConfigError
 from dagsim.model import Decision, Elastic, Job, Placement, Preempt, Share, Start, Task, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.placement import placing, start_of
-
-__all__ = ["ELASTIC_POLICIES", "EftResize", "IntervalAllocation", "Pollux", "Sia", "elastic_job_of"]
 
 ELASTIC_POLICIES = {"tiresias": AttainedServiceQueues, "optimus": OptimusOracle, "pollux": PolluxSearch}
 """Policies that ``IntervalAllocation`` plays, by name."""
@@ -162,7 +161,7 @@ class _Turns:
         return due
 
 
-class _Resizing:
+class _Resizing(ABC):
     """Base of the policies that choose GPUs of elastic tasks. All other tasks come first: they start
     oldest first where they fit, and elastic tasks leave the GPUs that they wait for.
     """
@@ -197,9 +196,9 @@ class _Resizing:
         """What a new allocation depends on, beside the passing of time."""
         return [(task.order, _most_now(task)) for task in tasks], _room(view)
 
+    @abstractmethod
     def _allocate(self, view: ClusterView, tasks: list[_ElasticTask]) -> Iterator[Decision]:
         """Change the GPUs of the elastic tasks."""
-        raise NotImplementedError
 
 
 _BEST_FIT = placing("best-fit").place

@@ -20,8 +20,6 @@ from dagsim.files import parsed_json
 from dagsim.model import Decision, Preempt, Share, Start, Wait
 from dagsim.systems.cluster.api import MICRO, ClusterView, NodeState, Run, TaskState
 
-__all__ = ["PROTOCOL", "External", "end_program", "program_words", "shown"]
-
 PROTOCOL = 1
 """Version of the protocol, sent in the first message."""
 

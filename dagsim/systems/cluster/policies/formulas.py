@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["instance_work", "served_after", "slowed"]
-
 
 def instance_work(best_s: float, instances: int, gpus: float) -> float:
     """Work of some instances of a task on its fastest type; without GPUs it counts as one GPU."""

@@ -19,16 +19,12 @@ from dagsim.systems.cluster.policies.gavel_shares import allocator
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
-__all__ = ["Gavel"]
-
 _SAME_S = 1e-6
 """Times that differ by less are the same: the books and the kernel add up the same seconds in
 different orders.
 """
 _SAME_PART = 1e-6
 """Amounts of work, as parts of the whole, that differ by less are the same."""
-_NEW_PART = 0.5
-"""Part of the last round in the average of the measured rates, as on Gavel's cluster."""
 _NO_TIME_S = 1e-9
 """Seconds that a task without work takes."""
 
@@ -45,13 +41,6 @@ class Gavel:
     a round has only whole ones, so it ends slightly early. ``seed`` decides the order of types in
     policies that do not know them. At most ``window`` tasks compete, the oldest; Gavel itself has no
     such bound. The rate of an elastic task is that of its present phase; it runs as its ``instances``.
-
-    With ``deployed``, it works as Gavel does on a real cluster instead of in its simulator: the next
-    round is chosen halfway through the present one, so later arrivals wait for another round; shares
-    are computed after each change, of a batch as well, and only the counts of time begin again every
-    ``gap_s``; rates of elastic tasks are as measured, with the seconds of restarts. A lease begins when
-    its task is ready to train, and a round ends with its last lease, so the restart of an elastic task
-    makes the round longer.
 
     Policies with ``_packed`` in their names let two tasks of as many GPUs share them. They need a
     sharing model (``pair_rates``, in steps per second, replaces what the policy knows of it).
@@ -77,7 +66,6 @@ class Gavel:
         window: int = 200,
         placement: str | PlacementRule = "best-fit",
         pair_rates: PairRates | None = None,
-        deployed: bool = False,
     ) -> None:
         require(round_s > 0, "gavel: round_s must be positive", round_s)
         require(gap_s >= 0, "gavel: gap_s must be 0 or more", gap_s)
@@ -88,9 +76,6 @@ class Gavel:
         self.whole_steps = whole_steps
         self.window = window
         self.pair_rates = pair_rates
-        self.deployed = deployed
-        self._progress: dict[int, tuple[float, float]] = {}
-        """Progress and rate of each elastic task at the end of the round before."""
         self._place = placing(placement).place
         self._tasks: dict[int, Task] = {}
         """Tasks in the books, by ``TaskState.order``; kept only for pairs."""
@@ -101,8 +86,6 @@ class Gavel:
         """The micro-tasks of the present round, by ``TaskState.order``."""
         self._ends_s = -inf
         """End of the present round."""
-        self._began_s = 0.0
-        """Its beginning."""
 
     @property
     def micro_tasks(self) -> Sequence[MicroTask]:
@@ -117,7 +100,7 @@ class Gavel:
         ledger, now = self._ledger or self._open(view), view.now
         stoppable = view.preemption.on_resume == "resume"
         leases = not (self.whole_steps and stoppable) or view.preemption.cost_s(1.0, True) > 0
-        runs = _by_task(view.running.values())
+        runs = runs_by_task(view.running.values())
         next_s = inf
         for order, due in self._due.items():
             if order not in runs or (leases and not due.ends):
@@ -133,8 +116,7 @@ class Gavel:
             return
         yield from self._close(view, ledger, waiting, runs)
         for task in sorted(waiting.oldest(), key=lambda task: (task.ready_s, task.order)):
-            late = self.deployed and ledger.jobs and task.ready_s > view.now - self.round_s / 2
-            if task.order not in ledger.jobs and len(ledger.jobs) < self.window and not late:
+            if task.order not in ledger.jobs and len(ledger.jobs) < self.window:
                 ledger.arrive(self._job(task))
         self._renew_rates(view, ledger, waiting, runs)
         if ledger.jobs:
@@ -144,7 +126,7 @@ class Gavel:
         if self._ends_s > view.now:
             yield Wait(min([self._ends_s, *[due.finish_s for due in self._due.values() if due.finish_s > view.now]]))
 
-    def _open(self, view: ClusterView) -> GavelLedger:
+    def _open(self, view: ClusterView, books: type[GavelLedger] = GavelLedger) -> GavelLedger:
         """Open the books."""
         types = [gpu for gpu in view.gpu_types if gpu is not None]
         self._type_of = {gpu.name: view.gpu_types.index(gpu) for gpu in types}
@@ -152,11 +134,12 @@ class Gavel:
         if self.allocator.pairs and rates is None:
             if view.sharing is None:
                 raise ConfigError(
-                    "gavel: the policy lets two tasks share GPUs, and the simulation has no sharing model"
+                    "gavel: the policy lets two tasks share GPUs, and the simulation has no sharing model "
+                    "(sharing: {default: 0.7}, say)"
                 )
             rates = _ModelledPairs(view.sharing, self._tasks)
         order = [gpu.name for gpu in sorted(types, key=lambda gpu: -gpu.fp32_tflops)]
-        self._ledger = GavelLedger(
+        self._ledger = books(
             self._capacity(view),
             self.allocator,
             order=order,
@@ -164,7 +147,6 @@ class Gavel:
             round_s=self.round_s,
             gap_s=self.gap_s,
             pair_rates=rates,
-            fresh=self.deployed,
         )
         return self._ledger
 
@@ -202,21 +184,7 @@ class Gavel:
             piece = waiting.get(order) if run is None else run.task
             if piece is None or piece.training is None or piece.training.done:
                 continue
-            rates = {name: _present_rate(view, piece, type_) for name, type_ in self._type_of.items()}
-            if self.deployed and run is not None:
-                gpu, done = view.gpu_types[run.type], run.done(view.now)
-                before, true = self._progress.get(order, (0.0, 0.0))
-                name = "" if gpu is None else gpu.name
-                if true and rates[name] != true:  # its batch has changed
-                    ledger.must_solve = True
-                self._progress[order] = done, rates[name]
-                if rates[name] == true:
-                    held_s = view.now - max(run.started_s, self._began_s)
-                    if held_s > 0:
-                        rates[name] = (1 - _NEW_PART) * job.rate[name] + _NEW_PART * (done - before) / held_s
-            elif self.deployed and self._progress.get(order, (0.0, 0.0))[1] in rates.values():
-                continue  # nothing new was measured
-            job.rate = rates
+            job.rate = {name: present_rate(view, piece, type_) for name, type_ in self._type_of.items()}
 
     def _close(
         self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks, runs: dict[int, list[Run]]
@@ -227,7 +195,7 @@ class Gavel:
         for task in ledger.round:
             for order, steps in zip(task.key, task.steps, strict=True):
                 job, pieces = ledger.jobs[order], waiting.pieces(order)
-                parts = [piece.left for piece in pieces] + [_left(run, view.now) for run in runs.get(order, ())]
+                parts = [piece.left for piece in pieces] + [part_left(run, view.now) for run in runs.get(order, ())]
                 left, planned = max(parts, default=0.0) * job.steps, job.left - steps
                 if bool(parts) != (planned > 0) or abs(left - planned) > _SAME_PART * job.steps:
                     undone[order] = left - planned
@@ -243,7 +211,7 @@ class Gavel:
         self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks, runs: dict[int, list[Run]], leases: bool
     ) -> Iterator[Decision]:
         """Begin a round: stop the runs that are not part of it, and start the others."""
-        now_s = self._began_s = self._ends_s
+        now_s = self._ends_s
         ledger.resize(self._capacity(view))
         chosen = ledger.next_round(now_s, more_arrive=True)
         if not chosen and not view.pending:
@@ -261,10 +229,6 @@ class Gavel:
                 ) and (run.started_s < view.now and run.computing_s is not None):
                     yield Preempt(run.id)
         self._ends_s = max([task.finish_s for task in chosen], default=-inf)
-        if self.deployed:
-            starting = [piece for order in micro_of if (piece := waiting.get(order)) is not None]
-            restarts_s = [piece.task.elastic.restart_s for piece in starting if piece.task.elastic is not None]
-            self._ends_s += max(restarts_s, default=0.0)
         for task in sorted(chosen, key=lambda task: -ledger.jobs[task.key[0]].gpus):
             type_ = self._type_of[task.type]
             latest_s = max(task.finish_s, view.now + self.round_s) + _SAME_S
@@ -307,7 +271,7 @@ class _Due(NamedTuple):
     """True if the task should end with it."""
 
 
-def _present_rate(view: ClusterView, task: TaskState, type_: int) -> float:
+def present_rate(view: ClusterView, task: TaskState, type_: int) -> float:
     """Progress per second of an elastic task on as few nodes of a type as it fits on; 0 where it cannot run."""
     assert task.training is not None
     gpu, asked = view.gpu_types[type_], task.task.instances
@@ -322,7 +286,8 @@ def _present_rate(view: ClusterView, task: TaskState, type_: int) -> float:
         return 0.0
 
 
-def _by_task(runs: Iterable[Run]) -> dict[int, list[Run]]:
+def runs_by_task(runs: Iterable[Run]) -> dict[int, list[Run]]:
+    """The runs that hold GPUs, by ``TaskState.order``."""
     by_task: dict[int, list[Run]] = {}
     for run in runs:
         if run.task.demand.demand.gpus:
@@ -330,6 +295,6 @@ def _by_task(runs: Iterable[Run]) -> dict[int, list[Run]]:
     return by_task
 
 
-def _left(run: Run, now: float) -> float:
+def part_left(run: Run, now: float) -> float:
     """The part of the task that the run has still to do, by the estimates."""
     return run.task.left * min(1.0, run.work_left_s(now) / max(run.estimate_s, _NO_TIME_S))

@@ -20,9 +20,6 @@ from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, Q
 from dagsim.systems.cluster.policies.orders import by_rank, width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
-__all__ = ["GavelEvents", "Objective", "WaitingTasks", "by_rate", "by_throughput", "shares"]
-
-
 Objective: TypeAlias = Literal["max-min", "makespan", "cost"]
 _Key: TypeAlias = int
 """``TaskState.order``: the job and the task, the same for all pieces."""

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple, Protocol, TypeAlias
 
-__all__ = ["Allocation", "Allocator", "GavelJob", "GavelLedger", "Key", "MicroTask", "PairRates", "Situation"]
-
 Key: TypeAlias = tuple[int, ...]
 """A job, or a pair of jobs on one GPU, lower number first."""
 Allocation: TypeAlias = dict[Key, dict[str, float]]
@@ -102,8 +100,6 @@ class GavelLedger:
     """The books and the rounds.
 
     A simulation calls ``arrive`` and ``close_round`` at the end of each round, then ``next_round``.
-    With ``fresh``, shares are computed at the next round after each arrival and end, as Gavel does on a
-    real cluster; only the counts of deficits and priorities begin again at least ``gap_s`` apart.
     """
 
     def __init__(
@@ -116,10 +112,8 @@ class GavelLedger:
         round_s: float = 360.0,
         gap_s: float = 1920.0,
         pair_rates: PairRates | None = None,
-        fresh: bool = False,
     ) -> None:
         self.allocator = allocator
-        self.fresh = fresh
         self.round_s = round_s
         self.gap_s = gap_s
         self.gpus = {name: gpus[name] for name in sorted(gpus) if gpus[name]}
@@ -136,8 +130,6 @@ class GavelLedger:
         self._worked = dict.fromkeys(self.gpus, 0.0)
         """Seconds of all jobs on each type since the last solve."""
         self._settled_s = 0.0
-        self._unsettled = False
-        """True if the shares have changed since then."""
         self._round_ended_s = 0.0
         self.must_solve = True
 
@@ -194,13 +186,8 @@ class GavelLedger:
 
     def next_round(self, now_s: float, *, more_arrive: bool) -> list[MicroTask]:
         """Solve if it is time, and choose the micro-tasks of the round that begins."""
-        due = now_s - self._settled_s >= self.gap_s or self._settled_s == 0
-        settles = due and (self.must_solve or self._unsettled)
-        if settles:
+        if self.must_solve and (now_s - self._settled_s >= self.gap_s or self._settled_s == 0):
             self._settle(now_s)
-            self._unsettled = False
-        if self.must_solve and (settles or self.fresh):
-            self._unsettled = not settles
             situation = Situation(self.jobs, self.gpus, now_s, self.pair_rates)
             self.allocation = self.allocator.allocate(situation) if self.jobs and any(self.gpus.values()) else {}
             self.must_solve = False

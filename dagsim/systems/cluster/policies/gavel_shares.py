@@ -21,8 +21,6 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
 from dagsim.systems.cluster.policies.gavel_ledger import Allocation, Allocator, GavelJob, Key, Situation
 
-__all__ = ["GAVEL_POLICIES", "GivenShares", "TotalDuration", "allocator"]
-
 _PACKING_GAIN = 1.5
 """Sum of normalised rates above which FIFO packs two jobs."""
 _DIGITS = 9

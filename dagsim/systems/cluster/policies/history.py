@@ -12,8 +12,6 @@ from dagsim.systems.cluster.api import ClusterView, Queue, Run, TaskState, nodes
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
-__all__ = ["AsObserved", "Qssf"]
-
 
 class AsObserved:
     """Start every job at the time and place recorded in the trace. The time is

@@ -16,21 +16,6 @@ from dagsim.systems.cluster.policies.formulas import instance_work
 from dagsim.systems.cluster.policies.orders import by_rank
 from dagsim.systems.cluster.policies.placement import PlacementRule, alignment, fill, placing
 
-__all__ = [
-    "Head",
-    "JobKey",
-    "JobOrdered",
-    "JobQueue",
-    "PathLeft",
-    "Tetris",
-    "WorkLeft",
-    "scpt",
-    "sjf_cp",
-    "srpt_work",
-    "total_work",
-]
-
-
 JobKey: TypeAlias = Callable[[JobState], float]
 """Key of a job, smaller first."""
 

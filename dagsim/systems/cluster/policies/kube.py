@@ -12,8 +12,6 @@ from dagsim.systems.cluster.api import MICRO, ClusterView, NodeState, Run, TaskS
 from dagsim.systems.cluster.policies.placement import start_of
 from dagsim.systems.cluster.policies.preemption import make_room
 
-__all__ = ["LEAST", "MOST", "KubeDefault", "NodeScorer", "Shape", "allocation_score"]
-
 
 def _by_priority(task: TaskState) -> float:
     return -task.job.job.priority

@@ -17,9 +17,6 @@ from dagsim.systems.cluster.policies.kube import NodeScorer
 from dagsim.systems.cluster.policies.placement import start_of
 from dagsim.systems.cluster.policies.preemption import make_room
 
-__all__ = ["Kueue", "KueueWaits", "QuotaTree"]
-
-
 _PLAIN = ("gpus", "cpus", "memory_gb")
 _Entry: TypeAlias = tuple[float, int, int, TaskState]
 

@@ -29,8 +29,6 @@ from dagsim.systems.cluster.policies.batch_mode import free_times, start_those
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
-__all__ = ["AlloX", "EftWait", "PlanAhead", "Profile", "Rollout", "assign", "plan_slots"]
-
 
 class EftWait:
     """The first pair of task and GPU type with room that is worth starting now. A pair is skipped

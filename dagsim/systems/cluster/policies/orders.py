@@ -13,35 +13,6 @@ from dagsim.model import Decision, Start
 from dagsim.systems.cluster.api import ClusterView, DemandClass, Key, TaskState, TypedKey
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
-__all__ = [
-    "LongestWait",
-    "Ordered",
-    "RandomFeasible",
-    "TypedOrdered",
-    "by_arrival",
-    "by_seconds",
-    "critical_path",
-    "edf",
-    "f1",
-    "f2",
-    "f3",
-    "f4",
-    "fifo",
-    "fifo_fit",
-    "graham",
-    "hrrn",
-    "ljf",
-    "llf",
-    "priority",
-    "saf",
-    "sjf",
-    "themis",
-    "unicef",
-    "wfp3",
-    "width",
-    "wspt",
-]
-
 
 class Ordered:
     """Start the first task by ``key`` that fits, until none does. With ``strict`` the first task

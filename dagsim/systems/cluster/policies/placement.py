@@ -11,28 +11,6 @@ from dagsim.model import Demand, Placement, Share, Start
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, NodeState, Run, TaskState
 
-__all__ = [
-    "PLACEMENT_RULES",
-    "BestFit",
-    "ComparativeAdvantage",
-    "Consolidate",
-    "DotProduct",
-    "Fgd",
-    "FirstFit",
-    "GpuClustering",
-    "GpuPacking",
-    "PlacementRule",
-    "RandomNode",
-    "SpreadGang",
-    "WorstFit",
-    "by_speed",
-    "fill",
-    "fragmentation",
-    "placing",
-    "start_of",
-    "with_room",
-]
-
 
 class PlacementRule(Protocol):
     """A placement rule."""

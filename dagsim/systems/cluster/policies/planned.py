@@ -14,9 +14,6 @@ from dagsim.systems.cluster.policies.orders import by_arrival, by_rank, width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 from dagsim.systems.cluster.policies.planners import Booking, Calendar, Planner, Problem
 
-__all__ = ["Planned", "Site", "cpop", "dls", "heft", "peft"]
-
-
 _Key: TypeAlias = tuple[int, int]
 """Job number and task."""
 

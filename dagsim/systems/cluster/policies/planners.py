@@ -21,21 +21,6 @@ import numpy as np
 
 from dagsim.model.arithmetic import ordered_sum
 
-__all__ = [
-    "GAPS",
-    "Booking",
-    "Calendar",
-    "Planner",
-    "Problem",
-    "plan_cpop",
-    "plan_dls",
-    "plan_heft",
-    "plan_peft",
-    "rank_down",
-    "rank_up",
-]
-
-
 _SAME = 1e-9
 
 

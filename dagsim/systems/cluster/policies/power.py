@@ -14,8 +14,6 @@ from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, T
 from dagsim.systems.cluster.policies.orders import by_seconds, width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
-__all__ = ["EnergySaver", "PowerCap", "busy_watts"]
-
 
 def busy_watts(view: ClusterView) -> list[float]:
     """Difference between the busy and idle watts of a GPU of each type. 0 for CPU machines."""

@@ -11,9 +11,6 @@ from dagsim.systems.cluster.api import MICRO, ClusterState, ClusterView, DemandC
 from dagsim.systems.cluster.policies.orders import TypedOrdered, width
 from dagsim.systems.cluster.policies.placement import PlacementRule
 
-__all__ = ["LeastRemaining", "Weight", "make_room", "srsf", "srtf"]
-
-
 Weight: TypeAlias = Callable[[TaskState], float]
 """Weight of a second of a task, the same for all its pieces."""
 

@@ -21,9 +21,6 @@ from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 from dagsim.systems.cluster.policies.preemption import make_room
 
-__all__ = ["Rank", "RoundRobin", "Rounds", "Served", "Service", "ServiceColumns"]
-
-
 _EARLY = 1e-9
 """Relative margin by which a round is checked early, so that rounding never makes it late."""
 

@@ -15,25 +15,6 @@ from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, Run, Tas
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
-__all__ = [
-    "Account",
-    "By",
-    "Factors",
-    "FairShares",
-    "ShareTree",
-    "Weights",
-    "age",
-    "billing",
-    "decay_per_second",
-    "drf",
-    "job_size",
-    "max_min_fair",
-    "total_priority",
-    "truncated",
-    "weighted_fair",
-]
-
-
 By: TypeAlias = Literal["tenant", "job"]
 _Amounts: TypeAlias = tuple[float, float, float]
 """GPUs, CPU cores and GB of memory."""

@@ -17,8 +17,6 @@ from dagsim.systems.cluster.policies.gavel_events import WaitingTasks
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
-__all__ = ["TiresiasEvents", "tiresias_indices"]
-
 _SCHEDULES = ("fifo", "fjf", "sjf", "shortest", "shortest-gpu", "dlas", "dlas-gpu", "dlas-gpu-gittins")
 _GITTINS_UNIT = 3250
 """GPU-seconds of further service for which an index weighs gain against cost."""

@@ -14,8 +14,6 @@ from dagsim.systems.cluster.policies.backfilling import Backlog, Easy, Shadow, b
 from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.policies.placement import by_speed
 
-__all__ = ["Defrag", "EasyOnNodes", "SegmentsInBlocks", "SkewRule", "SmallestDomain", "block", "topology"]
-
 _Nodes: TypeAlias = Collection[int]
 _NONE: _Nodes = frozenset()
 _Domain = tuple[int, list[NodeState]]

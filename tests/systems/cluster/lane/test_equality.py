@@ -43,7 +43,7 @@ def test_plain_python_writes_the_kernels_log_of_a_kind_byte_for_byte(kind: str, 
 
 @pytest.mark.timeout(600)
 def test_plain_python_writes_the_kernels_log_byte_for_byte() -> None:
-    found = check(4, 10_000, NUMBA_DISABLE_JIT="1")
+    found = check(2, 10_000, NUMBA_DISABLE_JIT="1")
     assert found["compiled"] is False
     assert {kind: result["different"] for kind, result in found["kinds"].items() if result["different"]} == {}
 
@@ -94,7 +94,7 @@ def test_runs_are_stopped_where_a_policy_preempts(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.timeout(600)
 def test_with_too_little_space_it_grows_and_writes_the_same() -> None:
-    found = check(2, 30_000, "--tight", NUMBA_DISABLE_JIT="1")
+    found = check(1, 30_000, "--tight", NUMBA_DISABLE_JIT="1")
     assert {kind: result["different"] for kind, result in found["kinds"].items() if result["different"]} == {}
 
 

@@ -1,4 +1,4 @@
-"""What holds for every policy that is registered, on random work."""
+"""What holds for every policy that is registered, on random work; their schedules are in ``test_pinned.py``."""
 
 from __future__ import annotations
 
@@ -52,16 +52,6 @@ def work(draw):
 def spec(name):
     """Short slices, so that small work meets many of them."""
     return f"{name}[quantum_s=2]" if name in ("round-robin", "las", "2d-las", "2d-gittins", "tiresias") else name
-
-
-@pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(jobs=work())
-def test_it_finishes_all_work_the_same_way_twice(name, jobs):
-    schedule = ClusterKernel(CLUSTER, jobs).run(POLICIES.create(spec(name)))
-    kinds = [row[0] for row in schedule.log.since(0)]
-    assert kinds.count(Kind.COMPLETED) == len(jobs) - kinds.count(Kind.REJECTED)
-    assert ClusterKernel(CLUSTER, jobs).run(POLICIES.create(spec(name))).log.since(0) == schedule.log.since(0)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -43,7 +43,8 @@ MORE = {
     "committed": ["score=sjf", "score=f1,backfill=true"],
     "drf": ["by=job"],
     "eft-wait": ["theta=0.5", "order=work", "order=path,theta=0.8"],
-    "gavel": [f"policy={name},round_s=2,gap_s=5" for name in ("isolated", "fifo_perf", "min_total_duration_perf")],
+    # Not min_total_duration_perf: which of several optima of its program the solver returns depends on the processor.
+    "gavel": [f"policy={name},round_s=2,gap_s=5" for name in ("isolated", "fifo_perf")],
     "gavel-events": ["round_s=2", "round_s=3,objective=makespan", "round_s=3,objective=cost", "round_s=3,window=2"],
     "kueue": ["scoring=most", "gpu=2", "scoring=most,cpu=0.2,memory=3"],
     "kube-default": ["scoring=most", "gpu=2", "scoring=most,cpu=0.2,memory=3", "preempt=false"],
