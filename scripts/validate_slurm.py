@@ -320,7 +320,7 @@ def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
     rows = [row for row in table(folder / "sacct-aDX.txt") if row["JobID"].replace("_", "").isdigit()]
     since = {id(row): _moment(row["Eligible"]) for row in rows}
     rows = [row for row in rows if since[id(row)] is not None]
-    first_s = min([since[id(row)] or 0.0 for row in rows], default=0.0)
+    first_s = min([since[id(row)] or 0.0 for row in rows], default=0.0) // 60 * 60  # Slurm rounds times to minutes
     submitted = []
     for row in rows:
         submit_s, start_s, end_s = since[id(row)] or 0.0, _moment(row["Start"]), _moment(row["End"])

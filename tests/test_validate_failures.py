@@ -8,35 +8,50 @@ from pathlib import Path
 import pytest
 from scripting import run_script
 
+from dagsim.elastic.batches import EpochTraining
 from dagsim.errors import ModelError
-from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
+from dagsim.model import Cluster, Elastic, Job, Kind, Node, Task, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel, Maintenance, NodeFailures, Preemption
 from dagsim.systems.cluster.models.failures import FailureLog, FailureModel, SpotCapacity
 from dagsim.systems.cluster.policies import POLICIES
 
 
-def played(work_s: float, preemption: Preemption, *failures: FailureModel, nodes: int = 1) -> Schedule:
+def played(
+    work_s: float, preemption: Preemption, *failures: FailureModel, nodes: int = 1, epoch_s: float = 0.0
+) -> Schedule:
+    """Play one job on a GPU of each node; with ``epoch_s`` an elastic one, whose batch changes in the
+    middle and costs nothing.
+    """
     cluster = Cluster(tuple(Node(f"n{place}", gpu_type("T4"), 1) for place in range(nodes)))
-    job = Job.single("a", Task("t", work_s, nodes, gang=nodes > 1))
+    elastic = None
+    if epoch_s:
+        epochs = work_s / epoch_s
+        rates = {"T4": {16: epoch_s, 32: epoch_s}}
+        elastic = Elastic(nodes, nodes, EpochTraining(epochs, {0: 16, int(epochs / 2): 32}, rates))
+    job = Job.single("a", Task("t", work_s, nodes, gang=nodes > 1 or bool(epoch_s), elastic=elastic))
     kernel = ClusterKernel(cluster, [job], preemption=preemption, disturbances=failures)
     return kernel.run(POLICIES.create("fifo"))
 
 
-def test_a_failure_costs_the_work_since_the_last_checkpoint_and_a_restart() -> None:
-    schedule = played(100, Preemption(interval_s=20, write_s=5, restart_s=7), Maintenance((0,), 60, 61))
+@pytest.mark.parametrize("epoch_s", [0.0, 5.0], ids=["rigid", "elastic"])
+def test_a_failure_costs_the_work_since_the_last_checkpoint_and_a_restart(epoch_s: float) -> None:
+    preemption = Preemption(interval_s=20, write_s=5, restart_s=7)
+    schedule = played(100, preemption, Maintenance((0,), 60, 61), epoch_s=epoch_s)
     # Two checkpoints by 50 s hold 40 s of work. After 61 + 7 s, 60 s of work remain, with two writes.
     assert schedule.ended_s == 61 + 7 + 60 + 2 * 5
 
 
-def test_without_failures_checkpoints_cost_only_their_writes() -> None:
-    assert played(100, Preemption(interval_s=20, write_s=5)).ended_s == 100 + 4 * 5
-    assert played(90, Preemption(interval_s=20, write_s=5)).ended_s == 90 + 4 * 5
+@pytest.mark.parametrize("epoch_s", [0.0, 5.0], ids=["rigid", "elastic"])
+def test_without_failures_checkpoints_cost_only_their_writes(epoch_s: float) -> None:
+    assert played(100, Preemption(interval_s=20, write_s=5), epoch_s=epoch_s).ended_s == 100 + 4 * 5
+    assert played(90, Preemption(interval_s=20, write_s=5), epoch_s=epoch_s).ended_s == 90 + 4 * 5
     assert played(0, Preemption(interval_s=20, write_s=5)).ended_s == 0
 
 
-def test_a_failure_during_a_write_loses_the_whole_interval() -> None:
-    schedule = played(40, Preemption(interval_s=20, write_s=5), Maintenance((0,), 24, 30))
+@pytest.mark.parametrize("epoch_s", [0.0, 5.0], ids=["rigid", "elastic"])
+def test_a_failure_during_a_write_loses_the_whole_interval(epoch_s: float) -> None:
+    schedule = played(40, Preemption(interval_s=20, write_s=5), Maintenance((0,), 24, 30), epoch_s=epoch_s)
     assert schedule.ended_s == 30 + 40 + 5
 
 

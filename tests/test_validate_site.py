@@ -25,16 +25,13 @@ def relative(pair: Any) -> float:
 
 @pytest.mark.data
 def test_an_imported_site_waits_as_long_as_its_log(data: Path) -> None:
-    # One account, bio (-32 %), misses the gate of 25 %, so the script ends with 1. Which account is off
-    # changes with the phase of the cycles: on site-A-again and site-A-again-2 all gates hold.
-    waits = validated(data / "golden" / "slurm" / "site-A", code=1)
+    waits = validated(data / "golden" / "slurm" / "site-A")
     assert waits["total"]["jobs"] == 742
     assert abs(relative(waits["total"])) <= 0.10
     large = {name: relative(pair) for name, pair in waits["by_tenant"].items() if pair["jobs"] > 100}
     assert sorted(large) == ["bio", "chem", "nlp", "vision"]
-    assert max(abs(gap) for name, gap in large.items() if name != "bio") <= 0.25
-    assert abs(large["bio"]) <= 0.35
-    assert waits["median_abs_log_ratio"] <= 0.35
+    assert max(map(abs, large.values())) <= 0.25
+    assert waits["median_abs_log_ratio"] <= 0.25
     assert waits["early"] == 0
 
 

@@ -39,7 +39,8 @@ class Dependencies:
     system than ``Request.array_limit`` allows. Plain data.
 
     Slurm calls a job eligible from then on: its age counts from that time (job_independent in
-    job_mgr.c, Slurm 22.05). A job that ends in any way counts as having left: a log lists no job
+    job_mgr.c, Slurm 22.05), except that the limit of an array does not stop its tasks from ageing
+    (``JobState.queued_s``). A job that ends in any way counts as having left: a log lists no job
     whose ``afterok`` was never met as one that ran. Ids that no earlier job has are not judged: such
     a job becomes eligible when the log says so. O(log waiting) per arrival, start and departure.
     """
@@ -238,6 +239,7 @@ class Dependencies:
         if self._inside.get(request.array, 0) >= most:
             self.waiting[active.number] = active
             self._behind.setdefault(request.array, deque()).append(active.number)
+            active.queued_s = now
             return True
         self._enters(active, request.array)
         self.eligible_s[active.number] = now

@@ -604,9 +604,10 @@ class ClusterKernel:
         task.training = elastic.training.start()
         self._bare = False
         demand = task.demand
-        if self.preemption.interval_s is not None:
+        if self.preemption.interval_s is not None and self._by_network:
             raise ModelError(
-                f"job {task.job.job.id!r}: elastic tasks write no periodic checkpoints; leave preemption interval_s out"
+                f"job {task.job.job.id!r}: elastic tasks write no periodic checkpoints over a network; leave "
+                "preemption interval_s out"
             )
         least = self.machines.compile(task.task.demand, elastic.least, demand.terms)
         if least.rejected is RejectReason.TOO_LARGE:
@@ -878,6 +879,9 @@ class ClusterKernel:
                 if self._by_network:
                     run.progress = WorkProgress(now)
                     self._plan_checkpoint(run, run.progress)
+                elif run.task.training is not None:
+                    run.progress = WorkProgress(now)
+                    self._has_written(run.progress, run.task.training)
                 else:
                     run._seconds = self.preemption.with_writes_s(run._seconds)
             run._ends_s = now + run._seconds
@@ -1003,6 +1007,8 @@ class ClusterKernel:
         left = end - progress.done if training is None else until - training.progress
         if after_s is None:
             after_s = left / rate if rate else inf
+        if training is not None and rate and progress.checkpoint < progress.done + after_s:
+            progress.phase, after_s = "work", progress.checkpoint - progress.done
         run._ends_s = now + max(after_s, 0.0)
         self._set_end(run, progress)
         if len(self.clock.events) > self._crowded:
@@ -1022,6 +1028,7 @@ class ClusterKernel:
             progress.done += work
         else:
             run.task.training.advance(work)
+            progress.done += self.now - progress.since_s if progress.rate else 0.0
         progress.since_s = self.now
 
     def _set_pace(self, run: Run) -> None:
@@ -1096,6 +1103,10 @@ class ClusterKernel:
         assert progress is not None
         progress.event = None
         if training is not None:
+            if progress.phase != "epoch":
+                self._write_elastic(run, progress, training)
+                return
+            progress.done += self.now - progress.since_s if progress.rate else 0.0
             training.end_epoch()
             progress.since_s = self.now
             if not training.done:
@@ -1106,6 +1117,23 @@ class ClusterKernel:
             self._checkpoint(run, progress)
             return
         self._end(run)
+
+    def _write_elastic(self, run: Run, progress: WorkProgress, training: TrainingState) -> None:
+        """Let an elastic run write a checkpoint, or go on after that."""
+        if progress.phase == "work":
+            self._settle(run, progress)
+            progress.phase = "write"
+            self.set_rate(run, 0.0, training.progress, self.preemption.write_s)
+        else:
+            self._has_written(progress, training)
+            self._set_pace(run)
+        self._changed = True
+
+    def _has_written(self, progress: WorkProgress, training: TrainingState) -> None:
+        """Keep the state of an elastic run, and plan its next checkpoint."""
+        assert self.preemption.interval_s is not None
+        progress.state, progress.phase = training.copy(), "epoch"
+        progress.checkpoint = progress.done + self.preemption.interval_s
 
     def _record_rate(self, run: Run, rate: float) -> None:
         task = run.task
@@ -1205,6 +1233,8 @@ class ClusterKernel:
             again.saved = None
             if elastic is not None:
                 again.training = elastic.training.start()
+        elif saved and run.progress is not None and run.progress.state is not None:
+            again.training = run.progress.state
         elif self._by_network and saves and left < task.left:
             again.saved = self.now, () if kind == _FAILED else _places(run)
         if kind == _FAILED:
@@ -1219,7 +1249,8 @@ class ClusterKernel:
         if progress is not None:
             self._settle(run, progress)
             if task.training is not None:
-                return max(0.0, 1.0 - task.training.progress / task.training.total)
+                state = progress.state if saved and progress.state is not None else task.training
+                return max(0.0, 1.0 - state.progress / state.total)
             passed_s = progress.done
         else:
             passed_s = self.now - run.computing_s if run.computing_s is not None else 0.0

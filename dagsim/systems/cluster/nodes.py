@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from math import inf
+from math import floor, inf
 
 from dagsim.model import Cluster, Demand, GpuType, Node, Placement, Share
 from dagsim.model.arithmetic import bits
@@ -29,6 +29,8 @@ mask).
 
 _MOST = 1e15
 """Cap on cores and GB, so that an infinite amount can be counted in millionths."""
+_RESIDUE = 1e-3
+"""Millionths by which an amount may be below a whole number of them from rounding."""
 _LOOK_BACK = 8
 """Number of releases up to which a demand class that did not fit checks only the released machines.
 After more releases it searches all machines again.
@@ -37,6 +39,11 @@ After more releases it searches all machines again.
 
 def _millionths(amount: float) -> int:
     return round(min(amount, _MOST) * MICRO)
+
+
+def _needed(amount: float) -> int:
+    """The whole millionths in an amount: instances that together need exactly what a node has fit."""
+    return floor(min(amount, _MOST) * MICRO + _RESIDUE)
 
 
 class DemandClass:
@@ -92,8 +99,8 @@ class DemandClass:
         self.share = round(demand.gpus * MICRO) if demand.gpus < 1 else 0
         self.width: float = demand.gpus * (gang or 1) or 1.0
         """GPUs that start together: one instance's, or the whole gang's; 1 for tasks without GPUs."""
-        self.cpus = _millionths(demand.cpus)
-        self.memory = _millionths(demand.memory_gb)
+        self.cpus = _needed(demand.cpus)
+        self.memory = _needed(demand.memory_gb)
         self.plain = bool(self.whole) and not (self.cpus or self.memory or gang or terms)
         """True if it needs only whole GPUs of any node, so that room depends on idle GPUs alone."""
         self.rejected: RejectReason | None = None

@@ -58,6 +58,7 @@ class SiteState:
         origin_s: float = 0.0,
         levels: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
+        self.origin_s = origin_s
         self.levels = levels or {}
         """Domains of each level of the network, as bit sets."""
         queues = queues or QueueTree()

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from simpy import Environment
 from simpy.events import Event, Process
@@ -49,7 +49,17 @@ class Live(dict[KeyT, ValueT]):
 class JobState:
     """A job in the system. ``number`` counts arrivals from 0."""
 
-    __slots__ = ("ideal_s", "job", "number", "places", "service_gpu_s", "shows_truth", "tasks", "tasks_left")
+    __slots__ = (
+        "ideal_s",
+        "job",
+        "number",
+        "places",
+        "queued_s",
+        "service_gpu_s",
+        "shows_truth",
+        "tasks",
+        "tasks_left",
+    )
 
     def __init__(self, job: Job, number: int) -> None:
         self.job = job
@@ -60,6 +70,8 @@ class JobState:
         """Its critical path by the estimates, on arrival."""
         self.service_gpu_s = 0.0
         """GPU-seconds that its ended runs have held."""
+        self.queued_s: float | None = None
+        """When it began to wait only for the limit of its array; None if it never did."""
         self.shows_truth = False
         """True if the policy declared itself clairvoyant and may read true durations."""
         self.places: dict[int, dict[int, int]] = {}
@@ -79,7 +91,7 @@ class JobState:
         twin = JobState(self.job, self.number)
         twin.tasks = [task.copy(twin, machines) for task in self.tasks]
         twin.tasks_left, twin.ideal_s = self.tasks_left, self.ideal_s
-        twin.service_gpu_s, twin.shows_truth = self.service_gpu_s, self.shows_truth
+        twin.service_gpu_s, twin.shows_truth, twin.queued_s = self.service_gpu_s, self.shows_truth, self.queued_s
         twin.places = {task: dict(places) for task, places in self.places.items()}
         return twin
 
@@ -236,11 +248,24 @@ it shares GPUs, the GPU of each instance.
 class WorkProgress:
     """Work done and present rate of a run whose rate is not always 1.
 
-    ``done`` is the work done until ``since_s``, in seconds at rate 1; an elastic task counts its own
-    progress instead. ``event`` ends the present phase in place of the run, None at rate 0.
+    ``done`` is the work done until ``since_s``, in seconds at rate 1; of an elastic task, which counts
+    its own progress, the seconds at a rate above 0. ``event`` ends the present phase in place of the
+    run, None at rate 0.
     """
 
-    __slots__ = ("checkpoint", "done", "event", "gang", "rate", "saved", "since_s", "until", "usual")
+    __slots__ = (
+        "checkpoint",
+        "done",
+        "event",
+        "gang",
+        "phase",
+        "rate",
+        "saved",
+        "since_s",
+        "state",
+        "until",
+        "usual",
+    )
 
     def __init__(self, since_s: float) -> None:
         self.done = 0.0
@@ -249,11 +274,15 @@ class WorkProgress:
         self.usual = 1.0
         """The last rate above 0, for estimates while the run writes a checkpoint."""
         self.checkpoint = inf
-        """Work at which it pauses to write the next checkpoint over the network."""
+        """Work at which it pauses to write the next checkpoint, over the network or of an elastic task."""
         self.saved = 0.0
         """Work in its last checkpoint."""
         self.until = inf
         """Progress of an elastic task at which its rate may change."""
+        self.state: TrainingState | None = None
+        """The last checkpoint of an elastic task."""
+        self.phase: Literal["epoch", "work", "write"] = "epoch"
+        """What ends with ``event`` for an elastic task: an epoch, work before a checkpoint, or its write."""
         self.event: Event | None = None
         self.gang: Any = None
         """Its communication, as the network keeps it."""
@@ -263,6 +292,7 @@ class WorkProgress:
         twin = WorkProgress(self.since_s)
         twin.done, twin.rate, twin.until = self.done, self.rate, self.until
         twin.usual, twin.checkpoint, twin.saved = self.usual, self.checkpoint, self.saved
+        twin.state, twin.phase = None if self.state is None else self.state.copy(), self.phase
         return twin
 
 

@@ -38,6 +38,7 @@ from dagsim.systems.cluster.policies.slurm_rules import (
     SlurmRules,
     SlurmWaits,
     account_of,
+    of_nodes,
     user_of,
 )
 from dagsim.systems.cluster.policies.slurm_times import NodeChoice
@@ -47,6 +48,8 @@ __all__ = ["SlurmMultifactor", "SlurmSettings"]
 
 _LATE_S = 1e-6
 _COARSE = 0.1
+_RESERVED = 1 << 20
+"""Added to the tier of jobs in reservations, which come before all others (sort_job_queue2)."""
 _CHOICES = {
     "order": ("multifactor", "basic"),
     "preempt": ("off", "partition_prio", "qos"),
@@ -189,6 +192,12 @@ class _Kept(NamedTuple):
     exclusive: bool
 
 
+def _reservation(task: TaskState) -> int:
+    """Index of the reservation in which the task runs, or -1."""
+    terms = task.demand.terms
+    return -1 if terms is None else terms.reservation
+
+
 class SlurmMultifactor:
     """The scheduler of Slurm: jobs by tier and priority, computed from age, fair share, size,
     partition, QOS and TRES.
@@ -255,11 +264,10 @@ class SlurmMultifactor:
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
         asked = self._asked(task, part, run.instances)
         if alone and not part.exclusive:  # the job pays for all of its nodes, and they count against its limits
-            nodes_held = [machine.node for machine, *_ in run.held]
-            asked = asked._replace(cpus=ordered_sum(node.cpus for node in nodes_held))
-            amounts = amounts._replace(cpus=asked.cpus)
+            amounts = of_nodes(amounts, [machine.node for machine, *_ in run.held])
+            asked = asked._replace(cpus=amounts.cpus, memory_gb=amounts.memory_gb, gpus=amounts.gpus)
         self._book.begin(run.id, asked, now)
-        gpu = self._gpu(run.type) if task.demand.demand.gpus else ""
+        gpu = self._gpu(run.type) if amounts.gpus else ""
         rules.holdings.take(run.id, rules.holders(run.job, part, gpu), amounts)
         limit_s, kill_s = rules.limit_s(task, run.type), rules.kill_s(task, run.type) + self._set.over_time_s
         nodes = run.nodes
@@ -382,19 +390,22 @@ class SlurmMultifactor:
         jobs, rules, types = [], self._rules, task.demand.types
         gpu = self._gpu(types[0]) if len(types) == 1 and task.demand.demand.gpus else ""
         for place, part in enumerate(rules.parts(task.job)):
-            slot = -1
+            (holders, amounts), alone = rules.claim(task, part, gpu), rules.alone(task.job, part)
+            slot, tier = -1, part.tier + (_RESERVED if _reservation(task) >= 0 else 0)
             if self._set.order != "basic":
                 key = (task.order, task.piece, place)
                 slot = self._ranks.slot(key)
                 if slot < 0:
                     asked = self._asked(task, part, task.demand.gang or 1)
+                    asked = asked._replace(cpus=amounts.cpus) if alone else asked
                     fixed = self._book.fixed(asked)
-                    slot = self._ranks.add(key, part.tier, fixed, self._book.since_s(asked), asked.user)
-                    self._ranks.note(slot, self._book.priority(fixed, asked, self._now))
+                    slot = self._ranks.add(key, tier, fixed, self._book.since_s(asked), asked.user)
+                    at_s = self._now if task.job.queued_s is None else self._book.calculated_s  # its array's
+                    self._ranks.note(slot, self._book.priority(fixed, asked, at_s))
             jobs.append(
                 PendingJob(
-                    part.tier, task.order, task.piece, slot, task, place, part, *rules.claim(task, part, gpu),
-                    rules.alone(task.job, part), rules.spread(task.job), self._questions(task, part),
+                    tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
+                    rules.spread(task.job), rules.nodes[part.name], self._questions(task, part),
                 )
             )  # fmt: skip
         return jobs
@@ -412,7 +423,7 @@ class SlurmMultifactor:
             part.name,
             job.qos,
             job.arrival_s,
-            self._eligible_s(task),
+            self._eligible_s(task) if task.job.queued_s is None else task.job.queued_s,
             1 if job.request is not None and job.request.spread is False else instances,
             cpus * instances,
             memory_gb * instances,
@@ -458,13 +469,17 @@ class SlurmMultifactor:
         self._sweep_s = inf
         blocked, at, tested = 0, 0, 0
         closed: set[str] = set()
+        full: set[int] = set()
+        """Reservations without room for one of their jobs."""
         while at < len(listed) and len(closed) < len(rules.partitions):
             job = listed[at]
             task, part = job.task, job.part
             if not task.waiting:
                 del listed[at]
                 continue
-            if part.name in closed or not self._licensed(view, task):
+            reservation = _reservation(task)
+            passed = part.name in closed if reservation < 0 else reservation in full
+            if passed or not self._licensed(view, task):
                 at += 1
                 continue
             if tested >= most:
@@ -481,9 +496,14 @@ class SlurmMultifactor:
                 yield from self._make_way(view, task, part)
                 placement = self._fit(view, task, part, nodes, room)
             if placement is None:
-                if self._is_held_up(view, task, part, nodes):
+                if reservation >= 0:
+                    full.add(reservation)
+                elif self._is_held_up(view, task, part, nodes):
                     closed.add(part.name)
                     blocked |= rules.nodes[part.name]
+                at += 1
+                continue
+            if job.alone and not self._may_hold(view, job, placement):
                 at += 1
                 continue
             self.latest = "main"
@@ -494,12 +514,9 @@ class SlurmMultifactor:
         """True if a job without room on ``nodes`` lets no job behind it start in its partition.
 
         It lets them start if it could not run on these nodes even if they were empty, because the
-        rest of its partition is blocked or reserved (Slurm: ``ReqNodeNotAvail``), and if it runs in
-        a reservation (job_scheduler.c).
+        rest of its partition is blocked or reserved (Slurm: ``ReqNodeNotAvail``, job_scheduler.c).
         """
         terms, site = task.demand.terms, view.machines.site
-        if terms is not None and terms.reservation >= 0:
-            return False
         wanted = (task.demand.gang or 1) if self._rules.spread(task.job) else 1
         if nodes.bit_count() < wanted:
             return True
@@ -594,6 +611,9 @@ class SlurmMultifactor:
                         tested += 1
                         at += 1
                 continue
+            if job.alone and not self._may_hold(view, job, placement):
+                at += 1
+                continue
             self.latest = "backfill"
             self._starting = task, part
             yield Start(task, placement)
@@ -637,6 +657,17 @@ class SlurmMultifactor:
         type counts if the task can run on no other.
         """
         return self._rules.holdings.room(job.holders, job.amounts) if job.holders else (inf, None)
+
+    def _may_hold(self, view: ClusterView, job: PendingJob, placement: Placement) -> bool:
+        """True if the limits of a job that shares no node allow all resources of these nodes, as they
+        count once Slurm has chosen them (acct_policy_job_runnable_post_select in acct_policy.c).
+        """
+        if job.part.exclusive:
+            return True
+        machines = [view.machines.list[share.node] for share in placement]
+        amounts = of_nodes(self._rules.amounts(job.task), [machine.node for machine in machines])
+        gpu = self._gpu(machines[0].type) if amounts.gpus else ""
+        return self._rules.holdings.room(self._rules.holders(job.task.job, job.part, gpu), amounts)[0] > 0
 
     def _room_on(self, task: TaskState, part: NodePartition, type_: int) -> float:
         """The number of starts on a GPU type that the limits allow."""

@@ -74,6 +74,11 @@ class RunTable:
         self.owners: Numbers = [0] * 4 * nodes
         self.kept: Numbers = [0] * nodes
         self.out: Numbers = [0.0] * nodes
+        self.order: Numbers = []
+        """The ends of all runs in order, when last sorted."""
+        self.ranks: Numbers = []
+        """The place of each run's end in ``order``."""
+        self.marks: Numbers = []
         self.compiled = False
         self.searched = 0
         """Number of nodes searched so far."""
@@ -136,6 +141,19 @@ class RunTable:
             self._flags.clear()
         if self.compiled:
             self.kept = np.zeros(len(self.ids), np.int64)
+
+    def sort(self, now: float) -> None:
+        """Sort the ends of all runs, each time once. A run past its limit may end at any moment, so it
+        counts as ending 1 s from now.
+        """
+        rows = np.arange(self.stride) < np.asarray(self.runs)[:, None]
+        ends = np.maximum(np.asarray(self.ends).reshape(rows.shape), now + 1.0)
+        order, ranks = np.unique(ends[rows], return_inverse=True)
+        places = np.zeros(rows.shape, np.int64)
+        places[rows] = ranks
+        marks = np.zeros(len(order), np.int64)
+        columns: list[Numbers] = [order, places.ravel(), marks]
+        self.order, self.ranks, self.marks = columns if self.compiled else [column.tolist() for column in columns]
 
     def keep(self, node: int, begin_s: float, until_s: float, owner: int) -> None:
         """Reserve a node."""
@@ -207,11 +225,14 @@ class _Search:
     until_s: float
     own: int
     """Number of the reservation of the site in which it runs, or -2."""
+    span: Numbers
+    """The nodes of the partition that are up."""
+    asked: Numbers
+    """For each node, 1 if it satisfies the constraint."""
     never_s: float
     """The shortest limit for which there was no time; there will be none later."""
     steps: tuple[Numbers, Numbers, Numbers] | None = None
     """Of its nodes (``slurm_times.fill_rooms``); None if a run has started since."""
-    windows: Numbers = ()
 
 
 class NodePlan:
@@ -243,20 +264,25 @@ class NodePlan:
         self._ends: list[float] = []
         self._table, self._choice, self._whole = table, choice, whole
         self._view, self._until_s, self._resolution_s = view, view.now + window_s, resolution_s
-        self._linear_s = linear_s
-        self._windows: dict[int, Numbers] = {}
-        """The windows of a forecast for each set of nodes."""
-        self._searches: dict[tuple[DemandClass, bool, tuple[int, ...]], _Search] = {}
+        self._linear_s = float(linear_s)
+        self._searches: dict[tuple[DemandClass, bool, tuple[int, ...], int], _Search] = {}
         machines = view.machines
+        self._origin_s = 0.0 if machines.site is None else float(machines.site.origin_s)
         self._of_type = [0] * len(machines.types)
         for machine in machines.list:
             self._of_type[machine.type] |= machine.bit if machine.up else 0
+        self._all_up = reduce(or_, self._of_type)
         self._up_of: dict[tuple[int, ...], int] = {}
         self._steps: dict[tuple[DemandClass, bool], tuple[Numbers, Numbers, Numbers]] = {}
         table.refresh(machines.list)
         table.begin()
-        self._fill, self._fill_windows, self._earliest = _functions(compiled=table.compiled)
+        self._fill, self._earliest = _functions(compiled=table.compiled)
+        table.sort(self._now)
+        self._drained = 0
+        """Nodes on which nothing may start for a time that no one knows."""
         if machines.site is not None:
+            for drain in machines.site.drained:
+                self._drained |= drain.nodes if drain.start_s <= self.now < drain.end_s else 0
             for number, closed in enumerate(machines.site.closed):
                 for node in bits(closed.nodes):
                     table.keep(node, closed.start_s, closed.end_s, number)
@@ -264,8 +290,8 @@ class NodePlan:
     def started(self) -> None:
         """A run has started: drop cached room."""
         self._table.refresh(self._view.machines.list)
+        self._table.sort(self._now)
         self._steps.clear()
-        self._windows.clear()
         for search in self._searches.values():
             search.steps = None
 
@@ -283,10 +309,10 @@ class NodePlan:
         return kept_nodes
 
     def reserve(self, begin_s: float, end_s: float, nodes: int) -> None:
-        """Reserve nodes; times are rounded down to the resolution."""
-        step = self._resolution_s
-        begin_s = max(floor(begin_s / step) * step, self.now)
-        kept = Reservation(begin_s, max(floor(end_s / step) * step, begin_s + step), nodes)
+        """Reserve nodes; times are rounded down to the resolution, on the clock of the site."""
+        step, origin_s = self._resolution_s, self._origin_s
+        begin_s = max(floor((begin_s + origin_s) / step) * step - origin_s, self.now)
+        kept = Reservation(begin_s, max(floor((end_s + origin_s) / step) * step - origin_s, begin_s + step), nodes)
         at = bisect_right(self._ends, kept.end_s)
         self._ends.insert(at, kept.end_s)
         self.reserved.insert(at, kept)
@@ -298,50 +324,58 @@ class NodePlan:
         """Reserve nodes for the earliest possible start of a job."""
         best: tuple[float, float, int] | None = None
         for limit_s, groups in job.asked:
-            earliest = self.earliest(job.task.demand, groups, limit_s, alone=job.alone, distinct=job.spread)
+            earliest = self.earliest(job.task.demand, groups, job.span, limit_s, alone=job.alone, distinct=job.spread)
             if earliest is not None and (best is None or earliest[0] < best[0]):
                 best = earliest[0], earliest[0] + limit_s, earliest[1]
         if best is not None:
             self.reserve(*best)
 
     def earliest(
-        self, demand: DemandClass, groups: tuple[int, ...], limit_s: float, *, alone: bool, distinct: bool
+        self, demand: DemandClass, groups: tuple[int, ...], span: int, limit_s: float, *, alone: bool, distinct: bool
     ) -> tuple[float, int] | None:
         """Return the first time within the window at which a group of nodes has room for a start of
         ``demand`` for ``limit_s``, and the first such nodes of the first such group. A gang takes one
-        group. ``alone`` requires nodes without other users, ``distinct`` one node per instance.
+        group. ``span`` are the nodes of the partition. ``alone`` requires nodes without other users,
+        ``distinct`` one node per instance.
         """
-        key = demand, alone, groups
+        key = demand, alone, groups, span
         search = self._searches.get(key)
         if search is None:
-            search = self._searches[key] = self._search(demand, groups)
+            search = self._searches[key] = self._search(demand, groups, span)
         if search.never_s <= limit_s:
             return None
         table, wanted, out = self._table, demand.gang or 1, self._table.out
         table.searched += len(search.listed)
         if search.steps is None:
             search.steps = self._steps_of(demand, alone)
-            search.windows = self._windows_of(search.nodes, search.members)
-        begin_s, first = self._earliest(
-            search.members, *search.steps, table.stride + 1, search.windows, self._now,
-            table.begins, table.untils, table.owners, table.kept, table.kept_stride, search.own,
-            search.least_s, search.until_s, limit_s, float(wanted), distinct, out,
-        )  # fmt: skip
-        if begin_s == inf:
-            search.never_s = limit_s
-            return None
-        if wanted == 1 and self._choice.in_order:  # the groups are in order in ``members``
-            return begin_s, 1 << int(first)
-        room = {node: int(out[node]) for node in search.listed if out[node] > 0}
-        free = sum([1 << node for node in room])
-        of_group = next(free & nodes for nodes in groups if free & nodes)
-        return begin_s, self._choice.nodes(of_group, room, room, wanted, spread=distinct)
+        least_s = search.least_s
+        while True:
+            begin_s, first = self._earliest(
+                search.members, search.span, search.asked, *search.steps, table.stride + 1,
+                table.order, table.ranks, table.runs, self._linear_s, self._now,
+                table.begins, table.untils, table.owners, table.kept, table.kept_stride, search.own,
+                least_s, search.until_s, limit_s, self._resolution_s, self._origin_s,
+                float(wanted), distinct, table.marks, out,
+            )  # fmt: skip
+            if begin_s == inf:
+                search.never_s = limit_s
+                return None
+            if wanted == 1 and self._choice.in_order:  # the groups are in order in ``members``
+                chosen = 1 << int(first)
+            else:
+                room = {node: int(out[node]) for node in search.listed if out[node] > 0}
+                free = sum([1 << node for node in room])
+                of_group = next(free & nodes for nodes in groups if free & nodes)
+                chosen = self._choice.nodes(of_group, room, room, wanted, spread=distinct)
+            if begin_s <= least_s or not chosen & self.kept(begin_s, begin_s + limit_s, closed=True, of=chosen):
+                return begin_s, chosen
+            least_s = begin_s  # its nodes are reserved later on: Slurm tries again from then on
 
-    def _search(self, demand: DemandClass, groups: tuple[int, ...]) -> _Search:
-        """The nodes and times at which a demand may start on ``groups`` of nodes."""
+    def _search(self, demand: DemandClass, groups: tuple[int, ...], span: int) -> _Search:
+        """The nodes and times at which a demand may start on ``groups`` of nodes in a partition."""
         least_s, until_s, own = self.now, self._until_s, -2
         site, terms = self._view.machines.site, demand.terms
-        usable = reduce(or_, groups) & self._up(demand)
+        usable = reduce(or_, groups) & self._up(demand) & ~self._drained
         if site is not None and terms is not None:
             usable, own = usable & terms.nodes, terms.reservation if terms.reservation >= 0 else own
             if own >= 0:
@@ -350,19 +384,10 @@ class NodePlan:
                 until_s = min(until_s, nextafter(closed.end_s, -inf))
         listed, members = self._table.members(tuple([usable & nodes for nodes in groups]))
         never_s = -inf if least_s > until_s or not usable else inf
-        return _Search(usable, listed, members, float(least_s), float(until_s), own, never_s)
-
-    def _windows_of(self, nodes: int, members: Numbers) -> Numbers:
-        """The windows of a forecast on some nodes, as ``slurm_times.fill_windows`` writes them."""
-        windows = self._windows.get(nodes)
-        if windows is None:
-            table = self._table
-            windows = np.empty(len(table.ends)) if table.compiled else [0.0] * len(table.ends)
-            count = self._fill_windows(
-                members, table.ends, table.runs, table.stride, float(self.now), float(self._linear_s), windows
-            )
-            windows = self._windows[nodes] = windows[:count]
-        return windows
+        span &= self._all_up & ~self._drained
+        asked = self._table.flags(-1 if terms is None else terms.nodes)
+        spanned = self._table.members((span | usable,))[1]
+        return _Search(usable, listed, members, float(least_s), float(until_s), own, spanned, asked, never_s)
 
     def _up(self, demand: DemandClass) -> int:
         """The nodes of the demand's types that are up."""
@@ -387,9 +412,11 @@ class NodePlan:
                 for type_ in demand.types:
                     sharing |= nodes & machines.shared[type_]
             _, members = table.members((nodes & ~sharing,))
+            # Reservations of the site end at times that the plan knows; the choice of a domain has none.
+            open_ = demand.nodes if demand.terms is not None and demand.terms.domains else -1
             needs = (float(demand.whole), float(demand.cpus), float(demand.memory))
             self._fill(
-                members, table.ends, table.gives, table.runs, table.stride, table.free, table.flags(demand.nodes),
+                members, table.ends, table.gives, table.runs, table.stride, table.free, table.flags(open_),
                 table.flags(self._whole), needs, alone, self.now, *steps,
             )  # fmt: skip
             for node in bits(sharing):
@@ -419,7 +446,7 @@ class NodePlan:
 @cache
 def _functions(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
     """The functions of ``slurm_times``, compiled if numba is installed."""
-    plain = slurm_times.fill_rooms, slurm_times.fill_windows, slurm_times.earliest
+    plain = slurm_times.fill_rooms, slurm_times.earliest
     if not compiled:
         return plain
     from dagsim.systems.cluster.lane import jit
@@ -463,6 +490,8 @@ class PendingJob(NamedTuple):
     """True if it shares no node."""
     spread: bool
     """True if each instance of a gang takes a node of its own."""
+    span: int
+    """The nodes of its partition, as a bit set."""
     asked: tuple[tuple[float, tuple[int, ...]], ...]
     """The starts that it may reserve: a time limit, and the groups of nodes with that limit."""
 

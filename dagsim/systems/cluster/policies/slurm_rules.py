@@ -6,11 +6,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import floor, inf
 from typing import NamedTuple, TypeAlias
 
-from dagsim.model import Caps, Demand, NodePartition, Qos, QueueTree
-from dagsim.model.arithmetic import bits
+from dagsim.model import Caps, Demand, Node, NodePartition, Qos, QueueTree
+from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterState, ClusterView, JobState, NodeState, TaskState, members
 
-__all__ = ["Amounts", "Holder", "Holdings", "NodesOfTypes", "SlurmRules", "SlurmWaits", "account_of", "user_of"]
+__all__ = [
+    "Amounts",
+    "Holder",
+    "Holdings",
+    "NodesOfTypes",
+    "SlurmRules",
+    "SlurmWaits",
+    "account_of",
+    "of_nodes",
+    "user_of",
+]
 
 
 class NodesOfTypes(NamedTuple):
@@ -35,6 +45,7 @@ class SlurmRules:
         for machine in view.machines.list:
             self.of_type[machine.type] |= machine.bit
         self._all = (1 << len(view.machines.list)) - 1
+        self._machines = view.cluster.nodes
         self._kill, self._distinct = kill, distinct
         self._above: dict[str, tuple[str, ...]] = {}
         self._per_user: dict[str, Caps] = {}
@@ -79,8 +90,24 @@ class SlurmRules:
         claims = self._claims.setdefault(task.job.number, {})
         key = task.index, part.name, gpu
         if key not in claims:
-            claims[key] = self.holders(task.job, part, gpu), self.amounts(task)
+            claims[key] = self.holders(task.job, part, gpu), self.least(task, part)
         return claims[key]
+
+    def least(self, task: TaskState, part: NodePartition) -> Amounts:
+        """The least amounts that one start of the task may hold: a job that shares no node holds all of
+        the smallest nodes that it may use.
+        """
+        amounts = self.amounts(task)
+        if part.exclusive or not self.alone(task.job, part):
+            return amounts
+        nodes = self.nodes[part.name] & sum(group.nodes for group in self.groups(task))
+        if task.demand.terms is not None:
+            nodes &= task.demand.terms.nodes
+        count = (task.demand.gang or 1) if self.spread(task.job) else 1
+        usable = [self._machines[node] for node in bits(nodes)]
+        whole = of_nodes(amounts, sorted(usable, key=lambda node: node.cpus)[:count])
+        gpus = ordered_sum(sorted([node.gpus for node in usable])[:count])
+        return Amounts(*[max(pair) for pair in zip(amounts, whole._replace(gpus=gpus), strict=True)])
 
     def alone(self, job: JobState, part: NodePartition) -> bool:
         """True if the job shares no node."""
@@ -150,7 +177,7 @@ class SlurmRules:
         """True if no limit and no partition prevents a task of the job from ever starting."""
         return all(
             any(
-                self.holdings.ever(self.holders(job, part), self.amounts(task))
+                self.holdings.ever(self.holders(job, part), self.least(task, part))
                 and self.holds(view, task, self.nodes[part.name])
                 for part in self.parts(job)
             )
@@ -239,6 +266,15 @@ class Amounts(NamedTuple):
     def times(self, count: float) -> Amounts:
         """Return the amounts multiplied by ``count``."""
         return Amounts(*[amount * count for amount in self])
+
+
+def of_nodes(amounts: Amounts, nodes: Sequence[Node]) -> Amounts:
+    """The amounts of a job that has nodes to itself: all of their CPUs and GPUs, and memory in
+    proportion to the CPUs (DefMemPerCPU, ``--mem-per-cpu``).
+    """
+    cpus = ordered_sum(node.cpus for node in nodes)
+    memory_gb = amounts.memory_gb * cpus / amounts.cpus if amounts.cpus else amounts.memory_gb
+    return Amounts(ordered_sum(node.gpus for node in nodes), cpus, memory_gb, amounts.jobs)
 
 
 class Holdings:

@@ -10,7 +10,7 @@ exact up to 9e15.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 from dagsim.model import Cluster, Placement, Share
@@ -22,7 +22,6 @@ __all__ = [
     "NodeChoice",
     "earliest",
     "fill_rooms",
-    "fill_windows",
 ]
 
 
@@ -87,44 +86,18 @@ def fill_rooms(
         counts[node] = steps
 
 
-def fill_windows(nodes: Any, ends: Any, runs: Any, stride: int, now: float, linear_s: float, windows: Any) -> int:
-    """Write the ends of the windows in which a forecast frees the resources of the runs on ``nodes``;
-    return their number.
-
-    Slurm does not test every end of a run (slurm.conf, ``bf_window_linear``). The first window holds
-    the first end and those up to ``FIRST_WINDOW_S`` later, the second begins with the next end, and
-    so on. Each is twice as long as the one before, or longer by ``linear_s`` if that is not 0.
-    """
-    count, last_s, length_s = 0, now, FIRST_WINDOW_S
-    while True:
-        first_s = inf
-        for at in range(len(nodes)):
-            row = nodes[at] * stride
-            for place in range(row, row + runs[nodes[at]]):
-                end_s = max(ends[place], now + 1.0)
-                if last_s < end_s < first_s:
-                    first_s = end_s
-        if first_s == inf:
-            return count
-        last_s = first_s
-        for at in range(len(nodes)):
-            row = nodes[at] * stride
-            for place in range(row, row + runs[nodes[at]]):
-                end_s = max(ends[place], now + 1.0)
-                if last_s < end_s <= first_s + length_s:
-                    last_s = end_s
-        windows[count] = last_s
-        count += 1
-        length_s = length_s + linear_s if linear_s > 0 else 2.0 * length_s
-
-
 def earliest(
     nodes: Any,
+    span: Any,
+    asked: Any,
     times: Any,
     rooms: Any,
     counts: Any,
     stride: int,
-    windows: Any,
+    order: Any,
+    ranks: Any,
+    runs: Any,
+    linear_s: float,
     now: float,
     begins: Any,
     untils: Any,
@@ -135,81 +108,120 @@ def earliest(
     least_s: float,
     until_s: float,
     limit_s: float,
+    resolution_s: float,
+    origin_s: float,
     wanted: float,
     spread: bool,
+    marks: Any,
     out: Any,
 ) -> tuple[float, int]:
-    """Return the first time from ``least_s`` to ``until_s`` at which ``nodes`` have room for ``wanted``
-    instances during ``limit_s``, infinite if there is none, and the first node with room then (else
-    -1); ``out`` gets the room of each node.
-    A step counts from the end of its window on (``fill_windows``).
-    ``begins``, ``untils`` and ``owners`` are the reservations of each node; those of ``own`` do not
-    count. With ``spread`` a node takes one instance.
+    """Return the time from ``least_s`` to ``until_s`` at which Slurm expects to start ``wanted``
+    instances on ``nodes`` for ``limit_s``, infinite if there is none, and the first node with room
+    then (else -1); ``out`` gets the room of each node.
 
-    The room of a node only grows as runs end, so the first time of a node is its first step with
-    room, or the end of a reservation. One instance starts at the least of these. More of them
-    start then or at a later step.
+    Slurm tries a time at which a start may begin: first ``least_s``, then the end of each
+    reservation that keeps nodes of its partition, ``span``, from the job (_attempt_backfill in
+    backfill.c). It considers those that are not reserved from then on for ``limit_s``, and that
+    satisfy the constraint (``asked``), whatever GPUs they have. It frees the resources of the runs
+    on them in the order of their limits (``RunTable.sort``), not one by one but window by window,
+    and tests after each (_will_run_test in job_test.c). The first window lasts until
+    ``FIRST_WINDOW_S`` after the first end, rounded up to it; each further one ends twice as late,
+    or ``linear_s`` later (``bf_window_linear``), or as late as it takes to hold the next end of
+    any run.
+
+    ``begins``, ``untils`` and ``owners`` are the reservations of each node; those of ``own`` do not
+    count, and those of the site (owners from 0 on) end at the next ``resolution_s``. Times are
+    rounded on the clock of the site, which shows ``origin_s`` at 0 s. With ``spread`` a node takes
+    one instance.
     """
-    begin_s = inf
-    for at in range(len(nodes)):
-        node = nodes[at]
-        step = node * stride
-        first_s = inf
-        for place in range(step, step + counts[node]):
-            if rooms[place] > 0:
-                first_s = times[place]
-                if first_s > now:
-                    for window in range(len(windows)):
-                        if windows[window] >= first_s:
-                            first_s = windows[window]
+    later_s = least_s
+    while later_s <= until_s:
+        start_s, end_s, later_s = later_s, later_s + limit_s, inf
+        for at in range(len(order)):
+            marks[at] = 0
+        usable = 0
+        for at in range(len(span)):
+            node = span[at]
+            row = node * kept_stride
+            last = row + kept[node]
+            blocked = False
+            for place in range(row, last):
+                if untils[place] <= start_s or owners[place] == own:
+                    continue
+                site = owners[place] >= 0
+                if begins[place] > end_s or (site and begins[place] == end_s):
+                    continue
+                blocked = True
+                free_s = untils[place]
+                if site:
+                    free_s = ceil((free_s + origin_s) / resolution_s) * resolution_s + 1.0 - origin_s
+                if free_s < later_s:
+                    for other in range(row, last):
+                        if begins[other] <= free_s < untils[other] and owners[other] != own:
                             break
-                first_s = max(first_s, least_s)
-                break
-        if first_s >= begin_s or first_s > until_s:
+                    else:
+                        later_s = free_s
+            out[node] = 0.0 if blocked else 1.0
+            if not blocked and asked[node] != 0:
+                usable += 1
+                for place in range(node * (stride - 1), node * (stride - 1) + runs[node]):
+                    marks[ranks[place]] = 1
+        if not usable:
             continue
-        row = node * kept_stride
-        place, last = row, row + kept[node]
-        while place < last:
-            if untils[place] > first_s and begins[place] < first_s + limit_s and owners[place] != own:
-                first_s, place = untils[place], row
-                if first_s >= begin_s:
-                    break
-            else:
-                place += 1
-        begin_s = min(begin_s, first_s)
-    while begin_s <= until_s:
-        total, end_s, freed_s, next_s, first = 0.0, begin_s + limit_s, now, inf, -1
-        for window in range(len(windows)):
-            if windows[window] > begin_s:
-                next_s = windows[window]
+        anchor_s, window_s, freed_s = inf, FIRST_WINDOW_S, now
+        at = -1
+        while True:
+            total = 0.0
+            for index in range(len(nodes)):
+                node = nodes[index]
+                if out[node] > 0:
+                    step = node * stride
+                    room = 0.0
+                    for place in range(step, step + counts[node]):
+                        if times[place] > freed_s:
+                            break
+                        room = rooms[place]
+                    if room > 0:
+                        total += 1.0 if spread else room
+            if total >= wanted:
                 break
-            freed_s = windows[window]
-        for at in range(len(nodes)):
-            node = nodes[at]
+            at += 1
+            while at < len(order) and marks[at] == 0:  # the next end on these nodes
+                at += 1
+            if at >= len(order):
+                freed_s = inf
+                break
+            if anchor_s == inf:
+                anchor_s = order[at] + FIRST_WINDOW_S - (order[at] + origin_s) % FIRST_WINDOW_S
+            while at + 1 < len(order) and order[at + 1] <= anchor_s + window_s:
+                further = at + 1
+                while further < len(order) and marks[further] == 0:
+                    further += 1
+                if further >= len(order):
+                    break
+                at = further
+            freed_s = order[at]
+            while True:
+                window_s = window_s + linear_s if linear_s > 0 else 2.0 * window_s
+                if at + 1 >= len(order) or order[at + 1] <= anchor_s + window_s:
+                    break
+        begin_s = max(freed_s, start_s)
+        if begin_s > later_s or freed_s == inf:
+            continue
+        if begin_s > until_s:
+            return inf, -1
+        first = -1
+        for index in range(len(nodes)):
+            node = nodes[index]
             room, step = 0.0, node * stride
-            for place in range(step, step + counts[node]):
+            for place in range(step, step + counts[node] if out[node] > 0 else step):
                 if times[place] > freed_s:
                     break
                 room = rooms[place]
-            if room > 0:
-                row = node * kept_stride
-                for place in range(row, row + kept[node]):
-                    if untils[place] > begin_s and begins[place] < end_s and owners[place] != own:
-                        room = 0.0
-                        break
             out[node] = room
-            if room > 0:
-                total += 1.0 if spread else room
-                if first < 0:
-                    first = node
-        if total >= wanted:
-            return begin_s, first
-        for at in range(len(nodes)):
-            node = nodes[at]
-            for place in range(node * kept_stride, node * kept_stride + kept[node]):
-                if begin_s < untils[place] < next_s:
-                    next_s = untils[place]
-        begin_s = next_s
+            if room > 0 and first < 0:
+                first = node
+        return begin_s, first
     return inf, -1
 
 

@@ -38,7 +38,7 @@ from dagsim.systems.cluster.policies.slurm import SlurmSettings
 from dagsim.systems.cluster.policies.slurm_backfill import BackfillOutlook, NodePlan, RunTable
 from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
 from dagsim.systems.cluster.policies.slurm_rules import Amounts, Holdings
-from dagsim.systems.cluster.policies.slurm_times import fill_windows
+from dagsim.systems.cluster.policies.slurm_times import earliest
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import check_policy
 
@@ -106,17 +106,31 @@ def test_a_reservation_takes_whole_nodes() -> None:
     assert got == {"long": 0, "brief": 3, "wide": 10, "one": 10}
 
 
-def test_windows_of_a_forecast_grow_as_the_manual_says() -> None:
-    ends = [100.0, 160.0, 1000.0, 0.0, 125.0, 131.0, 310.0, 3000.0]  # of two nodes, with rows of four
-    for linear_s, expected in ((0.0, [125.0, 160.0, 310.0, 1000.0, 3000.0]), (500.0, [125.0, 310.0, 1000.0, 3000.0])):
-        windows = [0.0] * 8
-        count = fill_windows([0, 1], ends, [3, 4], 4, 50.0, linear_s, windows)
-        assert windows[:count] == expected
+def expected_start(wanted: int, linear_s: float) -> float:
+    """The start that Slurm expects for ``wanted`` instances, of which each of seven runs makes room for one."""
+    table = RunTable(2)
+    table.ends, table.runs = [100.0, 160.0, 1000.0, 0.0, 125.0, 131.0, 310.0, 3000.0], [3, 4]
+    table.sort(50.0)
+    assert table.order == [100, 125, 131, 160, 310, 1000, 3000]
+    times = [50.0, 100.0, 160.0, 1000.0, 0.0, 50.0, 125.0, 131.0, 310.0, 3000.0]
+    rooms = [0.0, 1.0, 2.0, 3.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
+    start_s, _ = earliest(
+        [0, 1], [0, 1], [1, 1], times, rooms, [4, 5], 5, table.order, table.ranks, table.runs, linear_s, 50.0,
+        [0.0] * 8, [0.0] * 8, [0] * 8, [0, 0], 4, -2, 50.0, 5000.0, 10.0, 60.0, 0.0, float(wanted), False,
+        table.marks, table.out,
+    )  # fmt: skip
+    return start_s
 
 
-@pytest.mark.parametrize(("last_s", "fits"), [(125, True), (140, False)])
+def test_a_forecast_frees_runs_window_by_window() -> None:
+    """The first end, 100 s, is rounded up to 120 s; windows end 30, 60, 120 s... after that."""
+    assert [expected_start(wanted, 0.0) for wanted in range(1, 8)] == [131, 131, 131, 160, 310, 1000, 3000]
+    assert [expected_start(wanted, 500.0) for wanted in range(1, 8)] == [131, 131, 131, 310, 310, 1000, 3000]
+
+
+@pytest.mark.parametrize(("last_s", "fits"), [(150, True), (151, False)])
 def test_a_reservation_begins_with_the_end_of_a_window(last_s: float, fits: bool) -> None:
-    # wide has room at 100 s, when a ends; Slurm frees b in the same window if it ends up to 30 s later
+    # wide has room at 100 s, when a ends; Slurm frees b in the same window if it ends by 150 s
     jobs = [job("a", 0, 200, 2, limit_s=100), job("b", 0, last_s, 1), job("wide", 1, 5, 3), job("brief", 3, 110)]
     queues = QueueTree(partitions=(NodePartition("p", max_time_s=1000),))
     got = starts(played(jobs, f"slurm-multifactor[{FIFO}]", cluster(1), queues))
@@ -151,6 +165,51 @@ def test_a_job_of_a_reservation_holds_up_nobody_else() -> None:
     jobs = [job("now", 0, 10, 3, **mine), job("wide", 1, 5, 4, **mine), job("other", 2, 5)]
     got = starts(played(jobs, "slurm-multifactor[order=basic,backfill=false]", queues=queues))
     assert got == {"now": 0, "wide": 10, "other": 2}
+
+
+def test_a_job_of_a_reservation_comes_before_all_others() -> None:
+    queues = QueueTree(reservations=(NodeReservation("course", ("n0",), 0, 100),))
+    inside = job("inside", 2, 5, 4, request=Request(reservation="course"))
+    jobs = [job("now", 0, 10, 4), job("wide", 1, 5, 4), inside]  # wide closes the only partition
+    got = starts(played(jobs, "slurm-multifactor[order=basic,backfill=false]", queues=queues))
+    assert got == {"now": 0, "inside": 2, "wide": 10}
+
+
+def test_a_plan_uses_nodes_from_the_end_of_their_reservation_on() -> None:
+    queues = QueueTree(reservations=(NodeReservation("maint", ("n0",), 0, 50),))
+    jobs = [job("brief", 0, 30, 2), job("full", 0, 500, 4), job("wide", 1, 5, 4, nodes=2), job("long", 3, 200, 2)]
+    got = starts(played(jobs, f"slurm-multifactor[{FIFO},gangs=distinct]", cluster(3), queues))
+    assert got == {"brief": 0, "full": 0, "wide": 50, "long": 55}
+
+
+@pytest.mark.parametrize(("limit", "start_s"), [(5, 1), (4, 10)])
+def test_an_exclusive_job_counts_whole_nodes_against_limits(limit: int, start_s: float) -> None:
+    queues = QueueTree(tree=(QueueNode("lab", limits=Caps(gpus=limit)),))
+    whole = job("whole", 1, 5, 1, account="lab", request=Request(exclusive=True))
+    jobs = [job("one", 0, 10, 1, account="lab"), whole, job("other", 2, 1)]
+    got = starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=queues))
+    assert got == {"one": 0, "whole": start_s, "other": 2}
+
+
+def test_a_limit_that_no_whole_node_meets_rejects_an_exclusive_job() -> None:
+    queues = QueueTree(tree=(QueueNode("lab", limits=Caps(gpus=3)),))
+    whole = job("whole", 0, 5, 1, account="lab", request=Request(exclusive=True))
+    assert [row.kind for row in played([whole], f"slurm-multifactor[{FIFO}]", queues=queues).log][-1] == Kind.REJECTED
+
+
+def test_tasks_behind_the_limit_of_their_array_age() -> None:
+    one = {"request": Request(array="7", array_limit=1)}
+    jobs = [job("7_0", 0, 10, 4, **one), job("7_1", 0, 10, 4, **one), job("other", 5, 10, 4)]
+    spec = "slurm-multifactor[age=1e3,fair_share=0,job_size=0,partition=0,max_age_s=100,calc_period_s=1,backfill=false]"
+    assert starts(played(jobs, spec, cluster(1))) == {"7_0": 0, "7_1": 10, "other": 20}
+
+
+def test_instances_that_need_exactly_what_a_node_has_fit() -> None:
+    """3,500 MB are no whole number of millionths of a GB; eight times that, and 100,000 MB, are 128,000 MB."""
+    node = Cluster((Node("n0", GPU, 4, 64, 125),))
+    parts = Job.single("parts", Task("t", 10, 8, True, 0, 1, 3500 / 1024, estimate=10), 0)
+    rest = Job.single("rest", Task("t", 10, 1, False, 0, 1, 100_000 / 1024, estimate=10), 1)
+    assert starts(played([parts, rest], f"slurm-multifactor[{FIFO}]", node)) == {"parts": 0, "rest": 1}
 
 
 def test_a_limit_on_gpus_of_one_type_holds_for_one_user() -> None:
