@@ -186,7 +186,7 @@ def test_a_fork_of_an_elastic_task_keeps_its_checkpoint(until_s: float) -> None:
     for simulated in (twin, original):
         simulated.run(POLICIES.create("fifo"))
     assert twin.schedule.log == original.schedule.log
-    # It starts in 10 s, works for 10 s, writes, and fails in the second write. Then 90.000001 s are left, with 9 writes.
+    # It starts in 10 s, works for 10 s, writes, and fails in the second write: 90.000001 s are left, with 9 writes.
     assert ends(original)["c"] == pytest.approx(36 + 10 + 90 + 9 * 3, abs=1e-5)
 
 
