@@ -1,13 +1,14 @@
 """The tables ``ramp/SETTING`` and ``ramp/SETTING-BETA``: policies and placers on RAMP, and agents beside the best.
 
 Settings, each on 32 servers (RAMP 4x4x2) with the five models of PAC-ML, 1,001 jobs and 50 training steps, are the
-sweep files ``tables/ramp/ddls.yaml``, ``plain.yaml`` and ``mixed.yaml``. Their cells keep ddls' figures (completion
-time, speed-up, utilisation, share of communication), which are not among a run's metrics (``system.figures``).
+sweep files ``tables/ramp/ddls.yaml``, ``plain.yaml``, ``mixed.yaml`` and ``degree.yaml`` (only the degree is chosen).
+Their cells keep ddls' figures (completion time, speed-up, utilisation, share of communication), which are not among a
+run's metrics (``system.figures``).
 
 ``ramp/SETTING`` writes for each distribution of beta, policy and placer the blocking rate by seed, and its ratio to
 that of ``max`` with ``first_fit``. ``ramp/SETTING-BETA`` plays the agents ``results/ramp/agents/SETTING-BETA-*.pt``
-and the best heuristics on report seeds. Intervals are 95 %: Student's t over the seeds, paired; for ratios by the delta
-method. A job that runs at the end counts as blocked.
+and the best heuristics (with ``degree``, all constants) on report seeds. Intervals are 95 %: Student's t over the
+seeds, paired; for ratios by the delta method. A job that runs at the end counts as blocked.
 """
 
 from __future__ import annotations
@@ -32,8 +33,6 @@ from dagsim.files import write_text
 from dagsim.metrics.intervals import ratio_of_means, t_quantile
 from dagsim.systems.ramp.policies import tuned_weights
 
-__all__ = ["JUDGED", "SEEDS", "compared", "figures_of", "grids_of", "rows_of", "write_compared", "write_judged"]
-
 SEEDS = range(3_012_000, 3_012_008)
 """As many report seeds as a table of agents has. The ledger gives each its own."""
 CHOSEN = {
@@ -43,7 +42,7 @@ CHOSEN = {
 }
 """By setting and beta, the best constant degree (with ddls' rules that of PAC-ML's paper) and the best smallest degree
 of ``on_time``, as the tables of the settings have them."""
-JUDGED = tuple(f"ramp/{setting}-{beta}" for setting, beta in product(CHOSEN, "ABCD"))
+JUDGED = tuple(f"ramp/{setting}-{beta}" for setting, beta in product((*CHOSEN, "degree"), "ABCD"))
 MEANS = {
     "jct_s": "job_completion_time",
     "speedup": "job_completion_time_speedup",
@@ -94,12 +93,15 @@ def write_compared(spending: Spending, options: Namespace, say: Say) -> None:
 def grids_of(table: str, seeds: Sequence[int]) -> list[SweepGrid]:
     """Return the agents with the setting's own placer, and the heuristics: the published ones, and the best."""
     setting, beta = table.removeprefix("ramp/").split("-")
-    constant, least = CHOSEN[setting][beta]
-    own = "same_type" if setting == "mixed" else "best_fit"
+    own = {"mixed": "same_type", "degree": "first_fit"}.get(setting, "best_fit")
     agents = sorted((RESULTS / "ramp" / "agents").glob(f"{setting}-{beta}-*.pt"))
     policies = {own: {f"agent {place}": f'ppo[checkpoint="{path}"]' for place, path in enumerate(agents, 1)}}
-    policies["first_fit"] = {name: name for name in ("max", f"constant[degree={constant}]")}
-    for placer in dict.fromkeys(("best_fit", own)):
+    constant, least = CHOSEN.get(setting, {}).get(beta, (0, 0))
+    constants = (constant,) if constant else (2, 4, 8, 16)
+    policies.setdefault("first_fit", {}).update(
+        {name: name for name in ("max", *(f"constant[degree={degree}]" for degree in constants))}
+    )
+    for placer in dict.fromkeys(("best_fit", own)) if constant else ():
         names = [f"constant[degree={constant}]", f"on_time[least={least}]"]
         if placer == "best_fit":
             tuned = f"{setting}-{beta}"

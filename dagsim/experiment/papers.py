@@ -122,7 +122,7 @@ class SequenceMeans(NamedTuple):
     """Work / (processors x time from the first submission to the last start)."""
 
 
-def _starts(jobs: int, count: int = 10, seed: int = 1) -> list[int]:
+def sequence_starts(jobs: int, count: int = 10, seed: int = 1) -> list[int]:
     """Starts of the sequences: NumPy's old generator, seeded with a hash of the seed like Gym 0.15."""
     digest = hashlib.sha512(str(seed).encode()).digest()[:8]
     words = np.frombuffer(digest, "<u4").tolist()
@@ -139,7 +139,7 @@ def _means(jobs: list[Job], processors: int, titles: Collection[str]) -> dict[st
     def means(score: str, backfill: str) -> SequenceMeans:
         policy = f"committed[score={score},backfill={backfill}]"
         slowdowns, shares = [], []
-        for start in _starts(len(jobs)):
+        for start in sequence_starts(len(jobs)):
             part = jobs[start : start + _LENGTH]
             schedule = simulated(part, processors, policy)
             slowdowns.append(float(bounded_slowdown_hpc(schedule).mean()))
@@ -162,6 +162,14 @@ def _first_submit_s(trace: Path) -> float:
         return min(float(line.split()[1]) for line in lines if line.strip() and not line.lstrip().startswith(";"))
 
 
+def sequence_jobs(trace: Trace, log: Path) -> list[Job]:
+    """Return the jobs of a log in the order of their numbers, with absolute times, which F1 needs."""
+    first_s = _first_submit_s(log)
+    return [
+        replace(job, arrival_s=job.arrival_s + first_s) for job in sorted(trace.jobs(), key=lambda job: int(job.id))
+    ]
+
+
 def sequence_means(
     trace: Trace, log: Path, processors: int, first: int | None = None, titles: Collection[str] = SCORES
 ) -> dict[str, dict[str, SequenceMeans]]:
@@ -170,11 +178,10 @@ def sequence_means(
     Raises:
         InputError: The log has too few jobs.
     """
-    first_s = _first_submit_s(log)  # F1 goes by absolute times, readers count from the first job
-    jobs = sorted(trace.jobs(), key=lambda job: int(job.id))[:first]
+    jobs = sequence_jobs(trace, log)[:first]
     if len(jobs) < 2 * _LENGTH + 2:
         raise InputError(f"{log}: {len(jobs)} jobs are too few for sequences of {_LENGTH}")
-    return _means([replace(job, arrival_s=job.arrival_s + first_s) for job in jobs], processors, titles)
+    return _means(jobs, processors, titles)
 
 
 def sequence_slowdowns(

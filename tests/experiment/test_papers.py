@@ -97,9 +97,9 @@ def test_a_sequence_of_rlscheduler_has_the_slowdown_and_the_utilisation_of_its_s
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     golden = json.loads((data / "golden/swf/rlscheduler_lublin1.json").read_text(encoding="utf-8"))["Lublin-1"]
-    starts = papers._starts
+    starts = papers.sequence_starts
     monkeypatch.setattr(papers, "_SCORES", {"SJF": "sjf"})
-    monkeypatch.setattr(papers, "_starts", lambda jobs: starts(jobs)[:1])
+    monkeypatch.setattr(papers, "sequence_starts", lambda jobs: starts(jobs)[:1])
     log = data / "traces/swf/lublin_256.swf.gz"
     for backfilling, means in papers.sequence_means(papers.opened(log, 256, "rlscheduler"), log, 256).items():
         expected = [golden[metric][backfilling]["per_sequence"]["SJF"][0] for metric in ("bsld", "util")]

@@ -72,8 +72,8 @@ class PartitionConfig:
     blocks: int = 0
     outlooks: bool = True
     """Show the outcome of each row by the look-ahead and the blocks that become free, and leave out rows that
-    would be too slow. Without it, an agent knows what PAC-ML's knew: the job, its graph, and how many
-    servers and jobs are busy.
+    would be too slow. Without it, an agent knows what PAC-ML's knew: the job, its graph, how many servers
+    and jobs are busy, and the degrees that the rules offer (those of ``ddls`` may find no place).
     """
     kind: Literal["partition"] = "partition"
 
@@ -312,10 +312,10 @@ class RampCodec:
             ConfigError: Neither the codec nor the kernel has examples of jobs.
         """
         self._view = view
-        room = Room(view)
+        room = Room(view) if self.outlooks else None
         ways = list(ways_in_time(view) if self.blocks else self._ways(view))
         left = None
-        if ways and self.outlooks:
+        if ways and room is not None:
             left = room.after([way.servers for way in ways], [view.now + way.jct_s for way in ways])
             if self.blocks:
                 chosen = self._roomiest(ways, left)
@@ -328,7 +328,7 @@ class RampCodec:
                 raise ConfigError("the codec needs examples of jobs for its ranges: the kernel has none, nor it itself")
             self._ranges = JobRanges(view.examples)
         graph = _arrays_of(view)
-        free = (room.before / room.counts).ravel() * self.outlooks
+        free = np.zeros(len(_ROOM)) if room is None else (room.before / room.counts).ravel()
         context = np.array([*self._ranges.row(view, graph), *free.tolist()], np.float32)
         types = type_rows(view.fabric, view.occupied)
         return RampObservation(self._rows(view, room, left), context, types, *graph[:4])
@@ -368,15 +368,16 @@ class RampCodec:
         return next((row for row, way in enumerate(self.ways) if way.degree == degree), None)
 
     def _ways(self, view: RampView) -> Iterator[Way]:
-        """One way for each degree, where the placer puts it."""
+        """One way for each degree: where the placer puts it, or all that are offered if that is not
+        to be known.
+        """
         limit_s = view.job.acceptable_s * (1 + view.rules.tolerance)
         for degree in view.degrees[1:]:
-            outlook = view.outlook(degree)
-            if outlook is None:
-                continue
             if not self.outlooks:
                 yield Way(degree, 0, 0.0)
-            elif outlook.jct_s <= limit_s:
+                continue
+            outlook = view.outlook(degree)
+            if outlook is not None and outlook.jct_s <= limit_s:
                 yield Way(degree, _mask(outlook.placement.servers), outlook.jct_s)
 
     def _roomiest(self, ways: Sequence[Way], left: NDArray[np.int64]) -> list[int]:
@@ -392,7 +393,7 @@ class RampCodec:
                 of_degree.append(place)
         return [place for of_degree in shown.values() for place in of_degree]
 
-    def _rows(self, view: RampView, room: Room, left: NDArray[np.int64] | None) -> Floats:
+    def _rows(self, view: RampView, room: Room | None, left: NDArray[np.int64] | None) -> Floats:
         """Features of the ways, (ways, features).
 
         ``left`` (ways without the first, arrivals, sizes) counts the blocks that each leaves free.
@@ -400,7 +401,7 @@ class RampCodec:
         rows = np.zeros((len(self.ways), len(ROW_FEATURES)), np.float32)
         rows[0, 0] = 1.0
         most, job, servers = view.rules.max_degree, view.job, view.fabric.servers
-        if left is None:
+        if room is None or left is None:
             rows[1:, 3:5] = [(way.degree / most, log2(way.degree) / 4) for way in self.ways[1:]]
             return rows
         acceptable_s, sequential_s, gap_s = (max(value_s, 1e-300) for value_s in (*_times(job), room.gap_s))

@@ -129,6 +129,16 @@ def test_without_outlooks_rows_are_degrees_only() -> None:
     assert codec.choice_of([Partition(0, 0)]) == 0
 
 
+def test_without_outlooks_rows_are_what_the_rules_offer() -> None:
+    planner = Planner(Fabric(Ramp(2, 2, 1)), DDLS.but(max_degree=4), memo=Memo())
+    conversation = RampKernel([job(), job(arrival_s=0.1)], planner).decisions()
+    next(conversation)
+    view = conversation.send([Partition(0, 2)])
+    codec = RampCodec(POOL, outlooks=False)
+    codec.encode(view)
+    assert tuple(way.degree for way in codec.ways) == view.degrees == (0, 1, 2)
+
+
 def test_there_is_nothing_to_choose_where_nothing_fits() -> None:
     planner = Planner(Fabric(Ramp(2, 2, 1)), DDLS.but(max_degree=4), memo=Memo())
     conversation = RampKernel([job(), job(arrival_s=0.1)], planner).decisions()

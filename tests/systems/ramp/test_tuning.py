@@ -1,4 +1,4 @@
-"""``scripts/tune_ramp.py`` plays the episodes of the kernel."""
+"""``scripts/tune_ramp.py`` and ``teach_ramp.py`` play the episodes of the kernel."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from dagsim.systems.ramp import RampScenario
 from dagsim.systems.ramp.policies import RoomWeights, Roomy
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
+def _plain(name: str) -> ModuleType:
     """The script in plain Python: compiling it takes longer than the test."""
     numba = pytest.importorskip("numba")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba.config, "DISABLE_JIT", True)
-        patch.delitem(sys.modules, "tune_ramp", raising=False)
-        module = importlib.import_module("tune_ramp")
-    sys.modules.pop("tune_ramp")
+        patch.delitem(sys.modules, name, raising=False)
+        module = importlib.import_module(name)
+    sys.modules.pop(name)
     return module
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    return _plain("tune_ramp")
 
 
 def test_an_episode_turns_away_as_many_jobs_as_the_kernel(script: ModuleType) -> None:
@@ -47,3 +51,18 @@ def test_an_episode_turns_away_as_many_jobs_as_the_kernel(script: ModuleType) ->
     assert rate(numbers, [1]) == np.mean(found)
     assert 0 < np.mean(found) < 1
     assert len({outcome.degree for outcome in kernel.outcomes}) > 1
+
+
+def test_the_teacher_places_jobs_where_first_fit_does() -> None:
+    teacher = _plain("teach_ramp")
+    world = RampScenario(topology="ramp[groups=2,racks=2,servers_per_rack=2]", ddls=True)
+    model, planner = teacher.model_of(world), world.planner
+    found = 0
+    for occupied in np.random.default_rng(1).integers(256, size=40).tolist():
+        for of, graph in enumerate(world.pool):
+            for place, degree in enumerate(teacher.DEGREES):
+                placement = planner.place(planner.parts(graph, degree), occupied)
+                servers = 0 if placement is None else sum(1 << server for server in placement.servers)
+                assert teacher._servers(model.blocks, model.takes[of, place], np.uint64(occupied)) == servers
+                found += servers > 0
+    assert found > 100

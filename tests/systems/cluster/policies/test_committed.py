@@ -29,6 +29,13 @@ def test_backfilling_ends_before_the_shadow_time_not_at_it(run, rows, order):
     assert order(run("committed", jobs, 2)) == ["1", "2", "3", "4"]
 
 
+def test_the_soonest_is_picked_by_its_start_and_its_area(run, rows, order):
+    # 3 GPUs, one held to 30. When 3 starts at 2, 4 (4 s) would fit at 30, and 5 (6 s on two) at 3.
+    jobs = rows((0, 30, 1), (0, 2, 2), (0, 1, 2), (1, 4, 3), (1, 6, 2))
+    assert order(run("committed[score=soonest]", jobs, 3)) == ["1", "2", "3", "5", "4"]
+    assert order(run("committed[score=sjf]", jobs, 3)) == ["1", "2", "3", "4", "5"]
+
+
 def test_other_scores_are_refused():
-    with pytest.raises(ConfigError, match="score must be one of fcfs, sjf, f1, wfp3, uni, got"):
+    with pytest.raises(ConfigError, match="score must be one of fcfs, sjf, f1, wfp3, uni, log-area, soonest, got"):
         POLICIES.create("committed[score=f2]")
