@@ -44,6 +44,8 @@ CHOSEN = {
 }
 """By setting and beta, the best constant degree (with ddls' rules that of PAC-ML's paper) and the best smallest degree
 of ``on_time``, as the tables of the settings have them."""
+FOLLOWS = {"A": 4, "B": 8, "C": 4, "D": 2}
+"""By beta, the constant degree that follows in the futures of ``teach_ramp.py``, chosen on validation seeds."""
 JUDGED = tuple(f"ramp/{setting}-{beta}" for setting, beta in product((*CHOSEN, "degree"), "ABCD"))
 MEANS = {
     "jct_s": "job_completion_time",
@@ -103,6 +105,8 @@ def grids_of(table: str, seeds: Sequence[int]) -> list[SweepGrid]:
     policies.setdefault("first_fit", {}).update(
         {name: name for name in ("max", *(f"constant[degree={degree}]" for degree in constants))}
     )
+    if setting == "degree":
+        policies["first_fit"]["futures"] = f"teach_ramp:Futures[beta={beta},constant={FOLLOWS[beta]},futures=128]"
     for placer in dict.fromkeys(("best_fit", own)) if constant else ():
         names = [f"constant[degree={constant}]", f"on_time[least={least}]"]
         if placer == "best_fit":
