@@ -38,7 +38,7 @@ __all__ = ["JUDGED", "SEEDS", "compared", "figures_of", "grids_of", "rows_of", "
 SEEDS = range(3_012_000, 3_012_008)
 """As many report seeds as a table of agents has. The ledger gives each its own."""
 CHOSEN = {
-    "ddls": {"A": (4, 8), "B": (16, 8), "C": (4, 4), "D": (2, 2)},
+    "ddls": {"A": (4, 8), "B": (16, 8), "C": (4, 4), "D": (4, 2)},
     "plain": {"A": (4, 2), "B": (8, 8), "C": (4, 4), "D": (4, 2)},
     "mixed": {"A": (4, 4), "B": (8, 4), "C": (4, 4), "D": (4, 2)},
 }
