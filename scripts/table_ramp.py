@@ -42,8 +42,8 @@ CHOSEN = {
     "plain": {"A": (4, 2), "B": (8, 8), "C": (4, 4), "D": (4, 2)},
     "mixed": {"A": (4, 4), "B": (8, 4), "C": (4, 4), "D": (4, 2)},
 }
-"""By setting and beta, the best constant degree (with ddls' rules that of PAC-ML's paper) and the best smallest degree
-of ``on_time``, as the tables of the settings have them."""
+"""By setting and beta, the best constant degree (with ddls' rules that of PAC-ML's paper, except for D) and the best
+smallest degree of ``on_time``, as the tables of the settings have them."""
 FOLLOWS = {"A": 4, "B": 8, "C": 4, "D": 2}
 """By beta, the constant degree that follows in the futures of ``teach_ramp.py``, chosen on validation seeds."""
 JUDGED = tuple(f"ramp/{setting}-{beta}" for setting, beta in product((*CHOSEN, "degree"), "ABCD"))
