@@ -28,8 +28,6 @@ from dagsim.systems.spark import SPARK_POLICIES, Dump, SparkEpisode, SparkPolicy
 from dagsim.systems.spark.codecs import StagesConfig
 from dagsim.systems.spark.scenario import SparkScenario
 
-__all__ = ["measure"]
-
 POLICIES = ("fair", "fifo")
 
 

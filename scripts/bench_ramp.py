@@ -35,8 +35,6 @@ from dagsim.systems.ramp import (
 )
 from dagsim.systems.ramp.scenario import RampScenario
 
-__all__ = ["cold_decisions", "episodes", "look_aheads"]
-
 MODELS = ("alexnet", "gnmt", "resnet18", "squeezenet1_0", "vgg16")
 POLICIES = ("max", "random", "acceptable_jct", "constant[degree=4]", "sip_ml", "min", "no")
 JOBS = 1000

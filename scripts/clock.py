@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from time import process_time
 
-__all__ = ["cpu_s", "in_turn"]
-
 
 def cpu_s(work: Callable[[], object]) -> float:
     """Processor seconds of one call, excluding the collection of earlier garbage."""

@@ -17,8 +17,6 @@ from typing import Any, TypeAlias, TypeVar
 from dagsim.errors import DagsimError, InputError
 from dagsim.files import write_text
 
-__all__ = ["Say", "arguments", "at_least_one", "lines", "markdown", "numbers", "read_json", "read_rows", "run"]
-
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported; as in the command line
 
 T = TypeVar("T")

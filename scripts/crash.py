@@ -38,8 +38,6 @@ from dagsim.errors import DagsimError
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import read_log
 
-__all__ = ["COMMANDS", "Outcome", "crash"]
-
 ROOT = Path(__file__).parents[1]
 TRACE = ROOT / "workloads" / "samples" / "plain" / "jobs.csv"
 SMALL = ("--set", "cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "--set", "workload.count=20")

@@ -22,8 +22,6 @@ from command import Say
 from dagsim.elastic.goodput import fit_throughput
 from dagsim.elastic.profiles import TrainingProfile, read_applications
 
-__all__ = ["noise_of"]
-
 
 def noise_of(profile: TrainingProfile) -> float:
     """Variance over square of the gradient's noise that gives the measured number of iterations."""

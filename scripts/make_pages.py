@@ -31,8 +31,6 @@ from dagsim.report.benchmark import leaderboards
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.traces import READERS, reader
 
-__all__ = ["TABLES", "pages", "renewed"]
-
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 MARKED = re.compile(r"(<!-- ([\w-]+): made by scripts/make_pages\.py -->\n).*?(\n<!-- end of \2 -->)", re.DOTALL)

@@ -59,8 +59,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-__all__ = ["GROUPS", "Group", "Mutant", "Reach", "drawn", "files_of", "mutated", "sites"]
-
 ROOT = Path(__file__).parents[1]
 _PRELOADED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
 UNLIMITED_S = 100_000

@@ -16,8 +16,6 @@ from dagsim.traces.sites import hosts
 from dagsim.traces.slurm import duration_s, memory_gb
 from dagsim.traces.source import Source
 
-__all__ = ["Site", "read_site", "table"]
-
 _WORDS = re.compile(r'(?:[^\s"]|"[^"]*")+')
 
 

@@ -19,8 +19,6 @@ from dagsim.experiment.store import Store
 from dagsim.report.terminal import progress
 from dagsim.seeds import REPORT
 
-__all__ = ["FILES", "RESULTS", "ROOT", "finished", "origin", "spend", "sweep_of"]
-
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 FILES = Path(__file__).parent / "tables"

@@ -31,8 +31,6 @@ from dagsim.metrics.standings import METHOD, Sample, standings
 from dagsim.report.comparison import comparison_table
 from dagsim.seeds import REPORT
 
-__all__ = ["SEEDS", "WINDOWS", "WINDOWS_OF", "grid_of", "write"]
-
 OUT = RESULTS / "agents"
 SEEDS = range(3_011_020, 3_011_040)
 WINDOWS = REPORT[:69]

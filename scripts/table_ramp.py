@@ -33,8 +33,6 @@ from dagsim.files import write_text
 from dagsim.metrics.intervals import ratio_of_means, t_quantile
 from dagsim.systems.ramp.policies import tuned_weights
 
-__all__ = ["JUDGED", "SEEDS", "compared", "figures_of", "grids_of", "rows_of", "write_compared", "write_judged"]
-
 SEEDS = range(3_012_000, 3_012_008)
 """As many report seeds as a table of agents has. The ledger gives each its own."""
 CHOSEN = {

@@ -41,8 +41,6 @@ from dagsim.metrics import to_csv
 from dagsim.metrics.standings import METHOD, standings
 from dagsim.seeds import REPORT
 
-__all__ = ["TABLES", "grid_rows", "sweep_files", "write_decima", "write_grid"]
-
 CELL = ("cluster", "shape", "load", "estimates")
 """The columns of the grid's axes, in the order of the file, after the policy."""
 COLUMNS = ("policy", "mean", "ratio", "ratio_low", "ratio_high", "wins", "verdict", "jct_s.p99", "energy_kwh")

@@ -31,8 +31,6 @@ from dagsim.systems.ramp import RampScenario
 from dagsim.systems.ramp import policies as roomy
 from dagsim.systems.ramp.view import ARRIVALS, SIZES
 
-__all__ = ["Blocking", "Tables", "tables", "tune", "weights_of"]
-
 DEGREES = (1, 2, 4, 6, 8, 16)
 SEEDS = range(1000, 1060)
 """Seeds for tuning weights. None of them is a report seed."""

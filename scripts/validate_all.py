@@ -46,8 +46,6 @@ from dagsim.report.terminal import console, counted
 from dagsim.traces import open_trace
 from dagsim.traces.source import Source
 
-__all__ = ["PAPERS", "VALIDATIONS", "Figure", "figures"]
-
 
 class Figure(NamedTuple):
     """One figure of a validation."""

@@ -27,8 +27,6 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
 
-__all__ = ["MIXES", "blocks", "gangs", "occupancy"]
-
 GPUS, BLOCK, SEGMENT = 4, 18, 16
 MIXES = {
     "mixed": {1: 0.4, 2: 0.2, 4: 0.12, 8: 0.1, 16: 0.08, 32: 0.05, 64: 0.03, 128: 0.015, 256: 0.005},

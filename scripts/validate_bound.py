@@ -34,8 +34,6 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import random_case
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["Check", "Instance", "against_optimum", "against_policies", "instance", "least_sum"]
-
 _EVERY = 20
 """Every 20th scenario is also solved by the integer program, which takes seconds."""
 POLICIES = (

@@ -31,8 +31,6 @@ from dagsim.systems.spark import (
 )
 from dagsim.systems.spark.scenario import SparkScenario
 
-__all__ = ["POLICIES", "STOCHASTIC", "drawn", "largest_difference", "replay", "replayed", "stochastic"]
-
 POLICIES = ("fair", "fifo")
 TOLERANCE_S = 1e-6
 SEEDS = (1234, 1, 2, 3, 4, 5, 6, 7, 8, 9)

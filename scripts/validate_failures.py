@@ -23,8 +23,6 @@ from dagsim.systems.cluster import NodeFailures, Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 
-__all__ = ["Setting", "exact", "first_order", "simulated", "young_daly"]
-
 DAY_S = 86_400.0
 REPLACED_S = 1e-3
 """Mean time until another node takes the place of one that failed."""

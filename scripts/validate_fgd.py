@@ -30,8 +30,6 @@ from fgd.policies import SCORES, Choice, at_random, by_score
 
 from dagsim.traces.source import Source
 
-__all__ = ["POLICIES", "allocated", "arrivals", "at_full_load", "placed"]
-
 POLICIES = ("Random", *SCORES, "FGD")
 SEEDS = range(42, 52)
 RATIO = 1.3

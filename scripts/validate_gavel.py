@@ -30,8 +30,6 @@ from dagsim.systems.cluster.policies.gavel_ledger import Allocation, Allocator, 
 from dagsim.systems.cluster.policies.gavel_shares import GAVEL_POLICIES, GivenShares, TotalDuration, allocator
 from dagsim.systems.cluster.scenario import ClusterScenario
 
-__all__ = ["CELLS", "NO_PROGRAM", "PLAYED", "completed", "largest_difference", "mean_difference"]
-
 NO_PROGRAM = ("isolated", "fifo_perf", "fifo_packed", "allox")
 """Gavel's policies that solve no linear program; dagsim computes their shares itself."""
 PLAYED = frozenset(GAVEL_POLICIES)

@@ -36,8 +36,6 @@ from dagsim.elastic.goodput import (
 from dagsim.elastic.profiles import TrainingProfile, read_applications
 from dagsim.errors import InputError, ModelError
 
-__all__ = ["Differences", "compared"]
-
 
 class Differences(NamedTuple):
     """Differences from the recorded points."""

@@ -71,8 +71,6 @@ from dagsim.workload.arrivals import Poisson
 from dagsim.workload.distributions import Constant, Pareto
 from dagsim.workload.sizes import Independent
 
-__all__ = ["SIZES", "Gate", "Population", "coverage", "populations", "sequential", "table_errors"]
-
 SIZES = (3, 5, 10, 20, 30, 100, 200, 300)
 HELD = 0.93
 """Least coverage of an interval that is printed without "approximate"."""

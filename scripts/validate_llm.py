@@ -27,8 +27,6 @@ from dagsim.errors import ConfigError
 from dagsim.model import gpu_type
 from dagsim.network.llm import FITTED, LlmFit, LlmTraining, step_s
 
-__all__ = ["constant_share", "errors", "fitted", "read_rows", "tokens_per_s", "unseen"]
-
 SHAPES = {
     "125m": (12, 768), "350m": (24, 1024), "760m": (24, 1536), "1b": (24, 2048), "3b": (32, 2560), "7b": (32, 4096),
     "13b": (40, 5120), "30b": (48, 7168), "70b": (80, 8192),

@@ -25,8 +25,6 @@ from dagsim.network import Link, LinkFlow, Routing
 from dagsim.systems.cluster.clock import Clock, Timer
 from dagsim.systems.cluster.network.shared import SharedCarrier
 
-__all__ = ["finishes", "worst"]
-
 
 def check(scenario: Any) -> None:
     """Check the links and flows of a scenario.

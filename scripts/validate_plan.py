@@ -40,8 +40,6 @@ from dagsim.cli import app
 from dagsim.errors import SimulationError
 from dagsim.metrics.series import JobSeries, next_period
 
-__all__ = ["Checked", "Covered", "Queue", "answer", "checked", "covered", "fifo"]
-
 _LEAST_COVERAGE = 0.88
 
 SERVICE_S = 3600.0

@@ -32,8 +32,6 @@ from dagsim.model import Cluster, Kind, Node, gpu_type
 from dagsim.systems.cluster.policies.elastic import IntervalAllocation, elastic_job_of
 from dagsim.systems.cluster.scenario import ClusterScenario
 
-__all__ = ["POLICIES", "completion_times", "differing"]
-
 POLICIES: dict[str, Callable[[], ElasticPolicy]] = {
     "tiresias": AttainedServiceQueues,
     "optimus": OptimusOracle,

@@ -36,8 +36,6 @@ from dagsim.systems.ramp.readers import read_graph, read_graphs
 from dagsim.systems.ramp.scenario import RampScenario
 from dagsim.systems.ramp.timing import TimedGraph, srpt
 
-__all__ = ["constant_degrees", "episode", "golden", "job"]
-
 STEPS = 50
 CAUSES = {
     RejectReason.BY_POLICY: "no_action_or_agent_declined",

@@ -23,9 +23,6 @@ from dagsim.experiment.trace_info import trace_info
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.traces.trace_file import TraceFile
 
-__all__ = ["CHECKS", "Check", "checked"]
-
-
 PUBLISHED = Path(__file__).parent.parent / "results" / "validation" / "published.csv"
 """Statistics from the publishers' pages, and from counts by another program."""
 

@@ -29,8 +29,6 @@ from dagsim.model.log import Kind
 from dagsim.systems.cluster.policies.gavel_deployed import DeployedGavel
 from dagsim.systems.cluster.scenario import ClusterScenario
 
-__all__ = ["POLICIES", "completed", "jobs_of"]
-
 POLICIES = {
     "allox": "allox_gangs",
     "finish_time_fairness": "finish_time_fairness",

@@ -21,8 +21,6 @@ from command import Say, read_json
 from dagsim.elastic.sia import Configuration, choose_configurations
 from dagsim.errors import InputError
 
-__all__ = ["objective", "optima", "read_run"]
-
 TOLERANCE = 1e-6
 
 

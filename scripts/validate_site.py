@@ -28,8 +28,6 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.traces.nodes import grouped
 from dagsim.traces.slurm_site import read_slurm_site, site_files
 
-__all__ = ["MOST_JOBS", "error", "fidelity", "misses"]
-
 _MEAN, _ACCOUNT, _RATIO = 0.10, 0.25, 0.35
 MOST_JOBS = 100
 """Accounts with more jobs than this must meet the gate."""

@@ -52,8 +52,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.slurm import COLUMNS, Resources, array_tasks, duration_s, resources, sacct_rows
 from dagsim.traces.source import Source
 
-__all__ = ["accounting", "measured", "priorities", "starts"]
-
 _SLACK = 0.01
 """Tolerance: the log has two digits of a total, and six of a factor that is taken from it."""
 

@@ -24,8 +24,6 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
 from dagsim.traces import open_trace
 
-__all__ = ["measured", "spans"]
-
 INFINITE = Cluster((Node("infinite", None, 0, 2.0**40, 2.0**40),))
 
 

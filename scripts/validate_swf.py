@@ -21,8 +21,6 @@ from dagsim.metrics import bounded_slowdown_hpc, wait
 from dagsim.model import Job
 from dagsim.traces import Trace
 
-__all__ = ["means", "measured"]
-
 
 def means(jobs: list[Job], processors: int, policy: str) -> dict[str, float]:
     """Mean wait and mean bounded slowdown of all jobs."""

@@ -26,8 +26,6 @@ from dagsim.model.log import Kind
 from dagsim.systems.cluster.policies.tiresias import TiresiasEvents
 from dagsim.systems.cluster.scenario import ClusterScenario
 
-__all__ = ["CELLS", "different", "played"]
-
 CELLS = {"out": "60_job.csv", "x20": "60_job_x20.csv"}
 """Job list by the first part of the name of a file of results (``out_4_dlas.csv``)."""
 

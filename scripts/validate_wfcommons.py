@@ -21,8 +21,6 @@ from dagsim.errors import InputError
 from dagsim.traces import open_trace
 from dagsim.workload.info import workload_info
 
-__all__ = ["Found", "compared", "measured"]
-
 
 class Found(TypedDict):
     """One workflow: actual and expected values."""

@@ -10,12 +10,6 @@ from pathlib import Path
 from sources import PACKAGE as ROOT
 from sources import trees
 
-SHARED = {
-    "fifo": "the same rule, for the cluster and for Spark",
-    "sjf_cp": "the same baseline, for the cluster and for Spark",
-}
-"""Names that mean the same in two systems, by the reason."""
-
 
 @cache
 def public_names(root: Path) -> dict[str, list[str]]:
@@ -28,13 +22,8 @@ def public_names(root: Path) -> dict[str, list[str]]:
 
 
 def test_no_public_name_means_two_things() -> None:
-    twice = {name: homes for name, homes in public_names(ROOT).items() if len(homes) > 1 and name not in SHARED}
+    twice = {name: homes for name, homes in public_names(ROOT).items() if len(homes) > 1}
     assert not twice
-
-
-def test_every_allowed_name_is_still_shared() -> None:
-    homes = public_names(ROOT)
-    assert [name for name in SHARED if len(homes.get(name, ())) < 2] == []
 
 
 def test_a_name_with_two_homes_is_found(tmp_path: Path) -> None:

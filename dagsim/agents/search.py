@@ -36,7 +36,7 @@ _PORTFOLIO = (
 _PAST = 64
 """Number of earlier jobs from which arrivals are drawn."""
 _MOST = 1000
-"""Maximum number of ready tasks with which decisions are tried: a trial takes as long as they are many."""
+"""Maximum number of ready tasks with which decisions are tried: the time of a trial grows with their number."""
 _ROWS = 4096
 """Maximum number of choices that the net can read."""
 
@@ -51,8 +51,8 @@ class Search:
     that of the followed policy is larger than ``z`` standard errors. At each arrival whole policies are compared in
     the same way, and one is followed from then on. The agent makes ``depth`` decisions before ``base`` plays on.
 
-    A future has ``ahead`` arrivals: copies of recent jobs, at intervals of recent arrivals, the same for all that is
-    compared. Nothing else is known of what will come: tasks and runs have their estimates, and nothing fails.
+    A future has ``ahead`` arrivals: copies of recent jobs, at intervals of recent arrivals. All choices meet the
+    same futures. Nothing else is known of what will come: tasks and runs have their estimates, and nothing fails.
     Networks and set-up times are left out, too.
 
     ``budget`` is the number of simulated decisions for each decision; what is not spent is kept. With less than two

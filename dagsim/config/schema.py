@@ -275,8 +275,8 @@ class Config(Section):
     disturbances: tuple[FailureModel, ...] = ()
     """Failures and maintenance: what takes nodes down and brings them back."""
     policy: str = "fifo"
-    """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``). Of a
-    system without ``fifo``, the default is its first policy.
+    """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``). A
+    system without ``fifo`` uses its first policy by default.
     """
     estimates: Estimates = Estimates()
     """What the policy may know about durations."""

@@ -95,6 +95,10 @@ class ElasticTasks:
             raise ConfigError(f"elastic: restart_s must be 0 or more, got {self.restart_s!r}")
         if self.batch not in ("best", "asked"):
             raise ConfigError(f"elastic: batch must be best or asked, got {self.batch!r}")
+        if self.batch == "asked" and self.profiles is None:
+            raise ConfigError(
+                "elastic: only jobs with profiles ask for a batch; name the folder (profiles), or leave batch out"
+            )
         if self.profiles is not None:
             _profiles(self.profiles)
 

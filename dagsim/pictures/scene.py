@@ -1,9 +1,10 @@
 """Pictures of a schedule at one moment: waiting jobs, the GPUs of every node, and the queue and use
-so far.
+so far. Also the colours of every picture, plot and page, chosen for colour-blind readers.
 """
 
 from __future__ import annotations
 
+import colorsys
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,17 +15,37 @@ from dagsim.metrics.columns import Flags, Ints, Source, columns
 from dagsim.metrics.lanes import bars_of, lanes_of
 from dagsim.metrics.utilization import gpus_held, jobs_waiting
 from dagsim.model import Kind
-from dagsim.pictures.palette import BLUE, ORANGE, job_colour
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
+# Okabe & Ito's palette ("Color universal design", 2008) without its yellow, which is too pale for lines.
+BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#56B4E9", "#D55E00", "#CC79A7"
+COLOURS = (BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE)
+
+_LIGHTEST = 0.82
+_SHADES = (1.0, 1.35, 0.7)
 _ACROSS = 8
 """Maximum number of cells per row of a card."""
 _SIZES = (82, 72, 64, 58, 52, 46, 40, 34, 28, 24, 20, 16, 13, 11, 9, 7, 6, 5, 4, 3, 2, 1)
 _GAP = 8
 _TITLE = 14
+
+
+def rgb(colour: str) -> tuple[int, int, int]:
+    """Red, green and blue of ``#rrggbb``, 0 to 255."""
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def job_colour(number: int) -> tuple[float, float, float]:
+    """Return the colour of a job as red, green and blue from 0 to 1.
+
+    Jobs use each hue unchanged, then lighter, then darker; consecutive jobs differ.
+    """
+    hue, light, strength = colorsys.rgb_to_hls(*(part / 255 for part in rgb(COLOURS[number % len(COLOURS)])))
+    factor = _SHADES[number // len(COLOURS) % len(_SHADES)]
+    return colorsys.hls_to_rgb(hue, min(light * factor, _LIGHTEST), strength)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 ``.gz``.
 
 The first line is the header, ``{"format": "dagsim-workload", "version": 1, "meta": {...}}``;
-``meta`` is free for the user, except that ``begins_s`` is the time at which a simulation of the
-jobs begins, if some run or wait then. Every other line is a job, in order of arrival:
+``meta`` is free for the user, except for ``begins_s``: the time at which a simulation begins whose
+first jobs already run or wait. Every other line is a job, in order of arrival:
 
     {"id": "job-7", "arrival_s": 12.5, "tasks": [{"name": "map", "work": 30.0, "instances": 4},
      {"name": "reduce", "work": 9.0}], "edges": [[0, 1, 2e6]]}

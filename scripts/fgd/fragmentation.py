@@ -11,8 +11,6 @@ import numpy as np
 from fgd.nodes import Flags, Ints, Nodes
 from fgd.pods import GPU, Pod
 
-__all__ = ["Fgd", "typical"]
-
 _COVERED = 0.95
 
 

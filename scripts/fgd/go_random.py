@@ -14,8 +14,6 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["GoRandom"]
-
 T = TypeVar("T")
 
 _LONG, _SHORT = 607, 273

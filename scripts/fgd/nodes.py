@@ -14,8 +14,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from fgd.pods import GPU, Pod
 
-__all__ = ["Flags", "Ints", "Node", "Nodes", "read_nodes"]
-
 Ints: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 

@@ -9,8 +9,6 @@ from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 
-__all__ = ["GPU", "Pod", "read_pods"]
-
 GPU = 1000
 """A whole GPU, in thousandths."""
 

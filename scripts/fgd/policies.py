@@ -14,8 +14,6 @@ from fgd.go_random import GoRandom
 from fgd.nodes import Ints, Nodes
 from fgd.pods import GPU, Pod
 
-__all__ = ["SCORES", "Choice", "at_random", "by_score"]
-
 Choice: TypeAlias = Callable[[Nodes, Pod, Ints], tuple[int, int]]
 """The node among those with room, and the GPU of it, which matters only for a pod that shares one."""
 Score: TypeAlias = Callable[[Nodes, Pod, Ints], Ints]

@@ -9,7 +9,7 @@ import pytest
 from runs import kept, outcomes
 
 from dagsim.config.schema import load_config
-from dagsim.errors import ConfigError, InputError, ModelError, TraceError, UnknownName
+from dagsim.errors import ConfigError, InputError, TraceError, UnknownName
 from dagsim.experiment.carry_out import RunProgress
 from dagsim.experiment.scenario import replicate_seeds
 from dagsim.experiment.simulate import Timed, check, run_policy
@@ -114,7 +114,12 @@ def test_decisions_cost_cpu_time_not_time_on_the_wall(monkeypatch: pytest.Monkey
     [
         ([], "sfj", UnknownName, "unknown policy 'sfj'; did you mean 'sjf'"),
         ([], "fractions:Fraction", ConfigError, "has no method decide"),
-        (["disturbances=[{kind: maintenance, nodes: [9], start_s: 1, end_s: 2}]"], "fifo", ModelError, "nodes"),
+        (
+            ["disturbances=[{kind: maintenance, nodes: [9], start_s: 1, end_s: 2}]"],
+            "fifo",
+            ConfigError,
+            "nodes must lie in",
+        ),
         (["workload={kind: trace, path: none.csv}"], "fifo", TraceError, "none.csv: no such file"),
     ],
 )

@@ -40,9 +40,10 @@ def test_hours_are_those_of_the_trace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", sorted(READERS.names()))
-def test_every_format_is_described_and_drawn(format: str, tmp_path: Path) -> None:
+def test_every_format_is_described(format: str, tmp_path: Path) -> None:
     info = trace_info(TraceFile(str(_sample(format)), format), Recorded())
-    assert draw_trace(info, tmp_path).stat().st_size > 10_000
+    if format in ("plain", "swf", "google2011"):  # one job a row with GPUs, without GPUs, and DAGs
+        assert draw_trace(info, tmp_path).stat().st_size > 10_000
     assert info.workload.jobs == info.trace.report.jobs > 0
 
 

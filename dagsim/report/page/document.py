@@ -21,7 +21,7 @@ from dagsim.experiment.store import Store, is_sweep
 from dagsim.experiment.training.log import read_log
 from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.model.log import Schedule
-from dagsim.pictures.palette import COLOURS
+from dagsim.pictures.scene import COLOURS
 from dagsim.report.answer import Recommendation, read_answer
 from dagsim.report.page import sections
 from dagsim.report.page.charts import Packer, chart_of, distributions, element, graphs, learning, table

@@ -11,7 +11,7 @@ import numpy as np
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns
 from dagsim.metrics.lanes import Bars, Lanes, bars_of, lanes_of
 from dagsim.model import Kind
-from dagsim.pictures.palette import job_colour
+from dagsim.pictures.scene import job_colour
 from dagsim.report.plots.style import BLUE, GREY, INK, LINE, ORANGE, Unit, dress, figure, headline, nothing, unit_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from dagsim.pictures.palette import BLUE, COLOURS, GREEN, ORANGE
+from dagsim.pictures.scene import BLUE, COLOURS, GREEN, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,7 +15,7 @@ from dagsim.workload.arrays import JobArrays
 
 
 def any_depends(jobs: Iterable[Job] | JobArrays) -> bool:
-    """True if any of the jobs may have to wait for others. Jobs that are read one by one may."""
+    """True if any of the jobs may have to wait for others, which is assumed of jobs that are read one by one."""
     if isinstance(jobs, JobArrays):
         return jobs.request is not None and any(_depends(request) for request in jobs.request.words)
     if isinstance(jobs, list | tuple):

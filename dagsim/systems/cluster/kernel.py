@@ -1335,8 +1335,8 @@ class ClusterKernel:
         self, task: TaskState, places: Sequence[tuple[int, int]], state: Sequence[tuple[int, int]] | None
     ) -> list[Flow]:
         """The flows that a run on ``places`` must read: the output of each parent, from the nodes where its
-        instances ran, in proportion to their number there; and from the storage its data. A run that
-        has kept its work reads its ``state`` instead, from the nodes that have it (none: from the storage).
+        instances ran, in proportion to their number there, and its data from the storage. A run that has
+        kept its work reads its ``state`` instead, from the nodes that have it or else from the storage.
         """
         active, index = task.job, task.index
         graph = active.job.graph

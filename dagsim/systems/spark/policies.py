@@ -26,7 +26,7 @@ from dagsim.systems.spark.view import Commit, SparkPolicy, SparkView
 SPARK_POLICIES: Registry[SparkPolicy] = Registry(
     "Spark policy",
     [
-        Entry("fifo", ".policies:fifo", "oldest job first, as many executors as it can use"),
+        Entry("fifo", ".policies:oldest_job", "oldest job first, as many executors as it can use"),
         Entry("fair", ".policies:FairShare", "equal shares; a job keeps its executors as long as it can use them"),
         Entry(
             "weighted-fair",
@@ -38,7 +38,7 @@ SPARK_POLICIES: Registry[SparkPolicy] = Registry(
             ".policies:naive_weighted_fair",
             "shares in proportion to the work of the whole job",
         ),
-        Entry("sjf-cp", ".policies:sjf_cp", "job with the least total work, its critical path first"),
+        Entry("sjf-cp", ".policies:smallest_job", "job with the least total work, its critical path first"),
         Entry("srpt-cp", ".policies:srpt_cp", "job with the least work left, with at most cap executors"),
         Entry("tetris", ".policies:SparkTetris", "stage that fills most of the free executors, less the work left"),
         Entry("graphene", ".policies:Graphene", "weighted fair shares, ancestors of long stages first"),
@@ -89,7 +89,7 @@ class FairShare:
         return -(-view.executors // max(1, jobs))
 
 
-def fifo() -> FairShare:
+def oldest_job() -> FairShare:
     """First come, first served."""
     return FairShare(dynamic=False)
 
@@ -185,7 +185,7 @@ class ShortestFirst:
         return ()
 
 
-def sjf_cp(cap: int | None = None) -> ShortestFirst:
+def smallest_job(cap: int | None = None) -> ShortestFirst:
     """Order jobs by total work, least first."""
     return ShortestFirst(total_work_ms, cap)
 

@@ -20,7 +20,7 @@ from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.store import Store
 from dagsim.metrics import columns
-from dagsim.pictures.palette import COLOURS
+from dagsim.pictures.scene import COLOURS
 from dagsim.report.page.document import page, static, write_page
 
 EVIL = "</script><script>alert('x')</script><img src=x onerror=alert(1)>&\"'"

@@ -177,6 +177,19 @@ def test_a_fork_goes_on_at_the_same_rates(until_s: float) -> None:
     assert not violations(original.schedule, jobs, seconds=as_recorded, sharing=True)
 
 
+@pytest.mark.parametrize("until_s", [5.0, 12.0, 31.0])
+def test_a_fork_of_an_elastic_task_keeps_its_checkpoint(until_s: float) -> None:
+    models = {"preemption": Preemption(interval_s=10, write_s=3), "disturbances": (Maintenance((0,), 35, 36),)}
+    original = kernel([elastic_job("c")], gpus=2, **models)
+    original.run(POLICIES.create("fifo"), until_s)
+    twin = original.fork()
+    for simulated in (twin, original):
+        simulated.run(POLICIES.create("fifo"))
+    assert twin.schedule.log == original.schedule.log
+    # It starts in 10 s, works for 10 s, writes, and fails in the second write: 90.000001 s are left, with 9 writes.
+    assert ends(original)["c"] == pytest.approx(36 + 10 + 90 + 9 * 3, abs=1e-5)
+
+
 def test_a_rate_that_never_changes_writes_no_row() -> None:
     simulated = kernel([job("a", 100, "bert"), job("b", 40, "lstm")], gpus=2)
     simulated.run(Scripted(lambda view: (Start(task, (Share(0),)) for task in view.ready)))

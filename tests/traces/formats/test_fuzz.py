@@ -13,7 +13,7 @@ from traces.formats.fuzzing import SAMPLES, try_case
 
 from dagsim.traces import READERS
 
-CASES = 60
+CASES = 40
 """Per format."""
 
 

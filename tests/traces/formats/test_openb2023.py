@@ -136,10 +136,10 @@ def test_the_default_list_has_the_published_statistics(read: Reading, data: Path
 
 
 @pytest.mark.data
-def test_every_list_is_read_and_constraints_counted(read: Reading, data: Path) -> None:
+def test_a_list_of_every_kind_is_read_and_constraints_counted(read: Reading, data: Path) -> None:
     folder = data / "traces" / "alibaba-gpu-v2023"
-    for path in sorted(folder.glob("openb_pod_list_*")):
-        assert read(path).dropped == {}, path.name
+    for name in ("default.csv", "cpu300.csv.gz", "gpushare80.csv.gz", "multigpu50.csv.gz"):
+        assert read(folder / f"openb_pod_list_{name}").dropped == {}, name
     spec33 = read(folder / "openb_pod_list_gpuspec33.csv.gz")
     assert sum(job.tasks[0].gpu_types is not None for job in spec33.jobs) == 2388
 

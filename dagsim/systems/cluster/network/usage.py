@@ -78,124 +78,154 @@ def link_usage(
     of one task: what the next of them reads is that of the last. If the log does not name GPUs, gangs
     that use some NICs of a node count on its first ones.
     """
-    cluster = schedule.cluster
-    names = [node.name for node in cluster.nodes]
-    routing = network.routing(names)
-    usage = [LinkUse(link, []) for link in routing.links]
-    running: dict[int, _Run] = {}
-    places: dict[tuple[int, int], dict[int, int]] = {}
-    stopped: dict[tuple[int, int], tuple[float, dict[int, int]]] = {}
-    """Of tasks that have kept work: when a run stopped, and its nodes if these have its state."""
-    failed: dict[int, _Run] = {}
-    writes_s: dict[tuple[int, int], float] = {}
-    """Since when a run may be writing its state from a node (-1: any)."""
-    written_s: dict[tuple[int, int], float] = {}
-    """When a state of a task was last in the storage."""
-    changes: list[_Change] = []
-    stores = [] if network.storage is None else network.storage.numbers(names)
-    types = cluster.gpu_types
-
-    def book(run: _Run, now: float) -> None:
-        if now > run.since_s:
-            for link, bytes_s in run.load.items():
-                usage[link].traffic.append((run.since_s, now, bytes_s))
-        run.since_s = now
-
-    def begin(run: _Run) -> None:
-        """Find what the gang sends."""
-        task, gpu = jobs[run.job].tasks[run.task], cluster.nodes[run.held[0][0]].gpu
-        step = None if communication is None else gang_step(communication, runtime, task, types, gpu, run.held)
-        if step is not None:
-            run.steps_s, run.overlap = step.step_s, step.traffic.overlap
-            run.exchange = gang_exchange(routing, step.traffic, step.members, step.gpu)
-
-    def fetched(run: _Run, stop_s: float = inf) -> bool:
-        """Let a run read its inputs; False if it has none."""
-        sent = [(*flow, run.started_s) for flow in _outputs(jobs[run.job], run, places)]
-        if network.storage is not None:
-            begin_s = max(run.started_s, written_s.get((run.job, run.task), 0.0))
-            sent += [(*flow, begin_s) for flow in _stored(network.storage, stores, jobs[run.job], run, stopped)]
-        for flow in sent:
-            send(*flow, stop_s)
-        return bool(sent)
-
-    def send(source: int, destination: int, size: float, start_s: float, stop_s: float = inf) -> None:
-        paths = routing.paths(source, destination)
-        for path in paths:
-            flow, begin_s = LinkFlow(path, size / len(paths)), start_s + routing.latency_s(path)
-            if path and begin_s < stop_s:
-                changes.append(_Change(begin_s, True, flow))
-                if stop_s < inf:
-                    changes.append(_Change(stop_s, False, flow))
-
-    def written(row: Record) -> None:
-        since_s = max(writes_s[row.run, -1], writes_s.get((row.run, row.node), 0.0))
-        writes_s[row.run, row.node] = written_s[row.job, row.task] = row.time_s
-        send(row.node, stores[row.job % len(stores)], row.value * 1e9, since_s)
-        whole_gb = jobs[row.job].tasks[row.task].memory_gb
-        if row.run in running:
-            running[row.run].saved = True
-        elif row.run in failed and row.value >= whole_gb * failed[row.run].nodes[row.node] * (1 - 1e-9):
-            stopped[row.job, row.task] = row.time_s, {}
-
-    def stop(run: _Run, row: Record) -> None:
-        """Find what a run keeps that stops before its end."""
-        key, computed = (run.job, run.task), run.computes or not fetched(run, row.time_s)
-        writes_s.setdefault((row.run, -1), row.time_s)
-        if row.kind == Kind.FAILED:
-            failed[row.run] = run
-            if (preemption.on_failure == "resume" and computed) or run.saved:
-                stopped[key] = row.time_s, {}
-            elif preemption.on_failure == "restart" and preemption.interval_s is None:
-                stopped.pop(key, None)
-        elif preemption.on_resume == "restart":
-            stopped.pop(key, None)
-        elif computed:
-            stopped[key] = row.time_s, run.nodes
-
-    def sends(run: _Run, now: float, rate: float) -> None:
-        """Let the gang send from now on, or no longer."""
-        if run.flow is not None and not rate:
-            changes.append(_Change(now, False, run.flow))
-            run.flow = None
-        elif run.flow is None and rate and run.exchange is not None and run.exchange.streams:
-            run.flow = Gang(run.exchange, run.steps_s, run.overlap).flow
-            changes.append(_Change(now, True, run.flow))
-
+    traffic = _Traffic(schedule, jobs, network, communication, runtime, preemption)
     for row in schedule.log:
+        traffic.read(row)
+    _replay(traffic.changes, traffic.usage)
+    return traffic.usage
+
+
+class _Traffic:
+    """What the runs of a log send, row by row: gangs at the rates of the log, other flows as changes that
+    ``_replay`` lets share the links.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        jobs: Sequence[Job],
+        network: SharedNetwork,
+        communication: Communication | None,
+        runtime: Runtime,
+        preemption: Preemption,
+    ) -> None:
+        self.cluster, self.jobs, self.storage = schedule.cluster, jobs, network.storage
+        self.communication, self.runtime, self.preemption = communication, runtime, preemption
+        names = [node.name for node in self.cluster.nodes]
+        self.routing = network.routing(names)
+        self.usage = [LinkUse(link, []) for link in self.routing.links]
+        self.changes: list[_Change] = []
+        self.stores = [] if network.storage is None else network.storage.numbers(names)
+        self.running: dict[int, _Run] = {}
+        self.failed: dict[int, _Run] = {}
+        self.places: dict[tuple[int, int], dict[int, int]] = {}
+        """Finished instances of each task by node."""
+        self.stopped: dict[tuple[int, int], tuple[float, dict[int, int]]] = {}
+        """Of tasks that have kept work: when a run stopped, and its nodes if these have its state."""
+        self.writes_s: dict[tuple[int, int], float] = {}
+        """Since when a run may be writing its state from a node (-1: any)."""
+        self.written_s: dict[tuple[int, int], float] = {}
+        """When a state of a task was last in the storage."""
+
+    def read(self, row: Record) -> None:
+        """Take the next row of the log."""
         kind = row.kind
         if kind == Kind.STARTED:
-            running.setdefault(row.run, _Run(row)).held.append((row.node, row.instances, row.gpus))
+            self.running.setdefault(row.run, _Run(row)).held.append((row.node, row.instances, row.gpus))
         elif kind == Kind.COMPUTING:
-            if not (run := running[row.run]).computes:
-                fetched(run)
+            if not (run := self.running[row.run]).computes:
+                self._fetch(run)
             run.since_s, run.computes = row.time_s, True
         elif kind == Kind.RATE:
-            run = running[row.run]
-            book(run, row.time_s)
-            run.computes = True
-            if not row.value:
-                writes_s[row.run, -1] = row.time_s
-            if run.exchange is None:
-                begin(run)
-            if run.exchange is not None:
-                step = run.exchange.stream_bytes * row.value / run.steps_s
-                run.load = {link: streams * step for link, streams in run.exchange.streams.items()}
-            sends(run, row.time_s, row.value)
-        elif kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED) and row.run in running:
-            run = running.pop(row.run)
-            book(run, row.time_s)
-            sends(run, row.time_s, 0.0)
+            self._change_rate(self.running[row.run], row)
+        elif kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED) and row.run in self.running:
+            run = self.running.pop(row.run)
+            self._book(run, row.time_s)
+            self._send_steps(run, row.time_s, 0.0)
             if kind == Kind.FINISHED:
-                ran = places.setdefault((run.job, run.task), {})
+                ran = self.places.setdefault((run.job, run.task), {})
                 for node, count in run.nodes.items():
                     ran[node] = ran.get(node, 0) + count
             else:
-                stop(run, row)
+                self._stop(run, row)
         elif kind == Kind.WRITTEN:
-            written(row)
-    _replay(changes, usage)
-    return usage
+            self._write(row)
+
+    def _book(self, run: _Run, now: float) -> None:
+        """Add what the gang has sent since its last change."""
+        if now > run.since_s:
+            for link, bytes_s in run.load.items():
+                self.usage[link].traffic.append((run.since_s, now, bytes_s))
+        run.since_s = now
+
+    def _change_rate(self, run: _Run, row: Record) -> None:
+        self._book(run, row.time_s)
+        run.computes = True
+        if not row.value:
+            self.writes_s[row.run, -1] = row.time_s
+        if run.exchange is None:
+            self._find_exchange(run)
+        if run.exchange is not None:
+            step = run.exchange.stream_bytes * row.value / run.steps_s
+            run.load = {link: streams * step for link, streams in run.exchange.streams.items()}
+        self._send_steps(run, row.time_s, row.value)
+
+    def _find_exchange(self, run: _Run) -> None:
+        """Find what the gang sends in a step."""
+        if self.communication is None:
+            return
+        task, gpu = self.jobs[run.job].tasks[run.task], self.cluster.nodes[run.held[0][0]].gpu
+        step = gang_step(self.communication, self.runtime, task, self.cluster.gpu_types, gpu, run.held)
+        if step is not None:
+            run.steps_s, run.overlap = step.step_s, step.traffic.overlap
+            run.exchange = gang_exchange(self.routing, step.traffic, step.members, step.gpu)
+
+    def _send_steps(self, run: _Run, now: float, rate: float) -> None:
+        """Let the gang send from now on, or no longer if ``rate`` is 0."""
+        if run.flow is not None and not rate:
+            self.changes.append(_Change(now, False, run.flow))
+            run.flow = None
+        elif run.flow is None and rate and run.exchange is not None and run.exchange.streams:
+            run.flow = Gang(run.exchange, run.steps_s, run.overlap).flow
+            self.changes.append(_Change(now, True, run.flow))
+
+    def _fetch(self, run: _Run, stop_s: float = inf) -> bool:
+        """Let a run read its inputs until ``stop_s``; False if it has none."""
+        job = self.jobs[run.job]
+        sent = [(*flow, run.started_s) for flow in _outputs(job, run, self.places)]
+        if self.storage is not None:
+            begin_s = max(run.started_s, self.written_s.get((run.job, run.task), 0.0))
+            sent += [(*flow, begin_s) for flow in _stored(self.storage, self.stores, job, run, self.stopped)]
+        for flow in sent:
+            self._send(*flow, stop_s)
+        return bool(sent)
+
+    def _send(self, source: int, destination: int, size: float, start_s: float, stop_s: float = inf) -> None:
+        paths = self.routing.paths(source, destination)
+        for path in paths:
+            flow, begin_s = LinkFlow(path, size / len(paths)), start_s + self.routing.latency_s(path)
+            if path and begin_s < stop_s:
+                self.changes.append(_Change(begin_s, True, flow))
+                if stop_s < inf:
+                    self.changes.append(_Change(stop_s, False, flow))
+
+    def _write(self, row: Record) -> None:
+        """Let a run write its state, or a part of it, to the storage."""
+        since_s = max(self.writes_s[row.run, -1], self.writes_s.get((row.run, row.node), 0.0))
+        self.writes_s[row.run, row.node] = self.written_s[row.job, row.task] = row.time_s
+        self._send(row.node, self.stores[row.job % len(self.stores)], row.value * 1e9, since_s)
+        if row.run in self.running:
+            self.running[row.run].saved = True
+        elif row.run in self.failed:
+            whole_gb = self.jobs[row.job].tasks[row.task].memory_gb * self.failed[row.run].nodes[row.node]
+            if row.value >= whole_gb * (1 - 1e-9):
+                self.stopped[row.job, row.task] = row.time_s, {}
+
+    def _stop(self, run: _Run, row: Record) -> None:
+        """Find what a run keeps that stops before its end."""
+        key, rules = (run.job, run.task), self.preemption
+        computed = run.computes or not self._fetch(run, row.time_s)
+        self.writes_s.setdefault((row.run, -1), row.time_s)
+        if row.kind == Kind.FAILED:
+            self.failed[row.run] = run
+            if (rules.on_failure == "resume" and computed) or run.saved:
+                self.stopped[key] = row.time_s, {}
+            elif rules.on_failure == "restart" and rules.interval_s is None:
+                self.stopped.pop(key, None)
+        elif rules.on_resume == "restart":
+            self.stopped.pop(key, None)
+        elif computed:
+            self.stopped[key] = row.time_s, run.nodes
 
 
 def _replay(changes: list[_Change], usage: Sequence[LinkUse]) -> None:

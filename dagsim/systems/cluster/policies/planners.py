@@ -385,9 +385,8 @@ class Calendar:
                 del gaps[0]
 
     def idle_s(self, lanes: Sequence[int], width: int, ready_s: float) -> float:
-        """Return a time from ``ready_s`` on before which no ``width`` of the lanes are idle at
-        once. It is the first such time, unless that comes after ``GAPS`` changes. O(log lanes)
-        per change up to then.
+        """Return the first time from ``ready_s`` on at which ``width`` of the lanes are idle at once,
+        or the time of the ``GAPS``-th change if that comes earlier. O(log lanes) per change.
         """
         idle, reached_s = 0, ready_s
         for reached_s, change in islice(merge(*[self._changes(lane, ready_s) for lane in lanes]), GAPS):

@@ -367,9 +367,19 @@ class NodePlan:
                 free = sum([1 << node for node in room])
                 of_group = next(free & nodes for nodes in groups if free & nodes)
                 chosen = self._choice.nodes(of_group, room, room, wanted, spread=distinct)
-            if begin_s <= least_s or not chosen & self.kept(begin_s, begin_s + limit_s, closed=True, of=chosen):
+            if begin_s <= least_s or not self._taken(chosen, begin_s, begin_s + limit_s):
                 return begin_s, chosen
             least_s = begin_s  # its nodes are reserved later on: Slurm tries again from then on
+
+    def _taken(self, nodes: int, begin_s: float, end_s: float) -> bool:
+        """True if any of the nodes is reserved for a job at some time between the two, ends included."""
+        table = self._table
+        for node in bits(nodes):
+            row = node * table.kept_stride
+            for place in range(row, row + int(table.kept[node])):
+                if table.untils[place] > begin_s and table.begins[place] <= end_s and table.owners[place] < 0:
+                    return True
+        return False
 
     def _search(self, demand: DemandClass, groups: tuple[int, ...], span: int) -> _Search:
         """The nodes and times at which a demand may start on ``groups`` of nodes in a partition."""

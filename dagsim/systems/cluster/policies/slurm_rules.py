@@ -291,9 +291,12 @@ class Holdings:
         """Holders that have freed something since the last call."""
         self.limits_types = False
         """True if any limit is on GPUs of one type."""
+        self._rooms: dict[tuple[int, Amounts], tuple[Sequence[Holder], tuple[float, Holder | None]]] = {}
+        """Answers of ``room`` by the identity of the holders, until a run starts or ends."""
 
     def limit(self, holder: Holder, caps: Caps) -> None:
         """Set the limits of a holder; a holder without limits is not stored."""
+        self._rooms.clear()
         if caps:
             most = (caps.gpus, caps.cpus, caps.memory_gb, caps.jobs)
             self.most[holder] = tuple([inf if value is None else float(value) for value in most])
@@ -301,10 +304,14 @@ class Holdings:
             for gpu, count in caps.gpus_of.items():
                 self.most["gpus", gpu, *holder] = (float(count), inf, inf, inf)
 
-    def room(self, holders: Iterable[Holder], start: Amounts) -> tuple[float, Holder | None]:
+    def room(self, holders: Sequence[Holder], start: Amounts) -> tuple[float, Holder | None]:
         """Return the number of such starts that all holders still allow, and the holder that allows
         the fewest.
         """
+        key = id(holders), start
+        kept = self._rooms.get(key)
+        if kept is not None:
+            return kept[1]
         room, tightest = inf, None
         for holder in holders:
             most = self.most.get(holder)
@@ -314,6 +321,7 @@ class Holdings:
             for limit, has, amount in zip(most, held, start, strict=True):
                 if amount and limit < inf and (count := floor((limit - has) / amount + _SLACK)) < room:
                     room, tightest = max(count, 0), holder
+        self._rooms[key] = holders, (room, tightest)  # the holders live on, so no other object has their identity
         return room, tightest
 
     def used_up(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float]]:
@@ -335,6 +343,7 @@ class Holdings:
         if not limited or run in self._runs:
             return
         self._runs[run] = limited, amounts
+        self._rooms.clear()
         for holder in limited:
             held = self._held.setdefault(holder, [0.0, 0.0, 0.0, 0.0])
             for place, amount in enumerate(amounts):
@@ -343,6 +352,7 @@ class Holdings:
     def give(self, run: int) -> None:
         """Remove a run."""
         limited, amounts = self._runs.pop(run, ((), Amounts(0, 0, 0)))
+        self._rooms.clear()
         for holder in limited:
             held = self._held[holder]
             for place, amount in enumerate(amounts):

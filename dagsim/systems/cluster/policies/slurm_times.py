@@ -166,13 +166,22 @@ def earliest(
                 usable += 1
                 for place in range(node * (stride - 1), node * (stride - 1) + runs[node]):
                     marks[ranks[place]] = 1
-        if not usable:
+        least, most = inf, 0.0  # first room of any of the nodes, and their room once all runs have ended
+        for index in range(len(nodes) if usable else 0):
+            node = nodes[index]
+            step, last = node * stride, node * stride + counts[node] - 1
+            if out[node] > 0 and last >= step and rooms[last] > 0:
+                most += 1.0 if spread else rooms[last]
+                while rooms[step] <= 0:
+                    step += 1
+                least = min(least, times[step])
+        if most < wanted:
             continue
         anchor_s, window_s, freed_s = inf, FIRST_WINDOW_S, now
         at = -1
         while True:
-            total = 0.0
-            for index in range(len(nodes)):
+            total = wanted if wanted == 1 and freed_s >= least else 0.0
+            for index in range(len(nodes) if wanted > 1 and freed_s >= least else 0):
                 node = nodes[index]
                 if out[node] > 0:
                     step = node * stride
