@@ -36,12 +36,14 @@ from dagsim.systems.ramp.policies import tuned_weights
 SEEDS = range(3_012_000, 3_012_008)
 """As many report seeds as a table of agents has. The ledger gives each its own."""
 CHOSEN = {
-    "ddls": {"A": (4, 8), "B": (16, 8), "C": (4, 4), "D": (2, 2)},
+    "ddls": {"A": (4, 8), "B": (16, 8), "C": (4, 4), "D": (4, 2)},
     "plain": {"A": (4, 2), "B": (8, 8), "C": (4, 4), "D": (4, 2)},
     "mixed": {"A": (4, 4), "B": (8, 4), "C": (4, 4), "D": (4, 2)},
 }
-"""By setting and beta, the best constant degree (with ddls' rules that of PAC-ML's paper) and the best smallest degree
-of ``on_time``, as the tables of the settings have them."""
+"""By setting and beta, the best constant degree (with ddls' rules that of PAC-ML's paper, except for D) and the best
+smallest degree of ``on_time``, as the tables of the settings have them."""
+FOLLOWS = {"A": 4, "B": 8, "C": 4, "D": 2}
+"""By beta, the constant degree that follows in the futures of ``teach_ramp.py``, chosen on validation seeds."""
 JUDGED = tuple(f"ramp/{setting}-{beta}" for setting, beta in product((*CHOSEN, "degree"), "ABCD"))
 MEANS = {
     "jct_s": "job_completion_time",
@@ -101,6 +103,8 @@ def grids_of(table: str, seeds: Sequence[int]) -> list[SweepGrid]:
     policies.setdefault("first_fit", {}).update(
         {name: name for name in ("max", *(f"constant[degree={degree}]" for degree in constants))}
     )
+    if setting == "degree":
+        policies["first_fit"]["futures"] = f"teach_ramp:Futures[beta={beta},constant={FOLLOWS[beta]},futures=128]"
     for placer in dict.fromkeys(("best_fit", own)) if constant else ():
         names = [f"constant[degree={constant}]", f"on_time[least={least}]"]
         if placer == "best_fit":

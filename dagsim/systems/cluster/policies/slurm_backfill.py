@@ -372,12 +372,12 @@ class NodePlan:
             least_s = begin_s  # its nodes are reserved later on: Slurm tries again from then on
 
     def _taken(self, nodes: int, begin_s: float, end_s: float) -> bool:
-        """True if any of the nodes is reserved for a job at some time between the two, ends included."""
+        """True if any of the nodes is reserved for a job at some time between the two."""
         table = self._table
         for node in bits(nodes):
             row = node * table.kept_stride
             for place in range(row, row + int(table.kept[node])):
-                if table.untils[place] > begin_s and table.begins[place] <= end_s and table.owners[place] < 0:
+                if table.untils[place] > begin_s and table.begins[place] < end_s and table.owners[place] < 0:
                     return True
         return False
 

@@ -148,12 +148,11 @@ def earliest(
             for place in range(row, last):
                 if untils[place] <= start_s or owners[place] == own:
                     continue
-                site = owners[place] >= 0
-                if begins[place] > end_s or (site and begins[place] == end_s):
+                if begins[place] >= end_s:
                     continue
                 blocked = True
                 free_s = untils[place]
-                if site:
+                if owners[place] >= 0:
                     free_s = ceil((free_s + origin_s) / resolution_s) * resolution_s + 1.0 - origin_s
                 if free_s < later_s:
                     for other in range(row, last):
