@@ -6,7 +6,8 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from hashlib import sha256
 from math import inf
 from multiprocessing import active_children
@@ -161,6 +162,15 @@ def test_a_trace_is_not_run_on_the_default_cluster(tmp_path: Path) -> None:
         cells_of(described(tmp_path, "base: b.yaml\nover: {policy: [fifo]}\n"))
 
 
+class SlowWork(CellWork):
+    """Takes its time, so that workers are killed while cells are left."""
+
+    def __call__(self, cell: Cell, tell: Callable[[int], None]) -> CellRun:
+        run = super().__call__(cell, tell)
+        time.sleep(0.3)
+        return run
+
+
 @pytest.mark.parametrize("kills", [1, 2])
 def test_a_worker_killed_by_sigkill_leaves_a_sweep_that_goes_on_to_the_same_bytes(
     kills: int, whole: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -182,6 +192,8 @@ def test_a_worker_killed_by_sigkill_leaves_a_sweep_that_goes_on_to_the_same_byte
             on_progress: OnProgress | None = None,
             wanted: Wanted | None = None,
         ) -> Iterator[CellRun]:
+            if not dead:
+                work = SlowWork(*(getattr(work, part.name) for part in fields(work)))
             for outcome in super().run(work, cells, on_progress, wanted):
                 yield outcome
                 if not dead:
