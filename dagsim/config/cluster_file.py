@@ -44,7 +44,7 @@ def import_site(
     if site is not None:
         imported = grouped(site.found_nodes(), named, keep_all=True, in_order=True)
         name, queues, network = site.cluster_name or out.stem, site.queues(named), site.network(imported.node_names())
-        unmodelled = with_jobs(site.unmodelled, queues, paths)  # reading the queues and the network adds to them
+        unmodelled = with_jobs(site.unmodelled, queues, paths, site.written_s)  # the queues and the network add to them
         text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy)
     elif len(files) == 1:
         imported = grouped(read_nodes(Source(files[0])), named, keep_all=keep_all)

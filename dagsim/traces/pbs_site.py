@@ -48,6 +48,7 @@ class PbsSite:
     unmodelled: dict[str, None] = field(default_factory=dict)
     policy: str = "slurm-multifactor"
     cluster_name: str = ""
+    written_s: float | None = None
 
     def drop(self, what: str) -> None:
         """Record a setting that is not modelled."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import DagsimError, TraceError
-from dagsim.model import QueueTree
+from dagsim.model import Job, QueueTree
 from dagsim.traces import open_trace
 from dagsim.traces.kueue_site import is_kueue, read_kueue_site
 from dagsim.traces.nodes import FoundNode
@@ -31,6 +33,8 @@ class ImportedSite(Protocol):
     """Settings that have no effect here."""
     policy: str
     """The policy that stands for its scheduler."""
+    written_s: float | None
+    """When the files were written, in seconds since 1970; None if none of them says so."""
 
     @property
     def cluster_name(self) -> str:
@@ -88,18 +92,29 @@ def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSi
     return site
 
 
-def with_jobs(unmodelled: Iterable[str], queues: QueueTree, paths: Sequence[Path]) -> list[str]:
+def with_jobs(
+    unmodelled: Iterable[str], queues: QueueTree, paths: Sequence[Path], written_s: float | None = None
+) -> list[str]:
     """Settings that are not modelled, each with the number of jobs of the folder's log that it
     affects, if its owner (a partition, QOS, reservation or queue) is known and the folder has a log.
-    Also lists partitions, accounts and reservations that the log names and the site lacks.
+    Also lists partitions, accounts and reservations that the log names and the site lacks, and jobs
+    that were submitted after ``written_s``, the date of the configuration.
     """
     settings = list(unmodelled)
-    try:
-        jobs = list(open_trace(paths[0]).jobs()) if len(paths) == 1 and paths[0].is_dir() else []
-    except DagsimError:
-        jobs = []  # there is no log, or one that only an option can read
+    jobs: list[Job] = []
+    origin_s = 0.0
+    with suppress(DagsimError):  # there is no log, or one that only an option can read
+        if len(paths) == 1 and paths[0].is_dir():
+            trace = open_trace(paths[0])
+            jobs = list(trace.jobs())
+            origin_s = trace.meta.get("origin_s", 0.0)
     if not jobs:
         return settings
+    if written_s is not None and (later := sum(origin_s + job.arrival_s > written_s for job in jobs)):
+        date = datetime.fromtimestamp(written_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        settings.append(
+            f"changes since {date}, when the configuration was written ({later:,} of {len(jobs):,} jobs came later)"
+        )
     counts: dict[str, Counter[str]] = {
         "partition": Counter(job.partition for job in jobs),
         "account": Counter(job.account for job in jobs),

@@ -66,6 +66,8 @@ class SlurmSite:
     read: list[str] = field(default_factory=list)
     """Files, and what each is."""
     policy: str = "slurm-multifactor"
+    written_s: float | None = None
+    """When `scontrol show config` wrote its output, in seconds since 1970."""
     unmodelled: dict[str, None] = field(default_factory=dict)
     """Settings that have no effect here."""
 
@@ -307,6 +309,10 @@ def _naming(what: str) -> Iterator[None]:
         raise TraceError(f"{what}: {str(error).removeprefix('whose ')}") from None
 
 
+_WRITTEN = "Configuration data as of"
+"""What the output of `scontrol show config` begins with, before its date."""
+
+
 def _kind_of(file: Path) -> str:
     """The kind of a file by its first lines; empty if it is not part of Slurm's configuration."""
     source = Source(file)
@@ -319,7 +325,7 @@ def _kind_of(file: Path) -> str:
     if is_scontrol_json(source):
         return "scontrol show nodes"
     first, text = head[0], "\n".join(head)
-    if first.startswith("Configuration data as of"):
+    if first.startswith(_WRITTEN):
         return "scontrol show config"
     for word, kind in (("ReservationName=", "reservation"), ("LicenseName=", "license")):
         if first.lstrip().startswith(word):
@@ -483,6 +489,11 @@ def _read_conf(site: SlurmSite, file: Path) -> None:
 
 def _read_config(site: SlurmSite, file: Path) -> None:
     for _, line in Source(file).lines():
+        if line.startswith(_WRITTEN):
+            try:
+                site.written_s = moment_s(line.removeprefix(_WRITTEN).strip(), "date", site.zone)
+            except Dirty as error:
+                raise TraceError(f"{file}:1: a configuration {error}") from None
         key, equals, value = line.partition("=")
         if equals and key.strip().isidentifier():
             site.conf[key.strip().lower()] = "" if is_unset(value) else value.strip()

@@ -305,6 +305,21 @@ def test_settings_that_are_not_modelled_come_with_their_jobs(tmp_path: Path) -> 
     assert "(1 of 3 jobs)" in out.read_text()
 
 
+@pytest.mark.parametrize("date", ["1772431951", "2026-03-02T06:12:31"])
+def test_a_configuration_that_is_older_than_jobs_of_the_log_is_named(tmp_path: Path, date: str) -> None:
+    conf = "NodeName=n1 CPUs=8 RealMemory=1000\nPartitionName=main Nodes=n1 Default=YES\n"
+    log = "JobIDRaw|JobID|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|NNodes|NCPUS|AllocTRES\n" + "".join(
+        f"{day}|{day}|u|lab|main|COMPLETED|{noon}:00|{noon}:00|{noon}:09|9|1|1|cpu=1,node=1\n"
+        for day, noon in enumerate(("2026-03-01T12:00", "2026-03-02T12:00", "2026-03-03T12:00"), 1)
+    )
+    config = f"Configuration data as of {date}\nClusterName = small\n"
+    output, _ = _imported(_folder(tmp_path, conf=conf, config=config, log=log), tmp_path)
+    assert (
+        "changes since 2026-03-02 06:12 UTC, when the configuration was written (2 of 3 jobs came later)"
+        in " ".join(output.split())
+    )
+
+
 TOPOLOGY = """
 ---
 apiVersion: kueue.x-k8s.io/v1beta1
