@@ -28,7 +28,7 @@ WHOLE_NUMBERS = {
         "sum(group.name.startswith(label) for group in imported.groups)",
         "sum(size for _, size in node.gpus)",
     },
-    "traces/site_import.py": {"sum(lacking.values())"},
+    "traces/site_import.py": {"sum(lacking.values())", "sum(origin_s + job.arrival_s > written_s for job in jobs)"},
     "traces/slurm.py": {
         'sum(_count(value) for name, value in listed.items() if f"{name}:".startswith("gres/shard:"))',
         "sum(slices.values())",
