@@ -25,7 +25,7 @@ from dagsim.systems.ramp import Partition, RampScenario, RampView
 __all__ = ["Futures", "Model", "model_of"]
 
 DEGREES = (1, 2, 4, 6, 8, 16)
-"""Degrees of which the fabric has blocks."""
+"""Degrees for which the fabric has blocks of servers."""
 SEEDS = range(20_000, 20_060)
 """Seeds of the futures. Training, validation and reports use others."""
 _MOST_RUNNING = 64

@@ -73,7 +73,7 @@ class PolluxSearch:
         generations: Number of generations.
 
     Raises:
-        ConfigError: There is no candidate or no generation.
+        ConfigError: ``population`` or ``generations`` is not positive.
     """
 
     def __init__(self, seed: int = 0, population: int = 100, generations: int = 50) -> None:

@@ -73,7 +73,7 @@ class GroupTraffic:
 
 @dataclass(frozen=True, slots=True)
 class StepTraffic:
-    """What a gang does in a step: it computes for ``step_s`` seconds, and each rank takes part in
+    """A step of a gang: it computes for ``step_s`` seconds, and each rank takes part in
     ``calls`` collectives that together have ``gb`` GB per rank.
 
     ``step_s`` is on the fastest GPU type of the cluster that may run the task. With ``overlap`` 1

@@ -488,12 +488,12 @@ def _read_conf(site: SlurmSite, file: Path) -> None:
 
 
 def _read_config(site: SlurmSite, file: Path) -> None:
-    for _, line in Source(file).lines():
+    for number, line in Source(file).lines():
         if line.startswith(_WRITTEN):
             try:
                 site.written_s = moment_s(line.removeprefix(_WRITTEN).strip(), "date", site.zone)
             except Dirty as error:
-                raise TraceError(f"{file}:1: a configuration {error}") from None
+                raise TraceError(f"{file}:{number}: a configuration {error}") from None
         key, equals, value = line.partition("=")
         if equals and key.strip().isidentifier():
             site.conf[key.strip().lower()] = "" if is_unset(value) else value.strip()

@@ -68,7 +68,7 @@ class Killed(CellWork):
 
 
 def run_with_kills(tmp_path: Path, kills: int) -> list[CellRun]:
-    """Run four cells in a process that is killed so many times."""
+    """Run four cells in a process that is killed ``kills`` times."""
     (tmp_path / str(kills)).mkdir()
     executor = OnSlurm(f"cluster=local,jobs=1,folder={tmp_path / 'jobs'}")
     return list(executor.run(Killed(trace=str(tmp_path / str(kills))), cells()))

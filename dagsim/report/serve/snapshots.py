@@ -24,7 +24,7 @@ _FIRST = 5
 
 
 class ForecastSettings(NamedTuple):
-    """How to forecast: the arguments of ``dagsim eta --state``."""
+    """Settings of the forecasts: the arguments of ``dagsim eta --state``."""
 
     config: Path
     history: Path | None = None

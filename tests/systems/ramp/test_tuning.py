@@ -47,9 +47,9 @@ def test_an_episode_turns_away_as_many_jobs_as_the_kernel(script: ModuleType) ->
     )
     kernel = world.kernel(1)
     kernel.run(policy)
-    found = [outcome.reason is not None for outcome in kernel.outcomes]
-    assert rate(numbers, [1]) == np.mean(found)
-    assert 0 < np.mean(found) < 1
+    blocked = [outcome.reason is not None for outcome in kernel.outcomes]
+    assert rate(numbers, [1]) == np.mean(blocked)
+    assert 0 < np.mean(blocked) < 1
     assert len({outcome.degree for outcome in kernel.outcomes}) > 1
 
 
@@ -57,12 +57,12 @@ def test_the_teacher_places_jobs_where_first_fit_does() -> None:
     teacher = _plain("teach_ramp")
     world = RampScenario(topology="ramp[groups=2,racks=2,servers_per_rack=2]", ddls=True)
     model, planner = teacher.model_of(world), world.planner
-    found = 0
+    placements = 0
     for occupied in np.random.default_rng(1).integers(256, size=40).tolist():
         for of, graph in enumerate(world.pool):
             for place, degree in enumerate(teacher.DEGREES):
                 placement = planner.place(planner.parts(graph, degree), occupied)
                 servers = 0 if placement is None else sum(1 << server for server in placement.servers)
                 assert teacher._servers(model.blocks, model.takes[of, place], np.uint64(occupied)) == servers
-                found += servers > 0
-    assert found > 100
+                placements += servers > 0
+    assert placements > 100

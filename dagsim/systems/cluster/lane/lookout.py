@@ -65,7 +65,7 @@ class ArrivedJob(NamedTuple):
 
 
 class Follower(NamedTuple):
-    """How an episode is played: ``depth`` choices by the net, then by a heuristic (``proposals``)."""
+    """A player of episodes: ``depth`` choices by the net, then a heuristic (``proposals``)."""
 
     theta: float
     order: int

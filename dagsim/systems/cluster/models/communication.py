@@ -20,7 +20,7 @@ from dagsim.systems.cluster.network.base import Communication
 
 
 class GangStep(NamedTuple):
-    """What a gang does in a step on certain nodes: the arguments of ``GangCarrier.gang``."""
+    """A step of a gang on certain nodes: the arguments of ``GangCarrier.gang``."""
 
     traffic: StepTraffic
     step_s: float

@@ -86,8 +86,8 @@ def link_usage(
 
 
 class _Traffic:
-    """What the runs of a log send, row by row: gangs at the rates of the log, other flows as changes that
-    ``_replay`` lets share the links.
+    """Reader of the traffic of a log, row by row: gangs send at the rates of the log; other flows are changes
+    that ``_replay`` lets share the links.
     """
 
     def __init__(

@@ -193,7 +193,7 @@ class _Resizing(ABC):
             yield Wait(turns.next_s)
 
     def _state(self, view: ClusterView, tasks: Sequence[_ElasticTask]) -> object:
-        """What a new allocation depends on, beside the passing of time."""
+        """Return the state on which a new allocation depends, beside the passing of time."""
         return [(task.order, _most_now(task)) for task in tasks], _room(view)
 
     @abstractmethod

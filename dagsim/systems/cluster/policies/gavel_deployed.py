@@ -88,8 +88,8 @@ class DeployedGavel(Gavel):
     Each instance of a task needs one whole GPU. Preemptive; costly, as ``Gavel``.
 
     Raises:
-        ConfigError: There is no such policy, or a time is negative or not positive; in a simulation,
-            an instance of a task does not need one GPU.
+        ConfigError: The policy is unknown or a time is out of range; in a simulation, a task has
+            instances that do not need exactly one GPU.
     """
 
     def __init__(

@@ -215,7 +215,7 @@ _SETS = 4096
 
 @dataclass(slots=True)
 class _Search:
-    """What stays equal between searches for a start of one demand on some groups of nodes."""
+    """The constants of searches for a start of one demand on some groups of nodes."""
 
     nodes: int
     listed: list[int]

@@ -471,7 +471,7 @@ def _instances(free: _Free, demand: DemandClass) -> int:
 
 
 def _after(free: _Free, demand: DemandClass, count: int) -> _Free:
-    """What is free after ``count`` instances have left."""
+    """The free resources after ``count`` instances have left."""
     gpus, cpus, memory = free
     return gpus + count * demand.whole, cpus + count * demand.cpus, memory + count * demand.memory
 

@@ -43,9 +43,9 @@ def test_plain_python_writes_the_kernels_log_of_a_kind_byte_for_byte(kind: str, 
 
 @pytest.mark.timeout(600)
 def test_plain_python_writes_the_kernels_log_byte_for_byte() -> None:
-    found = check(2, 10_000, NUMBA_DISABLE_JIT="1")
-    assert found["compiled"] is False
-    assert {kind: result["different"] for kind, result in found["kinds"].items() if result["different"]} == {}
+    report = check(2, 10_000, NUMBA_DISABLE_JIT="1")
+    assert report["compiled"] is False
+    assert {kind: result["different"] for kind, result in report["kinds"].items() if result["different"]} == {}
 
 
 def test_a_job_whose_last_run_is_stopped_waits_by_all_that_it_has_had() -> None:
@@ -56,17 +56,17 @@ def test_a_job_whose_last_run_is_stopped_waits_by_all_that_it_has_had() -> None:
 @pytest.mark.skipif(not jit.installed(), reason="numba is not installed")
 def test_compiled_it_writes_the_kernels_log_byte_for_byte() -> None:
     # One loop serves these kinds; scripts/check_lane.py compares all of them, in five loops.
-    found = check(40, 20_000, "--kinds", "strict", "orders", "typed", NUMBA_DISABLE_JIT="0")
-    assert found["compiled"] is True
-    assert {kind: result["different"] for kind, result in found["kinds"].items() if result["different"]} == {}
+    report = check(40, 20_000, "--kinds", "strict", "orders", "typed", NUMBA_DISABLE_JIT="0")
+    assert report["compiled"] is True
+    assert {kind: result["different"] for kind, result in report["kinds"].items() if result["different"]} == {}
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not jit.installed(), reason="numba is not installed")
 def test_compiled_episodes_show_the_observations_and_rewards_of_an_episode_byte_for_byte() -> None:
-    found = check(40, 20_000, "--kinds", "episodes", "relative", NUMBA_DISABLE_JIT="0")
-    assert found["compiled"]
-    assert [kind["equal"] for kind in found["kinds"].values()] == [40, 40]
+    report = check(40, 20_000, "--kinds", "episodes", "relative", NUMBA_DISABLE_JIT="0")
+    assert report["compiled"]
+    assert [kind["equal"] for kind in report["kinds"].values()] == [40, 40]
 
 
 @pytest.mark.timeout(600)
@@ -94,8 +94,8 @@ def test_runs_are_stopped_where_a_policy_preempts(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.timeout(600)
 def test_with_too_little_space_it_grows_and_writes_the_same() -> None:
-    found = check(1, 30_000, "--tight", NUMBA_DISABLE_JIT="1")
-    assert {kind: result["different"] for kind, result in found["kinds"].items() if result["different"]} == {}
+    report = check(1, 30_000, "--tight", NUMBA_DISABLE_JIT="1")
+    assert {kind: result["different"] for kind, result in report["kinds"].items() if result["different"]} == {}
 
 
 def test_a_single_byte_makes_a_difference() -> None:

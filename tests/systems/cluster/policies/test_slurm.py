@@ -107,7 +107,7 @@ def test_a_reservation_takes_whole_nodes() -> None:
 
 
 def expected_start(wanted: int, linear_s: float) -> float:
-    """The start that Slurm expects for ``wanted`` instances, of which each of seven runs makes room for one."""
+    """The start that Slurm expects for ``wanted`` instances; each of seven runs leaves room for one when it ends."""
     table = RunTable(2)
     table.ends, table.runs = [100.0, 160.0, 1000.0, 0.0, 125.0, 131.0, 310.0, 3000.0], [3, 4]
     table.sort(50.0)
