@@ -361,7 +361,7 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
     """
     from dagsim.systems.cluster.network.base import Communication
     from dagsim.systems.cluster.network.shared import SharedNetwork
-    from dagsim.systems.cluster.network.usage import link_usage
+    from dagsim.systems.cluster.network.usage import LinkTraffic
 
     network = folder.config.network if folder.config.system_kind == "cluster" else None
     if not isinstance(network, SharedNetwork):
@@ -370,7 +370,9 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
     scenario = cluster_scenario_of(folder.config)
     runtime = scenario.runtime
     sends = runtime if isinstance(runtime, Communication) else scenario.communication
-    return link_usage(schedule, list(scenario.jobs(schedule.seed)), network, sends, runtime, scenario.preemption)
+    return LinkTraffic(
+        schedule, list(scenario.jobs(schedule.seed)), network, sends, runtime, scenario.preemption
+    ).links()
 
 
 def explained_waits(

@@ -15,7 +15,7 @@ from dagsim.systems.cluster.models.communication import ModelTraffic
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.network import Storage
 from dagsim.systems.cluster.network.shared import SharedNetwork
-from dagsim.systems.cluster.network.usage import busiest, link_usage
+from dagsim.systems.cluster.network.usage import LinkTraffic, busiest
 
 A100 = gpu_type("A100-80")
 CLUSTER = Cluster(tuple(Node(name, A100, 8, memory_gb=100) for name in "abcd"))
@@ -46,7 +46,7 @@ def run(jobs: list[Job], nodes: dict[str, list[int]], at: dict[float, Decision] 
 
 
 def sent_gb(jobs: list[Job], schedule: Schedule) -> dict[str, float]:
-    usage = link_usage(schedule, jobs, NETWORK, SENDS, Recorded(), Preemption())
+    usage = LinkTraffic(schedule, jobs, NETWORK, SENDS, Recorded(), Preemption()).links()
     return {use.link.name: round(use.bytes / 1e9, 6) for use in usage if use.traffic}
 
 
@@ -66,7 +66,7 @@ def test_a_slower_type_takes_fewer_steps_a_second_and_sends_as_much_in_all() -> 
     network = SharedNetwork(Island(rails=1, bandwidth_gb_s=10.0))
     kernel = ClusterKernel(cluster, [job], network=network, communication=SENDS)
     schedule = kernel.run(Steps({"t": [2, 3]}, {}))
-    usage = link_usage(schedule, [job], network, SENDS, Recorded(), Preemption())
+    usage = LinkTraffic(schedule, [job], network, SENDS, Recorded(), Preemption()).links()
     assert {round(use.bytes / 1e9, 6) for use in usage if use.traffic} == {50 * 4.0}  # 50 steps of 1 s on the A100
 
 
@@ -81,7 +81,7 @@ def test_outputs_data_and_moved_states_are_counted() -> None:
     assert sent_gb(jobs, schedule) == pytest.approx(
         {"a.nic0.tx": 13.0, "b.nic0.rx": 7.0, "c.nic0.rx": 11.0, "d.nic0.tx": 5.0}
     )
-    usage = link_usage(schedule, jobs, NETWORK, SENDS, Recorded(), Preemption())
+    usage = LinkTraffic(schedule, jobs, NETWORK, SENDS, Recorded(), Preemption()).links()
     assert [use.link.name for use in busiest(usage, 2)] == ["a.nic0.tx", "c.nic0.rx"]
     for use in usage:
         assert all(bytes_s <= use.link.bandwidth * (1 + 1e-9) for _, _, bytes_s in use.traffic)

@@ -15,7 +15,7 @@ from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess,
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.network import Storage
 from dagsim.systems.cluster.network.shared import SharedNetwork
-from dagsim.systems.cluster.network.usage import link_usage
+from dagsim.systems.cluster.network.usage import LinkTraffic
 from dagsim.testing.violations import as_recorded, violations
 
 V100 = gpu_type("V100-16")
@@ -93,7 +93,9 @@ class Played:
         return [(row.time_s, row.value) for row in self.log if row.kind == Kind.WRITTEN]
 
     def sent_gb(self) -> dict[str, float]:
-        usage = link_usage(self.kernel.schedule, self.jobs, self.network, self.traffic, Recorded(), self.preemption)
+        usage = LinkTraffic(
+            self.kernel.schedule, self.jobs, self.network, self.traffic, Recorded(), self.preemption
+        ).links()
         for use in usage:
             for now in {start_s for start_s, *_ in use.traffic}:
                 together = sum(bytes_s for start_s, end_s, bytes_s in use.traffic if start_s <= now < end_s)
@@ -174,7 +176,7 @@ def test_a_run_preempted_in_a_checkpoint_begins_to_send_its_state_again() -> Non
     played = Played([job("i")], {"i": [0]}, EVERY_10, {13.0: [Preempt(0)]}, {"i": 20.0})
     assert played.ends == {"i": 20 + 6 + 20 + 6}
     assert played.written == [(13, 3.0), (19, 6.0), (42, 6.0)]
-    usage = link_usage(played.kernel.schedule, played.jobs, STORED, None, Recorded(), EVERY_10)
+    usage = LinkTraffic(played.kernel.schedule, played.jobs, STORED, None, Recorded(), EVERY_10).links()
     [sent] = [use.traffic for use in usage if use.link.name == "a.nic0.tx"]
     assert sent == [(10, 13, 1e9), (13, 19, 1e9), (36, 42, 1e9)]
 

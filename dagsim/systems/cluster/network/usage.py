@@ -63,31 +63,13 @@ class _Change(NamedTuple):
     flow: LinkFlow
 
 
-def link_usage(
-    schedule: Schedule,
-    jobs: Sequence[Job],
-    network: SharedNetwork,
-    communication: Communication | None,
-    runtime: Runtime,
-    preemption: Preemption,
-) -> list[LinkUse]:
-    """The traffic on all links of the ``network`` in a simulation of ``jobs``.
+class LinkTraffic:
+    """The traffic on all links of the ``network`` in a simulation of ``jobs``, from its log.
 
     The log has the rates of gangs. Outputs, data and states share the links as in the simulation, from the
     start of a run, or from its stop if it writes its state. The log does not tell apart stopped instances
     of one task: what the next of them reads is that of the last. If the log does not name GPUs, gangs
     that use some NICs of a node count on its first ones.
-    """
-    traffic = _Traffic(schedule, jobs, network, communication, runtime, preemption)
-    for row in schedule.log:
-        traffic.read(row)
-    _replay(traffic.changes, traffic.usage)
-    return traffic.usage
-
-
-class _Traffic:
-    """Reader of the traffic of a log, row by row: gangs send at the rates of the log; other flows are changes
-    that ``_replay`` lets share the links.
     """
 
     def __init__(
@@ -99,7 +81,7 @@ class _Traffic:
         runtime: Runtime,
         preemption: Preemption,
     ) -> None:
-        self.cluster, self.jobs, self.storage = schedule.cluster, jobs, network.storage
+        self.log, self.cluster, self.jobs, self.storage = schedule.log, schedule.cluster, jobs, network.storage
         self.communication, self.runtime, self.preemption = communication, runtime, preemption
         names = [node.name for node in self.cluster.nodes]
         self.routing = network.routing(names)
@@ -117,8 +99,14 @@ class _Traffic:
         self.written_s: dict[tuple[int, int], float] = {}
         """When a state of a task was last in the storage."""
 
-    def read(self, row: Record) -> None:
-        """Take the next row of the log."""
+    def links(self) -> list[LinkUse]:
+        """Read the log, once."""
+        for row in self.log:
+            self._read(row)
+        _replay(self.changes, self.usage)
+        return self.usage
+
+    def _read(self, row: Record) -> None:
         kind = row.kind
         if kind == Kind.STARTED:
             self.running.setdefault(row.run, _Run(row)).held.append((row.node, row.instances, row.gpus))
