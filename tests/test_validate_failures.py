@@ -65,10 +65,12 @@ def test_nodes_of_a_rack_fail_and_return_together() -> None:
     assert all(nodes in ({0, 1}, {2, 3}) for nodes in times.values())
 
 
-def test_failures_of_a_log_happen_when_they_did(tmp_path: Path) -> None:
+def test_failures_of_a_log_happen_when_they_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "failures.csv"
     log.write_text("node,start_s,end_s\n0,10,15\n")
     assert played(20, Preemption(), FailureLog(str(log))).ended_s == 35
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    assert played(20, Preemption(), FailureLog("$LOGS/failures.csv")).ended_s == 35
     log.write_text("node,start_s,end_s\n0,ten,15\n")
     with pytest.raises(ModelError, match=r"failures\.csv:2: not a row of node, start_s, end_s"):
         played(20, Preemption(), FailureLog(str(log)))

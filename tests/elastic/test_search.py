@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from elastic_cases import job
 
 from dagsim.elastic.search import PolluxSearch
 from dagsim.elastic.stepping import SteppedCluster
+from dagsim.errors import ConfigError
 
 
 def test_every_limit_of_an_allocation_holds() -> None:
@@ -42,3 +44,9 @@ def test_a_seed_gives_the_same_schedule() -> None:
         for _ in range(2)
     ]
     assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("name", ["population", "generations"])
+def test_a_search_without_candidates_or_generations_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"pollux: {name} must be positive, got 0"):
+        PolluxSearch(**{name: 0})
