@@ -405,6 +405,10 @@ def _speeds() -> Iterator[tuple[str, str]]:
     spent_s = [float(user) + float(system) for user, system in replays]
     parts = "reading, simulation, metrics and run folder ([commands](kernel/replay.txt))"
     yield f"replay of 1,000,000 tasks from a file: {parts}", f"{min(spent_s):.1f} to {max(spent_s):.1f} CPU-s"
+    slurm_s = re.search(r"^([\d.]+) and ([\d.]+) CPU-s", read_text("kernel/slurm.txt"), re.MULTILINE)
+    assert slurm_s is not None
+    log = "`slurm-multifactor` on a log of 200,000 jobs ([commands](kernel/slurm.txt))"
+    yield log, f"{float(slurm_s[1]):.0f} to {float(slurm_s[2]):.0f} CPU-s"
     pending = " / ".join(f"{kernel(f'pending_{name}_us'):.1f}" for name in ("fifo", "sjf", "srtf"))
     yield "100,000 tasks pending, FIFO / SJF / SRTF", f"{pending} µs per task"
     models = " / ".join(f"{kernel(f'{name}_us'):.1f}" for name in ("setup", "network", "failures"))
