@@ -19,18 +19,6 @@ from dagsim.elastic.profiles import TrainingProfile, table_rows
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Pace
 
-__all__ = [
-    "ElasticJob",
-    "GoodputProgress",
-    "GoodputTraining",
-    "MeasuredTraining",
-    "Training",
-    "alone_s",
-    "read_workload",
-    "split_batch",
-]
-
-
 _LATE_S = 2.0**-30
 """An epoch that is rounded down to a whole second ends this much later: Pollux's simulator rounds only
 after the policy of that second has decided. A power of 2 leaves no rounding residue in times.

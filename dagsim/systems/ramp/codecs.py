@@ -24,24 +24,6 @@ from dagsim.systems.ramp.graph import ComputationGraph
 from dagsim.systems.ramp.view import ARRIVALS, SIZES, RampView, Room, Way, ways_in_time
 from dagsim.systems.ramp.workload import RampJob
 
-__all__ = [
-    "CONTEXT",
-    "DEP_FEATURES",
-    "JOB_FEATURES",
-    "OP_FEATURES",
-    "RAMP_CODECS",
-    "ROW_FEATURES",
-    "TYPE_FEATURES",
-    "GraphArrays",
-    "JobRanges",
-    "PartitionConfig",
-    "RampCodec",
-    "RampObservation",
-    "graph_arrays",
-    "type_rows",
-]
-
-
 RAMP_CODECS: Registry[Any] = Registry(
     "codec",
     [

@@ -11,15 +11,6 @@ from typing import Literal, NamedTuple
 from dagsim.errors import require
 from dagsim.systems.ramp.topology import Block
 
-__all__ = [
-    "DDLS",
-    "PLAIN",
-    "OpPlacement",
-    "OpSchedule",
-    "Partition",
-    "Rules",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Rules:

@@ -12,8 +12,6 @@ from dagsim.errors import ConfigError
 from dagsim.model import Cluster, GpuType, Node, gpu_type
 from dagsim.systems.ramp.topology import Block, Topology
 
-__all__ = ["Crossing", "Fabric", "Lane"]
-
 _GB = 1e9
 
 _KEPT = 20_000

@@ -29,8 +29,6 @@ from dagsim.model import GpuType
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.job import linked
 
-__all__ = ["ComputationGraph", "Op", "attention", "bound", "branches", "costed", "op_chain"]
-
 
 @dataclass(frozen=True, slots=True)
 class Op:

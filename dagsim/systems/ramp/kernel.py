@@ -25,8 +25,6 @@ from dagsim.systems.ramp.view import RampPolicy, RampView
 from dagsim.systems.ramp.workload import RampJob
 from dagsim.systems.seam import decisions_of, drive
 
-__all__ = ["JobOutcome", "RampKernel", "Running"]
-
 
 class JobOutcome(NamedTuple):
     """The outcome of one job."""

@@ -18,8 +18,6 @@ from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.decisions import Rules
 from dagsim.systems.ramp.graph import ComputationGraph
 
-__all__ = ["PARTITIONERS", "PartitionedGraph", "Partitioner", "PieceEdge", "partitioned", "random_splits", "sip_ml"]
-
 Partitioner = Callable[[ComputationGraph, int, Rules], tuple[int, ...]]
 """A function from a graph, a degree and the rules to the pieces of each operation; deterministic."""
 

@@ -14,9 +14,6 @@ from dagsim.systems.ramp.partition import PARTITIONERS, PartitionedGraph, partit
 from dagsim.systems.ramp.placement import PLACERS, Placer, check_placement, place_inside
 from dagsim.systems.ramp.timing import OP_SCHEDULES, TimedGraph, timed
 
-__all__ = ["Outlook", "Planner", "Traffic"]
-
-
 _KEPT = 100_000
 """Number of placements kept before the cache is cleared, because a long training keeps meeting new
 occupancies.

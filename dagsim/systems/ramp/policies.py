@@ -18,22 +18,6 @@ from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.decisions import Partition
 from dagsim.systems.ramp.view import ARRIVALS, SIZES, RampPolicy, RampView, Room, ways_in_time
 
-__all__ = [
-    "RAMP_POLICIES",
-    "AcceptableJct",
-    "ConstantDegree",
-    "MaxParallelism",
-    "MinParallelism",
-    "NoParallelism",
-    "OnTime",
-    "RandomDegree",
-    "RoomWeights",
-    "Roomy",
-    "SipMlDegree",
-    "tuned_weights",
-]
-
-
 RAMP_POLICIES: Registry[RampPolicy] = Registry(
     "RAMP policy",
     (

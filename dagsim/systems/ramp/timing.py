@@ -21,8 +21,6 @@ from dagsim.systems.ramp.decisions import OpPlacement, OpSchedule, Rules
 from dagsim.systems.ramp.fabric import Fabric, Lane
 from dagsim.systems.ramp.partition import PartitionedGraph, PieceEdge
 
-__all__ = ["OP_SCHEDULES", "Bundle", "OpScheduler", "TimedGraph", "graph_order", "srpt", "timed"]
-
 
 class Bundle(NamedTuple):
     """Dependencies of one price from the pieces of one pass operation to those of another."""

@@ -26,18 +26,6 @@ if TYPE_CHECKING:
     from dagsim.systems.ramp.fabric import Fabric
     from dagsim.systems.ramp.kernel import RampKernel
 
-__all__ = [
-    "ARRIVALS",
-    "SIZES",
-    "RampPolicy",
-    "RampView",
-    "Room",
-    "Way",
-    "blocks_of",
-    "free_blocks",
-    "ways_in_time",
-]
-
 
 class RampView:
     """The waiting job and the fabric as it is now. The view belongs to the kernel: do not keep it."""
