@@ -148,7 +148,7 @@ class OnTime:
 
     def decide(self, view: RampView) -> Iterable[Partition]:
         """Return the degree, with one look-ahead per degree tried."""
-        limit_s = view.job.acceptable_s * (1 + view.rules.tolerance)
+        limit_s = view.rules.limit_s(view.job.acceptable_s)
         for degree in view.degrees:
             if degree >= self.least:
                 outlook = view.outlook(degree, self.placer)
