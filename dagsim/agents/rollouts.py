@@ -69,6 +69,8 @@ class EpisodeSteps:
     """The witness's note on the whole episode."""
     jct_s: float = float("nan")
     """Mean completion time of the jobs that completed; NaN if none did."""
+    unit_s: float = 1.0
+    """The unit of ``times_s`` and ``rewards``, in seconds."""
 
 
 def choices_of(episodes: Sequence[EpisodeSteps]) -> np.ndarray:

@@ -88,6 +88,20 @@ def test_limits_are_learned_and_kept_in_the_file(tmp_path: Path) -> None:
     assert getattr(agent.network(), "action", "") == "limit"
 
 
+def test_a_training_on_a_range_of_clusters_judges_each_seed_by_its_own_reference_and_reports(tmp_path: Path) -> None:
+    settings = [value for value in SMALL if not value.startswith(("system", "train.time_constant"))]
+    ranges = "system={kind: spark, executors: [2, 60], mean_gap_s: [1, 90], jobs: 4}"
+    written = [option for value in (ranges, *settings, "train.validation_seeds=4") for option in ("--set", value)]
+    result = CliRunner().invoke(app, ["train", *written, "--out", str(tmp_path), "--json"])
+    assert result.exit_code == 0, result.output
+    (folder,) = tmp_path.glob("*-train-*")
+    state = torch.load(folder / "checkpoint.pt", weights_only=True)
+    assert max(state["reference_merits"]) > 3 * min(state["reference_merits"])  # no common unit
+    assert all(0.2 < row["ratio"] < 5 for row in read_log(folder) if row["ratio"] is not None)
+    rows = (folder / "report.csv").read_text().splitlines()
+    assert {row.partition(",")[0].strip('"') for row in rows[1:]} >= {"ppo", "fair"}
+
+
 def test_minutes_end_a_training(tmp_path: Path) -> None:
     folder = Store.create(tmp_path, "train", small("train.minutes=1.0e-6", "train.iterations=50"), argv=[])
     TrainingRun(folder).run()
