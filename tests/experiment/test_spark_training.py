@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from dagsim.errors import ConfigError
 from dagsim.experiment.simulate import agent_spec
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import read_log
-from dagsim.experiment.training.trainer import TrainingRun
+from dagsim.experiment.training.trainer import Progress, TrainingRun
 from dagsim.systems.spark.scenario import SparkScenario
 
 SMALL = (
@@ -106,6 +107,15 @@ def test_minutes_end_a_training(tmp_path: Path) -> None:
     folder = Store.create(tmp_path, "train", small("train.minutes=1.0e-6", "train.iterations=50"), argv=[])
     TrainingRun(folder).run()
     assert len(read_log(folder.path)) == 1
+
+
+def test_progress_counts_the_iterations_that_the_minutes_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = count(step=20.0)  # each iteration takes 20 s
+    monkeypatch.setattr("dagsim.experiment.training.trainer.perf_counter", lambda: next(seconds))
+    folder = Store.create(tmp_path, "train", small("train.minutes=1", "train.iterations=50"), argv=[])
+    steps: list[Progress] = []
+    TrainingRun(folder, tell=steps.append).run()
+    assert [(step.done, step.of) for step in steps if step.what == "training"] == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_other_algorithms_say_what_they_need(tmp_path: Path) -> None:
