@@ -10,8 +10,6 @@ as fast as in the kernel, or if weights differ.
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Callable
 from itertools import count
 from time import process_time
@@ -21,7 +19,6 @@ import command
 import numpy as np
 import torch
 from bench_env import fresh_ppo
-from command import Say
 
 from dagsim.agents.rollouts import spared
 from dagsim.config.schema import load_config
@@ -161,7 +158,7 @@ def ppo(scenario: ClusterScenario, in_lane: bool) -> tuple[float, bytes]:
     return rate, b"".join(value.numpy().tobytes() for value in learner.net.state_dict().values())
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     torch.set_num_threads(1)
     scenario = cluster_scenario_of(load_config(None, [f"workload={options.workload}"]))
     for seed in range(SEQUENCES):
@@ -213,4 +210,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

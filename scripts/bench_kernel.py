@@ -20,9 +20,7 @@ same jobs, again in turn:
 from __future__ import annotations
 
 import random
-import sys
 import tracemalloc
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from math import isclose
@@ -32,7 +30,6 @@ import command
 import numpy as np
 import simpy
 from clock import cpu_s, in_turn
-from command import Say
 from simpy.events import Event
 
 from dagsim.model import Cluster, Edge, Job, Kind, Task, TaskGraph
@@ -259,7 +256,7 @@ def measure(tasks: int, repeats: int, large: bool) -> dict[str, float]:
     return out
 
 
-def _work(options: Namespace, say: Say) -> dict[str, float]:
+def _work(options: command.Options, say: command.Say) -> dict[str, float]:
     figures = measure(options.tasks, options.repeats, options.large)
     for name, value in figures.items():
         say(f"{name:34s} {value:10.2f}")
@@ -275,4 +272,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

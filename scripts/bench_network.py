@@ -8,8 +8,6 @@ that it concerns. *Apart* has the same number of flows, two per pair of hosts, s
 from __future__ import annotations
 
 import random
-import sys
-from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
@@ -17,7 +15,6 @@ from typing import Any
 
 import clock
 import command
-from command import Say
 
 from dagsim.network import FatTree, LinkFlow, SharedLinks
 
@@ -52,7 +49,7 @@ def play(active: int, connected: bool) -> None:
         links.update(now)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     ways: dict[str, Callable[[], object]] = {
         f"{active} {'connected' if connected else 'apart'}": partial(play, active, connected)
         for active in (10, 100, 200)
@@ -69,4 +66,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

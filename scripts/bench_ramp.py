@@ -11,8 +11,6 @@ policy plays with an empty memo, and again with the memo it left.
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,7 +18,6 @@ from typing import Any
 import command
 import numpy as np
 from clock import cpu_s
-from command import Say, read_json
 
 from dagsim.systems.ramp import (
     DDLS,
@@ -109,7 +106,7 @@ def episodes(jobs: list[RampJob], repeats: int) -> dict[str, dict[str, float]]:
 def stream(graphs: dict[str, ComputationGraph], path: Path | None) -> list[RampJob]:
     """Jobs of the five models: from a stream, or one per 1,000 s with beta drawn from .1 to 1."""
     if path is not None:
-        rows = read_json(path)["jobs"]
+        rows = command.read_json(path)["jobs"]
     else:
         rng = np.random.default_rng(0)
         rows = [
@@ -132,7 +129,7 @@ def measure(folder: Path, path: Path | None, repeats: int) -> dict[str, Any]:
     }
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     figures = measure(options.graphs, options.streams, options.repeats)
     for name, row in figures["look_ahead"].items():
         say(
@@ -158,4 +155,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -11,17 +11,14 @@ from __future__ import annotations
 import gzip
 import random
 import resource
-import sys
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 import command
-from command import Say
 
 from dagsim.traces import Trace, open_trace
 from dagsim.traces.source import Source
@@ -94,7 +91,7 @@ def _later(text: str, seconds: int) -> str:
         return str(datetime.fromisoformat(text) + timedelta(seconds=seconds))
 
 
-def write(path: Path, options: Namespace) -> None:
+def write(path: Path, options: command.Options) -> None:
     """Write the file to read."""
     lines = rows(options.rows)
     if options.format != "alibaba2018":
@@ -115,7 +112,7 @@ def timed(trace: Trace, columns: bool) -> float:
     return time.process_time() - began
 
 
-def _work(options: Namespace, say: Say) -> dict[str, float | None]:
+def _work(options: command.Options, say: command.Say) -> dict[str, float | None]:
     with tempfile.TemporaryDirectory() as folder:
         path = options.trace
         if path is None:
@@ -151,4 +148,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -12,8 +12,6 @@ the lane refuses others. ``NUMBA_DISABLE_JIT=1`` checks the same text as plain P
 from __future__ import annotations
 
 import random
-import sys
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
@@ -21,7 +19,6 @@ from typing import Any
 
 import command
 import numpy as np
-from command import Say
 
 from dagsim.envs.episode import Episode, Reward, RewardConfig
 from dagsim.metrics import summarize
@@ -248,7 +245,7 @@ def check(kind: str, first: int, cases: int) -> dict[str, object]:
     return {"cases": cases, "equal": cases - len(different), "different": different}
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     if options.tight:
         state.SPARE = 1
         lane_drive.rows_at_first = lambda scene: len(scene.nodes.table) + 2
@@ -270,4 +267,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

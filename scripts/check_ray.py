@@ -17,7 +17,6 @@ import argparse
 import json
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -224,4 +223,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -20,6 +20,7 @@ from dagsim.files import write_text
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported; as in the command line
 
 T = TypeVar("T")
+Options: TypeAlias = argparse.Namespace
 Say: TypeAlias = Callable[[object], None]
 """Print a line, unless JSON was asked for."""
 
@@ -85,7 +86,7 @@ def markdown(head: Iterable[str], rows: Iterable[Iterable[object]], numbers: Ite
 
 def run(
     parser: argparse.ArgumentParser,
-    work: Callable[[argparse.Namespace, Say], T],
+    work: Callable[[Options, Say], T],
     holds: Callable[[T], bool] = lambda value: True,
     convert: Callable[[T], Any] = lambda value: value,
 ) -> int:

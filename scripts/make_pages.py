@@ -13,7 +13,6 @@ import inspect
 import json
 import re
 import sys
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -23,7 +22,7 @@ from statistics import fmean
 from typing import Any
 
 import command
-from command import Say, markdown
+from command import markdown
 
 from dagsim.experiment.bench import read_entry, suite
 from dagsim.metrics.compare import Row, compared, verdict
@@ -593,7 +592,7 @@ def renewed(page: str) -> str:
     return MARKED.sub(lambda match: "\n".join([match[1], *TABLES[match[2]](), match[3]]), page)
 
 
-def _work(options: Namespace, say: Say) -> bool:
+def _work(options: command.Options, say: command.Say) -> bool:
     stale = [path for path in pages() if renewed(text := path.read_text(encoding="utf-8")) != text]
     for path in stale:
         print(f"{path.relative_to(ROOT)}: {'out of date' if options.check else 'renewed'}", file=sys.stderr)
@@ -609,4 +608,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -8,15 +8,12 @@ seeds, geometric means with Student's intervals on the logs.
 from __future__ import annotations
 
 import csv
-import sys
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import command
 import numpy as np
-from command import Say
 
 from dagsim.files import write_text
 from dagsim.metrics.intervals import geometric_mean
@@ -72,7 +69,7 @@ def draw(rows: Sequence[Mapping[str, str]], path: Path) -> None:
     figure.savefig(path, dpi=130, metadata={"Software": None})
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     file = OUT / "placement.csv"
     if options.sweep is not None:
         with (options.sweep / "results.csv").open(newline="", encoding="utf-8") as text:
@@ -96,4 +93,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

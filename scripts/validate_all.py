@@ -9,8 +9,6 @@ not within the tolerance. Exits with 1 if any figure misses.
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from pathlib import Path
@@ -35,7 +33,6 @@ import validate_span
 import validate_swf
 import validate_tiresias
 import validate_wfcommons
-from command import Say, read_json, read_rows
 from fgd.nodes import read_nodes
 from fgd.pods import read_pods
 from rich.table import Table
@@ -88,7 +85,7 @@ def decima(data: Path) -> Iterator[Figure]:
     """Fair and FIFO on Spark executors: every job's completion time as spark-sched-sim has it."""
     for workload in sorted((data / "golden/decima").glob("*.workload.json.gz")):
         name = workload.name.removesuffix(".workload.json.gz")
-        expected = read_json(workload.with_name(f"{name}.expected.json"))
+        expected = command.read_json(workload.with_name(f"{name}.expected.json"))
         rows = validate_decima.replayed(workload)
         for policy in ("fair", "fifo"):
             jct_s = expected[policy]["jct_s"]
@@ -107,7 +104,7 @@ SPARK = {("W1", "fair"): 985.9, ("W1", "fifo"): 1347.7, ("W2", "fair"): 59.7, ("
 def fgd(data: Path) -> Iterator[Figure]:
     """GPU allocation at 100 % load on openb, as published with FGD (ATC 2023)."""
     pods, nodes = (data / "traces/alibaba-gpu-v2023" / name for name in ("openb_pod_list_default.csv", NODES))
-    rows = read_rows(data / "golden/fgd/allocation_default.csv")
+    rows = command.read_rows(data / "golden/fgd/allocation_default.csv")
     shares = validate_fgd.measured(read_pods(Source(pods)), read_nodes(Source(nodes), False))
     for policy, got in validate_fgd.rounded(shares).items():
         published = [float(row["100"]) for row in rows if row["sc_policy"].partition("-")[2] == policy]
@@ -132,7 +129,7 @@ NODES = "openb_node_list_gpu_node.csv"
 def gavel(data: Path) -> Iterator[Figure]:
     """Gavel's simulator, job by job, with its own shares where they come from a linear program."""
     for path in sorted((data / validate_gavel.CELLS).glob("*.json.gz")):
-        cell = read_json(path)
+        cell = command.read_json(path)
         if cell["policy"] in validate_gavel.PLAYED:
             jobs = validate_gavel.completed(cell, data / "golden/elastic/inputs")["jobs"]
             largest = validate_gavel.largest_difference(cell, jobs)
@@ -168,7 +165,7 @@ def pollux(data: Path) -> Iterator[Figure]:
         for path in sorted(golden.glob(f"pollux/jobload_{policy}-*.json.gz")):
             load = path.name.removeprefix(f"jobload_{policy}-").removesuffix(".json.gz")
             prefix = "workloads" if load == "1.0" else f"workloads-{load}"
-            for name, expected in read_json(path)["jcts"].items():
+            for name, expected in command.read_json(path)["jcts"].items():
                 workload = golden / f"inputs/pollux/workloads/{prefix}_{name}.csv.gz"
                 jobs = validate_pollux.completion_times(workload, profiles, policy)
                 figure = f"{policy}, load {load}, {name}: jobs of {len(jobs)} that differ"
@@ -178,7 +175,7 @@ def pollux(data: Path) -> Iterator[Figure]:
 def pollux_search(data: Path) -> Iterator[Figure]:
     """Pollux's own policy, a random search: the mean of a workload within 5 %."""
     golden = data / "golden/elastic"
-    expected = read_json(golden / "pollux/jobload_pollux-0.5.json.gz")["avgs"]["workload-3"]
+    expected = command.read_json(golden / "pollux/jobload_pollux-0.5.json.gz")["avgs"]["workload-3"]
     workload = golden / "inputs/pollux/workloads/workloads-0.5_workload-3.csv.gz"
     jobs = validate_pollux.completion_times(workload, read_applications(golden / "inputs"), "pollux")
     name = "load 0.5, workload-3: mean completion time (s)"
@@ -223,7 +220,7 @@ def readers(data: Path) -> Iterator[Figure]:
 
 def rlscheduler(data: Path) -> Iterator[Figure]:
     """Bounded slowdowns on Lublin-1 as rerun, and on HPC2N as published (SC 2020, tables V and VI)."""
-    golden = read_json(data / "golden/swf/rlscheduler_lublin1.json")["Lublin-1"]["bsld"]
+    golden = command.read_json(data / "golden/swf/rlscheduler_lublin1.json")["Lublin-1"]["bsld"]
     for backfilling, means in _slowdowns(data / "traces/swf/lublin_256.swf.gz", 256).items():
         for score, expected in golden[backfilling]["mean"].items():
             yield Figure("rlscheduler", f"{backfilling}, {score}: bounded slowdown", expected, means[score])
@@ -287,7 +284,7 @@ def stg(data: Path) -> Iterator[Figure]:
 
 def swf(data: Path) -> Iterator[Figure]:
     """FCFS and EASY over all jobs: KTH against an independent simulator, CTC against a plain loop."""
-    rows = read_rows(data / "golden/swf/independent_kth.csv")
+    rows = command.read_rows(data / "golden/swf/independent_kth.csv")
     kth, ctc = (data / "traces/swf" / name for name in ("KTH-SP2-1996-2.1-cln.swf.gz", "CTC-SP2-1996-3.1-cln.swf.gz"))
     ours = validate_swf.measured(papers.opened(kth, 100), 100)
     for row in rows:
@@ -354,7 +351,7 @@ def figures(data: Path, names: Iterable[str]) -> Iterator[Figure]:
         yield from VALIDATIONS[name](data)
 
 
-def _work(options: Namespace, say: Say) -> list[Figure]:
+def _work(options: command.Options, say: command.Say) -> list[Figure]:
     counting = counted("validating", not options.json, "figures", every=1)
     rows = list(counting(figures(options.data, options.only)))
     if not options.json:
@@ -386,4 +383,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

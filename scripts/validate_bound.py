@@ -10,8 +10,6 @@
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
@@ -20,7 +18,6 @@ from typing import NamedTuple
 
 import command
 import numpy as np
-from command import Say
 
 from dagsim import simulate
 from dagsim.errors import InputError, Stalled
@@ -246,7 +243,7 @@ def against_policies(seeds: range) -> Iterator[Check]:
                 yield Check(f"scenario {seed}, {policy}", least.bound_s, least.kind, sum_s)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, list[Check]]:
+def _work(options: command.Options, say: command.Say) -> dict[str, list[Check]]:
     watch = counted("validating", not options.json, "bounds", every=1)
     optima = list(watch(against_optimum(range(options.first, options.first + options.instances))))
     for kind in dict.fromkeys(check.kind for check in optima):
@@ -285,4 +282,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -10,13 +10,10 @@ exit status is 1 if an expectation is more than 1 % away, or the best interval m
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from math import ceil, exp, expm1, sqrt
 from typing import Any, NamedTuple
 
 import command
-from command import Say
 
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.systems.cluster import NodeFailures, Preemption
@@ -90,7 +87,7 @@ def simulated(setting: Setting, jobs: int, seed: int) -> float:
     return jobs * setting.work_s / schedule.ended_s
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     setting = Setting(
         options.gpus,
         options.gpus_per_node,
@@ -143,4 +140,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -14,14 +14,11 @@ order, on the same nodes. Where the files are the paper's, its figures are print
 from __future__ import annotations
 
 import hashlib
-import sys
-from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, pstdev
 
 import command
-from command import Say
 from fgd.fragmentation import Fgd
 from fgd.go_random import GoRandom
 from fgd.nodes import Node, Nodes, read_nodes
@@ -160,7 +157,7 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(Source(path).read_bytes()).hexdigest()
 
 
-def _work(options: Namespace, say: Say) -> tuple[dict[str, list[float]], bool]:
+def _work(options: command.Options, say: command.Say) -> tuple[dict[str, list[float]], bool]:
     pods, nodes = read_pods(Source(options.pods)), read_nodes(Source(options.nodes), options.cpu_nodes)
     official = not options.cpu_nodes and is_paper(options.pods, options.nodes)
     shares = measured(pods, nodes, options.seeds)
@@ -187,4 +184,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -12,13 +12,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import command
-from command import Say
 
 from dagsim.errors import InputError
 
@@ -140,7 +138,7 @@ def judged(name: str, scores: Scores) -> dict[str, Any]:
     }
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     rows: dict[str, Any] = command.read_json(options.out) if options.out is not None and options.out.exists() else {}
     for name in options.log or LOGS:
         rows[name] = row = backtested(options.data, name)
@@ -158,4 +156,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -11,8 +11,6 @@ of a linear program: if the mean is more than 3 % away).
 from __future__ import annotations
 
 import ast
-import sys
-from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from pathlib import Path
@@ -20,7 +18,6 @@ from statistics import fmean
 from typing import Any
 
 import command
-from command import Say
 
 from dagsim.errors import InputError
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
@@ -179,7 +176,7 @@ def mean_difference(cell: Mapping[str, Any], mean_s: float) -> float | None:
     return None if expected is None else mean_s / expected - 1
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     cell = command.read_json(options.cell)
     result = completed(cell, options.inputs, own=options.own)
     say(f"{cell['policy']}: {len(result['jobs'])} jobs, mean {result['mean_jct_s']!r} s, end {result['end_s']!r} s")
@@ -198,9 +195,9 @@ def main() -> int:
     parser.add_argument("--cell", type=Path, required=True, metavar="FILE", help="a cell as JSON, may end in .gz")
     parser.add_argument("--inputs", type=Path, required=True, metavar="DIR", help="a folder with gavel/ in it")
     parser.add_argument("--own", action="store_true", help="solve all programs, even if the cell has allocations")
-    parsed: list[Namespace] = []
+    parsed: list[command.Options] = []
 
-    def work(options: Namespace, say: Say) -> dict[str, Any]:
+    def work(options: command.Options, say: command.Say) -> dict[str, Any]:
         parsed.append(options)
         return _work(options, say)
 
@@ -208,4 +205,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

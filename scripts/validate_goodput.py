@@ -16,14 +16,11 @@ relative difference is at most 1e-9, no integer differs, and fits are within 1e-
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import command
-from command import Say, read_json
 
 from dagsim.elastic.goodput import (
     GoodputModel,
@@ -65,7 +62,7 @@ def compared(points: Path, inputs: Path) -> Differences:
     Raises:
         InputError: It does not have points by application.
     """
-    recorded = read_json(points)
+    recorded = command.read_json(points)
     if not isinstance(recorded, dict) or not recorded:
         raise InputError(f"{points}: expected points by application")
     profiles = read_applications(inputs, list(recorded))
@@ -130,7 +127,7 @@ def _relative(ours: float, theirs: float) -> float:
     return abs(ours - theirs) / abs(theirs) if theirs else abs(ours)
 
 
-def _work(options: Namespace, say: Say) -> Differences:
+def _work(options: command.Options, say: command.Say) -> Differences:
     differences = compared(options.points, options.inputs)
     say(
         f"{differences.points} points: largest relative difference {differences.worst_relative:.3g}, "
@@ -147,4 +144,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

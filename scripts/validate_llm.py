@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import csv
 import random
-import sys
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from math import exp, log
@@ -21,7 +19,6 @@ from statistics import median, quantiles
 from typing import Any
 
 import command
-from command import Say
 
 from dagsim.errors import ConfigError
 from dagsim.model import gpu_type
@@ -130,7 +127,7 @@ def unseen(rows: Sequence[Row]) -> list[dict[str, float]]:
     return folds
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     rows = read_rows(options.rows)
     result: dict[str, Any] = {"tokens_per_s": [tokens_per_s(row) for row in rows]}
     for row, ours in zip(rows, result["tokens_per_s"], strict=True):
@@ -158,4 +155,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

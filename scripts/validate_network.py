@@ -9,15 +9,12 @@ status is 1 if it is above 1e-9. The flows are SimPy processes on the carrier th
 from __future__ import annotations
 
 import json
-import sys
-from argparse import Namespace
 from collections.abc import Generator, Mapping
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import command
-from command import Say
 from simpy.events import AllOf, Event
 
 from dagsim.errors import ConfigError
@@ -109,7 +106,7 @@ def worst(scenario: Mapping[str, Any], finish_s: Mapping[str, float]) -> float |
     )
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     try:
         scenario = json.loads(options.scenario.read_text(encoding="utf-8"))
         finish_s = finishes(scenario)
@@ -132,4 +129,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -22,9 +22,8 @@ from __future__ import annotations
 import heapq
 import json
 import re
-import sys
 import tempfile
-from argparse import ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from math import ceil, log
 from pathlib import Path
@@ -32,7 +31,6 @@ from typing import Any, NamedTuple
 
 import command
 import numpy as np
-from command import Say
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
@@ -193,7 +191,7 @@ def _holds(rows: list[Checked] | list[Covered]) -> bool:
     return all(row.right for row in checks) and sum(not row.holds_erlang for row in checks) <= len(checks) // 6
 
 
-def _work(options: Namespace, say: Say) -> list[Checked] | list[Covered]:
+def _work(options: command.Options, say: command.Say) -> list[Checked] | list[Covered]:
     if options.coverage is not None:
         return list(_coverage(options, say))
     rows = list(_rows(options, say))
@@ -201,7 +199,7 @@ def _work(options: Namespace, say: Say) -> list[Checked] | list[Covered]:
     return rows
 
 
-def _rows(options: Namespace, say: Say) -> Iterator[Checked]:
+def _rows(options: command.Options, say: command.Say) -> Iterator[Checked]:
     for place, queue in enumerate(options.queues):
         row = checked(queue, options.jobs, options.seed + place)
         bounds = "none" if row.low is None or row.high is None else f"{row.low:,.0f} .. {row.high:,.0f}"
@@ -212,7 +210,7 @@ def _rows(options: Namespace, say: Say) -> Iterator[Checked]:
         yield row
 
 
-def _coverage(options: Namespace, say: Say) -> Iterator[Covered]:
+def _coverage(options: command.Options, say: command.Say) -> Iterator[Covered]:
     for place, queue in enumerate(options.queues):
         row = covered(queue, options.jobs, options.coverage, options.seed + 1_000_000 * place)
         say(
@@ -232,4 +230,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

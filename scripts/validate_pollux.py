@@ -12,15 +12,12 @@ summary of the authors (``jobload_*.json.gz``). Exits with 1 if a job differs fr
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import command
-from command import Say, read_json
 
 from dagsim.elastic.jobs import ElasticJob, read_workload
 from dagsim.elastic.policies import AttainedServiceQueues, OptimusOracle
@@ -64,7 +61,7 @@ def differing(jobs: dict[str, int], expected: dict[str, float]) -> int:
     return sum(jobs.get(name) != expected.get(name) for name in jobs.keys() | expected.keys())
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     profiles = read_applications(options.inputs)
     jobs = completion_times(options.workload, profiles, options.policy, kernel=options.kernel)
     if not jobs:
@@ -73,7 +70,7 @@ def _work(options: Namespace, say: Say) -> dict[str, Any]:
     if options.expected is None:
         return {"jobs": jobs}
     name = "workload-" + options.workload.name.partition(".csv")[0].rpartition("-")[2]
-    expected = read_json(options.expected)["jcts"]
+    expected = command.read_json(options.expected)["jcts"]
     if name not in expected:
         raise InputError(f"{options.expected}: no {name} in it, but {', '.join(expected)}")
     differ = differing(jobs, expected[name])
@@ -93,4 +90,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -14,8 +14,6 @@ streams and prints their mean blocking rates. Exits with 1 if ``--golden`` finds
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from math import isclose
 from pathlib import Path
@@ -23,7 +21,6 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import command
-from command import Say, read_json
 
 from dagsim.errors import InputError
 from dagsim.model import RejectReason
@@ -216,11 +213,11 @@ class Difference(NamedTuple):
 def golden(folder: Path, graphs: Path) -> Iterator[Difference]:
     """Compare every golden look-ahead and episode with ours."""
     for path in sorted(folder.glob("lookahead_*.json.gz")):
-        expected = read_json(path)
+        expected = command.read_json(path)
         actual = job(read_graph(graphs / f"{expected['model']}.txt", "s"), expected["degree"], planner())
         yield Difference(path.name, len(expected["ops"]) + len(expected["deps"]), _first_of_job(expected, actual))
     for path in sorted(folder.glob("episode_*.json.gz")):
-        expected = read_json(path)
+        expected = command.read_json(path)
         names = tuple(dict.fromkeys(row["model"] for row in expected["jobs"]))
         actual = episode(expected, read_graphs(graphs, names, "s"))["jobs"]
         yield Difference(path.name, len(actual), _first_of_episode(expected["jobs"], actual))
@@ -275,7 +272,7 @@ def constant_degrees(streams: Path, graphs: Path) -> dict[str, dict[str, float]]
     for beta, (degree, published) in PAPER.items():
         rates = []
         for path in sorted(streams.glob(f"arrivals_paper_beta{beta}_seed*.json")):
-            rows = read_json(path)["jobs"]
+            rows = command.read_json(path)["jobs"]
             models = read_graphs(graphs, tuple(sorted({row[1] for row in rows})), "s")
             jobs = [RampJob(str(number), models[row[1]], row[0], row[2], STEPS) for number, row in enumerate(rows)]
             kernel = RampScenario(horizon_s=1e6).planned_by(plans).kernel(0, jobs=jobs)
@@ -290,7 +287,7 @@ def constant_degrees(streams: Path, graphs: Path) -> dict[str, dict[str, float]]
 
 
 def _checked_episode(path: Path) -> dict[str, Any]:
-    recorded = read_json(path)
+    recorded = command.read_json(path)
     for part, keys in (
         ("config", ("topo", "sim_time", "quantum", "max_partitions_per_op", "num_training_steps")),
         ("jobs", ()),
@@ -307,7 +304,7 @@ def _checked_episode(path: Path) -> dict[str, Any]:
     return recorded  # type: ignore[no-any-return]
 
 
-def _work(options: Namespace, say: Say) -> Any:
+def _work(options: command.Options, say: command.Say) -> Any:
     if options.graph:
         placed = job(read_graph(options.graph, "s"), options.degree, planner())
         say(_sentence(placed))
@@ -360,4 +357,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -10,14 +10,11 @@ published.
 from __future__ import annotations
 
 import json
-import sys
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import command
-from command import Say, read_rows
 
 from dagsim.experiment.trace_info import trace_info
 from dagsim.systems.cluster.models.runtime import Recorded
@@ -40,7 +37,7 @@ class Check(NamedTuple):
 
 CHECKS = [
     Check(row["file"], row["statistic"], json.loads(row["expected"]), int(row["digits"]))
-    for row in read_rows(PUBLISHED)
+    for row in command.read_rows(PUBLISHED)
 ]
 
 
@@ -61,7 +58,7 @@ def checked(folder: Path, without: Sequence[str] = ()) -> Iterator[dict[str, Any
                 yield {**check._asdict(), "got": got, "holds": abs(got - check.expected) <= 0.5 * 10**-check.digits}
 
 
-def _work(options: Namespace, say: Say) -> list[dict[str, Any]]:
+def _work(options: command.Options, say: command.Say) -> list[dict[str, Any]]:
     rows = list(checked(options.data, options.without))
     for row in rows:
         mark = "" if row["holds"] else "   MISS"
@@ -77,4 +74,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -10,8 +10,6 @@ simulator on the same policies, or if two policies whose measured means differ b
 from __future__ import annotations
 
 import re
-import sys
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import ceil
@@ -20,7 +18,6 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 import command
-from command import Say
 
 from dagsim.elastic.batches import SAMPLES, EpochTraining, batch_schedule, epoch_table
 from dagsim.errors import InputError
@@ -137,7 +134,7 @@ def _in_order(means: Mapping[str, tuple[float, float]]) -> bool:
     )
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     jobs = jobs_of(options.inputs)
     result: dict[str, Any] = {"policies": {}}
     means, errors = {}, []
@@ -175,4 +172,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

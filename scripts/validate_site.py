@@ -12,14 +12,11 @@ to 33 % for an account, and 0.16 to 0.22.
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import command
-from command import Say
 
 from dagsim.config.cluster_file import cluster_yaml
 from dagsim.config.schema import Setting, load_config
@@ -69,7 +66,7 @@ def error(pair: dict[str, Any]) -> float:
     return float(pair["simulated_s"]["mean"] / pair["observed_s"]["mean"] - 1)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     runs = {}
     for folder in options.run:
         waits = runs[folder.name] = fidelity(folder)
@@ -90,4 +87,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -24,8 +24,6 @@ DIR is a folder with ``sacct-aDX.txt`` (docs/reference/traces.md has the command
 from __future__ import annotations
 
 import re
-import sys
-from argparse import Namespace
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +35,6 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import command
-from command import Say, read_rows
 from slurm_site import Site, read_site, table
 
 from dagsim.errors import TraceError
@@ -77,7 +74,7 @@ def accounting(folder: Path) -> dict[str, Any]:
 def priorities(folder: Path) -> dict[str, Any]:
     """Compute every priority that slurmctld logged by the policy's own code, from the times of jobs."""
     site = read_site(folder)
-    rows = sorted(read_rows(folder / "golden_priorities.csv"), key=lambda row: float(row["epoch"]))
+    rows = sorted(command.read_rows(folder / "golden_priorities.csv"), key=lambda row: float(row["epoch"]))
     book = PriorityBook(site.settings, site.queues, site.capacity, _began_s(folder))
     events = _events(rows, site)
     weights, classic = book.settings.weights, book.settings.fair_share == "classic"
@@ -313,9 +310,9 @@ def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
     ran_s: dict[str, float] = {}
     nice: dict[str, float] = {}
     if (folder / "golden_priorities.csv").exists():
-        nice = {row["job"]: float(row["nice"]) for row in read_rows(folder / "golden_priorities.csv")}
+        nice = {row["job"]: float(row["nice"]) for row in command.read_rows(folder / "golden_priorities.csv")}
     if (folder / "golden_starts.csv").exists():
-        rows = read_rows(folder / "golden_starts.csv")
+        rows = command.read_rows(folder / "golden_starts.csv")
         ran_s = {row["job"]: float(row["run_s"]) for row in rows if row.get("run_s")}
     rows = [row for row in table(folder / "sacct-aDX.txt") if row["JobID"].replace("_", "").isdigit()]
     since = {id(row): _moment(row["Eligible"]) for row in rows}
@@ -385,7 +382,7 @@ def measured(folder: Path) -> dict[str, dict[str, Any]]:
     return parts
 
 
-def _work(options: Namespace, say: Say) -> dict[str, dict[str, Any]]:
+def _work(options: command.Options, say: command.Say) -> dict[str, dict[str, Any]]:
     parts = measured(options.run)
     for part, figures in parts.items():
         texts = [f"{name} {it if isinstance(it, str) else format(it, 'g')}" for name, it in figures.items()]
@@ -400,4 +397,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -9,18 +9,15 @@ graphs, the mean ratio to the optimum, how many reach it, and how many lie below
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from pathlib import Path
 
 import command
-from command import Say
 
 from dagsim.experiment.papers import OptimaReached, graph_tasks, optima_reached
 from dagsim.traces import open_trace
 
 
-def _work(options: Namespace, say: Say) -> dict[int, OptimaReached]:
+def _work(options: command.Options, say: command.Say) -> dict[int, OptimaReached]:
     jobs = list(open_trace(options.graphs, "stg").jobs())
     rows, tasks = optima_reached(jobs, options.optimal), graph_tasks(jobs)
     for cores, row in rows.items():
@@ -39,4 +36,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -11,14 +11,11 @@ With ``--expected``, the simulator's own job.csv, the exit status is 1 if any of
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import command
-from command import Say, read_rows
 
 from dagsim.errors import InputError
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
@@ -44,8 +41,8 @@ def played(jobs: Path, cluster: Path, schedule: str, inputs: Path | None = None)
     policy = TiresiasEvents(schedule, samples=_samples(inputs) if schedule.endswith("gittins") else ())
     gpu = gpu_type("P100")
     try:
-        rows = sorted(read_rows(jobs), key=lambda row: int(row["submit_time"]))
-        (shape,) = read_rows(cluster)
+        rows = sorted(command.read_rows(jobs), key=lambda row: int(row["submit_time"]))
+        (shape,) = command.read_rows(cluster)
         nodes = int(shape["num_switch"]) * int(shape["num_node_p_switch"])
         machines = tuple(Node(f"n{place}", gpu, int(shape["num_gpu_p_node"])) for place in range(nodes))
         work = [
@@ -90,7 +87,7 @@ def _samples(inputs: Path | None) -> tuple[int, ...]:
     if inputs is None:
         raise InputError(f"dlas-gpu-gittins needs --inputs, the folder of {SAMPLES}")
     try:
-        return tuple(int(row["duration"]) for row in read_rows(inputs / SAMPLES))
+        return tuple(int(row["duration"]) for row in command.read_rows(inputs / SAMPLES))
     except (KeyError, ValueError) as error:
         raise InputError(f"{inputs / SAMPLES}: no column of whole durations ({error!r})") from error
 
@@ -99,12 +96,13 @@ def different(jobs: dict[str, dict[str, int]], expected: Path) -> list[str]:
     """The jobs that differ from the simulator's job.csv."""
     columns = {"start": "start_time", "end": "end_time", "preemptions": "preempt", "promotions": "promote"}
     recorded = {
-        row["job_id"]: {name: int(row[column]) for name, column in columns.items()} for row in read_rows(expected)
+        row["job_id"]: {name: int(row[column]) for name, column in columns.items()}
+        for row in command.read_rows(expected)
     }
     return [id_ for id_ in recorded.keys() | jobs.keys() if recorded.get(id_) != jobs.get(id_)]
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     jobs = played(options.jobs, options.cluster, options.schedule, options.inputs)
     mean_s = sum(job["end"] for job in jobs.values()) / len(jobs)
     stops = sum(job["preemptions"] for job in jobs.values())
@@ -126,4 +124,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -8,13 +8,10 @@ of a second), made by another program; every file of it is read, run and compare
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from pathlib import Path
 from typing import Any, TypedDict
 
 import command
-from command import Say, read_rows
 from validate_span import spans
 
 from dagsim.errors import InputError
@@ -54,7 +51,7 @@ def measured(traces: Path, stats: Path | None = None) -> dict[str, Any]:
     """
     path = stats or traces / "STATS.csv"
     try:
-        rows = [compared(traces, row) for row in read_rows(path)]
+        rows = [compared(traces, row) for row in command.read_rows(path)]
     except KeyError as error:
         raise InputError(f"{path}: there is no column {error}") from None
     return {
@@ -65,7 +62,7 @@ def measured(traces: Path, stats: Path | None = None) -> dict[str, Any]:
     }
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     figures = measured(options.traces, options.stats)
     shape = f"{figures['same_shape']} with the tasks, edges and depth expected"
     say(f"{figures['files']} workflows: largest difference {figures['largest_difference_s']:.3f} s; {shape}")
@@ -80,4 +77,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())
