@@ -50,7 +50,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, partial
 from itertools import accumulate, zip_longest
 from pathlib import Path
@@ -72,34 +71,28 @@ OPTIONS = ("-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-W", _PREL
 REASONS = ROOT / "results" / "validation" / "mutant_reasons.txt"
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A folder of the package. A file belongs to the group of the deepest folder that holds it."""
-
-    folder: str
-    strings: bool = False
-    """True to change strings as well: the names of fields."""
-
-
-GROUPS: dict[str, Group] = {
-    "kernel": Group("dagsim/systems"),
-    "lane": Group("dagsim/systems/cluster/lane"),
-    "policies": Group("dagsim/systems/cluster/policies"),
-    "spark": Group("dagsim/systems/spark"),
-    "ramp": Group("dagsim/systems/ramp"),
-    "metrics": Group("dagsim/metrics"),
-    "workload": Group("dagsim/workload"),
-    "traces": Group("dagsim/traces"),
-    "readers": Group("dagsim/traces/formats", strings=True),
-    "envs": Group("dagsim/envs"),
-    "agents": Group("dagsim/agents"),
-    "experiment": Group("dagsim/experiment"),
-    "config": Group("dagsim/config"),
-    "model": Group("dagsim/model"),
-    "report": Group("dagsim/report"),
-    "cli": Group("dagsim/cli"),
-    "rest": Group("dagsim"),
+GROUPS = {
+    "kernel": "dagsim/systems",
+    "lane": "dagsim/systems/cluster/lane",
+    "policies": "dagsim/systems/cluster/policies",
+    "spark": "dagsim/systems/spark",
+    "ramp": "dagsim/systems/ramp",
+    "metrics": "dagsim/metrics",
+    "workload": "dagsim/workload",
+    "traces": "dagsim/traces",
+    "readers": "dagsim/traces/formats",
+    "envs": "dagsim/envs",
+    "agents": "dagsim/agents",
+    "experiment": "dagsim/experiment",
+    "config": "dagsim/config",
+    "model": "dagsim/model",
+    "report": "dagsim/report",
+    "cli": "dagsim/cli",
+    "rest": "dagsim",
 }
+"""Folders of the package. A file belongs to the group of the deepest folder that holds it."""
+WITH_STRINGS = ("readers",)
+"""Groups in which strings are changed as well: the names of fields."""
 
 
 @cache
@@ -114,36 +107,19 @@ def _package() -> tuple[str, ...]:
 
 
 def _group_of(file: str) -> str:
-    inside = [name for name, group in GROUPS.items() if file.startswith(f"{group.folder}/")]
-    return max(inside, key=lambda name: len(GROUPS[name].folder))
+    inside = [name for name, folder in GROUPS.items() if file.startswith(f"{folder}/")]
+    return max(inside, key=lambda name: len(GROUPS[name]))
 
 
-COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
-COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-    ast.BitXor: ast.BitOr,
-    ast.LShift: ast.RShift,
-    ast.RShift: ast.LShift,
-    ast.Pow: ast.Mult,
-}
+def _operators(both_ways: str, one_way: str = "") -> dict[type[ast.AST], type[ast.AST]]:
+    """Operators of ``ast``, each with the one that takes its place: pairs that change places, and others."""
+    pairs = [pair.split("-") for pair in f"{both_ways} {one_way}".split()]
+    pairs += [pair.split("-")[::-1] for pair in both_ways.split()]
+    return {getattr(ast, name): getattr(ast, other) for name, other in pairs}
+
+
+COMPARED = _operators("Lt-LtE Gt-GtE Eq-NotEq Is-IsNot In-NotIn")
+COMPUTED = _operators("Add-Sub Mult-Div BitAnd-BitOr LShift-RShift", "FloorDiv-Mult Mod-FloorDiv BitXor-BitOr Pow-Mult")
 OPERATORS = "a comparison, an operator, and for or, a condition or its opposite, a number, a name, min for max, a call"
 UNSEEN = {("zip", "strict"), ("field", "repr")}
 """Arguments that say what holds anyway, as an assertion does, or how an object looks to a developer."""
@@ -258,7 +234,7 @@ def mutated(source: str, number: int, *, strings: bool = False) -> ast.Module:
 @cache
 def places(group: str) -> tuple[Mutant, ...]:
     """Return every mutant that can be made in a group."""
-    strings = GROUPS[group].strings
+    strings = group in WITH_STRINGS
     return tuple(
         Mutant(group, file, number, *site[:3])
         for file in files_of(group)
@@ -661,7 +637,7 @@ def _codes(mutant: Mutant) -> tuple[CodeType, CodeType]:
     """Return the original module, and the one with the fault."""
     path = ROOT / mutant.file
     source = path.read_text()
-    tree = mutated(source, mutant.number, strings=GROUPS[mutant.group].strings)
+    tree = mutated(source, mutant.number, strings=mutant.group in WITH_STRINGS)
     return compile(source, str(path), "exec"), compile(tree, str(path), "exec")
 
 
@@ -846,4 +822,4 @@ def _read(path: Path | None) -> dict[str, Outcome]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())
