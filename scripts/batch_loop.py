@@ -111,8 +111,7 @@ def measured(log: Path, processors: int) -> dict[str, dict[str, float]]:
 
 def _work(options: command.Options, say: command.Say) -> dict[str, dict[str, float]]:
     policies = measured(options.trace, options.processors)
-    for name, figures in policies.items():
-        say(f"{name}: mean wait {figures['mean_wait_s']:.6f} s, mean bounded slowdown {figures['mean_bsld']:.6f}")
+    say(policies)
     return policies
 
 

@@ -258,8 +258,7 @@ def measure(tasks: int, repeats: int, large: bool) -> dict[str, float]:
 
 def _work(options: command.Options, say: command.Say) -> dict[str, float]:
     figures = measure(options.tasks, options.repeats, options.large)
-    for name, value in figures.items():
-        say(f"{name:34s} {value:10.2f}")
+    say(figures)
     return figures
 
 

@@ -56,8 +56,7 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
         for connected in (True, False)
     }
     rows = {name: spent_s / EVENTS * 1e6 for name, spent_s in clock.in_turn(ways, 3).items()}
-    for name, us in rows.items():
-        say(f"{name:14} {us:6.1f} us per flow event")
+    say({f"{name}, us per flow event": us for name, us in rows.items()})
     return rows
 
 

@@ -238,8 +238,7 @@ def _equal(one: float, other: float) -> bool:
 
 def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     costs = compare(options)
-    for name, cost in costs.items():
-        say(f"{name:30} {cost if isinstance(cost, str) else f'{cost:10.2f} µs per job'}")
+    say({f"{name}, µs per job": cost for name, cost in costs.items()})
     return {"jobs": options.jobs, "us_per_job": costs}
 
 

@@ -19,17 +19,7 @@ import command
 import numpy as np
 from clock import cpu_s
 
-from dagsim.systems.ramp import (
-    DDLS,
-    RAMP_POLICIES,
-    ComputationGraph,
-    Fabric,
-    Memo,
-    Planner,
-    Ramp,
-    RampJob,
-    read_graph,
-)
+from dagsim.systems.ramp import DDLS, RAMP_POLICIES, ComputationGraph, Fabric, Memo, Planner, Ramp, RampJob, read_graph
 from dagsim.systems.ramp.scenario import RampScenario
 
 MODELS = ("alexnet", "gnmt", "resnet18", "squeezenet1_0", "vgg16")
@@ -131,18 +121,7 @@ def measure(folder: Path, path: Path | None, repeats: int) -> dict[str, Any]:
 
 def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     figures = measure(options.graphs, options.streams, options.repeats)
-    for name, row in figures["look_ahead"].items():
-        say(
-            f"{name} at degree 16: {row['ms']:.1f} ms a look-ahead (min {row['min_ms']:.1f}; {row['ops']:,} operations,"
-            f" {row['deps']:,} dependencies, {row['ticks']} ticks)"
-        )
-    slowest = max(figures["cold_decision_s"], key=figures["cold_decision_s"].get)
-    say(f"slowest cold decision: {figures['cold_decision_max_s']:.3f} CPU-s ({slowest})")
-    for policy, row in figures["episode"].items():
-        say(
-            f"{policy}: {row['cold_per_cpu_s']:,.0f} decisions per CPU-second with an empty memo,"
-            f" {row['warm_per_cpu_s']:,.0f} with a full one ({row['decisions']:,} decisions)"
-        )
+    say(figures)
     return figures
 
 

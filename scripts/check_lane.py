@@ -250,8 +250,7 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
         state.SPARE = 1
         lane_drive.rows_at_first = lambda scene: len(scene.nodes.table) + 2
     results = {kind: check(kind, options.first, options.cases) for kind in options.kinds}
-    for kind, result in results.items():
-        say(f"{kind:12s} {result['equal']} of {result['cases']} equal {result['different'] or ''}")
+    say(results)
     return {"compiled": jitted(), "kinds": results}
 
 

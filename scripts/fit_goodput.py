@@ -35,7 +35,7 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     models = {}
     for name, profile in read_applications(options.inputs).items():
         models[name] = [*fit_throughput(profile.measurements), noise_of(profile)]
-        say(f"{name}: {', '.join(f'{number:.6g}' for number in models[name])}")
+        say({name: models[name]})
     return {"models": models}
 
 

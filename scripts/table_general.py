@@ -38,7 +38,7 @@ from dagsim.experiment.ledger import Ledger
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import Timed, make_policy, run_policy
 from dagsim.files import write_text
-from dagsim.metrics import summarize, to_csv
+from dagsim.metrics import summarize
 from dagsim.metrics.compare import Paired, paired
 from dagsim.seeds import REPORT, part_of
 from dagsim.systems.seam import Conversation
@@ -87,24 +87,22 @@ class Line(NamedTuple):
 
 def choose(folder: Path, say: command.Say) -> None:
     """Write ``matrix.csv`` from the sweep in ``folder``."""
-    rows = command.read_rows(folder / "results.csv")
     times: dict[tuple[str, str], dict[int, float]] = {}
-    for row in rows:
+    for row in command.read_rows(folder / "results.csv"):
         if row["jct_s.mean"]:
             times.setdefault((row["base"], row["policy"]), {})[int(row["seed"])] = float(row["jct_s.mean"])
-    columns: dict[str, list[Any]] = {"policy": list(dict.fromkeys(policy for _, policy in times))}
+    policies = list(dict.fromkeys(policy for _, policy in times))
+    rows: list[dict[str, Any]] = [{"policy": policy} for policy in policies]
     for cell in CELLS:
-        first = times[cell, columns["policy"][0]]
-        ratios = [_geometric(times[cell, policy], first) for policy in columns["policy"]]
-        columns[cell] = [round(ratio / min(ratios), 4) for ratio in ratios]
-    across = np.array([columns[cell] for cell in CELLS])
-    columns["mean"] = [round(float(value), 4) for value in np.exp(np.log(across).mean(axis=0))]
-    columns["worst"] = across.max(axis=0).tolist()
-    order = np.argsort(columns["mean"])
-    write_text(
-        OUT / "matrix.csv", to_csv({name: [column[place] for place in order] for name, column in columns.items()})
-    )
-    say(f"{len(order)} policies on {len(CELLS)} cells; best on average: {columns['policy'][order[0]]}")
+        ratios = [_geometric(times[cell, policy], times[cell, policies[0]]) for policy in policies]
+        for row, ratio in zip(rows, ratios, strict=True):
+            row[cell] = round(ratio / min(ratios), 4)
+    for row in rows:
+        across = [row[cell] for cell in CELLS]
+        row |= {"mean": round(float(np.exp(np.log(across).mean())), 4), "worst": max(across)}
+    rows.sort(key=lambda row: row["mean"])
+    command.write_rows(OUT / "matrix.csv", rows)
+    say(f"{len(rows)} policies on {len(CELLS)} cells; best on average: {rows[0]['policy']}")
 
 
 def _geometric(values: Mapping[int, float], first: Mapping[int, float]) -> float:
@@ -203,7 +201,7 @@ def _report(options: command.Options, say: command.Say) -> dict[str, Any]:
 
 def write(lines: Sequence[Line], say: command.Say) -> None:
     """Write the table as CSV, as a page and as a picture."""
-    write_text(OUT / "general.csv", to_csv(_columns([line.to_dict() for line in lines])))
+    command.write_rows(OUT / "general.csv", [line.to_dict() for line in lines])
     at = {(line.cell, line.estimates, line.policy): line for line in lines}
     policies = list(dict.fromkeys(line.policy for line in lines))
     groups = [(estimates, cells) for estimates in ("exact", "noisy") for cells in (CELLS, DRAWN, CELLS[-4:])]
@@ -223,10 +221,6 @@ def write(lines: Sequence[Line], say: command.Say) -> None:
     for row in rows:
         say(" | ".join(row))
     draw(at, policies, OUT / "general.png")
-
-
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    return {head: [row[head] for row in rows] for head in rows[0]}
 
 
 def _shown(policy: str) -> str:
@@ -302,7 +296,7 @@ def _search(options: command.Options, say: command.Say) -> dict[str, Any]:
                 least = bound_of(config, seed)
                 row["agent_s"], row["bound_s"] = played(agent, config, [seed])[seed], least.bound_s / least.jobs
                 say(f"{cell:8s} {seed} bound {float(row['bound_s']) / float(row['reference_s']):.3f} of the reference")
-            write_text(path, to_csv(_columns(rows)))
+            command.write_rows(path, rows)
     write_text(OUT / "search.md", SEARCH_HEAD + "\n".join(search_page(rows)) + "\n")
     return {cell: _pair_of(rows, cell).ratio for cell in CELLS}
 

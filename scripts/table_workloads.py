@@ -16,15 +16,15 @@ Writes ``statistics.csv``, ``ranking.csv``, ``judged.md`` and ``judged.png`` bel
 from __future__ import annotations
 
 import os
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import command
 import numpy as np
-from command import Say, markdown
+from command import markdown
 from sweeps import finished, origin
 
 from dagsim.config.bundled import WORKLOADS
@@ -33,7 +33,6 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Spending
 from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.files import write_text
-from dagsim.metrics import to_csv
 from dagsim.model import Job
 from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.cluster.models.runtime import Recorded
@@ -152,7 +151,7 @@ def grids(name: str, data: Path, seeds: Sequence[int]) -> dict[str, SweepGrid]:
     }
 
 
-def rank(name: str, data: Path, seeds: Sequence[int], options: Namespace) -> dict[str, dict[str, np.ndarray]]:
+def rank(name: str, data: Path, seeds: Sequence[int], options: command.Options) -> dict[str, dict[str, np.ndarray]]:
     """For each source and policy, the mean completion time of every window or sequence that all
     policies have run on.
     """
@@ -174,7 +173,7 @@ def tau(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float
     return float(signs.mean())
 
 
-def judge(name: str, data: Path, seeds: Sequence[int], options: Namespace) -> dict[str, Any]:
+def judge(name: str, data: Path, seeds: Sequence[int], options: command.Options) -> dict[str, Any]:
     """Judge one preset."""
     every = list(open_trace(data / TRACES[name]).jobs())
     real = every[round(0.01 * len(every)) :]
@@ -262,34 +261,23 @@ def draw(presets: Mapping[str, dict[str, Any]], path: Path) -> None:
     save(drawn, path)
 
 
-def tables(presets: Mapping[str, dict[str, Any]]) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """Return statistics and rankings as columns."""
-    stats = [
-        {
-            "preset": name,
-            "statistic": statistic,
-            **{_as(source, name): values[statistic] for source, values in by.items()},
-        }
-        for name, judged in presets.items()
-        for by in [judged["statistics"]]
-        for statistic in by["trace"]
-    ]
-    ranks = [
-        {"preset": name, "policy": policy, **{_as(s, name): _relative(by[s], policy) for s in ("trace", name, "plain")}}
-        | {f"tau_{_as(key, name)}": value for key, value in judged["tau"].items()}
-        for name, judged in presets.items()
-        for by in [judged["ranked"]]
-        for policy in POLICIES
-    ]
-    return _columns(stats), _columns(ranks)
+def tables(presets: Mapping[str, dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return statistics and rankings as rows."""
+    stats, ranks = [], []
+    for name, judged in presets.items():
+        of, ranked = judged["statistics"], judged["ranked"]
+        taus = {f"tau_{_as(key, name)}": value for key, value in judged["tau"].items()}
+        for statistic in of["trace"]:
+            values = {_as(source, name): by[statistic] for source, by in of.items()}
+            stats.append({"preset": name, "statistic": statistic, **values})
+        for policy in POLICIES:
+            ratios = {_as(source, name): _relative(ranked[source], policy) for source in ("trace", name, "plain")}
+            ranks.append({"preset": name, "policy": policy, **ratios, **taus})
+    return stats, ranks
 
 
 def _as(source: str, name: str) -> str:
     return "fitted" if source == name else source
-
-
-def _columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
-    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def _relative(by: Mapping[str, np.ndarray], policy: str) -> float:
@@ -328,7 +316,7 @@ def _cell(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def write(spending: Spending, options: Namespace, say: Say) -> None:
+def write(spending: Spending, options: command.Options, say: command.Say) -> None:
     """Write statistics, rankings, the page and the picture."""
     data, judged = Path(os.environ.get("DAGSIM_DATA", ".")) / "traces", {}
     for name in TRACES:
@@ -336,7 +324,7 @@ def write(spending: Spending, options: Namespace, say: Say) -> None:
         say(f"{name} {judged[name]['tau']}")
     stats, ranks = tables(judged)
     folder = options.folder / "workloads"
-    write_text(folder / "statistics.csv", to_csv(stats))
-    write_text(folder / "ranking.csv", to_csv(ranks))
+    command.write_rows(folder / "statistics.csv", stats)
+    command.write_rows(folder / "ranking.csv", ranks)
     write_text(folder / "judged.md", "\n".join(page(judged, spending)) + "\n")
     draw(judged, folder / "judged.png")

@@ -34,7 +34,6 @@ from sweeps import FILES, RESULTS, ROOT, finished, origin, spend, sweep_of
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.files import write_text
-from dagsim.metrics import to_csv
 from dagsim.metrics.standings import METHOD, standings
 from dagsim.seeds import REPORT
 
@@ -80,7 +79,7 @@ def write_grid(spending: Spending, options: command.Options, say: command.Say) -
         if tuple(row[key] for key in CELL) == cell
     ]
     folder = options.folder / "baselines"
-    write_text(folder / "grid.csv", to_csv({name: [row[name] for row in rows] for name in rows[0]}))
+    command.write_rows(folder / "grid.csv", rows)
     draw(rows, folder / "grid.png")
     names = ", ".join(f"`{name}`" for name in dict.fromkeys(row["policy"] for row in slow) if name != REFERENCE)
     sentence = f"{origin(spending, METHOD, n=fast[0]['n'])} {names} ran on the first {slow[0]['n']} of these only."

@@ -85,9 +85,7 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     result: dict[str, Any] = {"nodes": options.nodes, "jobs": options.jobs}
     for mix in MIXES:
         result[mix] = {way: occupancy(mix, way, options.nodes, options.jobs) for way in POLICY}
-        naive = result[mix]["naive"]
-        for way, share in result[mix].items():
-            say(f"{mix:6} {way:6} occupancy {share:.4f}, {share / naive - 1:+.2%} against naive packing")
+    say(result)
     return result
 
 

@@ -98,8 +98,6 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
         options.work_h * 3600,
     )
     ratio, rough, precise = simulated(setting, options.jobs, options.seed), first_order(setting), exact(setting)
-    say(f"{options.jobs:,} jobs, {setting.rate * DAY_S:.3g} failures a day: training takes {ratio:.3%} of the time")
-    say(f"expected in first order {rough:.3%}, exactly {precise:.3%}")
     costly = setting._replace(write_s=options.write_s or 60.0)
     best_s = young_daly(costly)
     intervals = [best_s * SPREAD ** (2 * place / (INTERVALS - 1) - 1) for place in range(INTERVALS)]
@@ -107,9 +105,7 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     ratios = [[each_s, simulated(costly._replace(interval_s=each_s), jobs, options.seed)] for each_s in intervals]
     at_best = simulated(costly._replace(interval_s=best_s), jobs, options.seed)
     points = 100 * (max(value for _, value in ratios) - at_best)
-    say(f"checkpoints of {costly.write_s:g} s, one each {best_s:.0f} s: {at_best:.3%}")
-    say(f"best of {INTERVALS} intervals: {points:+.3f} points")
-    return {
+    result = {
         "ratio": ratio,
         "first_order": rough,
         "exact": precise,
@@ -118,6 +114,8 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
         "ratios": ratios,
         "points": points,
     }
+    say(result)
+    return result
 
 
 def _holds(result: dict[str, Any]) -> bool:

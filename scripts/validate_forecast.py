@@ -24,12 +24,16 @@ Scores = dict[str, Any]
 
 
 class Gate(NamedTuple):
-    """A value of the scores, and where it must lie."""
+    """A value of the scores, by its key or by a function of them, and where it must lie."""
 
     name: str
-    value: Callable[[Scores], float]
+    of: str | Callable[[Scores], float]
     least: float
     most: float
+
+    def value(self, scores: Scores) -> float:
+        """The value to judge."""
+        return float(scores[self.of]) if isinstance(self.of, str) else self.of(scores)
 
 
 def of_baselines(scores: Scores, kind: str, once: bool) -> float:
@@ -50,33 +54,32 @@ def of_qbets(scores: Scores) -> float:
     return float(scores["baselines"]["qbets"]["raw"]["ratio"][0])
 
 
-INF = float("inf")
 SITE = (
-    Gate("coverage", lambda scores: scores["coverage_90"], 0.86, 0.95),
+    Gate("coverage", "coverage_90", 0.86, 0.95),
     Gate("CRPS / best raw", lambda scores: of_baselines(scores, "raw", False), 0.0, 0.75),
     Gate("CRPS / best calibrated", lambda scores: of_baselines(scores, "calibrated", False), 0.0, 0.90),
     Gate("CRPS / limits and history", lambda scores: of_baselines(scores, "pooled", False), 0.0, 1.0),
-    Gate("median", lambda scores: scores["median_abs_log"], 0.0, 0.80),
+    Gate("median", "median_abs_log", 0.0, 0.80),
     Gate("once: coverage", lambda scores: scores["once"]["coverage_90"], 0.86, 0.95),
     Gate("once: CRPS / best raw", lambda scores: of_baselines(scores, "raw", True), 0.0, 0.90),
     Gate("once: CRPS / limits and history", lambda scores: of_baselines(scores, "pooled", True), 0.0, 1.0),
     Gate("once: median", lambda scores: scores["once"]["median_abs_log"], 0.0, 0.95),
 )
 ORACLE = (
-    Gate("CRPS", lambda scores: scores["crps_log"], 0.0, 0.60),
-    Gate("median", lambda scores: scores["median_abs_log"], 0.0, 0.20),
+    Gate("CRPS", "crps_log", 0.0, 0.60),
+    Gate("median", "median_abs_log", 0.0, 0.20),
 )
 SAME_POLICY = (
-    Gate("CRPS", lambda scores: scores["crps_log"], 0.0, 0.0),
-    Gate("median", lambda scores: scores["median_abs_log"], 0.0, 0.0),
+    Gate("CRPS", "crps_log", 0.0, 0.0),
+    Gate("median", "median_abs_log", 0.0, 0.0),
 )
 KNOWN = (
-    Gate("coverage", lambda scores: scores["coverage_90"], 0.86, 0.94),
+    Gate("coverage", "coverage_90", 0.86, 0.94),
     Gate("CRPS / QBETS", of_qbets, 0.0, 0.45),
-    Gate("median", lambda scores: scores["median_abs_log"], 0.0, 0.30),
+    Gate("median", "median_abs_log", 0.0, 0.30),
 )
 UNKNOWN = (
-    Gate("coverage", lambda scores: scores["coverage_90"], 0.86, 0.94),
+    Gate("coverage", "coverage_90", 0.86, 0.94),
     Gate("CRPS / QBETS", of_qbets, 0.0, 0.90),
     Gate(
         "CRPS / calibrated history", lambda scores: scores["baselines"]["history"]["calibrated"]["ratio"][0], 0.0, 1.0

@@ -19,7 +19,6 @@ from typing import Any
 
 import command
 
-from dagsim.errors import InputError
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.model.log import Kind
 from dagsim.systems.cluster.policies.gavel import Gavel
@@ -49,7 +48,7 @@ def completed(cell: Mapping[str, Any], inputs: Path, *, own: bool = False) -> di
     Raises:
         InputError: The cell lacks a key, or the table of rates a job.
     """
-    try:
+    with command.reading("--cell", "a cell of Gavel"):
         rates = command.read_json(inputs / "gavel" / _TABLE)
         jobs = cell.get("jobs") or list(_traced(inputs / "gavel" / cell["trace"]))
         names = {name: gpu_type(name.upper()).name for name in cell["cluster"]}
@@ -59,8 +58,6 @@ def completed(cell: Mapping[str, Any], inputs: Path, *, own: bool = False) -> di
         shares = _allocator(cell["policy"], given)
         if given:
             shares = GivenShares(shares, list(_given(cell["allocations"], [job["job"] for job in jobs], names)))
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"not a cell of Gavel: {error!r}") from error
     nodes = [
         Node(f"{name}-{place}", gpu_type(names[name]), 1)
         for name, count in cell["cluster"].items()
@@ -176,7 +173,7 @@ def mean_difference(cell: Mapping[str, Any], mean_s: float) -> float | None:
     return None if expected is None else mean_s / expected - 1
 
 
-def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> tuple[dict[str, Any], bool]:
     cell = command.read_json(options.cell)
     result = completed(cell, options.inputs, own=options.own)
     say(f"{cell['policy']}: {len(result['jobs'])} jobs, mean {result['mean_jct_s']!r} s, end {result['end_s']!r} s")
@@ -186,8 +183,8 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     if mean is not None:
         say(f"difference of the mean: {mean:+.4%}")
     solved = cell["policy"] not in NO_PROGRAM and (options.own or not cell.get("allocations"))
-    options.holds = abs(mean or 0.0) <= MEAN_TOLERANCE if solved else (largest or 0.0) <= TOLERANCE_S
-    return result
+    holds = abs(mean or 0.0) <= MEAN_TOLERANCE if solved else (largest or 0.0) <= TOLERANCE_S
+    return result, holds
 
 
 def main() -> int:
@@ -195,13 +192,7 @@ def main() -> int:
     parser.add_argument("--cell", type=Path, required=True, metavar="FILE", help="a cell as JSON, may end in .gz")
     parser.add_argument("--inputs", type=Path, required=True, metavar="DIR", help="a folder with gavel/ in it")
     parser.add_argument("--own", action="store_true", help="solve all programs, even if the cell has allocations")
-    parsed: list[command.Options] = []
-
-    def work(options: command.Options, say: command.Say) -> dict[str, Any]:
-        parsed.append(options)
-        return _work(options, say)
-
-    return command.run(parser, work, lambda _: parsed[0].holds)
+    return command.run(parser, _work, holds=lambda result: result[1], convert=lambda result: result[0])
 
 
 if __name__ == "__main__":

@@ -66,10 +66,8 @@ def compared(points: Path, inputs: Path) -> Differences:
     if not isinstance(recorded, dict) or not recorded:
         raise InputError(f"{points}: expected points by application")
     profiles = read_applications(inputs, list(recorded))
-    try:
+    with command.reading(points, "points of Pollux's model"):
         rows = [row for name, table in recorded.items() for row in _points(profiles[name], table)]
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{points}: not points of Pollux's model: {error!r}") from error
     return Differences(
         len(rows),
         max([_relative(ours, theirs) for row in rows for ours, theirs in row.numbers], default=0.0),
@@ -129,10 +127,7 @@ def _relative(ours: float, theirs: float) -> float:
 
 def _work(options: command.Options, say: command.Say) -> Differences:
     differences = compared(options.points, options.inputs)
-    say(
-        f"{differences.points} points: largest relative difference {differences.worst_relative:.3g}, "
-        f"{differences.wrong_integers} wrong integers, fits within {differences.worst_fit:.3g}"
-    )
+    say(differences._asdict())
     return differences
 
 

@@ -135,13 +135,11 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     if rows and all(row.get("tokens_per_s") for row in rows):
         result["errors"] = errors(result["tokens_per_s"], rows)
         result["constant_share"] = errors(constant_share(rows, rows), rows)
-        say(f"errors {result['errors']}, of one share per GPU type and precision {result['constant_share']}")
+        say({name: result[name] for name in ("errors", "constant_share")})
         if options.fit:
             result["fit"] = fitted(rows)
             result["unseen"] = unseen(rows)
-            say(f"{result['fit']}\nrows of configurations that were not fitted:")
-            for fold in result["unseen"]:
-                say("  " + ", ".join(f"{name} {value:.3f}" for name, value in fold.items()))
+            say({"fit": astuple(result["fit"])} | dict(enumerate(result["unseen"])))
     return result
 
 

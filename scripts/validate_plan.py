@@ -24,7 +24,6 @@ import json
 import re
 import tempfile
 from argparse import ArgumentTypeError
-from collections.abc import Iterator
 from math import ceil, log
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -192,32 +191,16 @@ def _holds(rows: list[Checked] | list[Covered]) -> bool:
 
 
 def _work(options: command.Options, say: command.Say) -> list[Checked] | list[Covered]:
-    if options.coverage is not None:
-        return list(_coverage(options, say))
-    rows = list(_rows(options, say))
-    say(f"Erlang's p95 is in {sum(row.holds_erlang for row in rows)} of {len(rows)} intervals")
+    rows: list[Any] = []
+    for place, queue in enumerate(options.queues):
+        if options.coverage is None:
+            rows.append(checked(queue, options.jobs, options.seed + place))
+        else:
+            rows.append(covered(queue, options.jobs, options.coverage, options.seed + 1_000_000 * place))
+        say({"queue": rows[-1]._asdict()})
+        if isinstance(rows[-1], Checked):
+            say(f"right: {rows[-1].right}; the interval holds Erlang's p95: {rows[-1].holds_erlang}")
     return rows
-
-
-def _rows(options: command.Options, say: command.Say) -> Iterator[Checked]:
-    for place, queue in enumerate(options.queues):
-        row = checked(queue, options.jobs, options.seed + place)
-        bounds = "none" if row.low is None or row.high is None else f"{row.low:,.0f} .. {row.high:,.0f}"
-        say(
-            f"{row.queue:11} p95 {row.today_p95:8,.1f} s, log {row.log_p95:8,.1f} s; GPUs {row.planned}, independently "
-            f"{row.least}; interval {bounds}, Erlang {row.erlang_p95:,.0f} s{'' if row.right else '; MISS'}"
-        )
-        yield row
-
-
-def _coverage(options: command.Options, say: command.Say) -> Iterator[Covered]:
-    for place, queue in enumerate(options.queues):
-        row = covered(queue, options.jobs, options.coverage, options.seed + 1_000_000 * place)
-        say(
-            f"{row.queue:11} next period {row.next:.3f}, Erlang {row.erlang:.3f}; upper end {row.reach:.2f} times the "
-            f"value, none in {row.too_short:.2f}"
-        )
-        yield row
 
 
 def main() -> int:

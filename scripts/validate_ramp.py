@@ -307,7 +307,7 @@ def _checked_episode(path: Path) -> dict[str, Any]:
 def _work(options: command.Options, say: command.Say) -> Any:
     if options.graph:
         placed = job(read_graph(options.graph, "s"), options.degree, planner())
-        say(_sentence(placed))
+        say({name: value for name, value in placed.items() if not isinstance(value, list)})
         return placed
     if options.episode:
         recorded = _checked_episode(options.episode)
@@ -322,18 +322,8 @@ def _work(options: command.Options, say: command.Say) -> Any:
             say(f"{row.file}: {row.compared} compared, {row.what or 'equal'}")
         return [row._asdict() for row in rows]
     table = constant_degrees(options.streams, options.graphs)
-    for beta, figures in table.items():
-        rates = f"blocking {figures['got']:.4f} (expected {figures['expected']:.4f})"
-        say(f"beta {beta}, degree {figures['degree']:g}: {rates}")
+    say(table)
     return table
-
-
-def _sentence(placed: dict[str, Any]) -> str:
-    return (
-        f"{len(placed['ops'])} operations and {len(placed['deps'])} dependencies; JCT {placed['jct_s']:.6f} s,"
-        f" communication {placed['communication_s']:.6f} s, computation {placed['computation_s']:.6f} s,"
-        f" {placed['ticks']} ticks a step"
-    )
 
 
 def main() -> int:

@@ -21,8 +21,7 @@ from dagsim.experiment.papers import SCORES, opened, sequence_slowdowns
 def _work(options: command.Options, say: command.Say) -> dict[str, dict[str, float]]:
     trace = opened(options.trace, options.processors, "rlscheduler")
     rows = sequence_slowdowns(trace, options.trace, options.processors, options.first, options.policies)
-    for name, row in rows.items():
-        say(f"{name}: " + ", ".join(f"{policy} {value:.6f}" for policy, value in row.items()))
+    say(rows)
     say(trace.report)
     return rows
 

@@ -28,10 +28,8 @@ def optima(instances: Path, run: Path | None = None) -> list[tuple[float, float 
         InputError: A file has other contents.
     """
     cluster = read_run(instances, run)
-    try:
+    with command.reading(instances, "instances of Sia's program"):
         return [(objective(instance, cluster), instance.get("objective")) for instance in command.read_json(instances)]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{instances}: not instances of Sia's program: {error!r}") from error
 
 
 def read_run(instances: Path, run: Path | None) -> Any:

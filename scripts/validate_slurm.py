@@ -384,9 +384,7 @@ def measured(folder: Path) -> dict[str, dict[str, Any]]:
 
 def _work(options: command.Options, say: command.Say) -> dict[str, dict[str, Any]]:
     parts = measured(options.run)
-    for part, figures in parts.items():
-        texts = [f"{name} {it if isinstance(it, str) else format(it, 'g')}" for name, it in figures.items()]
-        say(f"{part}: {', '.join(texts)}")
+    say(parts)
     return parts
 
 

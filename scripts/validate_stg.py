@@ -20,11 +20,7 @@ from dagsim.traces import open_trace
 def _work(options: command.Options, say: command.Say) -> dict[int, OptimaReached]:
     jobs = list(open_trace(options.graphs, "stg").jobs())
     rows, tasks = optima_reached(jobs, options.optimal), graph_tasks(jobs)
-    for cores, row in rows.items():
-        say(
-            f"{tasks} tasks, {cores:2} cores: mean ratio {row['mean_ratio']:.4f}, {row['hits']} of {row['graphs']} "
-            f"optimal, {row['below_optimum']} below the optimum"
-        )
+    say({f"{tasks} tasks, {cores} cores": row for cores, row in rows.items()})
     return rows
 
 

@@ -38,8 +38,7 @@ def measured(trace: Trace, processors: int) -> dict[str, dict[str, float]]:
 def _work(options: command.Options, say: command.Say) -> dict[str, dict[str, float]]:
     trace = opened(options.trace, options.processors)
     rows = measured(trace, options.processors)
-    for name, row in rows.items():
-        say(f"{name}: mean wait {row['mean_wait_s']:.6f} s, mean bounded slowdown {row['mean_bsld']:.6f}")
+    say(rows)
     say(trace.report)
     return rows
 

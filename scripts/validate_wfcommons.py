@@ -14,7 +14,6 @@ from typing import Any, TypedDict
 import command
 from validate_span import spans
 
-from dagsim.errors import InputError
 from dagsim.traces import open_trace
 from dagsim.workload.info import workload_info
 
@@ -50,10 +49,8 @@ def measured(traces: Path, stats: Path | None = None) -> dict[str, Any]:
         InputError: The table lacks a column.
     """
     path = stats or traces / "STATS.csv"
-    try:
+    with command.reading(path, "a table of workflows"):
         rows = [compared(traces, row) for row in command.read_rows(path)]
-    except KeyError as error:
-        raise InputError(f"{path}: there is no column {error}") from None
     return {
         "files": len(rows),
         "largest_difference_s": max(abs(row["span_s"] - row["critical_path_s"]) for row in rows),
