@@ -18,11 +18,11 @@ from typing import Any
 import command
 import numpy as np
 import torch
-from bench_env import fresh_ppo
+from bench_env import codec, fresh_ppo
 
 from dagsim.agents.rollouts import spared
 from dagsim.config.schema import load_config
-from dagsim.envs.episode import Episode, Reward, RewardConfig
+from dagsim.envs.episode import Episode, RewardConfig
 from dagsim.experiment.environment import make_vector_env
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.systems.cluster.codecs.candidates import Candidates
@@ -82,15 +82,9 @@ def mlp() -> Choose:
 
 def simulated(scenario: ClusterScenario, seconds: float) -> float:
     """Decisions per CPU-second of episodes in the kernel under random choices."""
-    rng, decisions, began = np.random.default_rng(0), 0, process_time()
+    reward, decisions, began = RewardConfig({"shaped_job_seconds": 1.0}, 1000.0), 0, process_time()
     for seed in count():
-        kernel = scenario.kernel(seed % SEQUENCES)
-        reward = Reward(RewardConfig({"shaped_job_seconds": 1.0}, 1000.0), kernel, scenario.terms)
-        episode = Episode(kernel, Candidates(), reward)
-        while episode.observation is not None:
-            episode.step(int(rng.integers(len(episode.observation.tokens))))
-            episode.reward()
-            decisions += 1
+        decisions += codec(scenario, range(seed % SEQUENCES, seed % SEQUENCES + 1), reward)
         if process_time() - began > seconds:
             break
     return decisions / (process_time() - began)

@@ -120,10 +120,7 @@ def _work(options: command.Options, say: command.Say) -> dict[str, dict[str, Any
             "cpu_s": round(spent_s, 2),
             "met": spent_s <= case.most_s,
         }
-        say(
-            f"{name:8} {case.waiting:6,} jobs on {case.nodes:5,} nodes, {case.futures:3} futures: "
-            f"{spent_s:8.1f} CPU-s (at most {case.most_s:g})"
-        )
+        say({name: rows[name]})
     return rows
 
 

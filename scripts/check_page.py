@@ -24,6 +24,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
+from PIL import Image
+
+from dagsim.config.schema import load_config
+from dagsim.experiment.simulate import run_policy
+from dagsim.experiment.store import Store
+from dagsim.experiment.training.log import TrainingLog
+
 SIZES = ((1600, 1000), (400, 800))
 SCHEMES = ("light", "dark")
 LIMIT_MS, LIMIT_BYTES, AA = 3000, 100e6, 4.5
@@ -243,10 +251,6 @@ LARGE = (
 
 def _interrupted(results: Path) -> None:
     """Make a run folder whose process was killed without a message."""
-    from dagsim.config.schema import load_config
-    from dagsim.experiment.simulate import run_policy
-    from dagsim.experiment.store import Store
-
     config = load_config(None, ["workload.count=20", "seeds=4"])
     folder = Store.create(results, "tune", config, argv=["dagsim", "tune"], policies=("sjf", "fifo"))
     folder.add(run_policy(config, "sjf", config.seed))
@@ -254,12 +258,6 @@ def _interrupted(results: Path) -> None:
 
 def _trainings(results: Path) -> None:
     """Make three folders with synthetic training logs. They only test pages."""
-    import numpy as np
-
-    from dagsim.config.schema import load_config
-    from dagsim.experiment.store import Store
-    from dagsim.experiment.training.log import TrainingLog
-
     rng = np.random.default_rng(1)
     for seed in range(3):
         config = load_config(None, [f"seed={seed}", "train.iterations=60"])
@@ -316,8 +314,6 @@ def take_pictures(browser: Any, pages: dict[str, Path], address: str, results: P
 
 def _smaller(path: Path) -> None:
     """Reduce the picture to 96 colours."""
-    from PIL import Image
-
     with Image.open(path) as shown:
         few = shown.convert("RGB").quantize(96, dither=Image.Dither.NONE)
     few.save(path, optimize=True)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import command
 
-from dagsim.model import Cluster, Job, Node, Task, gpu_type
+from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster import NodeFailures, Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -74,8 +74,7 @@ def young_daly(setting: Setting) -> float:
 
 def simulated(setting: Setting, jobs: int, seed: int) -> float:
     """Ratio of training to elapsed time of ``jobs`` jobs, one after the other."""
-    gpu = gpu_type("A100-80")
-    cluster = Cluster(tuple(Node(f"n{place}", gpu, setting.gpus_per_node) for place in range(setting.nodes)))
+    cluster = Cluster.of({"A100-80": setting.nodes * setting.gpus_per_node}, per_node=setting.gpus_per_node)
     task = Task("train", setting.work_s, setting.gpus, gang=True)
     scenario = ClusterScenario(
         cluster,

@@ -19,7 +19,7 @@ from typing import Any
 
 import command
 
-from dagsim.model import Cluster, Job, Node, Task, gpu_type
+from dagsim.model import Cluster, Job, Task, gpu_type
 from dagsim.model.log import Kind
 from dagsim.systems.cluster.policies.gavel import Gavel
 from dagsim.systems.cluster.policies.gavel_ledger import Allocation, Allocator, GavelJob
@@ -58,15 +58,11 @@ def completed(cell: Mapping[str, Any], inputs: Path, *, own: bool = False) -> di
         shares = _allocator(cell["policy"], given)
         if given:
             shares = GivenShares(shares, list(_given(cell["allocations"], [job["job"] for job in jobs], names)))
-    nodes = [
-        Node(f"{name}-{place}", gpu_type(names[name]), 1)
-        for name, count in cell["cluster"].items()
-        for place in range(count)
-    ]
+    cluster = Cluster.of({names[name]: count for name, count in cell["cluster"].items()}, per_node=1)
     options = {"seed": int(cell["seed"] or 0), "whole_steps": True, "window": len(jobs), "pair_rates": pairs}
     policy = Gavel(shares, cell.get("round_s", 360.0), **options)
     sharing = _LockStep(pairs, policy) if shares.pairs else None
-    schedule = ClusterScenario(Cluster(tuple(nodes)), work, sharing=sharing).kernel(int(cell["seed"] or 0)).run(policy)
+    schedule = ClusterScenario(cluster, work, sharing=sharing).kernel(int(cell["seed"] or 0)).run(policy)
     done_s = {row.job: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
     rows = [
         {"job": job["job"], "jct": done_s[place] - job["arrival"] if place in done_s else None}

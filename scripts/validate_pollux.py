@@ -25,7 +25,7 @@ from dagsim.elastic.profiles import TrainingProfile, read_applications
 from dagsim.elastic.search import PolluxSearch
 from dagsim.elastic.stepping import ElasticPolicy, SteppedCluster
 from dagsim.errors import InputError
-from dagsim.model import Cluster, Kind, Node, gpu_type
+from dagsim.model import Cluster, Kind
 from dagsim.systems.cluster.policies.elastic import IntervalAllocation, elastic_job_of
 from dagsim.systems.cluster.scenario import ClusterScenario
 
@@ -48,9 +48,8 @@ def completion_times(
 
 
 def _on_the_kernel(jobs: list[ElasticJob], policy: ElasticPolicy) -> dict[str, int]:
-    nodes = tuple(Node(f"n{place}", gpu_type("T4"), 4) for place in range(16))
     work = [elastic_job_of(job, policy, restart_s=30.0, whole_seconds=True) for job in jobs]
-    schedule = ClusterScenario(Cluster(nodes), work).kernel(0).run(IntervalAllocation(policy))
+    schedule = ClusterScenario(Cluster.of({"T4": 64}, per_node=4), work).kernel(0).run(IntervalAllocation(policy))
     done_s = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
     # As in Pollux's simulator: a whole second, less the arrival.
     return {job.name: int(round(done_s[job.name]) - job.arrival_s) for job in jobs}

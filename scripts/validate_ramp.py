@@ -165,22 +165,26 @@ class Replay:
         return (Partition(view.number, next(self._actions)),)
 
 
-def episode(
-    recorded: dict[str, Any], graphs: dict[str, ComputationGraph], plans: Planner | None = None
-) -> dict[str, Any]:
-    """Return the outcome of every job of a recorded episode."""
-    config = recorded["config"]
-    if plans is None:
+def episode(recorded: dict[str, Any], graphs: Path) -> dict[str, Any]:
+    """Return the outcome of every job of a recorded episode.
+
+    Raises:
+        InputError: The recording lacks a key.
+    """
+    with command.reading("--episode", "a recorded episode"):
+        config, rows = recorded["config"], recorded["jobs"]
         plans = planner(tuple(config["topo"]), config["quantum"], config["max_partitions_per_op"])
-    steps = config["num_training_steps"]
-    jobs = [
-        RampJob(str(number), graphs[row["model"]], row["time_arrived"], row["beta"], steps)
-        for number, row in enumerate(recorded["jobs"])
-    ]
-    kernel = RampScenario(horizon_s=config["sim_time"]).planned_by(plans).kernel(0, jobs=jobs)
-    kernel.run(Replay(row["action"] for row in recorded["jobs"]))
-    rows = [_row(outcome) for outcome in kernel.outcomes]
-    return {"jobs": rows + [_UNDECIDED] * (len(jobs) - len(rows))}
+        models = read_graphs(graphs, tuple(dict.fromkeys(row["model"] for row in rows)), "s")
+        steps, horizon_s = config["num_training_steps"], config["sim_time"]
+        jobs = [
+            RampJob(str(number), models[row["model"]], row["time_arrived"], row["beta"], steps)
+            for number, row in enumerate(rows)
+        ]
+        replay = Replay([row["action"] for row in rows])
+    kernel = RampScenario(horizon_s=horizon_s).planned_by(plans).kernel(0, jobs=jobs)
+    kernel.run(replay)
+    outcomes = [_row(outcome) for outcome in kernel.outcomes]
+    return {"jobs": outcomes + [_UNDECIDED] * (len(jobs) - len(outcomes))}
 
 
 _UNDECIDED = {"mask": None, "status": "not_decided", "cause": None, "jct_s": None}
@@ -218,8 +222,7 @@ def golden(folder: Path, graphs: Path) -> Iterator[Difference]:
         yield Difference(path.name, len(expected["ops"]) + len(expected["deps"]), _first_of_job(expected, actual))
     for path in sorted(folder.glob("episode_*.json.gz")):
         expected = command.read_json(path)
-        names = tuple(dict.fromkeys(row["model"] for row in expected["jobs"]))
-        actual = episode(expected, read_graphs(graphs, names, "s"))["jobs"]
+        actual = episode(expected, graphs)["jobs"]
         yield Difference(path.name, len(actual), _first_of_episode(expected["jobs"], actual))
 
 
@@ -286,33 +289,13 @@ def constant_degrees(streams: Path, graphs: Path) -> dict[str, dict[str, float]]
     return actual
 
 
-def _checked_episode(path: Path) -> dict[str, Any]:
-    recorded = command.read_json(path)
-    for part, keys in (
-        ("config", ("topo", "sim_time", "quantum", "max_partitions_per_op", "num_training_steps")),
-        ("jobs", ()),
-    ):
-        if not isinstance(recorded, dict) or part not in recorded:
-            raise InputError(f"{path}: expected an object with config and jobs")
-        for key in keys:
-            if key not in recorded[part]:
-                raise InputError(f"{path}: config lacks {key!r}")
-    for number, row in enumerate(recorded["jobs"]):
-        for key in ("time_arrived", "model", "beta", "action"):
-            if key not in row:
-                raise InputError(f"{path}: job {number} lacks {key!r}")
-    return recorded  # type: ignore[no-any-return]
-
-
 def _work(options: command.Options, say: command.Say) -> Any:
     if options.graph:
         placed = job(read_graph(options.graph, "s"), options.degree, planner())
         say({name: value for name, value in placed.items() if not isinstance(value, list)})
         return placed
     if options.episode:
-        recorded = _checked_episode(options.episode)
-        names = tuple(dict.fromkeys(row["model"] for row in recorded["jobs"]))
-        outcomes = episode(recorded, read_graphs(options.graphs, names, "s"))
+        outcomes = episode(command.read_json(options.episode), options.graphs)
         for row in outcomes["jobs"]:
             say(row)
         return outcomes

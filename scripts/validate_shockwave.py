@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import command
 
 from dagsim.elastic.batches import SAMPLES, EpochTraining, batch_schedule, epoch_table
-from dagsim.model import Cluster, Elastic, Job, Node, Task, gpu_type
+from dagsim.model import Cluster, Elastic, Job, Task, gpu_type
 from dagsim.model.log import Kind
 from dagsim.systems.cluster.policies.gavel_deployed import DeployedGavel
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -99,8 +99,7 @@ def jobs_of(inputs: Path) -> list[Job]:
 
 def completed(jobs: Sequence[Job], policy: str) -> dict[str, float]:
     """Play the jobs under a policy of the cluster; return their mean completion times in seconds."""
-    gpu = gpu_type(_GPU.upper())
-    cluster = Cluster(tuple(Node(f"node-{place}", gpu, GPUS_PER_NODE) for place in range(NODES)))
+    cluster = Cluster.of({_GPU.upper(): NODES * GPUS_PER_NODE}, per_node=GPUS_PER_NODE)
     times: dict[str, list[float]] = {job.id: [] for job in jobs}
     for seed in range(RUNS):
         gavel = DeployedGavel(POLICIES[policy], ROUND_S, GAP_S, STOP_S, seed, window=len(jobs))
