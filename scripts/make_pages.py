@@ -489,33 +489,18 @@ def leaderboard() -> Iterator[str]:
         yield from ("", *grid.markdown().splitlines())
 
 
+_NAMED = (
+    *(bench_tasks, leaderboard, forecasts, forecast_costs, speeds, validations, peers, trainings, ablations, grid),
+    *(policies, placements, heuristics, coverage, ramp, rules, readers, plans, sample, site),
+)
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
-    "bench-tasks": bench_tasks,
-    "leaderboard": leaderboard,
-    "forecasts": forecasts,
-    "forecast-costs": forecast_costs,
-    "speeds": speeds,
-    "validations": validations,
-    "peers": peers,
+    **{make.__name__.replace("_", "-"): make for make in _NAMED},
     "tpch": partial(decima, "learned-w1", "held-out-w1-parity", "learned-w2", "held-out-parity", "held-out-default"),
     "batch": partial(decima, "held-out-batch"),
     "synthetic": partial(decima, "held-out-synthetic"),
     "alibaba": partial(decima, "held-out-alibaba"),
-    "trainings": trainings,
     "agents": shipped,
-    "ablations": ablations,
-    "grid": grid,
-    "policies": policies,
-    "placements": placements,
-    "heuristics": heuristics,
-    "coverage": coverage,
-    "ramp": ramp,
-    "rules": rules,
-    "readers": readers,
-    "plans": plans,
     "periods": held_periods,
-    "sample": sample,
-    "site": site,
 }
 
 

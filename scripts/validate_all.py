@@ -280,24 +280,8 @@ def wfcommons(data: Path) -> Iterator[Figure]:
 VALIDATIONS: dict[str, Callable[[Path], Iterator[Figure]]] = {
     validation.__name__: validation
     for validation in (
-        bound,
-        readers,
-        span,
-        wfcommons,
-        stg,
-        swf,
-        rlscheduler,
-        fgd,
-        decima,
-        ramp,
-        slurm,
-        site,
-        goodput,
-        pollux,
-        pollux_search,
-        sia,
-        gavel,
-        tiresias,
+        *(bound, readers, span, wfcommons, stg, swf, rlscheduler, fgd, decima, ramp, slurm, site),
+        *(goodput, pollux, pollux_search, sia, gavel, tiresias),
     )
 }
 
