@@ -725,32 +725,29 @@ def main() -> int:
     os.environ.pop("DAGSIM_DATA", None)  # faults must be caught by tests that everybody can run
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     _preload()
-    groups = options.groups.split(",")
-    drawn_mutants = drawn(options.mutants, options.seed, groups)
-    mutants = [mutant for mutant in drawn_mutants if (options.only or "") in mutant.name]
-    done = _read(options.log)
-    survivors = {name for name, outcome in _read(options.survivors).items() if outcome.end == "survived"}
+    mutants = drawn(options.mutants, options.seed, options.groups.split(","))
+    mutants = [mutant for mutant in mutants if (options.only or "") in mutant.name]
     if options.survivors:
+        survivors = {name for name, outcome in _read(options.survivors).items() if outcome.end == "survived"}
         mutants = [mutant for mutant in mutants if mutant.name in survivors]
+    done = _read(options.log)
     todo = [mutant for mutant in mutants if mutant.name not in done]
-    count = 0
-
-    def report(mutant: Mutant, outcome: Outcome) -> None:
-        nonlocal count
-        count += 1
-        done[mutant.name] = outcome
-        with options.log.open("a") as log:
-            log.write(json.dumps({"name": mutant.name, **outcome._asdict()}) + "\n")
-        print(f"{count}/{len(todo)} {outcome.end}: {mutant.name} ({outcome.cpu_s:.1f} s) {outcome.test}", flush=True)
-
     if todo and not options.table:
-        judge(todo, options.reach, options.seconds, report, options.processes)
+        print(f"{len(todo)} mutants", file=sys.stderr)
+        judge(todo, options.reach, options.seconds, partial(_report, options.log), options.processes)
+        done = _read(options.log)
     outcomes = {mutant: done[mutant.name] for mutant in mutants if mutant.name in done}
     text = table(outcomes, _reasons(options.reasons), options.seed, len(mutants))
     print(text)
     if options.out:
         options.out.write_text(text)
     return 0 if len(outcomes) == len(mutants) else 1
+
+
+def _report(log: Path, mutant: Mutant, outcome: Outcome) -> None:
+    with log.open("a") as file:
+        file.write(json.dumps({"name": mutant.name, **outcome._asdict()}) + "\n")
+    print(f"{outcome.end}: {mutant.name} ({outcome.cpu_s:.1f} s) {outcome.test}", file=sys.stderr, flush=True)
 
 
 def judge(
@@ -776,27 +773,13 @@ def judge(
 def _forked(
     mutants: Mapping[Mutant, Sequence[str]], reach: Reach, report: Callable[[Mutant, Outcome], None], processes: int
 ) -> None:
-    """Collect the tests in a fork, and report the outcomes that it sends."""
-    reading, writing = os.pipe()
-    order = list(mutants)
+    """Collect the tests in a fork, since mutants outside of functions need a process without dagsim, and run them."""
     pid = os.fork()
     if pid == 0:
-        os.close(reading)
-        with os.fdopen(writing, "w") as pipe:
-
-            def send(mutant: Mutant, outcome: Outcome) -> None:
-                print(json.dumps([order.index(mutant), *outcome]), file=pipe, flush=True)
-
-            silence = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(silence, 1)
-            files = sorted({test.partition("::")[0] for tests in mutants.values() for test in tests})
-            pytest.main([*OPTIONS, *files], plugins=[InPlace(mutants, reach, send, processes)])
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        files = sorted({test.partition("::")[0] for tests in mutants.values() for test in tests})
+        pytest.main([*OPTIONS, *files], plugins=[InPlace(mutants, reach, report, processes)])
         os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        for line in pipe:
-            number, *outcome = json.loads(line)
-            report(order[number], Outcome(*outcome))
     os.waitpid(pid, 0)
 
 
@@ -814,8 +797,8 @@ def _preload() -> None:
     assert not any(name.split(".")[0] == "dagsim" for name in sys.modules)
 
 
-def _read(path: Path | None) -> dict[str, Outcome]:
-    if path is None or not path.exists():
+def _read(path: Path) -> dict[str, Outcome]:
+    if not path.exists():
         return {}
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     return {row.pop("name"): Outcome(**row) for row in rows}

@@ -99,9 +99,8 @@ def grids_of(table: str, seeds: Sequence[int]) -> list[SweepGrid]:
     policies = {own: {f"agent {place}": f'ppo[checkpoint="{path}"]' for place, path in enumerate(agents, 1)}}
     constant, least = CHOSEN.get(setting, {}).get(beta, (0, 0))
     constants = (constant,) if constant else (2, 4, 8, 16)
-    policies.setdefault("first_fit", {}).update(
-        {name: name for name in ("max", *(f"constant[degree={degree}]" for degree in constants))}
-    )
+    names = ["max", *(f"constant[degree={degree}]" for degree in constants)]
+    policies.setdefault("first_fit", {}).update({name: name for name in names})
     if setting == "degree":
         policies["first_fit"]["futures"] = f"teach_ramp:Futures[beta={beta},constant={FOLLOWS[beta]},futures=128]"
     for placer in dict.fromkeys(("best_fit", own)) if constant else ():

@@ -25,6 +25,7 @@ from typing import Any
 import command
 import numpy as np
 from command import markdown
+from fit_workloads import SOURCES
 from sweeps import finished, origin
 
 from dagsim.config.bundled import WORKLOADS
@@ -42,17 +43,11 @@ from dagsim.workload.distributions import Quantiles
 from dagsim.workload.sessions import Sessions
 
 SEEDS = range(3_010_000, 3_010_012)
-TRACES = {
-    "like-philly": "philly/philly_pollux.csv.gz",
-    "like-itp": "microsoft-itp-2021/raw-traces.tar.gz",
-    "like-openb": "alibaba-gpu-v2023/openb_pod_list_default.csv",
-    "like-alibaba": "alibaba-v2018/batch_task_random6600.csv.gz",
-}
-"""Presets that can be judged. There are no logs of Helios and PAI here."""
 POLICIES = ("fifo", "fifo-fit", "easy", "sjf", "srtf", "srsf", "ljf", "saf", "hrrn", "wfp3")
 NODE = {"name": "node", "gpu": "V100-16", "gpus": 8, "cpus": 96, "memory_gb": 768}
 TRIALS = {"like-philly": (8, 300), "like-itp": (8, 300), "like-openb": (1, 120), "like-alibaba": (1, 60)}
-"""Nodes of 8 GPUs and 96 cores, and jobs of a window.
+"""Presets that can be judged (there are no logs of Helios and PAI here): nodes of 8 GPUs and 96 cores, and jobs of a
+window.
 
 There are only as many nodes as the widest jobs need: a few long jobs hold most of the work, and on
 a large cluster no job would wait. Windows of openb and Alibaba have few jobs, as shares of GPUs and
@@ -132,7 +127,7 @@ def grids(name: str, data: Path, seeds: Sequence[int]) -> dict[str, SweepGrid]:
     """Return the experiments of a preset: windows of its trace, the preset, and its plain variant."""
     nodes, jobs = TRIALS[name]
     common = {"cluster.groups": [NODE | {"count": nodes}], "runtime": {"kind": "recorded"}}
-    trace = {"kind": "trace", "path": str(data / TRACES[name]), "window": jobs, "windows": len(seeds)}
+    trace = {"kind": "trace", "path": str(data / SOURCES[name][0]), "window": jobs, "windows": len(seeds)}
     preset = {"preset": name, "count": jobs, "load_is": "exact", "measure": None}
     config = load_config(None, [Setting("preset", "workload", preset)])
     assert isinstance(config.workload, Sessions)
@@ -175,7 +170,7 @@ def tau(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float
 
 def judge(name: str, data: Path, seeds: Sequence[int], options: command.Options) -> dict[str, Any]:
     """Judge one preset."""
-    every = list(open_trace(data / TRACES[name]).jobs())
+    every = list(open_trace(data / SOURCES[name][0]).jobs())
     real = every[round(0.01 * len(every)) :]
     fitted = WORKLOADS[name].workload
     assert isinstance(fitted, Sessions)
@@ -185,7 +180,10 @@ def judge(name: str, data: Path, seeds: Sequence[int], options: command.Options)
         name: [drawn(fitted, count, seed) for seed in seeds[:5]],
         "plain": [drawn(plainly(fitted), count, seed) for seed in seeds[:5]],
     }
-    stats = {source: _median([statistics(jobs) for jobs in several]) for source, several in sources.items()}
+    stats = {}
+    for source, several in sources.items():
+        drawn_stats = [statistics(jobs) for jobs in several]
+        stats[source] = {title: float(np.median([of[title] for of in drawn_stats])) for title in drawn_stats[0]}
     curves = {
         source: np.median([[dispersion(_times(jobs), scale) for scale in SCALES] for jobs in several], axis=0)
         for source, several in sources.items()
@@ -288,10 +286,6 @@ def _column(lines: Sequence[CellRun], policy: str, metric: str) -> np.ndarray:
     return np.array([line.metrics[metric] for line in lines if line.policy == policy], float)
 
 
-def _median(several: Sequence[dict[str, float]]) -> dict[str, float]:
-    return {name: float(np.median([values[name] for values in several])) for name in several[0]}
-
-
 def _times(jobs: Sequence[Job]) -> np.ndarray:
     return np.array([job.arrival_s for job in jobs]) - jobs[0].arrival_s
 
@@ -319,7 +313,7 @@ def _cell(value: float) -> str:
 def write(spending: Spending, options: command.Options, say: command.Say) -> None:
     """Write statistics, rankings, the page and the picture."""
     data, judged = Path(os.environ.get("DAGSIM_DATA", ".")) / "traces", {}
-    for name in TRACES:
+    for name in TRIALS:
         judged[name] = judge(name, data, spending.seeds, options)
         say(f"{name} {judged[name]['tau']}")
     stats, ranks = tables(judged)

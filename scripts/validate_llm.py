@@ -9,7 +9,6 @@ with all of their rows.
 
 from __future__ import annotations
 
-import csv
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
@@ -38,18 +37,15 @@ def read_rows(file: Path) -> list[dict[str, str]]:
     """Read the rows.
 
     Raises:
-        ConfigError: A column is missing, a model or GPU type is unknown, or a number is none.
+        InputError: A column is missing, a model or GPU type is unknown, or a number is none.
     """
-    with file.open(newline="", encoding="utf-8") as text:
-        rows = list(csv.DictReader(text))
+    rows = command.read_rows(file)
     for line, row in enumerate(rows, 2):
         for column, allowed in (("model", SHAPES), ("gpu", GPUS)):
             if row.get(column) not in allowed:
                 raise ConfigError(f"{file}:{line}: {column} {row.get(column)!r}; allowed: {', '.join(allowed)}")
-        try:
+        with command.reading(f"{file}:{line}", "a run as in golden/llm/mpt.csv"):
             tokens_per_s(row)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ConfigError(f"{file}:{line}: not a run as in golden/llm/mpt.csv: {error}") from None
     return rows
 
 

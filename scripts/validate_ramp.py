@@ -66,36 +66,16 @@ def job(graph: ComputationGraph, degree: int, plans: Planner, steps: int = STEPS
         "communication_s": steps * step.communication_s,
         "computation_s": steps * step.computation_s,
         "ticks": step.ticks,
-        "ops": [list(piece) for piece in pieces(timed, srpt(0, parts, plans.fabric), plans.fabric)],
-        "deps": [list(dep) for dep in deps(timed)],
+        "ops": pieces(timed, srpt(0, parts, plans.fabric), plans.fabric),
+        "deps": deps(timed),
     }
 
 
-class Piece(NamedTuple):
-    """One piece of a pass operation. Of the ready pieces on a server, the one with the highest
-    ``priority`` runs.
-    """
+def pieces(timed: TimedGraph, schedule: OpSchedule, fabric: Fabric) -> list[list[Any]]:
+    """Return all pieces of pass operations: id, pass, seconds, bytes of memory, server and priority. Of the ready
+    pieces on a server, the one with the highest priority runs.
 
-    id: str
-    which_pass: str
-    seconds: float
-    memory_bytes: float
-    server: str
-    priority: int
-
-
-class Dep(NamedTuple):
-    """One dependency between two pieces. ``seconds`` is 0 if nothing is sent."""
-
-    source: str
-    target: str
-    size_bytes: float
-    seconds: float
-
-
-def pieces(timed: TimedGraph, schedule: OpSchedule, fabric: Fabric) -> list[Piece]:
-    """Return all pieces: whole operations first, forward ones before mirrors, then each split one
-    with its mirror.
+    Whole operations come first, forward ones before mirrors, then each split one with its mirror.
     """
     parts, count = timed.parts, len(timed.parts.graph)
     on_server: dict[int, list[int]] = {}
@@ -113,12 +93,14 @@ def pieces(timed: TimedGraph, schedule: OpSchedule, fabric: Fabric) -> list[Piec
             seconds = parts.graph.costs(fabric.gpus[server].name)[op] / parts.pieces[op]
             which = "forward_pass" if op < count else "backward_pass"
             name = fabric.topology.server_names[server]
-            detailed.append(Piece(id_, which, seconds, parts.memory_bytes[op % count], name, priority[op, server]))
+            detailed.append([id_, which, seconds, parts.memory_bytes[op % count], name, priority[op, server]])
     return detailed
 
 
-def deps(timed: TimedGraph) -> list[Dep]:
-    """Return all dependencies by source, exchanges of weights last."""
+def deps(timed: TimedGraph) -> list[list[Any]]:
+    """Return all dependencies between two pieces: source, target, bytes, and seconds (0 if nothing is sent). They come
+    by source, exchanges of weights last.
+    """
     parts, count = timed.parts, len(timed.parts.graph)
     sizes = {(edge.source, edge.target): edge.pair_bytes for edge in parts.edges}
     for op, size in enumerate(parts.sync_bytes):
@@ -129,7 +111,7 @@ def deps(timed: TimedGraph) -> list[Dep]:
         for bundle in timed.bundles[op]:
             size, seconds = sizes[op, bundle.target], bundle.seconds if bundle.flows else 0.0
             for source, targets in zip(ids[op], bundle.lane.targets, strict=True):
-                detailed += [Dep(source, ids[bundle.target][target], size, seconds) for target in targets]
+                detailed += [[source, ids[bundle.target][target], size, seconds] for target in targets]
     return detailed
 
 
