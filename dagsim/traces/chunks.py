@@ -282,9 +282,12 @@ def read_tables(source: Source, form: Form, report: ReadReport) -> Iterator[Tabl
         yield from _File(source, file, place, form, report).tables()
 
 
-def tables_of(source: Source, form: Form, width: int, rows: Iterable[Row]) -> Iterator[Table]:
-    """Yield rows whose fields are already the columns of a form, in chunks."""
+def tables_of(source: Source, width: int, rows: Iterable[Row], numbers: Collection[int] = ()) -> Iterator[Table]:
+    """Yield records of a source as rows of ``width`` columns, in chunks. The columns ``numbers`` are also read as
+    numbers; others may hold any object.
+    """
     layout, rows = FileLayout(range(width), width, False), iter(rows)
+    form = Form(numbers, range(width), lambda first, where: layout)
     while batch := list(islice(rows, _ROWS)):
         line, fields = zip(*batch, strict=True)
         columns = dict(enumerate(zip(*fields, strict=True)))

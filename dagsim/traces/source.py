@@ -16,7 +16,7 @@ from io import BufferedReader, TextIOWrapper
 from itertools import count, repeat
 from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from dagsim.errors import TraceError
 from dagsim.files import is_there
@@ -24,8 +24,8 @@ from dagsim.traces.arrow import MAGIC, ArrowFile
 from dagsim.traces.report import ReadReport
 from dagsim.workload.records import clipped
 
-Row = tuple[int, Sequence[str]]
-"""The number of a row (see ``Source.where``) and its fields."""
+Row = tuple[int, Sequence[Any]]
+"""The number of a row (see ``Source.where``) and its fields, which are texts unless a reader has parsed them."""
 
 _HEAD_BYTES = 1 << 16
 LINE_BITS = 40  # a row's number is its file's place among the shards, then its line: one int, cheap to carry

@@ -109,7 +109,7 @@ def _tables(source: Source, tasks: Source, report: ReadReport) -> Iterator[Table
         yield table.chosen(np.flatnonzero(checks.usable & ~is_after))
     jobs = source.select("job_events/*", "job_events.csv*") if source.path.is_dir() else None
     if jobs and jobs.files:
-        yield from tables_of(tasks, _FORM, len(COLUMNS), _submissions(jobs, report))
+        yield from tables_of(tasks, len(COLUMNS), _submissions(jobs, report))
 
 
 def _submissions(jobs: Source, report: ReadReport) -> Iterator[Row]:

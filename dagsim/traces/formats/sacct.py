@@ -254,7 +254,7 @@ class _Reading:
             kind=kinds.kind[kinds.place][first],
             kinds=kinds.kinds,
             estimate=kinds.estimate[kinds.place][first],
-            tenant=_tenant(words, self.options.tenant),
+            tenant=self.options.tenants(words["User"], words["Account"], words["Partition"]),
             user=words["User"],
             account=words["Account"],
             partition=words["Partition"],
@@ -698,16 +698,6 @@ def _in_order(groups: Grouped) -> Grouped:
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
         jobs[begin:end] = sorted(range(begin, end), key=lambda job: _order(ids[job]))
     return groups.ordered(jobs)
-
-
-def _tenant(words: dict[str, Labels], by: str | None) -> Labels:
-    """The user, account or partition; by default the account, or else the user."""
-    if by is not None:
-        return words[by.capitalize()]
-    account, user = words["Account"], words["User"]
-    nameless = np.array([not word for word in account.words])[account.place]
-    place = np.where(nameless, user.place + np.int32(len(account.words)), account.place)
-    return Labels(place, (*account.words, *user.words)).mapped(str)
 
 
 def _order(job: str) -> tuple[tuple[int, ...], str]:
