@@ -184,7 +184,7 @@ class Events:
         note(blank[0] & blank[1], "tasks without a request (nothing asked)")
         amounts = []
         for words, field in zip(asked, ("CPU request", "memory request"), strict=True):
-            values, reasons = zip(*[amount(word, field) for word in words.words], strict=True)
+            values, reasons = zip(*[requested_amount(word, field) for word in words.words], strict=True)
             for reason in sorted({*reasons} - {""}):
                 drop(np.array([each == reason for each in reasons])[words.place], reason)
             amounts.append(np.array(values)[words.place])
@@ -336,7 +336,7 @@ def times_us(table: Table) -> np.ndarray:
     return np.array(list(map(int, table.texts(TIME).tolist())), np.int64)
 
 
-def amount(word: str, field: str) -> tuple[float, str]:
+def requested_amount(word: str, field: str) -> tuple[float, str]:
     """The number in a request, and the reason why there is none."""
     try:
         return finite_number(word or "0", field), ""

@@ -37,11 +37,11 @@ from dagsim.traces.formats.google import (
     USES,
     Event,
     Events,
-    amount,
     impossible_tasks,
     jobs_of_tasks,
     kinds_of_tasks,
     machines,
+    requested_amount,
     seconds,
     work_text,
 )
@@ -438,7 +438,7 @@ def _requests(checks: Checks) -> list[np.ndarray]:
     for name in ("cpus", "memory"):
         texts = [re.search(rf"'{name}': *([^,}}]*)", word) for word in requests.words]
         stated = ["" if match is None or match[1] == "None" else match[1] for match in texts]
-        values, reasons = zip(*[amount(text, "request") for text in stated], strict=True)
+        values, reasons = zip(*[requested_amount(text, "request") for text in stated], strict=True)
         checks.drop_for(Labels(requests.place, reasons))
         amounts.append(np.array(values)[requests.place])
     return amounts
