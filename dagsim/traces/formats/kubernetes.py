@@ -214,11 +214,12 @@ class _Reading:
 
     def job(self, pieces: list[_Found]) -> Job | None:
         """Job of its pieces, or ``None`` if it cannot be kept."""
+        created_s = min(entry.piece.created_s for entry in pieces)
         if any(entry.piece.is_workload for entry in pieces):  # a workload has more information, and it is exact
             self.report.skip("of pods that a workload stands for", sum(not entry.piece.is_workload for entry in pieces))
             pieces = [entry for entry in pieces if entry.piece.is_workload]
         with self._dropping(pieces):
-            job = self._made(min(entry.piece.created_s for entry in pieces), pieces)
+            job = self._made(created_s, pieces)
             self.report.kept += len(pieces)
             return job
         return None
