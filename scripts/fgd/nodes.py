@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dagsim.errors import TraceError
+from dagsim.traces.chunks import read_rows
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
@@ -106,8 +107,8 @@ def read_nodes(source: Source, cpu_nodes: bool = False) -> list[Node]:
         TraceError: A row is not a node, or no node has a GPU.
     """
     named = []
-    for place, row in source.rows(
-        ReadReport(strict=True), ("sn", "cpu_milli", "memory_mib", "gpu", "model"), header=True
+    for place, row in read_rows(
+        source, ReadReport(strict=True), ("sn", "cpu_milli", "memory_mib", "gpu", "model"), header=True
     ):
         name, cpu, memory, gpus, model = row
         try:

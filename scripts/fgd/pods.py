@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dagsim.errors import TraceError
+from dagsim.traces.chunks import read_rows
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
@@ -47,7 +48,7 @@ def read_pods(source: Source) -> list[Pod]:
     """
     columns = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
     named = []
-    for place, row in source.rows(ReadReport(strict=True), columns, ("gpu_spec",), header=True):
+    for place, row in read_rows(source, ReadReport(strict=True), columns, ("gpu_spec",), header=True):
         name, cpu, memory, gpus, milli, models = row
         try:
             pod = Pod(

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.model import Cluster, Edge, Node, Task, TaskGraph
-from dagsim.traces.chunks import Form, Table, csv_form, read_tables, tables_of
+from dagsim.traces.chunks import Form, Table, csv_form, read_rows, read_tables, tables_of
 from dagsim.traces.fields import Dirty, FaultsAt, count, finite_number
 from dagsim.traces.formats.google import (
     AFTER_US,
@@ -244,7 +244,7 @@ def _table(
                 report.drop("that is not a JSON object", source.where(place))
         return
     aliases = [name.replace(".", "_") for name in optional if "." in name]
-    for place, fields in source.rows(report, required, (*optional, *aliases), header=True):
+    for place, fields in read_rows(source, report, required, (*optional, *aliases), header=True):
         row = dict(zip((*required, *optional, *aliases), fields, strict=True))
         for name in optional:
             row[name] = row[name] or row.get(name.replace(".", "_"), "")
@@ -348,7 +348,7 @@ def shapes_beside(source: Source) -> Cluster | None:
     if len(tables.files) != 1:
         return None
     nodes = []
-    for place, (cpus, ram, machine_count) in tables.rows(ReadReport(strict=True), _SHAPES, header=True):
+    for place, (cpus, ram, machine_count) in read_rows(tables, ReadReport(strict=True), _SHAPES, header=True):
         with FaultsAt(tables.where(place), "a machine shape"):
             size = finite_number(cpus, "cpus"), finite_number(ram, "ram")
             if (many := count(machine_count, "machine_count", 0)) > _MOST_MACHINES:

@@ -119,7 +119,7 @@ def _records(source: Source, arrival: str, report: ReadReport) -> Iterator[Row]:
             arrival_s = finite_number(fields.get(arrival, ""), arrival)
             if not id or arrival_s < 0:
                 raise Dirty("without an id" if not id else "whose ctime is negative")
-            values = [fields.get(name, "").strip("\"'") for name in _FIELDS]
+            values = [intern(fields.get(name, "").strip("\"'")) for name in _FIELDS]
             yield place, (id.partition(".")[0], arrival_s, kind, *values)
 
 
