@@ -11,9 +11,7 @@ that is installed. CPU time of one process with one torch thread, best of severa
 
 from __future__ import annotations
 
-import sys
 import warnings
-from argparse import Namespace
 from collections.abc import Callable
 from time import process_time
 from typing import Any
@@ -22,7 +20,6 @@ import command
 import gymnasium
 import numpy as np
 import torch
-from command import Say
 
 from dagsim.agents.config import TrainConfig
 from dagsim.agents.learner import LearnerContext
@@ -128,7 +125,7 @@ def rate(work: Callable[[], int], repeats: int) -> float:
     return max(rates)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     torch.set_num_threads(1)
     config = load_config(None, [f"workload={options.workload}"])
     seeds, shaped = range(options.episodes), RewardConfig({"shaped_job_seconds": 1.0})
@@ -180,4 +177,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

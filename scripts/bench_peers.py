@@ -19,7 +19,6 @@ import os
 import random
 import subprocess
 import sys
-from argparse import Namespace
 from array import array
 from collections.abc import Callable, Iterator
 from heapq import heapreplace
@@ -34,7 +33,6 @@ from typing import Any, NamedTuple
 import command
 import simpy
 from bench_kernel import compiled, one_node, scene_of, simulate
-from command import Say
 from simpy.events import Event
 
 from dagsim.model import Job, Kind, Task
@@ -193,7 +191,7 @@ def _found_in(root: Path) -> dict[str, str]:
     }
 
 
-def peers(options: Namespace) -> dict[str, Callable[[Jobs], tuple[Ends, float]]]:
+def peers(options: command.Options) -> dict[str, Callable[[Jobs], tuple[Ends, float]]]:
     """Return all simulators of the jobs by name."""
     return {
         "bare heapq loop": bare,
@@ -209,7 +207,7 @@ def peers(options: Namespace) -> dict[str, Callable[[Jobs], tuple[Ends, float]]]
     }
 
 
-def compare(options: Namespace) -> dict[str, float | str]:
+def compare(options: command.Options) -> dict[str, float | str]:
     """CPU microseconds per job by name, or the reason why they are missing."""
     everybody, same = peers(options), jobs(options.jobs)
     expected = bare(same)[0]
@@ -238,10 +236,9 @@ def _equal(one: float, other: float) -> bool:
     return isclose(one, other, rel_tol=1e-9, abs_tol=1e-6)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     costs = compare(options)
-    for name, cost in costs.items():
-        say(f"{name:30} {cost if isinstance(cost, str) else f'{cost:10.2f} µs per job'}")
+    say({f"{name}, µs per job": cost for name, cost in costs.items()})
     return {"jobs": options.jobs, "us_per_job": costs}
 
 
@@ -256,4 +253,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -11,15 +11,12 @@ nodes, a second apart; those of one GPU take half of it.
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import command
 from clock import cpu_s
-from command import Say
 
 from dagsim.config.schema import Config, Setting, load_config, plain
 from dagsim.experiment.scenario import cluster_scenario_of
@@ -69,7 +66,7 @@ def floor_s(times: int = 10_000) -> float:
     return cpu_s(lambda: kernel.run(policy, times + 1.0)) / times
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     cluster, jobs = replayed(options.trace, options.limit)
     played(cluster, jobs, "sjf")
     sjf_s = min(played(cluster, jobs, "sjf")[0] for _ in range(3))
@@ -102,4 +99,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -10,8 +10,6 @@ which the reader looks for beside it.
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +17,6 @@ from zlib import crc32
 
 import command
 import numpy as np
-from command import Say
 
 from dagsim.model import Job, TaskGraph
 from dagsim.traces import TraceOptions, format_of, open_trace
@@ -47,7 +44,7 @@ def pai(jobs: Iterable[Job]) -> Iterator[Job]:
         yield replace(job, arrival_s=now, deadline_s=None)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, int]:
+def _work(options: command.Options, say: command.Say) -> dict[str, int]:
     options.cells.mkdir(parents=True, exist_ok=True)
     traces, counts = options.data / "traces", {}
     for name, file, change in (
@@ -77,4 +74,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

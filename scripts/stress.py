@@ -11,14 +11,11 @@ node explains, or a traceback. It exits with 1 if there is any.
 from __future__ import annotations
 
 import inspect
-import sys
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import command
-from command import Say
 
 from dagsim.errors import DagsimError
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
@@ -60,7 +57,7 @@ def stress(cases: int, first: int, policies: list[str]) -> Iterator[tuple[str, i
         yield spec, seed, faults(spec, seed)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     played: Counter[str] = Counter()
     violations = []
     for spec, seed, messages in stress(options.cases, options.first, options.policy or specs()):
@@ -81,4 +78,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

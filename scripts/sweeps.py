@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+
+import command
 
 from dagsim.experiment.carry_out import carry_out, raise_failures
 from dagsim.experiment.executors import executor_for
@@ -31,7 +32,7 @@ def sweep_of(name: str, seeds: Sequence[int] | None = None) -> SweepGrid:
     return sweep if seeds is None else replace(sweep, seeds=seeds[: len(sweep.seeds)])
 
 
-def finished(sweep: SweepGrid, options: Namespace) -> list[CellRun]:
+def finished(sweep: SweepGrid, options: command.Options) -> list[CellRun]:
     """Return the cells of the sweep in the order of the grid. With ``options.draw``, only those that
     are finished.
 
@@ -49,7 +50,7 @@ def finished(sweep: SweepGrid, options: Namespace) -> list[CellRun]:
     return [runs[cell] for cell in plan.cells if cell in runs]
 
 
-def spend(name: str, seeds: Sequence[int], options: Namespace, windows_of: str | None = None) -> Spending:
+def spend(name: str, seeds: Sequence[int], options: command.Options, windows_of: str | None = None) -> Spending:
     """Take the seeds of a table from the ledger: as many of its pool as ``seeds`` has. Seeds outside
     the report pools stay as they are.
 

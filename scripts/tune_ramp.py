@@ -12,8 +12,6 @@ is turned away that could run. The weights are added to FILE (JSON, by default t
 from __future__ import annotations
 
 import json
-import sys
-from argparse import Namespace
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +19,6 @@ from typing import Any, NamedTuple
 
 import command
 import numpy as np
-from command import Say
 from numba import njit
 from numpy.typing import NDArray
 from sweeps import sweep_of
@@ -195,7 +192,7 @@ def weights_of(numbers: NDArray[np.float64], counts: NDArray[np.float64]) -> tup
     return np.exp(scarcity).reshape(shape) * 0.1, np.exp(blocks).reshape(shape) * 0.05 / counts, degrees, away
 
 
-def tune(rate: Blocking, generations: int, seed: int, say: Say) -> NDArray[np.float64]:
+def tune(rate: Blocking, generations: int, seed: int, say: command.Say) -> NDArray[np.float64]:
     """Return the best numbers of the cross-entropy method."""
     rng = np.random.default_rng(seed)
     mean, spread = np.zeros(_PLACES[-1]), np.full(_PLACES[-1], 1.2)
@@ -221,7 +218,7 @@ def tune(rate: Blocking, generations: int, seed: int, say: Say) -> NDArray[np.fl
     return best
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     sweep = sweep_of(f"ramp/{options.setting}")
     own = {"system.beta": options.beta, "system.placer": "packed"}
     world = scenario_of(replace(sweep, settings={**sweep.settings, **own}).config())
@@ -250,4 +247,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

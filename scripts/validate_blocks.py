@@ -12,13 +12,10 @@ no job is small enough for them.
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from typing import Any
 
 import command
 import numpy as np
-from command import Say
 
 from dagsim.model import Cluster, Job, Kind, Node, Request, Task, gpu_type
 from dagsim.network import Tree, TreeSwitch
@@ -84,13 +81,11 @@ def occupancy(mix: str, way: str, nodes: int, jobs: int, seed: int = 1) -> float
     return held / ((high - low) * nodes * GPUS)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     result: dict[str, Any] = {"nodes": options.nodes, "jobs": options.jobs}
     for mix in MIXES:
         result[mix] = {way: occupancy(mix, way, options.nodes, options.jobs) for way in POLICY}
-        naive = result[mix]["naive"]
-        for way, share in result[mix].items():
-            say(f"{mix:6} {way:6} occupancy {share:.4f}, {share / naive - 1:+.2%} against naive packing")
+    say(result)
     return result
 
 
@@ -102,4 +97,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

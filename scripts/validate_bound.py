@@ -10,17 +10,13 @@
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from math import inf
 from statistics import fmean
 from typing import NamedTuple
 
 import command
 import numpy as np
-from command import Say
 
 from dagsim import simulate
 from dagsim.errors import InputError, Stalled
@@ -109,8 +105,7 @@ def instance(seed: int) -> Instance:
     return Instance(Cluster(tuple(nodes)), jobs)
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(NamedTuple):
     """A copy of a task that is to be placed once, on one node, or on one node that takes a whole gang."""
 
     job: int
@@ -119,7 +114,6 @@ class _Run:
     gpus: float
     seconds: list[float]
     """By node; inf where it does not fit."""
-    end_s: float = field(default=0.0)
 
 
 def least_sum(case: Instance) -> float:
@@ -246,17 +240,20 @@ def against_policies(seeds: range) -> Iterator[Check]:
                 yield Check(f"scenario {seed}, {policy}", least.bound_s, least.kind, sum_s)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, list[Check]]:
+def _by_kind(checks: list[Check]) -> dict[str, list[Check]]:
+    kinds = dict.fromkeys(check.kind for check in checks)
+    return {kind: [check for check in checks if check.kind == kind] for kind in kinds}
+
+
+def _work(options: command.Options, say: command.Say) -> dict[str, list[Check]]:
     watch = counted("validating", not options.json, "bounds", every=1)
     optima = list(watch(against_optimum(range(options.first, options.first + options.instances))))
-    for kind in dict.fromkeys(check.kind for check in optima):
-        of = [check.ratio for check in optima if check.kind == kind]
-        say(f"{kind}: {len(of)} bounds, bound / optimum mean {fmean(of):.4f}, least {min(of):.4f}, most {max(of):.12f}")
     policies = list(watch(against_policies(range(options.first, options.first + options.scenarios))))
-    if policies:
-        most = max(check.ratio for check in policies)
-        mean = fmean(check.ratio for check in policies)
-        say(f"policies: {len(policies)} sums, bound / sum mean {mean:.4f}, most {most:.12f}")
+    for title, checks in {**_by_kind(optima), "policies": policies}.items():
+        of = [check.ratio for check in checks] or [float("nan")]
+        say(
+            f"{title}: {len(checks)} bounds, bound / sum mean {fmean(of):.4f}, least {min(of):.4f}, most {max(of):.12f}"
+        )
     for check in (*optima, *policies):
         if not check.holds:
             say(f"ABOVE: {check.name}: {check.kind} bound {check.bound_s!r} s, sum {check.sum_s!r} s")
@@ -285,4 +282,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -8,16 +8,12 @@ status is 1 if it is above 1e-9. The flows are SimPy processes on the carrier th
 
 from __future__ import annotations
 
-import json
-import sys
-from argparse import Namespace
 from collections.abc import Generator, Mapping
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import command
-from command import Say
 from simpy.events import AllOf, Event
 
 from dagsim.errors import ConfigError
@@ -109,20 +105,15 @@ def worst(scenario: Mapping[str, Any], finish_s: Mapping[str, float]) -> float |
     )
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
+    scenario = command.read_json(options.scenario)
     try:
-        scenario = json.loads(options.scenario.read_text(encoding="utf-8"))
         finish_s = finishes(scenario)
     except ConfigError as error:
         raise ConfigError(f"{options.scenario}: {error}") from None
-    except ValueError as error:
-        raise ConfigError(f"{options.scenario}: not JSON: {error}") from None
-    difference = worst(scenario, finish_s)
-    for name, time_s in finish_s.items():
-        say(f"{name:12} {time_s:.12g} s")
-    if difference is not None:
-        say(f"largest relative difference from the expected times: {difference:.2g}")
-    return {"flows": finish_s, "worst": difference}
+    result = {"flows": finish_s, "worst": worst(scenario, finish_s)}
+    say(result)
+    return result
 
 
 def main() -> int:
@@ -132,4 +123,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

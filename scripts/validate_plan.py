@@ -22,17 +22,14 @@ from __future__ import annotations
 import heapq
 import json
 import re
-import sys
 import tempfile
-from argparse import ArgumentTypeError, Namespace
-from collections.abc import Iterator
+from argparse import ArgumentTypeError
 from math import ceil, log
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import command
 import numpy as np
-from command import Say
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
@@ -193,33 +190,17 @@ def _holds(rows: list[Checked] | list[Covered]) -> bool:
     return all(row.right for row in checks) and sum(not row.holds_erlang for row in checks) <= len(checks) // 6
 
 
-def _work(options: Namespace, say: Say) -> list[Checked] | list[Covered]:
-    if options.coverage is not None:
-        return list(_coverage(options, say))
-    rows = list(_rows(options, say))
-    say(f"Erlang's p95 is in {sum(row.holds_erlang for row in rows)} of {len(rows)} intervals")
+def _work(options: command.Options, say: command.Say) -> list[Checked] | list[Covered]:
+    rows: list[Any] = []
+    for place, queue in enumerate(options.queues):
+        if options.coverage is None:
+            rows.append(checked(queue, options.jobs, options.seed + place))
+        else:
+            rows.append(covered(queue, options.jobs, options.coverage, options.seed + 1_000_000 * place))
+        say({"queue": rows[-1]._asdict()})
+        if isinstance(rows[-1], Checked):
+            say(f"right: {rows[-1].right}; the interval holds Erlang's p95: {rows[-1].holds_erlang}")
     return rows
-
-
-def _rows(options: Namespace, say: Say) -> Iterator[Checked]:
-    for place, queue in enumerate(options.queues):
-        row = checked(queue, options.jobs, options.seed + place)
-        bounds = "none" if row.low is None or row.high is None else f"{row.low:,.0f} .. {row.high:,.0f}"
-        say(
-            f"{row.queue:11} p95 {row.today_p95:8,.1f} s, log {row.log_p95:8,.1f} s; GPUs {row.planned}, independently "
-            f"{row.least}; interval {bounds}, Erlang {row.erlang_p95:,.0f} s{'' if row.right else '; MISS'}"
-        )
-        yield row
-
-
-def _coverage(options: Namespace, say: Say) -> Iterator[Covered]:
-    for place, queue in enumerate(options.queues):
-        row = covered(queue, options.jobs, options.coverage, options.seed + 1_000_000 * place)
-        say(
-            f"{row.queue:11} next period {row.next:.3f}, Erlang {row.erlang:.3f}; upper end {row.reach:.2f} times the "
-            f"value, none in {row.too_short:.2f}"
-        )
-        yield row
 
 
 def main() -> int:
@@ -232,4 +213,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

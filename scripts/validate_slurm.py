@@ -24,11 +24,10 @@ DIR is a folder with ``sacct-aDX.txt`` (docs/reference/traces.md has the command
 from __future__ import annotations
 
 import re
-import sys
-from argparse import Namespace
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import product
 from math import ceil
@@ -37,10 +36,9 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import command
-from command import Say, read_rows
 
 from dagsim.errors import TraceError
-from dagsim.model import Cluster, Decision, GpuType, Job, Kind, Node, Start, Task
+from dagsim.model import Cluster, Decision, GpuType, Job, Kind, Node, Start, Task, TaskGraph
 from dagsim.systems.cluster import ClusterView
 from dagsim.systems.cluster.policies.shares import Factors, truncated
 from dagsim.systems.cluster.policies.slurm import SlurmMultifactor, SlurmSettings
@@ -48,7 +46,7 @@ from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, Prio
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces.nodes import FoundNode
 from dagsim.traces.report import ReadReport
-from dagsim.traces.slurm import COLUMNS, Resources, array_tasks, duration_s, resources, sacct_rows
+from dagsim.traces.slurm import COLUMNS, array_tasks, duration_s, resources, sacct_rows
 from dagsim.traces.slurm_site import SlurmSite, read_slurm_site, scheduler_of, site_files
 from dagsim.traces.source import Source
 
@@ -80,7 +78,7 @@ def priorities(folder: Path) -> dict[str, Any]:
     nodes, settings = site.found_nodes(), SlurmSettings(**scheduler_of(site)).priorities()
     amounts = [sum(node.cpus for node in nodes), sum(node.memory_gb for node in nodes)]
     capacity = Capacity(len(nodes), *amounts, sum(count for node in nodes for _, count in node.gpus))
-    rows = sorted(read_rows(folder / "golden_priorities.csv"), key=lambda row: float(row["epoch"]))
+    rows = sorted(command.read_rows(folder / "golden_priorities.csv"), key=lambda row: float(row["epoch"]))
     book = PriorityBook(settings, site.queues(), capacity, _began_s(folder))
     events = _events(rows, site)
     weights, classic = book.settings.weights, book.settings.fair_share == "classic"
@@ -191,21 +189,13 @@ _PHASES = 3
 
 
 class _Submitted(NamedTuple):
-    """A job of the run. Times are relative to the first submission."""
+    """A job of the run, its start there, and the part of the scheduler that started it. Times are relative to the first
+    submission.
+    """
 
-    name: str
-    submit_s: float
-    limit_s: float
-    nodes: int
-    asked: Resources
-    run_s: float
+    job: Job
     start_s: float | None
     by: str
-    partition: str
-    qos: str
-    account: str
-    user: str
-    nice: float
 
 
 def _phases_s(jobs: Sequence[_Submitted], interval_s: float) -> list[float]:
@@ -225,10 +215,14 @@ def _simulated(
 
     A gang runs on one GPU type here, so types differ only if jobs ask for them.
     """
-    asked = {kind for job in jobs for kind, _ in job.asked.types}
+    tasks = [task for submitted in jobs for task in submitted.job.tasks]
+    asked = {kind for task in tasks for kind in task.gpu_types or ()}
     types = {kind: GpuType(kind or "gpu", 1.0, 1.0, 1.0, 1.0, 0.0) for kind in (asked or {""})}
     nodes = tuple([_node(node, types) for node in site.found_nodes()])
-    work = [_job(job, lag_s, types) for job in jobs]
+    work = [
+        replace(submitted.job, graph=TaskGraph((replace(task, work=task.work + lag_s),)))
+        for submitted, task in zip(jobs, tasks, strict=True)
+    ]
     watched = _Watched(policy)
     schedule = ClusterScenario(Cluster(nodes), work, queues=site.queues()).kernel(0).run(watched)
     own_s: dict[int, float] = {}
@@ -236,7 +230,7 @@ def _simulated(
         if row.kind == Kind.STARTED:
             own_s.setdefault(row.job, row.time_s)
         elif row.kind == Kind.REJECTED:
-            raise TraceError(f"job {jobs[row.job].name} asks for what the nodes of the run do not have")
+            raise TraceError(f"job {jobs[row.job].job.id} asks for what the nodes of the run do not have")
     return own_s, watched.by
 
 
@@ -244,24 +238,6 @@ def _node(node: FoundNode, types: Mapping[str, GpuType]) -> Node:
     count = sum(size for _, size in node.gpus)
     one = types.get("") or GpuType("other", 1.0, 1.0, 1.0, 1.0, 0.0)
     return Node(node.name, types.get(node.gpus[0][0], one) if count else None, count, node.cpus, node.memory_gb)
-
-
-def _job(job: _Submitted, lag_s: float, types: Mapping[str, GpuType]) -> Job:
-    asked = job.asked
-    kinds = tuple([kind for kind, _ in asked.types if kind in types])
-    task = Task(
-        "job",
-        job.run_s + lag_s,
-        job.nodes,
-        job.nodes > 1,
-        ceil(asked.gpus / job.nodes),
-        asked.cpus / job.nodes,
-        asked.memory_gb / job.nodes,
-        kinds or None if asked.gpus else None,
-        estimate=job.limit_s,
-    )
-    named = {"partition": job.partition, "qos": job.qos, "account": job.account, "user": job.user}
-    return Job.single(job.name, task, job.submit_s, priority=-job.nice, **named)
 
 
 class _Watched:
@@ -289,9 +265,9 @@ def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
     ran_s: dict[str, float] = {}
     nice: dict[str, float] = {}
     if (folder / "golden_priorities.csv").exists():
-        nice = {row["job"]: float(row["nice"]) for row in read_rows(folder / "golden_priorities.csv")}
+        nice = {row["job"]: float(row["nice"]) for row in command.read_rows(folder / "golden_priorities.csv")}
     if (folder / "golden_starts.csv").exists():
-        rows = read_rows(folder / "golden_starts.csv")
+        rows = command.read_rows(folder / "golden_starts.csv")
         ran_s = {row["job"]: float(row["run_s"]) for row in rows if row.get("run_s")}
     head, *lines = [line.split("|") for _, line in Source(folder / "sacct-aDX.txt").lines() if line.strip()]
     rows = [row for line in lines if (row := dict(zip(head, line, strict=False)))["JobID"].replace("_", "").isdigit()]
@@ -307,27 +283,24 @@ def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
         if start_s is not None and end_s is not None:
             run_s = end_s - start_s
         flags = row.get("Flags", "")
-        by = (
-            "backfill" if "SchedBackfill" in flags else "main" if "SchedMain" in flags or "SchedSubmit" in flags else ""
+        by = "backfill" if "SchedBackfill" in flags else "main" if re.search("SchedMain|SchedSubmit", flags) else ""
+        asked, nodes = resources(row["ReqTRES"]), max(1, int(row["NNodes"] or 1))
+        task = Task(
+            "job",
+            run_s,
+            nodes,
+            nodes > 1,
+            ceil(asked.gpus / nodes),
+            asked.cpus / nodes,
+            asked.memory_gb / nodes,
+            tuple(kind for kind, _ in asked.types) or None if asked.gpus else None,
+            estimate=limit_s,
         )
-        submitted.append(
-            _Submitted(
-                row["JobID"],
-                submit_s - first_s,
-                limit_s,
-                max(1, int(row["NNodes"] or 1)),
-                resources(row["ReqTRES"]),
-                run_s,
-                None if start_s is None else start_s - first_s,
-                by,
-                row["Partition"].partition(",")[0],
-                row["QOS"],
-                row["Account"],
-                row["User"],
-                nice.get(row["JobID"], 0.0),
-            )
-        )
-    return sorted(submitted, key=lambda job: (job.submit_s, _number(job.name))), first_s
+        partition, priority = row["Partition"].partition(",")[0], -nice.get(row["JobID"], 0.0)
+        named = {"partition": partition, "qos": row["QOS"], "account": row["Account"], "user": row["User"]}
+        job = Job.single(row["JobID"], task, submit_s - first_s, priority=priority, **named)
+        submitted.append(_Submitted(job, None if start_s is None else start_s - first_s, by))
+    return sorted(submitted, key=lambda one: (one.job.arrival_s, _number(one.job.id))), first_s
 
 
 def _number(name: str) -> tuple[int, ...]:
@@ -362,11 +335,9 @@ def measured(folder: Path) -> dict[str, dict[str, Any]]:
     return parts
 
 
-def _work(options: Namespace, say: Say) -> dict[str, dict[str, Any]]:
+def _work(options: command.Options, say: command.Say) -> dict[str, dict[str, Any]]:
     parts = measured(options.run)
-    for part, figures in parts.items():
-        texts = [f"{name} {it if isinstance(it, str) else format(it, 'g')}" for name, it in figures.items()]
-        say(f"{part}: {', '.join(texts)}")
+    say(parts)
     return parts
 
 
@@ -377,4 +348,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -7,15 +7,12 @@ spans observed in the trace, it checks the reader, the DAGs and the kernel at on
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
 import command
-from command import Say
 
 from dagsim.metrics import jct
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph
@@ -44,7 +41,7 @@ def measured(seconds: list[float]) -> dict[str, float]:
     return {"jobs": len(seconds), "mean_s": mean(seconds), "median_s": median(seconds)}
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     trace = open_trace(options.trace)
     row = measured(spans(trace.jobs()))
     say(f"{row['jobs']:,} jobs: mean span {row['mean_s']:.1f} s, median {row['median_s']:.1f} s")
@@ -59,4 +56,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())
