@@ -20,13 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from time import process_time
 from typing import Any, NamedTuple
 
 import command
 import numpy as np
 import torch
+from clock import timed
 from command import markdown
 from sweeps import RESULTS, ROOT, finished
 
@@ -315,9 +316,8 @@ def _searched(config: Config, reference: str, seed: int) -> dict[str, float]:
     row = {}
     for name, policy in (("reference", reference), ("search", f'search[base="{own}"]')):
         kernel, decider = scenario_of(config).kernel(seed), make_policy(scenario_of(config), policy)
-        before = process_time()
-        schedule = kernel.run(decider)
-        row[f"{name}_cpu_s"], row[f"{name}_s"] = process_time() - before, _jct_s(schedule)
+        schedule, row[f"{name}_cpu_s"] = timed(partial(kernel.run, decider))
+        row[f"{name}_s"] = _jct_s(schedule)
     return row
 
 
