@@ -172,8 +172,8 @@ def test_columns_give_the_same_loads_as_tasks_one_by_one():
     jobs = typed((150.0, ("V100", "H100")), (200.0, ("H100",)), (33.3, ("V100",)), (7.7, ("V100", "T4")))
     cluster = Cluster((*TWO.nodes, Node("cpu", cpus=60.0)))
     one, other = LoadMeter(cluster, Recorded()), LoadMeter(cluster, Recorded())
-    for each in jobs:
-        for task in each.tasks:
+    for job in jobs:
+        for task in job.tasks:
             one.add(task)
     arrays = JobArrays.of(jobs)
     other.add_arrays(arrays, seconds_of(arrays, Recorded(), cluster.gpu_types))

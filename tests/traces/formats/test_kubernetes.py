@@ -129,7 +129,7 @@ def test_a_plain_list_and_one_object_a_line_are_read_alike(
 
 
 @pytest.mark.parametrize(
-    ("said", "value"),
+    ("amount", "value"),
     [
         ("7500m", 7.5),
         ("64Gi", 2**36),
@@ -141,14 +141,14 @@ def test_a_plain_list_and_one_object_a_line_are_read_alike(
         ("0.5", 0.5),
     ],
 )
-def test_quantities_have_units_of_1000_and_of_1024(said: Any, value: float) -> None:
-    assert quantity(said) == pytest.approx(value)
+def test_quantities_have_units_of_1000_and_of_1024(amount: Any, value: float) -> None:
+    assert quantity(amount) == pytest.approx(value)
 
 
-@pytest.mark.parametrize("said", ["", "1 G", "x", "-1", None, True, "1ki", "9" * 400, "1e999"])
-def test_what_is_no_quantity_is_refused(said: Any) -> None:
+@pytest.mark.parametrize("amount", ["", "1 G", "x", "-1", None, True, "1ki", "9" * 400, "1e999"])
+def test_what_is_no_quantity_is_refused(amount: Any) -> None:
     with pytest.raises(Dirty):
-        quantity(said)
+        quantity(amount)
 
 
 def test_thousandths_of_a_gpu_are_a_share() -> None:
