@@ -20,12 +20,10 @@ from typing import Any
 import command
 from command import Figure
 
-from dagsim.config.cluster_file import cluster_yaml
+from dagsim.config.cluster_file import import_site
 from dagsim.config.schema import Setting, load_config
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.traces.nodes import grouped
-from dagsim.traces.slurm_site import read_slurm_site, site_files
 
 MOST_JOBS = 100
 """Accounts with more jobs than this must meet the gate."""
@@ -33,12 +31,9 @@ MOST_JOBS = 100
 
 def fidelity(folder: Path) -> dict[str, Any]:
     """Import and replay a site; return ``ObservedWaits`` as plain data."""
-    site = read_slurm_site(site_files([folder]))
-    imported = grouped(site.found_nodes(), keep_all=True, in_order=True)
-    text = cluster_yaml(imported, folder.name, folder.name, site.queues(), site.unmodelled)
     with TemporaryDirectory() as scratch:
         path = Path(scratch) / "site.yaml"
-        path.write_text(text, encoding="utf-8")
+        import_site([folder], path)
         jobs = {"kind": "trace", "path": str(folder), "format": "sacct"}
         config = load_config(path, [Setting("the log", "workload", jobs)])
     scenario = cluster_scenario_of(config)
