@@ -17,12 +17,10 @@ from typing import Any
 import command
 import numpy as np
 
+from dagsim import simulate
 from dagsim.model import Cluster, Job, Kind, Node, Request, Task, gpu_type
 from dagsim.network import Tree, TreeSwitch
 from dagsim.systems.cluster.network.shared import SharedNetwork
-from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.seam import drive
 
 GPUS, BLOCK, SEGMENT = 4, 18, 16
 MIXES = {
@@ -63,12 +61,11 @@ def gangs(mix: str, count: int, seed: int, way: str) -> list[Job]:
 def occupancy(mix: str, way: str, nodes: int, jobs: int, seed: int = 1) -> float:
     """Share of the GPU-seconds that runs hold while many jobs wait."""
     cluster, network = blocks(nodes)
-    kernel = ClusterScenario(cluster, gangs(mix, jobs, seed, way), network=network).kernel(0)
-    drive(kernel, POLICIES.create(POLICY[way]))
+    log = simulate(gangs(mix, jobs, seed, way), cluster, POLICY[way], network=network).schedule.log
     starts: dict[tuple[int, int], tuple[float, float]] = {}
     spans: list[tuple[float, float, float]] = []
     first: dict[int, float] = {}
-    for row in kernel.schedule.log:
+    for row in log:
         if row.kind == Kind.STARTED:
             starts[row.run, row.node] = row.time_s, row.value
             first.setdefault(row.job, row.time_s)
