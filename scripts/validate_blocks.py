@@ -18,7 +18,9 @@ import command
 import numpy as np
 
 from dagsim import simulate
-from dagsim.model import Cluster, Job, Kind, Node, Request, Task, gpu_type
+from dagsim.metrics import gpu_utilization, wait
+from dagsim.metrics.columns import ScheduleColumns
+from dagsim.model import Cluster, Job, Node, Request, Task, gpu_type
 from dagsim.network import Tree, TreeSwitch
 from dagsim.systems.cluster.network.shared import SharedNetwork
 
@@ -61,21 +63,11 @@ def gangs(mix: str, count: int, seed: int, way: str) -> list[Job]:
 def occupancy(mix: str, way: str, nodes: int, jobs: int, seed: int = 1) -> float:
     """Share of the GPU-seconds that runs hold while many jobs wait."""
     cluster, network = blocks(nodes)
-    log = simulate(gangs(mix, jobs, seed, way), cluster, POLICY[way], network=network).schedule.log
-    starts: dict[tuple[int, int], tuple[float, float]] = {}
-    spans: list[tuple[float, float, float]] = []
-    first: dict[int, float] = {}
-    for row in log:
-        if row.kind == Kind.STARTED:
-            starts[row.run, row.node] = row.time_s, row.value
-            first.setdefault(row.job, row.time_s)
-        elif row.kind == Kind.FINISHED:
-            begin_s, gpus = starts.pop((row.run, row.node))
-            spans.append((begin_s, row.time_s, gpus))
-    times = sorted(first.values())
-    low, high = times[3 * len(times) // 10], times[8 * len(times) // 10]
-    held = sum(max(0.0, min(end_s, high) - max(begin_s, low)) * gpus for begin_s, end_s, gpus in spans)
-    return held / ((high - low) * nodes * GPUS)
+    schedule = simulate(gangs(mix, jobs, seed, way), cluster, POLICY[way], network=network).schedule
+    starts_s = np.sort(wait(schedule))  # all jobs are there at 0 s
+    starts_s = starts_s[np.isfinite(starts_s)]  # too wide ones are rejected
+    low_s, high_s = (float(starts_s[share * len(starts_s) // 10]) for share in (3, 8))
+    return gpu_utilization(ScheduleColumns.of(schedule, start_s=low_s, end_s=high_s))
 
 
 def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
