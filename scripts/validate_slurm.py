@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 import command
 
 from dagsim.errors import TraceError
-from dagsim.model import Cluster, Decision, GpuType, Job, Kind, Node, QueueTree, Start, Task, TaskGraph
+from dagsim.model import Cluster, Decision, GpuType, Job, Kind, Node, Start, Task, TaskGraph
 from dagsim.systems.cluster import ClusterView
 from dagsim.systems.cluster.policies.shares import Factors, truncated
 from dagsim.systems.cluster.policies.slurm import SlurmMultifactor, SlurmSettings
@@ -47,7 +47,7 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces.nodes import FoundNode
 from dagsim.traces.report import ReadReport
 from dagsim.traces.slurm import COLUMNS, array_tasks, duration_s, resources, sacct_rows
-from dagsim.traces.slurm_site import SlurmSite, read_slurm_site
+from dagsim.traces.slurm_site import SlurmSite, read_slurm_site, scheduler_of, site_files
 from dagsim.traces.source import Source
 
 _SLACK = 0.01
@@ -74,14 +74,13 @@ def accounting(folder: Path) -> dict[str, Any]:
 
 def priorities(folder: Path) -> dict[str, Any]:
     """Compute every priority that slurmctld logged by the policy's own code, from the times of jobs."""
-    site = _site(folder)
-    nodes, queues = site.found_nodes(), site.queues()
-    totals = (sum(node.cpus for node in nodes), sum(node.memory_gb for node in nodes))
-    capacity = Capacity(len(nodes), *totals, sum(count for node in nodes for _, count in node.gpus))
-    users = {user: f"{account.name}/{user}" for account, _ in queues.walk() for user in account.users}
+    site = read_slurm_site(site_files([folder]))
+    nodes, settings = site.found_nodes(), SlurmSettings(**scheduler_of(site)).priorities()
+    amounts = [sum(node.cpus for node in nodes), sum(node.memory_gb for node in nodes)]
+    capacity = Capacity(len(nodes), *amounts, sum(count for node in nodes for _, count in node.gpus))
     rows = sorted(command.read_rows(folder / "golden_priorities.csv"), key=lambda row: float(row["epoch"]))
-    book = PriorityBook(SlurmSettings(**queues.scheduler).priorities(), queues, capacity, _began_s(folder))
-    events = _events(rows, users)
+    book = PriorityBook(settings, site.queues(), capacity, _began_s(folder))
+    events = _events(rows, site)
     weights, classic = book.settings.weights, book.settings.fair_share == "classic"
     worst = worst_classic = 0.0
     wrong, at = 0, 0
@@ -92,7 +91,7 @@ def priorities(folder: Path) -> dict[str, Any]:
             book.end(number, moment) if ends else book.begin(number, asked, moment)
             at += 1
         book.calculate(now)
-        asked = _asked(row, users)
+        asked = _asked(row, site)
         own, logged = book.factors(asked, now), Factors(*(float(row[f"{name}_f"]) for name in _LOGGED))
         apart = abs(own.fair_share - logged.fair_share)
         if classic:
@@ -105,15 +104,10 @@ def priorities(folder: Path) -> dict[str, Any]:
     return counts | ({"worst_classic_fair_share": worst_classic} if classic else {})
 
 
-def _site(folder: Path) -> SlurmSite:
-    return read_slurm_site([folder / name for name in _FILES])
-
-
-_FILES = ("slurm.conf", "sshare.txt", "sacctmgr-assoc.txt", "sacctmgr-qos.txt", "scontrol-show-nodes.txt")
 _LOGGED = ("age", "assoc", "fairshare", "jobsize", "partition", "qos")
 
 
-def _events(rows: Sequence[Mapping[str, str]], users: Mapping[str, str]) -> list[tuple[float, bool, int, Asked]]:
+def _events(rows: Sequence[Mapping[str, str]], site: SlurmSite) -> list[tuple[float, bool, int, Asked]]:
     """Starts and ends of the jobs in order. At equal times starts come first, so that a job of
     length 0 ends.
     """
@@ -122,17 +116,18 @@ def _events(rows: Sequence[Mapping[str, str]], users: Mapping[str, str]) -> list
     for number, (_, row) in enumerate(jobs.items()):
         start_s, end_s = (_moment(row[name]) for name in ("start", "end"))
         if start_s is not None:
-            events.append((start_s, False, number, _asked(row, users)))
+            events.append((start_s, False, number, _asked(row, site)))
             if end_s is not None:
-                events.append((end_s, True, number, _asked(row, users)))
+                events.append((end_s, True, number, _asked(row, site)))
     return sorted(events, key=lambda event: event[:3])
 
 
-def _asked(row: Mapping[str, str], users: Mapping[str, str]) -> Asked:
-    if row["user"] not in users:
+def _asked(row: Mapping[str, str], site: SlurmSite) -> Asked:
+    association = next((f"{account}/{user}" for account, user in site.users if user == row["user"]), None)
+    if association is None:
         raise TraceError(f"job {row['job']} is of the user {row['user']!r}, whom sshare.txt does not list")
     return Asked(
-        users[row["user"]],
+        association,
         row["partition"],
         row["qos"],
         float(row["submit"]),
@@ -161,20 +156,19 @@ def _began_s(folder: Path) -> float:
 
 def starts(folder: Path) -> dict[str, Any]:
     """Order and times of starts under the policy itself, by the variant that comes nearest."""
-    site = _site(folder)
+    site = read_slurm_site(site_files([folder]))
+    settings = scheduler_of(site)
     jobs, first_s = _submitted(folder)
-    queues = site.queues()
-    settings = SlurmSettings(**queues.scheduler)
     phase_s = 0.0  # of the calculations of priorities
     if (folder / "slurmctld-priority.log").exists():
-        phase_s = (_began_s(folder) - first_s) % settings.calc_period_s
+        phase_s = (_began_s(folder) - first_s) % settings["calc_period_s"]
     began = {place: job.start_s for place, job in enumerate(jobs) if job.start_s is not None}
     fits = []
-    rests_s = (0.0, settings.sched_min_interval_s or 2.0)
-    for tie, lag_s, cycle_s, rest_s in product(_TIES, _LAGS_S, _phases_s(jobs, settings.bf_interval_s), rests_s):
-        fitted = {"bf_phase_s": cycle_s, "calc_phase_s": phase_s, "bf_ties": tie, "sched_min_interval_s": rest_s}
-        policy = SlurmMultifactor(**{**queues.scheduler, **fitted, "kill": "never"})
-        own_s, by = _simulated(site.found_nodes(), queues, jobs, policy, lag_s)
+    cycles_s, rests_s = _phases_s(jobs, settings["bf_interval_s"]), (0.0, settings["sched_min_interval_s"] or 2.0)
+    for tie, lag_s, cycle_s, rest_s in product(_TIES, _LAGS_S, cycles_s, rests_s):
+        phases = {"bf_phase_s": cycle_s, "calc_phase_s": phase_s, "sched_min_interval_s": rest_s}
+        policy = SlurmMultifactor(**settings | phases | {"bf_ties": tie, "kill": "never"})
+        own_s, by = _simulated(site, jobs, policy, lag_s)
         there = sorted(began, key=lambda job: (began[job], own_s[job], job))
         here = sorted(began, key=lambda job: (own_s[job], began[job], job))
         gaps = [abs(began[job] - own_s[job]) for job in began]
@@ -215,11 +209,7 @@ def _phases_s(jobs: Sequence[_Submitted], interval_s: float) -> list[float]:
 
 
 def _simulated(
-    found: Sequence[FoundNode],
-    queues: QueueTree,
-    jobs: Sequence[_Submitted],
-    policy: SlurmMultifactor,
-    lag_s: float,
+    site: SlurmSite, jobs: Sequence[_Submitted], policy: SlurmMultifactor, lag_s: float
 ) -> tuple[dict[int, float], dict[int, str]]:
     """Return the start of each job, and the part of the scheduler that made it.
 
@@ -228,13 +218,13 @@ def _simulated(
     tasks = [task for submitted in jobs for task in submitted.job.tasks]
     asked = {kind for task in tasks for kind in task.gpu_types or ()}
     types = {kind: GpuType(kind or "gpu", 1.0, 1.0, 1.0, 1.0, 0.0) for kind in (asked or {""})}
-    nodes = tuple([_node(node, types) for node in found])
+    nodes = tuple([_node(node, types) for node in site.found_nodes()])
     work = [
         replace(submitted.job, graph=TaskGraph((replace(task, work=task.work + lag_s),)))
         for submitted, task in zip(jobs, tasks, strict=True)
     ]
     watched = _Watched(policy)
-    schedule = ClusterScenario(Cluster(nodes), work, queues=queues).kernel(0).run(watched)
+    schedule = ClusterScenario(Cluster(nodes), work, queues=site.queues()).kernel(0).run(watched)
     own_s: dict[int, float] = {}
     for row in schedule.log:
         if row.kind == Kind.STARTED:
@@ -279,7 +269,8 @@ def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
     if (folder / "golden_starts.csv").exists():
         rows = command.read_rows(folder / "golden_starts.csv")
         ran_s = {row["job"]: float(row["run_s"]) for row in rows if row.get("run_s")}
-    rows = [row for row in command.read_rows(folder / "sacct-aDX.txt", "|") if row["JobID"].replace("_", "").isdigit()]
+    head, *lines = [line.split("|") for _, line in Source(folder / "sacct-aDX.txt").lines() if line.strip()]
+    rows = [row for line in lines if (row := dict(zip(head, line, strict=False)))["JobID"].replace("_", "").isdigit()]
     since = {id(row): _moment(row["Eligible"]) for row in rows}
     rows = [row for row in rows if since[id(row)] is not None]
     first_s = min([since[id(row)] or 0.0 for row in rows], default=0.0) // 60 * 60  # Slurm rounds times to minutes

@@ -225,7 +225,7 @@ def standings(
             sample,
             len(seeds),
             lower_is_better(metric),
-            {name: _plain_mean(by_policy[policy].values(), name) for name in SECONDARY_METRICS},
+            {name: plain_mean(by_policy[policy].values(), name) for name in SECONDARY_METRICS},
             sum(map(not_done, by_policy[policy].values())),
             sum(int(line.metrics.get("jobs_unfinished", 0)) for line in by_policy[policy].values()),
         )
@@ -297,7 +297,8 @@ def _mean(values: Floats) -> Mean:
     return Mean(value, value - half, value + half)
 
 
-def _plain_mean(lines: Iterable[RunMetrics], metric: str) -> float:
+def plain_mean(lines: Iterable[RunMetrics], metric: str) -> float:
+    """The mean of ``metric`` over the lines; NaN if one of them lacks it."""
     values = [_number(line.metrics.get(metric)) for line in lines]
     return ordered_sum(values) / len(values)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from dagsim.errors import TraceError
+from dagsim.traces.chunks import read_rows
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
@@ -50,7 +51,7 @@ def read_named(
         TraceError: ``read`` refuses a row.
     """
     named = []
-    for place, (name, *fields) in source.rows(ReadReport(strict=True), columns, optional, header=True):
+    for place, (name, *fields) in read_rows(source, ReadReport(strict=True), columns, optional, header=True):
         try:
             named.append((name, read(*fields)))
         except Dirty as error:

@@ -129,8 +129,8 @@ _OPTIONS: dict[str, tuple[Any, ...]] = {
 }
 """Values that a case may give the options that a format heeds."""
 
-_TABLES = ("alibaba2017", "alibaba2018", "gavel", "google2011", "google2019", "helios", "itp", "openb2023", "pai2020",
-           "philly", "plain", "sacct", "swf", "tiresias")  # fmt: skip
+_TABLES = ("alibaba2017", "alibaba2018", "gavel", "google2011", "google2019", "helios", "itp", "kubernetes",
+           "kubernetes-now", "openb2023", "pai2020", "pbs", "philly", "plain", "sacct", "swf", "tiresias")  # fmt: skip
 """Formats that can be read in several ways."""
 
 _MANY_JOBS = 100_000  # more than any damage to a sample can make

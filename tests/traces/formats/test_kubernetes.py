@@ -217,3 +217,18 @@ def test_levels_that_kueue_is_asked_for_are_terms_of_the_job(
     file.write_text(json.dumps({"kind": "List", "items": [workload]}, indent=1))
     (job,) = read(file).jobs
     assert job.request == request_
+
+
+def test_a_job_arrives_with_its_first_pod_even_before_its_workload(
+    read: Reading, samples: Path, tmp_path: Path
+) -> None:
+    pods, workloads = (
+        json.loads((samples / "kubernetes" / name).read_text())["items"] for name in ("pods.json", "workloads.json")
+    )
+    pod, workload = pods[0], workloads[0]
+    lone = next(item for item in pods if item["metadata"]["name"] == "lone")
+    for item, minute in ((pod, "09:00"), (lone, "09:01"), (workload, "09:02")):
+        item["metadata"]["creationTimestamp"] = f"2026-01-05T{minute}:00Z"
+    (tmp_path / "objects.json").write_text(json.dumps({"items": [pod, lone, workload]}))
+    jobs = read(tmp_path / "objects.json", format="kubernetes").jobs
+    assert [(job.id, job.arrival_s) for job in jobs] == [("optics/fit", 0), ("genes/lone", 60)]

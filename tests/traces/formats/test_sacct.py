@@ -355,6 +355,12 @@ def test_relative_dates_are_no_times(read: Reading, log: Log) -> None:
     assert read(log({}, {"JobID": "8", "Submit": "02:53:32"})).dropped == {"whose Submit is not a time": 1}
 
 
+def test_nan_is_no_time_whatever_the_other_rows_are(read: Reading, log: Log) -> None:
+    wrong = {"JobID": "8", "Submit": "nan"}
+    for other in ({}, {"JobID": "9", "Submit": "Unknown"}):
+        assert read(log({}, wrong, other)).dropped["whose Submit is not a time"] == 1
+
+
 def test_rows_with_a_last_empty_column_are_read(read: Reading, log: Log) -> None:
     assert len(read(log({}, ends="|")).jobs) == 1
 
