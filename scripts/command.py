@@ -58,9 +58,9 @@ def lines(path: Path) -> Iterator[str]:
         yield from file
 
 
-def read_rows(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
+def read_rows(path: Path) -> list[dict[str, str]]:
     """The rows of a CSV file, which may end in ``.gz``."""
-    return list(csv.DictReader(lines(path), delimiter=delimiter))
+    return list(csv.DictReader(lines(path)))
 
 
 def read_json(path: Path) -> Any:
