@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from dagsim.errors import DagsimError, InputError
 from dagsim.files import write_text
@@ -25,26 +25,6 @@ T = TypeVar("T")
 Options: TypeAlias = argparse.Namespace
 Say: TypeAlias = Callable[[object], None]
 """Print a line, or a line for each of the figures of a mapping, unless JSON was asked for."""
-
-
-class Figure(NamedTuple):
-    """A figure of a validation."""
-
-    name: str
-    expected: float
-    got: float
-    tolerance: float = 1e-9
-    """In the figure's own unit. 1e-9 of the expected value is always allowed for rounding."""
-
-    @property
-    def difference(self) -> float:
-        """Actual minus expected value."""
-        return self.got - self.expected
-
-    @property
-    def holds(self) -> bool:
-        """True if the difference is within the tolerance."""
-        return abs(self.difference) <= max(self.tolerance, 1e-9 * abs(self.expected))
 
 
 def arguments(doc: str | None, *, out: bool = False) -> argparse.ArgumentParser:
