@@ -87,9 +87,8 @@ def different(jobs: dict[str, dict[str, int]], expected: Path) -> list[str]:
 
 def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     jobs = played(options.jobs, options.cluster, options.schedule, options.inputs)
-    mean_s = sum(job["end"] for job in jobs.values()) / len(jobs)
     stops = sum(job["preemptions"] for job in jobs.values())
-    say(f"{options.schedule}: {len(jobs)} jobs, mean end {mean_s:,.1f} s, {stops} preemptions")
+    say({"jobs": len(jobs), "mean end (s)": sum(job["end"] for job in jobs.values()) / len(jobs), "preemptions": stops})
     wrong = different(jobs, options.expected) if options.expected else []
     if options.expected:
         say(f"{len(wrong)} jobs differ{': ' if wrong else ''}{', '.join(sorted(wrong))}")
