@@ -51,12 +51,13 @@ class Search:
     that of the followed policy is larger than ``z`` standard errors. At each arrival whole policies are compared in
     the same way, and one is followed from then on. The agent makes ``depth`` decisions before ``base`` plays on.
 
-    A future has ``ahead`` arrivals: copies of recent jobs, at intervals of recent arrivals. All choices meet the
-    same futures. Nothing else is known of what will come: tasks and runs have their estimates, and nothing fails.
-    Networks and set-up times are left out, too.
+    Nothing arrives in the first future. The others have ``ahead`` arrivals each: copies of recent jobs, at intervals
+    of recent arrivals. All choices meet the same futures. Nothing else is known of what will come: tasks and runs have
+    their estimates, and nothing fails. Networks and set-up times are left out, too.
 
-    ``budget`` is the number of simulated decisions for each decision; what is not spent is kept. With less than two
-    futures, or more than 1,000 ready tasks, the followed policy decides alone.
+    ``budget`` is the number of simulated decisions for each decision; what is not spent is kept. Where it does not
+    pay for all futures, the first one decides: a mean over two or three is too noisy to choose by. Without a budget
+    for that, or with more than 1,000 ready tasks, the followed policy decides alone.
 
     Uses estimates; not preemptive. Roll-outs: Bertsekas, Tsitsiklis and Wu 1997; choosing among policies: Deng et
     al., SC 2013.
@@ -71,7 +72,7 @@ class Search:
         self,
         base: str = "eft-wait",
         budget: int = 500,
-        futures: int = 6,
+        futures: int = 12,
         ahead: int = 8,
         agent: str = "ppo",
         depth: int = 3,
@@ -151,14 +152,13 @@ class _Memory:
         """The task and type to start now: ``own`` unless another pair is better."""
         search, outlook = self._search, self.outlook
         samples, arrivals = self._futures(view)
-        if self._affordable(2) < 2 or not outlook.look(view, self._columns, samples, arrivals):
+        if self._affordable(2) < 1 or not outlook.look(view, self._columns, samples, arrivals):
             return own
         proposals, agents = outlook.proposals(search.players)
         newest = max(self._columns)
-        if newest != self._compared and (futures := self._affordable(len(search.players) + 1)) >= 2:
+        if newest != self._compared and self._affordable(len(search.players)):
             self._compared = newest
-            trials = [Attempt(AS_PROPOSED, player) for player in search.players]
-            self._followed = self._better(trials, self._followed, futures)
+            self._followed = self._better([Attempt(AS_PROPOSED, player) for player in search.players], self._followed)
         follow = search.players[self._followed]
         first = proposals[self._followed]
         trials = [Attempt(first, follow)]
@@ -167,8 +167,7 @@ class _Memory:
             trials.append(Attempt(agents, follow._replace(depth=search.depth)))
             if agents != first:
                 trials.append(Attempt(agents, follow))
-        futures = self._affordable(len(trials))
-        choice = trials[self._better(trials, 0, futures) if futures >= 2 and len(trials) > 1 else 0].first
+        choice = trials[self._better(trials, 0) if len(trials) > 1 else 0].first
         if choice == WAIT:
             return None if view.running else own
         job, index, type_ = outlook.start_of(choice)
@@ -176,23 +175,26 @@ class _Memory:
         return own if task is None else (task, type_)
 
     def _affordable(self, trials: int) -> int:
-        """The number of futures for which the budget pays with ``trials`` trials."""
-        cost = max(self.outlook.plays / self._trials, 1.0)
-        return int(min(self._left / (cost * trials), self._search.futures))
+        """The number of futures that the budget pays for with ``trials`` trials: all, the first one, or none."""
+        search, cost = self._search, max(self.outlook.plays / self._trials, 1.0) * trials
+        return search.futures if self._left >= search.futures * cost else int(self._left >= cost)
 
-    def _better(self, trials: list[Attempt], own: int, futures: int) -> int:
+    def _better(self, trials: list[Attempt], own: int) -> int:
         """The trial with the least costs, or ``own`` if these are not certainly less than its own."""
+        futures = self._affordable(len(trials))
+        if not futures:
+            return own
         before = self.outlook.plays
         costs = self.outlook.costs(trials, futures)
         self._trials += len(trials) * futures
         self._left -= self.outlook.plays - before
         best = int(costs.mean(axis=1).argmin())
         saved = costs[own] - costs[best]
-        error = float(saved.std(ddof=1)) / futures**0.5
+        error = float(saved.std(ddof=1)) / futures**0.5 if futures > 1 else 0.0
         return best if float(saved.mean()) > self._search.z * error + 1e-9 * float(costs[own].mean()) else own
 
     def _futures(self, view: ClusterView) -> tuple[list[ArrivedJob], list[np.ndarray]]:
-        """Jobs that may arrive, and when they do in each future."""
+        """Jobs that may arrive, and when they do in each future: never in the first."""
         search, past = self._search, list(self._past)
         if len(past) < 2:
             return [], [np.zeros(0)] * search.futures
@@ -200,7 +202,7 @@ class _Memory:
         samples = [past[number] for number in rng.permutation(len(past))[: 2 * search.ahead]]
         gaps_s, count = np.diff([job.arrival_s for job in past]), min(search.ahead, len(samples))
         arrivals = np.full((search.futures, len(samples)), inf)
-        for at_s in arrivals:
+        for at_s in arrivals[1:]:
             which = np.sort(rng.permutation(len(samples))[:count])
             at_s[which] = view.now + np.cumsum(rng.choice(gaps_s, count))
         return samples, list(arrivals)
