@@ -69,7 +69,7 @@ class EpisodeSteps:
     """The witness's note on the whole episode."""
     jct_s: float = field(default=float("nan"), kw_only=True)
     """Mean completion time of the jobs that completed; NaN if none did."""
-    unit_s: float = 1.0
+    unit_s: float = field(default=1.0, kw_only=True)
     """The unit of ``times_s`` and ``rewards``, in seconds."""
 
 
