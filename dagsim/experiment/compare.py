@@ -21,7 +21,15 @@ from dagsim.experiment.store import Store
 from dagsim.metrics import OverTime, columns, jct, over_time
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.compare import Ending, Look, Precision, holm
-from dagsim.metrics.standings import PolicyResult, RunMetrics, Sample, largest_share, plain_mean, standings
+from dagsim.metrics.standings import (
+    PolicyResult,
+    RunMetrics,
+    Sample,
+    largest_share,
+    plain_mean,
+    runs_by_policy,
+    standings,
+)
 from dagsim.model.log import Schedule
 from dagsim.seeds import WINDOWS, seeds_of
 
@@ -328,9 +336,7 @@ def looks_at(
     """Compare every policy with the reference, by default the first; policies without a ratio are
     left out.
     """
-    runs: dict[str, dict[int, RunMetrics]] = {}
-    for line in lines:
-        runs.setdefault(line.policy, {})[line.seed] = line
+    runs = runs_by_policy(lines)
     logs = {policy: _logs([line.metrics.get(metric) for line in mine.values()]) for policy, mine in runs.items()}
     largest = {policy: largest_share(mine.values(), metric) for policy, mine in runs.items()}
     first = reference or next(iter(logs))

@@ -187,6 +187,14 @@ def largest_share(lines: Iterable[RunMetrics], metric: str) -> float:
     return float(np.exp(np.log(shares).mean())) if np.all(np.isfinite(shares) & (shares > 0)) else 0.0
 
 
+def runs_by_policy(lines: Iterable[RunMetrics]) -> dict[str, dict[int, RunMetrics]]:
+    """The runs of each policy by seed, in order."""
+    runs: dict[str, dict[int, RunMetrics]] = {}
+    for line in lines:
+        runs.setdefault(line.policy, {})[line.seed] = line
+    return runs
+
+
 def standings(
     lines: Iterable[RunMetrics],
     metric: str = "jct_s.mean",
@@ -202,9 +210,7 @@ def standings(
         InputError: The policies did not run on the same seeds, or there is no such
             ``reference`` or ``metric``.
     """
-    by_policy: dict[str, dict[int, RunMetrics]] = {}
-    for line in lines:
-        by_policy.setdefault(line.policy, {})[line.seed] = line
+    by_policy = runs_by_policy(lines)
     if not by_policy:
         return []
     first = reference or next(iter(by_policy))

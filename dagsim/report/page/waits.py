@@ -251,12 +251,7 @@ def _range(low: float, high: float) -> str:
     return f"beta up\nto {high:g}" if np.isfinite(high) else f"beta over\n{low:g}"
 
 
-_CAUSES = {
-    "rejected_by_policy": "turned away\nby policy",
-    "rejected_no_place": "no\nplace",
-    "rejected_too_slow": "too\nslow",
-}
-_CAUSE_HEADS = (*_CAUSES.values(), "still\nrunning")
+_ON_RAMP = (RejectReason.BY_POLICY, RejectReason.NO_PLACE, RejectReason.TOO_SLOW)
 
 
 def ramp_tables(chosen: Chosen) -> str:
@@ -279,7 +274,7 @@ def ramp_grids(runs: Sequence[Shown]) -> tuple[Grid, Grid]:
         lines = [run.line for run in mine]
         rate = mean(lines, "blocking_rate")
         first = (beta, policy, f"{len(mine):,}", short(rate.value), interval(rate.low, rate.high, short))
-        shares = [_share_of_arrived(lines, name) for name in _CAUSES]
+        shares = [_share_of_arrived(lines, f"rejected_{reason.name.lower()}") for reason in _ON_RAMP]
         still_running = max(rate.value - sum(shares), 0.0)  # jobs_unfinished also counts a job that came at the end
         blocked.append((*first, *map(short, (*shares, still_running))))
         times = [_times(run.folder, run.number) for run in mine]
@@ -287,7 +282,7 @@ def ramp_grids(runs: Sequence[Shown]) -> tuple[Grid, Grid]:
     return (
         Grid(
             "Jobs blocked, by cause",
-            (*heads, *_CAUSE_HEADS),
+            (*heads, *(_WORDS[reason] for reason in _ON_RAMP), "still\nrunning"),
             blocked,
             (
                 "Causes are fractions of the jobs that arrived. Jobs that still ran at the end count as blocked, as in "

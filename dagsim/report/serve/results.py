@@ -106,9 +106,7 @@ class Results:
             InputError: No run has that id.
             RunFolderError: The folder cannot be read, or is a link or contains one.
         """
-        path = dict(_run_folders(self.root)).get(id_)
-        if path is None:
-            raise InputError(f"there is no run folder {id_!r}")
+        path = self._path(id_)
         _refuse_links(path)
         return Store.read(path)
 
@@ -118,10 +116,13 @@ class Results:
         Raises:
             InputError: No run has that id.
         """
+        return _stamp(self._path(id_))
+
+    def _path(self, id_: str) -> Path:
         path = dict(_run_folders(self.root)).get(id_)
         if path is None:
             raise InputError(f"there is no run folder {id_!r}")
-        return _stamp(path)
+        return path
 
     def _queue(self, snapshots: Snapshots) -> RunState:
         """The queue as one more run, which never ends."""
