@@ -65,13 +65,13 @@ def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(kind: s
 def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sets = [part for setting in SMALL for part in ("--set", setting)]
-    found = []
+    answers = []
     for seed in ("1", "2"):
         done = CliRunner().invoke(app, ["train", *sets, "--iterations", "1", "--seed", seed, "--json"])
         assert done.exit_code == 0, done.output
-        found.append(json.loads(done.stdout))
-    assert {each["policy"] for each in found[0]["report"]} == {"ppo", "fair", "fifo", "weighted-fair"}
-    agents = [Checkpoint.load(Path(each["run"]) / "best.pt") for each in found]
+        answers.append(json.loads(done.stdout))
+    assert {standing["policy"] for standing in answers[0]["report"]} == {"ppo", "fair", "fifo", "weighted-fair"}
+    agents = [Checkpoint.load(Path(answer["run"]) / "best.pt") for answer in answers]
     assert {agent.system for agent in agents} == {"spark"}
     assert any(not torch.equal(value, agents[1].weights[name]) for name, value in agents[0].weights.items())
     assert agent_spec("ppo", system="spark").startswith('ppo[checkpoint="results/')
@@ -119,12 +119,12 @@ def test_progress_counts_the_iterations_that_the_minutes_allow(tmp_path: Path, m
 
 
 def test_other_algorithms_say_what_they_need(tmp_path: Path) -> None:
-    for algorithm, told in (
+    for algorithm, message in (
         ("{kind: ppo, advantage: critic}", "a critic reads observations with tokens"),
         ("d3qn", "d3qn needs a net that scores every choice"),
     ):
         folder = Store.create(tmp_path, "train", small(f"train.algorithm={algorithm}"), argv=[])
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=message):
             TrainingRun(folder).run()
 
 

@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 
 from dagsim.model import Cluster
-from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
+from dagsim.traces.chunks import FileLayout, Form, Table, read_rows, read_tables, tables_of
 from dagsim.traces.fields import Dirty, FaultsAt, finite_number
 from dagsim.traces.formats.google import (
     AFTER_US,
@@ -109,7 +109,7 @@ def _tables(source: Source, tasks: Source, report: ReadReport) -> Iterator[Table
         yield table.chosen(np.flatnonzero(checks.usable & ~is_after))
     jobs = source.select("job_events/*", "job_events.csv*") if source.path.is_dir() else None
     if jobs and jobs.files:
-        yield from tables_of(tasks, _FORM, len(COLUMNS), _submissions(jobs, report))
+        yield from tables_of(tasks, len(COLUMNS), _submissions(jobs, report))
 
 
 def _submissions(jobs: Source, report: ReadReport) -> Iterator[Row]:
@@ -132,7 +132,9 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
         return None
 
     def events() -> Iterable[tuple[str, Event, float, float, float]]:
-        for place, (time, machine, event, _, cpus, memory) in tables.rows(ReadReport(strict=True), _MACHINE_COLUMNS):
+        for place, (time, machine, event, _, cpus, memory) in read_rows(
+            tables, ReadReport(strict=True), _MACHINE_COLUMNS
+        ):
             with FaultsAt(tables.where(place), "a machine event"):
                 if event not in _MACHINE_EVENTS:
                     raise Dirty(f"of the unknown event type {clipped_repr(event)}")

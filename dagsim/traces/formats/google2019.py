@@ -7,8 +7,7 @@ defaults left out). Event types are numbers or names; the numbers differ from th
 trace is the directory of the tables or the file of instance events. ``google`` groups and interprets
 the events.
 
-Also reads exports without the lives of tasks: the Kaggle sample, requests, and machine shapes. Rows
-are grouped by collection, externally beyond 262,144 rows (see ``gather``).
+Also reads exports without the lives of tasks: the Kaggle sample, requests, and machine shapes.
 
 - Kaggle's ``borg_traces_data.csv`` joins a random event of a random task with a random window of
   its usage: 34 columns with a header, demands as Python dictionaries, line ends inside quotes.
@@ -22,20 +21,36 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import Any
 
-from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph
-from dagsim.traces.chunks import FileLayout, Form, Table, tables_of
+import numpy as np
+
+from dagsim.model import Cluster, Edge, Node, Task, TaskGraph
+from dagsim.traces.chunks import Form, Table, csv_form, read_rows, read_tables, tables_of
 from dagsim.traces.fields import Dirty, FaultsAt, count, finite_number
-from dagsim.traces.formats.google import AFTER_US, CODES, COLUMNS, USES, Event, Events, machines, seconds, work_text
-from dagsim.traces.gather import Gathered, gather, pack, unpack
+from dagsim.traces.formats.google import (
+    AFTER_US,
+    CODES,
+    COLUMNS,
+    USES,
+    Event,
+    Events,
+    impossible_tasks,
+    jobs_of_tasks,
+    kinds_of_tasks,
+    machines,
+    requested_amount,
+    seconds,
+    work_text,
+)
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Downtime, Reader
 from dagsim.traces.report import ReadReport
+from dagsim.traces.rows import Checks, JobBatch, in_parts, job_blocks, repeated, rows_by_job
 from dagsim.traces.source import Row, Source
+from dagsim.workload.arrays import Labels, combinations, optional, renumbered
 from dagsim.workload.records import clipped_repr
 
 _NUMBERS = (
@@ -68,7 +83,6 @@ _COLLECTION = ("time", "type", "collection_id")
 _COLLECTION_MORE = ("collection_type", "user", "start_after_collection_ids")
 _MACHINE_MORE = ("capacity.cpus", "capacity.memory")
 _JOB_SUBMISSION = str(int(Event.JOB))
-_FORM = Form((), range(len(COLUMNS)), lambda first, where: FileLayout(range(len(COLUMNS)), len(COLUMNS), False))
 _JSON_DEFAULTS = {"time": "0", "type": "0", "instance_index": "0", "priority": "0"}
 
 
@@ -91,16 +105,13 @@ class Google2019(Reader):
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         if recognises_google_list(source):
-            return super().blocks(source, options, report, most)
+            return _list_blocks(source, options, report, most)
         workflows, instances = _Workflows(), _instances(source)
 
         def tables(report: ReadReport) -> Iterator[Table]:
-            return tables_of(instances, _FORM, len(COLUMNS), _rows(source, instances, workflows, report))
+            return tables_of(instances, len(COLUMNS), _rows(source, instances, workflows, report))
 
         return Events(options, band, CODES, workflows).blocks(tables, report, most)
-
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        return read_google_list(source, options, report)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The machines of ``machine_events``, or of a list of shapes (``*host_resource*``), if
@@ -233,7 +244,7 @@ def _table(
                 report.drop("that is not a JSON object", source.where(place))
         return
     aliases = [name.replace(".", "_") for name in optional if "." in name]
-    for place, fields in source.rows(report, required, (*optional, *aliases), header=True):
+    for place, fields in read_rows(source, report, required, (*optional, *aliases), header=True):
         row = dict(zip((*required, *optional, *aliases), fields, strict=True))
         for name in optional:
             row[name] = row[name] or row.get(name.replace(".", "_"), "")
@@ -289,8 +300,17 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
 
 _COMMON = ("time", "collection_id", "instance_index", "collection_type", "user")
 _KAGGLE = (*_COMMON, "resource_request", "priority", "alloc_collection_id", "start_time", "end_time")
+_TIME, _COLLECTION_ID, _INSTANCE, _KIND, _USER = range(len(_COMMON))
+_REQUESTED, _PRIORITY, _ALLOC, _START, _END = range(len(_COMMON), len(_KAGGLE))
 _KAGGLE_ONLY = {"instance_events_type", "collections_events_type", "start_time", "end_time"}
 _REQUESTS = (*_COMMON, "cpus", "ram")
+_CPUS, _RAM = range(len(_COMMON), len(_REQUESTS))
+_TEXTS = (_COLLECTION_ID, _INSTANCE, _KIND, _USER)
+_SAMPLE_FORM = csv_form(
+    _KAGGLE, numbers=(_TIME, _START, _END), texts=(*_TEXTS, _REQUESTED, _PRIORITY, _ALLOC), header=True
+)
+_REQUESTS_FORM = csv_form(_REQUESTS, numbers=(_TIME, _CPUS, _RAM), texts=_TEXTS, header=True)
+_LISTED_SETS = ("1", "1.0", "ALLOC_SET")
 _SHAPES = ("cpus", "ram", "machine_count")
 _MOST_MACHINES = 1_000_000
 
@@ -310,16 +330,11 @@ def list_work_text(source: Source) -> str:
     return "0 (or floor_s): requests have no end"
 
 
-def read_google_list(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+def _list_blocks(source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
     """Jobs of a list: one per collection, with the tasks that the list contains."""
-    if _names(source) >= _KAGGLE_ONLY:
-        rows = _sampled(source.rows(report, _KAGGLE, header=True))
-    else:
-        rows = source.rows(report, _REQUESTS, header=True)
-    for group in gather(_by_collection(rows, source, report)):
-        job = _job(group, source, options, report)
-        if job is not None:
-            yield job
+    is_sample = _names(source) >= _KAGGLE_ONLY
+    parts = in_parts(partial(_listed, source, _SAMPLE_FORM if is_sample else _REQUESTS_FORM), _keys, report)
+    return job_blocks((_batch(table, options, is_sample) for table in parts), report, most)
 
 
 def shapes_beside(source: Source) -> Cluster | None:
@@ -333,7 +348,7 @@ def shapes_beside(source: Source) -> Cluster | None:
     if len(tables.files) != 1:
         return None
     nodes = []
-    for place, (cpus, ram, machine_count) in tables.rows(ReadReport(strict=True), _SHAPES, header=True):
+    for place, (cpus, ram, machine_count) in read_rows(tables, ReadReport(strict=True), _SHAPES, header=True):
         with FaultsAt(tables.where(place), "a machine shape"):
             size = finite_number(cpus, "cpus"), finite_number(ram, "ram")
             if (many := count(machine_count, "machine_count", 0)) > _MOST_MACHINES:
@@ -353,94 +368,92 @@ def band(priority: str) -> float:
     return float(sum(value >= least for least in (100, 116, 120, 360)))
 
 
-@dataclass(slots=True)
-class _Instance:
-    """Collected rows of one task."""
-
-    cpus: float
-    memory: float
-    rows: int = 0
-    windows: list[tuple[float, float]] = field(default_factory=list)
-
-    def covered_s(self) -> float:
-        """Seconds covered by the union of its windows."""
-        covered, reached = 0.0, -inf
-        for start, end in sorted(self.windows):
-            covered += max(0.0, end - max(start, reached))
-            reached = max(reached, end)
-        return covered / 1e6
+def _listed(source: Source, form: Form, report: ReadReport) -> Iterator[Table]:
+    """Rows of a list that belong to a collection."""
+    for table in read_tables(source, form, report):
+        kinds, nameless = table.words(_KIND), table.texts(_COLLECTION_ID) == ""
+        is_set = np.array([word in _LISTED_SETS for word in kinds.words], bool)[kinds.place]
+        if is_set.any():
+            report.skip("of alloc sets", int(is_set.sum()))
+        for row in np.flatnonzero(nameless & ~is_set).tolist():
+            report.drop("without collection_id", table.where(row))
+        yield table.chosen(np.flatnonzero(~is_set & ~nameless))
 
 
-def _sampled(rows: Iterator[Row]) -> Iterator[Row]:
-    """Convert Kaggle's rows: the CPUs and the memory of the request become fields of their own."""
-    for place, (time, collection, instance, kind, user, request, *rest) in rows:
-        numbers = [re.search(rf"'{name}': *([^,}}]*)", request) for name in ("cpus", "memory")]
-        cpus, memory = ["" if match is None or match[1] == "None" else match[1] for match in numbers]
-        yield place, (time, collection, instance, kind, user, cpus, memory, *rest)
+def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """Collection of each row, and its time in seconds."""
+    time_us = table.numbers(_TIME)
+    return table.texts(_COLLECTION_ID), seconds(np.where(np.isfinite(time_us), time_us, inf))
 
 
-def _by_collection(rows: Iterator[Row], source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
-    for place, row in rows:
-        if row[3] in ("1", "1.0", "ALLOC_SET"):
-            report.skip("of alloc sets")
-            continue
-        if not row[1]:
-            report.drop("without collection_id", source.where(place))
-            continue
-        try:
-            time_us = finite_number(row[0], "time")
-        except Dirty:
-            time_us = inf  # the row is dropped together with its job
-        yield row[1], seconds(time_us), pack(place, row)
+def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
+    """Jobs of a list. In the sample, several rows of a task are windows of its life."""
+    checks, groups, names = Checks(table), rows_by_job(*_keys(table)), table.words(_INSTANCE)
+    job, count = groups.job_of_row(), len(groups.ids)
+    time_us = checks.number(_TIME, "time")
+    checks.drop(~((time_us >= 0) & (time_us < AFTER_US)), "whose time lies outside the trace")
+    checks.drop(np.array([not word.strip() for word in names.words])[names.place], "without instance_index")
+    if is_sample:
+        amounts = _requests(checks)
+        start, end = checks.number(_START, "start_time"), checks.number(_END, "end_time")
+        checks.drop(end < start, "with an end before the start")
+        inside = table.words(_ALLOC)
+        checks.note(
+            np.array([word not in ("", "0", "0.0") for word in inside.words])[inside.place],
+            "tasks inside alloc sets (taken as tasks of their own)",
+        )
+    else:
+        amounts = [checks.number(column, "request", 0) for column in (_CPUS, _RAM)]
+        again = checks.usable.copy()
+        again[again] = repeated(job[again] * np.int64(len(table)) + names.place[again])
+        checks.drop(again, "whose instance another row has")
+
+    rows = groups.row[checks.usable[groups.row]]  # job by job, in the order of the file
+    number, firsts = combinations((job[rows], names.place[rows]))
+    lead, sizes = rows[firsts], np.bincount(number, minlength=len(firsts))
+    covered_s = _covered_s(number, start[rows], end[rows], len(lead)) if is_sample else np.zeros(len(lead))
+    work = np.where(covered_s < options.floor_s, options.floor_s, covered_s)
+    kind, kinds = kinds_of_tasks(np.ones(len(lead), bool), [column[lead] for column in amounts], options)
+    errors = impossible_tasks(np.ones(len(lead), bool), table.texts(_INSTANCE)[lead], work, kind, kinds)
+    wrong = np.array(list(errors), np.int64)
+    details = {int(lead[task]): text for task, text in errors.items()}
+    checks.findings.drop(lead[wrong], "that describe an impossible job", stage=1, counts=sizes[wrong], details=details)
+    tasks = np.delete(np.arange(len(lead)), wrong)
+    kept_rows = np.bincount(job[lead[tasks]], sizes[tasks], count).astype(np.int64)
+    last = np.zeros(count, np.int64)
+    last[job[rows]] = rows  # the last assignment wins: the last usable row of each job
+    columns: dict[str, Any] = {"tenant": table.words(_USER).chosen(last)}
+    if is_sample:
+        priority = table.words(_PRIORITY).chosen(last)
+        columns["priority"] = optional(np.array([band(word) for word in priority.words])[priority.place], 0.0)
+    every = jobs_of_tasks(
+        groups, job[lead[tasks]], names.chosen(lead[tasks]), work[tasks], *renumbered(kind[tasks], kinds), **columns
+    )
+    return JobBatch(table, every, kept_rows > 0, kept_rows, job, checks.findings)
 
 
-def _job(group: Gathered, source: Source, options: TraceOptions, report: ReadReport) -> Job | None:
-    instances: dict[str, _Instance] = {}
-    first: dict[str, int] = {}
-    user, priority = "", ""
-    for place, row in map(unpack, group.rows):
-        with report.dropping(partial(source.where, place)):
-            instance = _read(row)
-            first_instance = instances.setdefault(row[2], instance)
-            if first_instance is not instance and not instance.windows:
-                raise Dirty("whose instance another row has")
-            first_instance.rows += 1
-            first_instance.windows += [] if first_instance is instance else instance.windows
-            first.setdefault(row[2], place)
-            user, priority = row[4], row[7] if len(row) > 7 else ""
-            if len(row) > 8 and row[8] not in ("", "0", "0.0"):
-                report.note("tasks inside alloc sets (taken as tasks of their own)", source.where(place))
-    tasks = []
-    kept = 0
-    for name, instance in instances.items():
-        with report.dropping(partial(source.where, first[name]), rows=instance.rows):
-            work = max(instance.covered_s(), options.floor_s)
-            tasks.append(Task(name, work, 1, False, *options.cpu_demand(instance.cpus, instance.memory)))
-            kept += instance.rows
-    if not tasks:
-        return None
-    report.kept += kept
-    return Job(group.job, TaskGraph(tuple(tasks)), group.time, band(priority), user)
+def _requests(checks: Checks) -> list[np.ndarray]:
+    """CPUs and memory of the rows of the sample, whose requests are Python's dictionaries."""
+    requests, amounts = checks.table.words(_REQUESTED), []
+    for name in ("cpus", "memory"):
+        texts = [re.search(rf"'{name}': *([^,}}]*)", word) for word in requests.words]
+        stated = ["" if match is None or match[1] == "None" else match[1] for match in texts]
+        values, reasons = zip(*[requested_amount(text, "request") for text in stated], strict=True)
+        checks.drop_for(Labels(requests.place, reasons))
+        amounts.append(np.array(values)[requests.place])
+    return amounts
 
 
-def _read(row: Sequence[str]) -> _Instance:
-    """Parse one row.
-
-    Raises:
-        Dirty: The row is unusable.
-    """
-    time, _, name, _, _, cpus, memory, *more = row
-    if not 0 <= finite_number(time, "time") < AFTER_US:
-        raise Dirty("whose time lies outside the trace")
-    if not name.strip():
-        raise Dirty("without instance_index")
-    instance = _Instance(finite_number(cpus or "0", "request"), finite_number(memory or "0", "request"))
-    if more:
-        start, end = finite_number(more[2], "start_time"), finite_number(more[3], "end_time")
-        if end < start:
-            raise Dirty("with an end before the start")
-        instance.windows.append((start, end))
-    return instance
+def _covered_s(task: np.ndarray, start: np.ndarray, end: np.ndarray, count: int) -> np.ndarray:
+    """(T,) float64: seconds covered by the union of the windows of each task, which are in microseconds."""
+    order, by_end = np.lexsort((end, start, task)), np.lexsort((end, task))
+    rank = np.empty(len(task), np.int64)
+    rank[by_end] = np.arange(len(task))
+    task, start = task[order], start[order]
+    latest = end[by_end[np.maximum.accumulate(rank[order])]]  # ranks grow from task to task
+    reached = np.where(np.diff(task, prepend=-1) > 0, -inf, np.roll(latest, 1))
+    covered: np.ndarray = np.bincount(task, np.maximum(0.0, end[order] - np.maximum(start, reached)), count) / 1e6
+    return covered
 
 
 def _names(source: Source) -> set[str]:
