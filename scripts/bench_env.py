@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from time import process_time
 from typing import Any
 
 import command
 import gymnasium
 import numpy as np
 import torch
+from clock import timed
 
 from dagsim.agents.config import TrainConfig
 from dagsim.agents.learner import LearnerContext
@@ -117,12 +117,8 @@ def rate(work: Callable[[], int], repeats: int) -> float:
     """Count of ``work`` per CPU-second. Best of ``repeats`` passes, because other processes can
     only slow it down.
     """
-    rates = []
-    for _ in range(repeats):
-        began = process_time()
-        count = work()
-        rates.append(count / (process_time() - began))
-    return max(rates)
+    passes = (timed(work) for _ in range(repeats))
+    return max(count / spent_s for count, spent_s in passes)
 
 
 def _work(options: command.Options, say: command.Say) -> dict[str, Any]:

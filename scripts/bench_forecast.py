@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import command
 import numpy as np
-from clock import cpu_s
+from clock import timed
 
 from dagsim.forecast.futures import Player
 from dagsim.forecast.live import expected
@@ -103,8 +103,8 @@ def measured(case: Case, policy: str) -> tuple[float, int]:
     scenario, log, t = queue(case.waiting, case.nodes)
     forecaster = Forecaster(Player(scenario, policy, log), case.futures, baselines=False)
     answers = expected(log, forecaster, t, 0, early=(lambda count: count == FIRST) if case.first else None)
-    rows: list[int] = []
-    return cpu_s(lambda: rows.append(len(next(answers).rows))), rows[0]
+    first, spent_s = timed(lambda: next(answers))
+    return spent_s, len(first.rows)
 
 
 def _work(options: command.Options, say: command.Say) -> dict[str, dict[str, Any]]:

@@ -29,7 +29,7 @@ from statistics import median
 import command
 import numpy as np
 import simpy
-from clock import cpu_s, in_turn
+from clock import cpu_s, in_turn, median_s
 from simpy.events import Event
 
 from dagsim.model import Cluster, Edge, Job, Kind, Task, TaskGraph
@@ -236,8 +236,7 @@ def measure(tasks: int, repeats: int, large: bool) -> dict[str, float]:
     heavy, four = dag_jobs(tasks, bytes_=1e9), Cluster.of({"V100": GPUS})
 
     def middle(name: str, jobs: list[Job], policy: str = "fifo", count: int = tasks, **models: object) -> None:
-        spent_s = (cpu_s(lambda: simulate(jobs, policy, **models)) for _ in range(repeats))  # type: ignore[arg-type]
-        out[name] = median(spent_s) / count * 1e6
+        out[name] = median_s(lambda: simulate(jobs, policy, **models), repeats) / count * 1e6  # type: ignore[arg-type]
 
     for policy in ("fifo-fit", "sjf", "srtf", "eft-wait"):
         middle(f"dag_{policy}_us", jobs, policy)

@@ -11,13 +11,14 @@ policy plays with an empty memo, and again with the memo it left.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import command
 import numpy as np
-from clock import cpu_s
+from clock import cpu_s, median_s
 
 from dagsim.systems.ramp import DDLS, RAMP_POLICIES, ComputationGraph, Fabric, Memo, Planner, Ramp, RampJob, read_graph
 from dagsim.systems.ramp.scenario import RampScenario
@@ -65,10 +66,7 @@ def cold_decisions(graphs: dict[str, ComputationGraph], repeats: int) -> dict[st
         if placement is not None:
             planner.step(parts, placement)
 
-    return {
-        name: median(cpu_s(lambda: decide(graph)) for _ in range(repeats))  # noqa: B023
-        for name, graph in graphs.items()
-    }
+    return {name: median_s(partial(decide, graph), repeats) for name, graph in graphs.items()}
 
 
 def episodes(jobs: list[RampJob], repeats: int) -> dict[str, dict[str, float]]:

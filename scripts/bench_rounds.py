@@ -18,9 +18,8 @@ from typing import Any
 import command
 from clock import cpu_s
 
-from dagsim.config.schema import Config, Setting, load_config, plain
-from dagsim.experiment.scenario import cluster_scenario_of
-from dagsim.experiment.sizing import sized
+from dagsim.config.schema import Setting, load_config
+from dagsim.experiment.scenario import cluster_scenario_of, on_its_cluster
 from dagsim.model import Cluster, Decision, Job, Kind, Placement, Preempt, Share, Start, Task, Wait
 from dagsim.systems.cluster import ClusterView
 from dagsim.systems.cluster.policies import POLICIES
@@ -31,7 +30,9 @@ ROUNDS = ("las", "2d-las", "las[lead=0.1]", "2d-las[lead=0.1]", "tiresias", "2d-
 
 def replayed(trace: Path, limit: int) -> tuple[Cluster, list[Job]]:
     """Return the first jobs of the trace, and the cluster that ``dagsim replay`` sizes to them."""
-    scenario = cluster_scenario_of(_sized(trace, limit))
+    workload = {"kind": "trace", "path": str(trace), "format": None, "options": {"limit": limit}}
+    config = load_config(None, [Setting("TRACE", "workload", workload)])
+    scenario = cluster_scenario_of(on_its_cluster(config, "sized"))
     return scenario.cluster, list(scenario.kernel(0).jobs)
 
 
@@ -78,16 +79,6 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
         rows[policy] = {"times_sjf": round(times, 1), "preemptions": stopped, "floor": round(floor, 1)}
         say(f"{policy:20} {times:9.1f} x sjf {stopped:9,} preemptions, floor {floor:6.1f}")
     return {"sjf_s": round(sjf_s, 3), "stop_us": round(stop_s * 1e6, 1), **rows}
-
-
-def _sized(trace: Path, limit: int) -> Config:
-    settings = [
-        Setting("TRACE", "workload", {"kind": "trace", "path": str(trace), "format": None}),
-        Setting("--limit", "workload.options.limit", limit),
-    ]
-    config = load_config(None, settings)
-    section = sized(config.trace().as_recorded().jobs(), config.runtime)
-    return load_config(None, [*settings, Setting("TRACE", "cluster", plain(section))])
 
 
 def main() -> int:

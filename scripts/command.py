@@ -1,5 +1,5 @@
 """Common parts of the scripts: arguments, text or JSON, errors without traceback, exit status, readers of golden files,
-Markdown tables.
+CSV and Markdown tables.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from dagsim.errors import DagsimError, InputError
 from dagsim.files import write_text
-from dagsim.metrics import to_csv
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported; as in the command line
 
@@ -25,26 +24,6 @@ T = TypeVar("T")
 Options: TypeAlias = argparse.Namespace
 Say: TypeAlias = Callable[[object], None]
 """Print a line, or a line for each of the figures of a mapping, unless JSON was asked for."""
-
-
-class Figure(NamedTuple):
-    """A figure of a validation."""
-
-    name: str
-    expected: float
-    got: float
-    tolerance: float = 1e-9
-    """In the figure's own unit. 1e-9 of the expected value is always allowed for rounding."""
-
-    @property
-    def difference(self) -> float:
-        """Actual minus expected value."""
-        return self.got - self.expected
-
-    @property
-    def holds(self) -> bool:
-        """True if the difference is within the tolerance."""
-        return abs(self.difference) <= max(self.tolerance, 1e-9 * abs(self.expected))
 
 
 def arguments(doc: str | None, *, out: bool = False) -> argparse.ArgumentParser:
@@ -112,6 +91,8 @@ def reading(path: object, content: str) -> Iterator[None]:
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows with the same keys as CSV."""
+    from dagsim.metrics import to_csv  # imports numpy
+
     write_text(path, to_csv({name: [row[name] for row in rows] for name in rows[0]} if rows else {}))
 
 
@@ -134,7 +115,7 @@ def run(
 
     Args:
         parser: Made by ``arguments``.
-        work: Takes the options and a function that prints a line of text; returns the value.
+        work: Takes the options and a function that prints (``Say``); returns the value.
         holds: Returns True if the value is correct. The status is 1 if it is not, and 2 after an error.
         convert: Turns the value into the data of ``--json`` and ``--out``.
     """

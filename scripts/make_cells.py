@@ -19,7 +19,7 @@ import command
 import numpy as np
 
 from dagsim.model import Job, TaskGraph
-from dagsim.traces import TraceOptions, format_of, open_trace
+from dagsim.traces import open_trace
 from dagsim.workload.records import write_jobs
 from dagsim.workload.sizes import MEASURED_MODELS
 
@@ -51,9 +51,8 @@ def _work(options: command.Options, say: command.Say) -> dict[str, int]:
         ("philly", "philly/philly_pollux.csv.gz", philly),
         ("pai", "alibaba-gpu-v2020/hydra_20_ddl.csv.gz", pai),
     ):
-        path = str(traces / file)
-        trace = open_trace(path, format_of(path, TraceOptions()), TraceOptions())
-        counts[name] = write_jobs(options.cells / f"{name}.jsonl.gz", change(trace.jobs()))
+        jobs = change(open_trace(traces / file).jobs())
+        counts[name] = write_jobs(options.cells / f"{name}.jsonl.gz", jobs)
         say(f"{name}: {counts[name]:,} jobs")
     folder = options.cells / "gavel"
     folder.mkdir(exist_ok=True)

@@ -22,6 +22,7 @@ from typing import Any
 
 import typer
 import yaml
+from command import markdown
 
 from dagsim.cli import app
 
@@ -65,10 +66,10 @@ def _commands(name: str, command: Any) -> Iterator[str]:
     yield from (f"## `{name}`", "", inspect.cleandoc(command.help or "").replace("\b", ""), "")
     rows = [row for row in map(_parameter, command.params) if row is not None]
     if rows:
-        yield from ("| option | value | meaning |", "| --- | --- | --- |", *rows, "")
+        yield from (*markdown(("option", "value", "meaning"), rows), "")
 
 
-def _parameter(parameter: Any) -> str | None:
+def _parameter(parameter: Any) -> tuple[str, str, str] | None:
     if getattr(parameter, "hidden", False):
         return None
     is_argument = parameter.param_type_name == "argument"
@@ -76,7 +77,7 @@ def _parameter(parameter: Any) -> str | None:
     names = [name.strip("[]")] if is_argument else [*parameter.opts, *parameter.secondary_opts]
     value = "" if getattr(parameter, "is_bool_flag", False) else str(parameter.metavar or "value").strip("[]")
     meaning = " ".join((getattr(parameter, "help", None) or "").split()).replace("|", "\\|").replace("\\[", "[")
-    return f"| {', '.join(f'`{name}`' for name in names)} | {value and f'`{value}`'.replace('|', ', ')} | {meaning} |"
+    return ", ".join(f"`{name}`" for name in names), value and f"`{value}`".replace("|", ", "), meaning
 
 
 def configuration() -> Iterator[str]:
@@ -95,13 +96,13 @@ def _section(title: str, schema: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"## {title}", "")
     if title != "Top level" and schema.get("description"):
         yield from (" ".join(schema["description"].split("\n\n")[0].split()), "")
-    yield from ("| key | type | default | meaning |", "| --- | --- | --- | --- |")
+    rows = []
     for key, part in schema["properties"].items():
         default = f"`{json.dumps(part['default'])}`" if "default" in part else ""
         short = default if len(default) <= 60 else ""
         meaning = " ".join(part.get("description", "").split())
-        yield "| " + " | ".join(text.replace("|", "\\|") for text in (f"`{key}`", _type(part), short, meaning)) + " |"
-    yield ""
+        rows.append([text.replace("|", "\\|") for text in (f"`{key}`", _type(part), short, meaning)])
+    yield from (*markdown(("key", "type", "default", "meaning"), rows), "")
 
 
 def _type(part: Mapping[str, Any]) -> str:
@@ -120,12 +121,8 @@ def _type(part: Mapping[str, Any]) -> str:
 
 def python_api() -> Iterator[str]:
     """Yield the page of the public Python API: signatures and docstrings."""
-    yield from (
-        "# Python API",
-        "",
-        "Made from docstrings. [The public API](../docs/reference/api.md) states the promise.",
-        "",
-    )
+    yield from ("# Python API", "")
+    yield from ("Made from docstrings. [The public API](../docs/reference/api.md) states the promise.", "")
     for module in map(import_module, MODULES):
         yield from (f"## `{module.__name__}`", "", _text(module.__doc__), "")
         for name in sorted(module.__all__, key=str.lower):

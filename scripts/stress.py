@@ -27,12 +27,7 @@ def specs() -> list[str]:
     names, placements = [], PLACEMENT_RULES.names()
     for name in POLICIES.names():
         parameters = inspect.signature(POLICIES.get(name)).parameters  # type: ignore[arg-type]
-        needed = [
-            parameter
-            for parameter in parameters.values()
-            if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
-        ]
-        if needed:
+        if any(one.default is one.empty and one.kind is not one.VAR_KEYWORD for one in parameters.values()):
             continue
         names.append(name)
         if "placement" in parameters:

@@ -9,8 +9,8 @@
 ``matrix`` writes, for each cell and policy of the sweep, the geometric mean over validation seeds of its mean
 completion time over that of the first policy. The least is the reference of the cell. ``report`` compares the agent
 and other policies with it on report seeds, each used once (``results/seeds.yaml``), or on as many disjoint windows of
-the last fifth of a trace as there are, up to 40; ``--others`` are agents of further training seeds. Agents play in
-compiled episodes, whose schedules are those of ``dagsim eval``.
+the last fifth of a trace as there are, up to 40; ``--others`` are agents of further training seeds. Its cells are kept
+in ``results/table-general-*`` as they end, so that the same command continues a table that was stopped.
 ``search`` compares ``search`` over the reference of each cell with that reference, and with the agent by the share of
 the way to the lower bound (``dagsim bound``) on the first M windows. It goes from window to window over all cells,
 adds a row to ``search.csv`` after each, and continues there when it is started again.
@@ -19,22 +19,22 @@ adds a row to ``search.csv`` after each, and continues there when it is started 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from time import process_time
 from typing import Any, NamedTuple
 
 import command
 import numpy as np
 import torch
+from clock import timed
 from command import markdown
-from sweeps import RESULTS, ROOT
+from sweeps import RESULTS, ROOT, finished
 
-from dagsim.agents.checkpoint import Checkpoint
-from dagsim.agents.rollouts import evaluate_greedy
 from dagsim.config.schema import Config, load_config
-from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.experiment.bound import bound_of
 from dagsim.experiment.ledger import Ledger
+from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import Timed, make_policy, run_policy
 from dagsim.files import write_text
@@ -53,7 +53,7 @@ CELLS = (*DRAWN, *SEEN, "pai", "openb", "gavel", "ali40")
 NO_BOUND = {"agent_s": "", "bound_s": ""}
 MOST, FEW = 40, 15
 """Seeds or windows of a cell, and of the former agent, which takes longer."""
-NOISE = "estimates={kind: noisy, sigma: 0.5}"
+SIGMA = 0.5
 DEFAULT = "eft-wait"
 HEURISTICS = (DEFAULT, "srpt-work", "sjf", "easy", "fifo-fit")
 VALIDATION = 2_000_000
@@ -137,18 +137,19 @@ def report_seeds(cell: str, config: Config, options: command.Options) -> Sequenc
     return spending.seeds
 
 
-def played(agent: Checkpoint, config: Config, seeds: Sequence[int]) -> dict[int, float]:
-    """Mean completion times of the agent by seed."""
-    net = agent.net.build(agent.codec)
-    net.load_state_dict(dict(agent.weights))
-    factory = EpisodeFactory(scenario_of(config), agent.codec, RewardConfig({"job_seconds": 1.0}), compiled=True)
-    schedules = evaluate_greedy(net, factory, seeds, at_once=len(seeds))
-    return {seed: _jct_s(schedule) for seed, schedule in zip(seeds, schedules, strict=True)}
+def grid_of(cell: str, estimates: str, policies: Mapping[str, str], seeds: Sequence[int]) -> SweepGrid:
+    """The policies of a cell, under their names in the table."""
+    axis = Axis("policy", tuple(policies), tuple(policies.values()))
+    settings = {"estimates": {"kind": estimates, "sigma": SIGMA}}
+    return SweepGrid(f"general-{cell}-{estimates}", OUT / "cells" / f"{cell}.yaml", (axis,), settings, seeds)
 
 
-def run(policy: str, config: Config, seeds: Sequence[int]) -> dict[int, float]:
-    """Mean completion times of a policy by seed."""
-    return {seed: _jct_s(run_policy(config, policy, seed).schedule) for seed in seeds}
+def means_s(grid: SweepGrid, on: str) -> dict[str, dict[int, float]]:
+    """Mean completion times by policy and seed."""
+    means: dict[str, dict[int, float]] = {}
+    for run in finished(grid, command.Options(on=on, folder=RESULTS, draw=False)):
+        means.setdefault(run.at["policy"], {})[run.seed] = run.metrics["jct_s.mean"]
+    return means
 
 
 def _jct_s(schedule: Any) -> float:
@@ -170,20 +171,27 @@ def lower_bounds() -> dict[tuple[str, int], float]:
     return {(row["cell"], int(row["seed"])): float(row["bound_s"]) for row in rows if row["bound_s"] != ""}
 
 
+def _agent(path: Path) -> str:
+    return f'ppo[checkpoint="{path}"]'
+
+
 def _report(options: command.Options, say: command.Say) -> dict[str, Any]:
     best, bounds, lines = references(), lower_bounds(), []
-    agents = {"agent": Checkpoint.load(AGENT)} | {path.stem: Checkpoint.load(path) for path in options.others}
-    played_by = {"agent": f'ppo[checkpoint="{AGENT}"]', FORMER.stem: f'ppo[checkpoint="{FORMER}"]'}
+    played_by = {"agent": _agent(AGENT), FORMER.stem: _agent(FORMER)}
+    agents = {"agent": _agent(AGENT), **{path.stem: _agent(path) for path in options.others}}
     for cell in CELLS:
         path = OUT / "cells" / f"{cell}.yaml"
         seeds = report_seeds(cell, load_config(path), options)
         for estimates in ("exact", "noisy"):
-            config = load_config(path, [NOISE] if estimates == "noisy" else [])
-            reference = run(best[cell], config, seeds)
-            policies = {name: played(agent, config, seeds) for name, agent in agents.items()}
-            policies |= {name: run(name, config, seeds) for name in HEURISTICS}
+            config = load_config(path, [f"estimates={{kind: {estimates}, sigma: {SIGMA}}}"])
+            heuristics = {name: name for name in (*HEURISTICS, best[cell])}
+            policies = means_s(grid_of(cell, estimates, agents | heuristics, seeds), options.on)
+            reference = policies[best[cell]]
             if estimates == "exact":
-                policies[FORMER.stem] = run(played_by[FORMER.stem], config, seeds[:FEW])
+                grid = grid_of(cell, estimates, {FORMER.stem: _agent(FORMER)}, seeds[:FEW])
+                policies |= means_s(replace(grid, name=f"general-{cell}-former"), options.on)
+            if best[cell] not in HEURISTICS:
+                del policies[best[cell]]
             bounded = [seed for seed in seeds if estimates == "exact" and (cell, seed) in bounds]
             for policy, values in policies.items():
                 pair = paired(list(values.values()), [reference[seed] for seed in values])
@@ -273,7 +281,7 @@ def draw(at: Mapping[tuple[str, str, str], Line], policies: Sequence[str], path:
 
 def _search(options: command.Options, say: command.Say) -> dict[str, Any]:
     """Measure the windows that ``search.csv`` lacks, and write the page."""
-    path, agent, best = OUT / "search.csv", Checkpoint.load(AGENT), references()
+    path, best = OUT / "search.csv", references()
     rows: list[dict[str, Any]] = list(command.read_rows(path)) if path.exists() else []
     done = {(row["cell"], int(row["seed"])) for row in rows}
     configs = {cell: load_config(OUT / "cells" / f"{cell}.yaml") for cell in CELLS}
@@ -294,7 +302,8 @@ def _search(options: command.Options, say: command.Say) -> dict[str, Any]:
             row = next(row for row in rows if (row["cell"], int(row["seed"])) == (cell, seed))
             if window < options.bounds and cell in options.cells and row["bound_s"] == "":
                 least = bound_of(config, seed)
-                row["agent_s"], row["bound_s"] = played(agent, config, [seed])[seed], least.bound_s / least.jobs
+                agent_s = _jct_s(run_policy(config, _agent(AGENT), seed).schedule)
+                row["agent_s"], row["bound_s"] = agent_s, least.bound_s / least.jobs
                 say(f"{cell:8s} {seed} bound {float(row['bound_s']) / float(row['reference_s']):.3f} of the reference")
             command.write_rows(path, rows)
     write_text(OUT / "search.md", SEARCH_HEAD + "\n".join(search_page(rows)) + "\n")
@@ -307,9 +316,8 @@ def _searched(config: Config, reference: str, seed: int) -> dict[str, float]:
     row = {}
     for name, policy in (("reference", reference), ("search", f'search[base="{own}"]')):
         kernel, decider = scenario_of(config).kernel(seed), make_policy(scenario_of(config), policy)
-        before = process_time()
-        schedule = kernel.run(decider)
-        row[f"{name}_cpu_s"], row[f"{name}_s"] = process_time() - before, _jct_s(schedule)
+        schedule, row[f"{name}_cpu_s"] = timed(partial(kernel.run, decider))
+        row[f"{name}_s"] = _jct_s(schedule)
     return row
 
 
@@ -400,6 +408,7 @@ def main() -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=RESULTS / "sweep-matrix", help="of the sweep")
     parser.add_argument("--again", action="store_true", help="the same report seeds again")
     parser.add_argument("--fresh", action="store_true", help="new report seeds, and the same windows of traces again")
+    parser.add_argument("--on", default="local", help="of report: where cells run, as `dagsim sweep --on`")
     parser.add_argument("--others", nargs="*", default=(), type=Path, help="of report: agents of other training seeds")
     parser.add_argument("--windows", type=int, default=MOST, help="of search: seeds or windows of a cell")
     parser.add_argument("--bounds", type=int, default=0, help="of search: windows of a cell with a lower bound")

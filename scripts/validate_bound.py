@@ -27,7 +27,7 @@ from dagsim.systems.cluster.bounds.lagrangian import lagrangian
 from dagsim.systems.cluster.bounds.relaxation import relaxation_of
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.testing import random_case
+from dagsim.testing import Case, random_case
 from dagsim.workload.arrays import JobArrays
 
 _EVERY = 20
@@ -44,13 +44,6 @@ POLICIES = (
     "random",
 )
 PREEMPTIVE = ("srtf", "las", "tiresias")
-
-
-class Instance(NamedTuple):
-    """A small case."""
-
-    cluster: Cluster
-    jobs: list[Job]
 
 
 class Check(NamedTuple):
@@ -74,7 +67,7 @@ class Check(NamedTuple):
         return self.bound_s <= self.sum_s * (1 + 1e-12)
 
 
-def instance(seed: int) -> Instance:
+def instance(seed: int) -> Case:
     """A random instance of at most five runs, with whole or arbitrary seconds."""
     rng = np.random.default_rng(seed)
     whole, pooled = rng.random() < 0.6, rng.random() < 0.6
@@ -102,7 +95,7 @@ def instance(seed: int) -> Instance:
         jobs.append(Job(f"j{len(jobs)}", TaskGraph(tuple(tasks), tuple(edges)), arrival_s))
         left = max(left, 0)
         arrival_s += float(rng.integers(0, 5)) if whole else float(rng.exponential(2.0))
-    return Instance(Cluster(tuple(nodes)), jobs)
+    return Case(Cluster(tuple(nodes)), jobs)
 
 
 class _Run(NamedTuple):
@@ -116,7 +109,7 @@ class _Run(NamedTuple):
     """By node; inf where it does not fit."""
 
 
-def least_sum(case: Instance) -> float:
+def least_sum(case: Case) -> float:
     """The least sum over jobs of completion minus arrival, by trying every order of all runs on all nodes.
 
     Each run in turn starts as early as it can beside the runs before it. Some order gives every schedule in which no
@@ -129,7 +122,7 @@ def least_sum(case: Instance) -> float:
     return search.least_s
 
 
-def _runs(case: Instance) -> tuple[list[_Run], list[float]]:
+def _runs(case: Case) -> tuple[list[_Run], list[float]]:
     runs, arrivals = [], []
     for number, job in enumerate(case.jobs):
         mine = []

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 import command
 
+from dagsim import simulate
 from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster import NodeFailures, Preemption
-from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.scenario import ClusterScenario
 
 DAY_S = 86_400.0
 REPLACED_S = 1e-3
@@ -76,13 +75,13 @@ def simulated(setting: Setting, jobs: int, seed: int) -> float:
     """Ratio of training to elapsed time of ``jobs`` jobs, one after the other."""
     cluster = Cluster.of({"A100-80": setting.nodes * setting.gpus_per_node}, per_node=setting.gpus_per_node)
     task = Task("train", setting.work_s, setting.gpus, gang=True)
-    scenario = ClusterScenario(
-        cluster,
+    schedule = simulate(
         [Job.single(str(number), task) for number in range(jobs)],
+        cluster,
+        seed=seed,
         preemption=Preemption(restart_s=setting.restart_s, interval_s=setting.interval_s, write_s=setting.write_s),
         disturbances=(NodeFailures(setting.node_mttf_s, REPLACED_S),),
-    )
-    schedule = scenario.kernel(seed).run(POLICIES.create("fifo"))
+    ).schedule
     return jobs * setting.work_s / schedule.ended_s
 
 

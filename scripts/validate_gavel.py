@@ -172,12 +172,9 @@ def mean_difference(cell: Mapping[str, Any], mean_s: float) -> float | None:
 def _work(options: command.Options, say: command.Say) -> tuple[dict[str, Any], bool]:
     cell = command.read_json(options.cell)
     result = completed(cell, options.inputs, own=options.own)
-    say(f"{cell['policy']}: {len(result['jobs'])} jobs, mean {result['mean_jct_s']!r} s, end {result['end_s']!r} s")
     largest, mean = largest_difference(cell, result["jobs"]), mean_difference(cell, result["mean_jct_s"])
-    if largest is not None:
-        say(f"largest difference of a job: {largest:g} s")
-    if mean is not None:
-        say(f"difference of the mean: {mean:+.4%}")
+    say({name: value for name, value in result.items() if name != "jobs"})
+    say({"largest difference of a job (s)": largest, "difference of the mean": mean})
     solved = cell["policy"] not in NO_PROGRAM and (options.own or not cell.get("allocations"))
     holds = abs(mean or 0.0) <= MEAN_TOLERANCE if solved else (largest or 0.0) <= TOLERANCE_S
     return result, holds

@@ -31,7 +31,7 @@ from dagsim.systems.ramp.partition import PartitionedGraph
 from dagsim.systems.ramp.policies import ConstantDegree
 from dagsim.systems.ramp.readers import read_graph, read_graphs
 from dagsim.systems.ramp.scenario import RampScenario
-from dagsim.systems.ramp.timing import TimedGraph, srpt
+from dagsim.systems.ramp.timing import Srpt, TimedGraph
 
 STEPS = 50
 CAUSES = {
@@ -66,7 +66,7 @@ def job(graph: ComputationGraph, degree: int, plans: Planner, steps: int = STEPS
         "communication_s": steps * step.communication_s,
         "computation_s": steps * step.computation_s,
         "ticks": step.ticks,
-        "ops": pieces(timed, srpt(0, parts, plans.fabric), plans.fabric),
+        "ops": pieces(timed, Srpt()(0, parts, plans.fabric), plans.fabric),
         "deps": deps(timed),
     }
 

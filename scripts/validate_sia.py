@@ -62,8 +62,7 @@ def objective(instance: Any, run: Any) -> float:
 def _work(options: command.Options, say: command.Say) -> list[tuple[float, float | None]]:
     rows = optima(options.instances, options.run)
     differences = [abs(ours - recorded) for ours, recorded in rows if recorded is not None]
-    largest = max(differences, default=0)
-    say(f"{len(rows)} instances, largest difference to {len(differences)} recorded optima: {largest:.3g}")
+    say({"instances": len(rows), "recorded": len(differences), "largest difference": max(differences, default=0)})
     return rows
 
 

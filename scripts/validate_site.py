@@ -18,14 +18,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import command
-from command import Figure
 
-from dagsim.config.cluster_file import cluster_yaml
+from dagsim.config.cluster_file import import_site
 from dagsim.config.schema import Setting, load_config
+from dagsim.experiment.papers import PaperFigure
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.traces.nodes import grouped
-from dagsim.traces.slurm_site import read_slurm_site, site_files
 
 MOST_JOBS = 100
 """Accounts with more jobs than this must meet the gate."""
@@ -33,12 +31,9 @@ MOST_JOBS = 100
 
 def fidelity(folder: Path) -> dict[str, Any]:
     """Import and replay a site; return ``ObservedWaits`` as plain data."""
-    site = read_slurm_site(site_files([folder]))
-    imported = grouped(site.found_nodes(), keep_all=True, in_order=True)
-    text = cluster_yaml(imported, folder.name, folder.name, site.queues(), site.unmodelled)
     with TemporaryDirectory() as scratch:
         path = Path(scratch) / "site.yaml"
-        path.write_text(text, encoding="utf-8")
+        import_site([folder], path)
         jobs = {"kind": "trace", "path": str(folder), "format": "sacct"}
         config = load_config(path, [Setting("the log", "workload", jobs)])
     scenario = cluster_scenario_of(config)
@@ -48,14 +43,14 @@ def fidelity(folder: Path) -> dict[str, Any]:
     return waits
 
 
-def figures(waits: dict[str, Any]) -> Iterator[Figure]:
+def figures(waits: dict[str, Any]) -> Iterator[PaperFigure]:
     """The figures that have a gate."""
-    yield Figure("error of the mean wait", 0, error(waits["total"]), 0.10)
+    yield PaperFigure("error of the mean wait", 0, error(waits["total"]), 0.10)
     for account, pair in waits["by_tenant"].items():
         if pair["jobs"] > MOST_JOBS:
-            yield Figure(f"error of account {account}", 0, error(pair), 0.25)
-    yield Figure("median |log ratio| of waits", 0, waits["median_abs_log_ratio"], 0.35)
-    yield Figure("early starts", 0, waits["early"])
+            yield PaperFigure(f"error of account {account}", 0, error(pair), 0.25)
+    yield PaperFigure("median |log ratio| of waits", 0, waits["median_abs_log_ratio"], 0.35)
+    yield PaperFigure("early starts", 0, waits["early"])
 
 
 def error(pair: dict[str, Any]) -> float:
@@ -73,7 +68,7 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
             means = (pair["observed_s"]["mean"], pair["simulated_s"]["mean"])
             say(f"  {name}: {pair['jobs']} jobs, {means[0]:,.0f} s observed, {means[1]:,.0f} s, {error(pair):+.1%}")
         for figure in figures(waits):
-            say(f"  {figure.name}: {figure.got:.3g}{'' if figure.holds else '  MISS'}")
+            say(f"  {figure.name}: {figure.here:.3g}{'' if figure.holds else '  MISS'}")
     return runs
 
 

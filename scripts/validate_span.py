@@ -14,11 +14,9 @@ from typing import Any
 
 import command
 
+from dagsim import simulate
 from dagsim.metrics import jct
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph
-from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.seam import drive
 from dagsim.traces import open_trace
 
 INFINITE = Cluster((Node("infinite", None, 0, 2.0**40, 2.0**40),))
@@ -26,7 +24,7 @@ INFINITE = Cluster((Node("infinite", None, 0, 2.0**40, 2.0**40),))
 
 def spans(jobs: Iterator[Job]) -> list[float]:
     """Seconds from arrival to completion of every job if none ever waits for room."""
-    schedule = drive(ClusterScenario(INFINITE, map(_free, jobs)).kernel(0), POLICIES.create("fifo"))
+    schedule = simulate(map(_free, jobs), INFINITE, engine="simpy").schedule
     return [float(seconds) for seconds in jct(schedule)]
 
 

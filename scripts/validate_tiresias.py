@@ -18,10 +18,11 @@ from typing import Any
 import command
 
 from dagsim.errors import InputError
-from dagsim.model import Cluster, Job, Node, Task, gpu_type
+from dagsim.model import Cluster
 from dagsim.model.log import Kind
 from dagsim.systems.cluster.policies.tiresias import TiresiasEvents
 from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.traces import open_trace
 
 CELLS = {"out": "60_job.csv", "x20": "60_job_x20.csv"}
 """Job list by the first part of the name of a file of results (``out_4_dlas.csv``)."""
@@ -39,25 +40,15 @@ def played(jobs: Path, cluster: Path, schedule: str, inputs: Path | None = None)
         ConfigError: The schedule is unknown.
     """
     policy = TiresiasEvents(schedule, samples=_samples(inputs) if schedule.endswith("gittins") else ())
-    gpu = gpu_type("P100")
-    with command.reading(f"{jobs} and {cluster}", "jobs and cluster of Tiresias"):
-        rows = sorted(command.read_rows(jobs), key=lambda row: int(row["submit_time"]))
+    work = list(open_trace(jobs, "tiresias").jobs())
+    with command.reading(cluster, "a cluster of Tiresias"):
         (shape,) = command.read_rows(cluster)
-        nodes = int(shape["num_switch"]) * int(shape["num_node_p_switch"])
-        machines = tuple(Node(f"n{place}", gpu, int(shape["num_gpu_p_node"])) for place in range(nodes))
-        work = [
-            Job.single(
-                row["job_id"],
-                Task("train", int(row["duration"]), int(row["num_gpu"]), int(row["num_gpu"]) > 1),
-                int(row["submit_time"]),
-            )
-            for row in rows
-        ]
-    most = sum([machine.gpus for machine in machines])
-    if too_large := [job for job in work if job.tasks[0].instances * job.tasks[0].gpus > most]:
+        nodes, per_node = int(shape["num_switch"]) * int(shape["num_node_p_switch"]), int(shape["num_gpu_p_node"])
+    most = nodes * per_node
+    if too_large := [job for job in work if job.tasks[0].instances > most]:
         name, asked = too_large[0].id, too_large[0].tasks[0].instances
         raise InputError(f"{jobs}: job {name!r} asks for {asked} GPUs, and {cluster} has {most}")
-    log = ClusterScenario(Cluster(machines), work).kernel(0).run(policy).log
+    log = ClusterScenario(Cluster.of({"P100": most}, per_node=per_node), work).kernel(0).run(policy).log
     starts: dict[int, int] = {}
     for row in log:
         if row.kind == Kind.STARTED:
@@ -96,9 +87,8 @@ def different(jobs: dict[str, dict[str, int]], expected: Path) -> list[str]:
 
 def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     jobs = played(options.jobs, options.cluster, options.schedule, options.inputs)
-    mean_s = sum(job["end"] for job in jobs.values()) / len(jobs)
     stops = sum(job["preemptions"] for job in jobs.values())
-    say(f"{options.schedule}: {len(jobs)} jobs, mean end {mean_s:,.1f} s, {stops} preemptions")
+    say({"jobs": len(jobs), "mean end (s)": sum(job["end"] for job in jobs.values()) / len(jobs), "preemptions": stops})
     wrong = different(jobs, options.expected) if options.expected else []
     if options.expected:
         say(f"{len(wrong)} jobs differ{': ' if wrong else ''}{', '.join(sorted(wrong))}")

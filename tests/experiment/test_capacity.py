@@ -30,7 +30,7 @@ from dagsim.experiment.capacity.machines import (
     with_nodes,
 )
 from dagsim.experiment.capacity.search import Size, SizeSearch, Target, Targets, gpus_of, least_size
-from dagsim.experiment.capacity.whatif import LogDemand, Trial, with_growth
+from dagsim.experiment.capacity.whatif import Beginning, LogDemand, Trial, with_growth
 from dagsim.experiment.store import CellRun
 from dagsim.metrics.series import JobSeries
 from dagsim.model import GPU_TYPES
@@ -251,7 +251,7 @@ def planned(
         most,
         Prices.read([prices or "none"]),
         world.run,
-        Target("wait_s.mean", False, bound),
+        Targets((Target("wait_s.mean", False, bound),)),
         lambda _: NOTHING,
     )
     return world, *answer
@@ -280,9 +280,8 @@ def test_no_size_up_to_the_cap_is_said_so() -> None:
     _, today, search = planned(["T4"], 1.0, most=100)
     assert search.best is None
     assert max(size.gpus for size in search.tried.values()) == 100  # the cap itself is tried
-    grid = plan_table(
-        search, today, Targets((Target("wait_s.mean", False, 1.0),)), workload="w", prices=Prices(), demand=NOTHING
-    )
+    target = Targets((Target("wait_s.mean", False, 1.0),))
+    grid = plan_table(search, today, target, workload="w", prices=Prices(), demand=NOTHING, begins=Beginning())
     assert any("No size up to the cap" in note for note in grid.notes)
     with pytest.raises(ConfigError, match="no node of these types"):
         planned(["T4"], 1.0, most=3)
@@ -291,7 +290,7 @@ def test_no_size_up_to_the_cap_is_said_so() -> None:
 def test_an_interval_that_is_not_there_does_not_reach_over_the_bound() -> None:
     _, today, search = planned(["T4"], 50.0)  # the trials have no series of jobs
     target = Targets((Target("wait_s.mean", False, 50.0),))
-    notes = plan_table(search, today, target, workload="w", prices=Prices(), demand=NOTHING).notes
+    notes = plan_table(search, today, target, workload="w", prices=Prices(), demand=NOTHING, begins=Beginning()).notes
     assert search.best is not None
     assert any(note.startswith("No interval: ") for note in notes)
     assert not any("reaches over" in note for note in notes)
@@ -300,7 +299,7 @@ def test_an_interval_that_is_not_there_does_not_reach_over_the_bound() -> None:
 def test_todays_row_has_its_figures_below_their_heads_with_several_types() -> None:
     _, today, search = planned(["H200", "T4"], 41.0)
     target = Targets((Target("wait_s.mean", False, 41.0),))
-    grid = plan_table(search, today, target, workload="w", prices=Prices(), demand=NOTHING)
+    grid = plan_table(search, today, target, workload="w", prices=Prices(), demand=NOTHING, begins=Beginning())
     row = dict(zip(grid.heads, grid.rows[-1], strict=True))
     assert (row["H200"], row["T4"], row["GPUs"]) == ("today", "", "28")
 
@@ -337,7 +336,7 @@ def test_a_budget_that_no_node_of_the_first_type_fits_buys_nodes_of_the_others()
     kept = with_nodes(CLUSTER, {"H200": 0, "T4": 0})
     assert kept is not None
     budget = prices.a_month(kept) + 30 * 730
-    target = Target("wait_s.mean", False, inf)
+    target = Targets((Target("wait_s.mean", False, inf),))
     _, search = least_size(CLUSTER, ["H200", "T4"], 400, prices, World().run, target, lambda _: NOTHING, budget=budget)
     assert search.best is not None
     assert search.best.nodes == (0, 3)
@@ -350,7 +349,7 @@ def test_a_long_name_in_a_target_leaves_room_for_the_figures() -> None:
     today, sizes = replace(today, met=met), [replace(size, met=met) for size in search.tried.values()]
     search = SizeSearch((), {size.nodes: size for size in sizes})
     target = Targets((Target("wait_s.mean", False, 41.0), Target(metric, False, 41.0)))
-    grid = plan_table(search, today, target, workload="w", prices=Prices(), demand=NOTHING)
+    grid = plan_table(search, today, target, workload="w", prices=Prices(), demand=NOTHING, begins=Beginning())
     console = Console(width=80, record=True, file=StringIO())
     console.print(grid)
     lines = console.export_text().splitlines()

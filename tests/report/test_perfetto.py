@@ -171,7 +171,7 @@ def test_a_written_trace_reads_back_and_is_the_same_each_time(tmp_path: Path) ->
 
 def test_another_ending_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\.json or \.json\.gz"):
-        write_perfetto(random_schedule(0), tmp_path / "run.pftrace")
+        write_perfetto(random_schedule(0), tmp_path / "run.pftrace", "fifo")
 
 
 def test_plot_writes_a_trace_of_the_run_asked_for(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_the_pilot_for_a_load_draws_from_streams_of_its_own(monkeypatch):
     monkeypatch.setattr(synthetic, "stream", lambda seed, name: drawn.append(name) or stream(seed, name))
     monkeypatch.setattr(synthetic, "_PILOT", 20)
     workload = load_config(None, ["workload.count=5"]).workload
-    synthetic._piloted_s.__wrapped__(workload, ALIKE, Recorded())
+    synthetic._expected_s.__wrapped__(workload, ALIKE, Recorded())
     assert drawn
     assert all(name.startswith("pilot/") for name in drawn)
 
