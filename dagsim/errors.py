@@ -86,6 +86,11 @@ class UnknownName(InputError):
     """An unknown policy, network, reader or other name; the message suggests the nearest one."""
 
 
+def one_line(error: Exception) -> str:
+    """The text of an error as one line of at most 300 characters."""
+    return " ".join(str(error).split())[:300]
+
+
 class PluginError(InputError):
     """Code of a user or another package that cannot be imported; the message names it and the
     exception.

@@ -79,18 +79,28 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``, completely or not at all; missing folders are created.
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Create the missing folders of a file that the block writes.
 
     Raises:
         InputError: The file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replaced(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        yield
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` to ``path``, completely or not at all; missing folders are created.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    with writing(path), replaced(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def file_hash(path: Path) -> str:

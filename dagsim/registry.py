@@ -20,7 +20,7 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from dagsim.errors import CodeNotAllowed, ConfigError, PluginError, UnknownName
+from dagsim.errors import CodeNotAllowed, ConfigError, PluginError, UnknownName, one_line
 from dagsim.own_code import allowed, attribute, is_own
 
 T = TypeVar("T")
@@ -223,7 +223,7 @@ class Registry(Generic[T]):
 
     def _broken(self, name: str, origin: str, error: Exception) -> PluginError:
         """The error for a user's or another package's code that cannot be imported."""
-        text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        text = f"{type(error).__name__}: {one_line(error)}"
         return PluginError(f"{self.kind} {name!r}{f' ({origin})' if origin else ''} cannot be imported: {text}")
 
     def _arguments(

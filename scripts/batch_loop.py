@@ -18,14 +18,11 @@ s)).
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import NamedTuple
 
 import command
-from command import Say, lines
 
 
 class Row(NamedTuple):
@@ -40,7 +37,7 @@ class Row(NamedTuple):
 def rows(trace: Path) -> list[Row]:
     """Return the log's jobs in order of submission."""
     jobs = []
-    for line in lines(trace):
+    for line in command.lines(trace):
         if not line.strip() or line.startswith(";"):
             continue
         fields = line.split()
@@ -112,10 +109,9 @@ def measured(log: Path, processors: int) -> dict[str, dict[str, float]]:
     return {name: means(jobs, processors, backfill) for name, backfill in (("fcfs", False), ("easy", True))}
 
 
-def _work(options: Namespace, say: Say) -> dict[str, dict[str, float]]:
+def _work(options: command.Options, say: command.Say) -> dict[str, dict[str, float]]:
     policies = measured(options.trace, options.processors)
-    for name, figures in policies.items():
-        say(f"{name}: mean wait {figures['mean_wait_s']:.6f} s, mean bounded slowdown {figures['mean_bsld']:.6f}")
+    say(policies)
     return policies
 
 
@@ -127,4 +123,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

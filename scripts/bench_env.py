@@ -11,18 +11,15 @@ that is installed. CPU time of one process with one torch thread, best of severa
 
 from __future__ import annotations
 
-import sys
 import warnings
-from argparse import Namespace
 from collections.abc import Callable
-from time import process_time
 from typing import Any
 
 import command
 import gymnasium
 import numpy as np
 import torch
-from command import Say
+from clock import timed
 
 from dagsim.agents.config import TrainConfig
 from dagsim.agents.learner import LearnerContext
@@ -120,15 +117,11 @@ def rate(work: Callable[[], int], repeats: int) -> float:
     """Count of ``work`` per CPU-second. Best of ``repeats`` passes, because other processes can
     only slow it down.
     """
-    rates = []
-    for _ in range(repeats):
-        began = process_time()
-        count = work()
-        rates.append(count / (process_time() - began))
-    return max(rates)
+    passes = (timed(work) for _ in range(repeats))
+    return max(count / spent_s for count, spent_s in passes)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     torch.set_num_threads(1)
     config = load_config(None, [f"workload={options.workload}"])
     seeds, shaped = range(options.episodes), RewardConfig({"shaped_job_seconds": 1.0})
@@ -180,4 +173,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -10,8 +10,6 @@ as fast as in the kernel, or if weights differ.
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Callable
 from itertools import count
 from time import process_time
@@ -20,12 +18,11 @@ from typing import Any
 import command
 import numpy as np
 import torch
-from bench_env import fresh_ppo
-from command import Say
+from bench_env import codec, fresh_ppo
 
 from dagsim.agents.rollouts import spared
 from dagsim.config.schema import load_config
-from dagsim.envs.episode import Episode, Reward, RewardConfig
+from dagsim.envs.episode import Episode, RewardConfig
 from dagsim.experiment.environment import make_vector_env
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.systems.cluster.codecs.candidates import Candidates
@@ -85,15 +82,9 @@ def mlp() -> Choose:
 
 def simulated(scenario: ClusterScenario, seconds: float) -> float:
     """Decisions per CPU-second of episodes in the kernel under random choices."""
-    rng, decisions, began = np.random.default_rng(0), 0, process_time()
+    reward, decisions, began = RewardConfig({"shaped_job_seconds": 1.0}, 1000.0), 0, process_time()
     for seed in count():
-        kernel = scenario.kernel(seed % SEQUENCES)
-        reward = Reward(RewardConfig({"shaped_job_seconds": 1.0}, 1000.0), kernel, scenario.terms)
-        episode = Episode(kernel, Candidates(), reward)
-        while episode.observation is not None:
-            episode.step(int(rng.integers(len(episode.observation.tokens))))
-            episode.reward()
-            decisions += 1
+        decisions += codec(scenario, range(seed % SEQUENCES, seed % SEQUENCES + 1), reward)
         if process_time() - began > seconds:
             break
     return decisions / (process_time() - began)
@@ -161,7 +152,7 @@ def ppo(scenario: ClusterScenario, in_lane: bool) -> tuple[float, bytes]:
     return rate, b"".join(value.numpy().tobytes() for value in learner.net.state_dict().values())
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     torch.set_num_threads(1)
     scenario = cluster_scenario_of(load_config(None, [f"workload={options.workload}"]))
     for seed in range(SEQUENCES):
@@ -213,4 +204,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -10,14 +10,11 @@ futures, and the first answer for 500 jobs comes within 3 s.
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from typing import Any, NamedTuple
 
 import command
 import numpy as np
-from clock import cpu_s
-from command import Say
+from clock import timed
 
 from dagsim.forecast.futures import Player
 from dagsim.forecast.live import expected
@@ -106,11 +103,11 @@ def measured(case: Case, policy: str) -> tuple[float, int]:
     scenario, log, t = queue(case.waiting, case.nodes)
     forecaster = Forecaster(Player(scenario, policy, log), case.futures, baselines=False)
     answers = expected(log, forecaster, t, 0, early=(lambda count: count == FIRST) if case.first else None)
-    rows: list[int] = []
-    return cpu_s(lambda: rows.append(len(next(answers).rows))), rows[0]
+    first, spent_s = timed(lambda: next(answers))
+    return spent_s, len(first.rows)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, dict[str, Any]]:
+def _work(options: command.Options, say: command.Say) -> dict[str, dict[str, Any]]:
     rows = {}
     for name in options.case or CASES:
         case = CASES[name]
@@ -123,10 +120,7 @@ def _work(options: Namespace, say: Say) -> dict[str, dict[str, Any]]:
             "cpu_s": round(spent_s, 2),
             "met": spent_s <= case.most_s,
         }
-        say(
-            f"{name:8} {case.waiting:6,} jobs on {case.nodes:5,} nodes, {case.futures:3} futures: "
-            f"{spent_s:8.1f} CPU-s (at most {case.most_s:g})"
-        )
+        say({name: rows[name]})
     return rows
 
 
@@ -138,4 +132,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -20,9 +20,7 @@ same jobs, again in turn:
 from __future__ import annotations
 
 import random
-import sys
 import tracemalloc
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from math import isclose
@@ -31,8 +29,7 @@ from statistics import median
 import command
 import numpy as np
 import simpy
-from clock import cpu_s, in_turn
-from command import Say
+from clock import cpu_s, in_turn, median_s
 from simpy.events import Event
 
 from dagsim.model import Cluster, Edge, Job, Kind, Task, TaskGraph
@@ -235,34 +232,30 @@ def measure(tasks: int, repeats: int, large: bool) -> dict[str, float]:
         for name, value in against_bare(size, repeats if size == tasks else 1).items():
             out[f"dag_fifo{suffix}_{name}"] = value
 
-    def middle(jobs: list[Job], policy: str, count: int = tasks, **models: object) -> float:
-        spent_s = (cpu_s(lambda: simulate(jobs, policy, **models)) for _ in range(repeats))  # type: ignore[arg-type]
-        return median(spent_s) / count * 1e6
+    jobs, pending, wide = dag_jobs(tasks), single_jobs(tasks), dag_jobs(tasks // 10, instances=20)
+    heavy, four = dag_jobs(tasks, bytes_=1e9), Cluster.of({"V100": GPUS})
 
-    jobs = dag_jobs(tasks)
+    def middle(name: str, jobs: list[Job], policy: str = "fifo", count: int = tasks, **models: object) -> None:
+        out[name] = median_s(lambda: simulate(jobs, policy, **models), repeats) / count * 1e6  # type: ignore[arg-type]
+
     for policy in ("fifo-fit", "sjf", "srtf", "eft-wait"):
-        out[f"dag_{policy}_us"] = middle(jobs, policy)
-    pending = single_jobs(tasks)
+        middle(f"dag_{policy}_us", jobs, policy)
     for policy in ("fifo", "sjf", "srtf"):
-        out[f"pending_{policy}_us"] = middle(pending, policy)
+        middle(f"pending_{policy}_us", pending, policy)
     costs = [out[f"pending_{policy}_us"] for policy in ("fifo", "sjf", "srtf")]
     out["pending_spread"] = max(costs) / min(costs)
-    wide = dag_jobs(tasks // 10, instances=20)
-    out["instances20_us_per_instance"] = middle(wide, "fifo", tasks // 10 * 20)
+    middle("instances20_us_per_instance", wide, count=tasks // 10 * 20)
     out["instances20_share_of_single"] = out["instances20_us_per_instance"] / out["dag_fifo_kernel_us"]
-    four = Cluster.of({"V100": GPUS})
-    out["setup_us"] = middle(jobs, "fifo", setup=MovingDelay(2.0), cluster=four)
-    heavy = dag_jobs(tasks, bytes_=1e9)
-    out["network_us"] = middle(heavy, "fifo", network=UniformNetwork(), cluster=four)
-    out["failures_us"] = middle(jobs, "fifo", disturbances=(NodeFailures(1e5, 1e3),), cluster=four)
+    middle("setup_us", jobs, setup=MovingDelay(2.0), cluster=four)
+    middle("network_us", heavy, network=UniformNetwork(), cluster=four)
+    middle("failures_us", jobs, disturbances=(NodeFailures(1e5, 1e3),), cluster=four)
     out["bytes_per_task"] = bytes_per_task(tasks)
     return out
 
 
-def _work(options: Namespace, say: Say) -> dict[str, float]:
+def _work(options: command.Options, say: command.Say) -> dict[str, float]:
     figures = measure(options.tasks, options.repeats, options.large)
-    for name, value in figures.items():
-        say(f"{name:34s} {value:10.2f}")
+    say(figures)
     return figures
 
 
@@ -275,4 +268,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

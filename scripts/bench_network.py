@@ -8,8 +8,6 @@ that it concerns. *Apart* has the same number of flows, two per pair of hosts, s
 from __future__ import annotations
 
 import random
-import sys
-from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
@@ -17,7 +15,6 @@ from typing import Any
 
 import clock
 import command
-from command import Say
 
 from dagsim.network import FatTree, LinkFlow, SharedLinks
 
@@ -52,15 +49,14 @@ def play(active: int, connected: bool) -> None:
         links.update(now)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     ways: dict[str, Callable[[], object]] = {
         f"{active} {'connected' if connected else 'apart'}": partial(play, active, connected)
         for active in (10, 100, 200)
         for connected in (True, False)
     }
     rows = {name: spent_s / EVENTS * 1e6 for name, spent_s in clock.in_turn(ways, 3).items()}
-    for name, us in rows.items():
-        say(f"{name:14} {us:6.1f} us per flow event")
+    say({f"{name}, us per flow event": us for name, us in rows.items()})
     return rows
 
 
@@ -69,4 +65,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

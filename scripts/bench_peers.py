@@ -19,7 +19,6 @@ import os
 import random
 import subprocess
 import sys
-from argparse import Namespace
 from array import array
 from collections.abc import Callable, Iterator
 from heapq import heapreplace
@@ -28,13 +27,13 @@ from pathlib import Path
 from shutil import which
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import process_time
 from typing import Any, NamedTuple
 
 import command
+import numpy as np
 import simpy
 from bench_kernel import compiled, one_node, scene_of, simulate
-from command import Say
+from clock import timed
 from simpy.events import Event
 
 from dagsim.model import Job, Kind, Task
@@ -70,23 +69,20 @@ def jobs(count: int) -> Jobs:
     return Jobs(arrivals, works, listed)
 
 
-def bare(load: Jobs) -> tuple[Ends, float]:
+def bare(load: Jobs) -> Ends:
     """Simulate first come, first served on equal GPUs with one heap of the times at which GPUs
     become free.
     """
-    began = process_time()
-    free = [0.0] * GPUS
-    ends = []
+    free, ends = [0.0] * GPUS, []
     for arrival_s, work in zip(load.arrivals, load.works, strict=True):
         end_s = max(arrival_s, free[0]) + work
         heapreplace(free, end_s)
         ends.append(end_s)
-    return ends, process_time() - began
+    return ends
 
 
-def plain_simpy(load: Jobs) -> tuple[Ends, float]:
+def plain_simpy(load: Jobs) -> Ends:
     """Simulate with a process per job and a resource."""
-    began = process_time()
     env = simpy.Environment()
     gpus = simpy.Resource(env, GPUS)
     ends = [0.0] * len(load.works)
@@ -104,20 +100,14 @@ def plain_simpy(load: Jobs) -> tuple[Ends, float]:
 
     env.process(arrive())
     env.run()
-    return ends, process_time() - began
+    return ends
 
 
 def kernel(load: Jobs) -> tuple[Ends, float]:
     """Simulate with the SimPy kernel under ``fifo``, with full records."""
     simulate(load.jobs[:10], "fifo")  # imports
-    began = process_time()
-    schedule = simulate(load.jobs, "fifo")
-    spent_s = process_time() - began
-    ends = [0.0] * len(load.works)
-    for row in schedule.log:
-        if row.kind == Kind.FINISHED:
-            ends[row.job] = row.time_s
-    return ends, spent_s
+    schedule, spent_s = timed(lambda: simulate(load.jobs, "fifo"))
+    return _ends(schedule.log.rows()), spent_s
 
 
 def lane(load: Jobs) -> tuple[Ends, float]:
@@ -128,14 +118,14 @@ def lane(load: Jobs) -> tuple[Ends, float]:
         raise Missing("pip install -e '.[fast]'")
     scene = scene_of(one_node(), load.jobs)
     compiled(scene_of(one_node(), load.jobs[:10]))  # compiles, where that was not done before
-    began = process_time()
-    rows = compiled(scene)
-    spent_s = process_time() - began
+    rows, spent_s = timed(lambda: compiled(scene))
+    return _ends(rows), spent_s
+
+
+def _ends(rows: np.ndarray) -> Ends:
     finished = rows[rows["kind"] == int(Kind.FINISHED)]
-    ends = [0.0] * len(load.works)
-    for job, time_s in zip(finished["job"].tolist(), finished["time_s"].tolist(), strict=True):
-        ends[job] = time_s
-    return ends, spent_s
+    ends: Ends = finished["time_s"][np.argsort(finished["job"])].tolist()
+    return ends
 
 
 class Outside:
@@ -193,13 +183,13 @@ def _found_in(root: Path) -> dict[str, str]:
     }
 
 
-def peers(options: Namespace) -> dict[str, Callable[[Jobs], tuple[Ends, float]]]:
+def peers(options: command.Options) -> dict[str, Callable[[Jobs], tuple[Ends, float]]]:
     """Return all simulators of the jobs by name."""
     return {
-        "bare heapq loop": bare,
+        "bare heapq loop": lambda load: timed(lambda: bare(load)),
         "dagsim, compiled lane": lane,
         "dagsim, SimPy kernel": kernel,
-        "SimPy, a process per job": plain_simpy,
+        "SimPy, a process per job": lambda load: timed(lambda: plain_simpy(load)),
         "SimGrid 3.32, C++ actors": simgrid_cpp(options.simgrid),
         "SimGrid 3.32, Python actors": python_peer(
             options.simgrid_python, "simgrid_fifo.py", _found_in(options.simgrid)
@@ -209,10 +199,10 @@ def peers(options: Namespace) -> dict[str, Callable[[Jobs], tuple[Ends, float]]]
     }
 
 
-def compare(options: Namespace) -> dict[str, float | str]:
+def compare(options: command.Options) -> dict[str, float | str]:
     """CPU microseconds per job by name, or the reason why they are missing."""
     everybody, same = peers(options), jobs(options.jobs)
-    expected = bare(same)[0]
+    expected = bare(same)
     spent: dict[str, list[float]] = {}
     missing: dict[str, str] = {}
     for _ in range(options.repeats):
@@ -238,10 +228,9 @@ def _equal(one: float, other: float) -> bool:
     return isclose(one, other, rel_tol=1e-9, abs_tol=1e-6)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     costs = compare(options)
-    for name, cost in costs.items():
-        say(f"{name:30} {cost if isinstance(cost, str) else f'{cost:10.2f} µs per job'}")
+    say({f"{name}, µs per job": cost for name, cost in costs.items()})
     return {"jobs": options.jobs, "us_per_job": costs}
 
 
@@ -256,4 +245,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -11,8 +11,6 @@ parts of the decisions, since other processes can only add to it.
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +18,6 @@ from time import thread_time
 from typing import Any
 
 import command
-from command import Say
 
 from dagsim.experiment.api import DEFAULT_GPUS
 from dagsim.model import Cluster, Decision, Job
@@ -103,7 +100,7 @@ def cost_us(name: str, waiting: list[Job], decisions: int, seconds: float) -> fl
     return 1e6 * min(watch.parts or [watch.per_decision_s()])
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     waiting = jobs(options.pending + 2 * options.decisions, options.dag)
     costs: dict[str, float] = {}
     for name in options.policy or POLICIES.names():
@@ -123,4 +120,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -11,28 +11,16 @@ policy plays with an empty memo, and again with the memo it left.
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import command
 import numpy as np
-from clock import cpu_s
-from command import Say, read_json
+from clock import cpu_s, median_s
 
-from dagsim.systems.ramp import (
-    DDLS,
-    RAMP_POLICIES,
-    ComputationGraph,
-    Fabric,
-    Memo,
-    Planner,
-    Ramp,
-    RampJob,
-    read_graph,
-)
+from dagsim.systems.ramp import DDLS, RAMP_POLICIES, ComputationGraph, Fabric, Memo, Planner, Ramp, RampJob, read_graph
 from dagsim.systems.ramp.scenario import RampScenario
 
 MODELS = ("alexnet", "gnmt", "resnet18", "squeezenet1_0", "vgg16")
@@ -78,10 +66,7 @@ def cold_decisions(graphs: dict[str, ComputationGraph], repeats: int) -> dict[st
         if placement is not None:
             planner.step(parts, placement)
 
-    return {
-        name: median(cpu_s(lambda: decide(graph)) for _ in range(repeats))  # noqa: B023
-        for name, graph in graphs.items()
-    }
+    return {name: median_s(partial(decide, graph), repeats) for name, graph in graphs.items()}
 
 
 def episodes(jobs: list[RampJob], repeats: int) -> dict[str, dict[str, float]]:
@@ -109,7 +94,7 @@ def episodes(jobs: list[RampJob], repeats: int) -> dict[str, dict[str, float]]:
 def stream(graphs: dict[str, ComputationGraph], path: Path | None) -> list[RampJob]:
     """Jobs of the five models: from a stream, or one per 1,000 s with beta drawn from .1 to 1."""
     if path is not None:
-        rows = read_json(path)["jobs"]
+        rows = command.read_json(path)["jobs"]
     else:
         rng = np.random.default_rng(0)
         rows = [
@@ -132,20 +117,9 @@ def measure(folder: Path, path: Path | None, repeats: int) -> dict[str, Any]:
     }
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     figures = measure(options.graphs, options.streams, options.repeats)
-    for name, row in figures["look_ahead"].items():
-        say(
-            f"{name} at degree 16: {row['ms']:.1f} ms a look-ahead (min {row['min_ms']:.1f}; {row['ops']:,} operations,"
-            f" {row['deps']:,} dependencies, {row['ticks']} ticks)"
-        )
-    slowest = max(figures["cold_decision_s"], key=figures["cold_decision_s"].get)
-    say(f"slowest cold decision: {figures['cold_decision_max_s']:.3f} CPU-s ({slowest})")
-    for policy, row in figures["episode"].items():
-        say(
-            f"{policy}: {row['cold_per_cpu_s']:,.0f} decisions per CPU-second with an empty memo,"
-            f" {row['warm_per_cpu_s']:,.0f} with a full one ({row['decisions']:,} decisions)"
-        )
+    say(figures)
     return figures
 
 
@@ -158,4 +132,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

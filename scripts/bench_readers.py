@@ -11,19 +11,17 @@ from __future__ import annotations
 import gzip
 import random
 import resource
-import sys
 import tempfile
-import time
-from argparse import Namespace
+from collections import deque
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 import command
-from command import Say
+from clock import cpu_s
 
-from dagsim.traces import Trace, open_trace
+from dagsim.traces import open_trace
 from dagsim.traces.source import Source
 
 SAMPLES = Path(__file__).parent.parent / "workloads" / "samples"
@@ -94,7 +92,7 @@ def _later(text: str, seconds: int) -> str:
         return str(datetime.fromisoformat(text) + timedelta(seconds=seconds))
 
 
-def write(path: Path, options: Namespace) -> None:
+def write(path: Path, options: command.Options) -> None:
     """Write the file to read."""
     lines = rows(options.rows)
     if options.format != "alibaba2018":
@@ -104,18 +102,7 @@ def write(path: Path, options: Namespace) -> None:
         file.writelines(lines)
 
 
-def timed(trace: Trace, columns: bool) -> float:
-    """CPU seconds to read the file once."""
-    began = time.process_time()
-    if columns:
-        trace.arrays()
-    else:
-        for _ in trace.jobs():
-            pass
-    return time.process_time() - began
-
-
-def _work(options: Namespace, say: Say) -> dict[str, float | None]:
+def _work(options: command.Options, say: command.Say) -> dict[str, float | None]:
     with tempfile.TemporaryDirectory() as folder:
         path = options.trace
         if path is None:
@@ -123,7 +110,7 @@ def _work(options: Namespace, say: Say) -> dict[str, float | None]:
             write(path, options)
         trace = open_trace(path, None if options.trace else options.format)
         arrays = trace.arrays()
-        rounds = [(timed(trace, True), timed(trace, False)) for _ in range(options.times)]
+        rounds = [(cpu_s(trace.arrays), cpu_s(lambda: deque(trace.jobs(), maxlen=0))) for _ in range(options.times)]
     columns_s, objects_s = (min(spent_s) for spent_s in zip(*rounds, strict=True))
     figures = {
         "rows": trace.report.rows,
@@ -135,7 +122,7 @@ def _work(options: Namespace, say: Say) -> dict[str, float | None]:
         "objects_us_per_row": round(objects_s / trace.report.rows * 1e6, 2),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000),
     }
-    say("  ".join(f"{name} {value:,}" for name, value in figures.items() if value is not None))
+    say(figures)
     return figures
 
 
@@ -151,4 +138,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -11,19 +11,15 @@ nodes, a second apart; those of one GPU take half of it.
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import command
 from clock import cpu_s
-from command import Say
 
-from dagsim.config.schema import Config, Setting, load_config, plain
-from dagsim.experiment.scenario import cluster_scenario_of
-from dagsim.experiment.sizing import sized
+from dagsim.config.schema import Setting, load_config
+from dagsim.experiment.scenario import cluster_scenario_of, on_its_cluster
 from dagsim.model import Cluster, Decision, Job, Kind, Placement, Preempt, Share, Start, Task, Wait
 from dagsim.systems.cluster import ClusterView
 from dagsim.systems.cluster.policies import POLICIES
@@ -34,7 +30,9 @@ ROUNDS = ("las", "2d-las", "las[lead=0.1]", "2d-las[lead=0.1]", "tiresias", "2d-
 
 def replayed(trace: Path, limit: int) -> tuple[Cluster, list[Job]]:
     """Return the first jobs of the trace, and the cluster that ``dagsim replay`` sizes to them."""
-    scenario = cluster_scenario_of(_sized(trace, limit))
+    workload = {"kind": "trace", "path": str(trace), "format": None, "options": {"limit": limit}}
+    config = load_config(None, [Setting("TRACE", "workload", workload)])
+    scenario = cluster_scenario_of(on_its_cluster(config, "sized"))
     return scenario.cluster, list(scenario.kernel(0).jobs)
 
 
@@ -69,7 +67,7 @@ def floor_s(times: int = 10_000) -> float:
     return cpu_s(lambda: kernel.run(policy, times + 1.0)) / times
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     cluster, jobs = replayed(options.trace, options.limit)
     played(cluster, jobs, "sjf")
     sjf_s = min(played(cluster, jobs, "sjf")[0] for _ in range(3))
@@ -83,16 +81,6 @@ def _work(options: Namespace, say: Say) -> dict[str, Any]:
     return {"sjf_s": round(sjf_s, 3), "stop_us": round(stop_s * 1e6, 1), **rows}
 
 
-def _sized(trace: Path, limit: int) -> Config:
-    settings = [
-        Setting("TRACE", "workload", {"kind": "trace", "path": str(trace), "format": None}),
-        Setting("--limit", "workload.options.limit", limit),
-    ]
-    config = load_config(None, settings)
-    section = sized(config.trace().as_recorded().jobs(), config.runtime)
-    return load_config(None, [*settings, Setting("TRACE", "cluster", plain(section))])
-
-
 def main() -> int:
     parser = command.arguments(__doc__)
     parser.add_argument("trace", type=Path)
@@ -102,4 +90,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

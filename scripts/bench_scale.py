@@ -12,15 +12,12 @@ by definition. The bare loop (``bare``) knows slots instead of nodes: two heaps,
 from __future__ import annotations
 
 import random
-import sys
-from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from statistics import median
 
 import command
 from clock import cpu_s
-from command import Say
 
 from dagsim.model import Cluster, Job, Task, TaskGraph
 from dagsim.systems.cluster.policies import POLICIES
@@ -50,52 +47,31 @@ def seconds(rng: random.Random) -> float:
     return MEAN_S * (0.5 + rng.random())
 
 
+def on_nodes(nodes: int, slots_per_node: int, room: dict[str, float], **asked: Sequence[float]) -> Case:
+    """Tasks on nodes with CPUs and memory per GPU (``room``). Each asks for one of the given amounts."""
+    rng, slots = random.Random(nodes), nodes * slots_per_node
+    tasks = [
+        Task("t", seconds(rng), **{name: rng.choice(amounts) for name, amounts in asked.items()})
+        for _ in range(max(4_000, 3 * slots))
+    ]
+    return Cluster.of({"V100": nodes * GPUS}, per_node=GPUS, **room), arriving(tasks, slots), slots
+
+
 def whole(nodes: int) -> Case:
     """Tasks of 1, 2 or 4 whole GPUs."""
-    rng = random.Random(nodes)
-    slots = nodes * GPUS // 2
-    tasks = [Task("t", seconds(rng), gpus=rng.choice((1, 1, 2, 4))) for _ in range(max(4_000, 3 * slots))]
-    return Cluster.of({"V100": nodes * GPUS}, per_node=GPUS), arriving(tasks, slots), slots
+    return on_nodes(nodes, GPUS // 2, {}, gpus=(1, 1, 2, 4))
 
 
 def cpus(nodes: int) -> Case:
     """Whole GPUs with CPUs and memory. Each of the three may run out first."""
-    rng = random.Random(nodes)
-    slots = nodes * GPUS // 2
-    tasks = [
-        Task(
-            "t",
-            seconds(rng),
-            gpus=rng.choice((1, 1, 2, 4)),
-            cpus=rng.choice((4, 8, 16)),
-            memory_gb=rng.choice((16, 64)),
-        )
-        for _ in range(max(4_000, 3 * slots))
-    ]
-    return roomy(nodes, 64.0, 512.0), arriving(tasks, slots), slots
+    room = {"cpus_per_gpu": 8.0, "memory_gb_per_gpu": 64.0}
+    return on_nodes(nodes, GPUS // 2, room, gpus=(1, 1, 2, 4), cpus=(4, 8, 16), memory_gb=(16, 64))
 
 
 def shares(nodes: int) -> Case:
     """Fractions of a GPU where CPUs run out first: many GPUs are partly used, few nodes have room."""
-    rng = random.Random(nodes)
-    slots = nodes * 8
-    tasks = [
-        Task(
-            "t",
-            seconds(rng),
-            gpus=rng.choice((0.1, 0.25, 0.3, 0.5)),
-            cpus=rng.choice((2, 4, 6)),
-            memory_gb=rng.choice((4, 16)),
-        )
-        for _ in range(max(4_000, 3 * slots))
-    ]
-    return roomy(nodes, 32.0, 256.0), arriving(tasks, slots), slots
-
-
-def roomy(nodes: int, cores: float, memory_gb: float) -> Cluster:
-    """Equal nodes with CPUs, memory and GPUs."""
-    sizes = {"cpus_per_gpu": cores / GPUS, "memory_gb_per_gpu": memory_gb / GPUS}
-    return Cluster.of({"V100": nodes * GPUS}, per_node=GPUS, **sizes)
+    room = {"cpus_per_gpu": 4.0, "memory_gb_per_gpu": 32.0}
+    return on_nodes(nodes, GPUS, room, gpus=(0.1, 0.25, 0.3, 0.5), cpus=(2, 4, 6), memory_gb=(4, 16))
 
 
 def pending(tasks: int) -> Case:
@@ -179,7 +155,7 @@ def policies() -> list[str]:
     return [entry.name for entry in POLICIES.describe() if "costly" not in entry.tags and entry.name != "recorded"]
 
 
-def measured(options: Namespace) -> Iterator[tuple[str, int, float]]:
+def measured(options: command.Options) -> Iterator[tuple[str, int, float]]:
     """Return series (with the policy's name), size, and multiple."""
     for series in options.series or SERIES:
         make, sizes = SERIES[series]
@@ -195,7 +171,7 @@ def growth(multiples: dict[int, float]) -> float:
     return max(multiples.values()) / multiples[min(multiples)]
 
 
-def _work(options: Namespace, say: Say) -> dict[str, dict[int, float]]:
+def _work(options: command.Options, say: command.Say) -> dict[str, dict[int, float]]:
     multiples: dict[str, dict[int, float]] = {}
     for series, size, times in measured(options):
         multiples.setdefault(series, {})[size] = times
@@ -217,4 +193,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

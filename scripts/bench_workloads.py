@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import process_time
+
+from clock import cpu_s, timed
 
 from dagsim.config.bundled import WORKLOADS
 from dagsim.model import Cluster, Job
@@ -27,17 +28,13 @@ RUNTIME = Throughput()
 
 
 def report(what: str, jobs: Iterable[Job]) -> None:
-    began = process_time()
-    count = tasks = 0
-    for job in jobs:
-        count, tasks = count + 1, tasks + len(job.graph.tasks)
-    report_row(what, count, tasks, process_time() - began)
+    tasks, spent_s = timed(lambda: [len(job.graph.tasks) for job in jobs])
+    report_row(what, len(tasks), sum(tasks), spent_s)
 
 
 def report_columns(what: str, workload: Synthetic | Sessions) -> None:
-    began = process_time()
-    drawn = workload.arrays(CLUSTER, RUNTIME)
-    report_row(f"{what}, columns", len(drawn), drawn.tasks, process_time() - began)
+    drawn, spent_s = timed(lambda: workload.arrays(CLUSTER, RUNTIME))
+    report_row(f"{what}, columns", len(drawn), drawn.tasks, spent_s)
 
 
 def report_row(what: str, jobs: int, tasks: int, seconds: float) -> None:
@@ -51,9 +48,9 @@ def main(jobs: int) -> None:
         report(name, workload.jobs(CLUSTER, RUNTIME))
     with TemporaryDirectory() as folder:
         path = Path(folder) / "workload.jsonl"
-        began = process_time()
-        write_jobs(path, replace(PRESETS["heterogeneous"].workload, count=jobs).jobs(CLUSTER, RUNTIME))
-        print(f"{'make and write JSON Lines':<28} {jobs:>9,} jobs {process_time() - began:26.2f} s")
+        workload = replace(PRESETS["heterogeneous"].workload, count=jobs)
+        spent_s = cpu_s(lambda: write_jobs(path, workload.jobs(CLUSTER, RUNTIME)))
+        print(f"{'make and write JSON Lines':<28} {jobs:>9,} jobs {spent_s:26.2f} s")
         report("read JSON Lines", read_jobs(path))
     for count in (jobs // 10, jobs):
         tracemalloc.start()

@@ -12,8 +12,6 @@ the lane refuses others. ``NUMBA_DISABLE_JIT=1`` checks the same text as plain P
 from __future__ import annotations
 
 import random
-import sys
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
@@ -21,7 +19,6 @@ from typing import Any
 
 import command
 import numpy as np
-from command import Say
 
 from dagsim.envs.episode import Episode, Reward, RewardConfig
 from dagsim.metrics import summarize
@@ -117,6 +114,13 @@ def jobs_of(rng: random.Random) -> list[Job]:
     return jobs
 
 
+def case_of(rng: random.Random) -> tuple[Cluster, list[Job]]:
+    """A cluster, and jobs that the lane can play on it."""
+    cluster, jobs = cluster_of(rng), jobs_of(rng)
+    too_wide = any(node.gpus > state.NAMED_GPUS for node in cluster.nodes)
+    return cluster, [without_shares(job) for job in jobs] if too_wide else jobs
+
+
 def without_shares(job: Job) -> Job:
     """Return the job with whole GPUs instead of shares. The lane supports no others on such nodes."""
     tasks = tuple(replace(task, gpus=ceil(task.gpus)) for task in job.graph.tasks)
@@ -175,10 +179,7 @@ def run(cluster: Cluster, jobs: Sequence[Job], policy: str, *, seed: int = 0, **
 def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
     """Return the schedules of one case from the SimPy kernel and from the lane."""
     rng = random.Random(f"{kind} {number}")
-    cluster, jobs, policy = cluster_of(rng), jobs_of(rng), policy_of(rng, kind)
-    if any(node.gpus > state.NAMED_GPUS for node in cluster.nodes):
-        jobs = [without_shares(job) for job in jobs]
-    begins_s = 0.0
+    (cluster, jobs), policy, begins_s = case_of(rng), policy_of(rng, kind), 0.0
     if kind == "middle":
         jobs, begins_s = in_the_middle(rng, cluster, jobs)
     estimates = Estimates(rng.choice(("exact", "exact", "noisy", "predicted", "hidden")))
@@ -193,9 +194,7 @@ def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
 def episodes_of(number: int, relative: bool = False) -> tuple[Episode, CompiledEpisodes]:
     """The episode of one case, with the codec ``candidates`` or ``relative``, and the same in the lane."""
     rng = random.Random(f"episodes {number}")
-    cluster, jobs, placement = cluster_of(rng), jobs_of(rng), rng.choice(PLACEMENTS)
-    if any(node.gpus > state.NAMED_GPUS for node in cluster.nodes):
-        jobs = [without_shares(job) for job in jobs]
+    (cluster, jobs), placement = case_of(rng), rng.choice(PLACEMENTS)
     jobs = list(JobArrays.of(jobs).jobs())  # which list the children of a task by number, as those of generators do
     estimates = Estimates(rng.choice(("exact", "exact", "noisy", "predicted", "hidden")))
     term, weight = rng.choice(("shaped_job_seconds", "job_seconds")), rng.choice((1.0, 0.3))
@@ -248,13 +247,12 @@ def check(kind: str, first: int, cases: int) -> dict[str, object]:
     return {"cases": cases, "equal": cases - len(different), "different": different}
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     if options.tight:
         state.SPARE = 1
         lane_drive.rows_at_first = lambda scene: len(scene.nodes.table) + 2
     results = {kind: check(kind, options.first, options.cases) for kind in options.kinds}
-    for kind, result in results.items():
-        say(f"{kind:12s} {result['equal']} of {result['cases']} equal {result['different'] or ''}")
+    say(results)
     return {"compiled": jitted(), "kinds": results}
 
 
@@ -270,4 +268,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

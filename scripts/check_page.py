@@ -24,6 +24,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
+from PIL import Image
+
+from dagsim.config.schema import load_config
+from dagsim.experiment.simulate import run_policy
+from dagsim.experiment.store import Store
+from dagsim.experiment.training.log import TrainingLog
+
 SIZES = ((1600, 1000), (400, 800))
 SCHEMES = ("light", "dark")
 LIMIT_MS, LIMIT_BYTES, AA = 3000, 100e6, 4.5
@@ -225,28 +233,24 @@ def make_demo(folder: Path) -> dict[str, Path]:
     dagsim("sweep", str(grid), "--quiet", "--on", "local:1", "-o", str(results))
     _interrupted(results)
     _trainings(results)
-    _large(folder / "large")
-    runs = {
-        "report": "*-baseline-*",
-        "spark": "*-eval-*",
-        "sweep": "sweep-*",
-        "training": "*-train-*",
-    }
-    pages = {}
+    dagsim("eval", "--algo", "fifo", "--seeds", "1", *LARGE, *quiet[:-1], str(folder / "large"))
+    runs = {"report": "results/*-baseline-*", "spark": "results/*-eval-*", "sweep": "results/sweep-*"}
+    runs |= {"training": "results/*-train-*", "large": "large/*"}
     for name, pattern in runs.items():
-        pages[name] = folder / f"{name}.html"
-        dagsim("report", *map(str, sorted(results.glob(pattern))), "-o", str(pages[name]))
-    pages["large"] = folder / "large.html"
-    dagsim("report", *map(str, (folder / "large").iterdir()), "-o", str(pages["large"]))
-    return pages
+        dagsim("report", *map(str, sorted(folder.glob(pattern))), "-o", str(folder / f"{name}.html"))
+    return {name: folder / f"{name}.html" for name in runs}
+
+
+LARGE = (
+    *("--set", "workload=deadlines", "--set", "workload.count=100000"),
+    *("--set", "workload.sizes.instances={kind: constant, value: 1}"),
+    *("--set", "cluster.groups=[{name: t4, gpu: T4, count: 8, gpus: 8}]"),
+)
+"""100,000 runs, one per job, on 64 GPUs."""
 
 
 def _interrupted(results: Path) -> None:
     """Make a run folder whose process was killed without a message."""
-    from dagsim.config.schema import load_config
-    from dagsim.experiment.simulate import run_policy
-    from dagsim.experiment.store import Store
-
     config = load_config(None, ["workload.count=20", "seeds=4"])
     folder = Store.create(results, "tune", config, argv=["dagsim", "tune"], policies=("sjf", "fifo"))
     folder.add(run_policy(config, "sjf", config.seed))
@@ -254,12 +258,6 @@ def _interrupted(results: Path) -> None:
 
 def _trainings(results: Path) -> None:
     """Make three folders with synthetic training logs. They only test pages."""
-    import numpy as np
-
-    from dagsim.config.schema import load_config
-    from dagsim.experiment.store import Store
-    from dagsim.experiment.training.log import TrainingLog
-
     rng = np.random.default_rng(1)
     for seed in range(3):
         config = load_config(None, [f"seed={seed}", "train.iterations=60"])
@@ -273,45 +271,6 @@ def _trainings(results: Path) -> None:
             log.add(row)
         log.close()
         folder.mark("done")
-
-
-def _large(root: Path) -> None:
-    """Make a run folder of 100,000 runs, one per job, on 64 GPUs."""
-    import numpy as np
-
-    from dagsim.config.schema import load_config
-    from dagsim.experiment.scenario import scenario_of
-    from dagsim.experiment.simulate import Outcome
-    from dagsim.experiment.store import Store
-    from dagsim.metrics import summarize
-    from dagsim.model import JobFacts, Kind
-    from dagsim.model.log import Schedule
-
-    config = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, count: 8, gpus: 8}]", "workload.count=100000"])
-    rng, schedule = np.random.default_rng(0), Schedule(scenario_of(config).cluster)
-    rows, free_s = [], np.zeros(64)
-    for job in range(100_000):
-        slot, length_s = int(free_s.argmin()), float(rng.exponential(600.0))
-        arrival_s = max(float(free_s[slot]) - float(rng.exponential(300.0)), 0.0)
-        start_s = max(float(free_s[slot]), arrival_s)
-        free_s[slot] = start_s + length_s
-        node, gpu = divmod(slot, 8)
-        tenant = f"team-{job % 7}"
-        schedule.arrived(
-            JobFacts(f"job-{job}", arrival_s, 0.0, tenant, None, 1.0, length_s, length_s, 1.0, ("train",), ((),))
-        )
-        held = (job, 0, job, node, 1, 1 << gpu, 1.0)
-        rows += [(Kind.ARRIVED, arrival_s, job, -1, -1, -1, 0, 0, 0.0), (Kind.STARTED, start_s, *held)]
-        rows += [(Kind.FINISHED, start_s + length_s, *held)]
-        rows += [(Kind.COMPLETED, start_s + length_s, job, -1, -1, -1, 0, 0, 0.0)]
-    rows.sort(key=lambda row: row[1])
-    for row in rows:
-        schedule.log.append(row)
-    folder = Store.create(root, "eval", config, argv=["dagsim", "eval"], policies=("fifo",))
-    facts = {"cluster": "64 x T4", "jobs": 100_000, "span_s": rows[-1][1]}
-    facts |= {"gpu_load": None, "cpu_load": None, "warning": None}
-    folder.add(Outcome(schedule, summarize(schedule), "fifo", 0, facts, 1.0))
-    folder.finish()
 
 
 @contextmanager
@@ -355,8 +314,6 @@ def take_pictures(browser: Any, pages: dict[str, Path], address: str, results: P
 
 def _smaller(path: Path) -> None:
     """Reduce the picture to 96 colours."""
-    from PIL import Image
-
     with Image.open(path) as shown:
         few = shown.convert("RGB").quantize(96, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
@@ -402,4 +359,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

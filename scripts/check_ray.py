@@ -13,11 +13,8 @@ to 8.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +22,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+
+import command
 
 from dagsim.config.schema import load_config
 from dagsim.experiment.carry_out import carry_out
@@ -168,22 +168,15 @@ def kill_a_worker() -> None:
         time.sleep(0.001)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--speed", action="store_true", help="measure the speed-up instead")
-    options = parser.parse_args()
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     import ray
     from ray.cluster_utils import Cluster
 
     if options.speed:
         times = speed()
-        print(json.dumps(times) if options.json else "\n".join(
-            f"{kind}, {workers} workers: {seconds} s, {by[1] / seconds:.2f} times as fast"
-            for kind, by in times.items() for workers, seconds in by.items()
-        ))  # fmt: skip
-        return 0
+        say(times)
+        return times
     with TemporaryDirectory() as name:
         root = Path(name)
         sweep, pair = grid(root), baseline()
@@ -212,16 +205,16 @@ def main() -> int:
         ray.shutdown()
         cluster.shutdown()
     equal = all(len({digest for digest, _ in places.values()}) == 1 for places in runs.values())
-    if options.json:
-        print(json.dumps({"equal": equal, "ray": ray.__version__, "runs": runs, "traffic": counted}))
-    else:
-        for plan, places in runs.items():
-            for place, (digest, seconds) in places.items():
-                print(f"{plan}, {place}: {digest[:16]}, {seconds} s")
-        print(*(f"{name}: {value:,.0f}" for name, value in counted.items()), sep="\n")
-        print("equal" if equal else "NOT EQUAL")
-    return 0 if equal else 1
+    result = {"equal": equal, "ray": ray.__version__, "runs": runs, "traffic": counted}
+    say(result)
+    return result
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--speed", action="store_true", help="measure the speed-up instead")
+    return command.run(parser, _work, holds=lambda result: result.get("equal", True))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -6,17 +6,30 @@ import gc
 from collections.abc import Callable, Mapping
 from statistics import median
 from time import process_time
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
-def cpu_s(work: Callable[[], object]) -> float:
-    """Processor seconds of one call, excluding the collection of earlier garbage."""
+def timed(work: Callable[[], T]) -> tuple[T, float]:
+    """The value of one call, and its processor seconds, excluding the collection of earlier garbage."""
     gc.collect()
     gc.freeze()
     began = process_time()
-    work()
+    value = work()
     spent_s = process_time() - began
     gc.unfreeze()
-    return spent_s
+    return value, spent_s
+
+
+def cpu_s(work: Callable[[], object]) -> float:
+    """Processor seconds of one call."""
+    return timed(work)[1]
+
+
+def median_s(work: Callable[[], object], repeats: int) -> float:
+    """Median processor seconds of some calls."""
+    return median(cpu_s(work) for _ in range(repeats))
 
 
 def in_turn(ways: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:

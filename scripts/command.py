@@ -1,5 +1,5 @@
 """Common parts of the scripts: arguments, text or JSON, errors without traceback, exit status, readers of golden files,
-Markdown tables.
+CSV and Markdown tables.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import gzip
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -20,8 +21,9 @@ from dagsim.files import write_text
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported; as in the command line
 
 T = TypeVar("T")
+Options: TypeAlias = argparse.Namespace
 Say: TypeAlias = Callable[[object], None]
-"""Print a line, unless JSON was asked for."""
+"""Print a line, or a line for each of the figures of a mapping, unless JSON was asked for."""
 
 
 def arguments(doc: str | None, *, out: bool = False) -> argparse.ArgumentParser:
@@ -74,6 +76,26 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path}: not JSON ({error})") from None
 
 
+@contextmanager
+def reading(path: object, content: str) -> Iterator[None]:
+    """Turn errors of reading a file, and of contents that are not ``content``, into an ``InputError``."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{error.filename}: {error.strerror or error}") from None
+    except DagsimError:
+        raise
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: not {content}: {error!r}") from error
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows with the same keys as CSV."""
+    from dagsim.metrics import to_csv  # imports numpy
+
+    write_text(path, to_csv({name: [row[name] for row in rows] for name in rows[0]} if rows else {}))
+
+
 def markdown(head: Iterable[str], rows: Iterable[Iterable[object]], numbers: Iterable[int] = ()) -> Iterator[str]:
     """Format the lines of a Markdown table. The columns ``numbers`` are aligned right."""
     head, right = list(head), set(numbers)
@@ -85,7 +107,7 @@ def markdown(head: Iterable[str], rows: Iterable[Iterable[object]], numbers: Ite
 
 def run(
     parser: argparse.ArgumentParser,
-    work: Callable[[argparse.Namespace, Say], T],
+    work: Callable[[Options, Say], T],
     holds: Callable[[T], bool] = lambda value: True,
     convert: Callable[[T], Any] = lambda value: value,
 ) -> int:
@@ -93,7 +115,7 @@ def run(
 
     Args:
         parser: Made by ``arguments``.
-        work: Takes the options and a function that prints a line of text; returns the value.
+        work: Takes the options and a function that prints (``Say``); returns the value.
         holds: Returns True if the value is correct. The status is 1 if it is not, and 2 after an error.
         convert: Turns the value into the data of ``--json`` and ``--out``.
     """
@@ -112,7 +134,26 @@ def run(
 
 
 def _print(line: object) -> None:
-    print(line, flush=True)
+    print("\n".join(_figures(line)) if isinstance(line, Mapping) else line, flush=True)
+
+
+def _figures(figures: Mapping[Any, Any], of: str = "") -> Iterator[str]:
+    """A line for each figure, and for each group of them that holds no other."""
+    for key, value in figures.items():
+        name = f"{of} {key}".lstrip()
+        match value:
+            case Mapping() if any(isinstance(part, Mapping) for part in value.values()):
+                yield from _figures(value, name)
+            case Mapping():
+                yield f"{name}: {', '.join(f'{key} {_text(part)}' for key, part in value.items())}"
+            case _:
+                yield f"{name:34} {_text(value)}"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _silent(line: object) -> None:

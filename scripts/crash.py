@@ -14,25 +14,25 @@ was at fault. A further command is a line in ``COMMANDS``, a further training on
 
 from __future__ import annotations
 
-import argparse
-import atexit
 import gzip
 import json
 import os
 import random
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from shutil import rmtree
-from tempfile import TemporaryDirectory, mkstemp
-from typing import Any, ClassVar
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import command
 import torch
 
+import dagsim.cli
 from dagsim.agents.checkpoint import read_plain
 from dagsim.errors import DagsimError
 from dagsim.experiment.store import Store
@@ -72,8 +72,7 @@ COMMANDS |= {
 EARLY = 10
 CLOCKED = ("seconds", "samples_per_s")
 OF_THE_CLOCK = {"progress.jsonl", "timing.jsonl", "manifest.json", "status.json", "command.txt", "lock"}
-"""Fields of a sweep that may differ after a kill: times, and its own folder."""
-SAME = ("config.yaml", "manifest.json", "runs.jsonl", "jobs.csv.gz", "tasks.csv.gz", "summary.json")
+"""Files that may differ after a kill: they have times, and the path of the folder."""
 
 
 @dataclass(slots=True)
@@ -91,124 +90,75 @@ class Outcome:
     faults: list[str] = field(default_factory=list)
 
 
-NURSERY = """
-import json, os, sys
-import rich.live, rich.progress, rich.table, scipy.stats, torch._dynamo
-import dagsim.agents.rollouts, dagsim.cli, dagsim.experiment.simulate, dagsim.experiment.carry_out
-import dagsim.experiment.training, dagsim.experiment.tune, dagsim.report.comparison, dagsim.traces.formats
-print(flush=True)
-for line in sys.stdin:
-    word, value = json.loads(line)
-    if word == "start":
-        pid = os.fork()
-        if pid == 0:
-            said = os.open(value[0], os.O_WRONLY | os.O_CREAT, 0o600)
-            nothing = os.open(os.devnull, os.O_RDWR)
-            for number, copy in ((nothing, 0), (nothing, 1), (said, 2)):
-                os.dup2(number, copy)
-            sys.argv = ["dagsim", *value[1]]
-            break
-        print(pid, flush=True)
-    else:
-        ended, status = os.waitpid(value, os.WNOHANG)
-        print(json.dumps(os.waitstatus_to_exitcode(status) if ended else None), flush=True)
-else:
-    sys.exit()
-dagsim.cli.main()
-"""
-"""A process that has imported the modules of commands. Each command is a fork of it."""
+FORKING = get_context("forkserver")
+"""Starts each command as a fork of a process that has imported its modules."""
+FORKING.set_forkserver_preload(
+    [
+        *("rich.live", "rich.progress", "rich.table", "scipy.stats", "torch._dynamo", "dagsim.cli"),
+        *("dagsim.agents.rollouts", "dagsim.experiment.simulate", "dagsim.experiment.carry_out"),
+        *("dagsim.experiment.training", "dagsim.experiment.tune", "dagsim.report.comparison", "dagsim.traces.formats"),
+    ]
+)
 
 
-class Command:
-    """A running ``dagsim`` command in a process of its own."""
-
-    _nursery: ClassVar[subprocess.Popen[str] | None] = None
-
-    def __init__(self, arguments: Sequence[str]) -> None:
-        handle, name = mkstemp()
-        os.close(handle)
-        self._errors, self._code, self.said = Path(name), None, ""
-        self.pid: int = self._asked("start", [name, list(arguments)])
-
-    @classmethod
-    def _asked(cls, word: str, value: Any) -> Any:
-        if cls._nursery is None:
-            cls._nursery = subprocess.Popen(
-                [sys.executable, "-c", NURSERY],
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            atexit.register(cls._nursery.communicate)
-            cls._answer()
-        assert cls._nursery.stdin is not None
-        print(json.dumps([word, value]), file=cls._nursery.stdin, flush=True)
-        return json.loads(cls._answer())
-
-    @classmethod
-    def _answer(cls) -> str:
-        assert cls._nursery is not None
-        assert cls._nursery.stdout is not None
-        return cls._nursery.stdout.readline()
-
-    def poll(self) -> int | None:
-        """Exit code, if the command has ended."""
-        if self._code is None:
-            self._code = self._asked("poll", self.pid)
-            if self._code is not None:
-                self.said = self._errors.read_text(errors="replace").strip()
-                self._errors.unlink()
-        return self._code
-
-    def wait(self) -> int:
-        """Wait for the command and return its exit code."""
-        while (code := self.poll()) is None:
-            time.sleep(0.01)
-        return code
-
-    def kill(self) -> None:
-        """Kill the command without a message."""
-        if self.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
+def _started(arguments: Sequence[str], errors: Path) -> BaseProcess:
+    """Start a ``dagsim`` command in a process of its own, with standard error in a file."""
+    process = FORKING.Process(target=_command, args=(arguments, errors))
+    process.start()
+    return process
 
 
-def crash(command: str, kills: int, root: Path, chance: random.Random, workers: int | None = None) -> Outcome:
-    """Kill ``command`` this many times in folders below ``root``."""
+def _command(arguments: Sequence[str], errors: Path) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number, copy in ((nothing, 0), (nothing, 1), (os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)):
+        os.dup2(number, copy)
+    sys.argv = ["dagsim", *arguments]
+    dagsim.cli.main()
+
+
+def crash(name: str, kills: int, root: Path, chance: random.Random, workers: int | None = None) -> Outcome:
+    """Kill a command this many times in folders below ``root``."""
     outcome = Outcome()
     how_many = (
-        () if workers is None else ("--on", f"local:{workers}") if command == "sweep" else ("--workers", str(workers))
+        () if workers is None else ("--on", f"local:{workers}") if name == "sweep" else ("--workers", str(workers))
     )
-    arguments = (*COMMANDS[command], *how_many)
-    whole = root / f"{command}-whole"
-    process = _started(arguments, whole)
+    arguments = (*COMMANDS[name], *how_many)
+    whole = root / f"{name}-whole"
+    errors = root / "errors.txt"
+    process = _started((*arguments, "--out", str(whole)), errors)
     seen_s, began = _seen_after_s(process, whole), time.monotonic()
-    process.wait()
+    process.join()
     lasted_s = time.monotonic() - began
     (reference,) = whole.iterdir()
     for number in range(kills):
-        out = root / f"{command}-{number}"
+        out = root / f"{name}-{number}"
         early = chance.randrange(EARLY) == 0
         moment_s = chance.uniform(0.0, seen_s if early else lasted_s)
-        process = _started(arguments, out)
+        process = _started((*arguments, "--out", str(out)), errors)
         if not early:
             _seen_after_s(process, out)
         time.sleep(moment_s)
+        assert process.pid is not None
         ours = [process.pid, *_below(process.pid)]
         outcome.kills += 1
-        outcome.after_its_end += process.poll() is not None
+        outcome.after_its_end += not process.is_alive()
         process.kill()
-        process.wait()
-        at = f"{command}, kill {number}"
+        process.join()
+        at = f"{name}, kill {number}"
         outcome.faults += [f"{at}: process {pid} lives on" for pid in _left(ours)]
         folders = _folders(out)
         if not folders:
             outcome.before_its_folder += 1
         for path in folders:
-            if command == "sweep":
-                _check_sweep(arguments, path, reference, outcome, at)
-            else:
-                _check(command, path, reference, outcome, at)
+            try:
+                outcome.runs_kept += _sweep_cells(path) if name == "sweep" else _runs(path)
+                _resume(arguments, path, errors)
+            except (AssertionError, DagsimError, OSError, EOFError) as error:
+                outcome.faults.append(f"{at}: {error}")
+                continue
+            outcome.resumed += 1
+            differing = _differing_trainings if name in TRAININGS else _differing
+            outcome.faults += [f"{at}: {file} differs after it was resumed" for file in differing(path, reference)]
         rmtree(out, ignore_errors=True)
     return outcome
 
@@ -217,40 +167,47 @@ def _folders(out: Path) -> list[Path]:
     return [path for path in out.iterdir() if not path.name.startswith(".")] if out.exists() else []
 
 
-def _seen_after_s(process: Command, out: Path) -> float:
+def _seen_after_s(process: BaseProcess, out: Path) -> float:
     """Wait for the run folder of a command, or its end. Return the elapsed seconds."""
     began = time.monotonic()
-    while not _folders(out) and process.poll() is None:
+    while not _folders(out) and process.is_alive():
         time.sleep(0.002)
     return time.monotonic() - began
 
 
-def _check(command: str, path: Path, reference: Path, outcome: Outcome, at: str) -> None:
-    """Check the remains of a run, and resume it."""
-    try:
-        folder = Store.open(path)
-        listed = [(line.policy, line.seed) for line in folder.lines()]
-        assert folder.state in ("interrupted", "done"), f"its state is {folder.state}"
-        if (path / "checkpoint.pt").exists():
-            outcome.runs_kept += read_plain(path / "checkpoint.pt")["iteration"]
-        for name in ("jobs.csv.gz", "tasks.csv.gz"):
-            assert _runs_in(path / name) == listed, f"{name} does not hold the runs that are listed"
-        for number, (_, seed) in enumerate(listed):
-            assert folder.schedule(number).seed == seed, f"schedule {number} is of another seed"
-        outcome.runs_kept += len(listed)
-        del folder
-    except (AssertionError, DagsimError, OSError, EOFError) as error:
-        outcome.faults.append(f"{at}: {error}")
-        return
-    training = COMMANDS[command][0] == "train"
-    more = ("--no-report",) if training else () if command == "tune" else ("--no-plots",)
-    resumed = Command((COMMANDS[command][0], "--resume", str(path), "--quiet", *more))
-    if code := resumed.wait():
-        outcome.faults.append(f"{at}: --resume ended with {code}: {resumed.said[-300:]}")
-        return
-    outcome.resumed += 1
-    differing = _differing_trainings if training else _differing
-    outcome.faults += [f"{at}: {name} differs after --resume" for name in differing(path, reference)]
+def _runs(path: Path) -> int:
+    """Check the remains of a command. Return the number of runs, or iterations of a training, that it has kept."""
+    folder = Store.open(path)
+    listed = [(line.policy, line.seed) for line in folder.lines()]
+    assert folder.state in ("interrupted", "done"), f"its state is {folder.state}"
+    for name in ("jobs.csv.gz", "tasks.csv.gz"):
+        assert _runs_in(path / name) == listed, f"{name} does not hold the runs that are listed"
+    for number, (_, seed) in enumerate(listed):
+        assert folder.schedule(number).seed == seed, f"schedule {number} is of another seed"
+    checkpoint = path / "checkpoint.pt"
+    return len(listed) + (read_plain(checkpoint)["iteration"] if checkpoint.exists() else 0)
+
+
+def _sweep_cells(path: Path) -> int:
+    """Number of cells that a sweep has kept."""
+    begun = (path / "manifest.json").exists() and (path / "sweep.yaml").exists()
+    return len(Store.open(path).cells()) if begun else 0
+
+
+def _resume(arguments: Sequence[str], path: Path, errors: Path) -> None:
+    """Resume a command; a sweep resumes if it is started again.
+
+    Raises:
+        AssertionError: It has not ended well.
+    """
+    name = arguments[0]
+    quiet = ("--quiet",) if name == "tune" else ("--quiet", "--no-report" if name == "train" else "--no-plots")
+    again = (*arguments, "--out", str(path.parent)) if name == "sweep" else (name, "--resume", str(path), *quiet)
+    process = _started(again, errors)
+    process.join()
+    assert not process.exitcode, (
+        f"resumed, it ended with {process.exitcode}: {errors.read_text(errors='replace')[-300:]}"
+    )
 
 
 def _differing_trainings(path: Path, reference: Path) -> Iterator[str]:
@@ -277,45 +234,18 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _check_sweep(arguments: Sequence[str], path: Path, reference: Path, outcome: Outcome, at: str) -> None:
-    """Check the remains of a sweep, and start it again, which resumes it."""
-    try:
-        if (path / "manifest.json").exists() and (path / "sweep.yaml").exists():
-            folder = Store.open(path)
-            outcome.runs_kept += len(folder.cells())
-            del folder
-    except DagsimError as error:
-        outcome.faults.append(f"{at}: {error}")
-        return
-    again = _started(arguments, path.parent).wait()
-    if again:
-        outcome.faults.append(f"{at}: started again it ended with {again}")
-        return
-    outcome.resumed += 1
-    files = [
-        {file.relative_to(folder) for file in folder.rglob("*") if file.is_file() and file.name not in OF_THE_CLOCK}
-        for folder in (path, reference)
-    ]
-    differing = files[0] ^ files[1] | {
-        name for name in files[0] & files[1] if (path / name).read_bytes() != (reference / name).read_bytes()
-    }
-    outcome.faults += [f"{at}: {name} differs after it was started again" for name in sorted(map(str, differing))]
+def _differing(path: Path, reference: Path) -> list[str]:
+    """List the files that differ from those of the undisturbed command."""
+    files, expected = kept(path), kept(reference)
+    return sorted(name for name in files.keys() | expected.keys() if files.get(name) != expected.get(name))
 
 
-def _differing(path: Path, reference: Path) -> Iterator[str]:
-    """List the files that differ from those of the undisturbed run."""
-    schedules = {file.name for folder in (path, reference) for file in (folder / "schedules").iterdir()}
-    for name in (*SAME, *(f"schedules/{name}" for name in sorted(schedules))):
-        files = (path / name, reference / name)
-        if name == "manifest.json":
-            same = (
-                len({json.dumps({**json.loads(file.read_text()), "created": "", "git_commit": ""}) for file in files})
-                == 1
-            )
-        else:
-            same = all(file.exists() for file in files) and files[0].read_bytes() == files[1].read_bytes()
-        if not same:
-            yield name
+def kept(folder: Path) -> dict[str, bytes]:
+    """The files of a run folder except those of the clock, and what the manifest says of the run itself."""
+    files = {file for file in folder.rglob("*") if file.is_file() and file.name not in OF_THE_CLOCK}
+    manifest = json.loads((folder / "manifest.json").read_text()) | {"created": "", "git_commit": ""}
+    contents = {str(file.relative_to(folder)): file.read_bytes() for file in files}
+    return contents | {"manifest.json": json.dumps(manifest).encode()}
 
 
 def _runs_in(path: Path) -> list[tuple[str, int]]:
@@ -324,10 +254,6 @@ def _runs_in(path: Path) -> list[tuple[str, int]]:
         return []
     rows = gzip.decompress(path.read_bytes()).decode().splitlines()[1:]
     return list(dict.fromkeys((row.split(",")[0], int(row.split(",")[1])) for row in rows))
-
-
-def _started(arguments: Sequence[str], out: Path) -> Command:
-    return Command((*arguments, "--out", str(out)))
 
 
 def _below(pid: int) -> list[int]:
@@ -344,53 +270,42 @@ def _left(pids: Sequence[int], wait_s: float = 60.0) -> list[int]:
 
     A process that is still starting ends after its imports, which takes longer on a busy machine.
     """
-    used, until = 0.0, time.monotonic() + wait_s
-    while (alive := [pid for pid in pids if _lives(pid)]) and time.monotonic() < until:
+    used, until = 0, time.monotonic() + wait_s
+    while (alive := [pid for pid in pids if _stat(pid)[:1] not in ([], ["Z"])]) and time.monotonic() < until:
         time.sleep(0.05)
-        now = sum(map(_used_s, alive))
+        now = sum(int(ticks) for pid in alive for ticks in _stat(pid)[11:13])
         if now != used and now < wait_s:
             used, until = now, time.monotonic() + wait_s
     return alive
 
 
-def _used_s(pid: int) -> float:
-    """Processor time of a process."""
+def _stat(pid: int) -> list[str]:
+    """What Linux says of a process, from its state on; empty if there is none."""
     try:
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return 0.0
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+        return []
 
 
-def _lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
+    chance, outcomes, names = random.Random(options.seed), {}, options.commands.split(",")
+    with TemporaryDirectory() as root:
+        for place, name in enumerate(names):
+            kills = options.kills // len(names) + (place < options.kills % len(names))
+            outcomes[name] = asdict(crash(name, kills, Path(root), chance, options.workers))
+            say(f"{name}: {outcomes[name]}")
+    faults = sum(len(outcome["faults"]) for outcome in outcomes.values())
+    return {"kills": options.kills, "faults": faults, "commands": outcomes}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.arguments(__doc__)
     parser.add_argument("--kills", type=int, default=100, help="kills in all, spread evenly over the commands")
     parser.add_argument("--commands", default=",".join(COMMANDS), help="which commands, separated by commas")
     parser.add_argument("--workers", type=int, help="processes of each command (default: its own)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args()
-    chance, outcomes = random.Random(options.seed), {}
-    commands = options.commands.split(",")
-    with TemporaryDirectory() as root:
-        for place, command in enumerate(commands):
-            kills = options.kills // len(commands) + (place < options.kills % len(commands))
-            outcomes[command] = crash(command, kills, Path(root), chance, options.workers)
-            stream = sys.stderr if options.json else sys.stdout
-            print(f"{command}: {asdict(outcomes[command])}", file=stream, flush=True)
-    faults = sum(len(outcome.faults) for outcome in outcomes.values())
-    if options.json:
-        by_command = {command: asdict(outcome) for command, outcome in outcomes.items()}
-        print(json.dumps({"kills": options.kills, "faults": faults, "commands": by_command}))
-    return 1 if faults else 0
+    return command.run(parser, _work, holds=lambda result: not result["faults"])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

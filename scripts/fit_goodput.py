@@ -10,14 +10,11 @@ that is nearest to the middle of the range (on a logarithmic scale).
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from math import log, sqrt
 from pathlib import Path
 from typing import Any
 
 import command
-from command import Say
 
 from dagsim.elastic.goodput import fit_throughput
 from dagsim.elastic.profiles import TrainingProfile, read_applications
@@ -34,11 +31,11 @@ def noise_of(profile: TrainingProfile) -> float:
     return max(gain - 1, 0.0) / max(1 - gain / scale, 1e-3)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     models = {}
     for name, profile in read_applications(options.inputs).items():
         models[name] = [*fit_throughput(profile.measurements), noise_of(profile)]
-        say(f"{name}: {', '.join(f'{number:.6g}' for number in models[name])}")
+        say({name: models[name]})
     return {"models": models}
 
 
@@ -49,4 +46,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

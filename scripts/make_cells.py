@@ -10,8 +10,6 @@ which the reader looks for beside it.
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +17,9 @@ from zlib import crc32
 
 import command
 import numpy as np
-from command import Say
 
 from dagsim.model import Job, TaskGraph
-from dagsim.traces import TraceOptions, format_of, open_trace
+from dagsim.traces import open_trace
 from dagsim.workload.records import write_jobs
 from dagsim.workload.sizes import MEASURED_MODELS
 
@@ -47,16 +44,15 @@ def pai(jobs: Iterable[Job]) -> Iterator[Job]:
         yield replace(job, arrival_s=now, deadline_s=None)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, int]:
+def _work(options: command.Options, say: command.Say) -> dict[str, int]:
     options.cells.mkdir(parents=True, exist_ok=True)
     traces, counts = options.data / "traces", {}
     for name, file, change in (
         ("philly", "philly/philly_pollux.csv.gz", philly),
         ("pai", "alibaba-gpu-v2020/hydra_20_ddl.csv.gz", pai),
     ):
-        path = str(traces / file)
-        trace = open_trace(path, format_of(path, TraceOptions()), TraceOptions())
-        counts[name] = write_jobs(options.cells / f"{name}.jsonl.gz", change(trace.jobs()))
+        jobs = change(open_trace(traces / file).jobs())
+        counts[name] = write_jobs(options.cells / f"{name}.jsonl.gz", jobs)
         say(f"{name}: {counts[name]:,} jobs")
     folder = options.cells / "gavel"
     folder.mkdir(exist_ok=True)
@@ -77,4 +73,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -13,20 +13,19 @@ import inspect
 import json
 import re
 import sys
-from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, geometric_mean
 from typing import Any
 
 import command
-from command import Say, markdown
+from command import markdown
 
 from dagsim.experiment.bench import read_entry, suite
-from dagsim.metrics.compare import Row, compared, verdict
+from dagsim.metrics.compare import Paired, Row, Verdict, compared, holm, paired, verdict
 from dagsim.report.benchmark import leaderboards
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.traces import READERS, reader
@@ -71,6 +70,12 @@ def made_by(file: str) -> Iterator[str]:
     yield from ("", f"*{search(r'^Made .*$', file).group()}*")
 
 
+def filled(template: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """Fill in the cells of a row, ``{name} | {value:.2f}``, for each of the rows."""
+    for row in rows:
+        yield template.format_map(row).split(" | ")
+
+
 def interval(low: float | str, high: float | str) -> str:
     """``0.960 to 0.982``."""
     return f"{float(low):.3f} to {float(high):.3f}"
@@ -98,9 +103,8 @@ def _policy(entry: Any, cost_us: float | None) -> Iterator[str]:
 
 def placements() -> Iterator[str]:
     """Placement rules."""
-    yield from markdown(
-        ("placement", "where tasks go"), ((f"`{e.name}`", e.summary) for e in PLACEMENT_RULES.describe())
-    )
+    rows = ((f"`{entry.name}`", entry.summary) for entry in PLACEMENT_RULES.describe())
+    yield from markdown(("placement", "where tasks go"), rows)
 
 
 def readers() -> Iterator[str]:
@@ -149,6 +153,51 @@ def decima_rows(file: str) -> dict[str, tuple[float, Row]]:
     return {policy: (fmean(by_seed), rows[policy]) for policy, by_seed in values.items()}
 
 
+def transfer() -> Iterator[str]:
+    """For each network and cell, the ratio of mean completion times to the best heuristic of the cell on validation."""
+    file = read_json("decima/held-out-transfer.json")
+    times = {(line["policy"], line["system"]): line["by_seed_s"] for line in file["lines"]}
+    networks = {policy: match[1] for policy, _ in times if (match := re.search(r"(?:transfer-)?(\w+)\.pt", policy))}
+    cells = list(dict.fromkeys(cell for _, cell in times))
+    best = {cell: _best_on_validation(cell) for cell in cells}
+    rows = [["best heuristic", *(f"`{best[cell]}`, {fmean(times[best[cell], cell]):.1f} s" for cell in cells), ""]]
+    pairs = {at: paired(times[at], times[best[at[1]], at[1]]) for at in product(networks, cells)}
+    ps = dict(zip(pairs, holm([pair.p for pair in pairs.values()]), strict=True))
+    for policy, name in networks.items():
+        ratios = (_ratio(pairs[policy, cell], ps[policy, cell]) for cell in cells)
+        mean = geometric_mean([pairs[policy, cell].ratio for cell in cells])
+        rows.append([f"`{name}`", *ratios, f"{mean:.3f}"])
+    yield from markdown(("trained on", *cells, "mean"), rows)
+    yield from ("", f"*held-out-transfer: {file['made']}*")
+
+
+def _ratio(pair: Paired, p: float) -> str:
+    """The ratio with its interval, bold if it is better."""
+    ratio = f"{pair.ratio:.3f}"
+    mark = f"**{ratio}**" if verdict(pair, p) is Verdict.BETTER else ratio
+    return f"{mark} ({interval(pair.low, pair.high)})"
+
+
+def _best_on_validation(cell: str) -> str:
+    """The heuristic of the least geometric mean in a cell of ``transfer-heuristics``."""
+    lines = [line for line in read_json("decima/transfer-heuristics.json")["lines"] if line["system"] == cell]
+    best: str = min(lines, key=lambda line: geometric_mean(line["by_seed_s"]))["policy"]
+    return best
+
+
+def trained() -> Iterator[str]:
+    """For each network of the transfer matrix, its training time, and its ratio to the heuristic that it imitated."""
+    rows = []
+    for path in sorted(RESULTS.glob("decima/transfer-*.progress.csv")):
+        progress = read_rows(f"decima/{path.name}")
+        name = path.name.removeprefix("transfer-").removesuffix(".progress.csv")
+        ratios = [float(progress[place]["best_ratio"]) for place in (0, -1)]
+        minutes = float(progress[-1]["seconds"]) / 60
+        rows.append((f"`{name}`", f"{minutes:.0f}", progress[-1]["iteration"], *(f"{ratio:.3f}" for ratio in ratios)))
+    head = ("trained on", "minutes", "iterations", "ratio after imitation", "best ratio")
+    yield from markdown(head, rows, numbers=range(1, 5))
+
+
 def trainings() -> Iterator[str]:
     """For each network of ``results/decima``, its training time, and its first and best mean JCT on
     validation.
@@ -171,13 +220,9 @@ def heuristics() -> Iterator[str]:
     """Mean completion times of the Spark heuristics, by workload and set of rules."""
     columns = ("W1 parity", "W2 parity", "W1 default", "W2 default")
     means = {(line["policy"], line["system"]): line["mean_s"] for line in read_json("decima/heuristics.json")["lines"]}
-    yield from markdown(
-        ("policy", *columns),
-        (
-            (f"`{policy}`", *(f"{means[policy, column]:.1f}" for column in columns))
-            for policy in dict.fromkeys(policy for policy, _ in means)
-        ),
-    )
+    names = dict.fromkeys(policy for policy, _ in means)
+    rows = ((f"`{policy}`", *(f"{means[policy, column]:.1f}" for column in columns)) for policy in names)
+    yield from markdown(("policy", *columns), rows)
 
 
 def ramp() -> Iterator[str]:
@@ -207,22 +252,16 @@ def shipped() -> Iterator[str]:
     """Shipped agents, roll-outs and preemptive policies, compared with the best cheap heuristic of
     their cell.
     """
-    chosen = (
-        row
-        for row in agents()
-        if row["verdict"] != "reference" and row["policy"].split(" ")[0] in ("agent", "roll-out", "best")
-    )
-    yield from markdown(
-        ("cell", "estimates", "policy", "n", "ratio", "95 % interval", "verdict"),
+    rows = (
         (
-            (
-                *(row["cell"], row["estimates"], _coded(row["policy"]), row["n"], f"{float(row['ratio']):.3f}"),
-                *(interval(row["ratio_low"], row["ratio_high"]), row["verdict"].split(";")[0]),
-            )
-            for row in chosen
-        ),
-        numbers=(3, 4),
+            *(row["cell"], row["estimates"], _coded(row["policy"]), row["n"], f"{float(row['ratio']):.3f}"),
+            *(interval(row["ratio_low"], row["ratio_high"]), row["verdict"].split(";")[0]),
+        )
+        for row in agents()
+        if row["verdict"] != "reference" and row["policy"].startswith(("agent ", "roll-out ", "best "))
     )
+    heads = ("cell", "estimates", "policy", "n", "ratio", "95 % interval", "verdict")
+    yield from markdown(heads, rows, numbers=(3, 4))
     for page in ("report", "itp"):
         yield from made_by(f"agents/{page}.md")
 
@@ -252,28 +291,29 @@ _ABLATIONS = {
 
 def ablations() -> Iterator[str]:
     """Ratios of the ablations to ``eft-wait``."""
-    rows = {row["policy"]: row for row in read_rows("agents/independent-1.1.csv")}
-    chosen = ((text, rows[f"{name}-1"]) for name, text in _ABLATIONS.items())
-    yield from markdown(
-        ("left out", "ratio to `eft-wait`", "95 % interval"),
-        ((text, f"{float(row['ratio']):.3f}", interval(row["ratio_low"], row["ratio_high"])) for text, row in chosen),
-        numbers=(1,),
-    )
+    measured = {row["policy"]: row for row in read_rows("agents/independent-1.1.csv")}
+    chosen = ((text, measured[f"{name}-1"]) for name, text in _ABLATIONS.items())
+    rows = ((text, f"{float(row['ratio']):.3f}", interval(row["ratio_low"], row["ratio_high"])) for text, row in chosen)
+    yield from markdown(("left out", "ratio to `eft-wait`", "95 % interval"), rows, numbers=(1,))
 
 
 # Baselines, statistics
 
-GRID = (
-    "eft-wait[theta=1.0,order=task]",
-    "eft-wait[theta=0.85,order=work]",
-    "rollout",
-    "min-min",
+GRID = ("eft-wait[theta=1.0,order=task]", "eft-wait[theta=0.85,order=work]", "rollout", "min-min")
+GRID += (
     "srsf",
     "srpt-work",
     "2d-las",
     "qssf",
+    "themis",
+    "hrrn",
+    "fifo-fit",
+    "fifo",
+    "conservative",
+    "heft",
+    "cpop",
+    "tetris",
 )
-GRID += ("themis", "hrrn", "fifo-fit", "fifo", "conservative", "heft", "cpop", "tetris")
 
 
 def grid() -> Iterator[str]:
@@ -282,17 +322,12 @@ def grid() -> Iterator[str]:
     names = {"heterogeneous": "mixed GPUs", "homogeneous": "equal GPUs", "independent": "independent", "dag": "DAGs"}
     blocks = list(product(("heterogeneous", "homogeneous"), ("independent", "dag")))
 
-    def cell(policy: str, cluster: str, shape: str) -> str:
-        wanted = (policy, cluster, shape)
-        ratios = {
-            estimates: [
-                float(row["ratio"])
-                for row in rows
-                if (row["policy"], row["cluster"], row["shape"]) == wanted and row["estimates"] == estimates
-            ]
+    def cell(*place: str) -> str:
+        here = [row for row in rows if (row["policy"], row["cluster"], row["shape"]) == place]
+        return " / ".join(
+            f"{fmean(float(row['ratio']) for row in here if row['estimates'] == estimates):.2f}"
             for estimates in ("exact", "noisy")
-        }
-        return " / ".join(f"{fmean(values):.2f}" for values in ratios.values())
+        )
 
     measured = {row["policy"] for row in rows}
     yield from markdown(
@@ -337,6 +372,7 @@ def rules() -> Iterator[str]:
     at = ", ".join(f"{100 * power[n]:.0f} % (n = {n})" for n in ("10", "20", "30"))
     held, offered = (sorted(steady[name]) for name in ("held", "offered"))
     sizes = sorted(measured["populations"].values())
+    alike = measured["alike"]["jobs"] / measured["alike"]["worth"]
     yield from markdown(
         ("figure", "measured"),
         (
@@ -349,10 +385,7 @@ def rules() -> Iterator[str]:
                 "traces without drift for which `--blocks` prints no interval",
                 f"{100 * measured['blocks']['stopped']:.0f} %",
             ),
-            (
-                "jobs of one run at load 0.9 that carry as much information as one independent job",
-                _alike(measured["alike"]),
-            ),
+            ("jobs of one run at load 0.9 that carry as much information as one independent job", f"{alike:.0f}"),
             ("`steady`: offered load", f"{offered[0]:.2f} to {offered[-1]:.2f}"),
             ("`steady`: share of the GPUs that `sjf` holds", _range([100 * share for share in held])),
         ),
@@ -362,10 +395,6 @@ def rules() -> Iterator[str]:
 
 def _range(percent: list[float]) -> str:
     return f"{min(percent):.0f} to {max(percent):.0f} %"
-
-
-def _alike(alike: dict[str, float]) -> str:
-    return f"{alike['jobs'] / alike['worth']:.0f}"
 
 
 def peers() -> Iterator[str]:
@@ -420,29 +449,16 @@ def validations() -> Iterator[str]:
     """The validations of ``validate_all.py``, with the number of figures that each compares."""
     rows = re.findall(r"^│ (\w+) .*│ +(MISS)? *│$", read_text("validation/all.txt"), re.MULTILINE)
     counts, missed = Counter(name for name, _ in rows), Counter(name for name, miss in rows if miss)
-    yield from markdown(
-        ("validation", "figures", "missed"),
-        ((f"`validate_{name}.py`", count, missed[name]) for name, count in counts.items()),
-        numbers=(1, 2),
-    )
+    cells = ((f"`validate_{name}.py`", count, missed[name]) for name, count in counts.items())
+    yield from markdown(("validation", "figures", "missed"), cells, numbers=(1, 2))
 
 
 def plans() -> Iterator[str]:
     """The answers of ``dagsim plan`` on M/M/c queues beside the truth, from ``validate_plan.py``."""
-    rows = read_json("validation/plan.json")
-    yield from markdown(
-        ("servers x load / servers per node", "p95 wait today, log (s)", "GPUs, least", "interval, Erlang (s)"),
-        (
-            (
-                row["queue"],
-                f"{row['today_p95']:,.0f}, {row['log_p95']:,.0f}",
-                f"{row['planned']}, {row['least']}",
-                f"{_interval(row)}, {row['erlang_p95']:,.0f}",
-            )
-            for row in rows
-        ),
-        numbers=(1, 2, 3),
-    )
+    rows = [row | {"interval": _interval(row)} for row in read_json("validation/plan.json")]
+    cells = "{queue} | {today_p95:,.0f}, {log_p95:,.0f} | {planned}, {least} | {interval}, {erlang_p95:,.0f}"
+    heads = "servers x load / servers per node", "p95 wait today, log (s)", "GPUs, least", "interval, Erlang (s)"
+    yield from markdown(heads, filled(cells, rows), numbers=(1, 2, 3))
 
 
 def _interval(row: dict[str, Any]) -> str:
@@ -451,20 +467,9 @@ def _interval(row: dict[str, Any]) -> str:
 
 def held_periods() -> Iterator[str]:
     """How often intervals of the p95 held the next period of M/M/c queues, from ``validate_plan.py``."""
-    yield from markdown(
-        ("servers x load / servers per node", "held the next period", "held Erlang's value", "no interval", "reach"),
-        (
-            (
-                row["queue"],
-                f"{row['next']:.1%}",
-                f"{row['erlang']:.1%}",
-                f"{row['too_short']:.1%}",
-                f"{row['reach']:.2f}",
-            )
-            for row in read_json("validation/coverage.json")
-        ),
-        numbers=(1, 2, 3, 4),
-    )
+    heads = "servers x load / servers per node", "held the next period", "held Erlang's value", "no interval", "reach"
+    cells = "{queue} | {next:.1%} | {erlang:.1%} | {too_short:.1%} | {reach:.2f}"
+    yield from markdown(heads, filled(cells, read_json("validation/coverage.json")), numbers=(1, 2, 3, 4))
 
 
 def site() -> Iterator[str]:
@@ -477,17 +482,13 @@ def site() -> Iterator[str]:
     for name, waits in read_json("validation/site.json").items():
         accounts = {name: pair for name, pair in waits["by_tenant"].items() if pair["jobs"] > 100}
         worst = max(accounts, key=lambda account: abs(error(accounts[account])))
-        rows.append(
-            (
-                f"`{name}`",
-                f"{waits['total']['jobs']:,}",
-                f"{waits['total']['observed_s']['mean']:,.0f}",
-                f"{error(waits['total']):+.1%}",
-                f"{worst} {error(accounts[worst]):+.0%}",
-                f"{waits['median_abs_log_ratio']:.2f}",
-                f"{waits['early']}",
-            )
+        cells = (
+            f"{waits['total']['jobs']:,}",
+            f"{waits['total']['observed_s']['mean']:,.0f}",
+            f"{error(waits['total']):+.1%}",
         )
+        judged = f"{worst} {error(accounts[worst]):+.0%}", f"{waits['median_abs_log_ratio']:.2f}", str(waits["early"])
+        rows.append((f"`{name}`", *cells, *judged))
     heads = "run of Slurm", "jobs", "mean wait, log (s)", "simulated mean", "worst account", "median ratio", "early"
     yield from markdown(heads, rows, numbers=(1, 2, 3, 5, 6))
 
@@ -495,45 +496,34 @@ def site() -> Iterator[str]:
 def sample() -> Iterator[str]:
     """Waits of the sample log under several schedulers, from ``dagsim whatif --json``."""
     facts = read_json("validation/sample.json")
-    rows = [("the log", facts["fit"]["mean_s"], facts["fit"]["p95_s"])]
-    rows += [(f"`{choice['policy']}`", choice["wait_s"], choice["wait_p95_s"]) for choice in facts["choices"]]
-    yield from markdown(
-        ("sample log", "mean wait (s)", "p95 wait (s)"),
-        ((name, f"{mean_s:,.0f}", f"{p95_s:,.0f}") for name, mean_s, p95_s in rows),
-        numbers=(1, 2),
-    )
+    rows = [{"policy": "the log", "wait_s": facts["fit"]["mean_s"], "wait_p95_s": facts["fit"]["p95_s"]}]
+    rows += [choice | {"policy": f"`{choice['policy']}`"} for choice in facts["choices"]]
+    heads = "sample log", "mean wait (s)", "p95 wait (s)"
+    yield from markdown(heads, filled("{policy} | {wait_s:,.0f} | {wait_p95_s:,.0f}", rows), numbers=(1, 2))
 
 
 def forecasts() -> Iterator[str]:
     """Back-tests of forecasts: the value of each gate, and those that were missed."""
     rows = []
     for name, row in read_json("forecast/backtests.json").items():
-        gates = [
+        gates = "; ".join(
             f"{gate} {value:.2f} ({f'{least:g} to {most:g}' if least else f'at most {most:g}'})"
             for gate, (value, least, most) in row["gates"].items()
-        ]
-        rows.append(
-            (name, f"`{row['command']}`", f"{row['n']:,}", "; ".join(gates), ", ".join(row["missed"]) or "none")
         )
+        rows.append((name, f"`{row['command']}`", f"{row['n']:,}", gates, ", ".join(row["missed"]) or "none"))
     yield from markdown(("log", "command", "rows", "values (gates)", "missed"), rows, numbers=(2,))
 
 
 def forecast_costs() -> Iterator[str]:
     """CPU time of forecasts of long queues."""
-    rows = [
-        (
-            f"{row['waiting']:,} jobs on {row['nodes']:,} nodes, {row['what']}",
-            f"{row['cpu_s']:.1f}",
-            f"{row['most_s']:g}",
-        )
-        for row in read_json("forecast/costs.json").values()
-    ]
+    cells = "{waiting:,} jobs on {nodes:,} nodes, {what} | {cpu_s:.1f} | {most_s:g}"
+    rows = filled(cells, read_json("forecast/costs.json").values())
     yield from markdown(("queue", "CPU-s", "at most"), rows, numbers=(1, 2))
 
 
 def bench_tasks() -> Iterator[str]:
     """The tasks of the benchmark's suite."""
-    rows = [(f"`{task.name}`", task.summary, f"`{task.config.policy}`", f"`{task.metric}`") for task in suite()]
+    rows = ((f"`{task.name}`", task.summary, f"`{task.config.policy}`", f"`{task.metric}`") for task in suite())
     yield from markdown(("task", "what it is", "reference", "metric"), rows)
 
 
@@ -544,33 +534,18 @@ def leaderboard() -> Iterator[str]:
         yield from ("", *grid.markdown().splitlines())
 
 
+_NAMED = (
+    *(bench_tasks, leaderboard, forecasts, forecast_costs, speeds, validations, peers, trainings, ablations, grid),
+    *(policies, placements, heuristics, coverage, ramp, rules, readers, plans, sample, site, trained, transfer),
+)
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
-    "bench-tasks": bench_tasks,
-    "leaderboard": leaderboard,
-    "forecasts": forecasts,
-    "forecast-costs": forecast_costs,
-    "speeds": speeds,
-    "validations": validations,
-    "peers": peers,
+    **{make.__name__.replace("_", "-"): make for make in _NAMED},
     "tpch": partial(decima, "learned-w1", "held-out-w1-parity", "learned-w2", "held-out-parity", "held-out-default"),
     "batch": partial(decima, "held-out-batch"),
     "synthetic": partial(decima, "held-out-synthetic"),
     "alibaba": partial(decima, "held-out-alibaba"),
-    "trainings": trainings,
     "agents": shipped,
-    "ablations": ablations,
-    "grid": grid,
-    "policies": policies,
-    "placements": placements,
-    "heuristics": heuristics,
-    "coverage": coverage,
-    "ramp": ramp,
-    "rules": rules,
-    "readers": readers,
-    "plans": plans,
     "periods": held_periods,
-    "sample": sample,
-    "site": site,
 }
 
 
@@ -593,7 +568,7 @@ def renewed(page: str) -> str:
     return MARKED.sub(lambda match: "\n".join([match[1], *TABLES[match[2]](), match[3]]), page)
 
 
-def _work(options: Namespace, say: Say) -> bool:
+def _work(options: command.Options, say: command.Say) -> bool:
     stale = [path for path in pages() if renewed(text := path.read_text(encoding="utf-8")) != text]
     for path in stale:
         print(f"{path.relative_to(ROOT)}: {'out of date' if options.check else 'renewed'}", file=sys.stderr)
@@ -609,4 +584,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

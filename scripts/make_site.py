@@ -22,48 +22,32 @@ from typing import Any
 
 import typer
 import yaml
+from command import markdown
 
 from dagsim.cli import app
 
 ROOT = Path(__file__).parent.parent
-NAV: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (
-        "Guides",
-        (
-            *("docs/operators.md", "docs/workloads.md", "docs/sweeps.md", "docs/benchmark.md"),
-            *("docs/own-system.md", "docs/networks.md"),
-            *("docs/elastic.md", "docs/learning.md", "docs/spark.md", "docs/decima.md", "docs/ramp.md"),
-            *("docs/pages.md", "docs/security.md", "docs/examples/README.md"),
-        ),
-    ),
-    (
-        "Reference",
-        (
-            *("docs/reference/policies.md", "docs/reference/traces.md", "docs/reference/schedulers.md"),
-            *("docs/reference/statistics.md", "docs/reference/bound.md", "docs/reference/engines.md"),
-            *("docs/reference/protocol.md", "docs/reference/batsim.md", "docs/reference/api.md"),
-            *("generated/options.md", "generated/configuration.md", "generated/python.md"),
-        ),
-    ),
-    ("About", ("dagsim/ARCHITECTURE.md", "results/README.md", "CHANGELOG.md")),
-)
-"""Sections of the navigation and their first pages; ``sections`` adds the others below ``docs/``."""
-
 MODULES = ("dagsim", "dagsim.systems.seam", "dagsim.testing", "dagsim.model", "dagsim.model.log", "dagsim.errors")
 """Modules of the API page: those of docs/reference/api.md."""
 
 _LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)")
 
 
-def sections() -> dict[str, list[str]]:
-    """Return the pages of each section of the navigation. ``README.md`` stands before them."""
-    pages = {title: list(names) for title, names in NAV}
+def settings() -> dict[str, Any]:
+    """The settings of MkDocs, with all pages below ``docs/`` in the navigation."""
+    mkdocs: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8"))
+    pages = sections(mkdocs)
     known = {name for names in pages.values() for name in names}
     for path in sorted((ROOT / "docs").rglob("*.md")):
         name = str(path.relative_to(ROOT))
         if name not in known:
             pages["Reference" if name.startswith("docs/reference/") else "Guides"].append(name)
-    return pages
+    return mkdocs
+
+
+def sections(mkdocs: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The pages of each section of the navigation. ``README.md`` stands before them."""
+    return {title: names for section in mkdocs["nav"][1:] for title, names in section.items()}
 
 
 def options() -> Iterator[str]:
@@ -82,10 +66,10 @@ def _commands(name: str, command: Any) -> Iterator[str]:
     yield from (f"## `{name}`", "", inspect.cleandoc(command.help or "").replace("\b", ""), "")
     rows = [row for row in map(_parameter, command.params) if row is not None]
     if rows:
-        yield from ("| option | value | meaning |", "| --- | --- | --- |", *rows, "")
+        yield from (*markdown(("option", "value", "meaning"), rows), "")
 
 
-def _parameter(parameter: Any) -> str | None:
+def _parameter(parameter: Any) -> tuple[str, str, str] | None:
     if getattr(parameter, "hidden", False):
         return None
     is_argument = parameter.param_type_name == "argument"
@@ -93,7 +77,7 @@ def _parameter(parameter: Any) -> str | None:
     names = [name.strip("[]")] if is_argument else [*parameter.opts, *parameter.secondary_opts]
     value = "" if getattr(parameter, "is_bool_flag", False) else str(parameter.metavar or "value").strip("[]")
     meaning = " ".join((getattr(parameter, "help", None) or "").split()).replace("|", "\\|").replace("\\[", "[")
-    return f"| {', '.join(f'`{name}`' for name in names)} | {value and f'`{value}`'.replace('|', ', ')} | {meaning} |"
+    return ", ".join(f"`{name}`" for name in names), value and f"`{value}`".replace("|", ", "), meaning
 
 
 def configuration() -> Iterator[str]:
@@ -112,13 +96,13 @@ def _section(title: str, schema: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"## {title}", "")
     if title != "Top level" and schema.get("description"):
         yield from (" ".join(schema["description"].split("\n\n")[0].split()), "")
-    yield from ("| key | type | default | meaning |", "| --- | --- | --- | --- |")
+    rows = []
     for key, part in schema["properties"].items():
         default = f"`{json.dumps(part['default'])}`" if "default" in part else ""
         short = default if len(default) <= 60 else ""
         meaning = " ".join(part.get("description", "").split())
-        yield "| " + " | ".join(text.replace("|", "\\|") for text in (f"`{key}`", _type(part), short, meaning)) + " |"
-    yield ""
+        rows.append([text.replace("|", "\\|") for text in (f"`{key}`", _type(part), short, meaning)])
+    yield from (*markdown(("key", "type", "default", "meaning"), rows), "")
 
 
 def _type(part: Mapping[str, Any]) -> str:
@@ -137,12 +121,8 @@ def _type(part: Mapping[str, Any]) -> str:
 
 def python_api() -> Iterator[str]:
     """Yield the page of the public Python API: signatures and docstrings."""
-    yield from (
-        "# Python API",
-        "",
-        "Made from docstrings. [The public API](../docs/reference/api.md) states the promise.",
-        "",
-    )
+    yield from ("# Python API", "")
+    yield from ("Made from docstrings. [The public API](../docs/reference/api.md) states the promise.", "")
     for module in map(import_module, MODULES):
         yield from (f"## `{module.__name__}`", "", _text(module.__doc__), "")
         for name in sorted(module.__all__, key=str.lower):
@@ -181,7 +161,8 @@ def stage(folder: Path) -> Path:
     """
     pages = folder / "pages"
     shutil.rmtree(pages, ignore_errors=True)
-    listed = [page for names in sections().values() for page in names if not page.startswith("generated/")]
+    mkdocs = settings()
+    listed = [page for names in sections(mkdocs).values() for page in names if not page.startswith("generated/")]
     others = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "results").rglob("*.md"))]
     for name in dict.fromkeys(("README.md", *listed, *others)):
         _copy(ROOT / name, pages)
@@ -189,18 +170,7 @@ def stage(folder: Path) -> Path:
         (pages / "generated").mkdir(exist_ok=True)
         (pages / "generated" / f"{name}.md").write_text("\n".join(make()) + "\n", encoding="utf-8")
     shutil.copy(ROOT / "configs" / "dagsim.schema.json", pages)
-    nav = [{"dagsim": "README.md"}, *({title: names} for title, names in sections().items())]
-    settings = {
-        "site_name": "dagsim",
-        "docs_dir": "pages",
-        "site_dir": "site",
-        "theme": "mkdocs",
-        "nav": nav,
-        "validation": {"nav": {"omitted_files": "ignore"}, "links": {"unrecognized_links": "ignore"}},
-        "plugins": ["search"],
-        "markdown_extensions": ["tables", "fenced_code", "toc"],
-    }
-    (folder / "mkdocs.yml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+    (folder / "mkdocs.yml").write_text(yaml.safe_dump(mkdocs, sort_keys=False), encoding="utf-8")
     return folder / "mkdocs.yml"
 
 
@@ -216,8 +186,8 @@ def _copy(page: Path, pages: Path) -> None:
 
 def main(folder: str = "build/site") -> int:
     """Build the pages; 1 if MkDocs warns of anything."""
-    settings = stage(Path(folder).parent)
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", str(settings)]
+    file = stage(Path(folder).parent)
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", str(file)]
     return subprocess.run([*build, "--site-dir", str(Path(folder).resolve())], check=False).returncode
 
 

@@ -16,8 +16,6 @@
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from math import log
@@ -26,7 +24,6 @@ from typing import Any
 
 import command
 import numpy as np
-from command import Say
 from validate_intervals import SIZES, Population, populations, sequential, table_errors
 
 from dagsim.config.schema import load_config
@@ -106,7 +103,7 @@ def steady(seeds: int) -> dict[str, Any]:
     }
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     every = populations(options.data, "mean")
     drawn = [population for population in every if population.kind == "drawn"]
     heterogeneous = next(population for population in drawn if population.name == "heterogeneous")
@@ -133,4 +130,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

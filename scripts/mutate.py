@@ -50,7 +50,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, partial
 from itertools import accumulate, zip_longest
 from pathlib import Path
@@ -72,34 +71,28 @@ OPTIONS = ("-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-W", _PREL
 REASONS = ROOT / "results" / "validation" / "mutant_reasons.txt"
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A folder of the package. A file belongs to the group of the deepest folder that holds it."""
-
-    folder: str
-    strings: bool = False
-    """True to change strings as well: the names of fields."""
-
-
-GROUPS: dict[str, Group] = {
-    "kernel": Group("dagsim/systems"),
-    "lane": Group("dagsim/systems/cluster/lane"),
-    "policies": Group("dagsim/systems/cluster/policies"),
-    "spark": Group("dagsim/systems/spark"),
-    "ramp": Group("dagsim/systems/ramp"),
-    "metrics": Group("dagsim/metrics"),
-    "workload": Group("dagsim/workload"),
-    "traces": Group("dagsim/traces"),
-    "readers": Group("dagsim/traces/formats", strings=True),
-    "envs": Group("dagsim/envs"),
-    "agents": Group("dagsim/agents"),
-    "experiment": Group("dagsim/experiment"),
-    "config": Group("dagsim/config"),
-    "model": Group("dagsim/model"),
-    "report": Group("dagsim/report"),
-    "cli": Group("dagsim/cli"),
-    "rest": Group("dagsim"),
+GROUPS = {
+    "kernel": "dagsim/systems",
+    "lane": "dagsim/systems/cluster/lane",
+    "policies": "dagsim/systems/cluster/policies",
+    "spark": "dagsim/systems/spark",
+    "ramp": "dagsim/systems/ramp",
+    "metrics": "dagsim/metrics",
+    "workload": "dagsim/workload",
+    "traces": "dagsim/traces",
+    "readers": "dagsim/traces/formats",
+    "envs": "dagsim/envs",
+    "agents": "dagsim/agents",
+    "experiment": "dagsim/experiment",
+    "config": "dagsim/config",
+    "model": "dagsim/model",
+    "report": "dagsim/report",
+    "cli": "dagsim/cli",
+    "rest": "dagsim",
 }
+"""Folders of the package. A file belongs to the group of the deepest folder that holds it."""
+WITH_STRINGS = ("readers",)
+"""Groups in which strings are changed as well: the names of fields."""
 
 
 @cache
@@ -114,36 +107,19 @@ def _package() -> tuple[str, ...]:
 
 
 def _group_of(file: str) -> str:
-    inside = [name for name, group in GROUPS.items() if file.startswith(f"{group.folder}/")]
-    return max(inside, key=lambda name: len(GROUPS[name].folder))
+    inside = [name for name, folder in GROUPS.items() if file.startswith(f"{folder}/")]
+    return max(inside, key=lambda name: len(GROUPS[name]))
 
 
-COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
-COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-    ast.BitXor: ast.BitOr,
-    ast.LShift: ast.RShift,
-    ast.RShift: ast.LShift,
-    ast.Pow: ast.Mult,
-}
+def _operators(both_ways: str, one_way: str = "") -> dict[type[ast.AST], type[ast.AST]]:
+    """Operators of ``ast``, each with the one that takes its place: pairs that change places, and others."""
+    pairs = [pair.split("-") for pair in f"{both_ways} {one_way}".split()]
+    pairs += [pair.split("-")[::-1] for pair in both_ways.split()]
+    return {getattr(ast, name): getattr(ast, other) for name, other in pairs}
+
+
+COMPARED = _operators("Lt-LtE Gt-GtE Eq-NotEq Is-IsNot In-NotIn")
+COMPUTED = _operators("Add-Sub Mult-Div BitAnd-BitOr LShift-RShift", "FloorDiv-Mult Mod-FloorDiv BitXor-BitOr Pow-Mult")
 OPERATORS = "a comparison, an operator, and for or, a condition or its opposite, a number, a name, min for max, a call"
 UNSEEN = {("zip", "strict"), ("field", "repr")}
 """Arguments that say what holds anyway, as an assertion does, or how an object looks to a developer."""
@@ -258,7 +234,7 @@ def mutated(source: str, number: int, *, strings: bool = False) -> ast.Module:
 @cache
 def places(group: str) -> tuple[Mutant, ...]:
     """Return every mutant that can be made in a group."""
-    strings = GROUPS[group].strings
+    strings = group in WITH_STRINGS
     return tuple(
         Mutant(group, file, number, *site[:3])
         for file in files_of(group)
@@ -661,7 +637,7 @@ def _codes(mutant: Mutant) -> tuple[CodeType, CodeType]:
     """Return the original module, and the one with the fault."""
     path = ROOT / mutant.file
     source = path.read_text()
-    tree = mutated(source, mutant.number, strings=GROUPS[mutant.group].strings)
+    tree = mutated(source, mutant.number, strings=mutant.group in WITH_STRINGS)
     return compile(source, str(path), "exec"), compile(tree, str(path), "exec")
 
 
@@ -749,32 +725,29 @@ def main() -> int:
     os.environ.pop("DAGSIM_DATA", None)  # faults must be caught by tests that everybody can run
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     _preload()
-    groups = options.groups.split(",")
-    drawn_mutants = drawn(options.mutants, options.seed, groups)
-    mutants = [mutant for mutant in drawn_mutants if (options.only or "") in mutant.name]
-    done = _read(options.log)
-    survivors = {name for name, outcome in _read(options.survivors).items() if outcome.end == "survived"}
+    mutants = drawn(options.mutants, options.seed, options.groups.split(","))
+    mutants = [mutant for mutant in mutants if (options.only or "") in mutant.name]
     if options.survivors:
+        survivors = {name for name, outcome in _read(options.survivors).items() if outcome.end == "survived"}
         mutants = [mutant for mutant in mutants if mutant.name in survivors]
+    done = _read(options.log)
     todo = [mutant for mutant in mutants if mutant.name not in done]
-    count = 0
-
-    def report(mutant: Mutant, outcome: Outcome) -> None:
-        nonlocal count
-        count += 1
-        done[mutant.name] = outcome
-        with options.log.open("a") as log:
-            log.write(json.dumps({"name": mutant.name, **outcome._asdict()}) + "\n")
-        print(f"{count}/{len(todo)} {outcome.end}: {mutant.name} ({outcome.cpu_s:.1f} s) {outcome.test}", flush=True)
-
     if todo and not options.table:
-        judge(todo, options.reach, options.seconds, report, options.processes)
+        print(f"{len(todo)} mutants", file=sys.stderr)
+        judge(todo, options.reach, options.seconds, partial(_report, options.log), options.processes)
+        done = _read(options.log)
     outcomes = {mutant: done[mutant.name] for mutant in mutants if mutant.name in done}
     text = table(outcomes, _reasons(options.reasons), options.seed, len(mutants))
     print(text)
     if options.out:
         options.out.write_text(text)
     return 0 if len(outcomes) == len(mutants) else 1
+
+
+def _report(log: Path, mutant: Mutant, outcome: Outcome) -> None:
+    with log.open("a") as file:
+        file.write(json.dumps({"name": mutant.name, **outcome._asdict()}) + "\n")
+    print(f"{outcome.end}: {mutant.name} ({outcome.cpu_s:.1f} s) {outcome.test}", file=sys.stderr, flush=True)
 
 
 def judge(
@@ -800,27 +773,13 @@ def judge(
 def _forked(
     mutants: Mapping[Mutant, Sequence[str]], reach: Reach, report: Callable[[Mutant, Outcome], None], processes: int
 ) -> None:
-    """Collect the tests in a fork, and report the outcomes that it sends."""
-    reading, writing = os.pipe()
-    order = list(mutants)
+    """Collect the tests in a fork, since mutants outside of functions need a process without dagsim, and run them."""
     pid = os.fork()
     if pid == 0:
-        os.close(reading)
-        with os.fdopen(writing, "w") as pipe:
-
-            def send(mutant: Mutant, outcome: Outcome) -> None:
-                print(json.dumps([order.index(mutant), *outcome]), file=pipe, flush=True)
-
-            silence = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(silence, 1)
-            files = sorted({test.partition("::")[0] for tests in mutants.values() for test in tests})
-            pytest.main([*OPTIONS, *files], plugins=[InPlace(mutants, reach, send, processes)])
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        files = sorted({test.partition("::")[0] for tests in mutants.values() for test in tests})
+        pytest.main([*OPTIONS, *files], plugins=[InPlace(mutants, reach, report, processes)])
         os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        for line in pipe:
-            number, *outcome = json.loads(line)
-            report(order[number], Outcome(*outcome))
     os.waitpid(pid, 0)
 
 
@@ -838,12 +797,12 @@ def _preload() -> None:
     assert not any(name.split(".")[0] == "dagsim" for name in sys.modules)
 
 
-def _read(path: Path | None) -> dict[str, Outcome]:
-    if path is None or not path.exists():
+def _read(path: Path) -> dict[str, Outcome]:
+    if not path.exists():
         return {}
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     return {row.pop("name"): Outcome(**row) for row in rows}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

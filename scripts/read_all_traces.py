@@ -7,15 +7,12 @@ Files that no reader accepts are listed with the error.
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import command
-from command import Say, markdown
 
 from dagsim.errors import InputError
 from dagsim.traces import open_trace
@@ -44,7 +41,7 @@ def _text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     rows, refused = [], []
     for path in _files(options.folder):
         name = path.relative_to(options.folder).as_posix()
@@ -53,7 +50,7 @@ def _work(options: Namespace, say: Say) -> dict[str, Any]:
         except InputError as error:
             why = str(error).replace(f"{options.folder}/", "").removeprefix(f"{name}: ").partition("; name one of")[0]
             refused.append({"file": name, "why": why})
-    say("\n".join(markdown(HEADS, ([_text(row[head]) for head in HEADS] for row in rows))))
+    say("\n".join(command.markdown(HEADS, ([_text(row[head]) for head in HEADS] for row in rows))))
     say(f"\n{len(rows)} files read; {len(refused)} taken by no reader:\n")
     for row in refused:
         say(f"- {row['file']}: {row['why']}")
@@ -67,4 +64,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

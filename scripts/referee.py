@@ -11,15 +11,12 @@ if any log differs.
 from __future__ import annotations
 
 import random
-import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple
 
 import command
-from command import Say
 
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.systems.cluster.models.failures import Outages
@@ -381,7 +378,7 @@ def difference(workload: Workload, policy: str) -> str:
     return "" if len(ours) == len(theirs) else f"dagsim has {len(ours)} rows, the referee {len(theirs)}"
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     differences = []
     for seed in range(options.first, options.first + options.cases):
         workload = draw(seed)
@@ -402,4 +399,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -11,14 +11,11 @@ node explains, or a traceback. It exits with 1 if there is any.
 from __future__ import annotations
 
 import inspect
-import sys
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import command
-from command import Say
 
 from dagsim.errors import DagsimError
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
@@ -30,12 +27,7 @@ def specs() -> list[str]:
     names, placements = [], PLACEMENT_RULES.names()
     for name in POLICIES.names():
         parameters = inspect.signature(POLICIES.get(name)).parameters  # type: ignore[arg-type]
-        needed = [
-            parameter
-            for parameter in parameters.values()
-            if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
-        ]
-        if needed:
+        if any(one.default is one.empty and one.kind is not one.VAR_KEYWORD for one in parameters.values()):
             continue
         names.append(name)
         if "placement" in parameters:
@@ -60,7 +52,7 @@ def stress(cases: int, first: int, policies: list[str]) -> Iterator[tuple[str, i
         yield spec, seed, faults(spec, seed)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     played: Counter[str] = Counter()
     violations = []
     for spec, seed, messages in stress(options.cases, options.first, options.policy or specs()):
@@ -81,4 +73,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+
+import command
 
 from dagsim.experiment.carry_out import carry_out, raise_failures
 from dagsim.experiment.executors import executor_for
@@ -15,9 +16,11 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.experiment.plan import Plan, SweepGrid, read_grid
 from dagsim.experiment.provenance import code_commit
+from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.store import Store
 from dagsim.report.terminal import progress
 from dagsim.seeds import REPORT
+from dagsim.systems.ramp import RampScenario
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -31,7 +34,17 @@ def sweep_of(name: str, seeds: Sequence[int] | None = None) -> SweepGrid:
     return sweep if seeds is None else replace(sweep, seeds=seeds[: len(sweep.seeds)])
 
 
-def finished(sweep: SweepGrid, options: Namespace) -> list[CellRun]:
+def world_of(name: str, beta: str, placer: str) -> RampScenario:
+    """The scenario of a sweep on RAMP, with one distribution of beta and one placer."""
+    sweep = sweep_of(name)
+    world = scenario_of(
+        replace(sweep, settings={**sweep.settings, "system.beta": beta, "system.placer": placer}).config()
+    )
+    assert isinstance(world, RampScenario)
+    return world
+
+
+def finished(sweep: SweepGrid, options: command.Options) -> list[CellRun]:
     """Return the cells of the sweep in the order of the grid. With ``options.draw``, only those that
     are finished.
 
@@ -49,7 +62,7 @@ def finished(sweep: SweepGrid, options: Namespace) -> list[CellRun]:
     return [runs[cell] for cell in plan.cells if cell in runs]
 
 
-def spend(name: str, seeds: Sequence[int], options: Namespace, windows_of: str | None = None) -> Spending:
+def spend(name: str, seeds: Sequence[int], options: command.Options, windows_of: str | None = None) -> Spending:
     """Take the seeds of a table from the ledger: as many of its pool as ``seeds`` has. Seeds outside
     the report pools stay as they are.
 

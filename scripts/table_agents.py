@@ -9,14 +9,13 @@ hundreds of times as long, so it runs on the first ``FEW`` seeds.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from os.path import expandvars
 
+import command
 import torch
-from command import Say
 from sweeps import RESULTS, finished, origin
 
 from dagsim.config import yaml
@@ -25,7 +24,6 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Spending
 from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.files import write_text
-from dagsim.metrics import to_csv
 from dagsim.metrics.compare import ENOUGH_SEEDS
 from dagsim.metrics.standings import METHOD, Sample, standings
 from dagsim.report.comparison import comparison_table
@@ -61,7 +59,7 @@ def grid_of(cell: str, estimates: str, seeds: range, *, rollout: bool) -> SweepG
     return SweepGrid(f"{cell}-{estimates}{'-rollout' if rollout else ''}", base, (axis,), settings, seeds)
 
 
-def write(spending: Spending, options: Namespace, say: Say) -> None:
+def write(spending: Spending, options: command.Options, say: command.Say) -> None:
     """Write the standings of all cells as CSV, and as a page: ``cells.csv`` and ``report.md``, or ``itp.csv`` and
     ``itp.md``.
     """
@@ -80,11 +78,11 @@ def write(spending: Spending, options: Namespace, say: Say) -> None:
         rows += [{"cell": cell, "estimates": estimates, **standing.to_dict()} for standing in ranked]
     folder = options.folder / "agents"
     write_text(folder / ("itp.md" if name == "itp" else "report.md"), "\n".join(page))
-    write_text(folder / f"{name}.csv", to_csv({head: [row[head] for row in rows] for head in rows[0]} if rows else {}))
+    command.write_rows(folder / f"{name}.csv", rows)
     say(sentence)
 
 
-def _tables(spending: Spending, options: Namespace) -> Iterator[tuple[str, str, SweepGrid, list[CellRun]]]:
+def _tables(spending: Spending, options: command.Options) -> Iterator[tuple[str, str, SweepGrid, list[CellRun]]]:
     """Yield each table with its runs on the seeds that all of its policies have, if there are enough."""
     for cell, estimates, rollout in product(CELLS[spending.table], ESTIMATES, (False, True)):
         seeds = spending.seeds[: FEW[spending.table]] if rollout else spending.seeds

@@ -9,8 +9,8 @@
 ``matrix`` writes, for each cell and policy of the sweep, the geometric mean over validation seeds of its mean
 completion time over that of the first policy. The least is the reference of the cell. ``report`` compares the agent
 and other policies with it on report seeds, each used once (``results/seeds.yaml``), or on as many disjoint windows of
-the last fifth of a trace as there are, up to 40; ``--others`` are agents of further training seeds. Agents play in
-compiled episodes, whose schedules are those of ``dagsim eval``.
+the last fifth of a trace as there are, up to 40; ``--others`` are agents of further training seeds. Its cells are kept
+in ``results/table-general-*`` as they end, so that the same command continues a table that was stopped.
 ``search`` compares ``search`` over the reference of each cell with that reference, and with the agent by the share of
 the way to the lower bound (``dagsim bound``) on the first M windows. It goes from window to window over all cells,
 adds a row to ``search.csv`` after each, and continues there when it is started again.
@@ -18,29 +18,27 @@ adds a row to ``search.csv`` after each, and continues there when it is started 
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from time import process_time
 from typing import Any, NamedTuple
 
 import command
 import numpy as np
 import torch
-from command import Say, read_rows
-from sweeps import RESULTS, ROOT
+from clock import timed
+from command import markdown
+from sweeps import RESULTS, ROOT, finished
 
-from dagsim.agents.checkpoint import Checkpoint
-from dagsim.agents.rollouts import evaluate_greedy
 from dagsim.config.schema import Config, load_config
-from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.experiment.bound import bound_of
 from dagsim.experiment.ledger import Ledger
+from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import Timed, make_policy, run_policy
 from dagsim.files import write_text
-from dagsim.metrics import summarize, to_csv
+from dagsim.metrics import summarize
 from dagsim.metrics.compare import Paired, paired
 from dagsim.seeds import REPORT, part_of
 from dagsim.systems.seam import Conversation
@@ -55,7 +53,7 @@ CELLS = (*DRAWN, *SEEN, "pai", "openb", "gavel", "ali40")
 NO_BOUND = {"agent_s": "", "bound_s": ""}
 MOST, FEW = 40, 15
 """Seeds or windows of a cell, and of the former agent, which takes longer."""
-NOISE = "estimates={kind: noisy, sigma: 0.5}"
+SIGMA = 0.5
 DEFAULT = "eft-wait"
 HEURISTICS = (DEFAULT, "srpt-work", "sjf", "easy", "fifo-fit")
 VALIDATION = 2_000_000
@@ -76,32 +74,35 @@ class Line(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """The row of the CSV file."""
-        pair = self.pair
+        own = self._asdict()
+        pair = own.pop("pair")
         bounds = {"ratio": pair.ratio, "low": pair.low, "high": pair.high, "of_means": pair.of_means}
-        rest = {"way": self.way, "cpu_us": self.cpu_us}
-        return {**self._asdict(), "n": pair.n, "wins": pair.wins, **bounds, **rest, "pair": None}
+        return own | {"n": pair.n, "wins": pair.wins} | bounds
+
+    def cells(self) -> tuple[object, ...]:
+        """The row of the page."""
+        pair, cost = self.pair, (_cell(self.way, ".2f"), _cell(self.cpu_us, ",.0f"))
+        return self.cell, _shown(self.policy), pair.n, f"{pair.ratio:.3f}", _interval(pair), pair.wins, *cost
 
 
-def choose(folder: Path, say: Say) -> None:
+def choose(folder: Path, say: command.Say) -> None:
     """Write ``matrix.csv`` from the sweep in ``folder``."""
-    rows = read_rows(folder / "results.csv")
     times: dict[tuple[str, str], dict[int, float]] = {}
-    for row in rows:
+    for row in command.read_rows(folder / "results.csv"):
         if row["jct_s.mean"]:
             times.setdefault((row["base"], row["policy"]), {})[int(row["seed"])] = float(row["jct_s.mean"])
-    columns: dict[str, list[Any]] = {"policy": list(dict.fromkeys(policy for _, policy in times))}
+    policies = list(dict.fromkeys(policy for _, policy in times))
+    rows: list[dict[str, Any]] = [{"policy": policy} for policy in policies]
     for cell in CELLS:
-        first = times[cell, columns["policy"][0]]
-        ratios = [_geometric(times[cell, policy], first) for policy in columns["policy"]]
-        columns[cell] = [round(ratio / min(ratios), 4) for ratio in ratios]
-    across = np.array([columns[cell] for cell in CELLS])
-    columns["mean"] = [round(float(value), 4) for value in np.exp(np.log(across).mean(axis=0))]
-    columns["worst"] = across.max(axis=0).tolist()
-    order = np.argsort(columns["mean"])
-    write_text(
-        OUT / "matrix.csv", to_csv({name: [column[place] for place in order] for name, column in columns.items()})
-    )
-    say(f"{len(order)} policies on {len(CELLS)} cells; best on average: {columns['policy'][order[0]]}")
+        ratios = [_geometric(times[cell, policy], times[cell, policies[0]]) for policy in policies]
+        for row, ratio in zip(rows, ratios, strict=True):
+            row[cell] = round(ratio / min(ratios), 4)
+    for row in rows:
+        across = [row[cell] for cell in CELLS]
+        row |= {"mean": round(float(np.exp(np.log(across).mean())), 4), "worst": max(across)}
+    rows.sort(key=lambda row: row["mean"])
+    command.write_rows(OUT / "matrix.csv", rows)
+    say(f"{len(rows)} policies on {len(CELLS)} cells; best on average: {rows[0]['policy']}")
 
 
 def _geometric(values: Mapping[int, float], first: Mapping[int, float]) -> float:
@@ -110,11 +111,11 @@ def _geometric(values: Mapping[int, float], first: Mapping[int, float]) -> float
 
 def references() -> dict[str, str]:
     """The best heuristic of each cell on validation seeds."""
-    rows = read_rows(OUT / "matrix.csv")
+    rows = command.read_rows(OUT / "matrix.csv")
     return {cell: min(rows, key=lambda row: float(row[cell]))["policy"] for cell in CELLS}
 
 
-def report_seeds(cell: str, config: Config, options: Namespace) -> Sequence[int]:
+def report_seeds(cell: str, config: Config, options: command.Options) -> Sequence[int]:
     """Take the report seeds of a cell from the ledger."""
     count, pool, windows_of = MOST, None, None
     if (trace := config.trace_file) is not None:
@@ -136,18 +137,19 @@ def report_seeds(cell: str, config: Config, options: Namespace) -> Sequence[int]
     return spending.seeds
 
 
-def played(agent: Checkpoint, config: Config, seeds: Sequence[int]) -> dict[int, float]:
-    """Mean completion times of the agent by seed."""
-    net = agent.net.build(agent.codec)
-    net.load_state_dict(dict(agent.weights))
-    factory = EpisodeFactory(scenario_of(config), agent.codec, RewardConfig({"job_seconds": 1.0}), compiled=True)
-    schedules = evaluate_greedy(net, factory, seeds, at_once=len(seeds))
-    return {seed: _jct_s(schedule) for seed, schedule in zip(seeds, schedules, strict=True)}
+def grid_of(cell: str, estimates: str, policies: Mapping[str, str], seeds: Sequence[int]) -> SweepGrid:
+    """The policies of a cell, under their names in the table."""
+    axis = Axis("policy", tuple(policies), tuple(policies.values()))
+    settings = {"estimates": {"kind": estimates, "sigma": SIGMA}}
+    return SweepGrid(f"general-{cell}-{estimates}", OUT / "cells" / f"{cell}.yaml", (axis,), settings, seeds)
 
 
-def run(policy: str, config: Config, seeds: Sequence[int]) -> dict[int, float]:
-    """Mean completion times of a policy by seed."""
-    return {seed: _jct_s(run_policy(config, policy, seed).schedule) for seed in seeds}
+def means_s(grid: SweepGrid, on: str) -> dict[str, dict[int, float]]:
+    """Mean completion times by policy and seed."""
+    means: dict[str, dict[int, float]] = {}
+    for run in finished(grid, command.Options(on=on, folder=RESULTS, draw=False)):
+        means.setdefault(run.at["policy"], {})[run.seed] = run.metrics["jct_s.mean"]
+    return means
 
 
 def _jct_s(schedule: Any) -> float:
@@ -165,24 +167,31 @@ def cpu_us(config: Config, policy: str, seed: int) -> float:
 def lower_bounds() -> dict[tuple[str, int], float]:
     """The lower bounds of mean completion times in ``search.csv``, by cell and seed."""
     path = OUT / "search.csv"
-    rows = read_rows(path) if path.exists() else []
+    rows = command.read_rows(path) if path.exists() else []
     return {(row["cell"], int(row["seed"])): float(row["bound_s"]) for row in rows if row["bound_s"] != ""}
 
 
-def _report(options: Namespace, say: Say) -> dict[str, Any]:
+def _agent(path: Path) -> str:
+    return f'ppo[checkpoint="{path}"]'
+
+
+def _report(options: command.Options, say: command.Say) -> dict[str, Any]:
     best, bounds, lines = references(), lower_bounds(), []
-    agents = {"agent": Checkpoint.load(AGENT)} | {path.stem: Checkpoint.load(path) for path in options.others}
-    played_by = {"agent": f'ppo[checkpoint="{AGENT}"]', FORMER.stem: f'ppo[checkpoint="{FORMER}"]'}
+    played_by = {"agent": _agent(AGENT), FORMER.stem: _agent(FORMER)}
+    agents = {"agent": _agent(AGENT), **{path.stem: _agent(path) for path in options.others}}
     for cell in CELLS:
         path = OUT / "cells" / f"{cell}.yaml"
         seeds = report_seeds(cell, load_config(path), options)
         for estimates in ("exact", "noisy"):
-            config = load_config(path, [NOISE] if estimates == "noisy" else [])
-            reference = run(best[cell], config, seeds)
-            policies = {name: played(agent, config, seeds) for name, agent in agents.items()}
-            policies |= {name: run(name, config, seeds) for name in HEURISTICS}
+            config = load_config(path, [f"estimates={{kind: {estimates}, sigma: {SIGMA}}}"])
+            heuristics = {name: name for name in (*HEURISTICS, best[cell])}
+            policies = means_s(grid_of(cell, estimates, agents | heuristics, seeds), options.on)
+            reference = policies[best[cell]]
             if estimates == "exact":
-                policies[FORMER.stem] = run(played_by[FORMER.stem], config, seeds[:FEW])
+                grid = grid_of(cell, estimates, {FORMER.stem: _agent(FORMER)}, seeds[:FEW])
+                policies |= means_s(replace(grid, name=f"general-{cell}-former"), options.on)
+            if best[cell] not in HEURISTICS:
+                del policies[best[cell]]
             bounded = [seed for seed in seeds if estimates == "exact" and (cell, seed) in bounds]
             for policy, values in policies.items():
                 pair = paired(list(values.values()), [reference[seed] for seed in values])
@@ -198,44 +207,41 @@ def _report(options: Namespace, say: Say) -> dict[str, Any]:
     return {f"{line.cell} {line.estimates} {line.policy}": line.pair.ratio for line in lines}
 
 
-def write(lines: Sequence[Line], say: Say) -> None:
+def write(lines: Sequence[Line], say: command.Say) -> None:
     """Write the table as CSV, as a page and as a picture."""
-    rows = [line.to_dict() for line in lines]
-    heads = [head for head in rows[0] if head != "pair"]
-    write_text(OUT / "general.csv", to_csv({head: [row[head] for row in rows] for head in heads}))
+    command.write_rows(OUT / "general.csv", [line.to_dict() for line in lines])
     at = {(line.cell, line.estimates, line.policy): line for line in lines}
     policies = list(dict.fromkeys(line.policy for line in lines))
-    page = [
-        "## Geometric means over cells",
-        "",
-        "| policy | all ten | home | zero-shot | noisy: all ten | home | zero-shot |",
+    groups = [(estimates, cells) for estimates in ("exact", "noisy") for cells in (CELLS, DRAWN, CELLS[-4:])]
+    heads = ("policy", "all ten", "home", "zero-shot", "noisy: all ten", "home", "zero-shot")
+    rows = [
+        (_shown(policy), *(_cell(_mean(at, cells, estimates, policy), ".3f") for estimates, cells in groups))
+        for policy in policies
     ]
-    page.append("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-    groups = (CELLS, DRAWN, CELLS[-4:])
-    for policy in policies:
-        means = [_mean(at, cells, estimates, policy) for estimates in ("exact", "noisy") for cells in groups]
-        page.append(f"| {_shown(policy)} | {' | '.join('' if np.isnan(mean) else f'{mean:.3f}' for mean in means)} |")
-        say(page[-1])
-    page += ["", "| cell | best tuned heuristic |", "| --- | --- |"]
-    page += [f"| {cell} | `{at[cell, 'exact', 'agent'].reference}` |" for cell in CELLS]
+    page = ["## Geometric means over cells", "", *markdown(heads, rows, range(1, 7)), ""]
+    best = ((cell, f"`{at[cell, 'exact', 'agent'].reference}`") for cell in CELLS)
+    page += markdown(("cell", "best tuned heuristic"), best)
+    heads = ("cell", "policy", "n", "ratio", "95 % interval", "better on", "way to the bound", "us per decision")
     for estimates in ("exact", "noisy"):
-        page += ["", f"## Cells, {estimates} estimates", ""]
-        page.append("| cell | policy | n | ratio | 95 % interval | better on | way to the bound | us per decision |")
-        page.append("| --- | --- | ---: | ---: | --- | ---: | ---: | ---: |")
-        for line in lines:
-            if line.estimates == estimates and line.policy != line.reference:
-                pair, us = line.pair, "" if np.isnan(line.cpu_us) else f"{line.cpu_us:,.0f}"
-                interval = "" if np.isnan(pair.low) else f"{pair.low:.3f} to {pair.high:.3f}"
-                page.append(
-                    f"| {line.cell} | {_shown(line.policy)} | {pair.n} | {pair.ratio:.3f} | {interval} | {pair.wins} | "
-                    f"{'' if np.isnan(line.way) else f'{line.way:.2f}'} | {us} |"
-                )
+        shown = [line for line in lines if line.estimates == estimates and line.policy != line.reference]
+        page += ["", f"## Cells, {estimates} estimates", "", *markdown(heads, map(Line.cells, shown), (2, 3, 5, 6, 7))]
     write_text(OUT / "general.md", HEAD + "\n".join(page) + "\n")
+    for row in rows:
+        say(" | ".join(row))
     draw(at, policies, OUT / "general.png")
 
 
 def _shown(policy: str) -> str:
     return "**general agent**" if policy == "agent" else f"`{policy}`"
+
+
+def _cell(value: float, digits: str) -> str:
+    """The number as text; empty if it is NaN."""
+    return "" if np.isnan(value) else format(value, digits)
+
+
+def _interval(pair: Paired) -> str:
+    return "" if np.isnan(pair.low) else f"{pair.low:.3f} to {pair.high:.3f}"
 
 
 def _mean(at: Mapping[tuple[str, str, str], Line], cells: Sequence[str], estimates: str, policy: str) -> float:
@@ -273,14 +279,14 @@ def draw(at: Mapping[tuple[str, str, str], Line], policies: Sequence[str], path:
     figure.savefig(path, dpi=150)
 
 
-def _search(options: Namespace, say: Say) -> dict[str, Any]:
+def _search(options: command.Options, say: command.Say) -> dict[str, Any]:
     """Measure the windows that ``search.csv`` lacks, and write the page."""
-    path, agent, best = OUT / "search.csv", Checkpoint.load(AGENT), references()
-    rows: list[dict[str, Any]] = list(read_rows(path)) if path.exists() else []
+    path, best = OUT / "search.csv", references()
+    rows: list[dict[str, Any]] = list(command.read_rows(path)) if path.exists() else []
     done = {(row["cell"], int(row["seed"])) for row in rows}
     configs = {cell: load_config(OUT / "cells" / f"{cell}.yaml") for cell in CELLS}
     seeds = {
-        cell: report_seeds(cell, configs[cell], Namespace(again=not options.fresh, fresh=options.fresh))
+        cell: report_seeds(cell, configs[cell], command.Options(again=not options.fresh, fresh=options.fresh))
         for cell in CELLS
     }
     _searched(configs["ind-0.9"], best["ind-0.9"], VALIDATION)  # so that no window pays for loading code
@@ -296,9 +302,10 @@ def _search(options: Namespace, say: Say) -> dict[str, Any]:
             row = next(row for row in rows if (row["cell"], int(row["seed"])) == (cell, seed))
             if window < options.bounds and cell in options.cells and row["bound_s"] == "":
                 least = bound_of(config, seed)
-                row["agent_s"], row["bound_s"] = played(agent, config, [seed])[seed], least.bound_s / least.jobs
+                agent_s = _jct_s(run_policy(config, _agent(AGENT), seed).schedule)
+                row["agent_s"], row["bound_s"] = agent_s, least.bound_s / least.jobs
                 say(f"{cell:8s} {seed} bound {float(row['bound_s']) / float(row['reference_s']):.3f} of the reference")
-            write_text(path, to_csv({head: [row[head] for row in rows] for head in rows[0]}))
+            command.write_rows(path, rows)
     write_text(OUT / "search.md", SEARCH_HEAD + "\n".join(search_page(rows)) + "\n")
     return {cell: _pair_of(rows, cell).ratio for cell in CELLS}
 
@@ -309,9 +316,8 @@ def _searched(config: Config, reference: str, seed: int) -> dict[str, float]:
     row = {}
     for name, policy in (("reference", reference), ("search", f'search[base="{own}"]')):
         kernel, decider = scenario_of(config).kernel(seed), make_policy(scenario_of(config), policy)
-        before = process_time()
-        schedule = kernel.run(decider)
-        row[f"{name}_cpu_s"], row[f"{name}_s"] = process_time() - before, _jct_s(schedule)
+        schedule, row[f"{name}_cpu_s"] = timed(partial(kernel.run, decider))
+        row[f"{name}_s"] = _jct_s(schedule)
     return row
 
 
@@ -338,30 +344,28 @@ def _way(rows: Sequence[Mapping[str, Any]], policy: str) -> float:
 
 def search_page(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The table of ``search.md``."""
-    page = ["| cell | reference | n | search | 95 % interval | CPU | bounds | way, search | way, agent |"]
-    page.append("| --- | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: |")
-    ratios = []
+    table, ratios = [], []
     for cell in CELLS:
         here, pair = [row for row in rows if row["cell"] == cell], _pair_of(rows, cell)
-        timed = [row for row in here if row["search_cpu_s"] != ""]
-        spent = [sum(float(row[f"{name}_cpu_s"]) for row in timed) for name in ("search", "reference")]
-        cpu = f"{spent[0] / spent[1]:.0f}" if timed else ""
-        ways = [_way(here, policy) for policy in ("search", "agent")]
-        bounds = sum(row["bound_s"] != "" for row in here)
-        shares = " | ".join("" if np.isnan(way) else f"{way:.2f}" for way in ways)
-        page.append(
-            f"| {cell} | `{here[0]['reference']}` | {pair.n} | {pair.ratio:.3f} | {pair.low:.3f} to {pair.high:.3f} | "
-            f"{cpu} | {bounds or ''} | {shares} |"
-        )
+        spent = [
+            sum(float(row[f"{name}_cpu_s"]) for row in here if row["search_cpu_s"] != "")
+            for name in ("search", "reference")
+        ]
+        cpu = f"{spent[0] / spent[1]:.0f}" if spent[1] else ""
+        bounds = sum(row["bound_s"] != "" for row in here) or ""
+        ways = (_cell(_way(here, policy), ".2f") for policy in ("search", "agent"))
+        reference = f"`{here[0]['reference']}`"
+        table.append((cell, reference, pair.n, f"{pair.ratio:.3f}", _interval(pair), cpu, bounds, *ways))
         ratios.append(pair.ratio)
+    heads = ("cell", "reference", "n", "search", "95 % interval", "CPU", "bounds", "way, search", "way, agent")
     ways = [_way(rows, policy) for policy in ("search", "agent")]
-    page += [
+    return [
+        *markdown(heads, table, (2, 3, 5, 6, 7, 8)),
         "",
         f"Geometric mean of the ratios over the ten cells: **{np.exp(np.mean(np.log(ratios))):.3f}**; largest "
         f"{max(ratios):.3f}. Share of the way to the bound, over all windows with one: search {ways[0]:.2f}, agent "
         f"alone {ways[1]:.2f}.",
     ]
-    return page
 
 
 HEAD = f"""# The general agent beside the best tuned heuristic of each cell
@@ -391,7 +395,7 @@ to it.
 """
 
 
-def _work(options: Namespace, say: Say) -> Any:
+def _work(options: command.Options, say: command.Say) -> Any:
     torch.set_num_threads(1)
     if options.what != "matrix":
         return _report(options, say) if options.what == "report" else _search(options, say)
@@ -404,6 +408,7 @@ def main() -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=RESULTS / "sweep-matrix", help="of the sweep")
     parser.add_argument("--again", action="store_true", help="the same report seeds again")
     parser.add_argument("--fresh", action="store_true", help="new report seeds, and the same windows of traces again")
+    parser.add_argument("--on", default="local", help="of report: where cells run, as `dagsim sweep --on`")
     parser.add_argument("--others", nargs="*", default=(), type=Path, help="of report: agents of other training seeds")
     parser.add_argument("--windows", type=int, default=MOST, help="of search: seeds or windows of a cell")
     parser.add_argument("--bounds", type=int, default=0, help="of search: windows of a cell with a lower bound")
@@ -414,4 +419,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

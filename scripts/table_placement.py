@@ -7,18 +7,13 @@ seeds, geometric means with Student's intervals on the logs.
 
 from __future__ import annotations
 
-import csv
-import sys
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import command
 import numpy as np
-from command import Say
 
-from dagsim.files import write_text
 from dagsim.metrics.intervals import geometric_mean
 
 OUT = Path(__file__).parent.parent / "results" / "network"
@@ -72,20 +67,19 @@ def draw(rows: Sequence[Mapping[str, str]], path: Path) -> None:
     figure.savefig(path, dpi=130, metadata={"Software": None})
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     file = OUT / "placement.csv"
     if options.sweep is not None:
-        with (options.sweep / "results.csv").open(newline="", encoding="utf-8") as text:
-            rows = sorted([[row[name] for name in COLUMNS] for row in csv.DictReader(text)])
-        write_text(file, "\n".join(map(",".join, [COLUMNS, *rows])) + "\n")
-    with file.open(newline="", encoding="utf-8") as text:
-        kept = list(csv.DictReader(text))
+        swept = [{name: row[name] for name in COLUMNS} for row in command.read_rows(options.sweep / "results.csv")]
+        command.write_rows(file, sorted(swept, key=lambda row: list(row.values())))
+    kept = command.read_rows(file)
     draw(kept, OUT / "placement.png")
-    result = {}
-    for metric in ("jct_s.mean", "jct_s.p95"):
-        for (base, up, rule), (value, low, high) in sorted(ratios(kept, metric).items()):
-            say(f"{metric:10} {base:6} {up} {rule:11} {value:.3f}  {low:.3f}..{high:.3f}")
-            result[f"{metric} {base} {up} {rule}"] = [value, low, high]
+    result = {
+        f"{metric} {base} {up} {rule}": bounds
+        for metric in ("jct_s.mean", "jct_s.p95")
+        for (base, up, rule), bounds in sorted(ratios(kept, metric).items())
+    }
+    say(result)
     return result
 
 
@@ -96,4 +90,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

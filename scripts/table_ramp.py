@@ -14,15 +14,14 @@ seeds, paired; for ratios by the delta method. A job that runs at the end counts
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from statistics import fmean
 from typing import Any
 
+import command
 import numpy as np
-from command import Say
 from numpy.typing import NDArray
 from sweeps import RESULTS, finished, origin, sweep_of
 
@@ -81,7 +80,7 @@ def rows_of(figures: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, d
     return rows
 
 
-def write_compared(spending: Spending, options: Namespace, say: Say) -> None:
+def write_compared(spending: Spending, options: command.Options, say: command.Say) -> None:
     """Write ``ramp/SETTING.json``."""
     figures = figures_of(finished(sweep_of(spending.table, spending.seeds), options))
     content = {"setting": spending.table.removeprefix("ramp/"), "seeds": list(spending.seeds)}
@@ -100,9 +99,8 @@ def grids_of(table: str, seeds: Sequence[int]) -> list[SweepGrid]:
     policies = {own: {f"agent {place}": f'ppo[checkpoint="{path}"]' for place, path in enumerate(agents, 1)}}
     constant, least = CHOSEN.get(setting, {}).get(beta, (0, 0))
     constants = (constant,) if constant else (2, 4, 8, 16)
-    policies.setdefault("first_fit", {}).update(
-        {name: name for name in ("max", *(f"constant[degree={degree}]" for degree in constants))}
-    )
+    names = ["max", *(f"constant[degree={degree}]" for degree in constants)]
+    policies.setdefault("first_fit", {}).update({name: name for name in names})
     if setting == "degree":
         policies["first_fit"]["futures"] = f"teach_ramp:Futures[beta={beta},constant={FOLLOWS[beta]},futures=128]"
     for placer in dict.fromkeys(("best_fit", own)) if constant else ():
@@ -126,7 +124,7 @@ def grids_of(table: str, seeds: Sequence[int]) -> list[SweepGrid]:
     ]
 
 
-def write_judged(spending: Spending, options: Namespace, say: Say) -> None:
+def write_judged(spending: Spending, options: command.Options, say: command.Say) -> None:
     """Write ``ramp/judged/SETTING-BETA.json``."""
     setting, beta = spending.table.removeprefix("ramp/").split("-")
     policies: dict[str, Any] = {}

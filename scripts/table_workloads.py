@@ -16,15 +16,16 @@ Writes ``statistics.csv``, ``ranking.csv``, ``judged.md`` and ``judged.png`` bel
 from __future__ import annotations
 
 import os
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import command
 import numpy as np
-from command import Say, markdown
+from command import markdown
+from fit_workloads import SOURCES
 from sweeps import finished, origin
 
 from dagsim.config.bundled import WORKLOADS
@@ -33,8 +34,7 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Spending
 from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.files import write_text
-from dagsim.metrics import to_csv
-from dagsim.model import Job
+from dagsim.model import Cluster, Job
 from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.traces import open_trace
@@ -43,17 +43,11 @@ from dagsim.workload.distributions import Quantiles
 from dagsim.workload.sessions import Sessions
 
 SEEDS = range(3_010_000, 3_010_012)
-TRACES = {
-    "like-philly": "philly/philly_pollux.csv.gz",
-    "like-itp": "microsoft-itp-2021/raw-traces.tar.gz",
-    "like-openb": "alibaba-gpu-v2023/openb_pod_list_default.csv",
-    "like-alibaba": "alibaba-v2018/batch_task_random6600.csv.gz",
-}
-"""Presets that can be judged. There are no logs of Helios and PAI here."""
 POLICIES = ("fifo", "fifo-fit", "easy", "sjf", "srtf", "srsf", "ljf", "saf", "hrrn", "wfp3")
 NODE = {"name": "node", "gpu": "V100-16", "gpus": 8, "cpus": 96, "memory_gb": 768}
 TRIALS = {"like-philly": (8, 300), "like-itp": (8, 300), "like-openb": (1, 120), "like-alibaba": (1, 60)}
-"""Nodes of 8 GPUs and 96 cores, and jobs of a window.
+"""Presets that can be judged (there are no logs of Helios and PAI here): nodes of 8 GPUs and 96 cores, and jobs of a
+window.
 
 There are only as many nodes as the widest jobs need: a few long jobs hold most of the work, and on
 a large cluster no job would wait. Windows of openb and Alibaba have few jobs, as shares of GPUs and
@@ -123,8 +117,7 @@ def dispersion(time_s: np.ndarray, gaps: float) -> float:
 
 def drawn(workload: Sessions, jobs: int, seed: int) -> list[Job]:
     """Draw jobs in the real cluster's own time, so the load is the natural one."""
-    config = load_config(None, [Setting("nodes", "cluster.groups", [NODE | {"count": 8}])])
-    cluster = config.build_cluster()
+    cluster = Cluster.of({"V100-16": 64}, per_node=8, cpus_per_gpu=12.0, memory_gb_per_gpu=96.0)
     natural = workload.natural_load(cluster, Recorded())
     return list(replace(workload, count=jobs, measure=None, load=natural).jobs(cluster, Recorded(), seed))
 
@@ -133,7 +126,7 @@ def grids(name: str, data: Path, seeds: Sequence[int]) -> dict[str, SweepGrid]:
     """Return the experiments of a preset: windows of its trace, the preset, and its plain variant."""
     nodes, jobs = TRIALS[name]
     common = {"cluster.groups": [NODE | {"count": nodes}], "runtime": {"kind": "recorded"}}
-    trace = {"kind": "trace", "path": str(data / TRACES[name]), "window": jobs, "windows": len(seeds)}
+    trace = {"kind": "trace", "path": str(data / SOURCES[name][0]), "window": jobs, "windows": len(seeds)}
     preset = {"preset": name, "count": jobs, "load_is": "exact", "measure": None}
     config = load_config(None, [Setting("preset", "workload", preset)])
     assert isinstance(config.workload, Sessions)
@@ -152,7 +145,7 @@ def grids(name: str, data: Path, seeds: Sequence[int]) -> dict[str, SweepGrid]:
     }
 
 
-def rank(name: str, data: Path, seeds: Sequence[int], options: Namespace) -> dict[str, dict[str, np.ndarray]]:
+def rank(name: str, data: Path, seeds: Sequence[int], options: command.Options) -> dict[str, dict[str, np.ndarray]]:
     """For each source and policy, the mean completion time of every window or sequence that all
     policies have run on.
     """
@@ -174,9 +167,9 @@ def tau(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float
     return float(signs.mean())
 
 
-def judge(name: str, data: Path, seeds: Sequence[int], options: Namespace) -> dict[str, Any]:
+def judge(name: str, data: Path, seeds: Sequence[int], options: command.Options) -> dict[str, Any]:
     """Judge one preset."""
-    every = list(open_trace(data / TRACES[name]).jobs())
+    every = list(open_trace(data / SOURCES[name][0]).jobs())
     real = every[round(0.01 * len(every)) :]
     fitted = WORKLOADS[name].workload
     assert isinstance(fitted, Sessions)
@@ -186,7 +179,10 @@ def judge(name: str, data: Path, seeds: Sequence[int], options: Namespace) -> di
         name: [drawn(fitted, count, seed) for seed in seeds[:5]],
         "plain": [drawn(plainly(fitted), count, seed) for seed in seeds[:5]],
     }
-    stats = {source: _median([statistics(jobs) for jobs in several]) for source, several in sources.items()}
+    stats = {}
+    for source, several in sources.items():
+        drawn_stats = [statistics(jobs) for jobs in several]
+        stats[source] = {title: float(np.median([of[title] for of in drawn_stats])) for title in drawn_stats[0]}
     curves = {
         source: np.median([[dispersion(_times(jobs), scale) for scale in SCALES] for jobs in several], axis=0)
         for source, several in sources.items()
@@ -262,34 +258,23 @@ def draw(presets: Mapping[str, dict[str, Any]], path: Path) -> None:
     save(drawn, path)
 
 
-def tables(presets: Mapping[str, dict[str, Any]]) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """Return statistics and rankings as columns."""
-    stats = [
-        {
-            "preset": name,
-            "statistic": statistic,
-            **{_as(source, name): values[statistic] for source, values in by.items()},
-        }
-        for name, judged in presets.items()
-        for by in [judged["statistics"]]
-        for statistic in by["trace"]
-    ]
-    ranks = [
-        {"preset": name, "policy": policy, **{_as(s, name): _relative(by[s], policy) for s in ("trace", name, "plain")}}
-        | {f"tau_{_as(key, name)}": value for key, value in judged["tau"].items()}
-        for name, judged in presets.items()
-        for by in [judged["ranked"]]
-        for policy in POLICIES
-    ]
-    return _columns(stats), _columns(ranks)
+def tables(presets: Mapping[str, dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return statistics and rankings as rows."""
+    stats, ranks = [], []
+    for name, judged in presets.items():
+        of, ranked = judged["statistics"], judged["ranked"]
+        taus = {f"tau_{_as(key, name)}": value for key, value in judged["tau"].items()}
+        for statistic in of["trace"]:
+            values = {_as(source, name): by[statistic] for source, by in of.items()}
+            stats.append({"preset": name, "statistic": statistic, **values})
+        for policy in POLICIES:
+            ratios = {_as(source, name): _relative(ranked[source], policy) for source in ("trace", name, "plain")}
+            ranks.append({"preset": name, "policy": policy, **ratios, **taus})
+    return stats, ranks
 
 
 def _as(source: str, name: str) -> str:
     return "fitted" if source == name else source
-
-
-def _columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
-    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def _relative(by: Mapping[str, np.ndarray], policy: str) -> float:
@@ -298,10 +283,6 @@ def _relative(by: Mapping[str, np.ndarray], policy: str) -> float:
 
 def _column(lines: Sequence[CellRun], policy: str, metric: str) -> np.ndarray:
     return np.array([line.metrics[metric] for line in lines if line.policy == policy], float)
-
-
-def _median(several: Sequence[dict[str, float]]) -> dict[str, float]:
-    return {name: float(np.median([values[name] for values in several])) for name in several[0]}
 
 
 def _times(jobs: Sequence[Job]) -> np.ndarray:
@@ -328,15 +309,15 @@ def _cell(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def write(spending: Spending, options: Namespace, say: Say) -> None:
+def write(spending: Spending, options: command.Options, say: command.Say) -> None:
     """Write statistics, rankings, the page and the picture."""
     data, judged = Path(os.environ.get("DAGSIM_DATA", ".")) / "traces", {}
-    for name in TRACES:
+    for name in TRIALS:
         judged[name] = judge(name, data, spending.seeds, options)
         say(f"{name} {judged[name]['tau']}")
     stats, ranks = tables(judged)
     folder = options.folder / "workloads"
-    write_text(folder / "statistics.csv", to_csv(stats))
-    write_text(folder / "ranking.csv", to_csv(ranks))
+    command.write_rows(folder / "statistics.csv", stats)
+    command.write_rows(folder / "ranking.csv", ranks)
     write_text(folder / "judged.md", "\n".join(page(judged, spending)) + "\n")
     draw(judged, folder / "judged.png")

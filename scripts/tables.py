@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -31,13 +29,11 @@ import numpy as np
 import table_agents
 import table_ramp
 import table_workloads
-from command import Say
 from sweeps import FILES, RESULTS, ROOT, finished, origin, spend, sweep_of
 
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.files import write_text
-from dagsim.metrics import to_csv
 from dagsim.metrics.standings import METHOD, standings
 from dagsim.seeds import REPORT
 
@@ -70,7 +66,7 @@ def grid_rows(lines: Sequence[CellRun]) -> list[dict[str, Any]]:
     return rows
 
 
-def write_grid(spending: Spending, options: Namespace, say: Say) -> None:
+def write_grid(spending: Spending, options: command.Options, say: command.Say) -> None:
     """Write ``grid.csv``, ``grid.md`` and ``grid.png``."""
     fast, slow = (
         grid_rows(finished(sweep_of(name, spending.seeds), options))
@@ -83,7 +79,7 @@ def write_grid(spending: Spending, options: Namespace, say: Say) -> None:
         if tuple(row[key] for key in CELL) == cell
     ]
     folder = options.folder / "baselines"
-    write_text(folder / "grid.csv", to_csv({name: [row[name] for row in rows] for name in rows[0]}))
+    command.write_rows(folder / "grid.csv", rows)
     draw(rows, folder / "grid.png")
     names = ", ".join(f"`{name}`" for name in dict.fromkeys(row["policy"] for row in slow) if name != REFERENCE)
     sentence = f"{origin(spending, METHOD, n=fast[0]['n'])} {names} ran on the first {slow[0]['n']} of these only."
@@ -123,7 +119,7 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     save(drawn, path)
 
 
-def write_decima(spending: Spending, options: Namespace, say: Say) -> None:
+def write_decima(spending: Spending, options: command.Options, say: command.Say) -> None:
     """Write the mean completion times of each policy by seed and, if the sweep has several, by
     system.
     """
@@ -142,7 +138,7 @@ def write_decima(spending: Spending, options: Namespace, say: Say) -> None:
     say(sentence)
 
 
-Writer = Callable[[Spending, Namespace, Say], None]
+Writer = Callable[[Spending, command.Options, command.Say], None]
 WRITERS: dict[str, Writer] = {"baselines": write_grid, "decima": write_decima, "ramp": table_ramp.write_compared}
 TABLES: dict[str, tuple[Sequence[int], Writer]] = {
     **{name: (sweep_of(name).seeds or (), WRITERS[name.partition("/")[0]]) for name in sweep_files()},  # type: ignore[dict-item]
@@ -154,7 +150,7 @@ TABLES: dict[str, tuple[Sequence[int], Writer]] = {
 """Seeds and writer of each table."""
 
 
-def _work(options: Namespace, say: Say) -> None:
+def _work(options: command.Options, say: command.Say) -> None:
     os.chdir(ROOT)
     for name in options.table:
         seeds, write = TABLES[name]
@@ -177,4 +173,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -12,21 +12,16 @@ is turned away that could run. The weights are added to FILE (JSON, by default t
 from __future__ import annotations
 
 import json
-import sys
-from argparse import Namespace
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import command
 import numpy as np
-from command import Say
 from numba import njit
 from numpy.typing import NDArray
-from sweeps import sweep_of
+from sweeps import world_of
 
-from dagsim.experiment.scenario import scenario_of
 from dagsim.systems.ramp import RampScenario
 from dagsim.systems.ramp import policies as roomy
 from dagsim.systems.ramp.view import ARRIVALS, SIZES
@@ -195,7 +190,7 @@ def weights_of(numbers: NDArray[np.float64], counts: NDArray[np.float64]) -> tup
     return np.exp(scarcity).reshape(shape) * 0.1, np.exp(blocks).reshape(shape) * 0.05 / counts, degrees, away
 
 
-def tune(rate: Blocking, generations: int, seed: int, say: Say) -> NDArray[np.float64]:
+def tune(rate: Blocking, generations: int, seed: int, say: command.Say) -> NDArray[np.float64]:
     """Return the best numbers of the cross-entropy method."""
     rng = np.random.default_rng(seed)
     mean, spread = np.zeros(_PLACES[-1]), np.full(_PLACES[-1], 1.2)
@@ -221,11 +216,8 @@ def tune(rate: Blocking, generations: int, seed: int, say: Say) -> NDArray[np.fl
     return best
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
-    sweep = sweep_of(f"ramp/{options.setting}")
-    own = {"system.beta": options.beta, "system.placer": "packed"}
-    world = scenario_of(replace(sweep, settings={**sweep.settings, **own}).config())
-    assert isinstance(world, RampScenario)
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
+    world = world_of(f"ramp/{options.setting}", options.beta, "packed")
     rate = Blocking(world)
     weights = weights_of(tune(rate, options.generations, options.seed, say), rate.counts)
     tuned = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
@@ -250,4 +242,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

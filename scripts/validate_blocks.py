@@ -12,20 +12,17 @@ no job is small enough for them.
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from typing import Any
 
 import command
 import numpy as np
-from command import Say
 
-from dagsim.model import Cluster, Job, Kind, Node, Request, Task, gpu_type
+from dagsim import simulate
+from dagsim.metrics import gpu_utilization, wait
+from dagsim.metrics.columns import ScheduleColumns
+from dagsim.model import Cluster, Job, Node, Request, Task, gpu_type
 from dagsim.network import Tree, TreeSwitch
 from dagsim.systems.cluster.network.shared import SharedNetwork
-from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.seam import drive
 
 GPUS, BLOCK, SEGMENT = 4, 18, 16
 MIXES = {
@@ -66,31 +63,18 @@ def gangs(mix: str, count: int, seed: int, way: str) -> list[Job]:
 def occupancy(mix: str, way: str, nodes: int, jobs: int, seed: int = 1) -> float:
     """Share of the GPU-seconds that runs hold while many jobs wait."""
     cluster, network = blocks(nodes)
-    kernel = ClusterScenario(cluster, gangs(mix, jobs, seed, way), network=network).kernel(0)
-    drive(kernel, POLICIES.create(POLICY[way]))
-    starts: dict[tuple[int, int], tuple[float, float]] = {}
-    spans: list[tuple[float, float, float]] = []
-    first: dict[int, float] = {}
-    for row in kernel.schedule.log:
-        if row.kind == Kind.STARTED:
-            starts[row.run, row.node] = row.time_s, row.value
-            first.setdefault(row.job, row.time_s)
-        elif row.kind == Kind.FINISHED:
-            begin_s, gpus = starts.pop((row.run, row.node))
-            spans.append((begin_s, row.time_s, gpus))
-    times = sorted(first.values())
-    low, high = times[3 * len(times) // 10], times[8 * len(times) // 10]
-    held = sum(max(0.0, min(end_s, high) - max(begin_s, low)) * gpus for begin_s, end_s, gpus in spans)
-    return held / ((high - low) * nodes * GPUS)
+    schedule = simulate(gangs(mix, jobs, seed, way), cluster, POLICY[way], network=network).schedule
+    starts_s = np.sort(wait(schedule))  # all jobs are there at 0 s
+    starts_s = starts_s[np.isfinite(starts_s)]  # too wide ones are rejected
+    low_s, high_s = (float(starts_s[share * len(starts_s) // 10]) for share in (3, 8))
+    return gpu_utilization(ScheduleColumns.of(schedule, start_s=low_s, end_s=high_s))
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     result: dict[str, Any] = {"nodes": options.nodes, "jobs": options.jobs}
     for mix in MIXES:
         result[mix] = {way: occupancy(mix, way, options.nodes, options.jobs) for way in POLICY}
-        naive = result[mix]["naive"]
-        for way, share in result[mix].items():
-            say(f"{mix:6} {way:6} occupancy {share:.4f}, {share / naive - 1:+.2%} against naive packing")
+    say(result)
     return result
 
 
@@ -102,4 +86,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

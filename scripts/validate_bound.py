@@ -10,17 +10,13 @@
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from math import inf
 from statistics import fmean
 from typing import NamedTuple
 
 import command
 import numpy as np
-from command import Say
 
 from dagsim import simulate
 from dagsim.errors import InputError, Stalled
@@ -31,7 +27,7 @@ from dagsim.systems.cluster.bounds.lagrangian import lagrangian
 from dagsim.systems.cluster.bounds.relaxation import relaxation_of
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.testing import random_case
+from dagsim.testing import Case, random_case
 from dagsim.workload.arrays import JobArrays
 
 _EVERY = 20
@@ -48,13 +44,6 @@ POLICIES = (
     "random",
 )
 PREEMPTIVE = ("srtf", "las", "tiresias")
-
-
-class Instance(NamedTuple):
-    """A small case."""
-
-    cluster: Cluster
-    jobs: list[Job]
 
 
 class Check(NamedTuple):
@@ -78,7 +67,7 @@ class Check(NamedTuple):
         return self.bound_s <= self.sum_s * (1 + 1e-12)
 
 
-def instance(seed: int) -> Instance:
+def instance(seed: int) -> Case:
     """A random instance of at most five runs, with whole or arbitrary seconds."""
     rng = np.random.default_rng(seed)
     whole, pooled = rng.random() < 0.6, rng.random() < 0.6
@@ -106,11 +95,10 @@ def instance(seed: int) -> Instance:
         jobs.append(Job(f"j{len(jobs)}", TaskGraph(tuple(tasks), tuple(edges)), arrival_s))
         left = max(left, 0)
         arrival_s += float(rng.integers(0, 5)) if whole else float(rng.exponential(2.0))
-    return Instance(Cluster(tuple(nodes)), jobs)
+    return Case(Cluster(tuple(nodes)), jobs)
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(NamedTuple):
     """A copy of a task that is to be placed once, on one node, or on one node that takes a whole gang."""
 
     job: int
@@ -119,10 +107,9 @@ class _Run:
     gpus: float
     seconds: list[float]
     """By node; inf where it does not fit."""
-    end_s: float = field(default=0.0)
 
 
-def least_sum(case: Instance) -> float:
+def least_sum(case: Case) -> float:
     """The least sum over jobs of completion minus arrival, by trying every order of all runs on all nodes.
 
     Each run in turn starts as early as it can beside the runs before it. Some order gives every schedule in which no
@@ -135,7 +122,7 @@ def least_sum(case: Instance) -> float:
     return search.least_s
 
 
-def _runs(case: Instance) -> tuple[list[_Run], list[float]]:
+def _runs(case: Case) -> tuple[list[_Run], list[float]]:
     runs, arrivals = [], []
     for number, job in enumerate(case.jobs):
         mine = []
@@ -246,17 +233,20 @@ def against_policies(seeds: range) -> Iterator[Check]:
                 yield Check(f"scenario {seed}, {policy}", least.bound_s, least.kind, sum_s)
 
 
-def _work(options: Namespace, say: Say) -> dict[str, list[Check]]:
+def _by_kind(checks: list[Check]) -> dict[str, list[Check]]:
+    kinds = dict.fromkeys(check.kind for check in checks)
+    return {kind: [check for check in checks if check.kind == kind] for kind in kinds}
+
+
+def _work(options: command.Options, say: command.Say) -> dict[str, list[Check]]:
     watch = counted("validating", not options.json, "bounds", every=1)
     optima = list(watch(against_optimum(range(options.first, options.first + options.instances))))
-    for kind in dict.fromkeys(check.kind for check in optima):
-        of = [check.ratio for check in optima if check.kind == kind]
-        say(f"{kind}: {len(of)} bounds, bound / optimum mean {fmean(of):.4f}, least {min(of):.4f}, most {max(of):.12f}")
     policies = list(watch(against_policies(range(options.first, options.first + options.scenarios))))
-    if policies:
-        most = max(check.ratio for check in policies)
-        mean = fmean(check.ratio for check in policies)
-        say(f"policies: {len(policies)} sums, bound / sum mean {mean:.4f}, most {most:.12f}")
+    for title, checks in {**_by_kind(optima), "policies": policies}.items():
+        of = [check.ratio for check in checks] or [float("nan")]
+        say(
+            f"{title}: {len(checks)} bounds, bound / sum mean {fmean(of):.4f}, least {min(of):.4f}, most {max(of):.12f}"
+        )
     for check in (*optima, *policies):
         if not check.holds:
             say(f"ABOVE: {check.name}: {check.kind} bound {check.bound_s!r} s, sum {check.sum_s!r} s")
@@ -285,4 +275,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

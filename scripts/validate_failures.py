@@ -10,18 +10,14 @@ exit status is 1 if an expectation is more than 1 % away, or the best interval m
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from math import ceil, exp, expm1, sqrt
 from typing import Any, NamedTuple
 
 import command
-from command import Say
 
-from dagsim.model import Cluster, Job, Node, Task, gpu_type
+from dagsim import simulate
+from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster import NodeFailures, Preemption
-from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.scenario import ClusterScenario
 
 DAY_S = 86_400.0
 REPLACED_S = 1e-3
@@ -77,20 +73,19 @@ def young_daly(setting: Setting) -> float:
 
 def simulated(setting: Setting, jobs: int, seed: int) -> float:
     """Ratio of training to elapsed time of ``jobs`` jobs, one after the other."""
-    gpu = gpu_type("A100-80")
-    cluster = Cluster(tuple(Node(f"n{place}", gpu, setting.gpus_per_node) for place in range(setting.nodes)))
+    cluster = Cluster.of({"A100-80": setting.nodes * setting.gpus_per_node}, per_node=setting.gpus_per_node)
     task = Task("train", setting.work_s, setting.gpus, gang=True)
-    scenario = ClusterScenario(
-        cluster,
+    schedule = simulate(
         [Job.single(str(number), task) for number in range(jobs)],
+        cluster,
+        seed=seed,
         preemption=Preemption(restart_s=setting.restart_s, interval_s=setting.interval_s, write_s=setting.write_s),
         disturbances=(NodeFailures(setting.node_mttf_s, REPLACED_S),),
-    )
-    schedule = scenario.kernel(seed).run(POLICIES.create("fifo"))
+    ).schedule
     return jobs * setting.work_s / schedule.ended_s
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     setting = Setting(
         options.gpus,
         options.gpus_per_node,
@@ -101,8 +96,6 @@ def _work(options: Namespace, say: Say) -> dict[str, Any]:
         options.work_h * 3600,
     )
     ratio, rough, precise = simulated(setting, options.jobs, options.seed), first_order(setting), exact(setting)
-    say(f"{options.jobs:,} jobs, {setting.rate * DAY_S:.3g} failures a day: training takes {ratio:.3%} of the time")
-    say(f"expected in first order {rough:.3%}, exactly {precise:.3%}")
     costly = setting._replace(write_s=options.write_s or 60.0)
     best_s = young_daly(costly)
     intervals = [best_s * SPREAD ** (2 * place / (INTERVALS - 1) - 1) for place in range(INTERVALS)]
@@ -110,9 +103,7 @@ def _work(options: Namespace, say: Say) -> dict[str, Any]:
     ratios = [[each_s, simulated(costly._replace(interval_s=each_s), jobs, options.seed)] for each_s in intervals]
     at_best = simulated(costly._replace(interval_s=best_s), jobs, options.seed)
     points = 100 * (max(value for _, value in ratios) - at_best)
-    say(f"checkpoints of {costly.write_s:g} s, one each {best_s:.0f} s: {at_best:.3%}")
-    say(f"best of {INTERVALS} intervals: {points:+.3f} points")
-    return {
+    result = {
         "ratio": ratio,
         "first_order": rough,
         "exact": precise,
@@ -121,6 +112,8 @@ def _work(options: Namespace, say: Say) -> dict[str, Any]:
         "ratios": ratios,
         "points": points,
     }
+    say(result)
+    return result
 
 
 def _holds(result: dict[str, Any]) -> bool:
@@ -143,4 +136,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

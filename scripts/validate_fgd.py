@@ -14,14 +14,11 @@ order, on the same nodes. Where the files are the paper's, its figures are print
 from __future__ import annotations
 
 import hashlib
-import sys
-from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, pstdev
 
 import command
-from command import Say
 from fgd.fragmentation import Fgd
 from fgd.go_random import GoRandom
 from fgd.nodes import Node, Nodes, read_nodes
@@ -37,29 +34,12 @@ WATCHES = 10
 """Numbers that kube-scheduler takes when it starts, one per watch it opens (for the watch's time-out). With ten, every
 allocation of the paper's tables that does not depend on the order of threads comes out to the digit."""
 
-PUBLISHED = {
-    "default": (86.303, 90.622, 91.65, 91.779, 92.862, 95.227),
-    "cpu050": (89.022, 93.034, 93.521, 93.462, 93.56, 94.996),
-    "cpu100": (87.435, 91.731, 92.415, 92.495, 93.263, 95.208),
-    "cpu200": (83.026, 87.455, 89.667, 89.979, 92.152, 94.824),
-    "cpu250": (79.998, 83.57, 87.751, 88.049, 91.211, 93.196),
-    "gpushare100": (78.9, 81.979, 82.225, 82.134, 84.616, 86.64),
-    "gpushare40": (84.864, 89.304, 89.757, 89.774, 91.443, 93.961),
-    "gpushare60": (82.808, 86.816, 86.901, 87.147, 89.06, 91.255),
-    "gpushare80": (80.622, 84.136, 84.498, 84.647, 86.657, 89.083),
-    "gpuspec10": (86.257, 90.174, 91.956, 92.237, 93.099, 94.663),
-    "gpuspec20": (85.902, 88.292, 89.11, 89.283, 88.463, 94.662),
-    "gpuspec25": (85.418, 85.438, 86.406, 86.773, 85.669, 93.907),
-    "gpuspec33": (83.866, 79.817, 81.09, 82.218, 80.395, 87.836),
-    "multigpu20": (86.919, 91.847, 93.343, 93.5, 93.734, 95.528),
-    "multigpu30": (86.631, 93.106, 94.552, 94.703, 94.566, 96.357),
-    "multigpu40": (85.375, 94.041, 95.346, 95.592, 95.099, 96.906),
-    "multigpu50": (81.282, 94.728, 95.686, 96.064, 95.623, 97.094),
-}
+_FILE = Path(__file__).parent.parent / "results" / "validation" / "fgd.csv"
+PUBLISHED = {row.pop("pods"): tuple(map(float, row.values())) for row in command.read_rows(_FILE)}
 """Percentages of GPUs allocated at 100 % load by pod list, in the order of ``POLICIES``: means over the ten seeds, from
 ``experiments/analysis/expected_results/analysis_allo_discrete.csv`` of the authors' repository."""
-PAPER = {"Random": 86.30, "DotProd": 90.62, "GpuClustering": 91.65, "GpuPacking": 91.78, "BestFit": 92.86, "FGD": 95.23}
-"""Means over the ten seeds for the default list on the 1,213 nodes with GPUs."""
+PAPER = dict(zip(POLICIES, PUBLISHED["default"], strict=True))
+"""Those of the default list on the 1,213 nodes with GPUs."""
 PAPER_PODS = "1ee7ed79c27a3b0861cda8ddba86a004c6aba904caafa329a76ae93ca63834a8"
 PAPER_NODES = (
     "2beca64b4d3dfa342036a34b56a495c6cef9225db836c81f541282cb1df320b5",  # openb_node_list_gpu_node.csv
@@ -160,7 +140,7 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(Source(path).read_bytes()).hexdigest()
 
 
-def _work(options: Namespace, say: Say) -> tuple[dict[str, list[float]], bool]:
+def _work(options: command.Options, say: command.Say) -> tuple[dict[str, list[float]], bool]:
     pods, nodes = read_pods(Source(options.pods)), read_nodes(Source(options.nodes), options.cpu_nodes)
     official = not options.cpu_nodes and is_paper(options.pods, options.nodes)
     shares = measured(pods, nodes, options.seeds)
@@ -187,4 +167,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

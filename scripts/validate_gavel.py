@@ -11,8 +11,6 @@ of a linear program: if the mean is more than 3 % away).
 from __future__ import annotations
 
 import ast
-import sys
-from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from pathlib import Path
@@ -20,10 +18,8 @@ from statistics import fmean
 from typing import Any
 
 import command
-from command import Say
 
-from dagsim.errors import InputError
-from dagsim.model import Cluster, Job, Node, Task, gpu_type
+from dagsim.model import Cluster, Job, Task, gpu_type
 from dagsim.model.log import Kind
 from dagsim.systems.cluster.policies.gavel import Gavel
 from dagsim.systems.cluster.policies.gavel_ledger import Allocation, Allocator, GavelJob
@@ -52,7 +48,7 @@ def completed(cell: Mapping[str, Any], inputs: Path, *, own: bool = False) -> di
     Raises:
         InputError: The cell lacks a key, or the table of rates a job.
     """
-    try:
+    with command.reading("--cell", "a cell of Gavel"):
         rates = command.read_json(inputs / "gavel" / _TABLE)
         jobs = cell.get("jobs") or list(_traced(inputs / "gavel" / cell["trace"]))
         names = {name: gpu_type(name.upper()).name for name in cell["cluster"]}
@@ -62,17 +58,11 @@ def completed(cell: Mapping[str, Any], inputs: Path, *, own: bool = False) -> di
         shares = _allocator(cell["policy"], given)
         if given:
             shares = GivenShares(shares, list(_given(cell["allocations"], [job["job"] for job in jobs], names)))
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"not a cell of Gavel: {error!r}") from error
-    nodes = [
-        Node(f"{name}-{place}", gpu_type(names[name]), 1)
-        for name, count in cell["cluster"].items()
-        for place in range(count)
-    ]
+    cluster = Cluster.of({names[name]: count for name, count in cell["cluster"].items()}, per_node=1)
     options = {"seed": int(cell["seed"] or 0), "whole_steps": True, "window": len(jobs), "pair_rates": pairs}
     policy = Gavel(shares, cell.get("round_s", 360.0), **options)
     sharing = _LockStep(pairs, policy) if shares.pairs else None
-    schedule = ClusterScenario(Cluster(tuple(nodes)), work, sharing=sharing).kernel(int(cell["seed"] or 0)).run(policy)
+    schedule = ClusterScenario(cluster, work, sharing=sharing).kernel(int(cell["seed"] or 0)).run(policy)
     done_s = {row.job: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
     rows = [
         {"job": job["job"], "jct": done_s[place] - job["arrival"] if place in done_s else None}
@@ -179,18 +169,15 @@ def mean_difference(cell: Mapping[str, Any], mean_s: float) -> float | None:
     return None if expected is None else mean_s / expected - 1
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> tuple[dict[str, Any], bool]:
     cell = command.read_json(options.cell)
     result = completed(cell, options.inputs, own=options.own)
-    say(f"{cell['policy']}: {len(result['jobs'])} jobs, mean {result['mean_jct_s']!r} s, end {result['end_s']!r} s")
     largest, mean = largest_difference(cell, result["jobs"]), mean_difference(cell, result["mean_jct_s"])
-    if largest is not None:
-        say(f"largest difference of a job: {largest:g} s")
-    if mean is not None:
-        say(f"difference of the mean: {mean:+.4%}")
+    say({name: value for name, value in result.items() if name != "jobs"})
+    say({"largest difference of a job (s)": largest, "difference of the mean": mean})
     solved = cell["policy"] not in NO_PROGRAM and (options.own or not cell.get("allocations"))
-    options.holds = abs(mean or 0.0) <= MEAN_TOLERANCE if solved else (largest or 0.0) <= TOLERANCE_S
-    return result
+    holds = abs(mean or 0.0) <= MEAN_TOLERANCE if solved else (largest or 0.0) <= TOLERANCE_S
+    return result, holds
 
 
 def main() -> int:
@@ -198,14 +185,8 @@ def main() -> int:
     parser.add_argument("--cell", type=Path, required=True, metavar="FILE", help="a cell as JSON, may end in .gz")
     parser.add_argument("--inputs", type=Path, required=True, metavar="DIR", help="a folder with gavel/ in it")
     parser.add_argument("--own", action="store_true", help="solve all programs, even if the cell has allocations")
-    parsed: list[Namespace] = []
-
-    def work(options: Namespace, say: Say) -> dict[str, Any]:
-        parsed.append(options)
-        return _work(options, say)
-
-    return command.run(parser, work, lambda _: parsed[0].holds)
+    return command.run(parser, _work, holds=lambda result: result[1], convert=lambda result: result[0])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -16,14 +16,11 @@ relative difference is at most 1e-9, no integer differs, and fits are within 1e-
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import command
-from command import Say, read_json
 
 from dagsim.elastic.goodput import (
     GoodputModel,
@@ -65,14 +62,12 @@ def compared(points: Path, inputs: Path) -> Differences:
     Raises:
         InputError: It does not have points by application.
     """
-    recorded = read_json(points)
+    recorded = command.read_json(points)
     if not isinstance(recorded, dict) or not recorded:
         raise InputError(f"{points}: expected points by application")
     profiles = read_applications(inputs, list(recorded))
-    try:
+    with command.reading(points, "points of Pollux's model"):
         rows = [row for name, table in recorded.items() for row in _points(profiles[name], table)]
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{points}: not points of Pollux's model: {error!r}") from error
     return Differences(
         len(rows),
         max([_relative(ours, theirs) for row in rows for ours, theirs in row.numbers], default=0.0),
@@ -130,12 +125,9 @@ def _relative(ours: float, theirs: float) -> float:
     return abs(ours - theirs) / abs(theirs) if theirs else abs(ours)
 
 
-def _work(options: Namespace, say: Say) -> Differences:
+def _work(options: command.Options, say: command.Say) -> Differences:
     differences = compared(options.points, options.inputs)
-    say(
-        f"{differences.points} points: largest relative difference {differences.worst_relative:.3g}, "
-        f"{differences.wrong_integers} wrong integers, fits within {differences.worst_fit:.3g}"
-    )
+    say(differences._asdict())
     return differences
 
 
@@ -147,4 +139,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -33,19 +33,17 @@ less .006. Exits with 1 if one is missed.
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import command
 import numpy as np
 from numpy.typing import NDArray
 
-from dagsim.errors import DagsimError, InputError
+from dagsim.errors import InputError
 from dagsim.metrics.compare import Ending, Precision, holm, paired
 from dagsim.metrics.intervals import (
     ENOUGH_FOR_T,
@@ -62,7 +60,6 @@ from dagsim.metrics.intervals import (
 )
 from dagsim.metrics.jct import jct
 from dagsim.model import Cluster
-from dagsim.report.terminal import console
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
@@ -368,12 +365,42 @@ def _until_enough(rule: Precision, logs: Floats) -> tuple[float, float, int]:
     return float(logs[: look.n].mean()), float(np.log1p(look.half_width)), look.n
 
 
-def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
+def _work(options: command.Options, say: command.Say) -> tuple[dict[str, dict[int, dict[str, Any]]], list[Gate]]:
+    if options.simulate is not None:
+        np.savez_compressed(options.simulate / "pareto.npz", **simulated(options.seeds))
+        return {}, []
+    studied, gates = populations(options.data, options.metric), list[Gate]()
+    covered = {
+        population.name: {n: coverage(population, n, options.draws, options.seed) for n in options.sizes}
+        for population in studied
+    }
+    for population in () if options.json else studied:
+        by_n = covered[population.name]
+        say(f"\n{population.name}: {len(population.values)} seeds, {len(population.pairs)} pairs")
+        say("\n".join(command.markdown(("n", *METHODS.values(), "told apart if equal"), _rows(by_n), range(5))))
+        gates += [
+            *coverage_gates(population, by_n, options.draws),
+            *rule_gates(population, options.draws, options.seed),
+        ]
+    for gate in gates:
+        bounds = f"{gate.low:g} to {gate.high:g}" if gate.high < 1 else f"at least {gate.low:g}"
+        say(f"{'passed' if gate.holds else 'MISSED'}  {gate.name}: {gate.got:.3g} ({bounds})")
+    say(f"{len(gates)} gates, {sum(not gate.holds for gate in gates)} missed")
+    return covered, gates
+
+
+METHODS = {"t_log": "t on logs [worst]", "median": "median [worst]", "ratio_of_means": "ratio of means [worst]"}
+
+
+def _rows(by_n: dict[int, dict[str, Any]]) -> Iterator[list[str]]:
+    for n, row in by_n.items():
+        shares = (row.get(method) for method in METHODS)
+        cells = (f"{of['coverage']:.3f} [{of['worst']:.3f}]" if of else "none" for of in shares)
+        yield [str(n), *cells, f"{row['false_verdicts']:.3f}"]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.arguments(__doc__)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--data", type=Path, metavar="DIR", help="the folder with the populations, *.npz")
     source.add_argument("--simulate", type=Path, metavar="DIR", help="make pareto.npz in this folder")
@@ -381,55 +408,13 @@ def main() -> int:
     parser.add_argument("--metric", default="mean", help="the array to take: mean (the default) or p95")
     parser.add_argument("--draws", type=int, default=10_000, help="samples per pair and n (10,000)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sizes", type=_sizes, default=SIZES, metavar="N,N", help="numbers of seeds (3 to 300)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object, without the gates")
-    args = parser.parse_args()
-    if args.simulate is not None:
-        np.savez_compressed(args.simulate / "pareto.npz", **simulated(args.seeds))
-        return 0
-    try:
-        studied = populations(args.data, args.metric)
-        covered = {
-            population.name: {n: coverage(population, n, args.draws, args.seed) for n in args.sizes}
-            for population in studied
-        }
-        if args.json:
-            print(json.dumps(covered))
-            return 0
-        _print_coverage(studied, covered)
-        gates = [
-            gate for population in studied for gate in coverage_gates(population, covered[population.name], args.draws)
-        ]
-        gates += [gate for population in studied for gate in rule_gates(population, args.draws, args.seed)]
-    except (DagsimError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    _print_gates(gates)
-    return int(not all(gate.holds for gate in gates))
-
-
-def _print_coverage(studied: list[Population], covered: dict[str, dict[int, dict[str, Any]]]) -> None:
-    from rich.table import Table
-
-    for population in studied:
-        table = Table("n", title=f"{population.name}: {len(population.values)} seeds, {len(population.pairs)} pairs")
-        for head in ("t on logs", "[worst]", "median", "[worst]", "ratio of means", "[worst]", "told apart if equal"):
-            table.add_column(head, justify="right")
-        for n, row in covered[population.name].items():
-            cells = [str(n)]
-            for method in ("t_log", "median", "ratio_of_means"):
-                shares = row.get(method)
-                cells += [f"{shares['coverage']:.3f}", f"[{shares['worst']:.3f}]"] if shares else ["none", ""]
-            table.add_row(*cells, f"{row['false_verdicts']:.3f}")
-        console().print(table, markup=False)
-
-
-def _print_gates(gates: list[Gate]) -> None:
-    for gate in gates:
-        bounds = f"{gate.low:g} to {gate.high:g}" if gate.high < 1 else f"at least {gate.low:g}"
-        print(f"{'passed' if gate.holds else 'MISSED'}  {gate.name}: {gate.got:.3g} ({bounds})")
-    print(f"{len(gates)} gates, {sum(not gate.holds for gate in gates)} missed")
+    parser.add_argument(
+        "--sizes", type=command.numbers, default=SIZES, metavar="N,N", help="numbers of seeds (3 to 300)"
+    )
+    return command.run(
+        parser, _work, holds=lambda result: all(gate.holds for gate in result[1]), convert=lambda result: result[0]
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

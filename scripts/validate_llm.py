@@ -9,10 +9,7 @@ with all of their rows.
 
 from __future__ import annotations
 
-import csv
 import random
-import sys
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from math import exp, log
@@ -21,7 +18,6 @@ from statistics import median, quantiles
 from typing import Any
 
 import command
-from command import Say
 
 from dagsim.errors import ConfigError
 from dagsim.model import gpu_type
@@ -41,18 +37,15 @@ def read_rows(file: Path) -> list[dict[str, str]]:
     """Read the rows.
 
     Raises:
-        ConfigError: A column is missing, a model or GPU type is unknown, or a number is none.
+        InputError: A column is missing, a model or GPU type is unknown, or a number is none.
     """
-    with file.open(newline="", encoding="utf-8") as text:
-        rows = list(csv.DictReader(text))
+    rows = command.read_rows(file)
     for line, row in enumerate(rows, 2):
         for column, allowed in (("model", SHAPES), ("gpu", GPUS)):
             if row.get(column) not in allowed:
                 raise ConfigError(f"{file}:{line}: {column} {row.get(column)!r}; allowed: {', '.join(allowed)}")
-        try:
+        with command.reading(f"{file}:{line}", "a run as in golden/llm/mpt.csv"):
             tokens_per_s(row)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ConfigError(f"{file}:{line}: not a run as in golden/llm/mpt.csv: {error}") from None
     return rows
 
 
@@ -130,7 +123,7 @@ def unseen(rows: Sequence[Row]) -> list[dict[str, float]]:
     return folds
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     rows = read_rows(options.rows)
     result: dict[str, Any] = {"tokens_per_s": [tokens_per_s(row) for row in rows]}
     for row, ours in zip(rows, result["tokens_per_s"], strict=True):
@@ -138,13 +131,11 @@ def _work(options: Namespace, say: Say) -> dict[str, Any]:
     if rows and all(row.get("tokens_per_s") for row in rows):
         result["errors"] = errors(result["tokens_per_s"], rows)
         result["constant_share"] = errors(constant_share(rows, rows), rows)
-        say(f"errors {result['errors']}, of one share per GPU type and precision {result['constant_share']}")
+        say({name: result[name] for name in ("errors", "constant_share")})
         if options.fit:
             result["fit"] = fitted(rows)
             result["unseen"] = unseen(rows)
-            say(f"{result['fit']}\nrows of configurations that were not fitted:")
-            for fold in result["unseen"]:
-                say("  " + ", ".join(f"{name} {value:.3f}" for name, value in fold.items()))
+            say({"fit": astuple(result["fit"])} | dict(enumerate(result["unseen"])))
     return result
 
 
@@ -158,4 +149,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -8,16 +8,12 @@ status is 1 if it is above 1e-9. The flows are SimPy processes on the carrier th
 
 from __future__ import annotations
 
-import json
-import sys
-from argparse import Namespace
 from collections.abc import Generator, Mapping
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import command
-from command import Say
 from simpy.events import AllOf, Event
 
 from dagsim.errors import ConfigError
@@ -35,18 +31,15 @@ def check(scenario: Any) -> None:
     if not isinstance(scenario, dict) or not all(isinstance(scenario.get(key), list) for key in ("links", "flows")):
         raise ConfigError("should be an object with the lists links and flows")
     ids: dict[str, set[str]] = {"link": set(), "flow": set()}
-    for kind, part in [
-        *(("link", link) for link in scenario["links"]),
-        *(("flow", flow) for flow in scenario["flows"]),
-    ]:
+    listed = [("link", "bandwidth", link) for link in scenario["links"]]
+    for kind, size, part in (*listed, *(("flow", "bytes", flow) for flow in scenario["flows"])):
         name = part.get("id") if isinstance(part, dict) else part
         where = f"{kind} {name!r}"
         if not isinstance(part, dict) or not isinstance(name, str) or name in ids[kind]:
             raise ConfigError(f"{where}: each needs an id of its own")
         ids[kind].add(name)
-        needed = ("bandwidth",) if kind == "link" else ("bytes",)
-        for key in (*needed, "latency_s", "start_s", "rate_cap"):
-            value = part.get(key) if key in needed else part.get(key) or 0
+        for key in (size, "latency_s", "start_s", "rate_cap"):
+            value = part.get(key) if key == size else part.get(key) or 0
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < inf:
                 raise ConfigError(f"{where}: {key} must be a number of 0 or more, got {value!r}")
             if value == 0 and (
@@ -109,20 +102,15 @@ def worst(scenario: Mapping[str, Any], finish_s: Mapping[str, float]) -> float |
     )
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
+    scenario = command.read_json(options.scenario)
     try:
-        scenario = json.loads(options.scenario.read_text(encoding="utf-8"))
         finish_s = finishes(scenario)
     except ConfigError as error:
         raise ConfigError(f"{options.scenario}: {error}") from None
-    except ValueError as error:
-        raise ConfigError(f"{options.scenario}: not JSON: {error}") from None
-    difference = worst(scenario, finish_s)
-    for name, time_s in finish_s.items():
-        say(f"{name:12} {time_s:.12g} s")
-    if difference is not None:
-        say(f"largest relative difference from the expected times: {difference:.2g}")
-    return {"flows": finish_s, "worst": difference}
+    result = {"flows": finish_s, "worst": worst(scenario, finish_s)}
+    say(result)
+    return result
 
 
 def main() -> int:
@@ -132,4 +120,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

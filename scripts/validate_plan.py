@@ -20,24 +20,19 @@ first holds the p95 of the second, and Erlang's. Exits with 1 if the first is be
 from __future__ import annotations
 
 import heapq
-import json
 import re
-import sys
 import tempfile
-from argparse import ArgumentTypeError, Namespace
-from collections.abc import Iterator
+from argparse import ArgumentTypeError
 from math import ceil, log
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import command
 import numpy as np
-from command import Say
 from numpy.typing import NDArray
-from typer.testing import CliRunner
 
-from dagsim.cli import app
-from dagsim.errors import SimulationError
+from dagsim import plan
+from dagsim.experiment.capacity.search import SizePlan
 from dagsim.metrics.series import JobSeries, next_period
 
 _LEAST_COVERAGE = 0.88
@@ -93,12 +88,8 @@ def fifo(arrival_s: Floats, duration_s: Floats, servers: int) -> Floats:
     return np.array(waits)
 
 
-def answer(folder: Path, queue: Queue, arrival_s: Floats, duration_s: Floats, *options: str) -> dict[str, Any]:
-    """Write the log and the cluster of a queue into a folder, and ask ``dagsim plan``.
-
-    Raises:
-        SimulationError: The command failed.
-    """
+def planned(folder: Path, queue: Queue, arrival_s: Floats, duration_s: Floats, bound_s: float) -> SizePlan:
+    """Write the log and the cluster of a queue into a folder, and ask for the smallest cluster that meets the bound."""
     start_s = arrival_s + fifo(arrival_s, duration_s, queue.servers)
     columns = zip(arrival_s.tolist(), start_s.tolist(), duration_s.tolist(), strict=True)
     rows = [f"{number},{at!r},{start!r},1,{run!r}" for number, (at, start, run) in enumerate(columns)]
@@ -106,12 +97,8 @@ def answer(folder: Path, queue: Queue, arrival_s: Floats, duration_s: Floats, *o
     trace.write_text("\n".join(["id,arrival_s,start_s,gpus,duration_s", *rows]) + "\n", encoding="utf-8")
     nodes = f"{{name: n, gpu: T4, gpus: {queue.gpus}, count: {queue.servers // queue.gpus}}}"
     cluster.write_text(f"cluster: {{groups: [{nodes}]}}\n", encoding="utf-8")
-    common = ["plan", "--trace", str(trace), "--cluster", str(cluster), "--policy", "fifo", "--price", "none"]
-    result = CliRunner().invoke(app, [*common, "--out", str(folder), "--on", "local:1", "--json", *options])
-    if result.exit_code not in (0, 1) or not result.stdout:
-        raise SimulationError(f"{queue}: dagsim plan failed: {result.output or result.exception}")
-    facts: dict[str, Any] = json.loads(result.stdout)
-    return facts
+    asked = {"cluster": str(cluster), "policy": "fifo", "prices": ["none"], "out": folder, "on": "local:1"}
+    return plan(trace, f"wait_s.p95<{bound_s}", **asked)
 
 
 class Checked(NamedTuple):
@@ -146,15 +133,15 @@ def checked(queue: Queue, jobs: int, seed: int) -> Checked:
     arrival_s, duration_s = queue.jobs(jobs, seed)
     bound = round(queue.erlang_p95() / 2)
     with tempfile.TemporaryDirectory() as folder:
-        facts = answer(Path(folder), queue, arrival_s, duration_s, "--target", f"wait_s.p95<{bound}")
+        size = planned(Path(folder), queue, arrival_s, duration_s, bound)
     nodes = ceil(duration_s.sum() / (arrival_s[-1] - arrival_s[0]) / queue.gpus)
     while np.percentile(fifo(arrival_s, duration_s, nodes * queue.gpus), 95) >= bound:
         nodes += 1
     log_p95 = float(np.percentile(fifo(arrival_s, duration_s, queue.servers), 95))
-    today, best = facts["today"], facts["best"]
-    planned = None if best is None else best["gpus"]
-    sizes = (nodes * queue.gpus, planned, queue.gpus)
-    return Checked(str(queue), log_p95, today["value"], *sizes, queue.erlang_p95(), today["low"], today["high"])
+    value, low, high = (None if number != number else number for number in size.today.met.value[:3])
+    gpus = None if size.search.best is None else size.search.best.gpus
+    sizes = (nodes * queue.gpus, gpus, queue.gpus)
+    return Checked(str(queue), log_p95, value, *sizes, queue.erlang_p95(), low, high)
 
 
 class Covered(NamedTuple):
@@ -193,33 +180,17 @@ def _holds(rows: list[Checked] | list[Covered]) -> bool:
     return all(row.right for row in checks) and sum(not row.holds_erlang for row in checks) <= len(checks) // 6
 
 
-def _work(options: Namespace, say: Say) -> list[Checked] | list[Covered]:
-    if options.coverage is not None:
-        return list(_coverage(options, say))
-    rows = list(_rows(options, say))
-    say(f"Erlang's p95 is in {sum(row.holds_erlang for row in rows)} of {len(rows)} intervals")
+def _work(options: command.Options, say: command.Say) -> list[Checked] | list[Covered]:
+    rows: list[Any] = []
+    for place, queue in enumerate(options.queues):
+        if options.coverage is None:
+            rows.append(checked(queue, options.jobs, options.seed + place))
+        else:
+            rows.append(covered(queue, options.jobs, options.coverage, options.seed + 1_000_000 * place))
+        say({"queue": rows[-1]._asdict()})
+        if isinstance(rows[-1], Checked):
+            say(f"right: {rows[-1].right}; the interval holds Erlang's p95: {rows[-1].holds_erlang}")
     return rows
-
-
-def _rows(options: Namespace, say: Say) -> Iterator[Checked]:
-    for place, queue in enumerate(options.queues):
-        row = checked(queue, options.jobs, options.seed + place)
-        bounds = "none" if row.low is None or row.high is None else f"{row.low:,.0f} .. {row.high:,.0f}"
-        say(
-            f"{row.queue:11} p95 {row.today_p95:8,.1f} s, log {row.log_p95:8,.1f} s; GPUs {row.planned}, independently "
-            f"{row.least}; interval {bounds}, Erlang {row.erlang_p95:,.0f} s{'' if row.right else '; MISS'}"
-        )
-        yield row
-
-
-def _coverage(options: Namespace, say: Say) -> Iterator[Covered]:
-    for place, queue in enumerate(options.queues):
-        row = covered(queue, options.jobs, options.coverage, options.seed + 1_000_000 * place)
-        say(
-            f"{row.queue:11} next period {row.next:.3f}, Erlang {row.erlang:.3f}; upper end {row.reach:.2f} times the "
-            f"value, none in {row.too_short:.2f}"
-        )
-        yield row
 
 
 def main() -> int:
@@ -232,4 +203,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

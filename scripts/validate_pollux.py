@@ -12,15 +12,12 @@ summary of the authors (``jobload_*.json.gz``). Exits with 1 if a job differs fr
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import command
-from command import Say, read_json
 
 from dagsim.elastic.jobs import ElasticJob, read_workload
 from dagsim.elastic.policies import AttainedServiceQueues, OptimusOracle
@@ -28,7 +25,7 @@ from dagsim.elastic.profiles import TrainingProfile, read_applications
 from dagsim.elastic.search import PolluxSearch
 from dagsim.elastic.stepping import ElasticPolicy, SteppedCluster
 from dagsim.errors import InputError
-from dagsim.model import Cluster, Kind, Node, gpu_type
+from dagsim.model import Cluster, Kind
 from dagsim.systems.cluster.policies.elastic import IntervalAllocation, elastic_job_of
 from dagsim.systems.cluster.scenario import ClusterScenario
 
@@ -51,9 +48,8 @@ def completion_times(
 
 
 def _on_the_kernel(jobs: list[ElasticJob], policy: ElasticPolicy) -> dict[str, int]:
-    nodes = tuple(Node(f"n{place}", gpu_type("T4"), 4) for place in range(16))
     work = [elastic_job_of(job, policy, restart_s=30.0, whole_seconds=True) for job in jobs]
-    schedule = ClusterScenario(Cluster(nodes), work).kernel(0).run(IntervalAllocation(policy))
+    schedule = ClusterScenario(Cluster.of({"T4": 64}, per_node=4), work).kernel(0).run(IntervalAllocation(policy))
     done_s = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
     # As in Pollux's simulator: a whole second, less the arrival.
     return {job.name: int(round(done_s[job.name]) - job.arrival_s) for job in jobs}
@@ -64,7 +60,7 @@ def differing(jobs: dict[str, int], expected: dict[str, float]) -> int:
     return sum(jobs.get(name) != expected.get(name) for name in jobs.keys() | expected.keys())
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     profiles = read_applications(options.inputs)
     jobs = completion_times(options.workload, profiles, options.policy, kernel=options.kernel)
     if not jobs:
@@ -73,7 +69,7 @@ def _work(options: Namespace, say: Say) -> dict[str, Any]:
     if options.expected is None:
         return {"jobs": jobs}
     name = "workload-" + options.workload.name.partition(".csv")[0].rpartition("-")[2]
-    expected = read_json(options.expected)["jcts"]
+    expected = command.read_json(options.expected)["jcts"]
     if name not in expected:
         raise InputError(f"{options.expected}: no {name} in it, but {', '.join(expected)}")
     differ = differing(jobs, expected[name])
@@ -93,4 +89,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -14,8 +14,6 @@ streams and prints their mean blocking rates. Exits with 1 if ``--golden`` finds
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from math import isclose
 from pathlib import Path
@@ -23,7 +21,6 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import command
-from command import Say, read_json
 
 from dagsim.errors import InputError
 from dagsim.model import RejectReason
@@ -34,7 +31,7 @@ from dagsim.systems.ramp.partition import PartitionedGraph
 from dagsim.systems.ramp.policies import ConstantDegree
 from dagsim.systems.ramp.readers import read_graph, read_graphs
 from dagsim.systems.ramp.scenario import RampScenario
-from dagsim.systems.ramp.timing import TimedGraph, srpt
+from dagsim.systems.ramp.timing import Srpt, TimedGraph
 
 STEPS = 50
 CAUSES = {
@@ -69,36 +66,16 @@ def job(graph: ComputationGraph, degree: int, plans: Planner, steps: int = STEPS
         "communication_s": steps * step.communication_s,
         "computation_s": steps * step.computation_s,
         "ticks": step.ticks,
-        "ops": [list(piece) for piece in pieces(timed, srpt(0, parts, plans.fabric), plans.fabric)],
-        "deps": [list(dep) for dep in deps(timed)],
+        "ops": pieces(timed, Srpt()(0, parts, plans.fabric), plans.fabric),
+        "deps": deps(timed),
     }
 
 
-class Piece(NamedTuple):
-    """One piece of a pass operation. Of the ready pieces on a server, the one with the highest
-    ``priority`` runs.
-    """
+def pieces(timed: TimedGraph, schedule: OpSchedule, fabric: Fabric) -> list[list[Any]]:
+    """Return all pieces of pass operations: id, pass, seconds, bytes of memory, server and priority. Of the ready
+    pieces on a server, the one with the highest priority runs.
 
-    id: str
-    which_pass: str
-    seconds: float
-    memory_bytes: float
-    server: str
-    priority: int
-
-
-class Dep(NamedTuple):
-    """One dependency between two pieces. ``seconds`` is 0 if nothing is sent."""
-
-    source: str
-    target: str
-    size_bytes: float
-    seconds: float
-
-
-def pieces(timed: TimedGraph, schedule: OpSchedule, fabric: Fabric) -> list[Piece]:
-    """Return all pieces: whole operations first, forward ones before mirrors, then each split one
-    with its mirror.
+    Whole operations come first, forward ones before mirrors, then each split one with its mirror.
     """
     parts, count = timed.parts, len(timed.parts.graph)
     on_server: dict[int, list[int]] = {}
@@ -116,12 +93,14 @@ def pieces(timed: TimedGraph, schedule: OpSchedule, fabric: Fabric) -> list[Piec
             seconds = parts.graph.costs(fabric.gpus[server].name)[op] / parts.pieces[op]
             which = "forward_pass" if op < count else "backward_pass"
             name = fabric.topology.server_names[server]
-            detailed.append(Piece(id_, which, seconds, parts.memory_bytes[op % count], name, priority[op, server]))
+            detailed.append([id_, which, seconds, parts.memory_bytes[op % count], name, priority[op, server]])
     return detailed
 
 
-def deps(timed: TimedGraph) -> list[Dep]:
-    """Return all dependencies by source, exchanges of weights last."""
+def deps(timed: TimedGraph) -> list[list[Any]]:
+    """Return all dependencies between two pieces: source, target, bytes, and seconds (0 if nothing is sent). They come
+    by source, exchanges of weights last.
+    """
     parts, count = timed.parts, len(timed.parts.graph)
     sizes = {(edge.source, edge.target): edge.pair_bytes for edge in parts.edges}
     for op, size in enumerate(parts.sync_bytes):
@@ -132,7 +111,7 @@ def deps(timed: TimedGraph) -> list[Dep]:
         for bundle in timed.bundles[op]:
             size, seconds = sizes[op, bundle.target], bundle.seconds if bundle.flows else 0.0
             for source, targets in zip(ids[op], bundle.lane.targets, strict=True):
-                detailed += [Dep(source, ids[bundle.target][target], size, seconds) for target in targets]
+                detailed += [[source, ids[bundle.target][target], size, seconds] for target in targets]
     return detailed
 
 
@@ -168,22 +147,26 @@ class Replay:
         return (Partition(view.number, next(self._actions)),)
 
 
-def episode(
-    recorded: dict[str, Any], graphs: dict[str, ComputationGraph], plans: Planner | None = None
-) -> dict[str, Any]:
-    """Return the outcome of every job of a recorded episode."""
-    config = recorded["config"]
-    if plans is None:
+def episode(recorded: dict[str, Any], graphs: Path) -> dict[str, Any]:
+    """Return the outcome of every job of a recorded episode.
+
+    Raises:
+        InputError: The recording lacks a key.
+    """
+    with command.reading("--episode", "a recorded episode"):
+        config, rows = recorded["config"], recorded["jobs"]
         plans = planner(tuple(config["topo"]), config["quantum"], config["max_partitions_per_op"])
-    steps = config["num_training_steps"]
-    jobs = [
-        RampJob(str(number), graphs[row["model"]], row["time_arrived"], row["beta"], steps)
-        for number, row in enumerate(recorded["jobs"])
-    ]
-    kernel = RampScenario(horizon_s=config["sim_time"]).planned_by(plans).kernel(0, jobs=jobs)
-    kernel.run(Replay(row["action"] for row in recorded["jobs"]))
-    rows = [_row(outcome) for outcome in kernel.outcomes]
-    return {"jobs": rows + [_UNDECIDED] * (len(jobs) - len(rows))}
+        models = read_graphs(graphs, tuple(dict.fromkeys(row["model"] for row in rows)), "s")
+        steps, horizon_s = config["num_training_steps"], config["sim_time"]
+        jobs = [
+            RampJob(str(number), models[row["model"]], row["time_arrived"], row["beta"], steps)
+            for number, row in enumerate(rows)
+        ]
+        replay = Replay([row["action"] for row in rows])
+    kernel = RampScenario(horizon_s=horizon_s).planned_by(plans).kernel(0, jobs=jobs)
+    kernel.run(replay)
+    outcomes = [_row(outcome) for outcome in kernel.outcomes]
+    return {"jobs": outcomes + [_UNDECIDED] * (len(jobs) - len(outcomes))}
 
 
 _UNDECIDED = {"mask": None, "status": "not_decided", "cause": None, "jct_s": None}
@@ -216,13 +199,12 @@ class Difference(NamedTuple):
 def golden(folder: Path, graphs: Path) -> Iterator[Difference]:
     """Compare every golden look-ahead and episode with ours."""
     for path in sorted(folder.glob("lookahead_*.json.gz")):
-        expected = read_json(path)
+        expected = command.read_json(path)
         actual = job(read_graph(graphs / f"{expected['model']}.txt", "s"), expected["degree"], planner())
         yield Difference(path.name, len(expected["ops"]) + len(expected["deps"]), _first_of_job(expected, actual))
     for path in sorted(folder.glob("episode_*.json.gz")):
-        expected = read_json(path)
-        names = tuple(dict.fromkeys(row["model"] for row in expected["jobs"]))
-        actual = episode(expected, read_graphs(graphs, names, "s"))["jobs"]
+        expected = command.read_json(path)
+        actual = episode(expected, graphs)["jobs"]
         yield Difference(path.name, len(actual), _first_of_episode(expected["jobs"], actual))
 
 
@@ -275,7 +257,7 @@ def constant_degrees(streams: Path, graphs: Path) -> dict[str, dict[str, float]]
     for beta, (degree, published) in PAPER.items():
         rates = []
         for path in sorted(streams.glob(f"arrivals_paper_beta{beta}_seed*.json")):
-            rows = read_json(path)["jobs"]
+            rows = command.read_json(path)["jobs"]
             models = read_graphs(graphs, tuple(sorted({row[1] for row in rows})), "s")
             jobs = [RampJob(str(number), models[row[1]], row[0], row[2], STEPS) for number, row in enumerate(rows)]
             kernel = RampScenario(horizon_s=1e6).planned_by(plans).kernel(0, jobs=jobs)
@@ -289,33 +271,13 @@ def constant_degrees(streams: Path, graphs: Path) -> dict[str, dict[str, float]]
     return actual
 
 
-def _checked_episode(path: Path) -> dict[str, Any]:
-    recorded = read_json(path)
-    for part, keys in (
-        ("config", ("topo", "sim_time", "quantum", "max_partitions_per_op", "num_training_steps")),
-        ("jobs", ()),
-    ):
-        if not isinstance(recorded, dict) or part not in recorded:
-            raise InputError(f"{path}: expected an object with config and jobs")
-        for key in keys:
-            if key not in recorded[part]:
-                raise InputError(f"{path}: config lacks {key!r}")
-    for number, row in enumerate(recorded["jobs"]):
-        for key in ("time_arrived", "model", "beta", "action"):
-            if key not in row:
-                raise InputError(f"{path}: job {number} lacks {key!r}")
-    return recorded  # type: ignore[no-any-return]
-
-
-def _work(options: Namespace, say: Say) -> Any:
+def _work(options: command.Options, say: command.Say) -> Any:
     if options.graph:
         placed = job(read_graph(options.graph, "s"), options.degree, planner())
-        say(_sentence(placed))
+        say({name: value for name, value in placed.items() if not isinstance(value, list)})
         return placed
     if options.episode:
-        recorded = _checked_episode(options.episode)
-        names = tuple(dict.fromkeys(row["model"] for row in recorded["jobs"]))
-        outcomes = episode(recorded, read_graphs(options.graphs, names, "s"))
+        outcomes = episode(command.read_json(options.episode), options.graphs)
         for row in outcomes["jobs"]:
             say(row)
         return outcomes
@@ -325,18 +287,8 @@ def _work(options: Namespace, say: Say) -> Any:
             say(f"{row.file}: {row.compared} compared, {row.what or 'equal'}")
         return [row._asdict() for row in rows]
     table = constant_degrees(options.streams, options.graphs)
-    for beta, figures in table.items():
-        rates = f"blocking {figures['got']:.4f} (expected {figures['expected']:.4f})"
-        say(f"beta {beta}, degree {figures['degree']:g}: {rates}")
+    say(table)
     return table
-
-
-def _sentence(placed: dict[str, Any]) -> str:
-    return (
-        f"{len(placed['ops'])} operations and {len(placed['deps'])} dependencies; JCT {placed['jct_s']:.6f} s,"
-        f" communication {placed['communication_s']:.6f} s, computation {placed['computation_s']:.6f} s,"
-        f" {placed['ticks']} ticks a step"
-    )
 
 
 def main() -> int:
@@ -360,4 +312,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

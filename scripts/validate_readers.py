@@ -10,14 +10,11 @@ published.
 from __future__ import annotations
 
 import json
-import sys
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import command
-from command import Say, read_rows
 
 from dagsim.experiment.trace_info import trace_info
 from dagsim.systems.cluster.models.runtime import Recorded
@@ -27,41 +24,34 @@ PUBLISHED = Path(__file__).parent.parent / "results" / "validation" / "published
 """Statistics from the publishers' pages, and from counts by another program."""
 
 
-class Check(NamedTuple):
-    """One statistic of one file."""
-
-    file: str
-    statistic: str
-    """Path of keys in ``TraceInfo.to_dict()``."""
-    expected: float
-    digits: int = 0
-    """Number of decimals that ``expected`` is rounded to."""
-
-
-CHECKS = [
-    Check(row["file"], row["statistic"], json.loads(row["expected"]), int(row["digits"]))
-    for row in read_rows(PUBLISHED)
+CHECKS: list[dict[str, Any]] = [
+    {**row, "expected": json.loads(row["expected"]), "digits": int(row["digits"])}
+    for row in command.read_rows(PUBLISHED)
 ]
+"""A statistic of a file each: ``statistic`` is a path of keys in ``TraceInfo.to_dict()``, and ``expected`` is rounded
+to ``digits`` decimals.
+"""
 
 
 def checked(folder: Path, without: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     """Yield each check with its actual value. Each file is read once, except those whose name
     contains a text of ``without``.
     """
-    for file in dict.fromkeys(check.file for check in CHECKS):
+    for file in dict.fromkeys(check["file"] for check in CHECKS):
         if any(text in file for text in without):
             continue
         info = trace_info(TraceFile(str(folder / file)), Recorded()).to_dict()
         info["gpu_hours"] = info["gpu_work"] / 3600
         for check in CHECKS:
-            if check.file == file:
+            if check["file"] == file:
                 got: Any = info
-                for name in check.statistic.split("/"):
+                for name in check["statistic"].split("/"):
                     got = got[name]
-                yield {**check._asdict(), "got": got, "holds": abs(got - check.expected) <= 0.5 * 10**-check.digits}
+                holds = abs(got - check["expected"]) <= 0.5 * 10 ** -check["digits"]
+                yield {**check, "got": got, "holds": holds}
 
 
-def _work(options: Namespace, say: Say) -> list[dict[str, Any]]:
+def _work(options: command.Options, say: command.Say) -> list[dict[str, Any]]:
     rows = list(checked(options.data, options.without))
     for row in rows:
         mark = "" if row["holds"] else "   MISS"
@@ -77,4 +67,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

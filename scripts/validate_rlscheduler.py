@@ -10,21 +10,18 @@ on an empty machine to its end; the scheduler commits to one job at a time (``co
 
 from __future__ import annotations
 
-import sys
-from argparse import ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 import command
-from command import Say
 
 from dagsim.experiment.papers import SCORES, opened, sequence_slowdowns
 
 
-def _work(options: Namespace, say: Say) -> dict[str, dict[str, float]]:
+def _work(options: command.Options, say: command.Say) -> dict[str, dict[str, float]]:
     trace = opened(options.trace, options.processors, "rlscheduler")
     rows = sequence_slowdowns(trace, options.trace, options.processors, options.first, options.policies)
-    for name, row in rows.items():
-        say(f"{name}: " + ", ".join(f"{policy} {value:.6f}" for policy, value in row.items()))
+    say(rows)
     say(trace.report)
     return rows
 
@@ -46,4 +43,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

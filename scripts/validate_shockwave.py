@@ -10,21 +10,17 @@ simulator on the same policies, or if two policies whose measured means differ b
 from __future__ import annotations
 
 import re
-import sys
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import ceil
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import command
-from command import Say
 
 from dagsim.elastic.batches import SAMPLES, EpochTraining, batch_schedule, epoch_table
-from dagsim.errors import InputError
-from dagsim.model import Cluster, Elastic, Job, Node, Task, gpu_type
+from dagsim.model import Cluster, Elastic, Job, Task, gpu_type
 from dagsim.model.log import Kind
 from dagsim.systems.cluster.policies.gavel_deployed import DeployedGavel
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -87,7 +83,7 @@ def jobs_of(inputs: Path) -> list[Job]:
     folder = inputs / "shockwave"
     rates, name = command.read_json(folder / _TABLE)[_GPU], gpu_type(_GPU.upper()).name
     jobs = []
-    try:
+    with command.reading(folder / _TRACE, "a trace of Shockwave"):
         for number, line in enumerate(command.lines(folder / _TRACE)):
             fields = line.rstrip("\n").split("\t")
             model, batch = _TYPE.fullmatch(fields[0]).groups()  # type: ignore[union-attr]
@@ -98,17 +94,12 @@ def jobs_of(inputs: Path) -> list[Job]:
             elastic = Elastic(gpus, gpus, training, START_S)
             task = Task("train", training.alone_s(name), gpus, gang=True, model=model, elastic=elastic)
             jobs.append(Job.single(str(number), task, arrival_s))
-    except OSError as error:
-        raise InputError(f"{error.filename}: {error.strerror}") from None
-    except (AttributeError, IndexError, KeyError, ValueError) as error:
-        raise InputError(f"{folder / _TRACE}: not a trace of Shockwave: {error!r}") from error
     return jobs
 
 
 def completed(jobs: Sequence[Job], policy: str) -> dict[str, float]:
     """Play the jobs under a policy of the cluster; return their mean completion times in seconds."""
-    gpu = gpu_type(_GPU.upper())
-    cluster = Cluster(tuple(Node(f"node-{place}", gpu, GPUS_PER_NODE) for place in range(NODES)))
+    cluster = Cluster.of({_GPU.upper(): NODES * GPUS_PER_NODE}, per_node=GPUS_PER_NODE)
     times: dict[str, list[float]] = {job.id: [] for job in jobs}
     for seed in range(RUNS):
         gavel = DeployedGavel(POLICIES[policy], ROUND_S, GAP_S, STOP_S, seed, window=len(jobs))
@@ -120,12 +111,8 @@ def completed(jobs: Sequence[Job], policy: str) -> dict[str, float]:
 
 def measured(folder: Path, policy: str) -> dict[str, float]:
     path = folder / f"tacc_32gpus_comparison__{policy}__physical.csv.gz"
-    try:
+    with command.reading(path, "completion times of jobs"):
         return {row["job"]: float(row["jct_s"]) for row in command.read_rows(path)}
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except (KeyError, ValueError) as error:
-        raise InputError(f"{path}: not completion times of jobs: {error!r}") from error
 
 
 def _in_order(means: Mapping[str, tuple[float, float]]) -> bool:
@@ -137,24 +124,20 @@ def _in_order(means: Mapping[str, tuple[float, float]]) -> bool:
     )
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     jobs = jobs_of(options.inputs)
     result: dict[str, Any] = {"policies": {}}
     means, errors = {}, []
     for policy in options.policy or POLICIES:
         here = completed(jobs, policy)
         entry = result["policies"][policy] = {"mean_jct_s": fmean(here.values()), "jobs": here}
-        text = f"{policy}: {len(here)} jobs, mean {fmean(here.values()):,.0f} s"
         if options.measured is not None:
             compared = Comparison(here, measured(options.measured, policy))
-            job_errors = compared.job_errors()
             means[policy] = fmean(here.values()), fmean(compared.measured.values())
             errors.append(abs(compared.error))
-            entry |= {"measured_mean_jct_s": means[policy][1], "error": compared.error, "job_errors": job_errors}
-            text += f", measured {means[policy][1]:,.0f} s ({compared.error:+.2%})"
-            text += f"; error of a job: median {median(map(abs, job_errors.values())):.1%}"
-            text += f", largest {max(map(abs, job_errors.values())):.0%}"
-        say(text)
+            entry |= {"measured_mean_jct_s": means[policy][1], "error": compared.error}
+            entry["job_errors"] = compared.job_errors()
+        say({policy: {name: value for name, value in entry.items() if isinstance(value, float)}})
     if errors:
         result |= {"mean_absolute_error": fmean(errors), "in_order": _in_order(means)}
         say(f"mean absolute error: {fmean(errors):.2%} (the authors' simulator: {TOLERANCE:.2%})")
@@ -175,4 +158,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

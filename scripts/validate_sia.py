@@ -9,14 +9,11 @@ where the file has one.
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import command
 import numpy as np
-from command import Say, read_json
 
 from dagsim.elastic.sia import Configuration, choose_configurations
 from dagsim.errors import InputError
@@ -31,16 +28,16 @@ def optima(instances: Path, run: Path | None = None) -> list[tuple[float, float 
         InputError: A file has other contents.
     """
     cluster = read_run(instances, run)
-    try:
-        return [(objective(instance, cluster), instance.get("objective")) for instance in read_json(instances)]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{instances}: not instances of Sia's program: {error!r}") from error
+    with command.reading(instances, "instances of Sia's program"):
+        return [(objective(instance, cluster), instance.get("objective")) for instance in command.read_json(instances)]
 
 
 def read_run(instances: Path, run: Path | None) -> Any:
     """The JSON of ``run``, or of the only file beside ``instances`` with configurations."""
     paths = [run] if run else sorted(path for path in instances.parent.glob("*.json*") if path != instances)
-    runs = [document for path in paths if isinstance(document := read_json(path), dict) and "configs" in document]
+    runs = [
+        document for path in paths if isinstance(document := command.read_json(path), dict) and "configs" in document
+    ]
     if len(runs) != 1:
         raise InputError(f"{instances}: {len(runs)} files with configurations beside it; name one (--run)")
     return runs[0]
@@ -62,11 +59,10 @@ def objective(instance: Any, run: Any) -> float:
     return choice.objective
 
 
-def _work(options: Namespace, say: Say) -> list[tuple[float, float | None]]:
+def _work(options: command.Options, say: command.Say) -> list[tuple[float, float | None]]:
     rows = optima(options.instances, options.run)
     differences = [abs(ours - recorded) for ours, recorded in rows if recorded is not None]
-    largest = max(differences, default=0)
-    say(f"{len(rows)} instances, largest difference to {len(differences)} recorded optima: {largest:.3g}")
+    say({"instances": len(rows), "recorded": len(differences), "largest difference": max(differences, default=0)})
     return rows
 
 
@@ -83,4 +79,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

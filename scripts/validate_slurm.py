@@ -24,11 +24,10 @@ DIR is a folder with ``sacct-aDX.txt`` (docs/reference/traces.md has the command
 from __future__ import annotations
 
 import re
-import sys
-from argparse import Namespace
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import product
 from math import ceil
@@ -37,19 +36,18 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import command
-from command import Say, read_rows
-from slurm_site import Site, read_site, table
 
 from dagsim.errors import TraceError
-from dagsim.model import Cluster, Decision, GpuType, Job, Kind, Node, Start, Task
+from dagsim.model import Cluster, Decision, GpuType, Job, Kind, Node, Start, Task, TaskGraph
 from dagsim.systems.cluster import ClusterView
 from dagsim.systems.cluster.policies.shares import Factors, truncated
-from dagsim.systems.cluster.policies.slurm import SlurmMultifactor
-from dagsim.systems.cluster.policies.slurm_priority import Asked, PriorityBook, PrioritySettings
+from dagsim.systems.cluster.policies.slurm import SlurmMultifactor, SlurmSettings
+from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces.nodes import FoundNode
 from dagsim.traces.report import ReadReport
-from dagsim.traces.slurm import COLUMNS, Resources, array_tasks, duration_s, resources, sacct_rows
+from dagsim.traces.slurm import COLUMNS, array_tasks, duration_s, resources, sacct_rows
+from dagsim.traces.slurm_site import SlurmSite, read_slurm_site, scheduler_of, site_files
 from dagsim.traces.source import Source
 
 _SLACK = 0.01
@@ -76,9 +74,12 @@ def accounting(folder: Path) -> dict[str, Any]:
 
 def priorities(folder: Path) -> dict[str, Any]:
     """Compute every priority that slurmctld logged by the policy's own code, from the times of jobs."""
-    site = read_site(folder)
-    rows = sorted(read_rows(folder / "golden_priorities.csv"), key=lambda row: float(row["epoch"]))
-    book = PriorityBook(site.settings, site.queues, site.capacity, _began_s(folder))
+    site = read_slurm_site(site_files([folder]))
+    nodes, settings = site.found_nodes(), SlurmSettings(**scheduler_of(site)).priorities()
+    amounts = [sum(node.cpus for node in nodes), sum(node.memory_gb for node in nodes)]
+    capacity = Capacity(len(nodes), *amounts, sum(count for node in nodes for _, count in node.gpus))
+    rows = sorted(command.read_rows(folder / "golden_priorities.csv"), key=lambda row: float(row["epoch"]))
+    book = PriorityBook(settings, site.queues(), capacity, _began_s(folder))
     events = _events(rows, site)
     weights, classic = book.settings.weights, book.settings.fair_share == "classic"
     worst = worst_classic = 0.0
@@ -106,7 +107,7 @@ def priorities(folder: Path) -> dict[str, Any]:
 _LOGGED = ("age", "assoc", "fairshare", "jobsize", "partition", "qos")
 
 
-def _events(rows: Sequence[Mapping[str, str]], site: Site) -> list[tuple[float, bool, int, Asked]]:
+def _events(rows: Sequence[Mapping[str, str]], site: SlurmSite) -> list[tuple[float, bool, int, Asked]]:
     """Starts and ends of the jobs in order. At equal times starts come first, so that a job of
     length 0 ends.
     """
@@ -121,11 +122,12 @@ def _events(rows: Sequence[Mapping[str, str]], site: Site) -> list[tuple[float, 
     return sorted(events, key=lambda event: event[:3])
 
 
-def _asked(row: Mapping[str, str], site: Site) -> Asked:
-    if row["user"] not in site.users:
+def _asked(row: Mapping[str, str], site: SlurmSite) -> Asked:
+    association = next((f"{account}/{user}" for account, user in site.users if user == row["user"]), None)
+    if association is None:
         raise TraceError(f"job {row['job']} is of the user {row['user']!r}, whom sshare.txt does not list")
     return Asked(
-        site.users[row["user"]],
+        association,
         row["partition"],
         row["qos"],
         float(row["submit"]),
@@ -154,34 +156,18 @@ def _began_s(folder: Path) -> float:
 
 def starts(folder: Path) -> dict[str, Any]:
     """Order and times of starts under the policy itself, by the variant that comes nearest."""
-    site = read_site(folder)
+    site = read_slurm_site(site_files([folder]))
+    settings = scheduler_of(site)
     jobs, first_s = _submitted(folder)
     phase_s = 0.0  # of the calculations of priorities
     if (folder / "slurmctld-priority.log").exists():
-        phase_s = (_began_s(folder) - first_s) % site.settings.calc_period_s
+        phase_s = (_began_s(folder) - first_s) % settings["calc_period_s"]
     began = {place: job.start_s for place, job in enumerate(jobs) if job.start_s is not None}
-    scheduler = dict(pair.partition("=")[::2] for pair in site.conf.get("SchedulerParameters", "").split(","))
-    interval_s = float(scheduler.get("bf_interval", 30))
     fits = []
-    least_s = float(scheduler.get("sched_min_interval", 2e6)) / 1e6
-    cycles_s = _phases_s(jobs, interval_s)
-    for tie, lag_s, cycle_s, rest_s in product(_TIES, _LAGS_S, cycles_s, (0.0, least_s)):
-        policy = SlurmMultifactor(
-            order="basic" if site.conf.get("PriorityType", "priority/basic").endswith("basic") else "multifactor",
-            bf_interval_s=interval_s,
-            bf_phase_s=cycle_s,
-            calc_phase_s=phase_s,
-            bf_window_s=60.0 * float(scheduler.get("bf_window", 1440)),
-            bf_resolution_s=float(scheduler.get("bf_resolution", 60)),
-            bf_max_job_test=int(scheduler.get("bf_max_job_test", 100)),
-            bf_ties=tie,
-            queue_depth=int(scheduler.get("default_queue_depth", 100)),
-            sched_min_interval_s=rest_s,
-            sched_interval_s=float(scheduler.get("sched_interval", 60)),
-            kill="never",
-            gangs="distinct",
-            **_options(site.settings),
-        )
+    cycles_s, rests_s = _phases_s(jobs, settings["bf_interval_s"]), (0.0, settings["sched_min_interval_s"] or 2.0)
+    for tie, lag_s, cycle_s, rest_s in product(_TIES, _LAGS_S, cycles_s, rests_s):
+        phases = {"bf_phase_s": cycle_s, "calc_phase_s": phase_s, "sched_min_interval_s": rest_s}
+        policy = SlurmMultifactor(**settings | phases | {"bf_ties": tie, "kill": "never"})
         own_s, by = _simulated(site, jobs, policy, lag_s)
         there = sorted(began, key=lambda job: (began[job], own_s[job], job))
         here = sorted(began, key=lambda job: (own_s[job], began[job], job))
@@ -194,18 +180,6 @@ def starts(folder: Path) -> dict[str, Any]:
     return min(fits, key=lambda fit: (fit["order_differs"], fit["worst_gap_s"]))
 
 
-def _options(settings: PrioritySettings) -> dict[str, Any]:
-    """Keys of slurm.conf that begin with Priority, as parameters of the policy."""
-    weights = settings.weights
-    names = ("age", "fair_share", "job_size", "partition", "qos", "assoc")
-    options: dict[str, Any] = {name: getattr(weights, name) for name in names}
-    for name, key in (("tres_gpus", "gpus"), ("tres_cpus", "cpus"), ("tres_memory", "memory_gb")):
-        options[name] = weights.tres.get(key, 0.0)
-    same = ("damping", "half_life_s", "max_age_s", "calc_period_s", "favor_small", "relative_size", "max_tres")
-    options |= {name: getattr(settings, name) for name in (*same, "accrue_always")}
-    return options | {"algorithm": settings.fair_share}
-
-
 _TIES = ("wait", "fit")
 _LAGS_S = (0.0, 0.5, 1.0)
 """Delay in seconds after the end of a job until its node is free. 0 and 1 s were seen about equally
@@ -215,21 +189,13 @@ _PHASES = 3
 
 
 class _Submitted(NamedTuple):
-    """A job of the run. Times are relative to the first submission."""
+    """A job of the run, its start there, and the part of the scheduler that started it. Times are relative to the first
+    submission.
+    """
 
-    name: str
-    submit_s: float
-    limit_s: float
-    nodes: int
-    asked: Resources
-    run_s: float
+    job: Job
     start_s: float | None
     by: str
-    partition: str
-    qos: str
-    account: str
-    user: str
-    nice: float
 
 
 def _phases_s(jobs: Sequence[_Submitted], interval_s: float) -> list[float]:
@@ -243,24 +209,28 @@ def _phases_s(jobs: Sequence[_Submitted], interval_s: float) -> list[float]:
 
 
 def _simulated(
-    site: Site, jobs: Sequence[_Submitted], policy: SlurmMultifactor, lag_s: float
+    site: SlurmSite, jobs: Sequence[_Submitted], policy: SlurmMultifactor, lag_s: float
 ) -> tuple[dict[int, float], dict[int, str]]:
     """Return the start of each job, and the part of the scheduler that made it.
 
     A gang runs on one GPU type here, so types differ only if jobs ask for them.
     """
-    asked = {kind for job in jobs for kind, _ in job.asked.types}
+    tasks = [task for submitted in jobs for task in submitted.job.tasks]
+    asked = {kind for task in tasks for kind in task.gpu_types or ()}
     types = {kind: GpuType(kind or "gpu", 1.0, 1.0, 1.0, 1.0, 0.0) for kind in (asked or {""})}
-    nodes = tuple([_node(node, types) for node in site.nodes])
-    work = [_job(job, lag_s, types) for job in jobs]
+    nodes = tuple([_node(node, types) for node in site.found_nodes()])
+    work = [
+        replace(submitted.job, graph=TaskGraph((replace(task, work=task.work + lag_s),)))
+        for submitted, task in zip(jobs, tasks, strict=True)
+    ]
     watched = _Watched(policy)
-    schedule = ClusterScenario(Cluster(nodes), work, queues=site.queues).kernel(0).run(watched)
+    schedule = ClusterScenario(Cluster(nodes), work, queues=site.queues()).kernel(0).run(watched)
     own_s: dict[int, float] = {}
     for row in schedule.log:
         if row.kind == Kind.STARTED:
             own_s.setdefault(row.job, row.time_s)
         elif row.kind == Kind.REJECTED:
-            raise TraceError(f"job {jobs[row.job].name} asks for what the nodes of the run do not have")
+            raise TraceError(f"job {jobs[row.job].job.id} asks for what the nodes of the run do not have")
     return own_s, watched.by
 
 
@@ -268,24 +238,6 @@ def _node(node: FoundNode, types: Mapping[str, GpuType]) -> Node:
     count = sum(size for _, size in node.gpus)
     one = types.get("") or GpuType("other", 1.0, 1.0, 1.0, 1.0, 0.0)
     return Node(node.name, types.get(node.gpus[0][0], one) if count else None, count, node.cpus, node.memory_gb)
-
-
-def _job(job: _Submitted, lag_s: float, types: Mapping[str, GpuType]) -> Job:
-    asked = job.asked
-    kinds = tuple([kind for kind, _ in asked.types if kind in types])
-    task = Task(
-        "job",
-        job.run_s + lag_s,
-        job.nodes,
-        job.nodes > 1,
-        ceil(asked.gpus / job.nodes),
-        asked.cpus / job.nodes,
-        asked.memory_gb / job.nodes,
-        kinds or None if asked.gpus else None,
-        estimate=job.limit_s,
-    )
-    named = {"partition": job.partition, "qos": job.qos, "account": job.account, "user": job.user}
-    return Job.single(job.name, task, job.submit_s, priority=-job.nice, **named)
 
 
 class _Watched:
@@ -313,11 +265,12 @@ def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
     ran_s: dict[str, float] = {}
     nice: dict[str, float] = {}
     if (folder / "golden_priorities.csv").exists():
-        nice = {row["job"]: float(row["nice"]) for row in read_rows(folder / "golden_priorities.csv")}
+        nice = {row["job"]: float(row["nice"]) for row in command.read_rows(folder / "golden_priorities.csv")}
     if (folder / "golden_starts.csv").exists():
-        rows = read_rows(folder / "golden_starts.csv")
+        rows = command.read_rows(folder / "golden_starts.csv")
         ran_s = {row["job"]: float(row["run_s"]) for row in rows if row.get("run_s")}
-    rows = [row for row in table(folder / "sacct-aDX.txt") if row["JobID"].replace("_", "").isdigit()]
+    head, *lines = [line.split("|") for _, line in Source(folder / "sacct-aDX.txt").lines() if line.strip()]
+    rows = [row for line in lines if (row := dict(zip(head, line, strict=False)))["JobID"].replace("_", "").isdigit()]
     since = {id(row): _moment(row["Eligible"]) for row in rows}
     rows = [row for row in rows if since[id(row)] is not None]
     first_s = min([since[id(row)] or 0.0 for row in rows], default=0.0) // 60 * 60  # Slurm rounds times to minutes
@@ -330,27 +283,24 @@ def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
         if start_s is not None and end_s is not None:
             run_s = end_s - start_s
         flags = row.get("Flags", "")
-        by = (
-            "backfill" if "SchedBackfill" in flags else "main" if "SchedMain" in flags or "SchedSubmit" in flags else ""
+        by = "backfill" if "SchedBackfill" in flags else "main" if re.search("SchedMain|SchedSubmit", flags) else ""
+        asked, nodes = resources(row["ReqTRES"]), max(1, int(row["NNodes"] or 1))
+        task = Task(
+            "job",
+            run_s,
+            nodes,
+            nodes > 1,
+            ceil(asked.gpus / nodes),
+            asked.cpus / nodes,
+            asked.memory_gb / nodes,
+            tuple(kind for kind, _ in asked.types) or None if asked.gpus else None,
+            estimate=limit_s,
         )
-        submitted.append(
-            _Submitted(
-                row["JobID"],
-                submit_s - first_s,
-                limit_s,
-                max(1, int(row["NNodes"] or 1)),
-                resources(row["ReqTRES"]),
-                run_s,
-                None if start_s is None else start_s - first_s,
-                by,
-                row["Partition"].partition(",")[0],
-                row["QOS"],
-                row["Account"],
-                row["User"],
-                nice.get(row["JobID"], 0.0),
-            )
-        )
-    return sorted(submitted, key=lambda job: (job.submit_s, _number(job.name))), first_s
+        partition, priority = row["Partition"].partition(",")[0], -nice.get(row["JobID"], 0.0)
+        named = {"partition": partition, "qos": row["QOS"], "account": row["Account"], "user": row["User"]}
+        job = Job.single(row["JobID"], task, submit_s - first_s, priority=priority, **named)
+        submitted.append(_Submitted(job, None if start_s is None else start_s - first_s, by))
+    return sorted(submitted, key=lambda one: (one.job.arrival_s, _number(one.job.id))), first_s
 
 
 def _number(name: str) -> tuple[int, ...]:
@@ -385,11 +335,9 @@ def measured(folder: Path) -> dict[str, dict[str, Any]]:
     return parts
 
 
-def _work(options: Namespace, say: Say) -> dict[str, dict[str, Any]]:
+def _work(options: command.Options, say: command.Say) -> dict[str, dict[str, Any]]:
     parts = measured(options.run)
-    for part, figures in parts.items():
-        texts = [f"{name} {it if isinstance(it, str) else format(it, 'g')}" for name, it in figures.items()]
-        say(f"{part}: {', '.join(texts)}")
+    say(parts)
     return parts
 
 
@@ -400,4 +348,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -7,21 +7,16 @@ spans observed in the trace, it checks the reader, the DAGs and the kernel at on
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
 import command
-from command import Say
 
+from dagsim import simulate
 from dagsim.metrics import jct
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph
-from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.seam import drive
 from dagsim.traces import open_trace
 
 INFINITE = Cluster((Node("infinite", None, 0, 2.0**40, 2.0**40),))
@@ -29,7 +24,7 @@ INFINITE = Cluster((Node("infinite", None, 0, 2.0**40, 2.0**40),))
 
 def spans(jobs: Iterator[Job]) -> list[float]:
     """Seconds from arrival to completion of every job if none ever waits for room."""
-    schedule = drive(ClusterScenario(INFINITE, map(_free, jobs)).kernel(0), POLICIES.create("fifo"))
+    schedule = simulate(map(_free, jobs), INFINITE, engine="simpy").schedule
     return [float(seconds) for seconds in jct(schedule)]
 
 
@@ -44,7 +39,7 @@ def measured(seconds: list[float]) -> dict[str, float]:
     return {"jobs": len(seconds), "mean_s": mean(seconds), "median_s": median(seconds)}
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     trace = open_trace(options.trace)
     row = measured(spans(trace.jobs()))
     say(f"{row['jobs']:,} jobs: mean span {row['mean_s']:.1f} s, median {row['median_s']:.1f} s")
@@ -59,4 +54,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -9,25 +9,18 @@ graphs, the mean ratio to the optimum, how many reach it, and how many lie below
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from pathlib import Path
 
 import command
-from command import Say
 
 from dagsim.experiment.papers import OptimaReached, graph_tasks, optima_reached
 from dagsim.traces import open_trace
 
 
-def _work(options: Namespace, say: Say) -> dict[int, OptimaReached]:
+def _work(options: command.Options, say: command.Say) -> dict[int, OptimaReached]:
     jobs = list(open_trace(options.graphs, "stg").jobs())
     rows, tasks = optima_reached(jobs, options.optimal), graph_tasks(jobs)
-    for cores, row in rows.items():
-        say(
-            f"{tasks} tasks, {cores:2} cores: mean ratio {row['mean_ratio']:.4f}, {row['hits']} of {row['graphs']} "
-            f"optimal, {row['below_optimum']} below the optimum"
-        )
+    say({f"{tasks} tasks, {cores} cores": row for cores, row in rows.items()})
     return rows
 
 
@@ -39,4 +32,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

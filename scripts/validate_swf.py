@@ -9,12 +9,9 @@ requested times; EASY makes a pass at every event, as PYSS does (``easy-events``
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from pathlib import Path
 
 import command
-from command import Say
 
 from dagsim.experiment.papers import opened, simulated
 from dagsim.metrics import bounded_slowdown_hpc, wait
@@ -38,11 +35,10 @@ def measured(trace: Trace, processors: int) -> dict[str, dict[str, float]]:
     return {name: means(jobs, processors, policy) for name, policy in (("fcfs", "fifo"), ("easy", "easy-events"))}
 
 
-def _work(options: Namespace, say: Say) -> dict[str, dict[str, float]]:
+def _work(options: command.Options, say: command.Say) -> dict[str, dict[str, float]]:
     trace = opened(options.trace, options.processors)
     rows = measured(trace, options.processors)
-    for name, row in rows.items():
-        say(f"{name}: mean wait {row['mean_wait_s']:.6f} s, mean bounded slowdown {row['mean_bsld']:.6f}")
+    say(rows)
     say(trace.report)
     return rows
 
@@ -55,4 +51,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

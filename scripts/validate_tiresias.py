@@ -11,20 +11,18 @@ With ``--expected``, the simulator's own job.csv, the exit status is 1 if any of
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import command
-from command import Say, read_rows
 
 from dagsim.errors import InputError
-from dagsim.model import Cluster, Job, Node, Task, gpu_type
+from dagsim.model import Cluster
 from dagsim.model.log import Kind
 from dagsim.systems.cluster.policies.tiresias import TiresiasEvents
 from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.traces import open_trace
 
 CELLS = {"out": "60_job.csv", "x20": "60_job_x20.csv"}
 """Job list by the first part of the name of a file of results (``out_4_dlas.csv``)."""
@@ -42,37 +40,21 @@ def played(jobs: Path, cluster: Path, schedule: str, inputs: Path | None = None)
         ConfigError: The schedule is unknown.
     """
     policy = TiresiasEvents(schedule, samples=_samples(inputs) if schedule.endswith("gittins") else ())
-    gpu = gpu_type("P100")
-    try:
-        rows = sorted(read_rows(jobs), key=lambda row: int(row["submit_time"]))
-        (shape,) = read_rows(cluster)
-        nodes = int(shape["num_switch"]) * int(shape["num_node_p_switch"])
-        machines = tuple(Node(f"n{place}", gpu, int(shape["num_gpu_p_node"])) for place in range(nodes))
-        work = [
-            Job.single(
-                row["job_id"],
-                Task("train", int(row["duration"]), int(row["num_gpu"]), int(row["num_gpu"]) > 1),
-                int(row["submit_time"]),
-            )
-            for row in rows
-        ]
-    except (KeyError, ValueError) as error:
-        raise InputError(f"{jobs} and {cluster}: not jobs and cluster of Tiresias ({error!r})") from error
-    most = sum([machine.gpus for machine in machines])
-    if too_large := [job for job in work if job.tasks[0].instances * job.tasks[0].gpus > most]:
+    work = list(open_trace(jobs, "tiresias").jobs())
+    with command.reading(cluster, "a cluster of Tiresias"):
+        (shape,) = command.read_rows(cluster)
+        nodes, per_node = int(shape["num_switch"]) * int(shape["num_node_p_switch"]), int(shape["num_gpu_p_node"])
+    most = nodes * per_node
+    if too_large := [job for job in work if job.tasks[0].instances > most]:
         name, asked = too_large[0].id, too_large[0].tasks[0].instances
         raise InputError(f"{jobs}: job {name!r} asks for {asked} GPUs, and {cluster} has {most}")
-    schedule_log = ClusterScenario(Cluster(machines), work).kernel(0).run(policy)
+    log = ClusterScenario(Cluster.of({"P100": most}, per_node=per_node), work).kernel(0).run(policy).log
     starts: dict[int, int] = {}
-    ends: dict[int, int] = {}
-    stops: Counter[tuple[int, float]] = Counter()
-    for row in schedule_log.log:
+    for row in log:
         if row.kind == Kind.STARTED:
             starts.setdefault(row.job, round(row.time_s))
-        elif row.kind == Kind.COMPLETED:
-            ends[row.job] = round(row.time_s)
-        elif row.kind == Kind.PREEMPTED:
-            stops[row.job, row.time_s] = 1  # one row for each node of a gang
+    ends = {row.job: round(row.time_s) for row in log if row.kind == Kind.COMPLETED}
+    stops = {(row.job, row.time_s) for row in log if row.kind == Kind.PREEMPTED}  # one row for each node of a gang
     preempted = Counter(job for job, _ in stops)
     return {
         job.id: {
@@ -89,26 +71,24 @@ def _samples(inputs: Path | None) -> tuple[int, ...]:
     """GPU-seconds of earlier jobs."""
     if inputs is None:
         raise InputError(f"dlas-gpu-gittins needs --inputs, the folder of {SAMPLES}")
-    try:
-        return tuple(int(row["duration"]) for row in read_rows(inputs / SAMPLES))
-    except (KeyError, ValueError) as error:
-        raise InputError(f"{inputs / SAMPLES}: no column of whole durations ({error!r})") from error
+    with command.reading(inputs / SAMPLES, "GPU-seconds of jobs in a column duration"):
+        return tuple(int(row["duration"]) for row in command.read_rows(inputs / SAMPLES))
 
 
 def different(jobs: dict[str, dict[str, int]], expected: Path) -> list[str]:
     """The jobs that differ from the simulator's job.csv."""
     columns = {"start": "start_time", "end": "end_time", "preemptions": "preempt", "promotions": "promote"}
     recorded = {
-        row["job_id"]: {name: int(row[column]) for name, column in columns.items()} for row in read_rows(expected)
+        row["job_id"]: {name: int(row[column]) for name, column in columns.items()}
+        for row in command.read_rows(expected)
     }
     return [id_ for id_ in recorded.keys() | jobs.keys() if recorded.get(id_) != jobs.get(id_)]
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     jobs = played(options.jobs, options.cluster, options.schedule, options.inputs)
-    mean_s = sum(job["end"] for job in jobs.values()) / len(jobs)
     stops = sum(job["preemptions"] for job in jobs.values())
-    say(f"{options.schedule}: {len(jobs)} jobs, mean end {mean_s:,.1f} s, {stops} preemptions")
+    say({"jobs": len(jobs), "mean end (s)": sum(job["end"] for job in jobs.values()) / len(jobs), "preemptions": stops})
     wrong = different(jobs, options.expected) if options.expected else []
     if options.expected:
         say(f"{len(wrong)} jobs differ{': ' if wrong else ''}{', '.join(sorted(wrong))}")
@@ -126,4 +106,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -8,16 +8,12 @@ of a second), made by another program; every file of it is read, run and compare
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from pathlib import Path
 from typing import Any, TypedDict
 
 import command
-from command import Say, read_rows
 from validate_span import spans
 
-from dagsim.errors import InputError
 from dagsim.traces import open_trace
 from dagsim.workload.info import workload_info
 
@@ -53,10 +49,8 @@ def measured(traces: Path, stats: Path | None = None) -> dict[str, Any]:
         InputError: The table lacks a column.
     """
     path = stats or traces / "STATS.csv"
-    try:
-        rows = [compared(traces, row) for row in read_rows(path)]
-    except KeyError as error:
-        raise InputError(f"{path}: there is no column {error}") from None
+    with command.reading(path, "a table of workflows"):
+        rows = [compared(traces, row) for row in command.read_rows(path)]
     return {
         "files": len(rows),
         "largest_difference_s": max(abs(row["span_s"] - row["critical_path_s"]) for row in rows),
@@ -65,10 +59,9 @@ def measured(traces: Path, stats: Path | None = None) -> dict[str, Any]:
     }
 
 
-def _work(options: Namespace, say: Say) -> dict[str, Any]:
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     figures = measured(options.traces, options.stats)
-    shape = f"{figures['same_shape']} with the tasks, edges and depth expected"
-    say(f"{figures['files']} workflows: largest difference {figures['largest_difference_s']:.3f} s; {shape}")
+    say({name: value for name, value in figures.items() if name != "all"})
     return figures
 
 
@@ -80,4 +73,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -23,9 +23,9 @@ def cluster_state(kernel: ClusterKernel) -> dict[str, Any]:
         "applicants": {number: _job(active) for number, active in kernel.applicants.items()},
         "running": {number: _run(run) for number, run in kernel.running.items()},
         "machines": [_machine(machine) for machine in machines.list],
-        "indexes": [{level: bits for level, bits in each.sets.items() if bits} for each in machines.by_gpus],
+        "indexes": [{level: bits for level, bits in index.sets.items() if bits} for index in machines.by_gpus],
         "shared": (list(machines.shared), machines.released, [machine.index for machine in machines.recent]),
-        "cpus": None if machines.by_cpus is None else [dict(each.sets) for each in machines.by_cpus],
+        "cpus": None if machines.by_cpus is None else [dict(index.sets) for index in machines.by_cpus],
         "due": [(time_s, order, id(event)) for time_s, order, _, event in sorted(kernel.clock._queue)],
         "streams": {name: rng.bit_generator.state for name, rng in kernel._streams.items()},
     }
@@ -39,7 +39,9 @@ def spark_state(kernel: SparkKernel) -> dict[str, Any]:
         "heap": [(*event[:2], event[2].number, id(event[3]), event[4]) for event in pools.heap],
         "source": None if pools.source is None else id(pools.source),
         "common": _pool(pools.common),
-        "executors": [(each.running, id(each.pool), id(each.job), id(each.last)) for each in pools.executors],
+        "executors": [
+            (executor.running, id(executor.pool), id(executor.job), id(executor.last)) for executor in pools.executors
+        ],
         "jobs": [
             (job.local, job.supply, _pool(job.pool), [id(stage) for stage in job.active], job.completed_ms)
             for job in jobs

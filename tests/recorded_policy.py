@@ -75,9 +75,9 @@ class RecordedPolicy:
         """The waiting piece of the task that the recorded run was made of."""
         first, asked = step[0], sum(row.instances for row in step)
         pieces = sorted(
-            each
-            for each in view.ready
-            if each.job.number == first.job and each.index == first.task and each.waiting >= asked
+            piece
+            for piece in view.ready
+            if piece.job.number == first.job and piece.index == first.task and piece.waiting >= asked
         )
         if not pieces:
             raise IllegalDecision(
@@ -86,7 +86,7 @@ class RecordedPolicy:
         finished_s = self._finished_s.get(first.run)
         if finished_s is not None and len(pieces) > 1:
             type_, begun_s = view.machines.list[first.node].type, self._computing_s[first.run]
-            pieces.sort(key=lambda each: abs(begun_s + each.truth[type_] * each.left - finished_s))
+            pieces.sort(key=lambda piece: abs(begun_s + piece.truth[type_] * piece.left - finished_s))
         return pieces[0]
 
 

@@ -12,7 +12,7 @@ __all__ = ["Anything", "random_jobs"]
 def random_jobs(seed: int, jobs: int = 12, stages: int = 6, tasks: int = 9) -> list[SparkJob]:
     """Jobs of random DAGs whose tasks last whole tens of milliseconds, so that many things happen at once."""
     rng = random.Random(seed)
-    made, now_ms = [], 0.0
+    dags, now_ms = [], 0.0
     for number in range(jobs):
         count = rng.randint(1, stages)
         durations = []
@@ -20,9 +20,9 @@ def random_jobs(seed: int, jobs: int = 12, stages: int = 6, tasks: int = 9) -> l
             ms = tuple(float(rng.choice((0, 10, 10, 20, 50))) for _ in range(rng.randint(1, tasks)))
             durations.append(RecordedDurations(ms, 10.0))
         edges = [(parent, child) for child in range(count) for parent in range(child) if rng.random() < 0.4]
-        made.append(SparkJob.of(str(number), durations, edges, now_ms))
+        dags.append(SparkJob.of(str(number), durations, edges, now_ms))
         now_ms += rng.choice((0, 0, 30, 100))
-    return made
+    return dags
 
 
 class Anything:

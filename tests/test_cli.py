@@ -61,10 +61,10 @@ def test_jobs_that_were_not_done_are_shown(tmp_path: Path) -> None:
 
 def test_json_is_one_object_on_standard_output(tmp_path: Path) -> None:
     result = fine("eval", *SMALL, "--seeds", 2, "--seed", 5, "--out", tmp_path, "--json", "--no-plots")
-    told = json.loads(result.stdout)
-    assert (told["state"], told["run"]) == ("done", str(run_folder(tmp_path).path))
-    assert told["runs"][0]["seed"] == 5
-    assert told["summary"]["fifo"]["jobs_completed"] == 10
+    answer = json.loads(result.stdout)
+    assert (answer["state"], answer["run"]) == ("done", str(run_folder(tmp_path).path))
+    assert answer["runs"][0]["seed"] == 5
+    assert answer["summary"]["fifo"]["jobs_completed"] == 10
     assert result.stderr == ""
 
 
@@ -73,9 +73,11 @@ def test_compare_ranks_runs_on_the_same_jobs(tmp_path: Path) -> None:
         fine("eval", "-a", algo, *SMALL, "--seeds", 2, "--out", tmp_path / "runs", "-q", "--no-plots")
     runs = sorted((tmp_path / "runs").iterdir(), key=str)
     table, picture = tmp_path / "table.csv", tmp_path / "new" / "ratios.png"
-    told = json.loads(fine("compare", *runs, "--reference", "fifo", "--csv", table, "--plot", picture, "--json").stdout)
-    assert {standing["policy"] for standing in told["standings"]} == {"fifo", "sjf"}
-    assert [standing["ratio"] for standing in told["standings"] if standing["policy"] == "fifo"] == [1]
+    answer = json.loads(
+        fine("compare", *runs, "--reference", "fifo", "--csv", table, "--plot", picture, "--json").stdout
+    )
+    assert {standing["policy"] for standing in answer["standings"]} == {"fifo", "sjf"}
+    assert [standing["ratio"] for standing in answer["standings"] if standing["policy"] == "fifo"] == [1]
     assert json.loads(fine("compare", *runs, "--json").stdout)["reference"] == "fifo"  # the first
     assert table.read_text().startswith("policy,best,mean,mean_low,")
     assert picture.stat().st_size > 1000
@@ -90,10 +92,10 @@ def test_compare_ranks_runs_on_the_same_jobs(tmp_path: Path) -> None:
 def test_tune_keeps_the_best_as_a_configuration(tmp_path: Path) -> None:
     kept = tmp_path / "tuned.yaml"
     asked = ["tune", "-a", "eft-wait", "-p", "theta=0.5,0.9", *SMALL, "--seeds", 2, "--keep", kept]
-    told = json.loads(fine(*asked, "--out", tmp_path / "runs", "--json").stdout)
+    answer = json.loads(fine(*asked, "--out", tmp_path / "runs", "--json").stdout)
     names = {"eft-wait", "eft-wait[theta=0.5]", "eft-wait[theta=0.9]"}
-    assert {standing["policy"] for standing in told["standings"]} == names
-    assert load_config(kept).policy == told["best"]
+    assert {standing["policy"] for standing in answer["standings"]} == names
+    assert load_config(kept).policy == answer["best"]
     folder = run_folder(tmp_path / "runs")
     assert folder.manifest["seeds"] == [2_000_000, 2_000_001]
     assert (folder.path / "tuned.yaml").read_text() == kept.read_text()
@@ -235,9 +237,9 @@ def test_every_list_has_rows(what: str) -> None:
 
 
 def test_workload_info_says_what_jobs_are_like() -> None:
-    told = json.loads(fine("workload", "info", "heterogeneous-dag", "--json").stdout)
-    assert (told["jobs"], told["warning"]) == (100, None)
-    assert told["gpu_load"] == pytest.approx(0.9)
+    answer = json.loads(fine("workload", "info", "heterogeneous-dag", "--json").stdout)
+    assert (answer["jobs"], answer["warning"]) == (100, None)
+    assert answer["gpu_load"] == pytest.approx(0.9)
     shown = fine("workload", "info", TRACE).stdout
     assert "offered load" in shown
     assert "trace (plain)" in shown
@@ -248,8 +250,8 @@ def test_trace_info_describes_and_draws_a_trace(tmp_path: Path) -> None:
     assert "tasks_per_job" in shown
     assert "it lists no machines" in shown
     assert (tmp_path / "trace-jobs.png").is_file()
-    told = json.loads(fine("trace", "info", TRACE, "--json", "--no-plot").stdout)
-    assert told["jobs"] == told["read"]["jobs"] > 0
+    answer = json.loads(fine("trace", "info", TRACE, "--json", "--no-plot").stdout)
+    assert answer["jobs"] == answer["read"]["jobs"] > 0
 
 
 def test_the_configuration_shown_is_the_configuration_used(tmp_path: Path) -> None:
@@ -339,12 +341,12 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     )
     wait_for(lambda: len(list(tmp_path.glob("*/runs.jsonl"))) == 1)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=30)
     folder = run_folder(tmp_path)
     assert process.returncode == 130
     assert folder.state == "interrupted"
     assert len(folder.lines()) >= 1
-    assert f"interrupted: {len(folder.lines())} finished runs are kept" in told
+    assert f"interrupted: {len(folder.lines())} finished runs are kept" in stderr
 
 
 def wait_for(claim: Any) -> None:

@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "decima.md").read_text(encoding="utf-8")
 
 def test_the_net_has_the_parameters_of_the_page() -> None:
     weights = torch.load(ROOT / "results" / "decima" / "w2.pt", weights_only=True)["weights"]
-    assert f"{sum(each.numel() for each in weights.values()):,} parameters" in PAGE
+    assert f"{sum(weight.numel() for weight in weights.values()):,} parameters" in PAGE
 
 
 def test_the_example_runs() -> None:

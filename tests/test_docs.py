@@ -142,6 +142,6 @@ def test_the_queues_of_the_page_are_read_and_its_options_exist(tmp_path: Path) -
     config = load_config(tmp_path / "site.yaml")
     assert config.queues is not None
     assert config.queues.partitions[0].nodes == ("ant01", "ant02", "fox01", "fox02", "fox03")
-    known = set(inspect.signature(POLICIES.get("slurm-multifactor")).parameters)  # type: ignore[arg-type]
-    said = set(re.findall(r"`([a-z_]+)(?:=[a-z_]+)?`", page.partition("## `kueue`")[0]))
-    assert known <= said
+    parameters = set(inspect.signature(POLICIES.get("slurm-multifactor")).parameters)  # type: ignore[arg-type]
+    names = set(re.findall(r"`([a-z_]+)(?:=[a-z_]+)?`", page.partition("## `kueue`")[0]))
+    assert parameters <= names

@@ -26,8 +26,8 @@ def run(command: str, code: int = 0) -> str:
     """The output of a command; words with a star are expanded as a shell does."""
     words = [
         word
-        for each in shlex.split(command)[1:]
-        for word in (sorted(map(str, Path().glob(each))) if "*" in each else [each])
+        for pattern in shlex.split(command)[1:]
+        for word in (sorted(map(str, Path().glob(pattern))) if "*" in pattern else [pattern])
     ]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == code, f"{command}\n{result.output}{result.exception!r}"
@@ -44,32 +44,32 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_operators_pages_run_from_an_empty_directory(empty: Path) -> None:
     readme, page = list(commands("README.md", "sh")), list(commands("docs/operators.md"))
     assert len(readme) >= 4
-    said = {command: run(command) for command in readme}
+    outputs = {command: run(command) for command in readme}
     done = {re.sub(r" --name \S+", "", command) for command in readme}
     for command in page:
         if command.startswith("dagsim why") or re.sub(r" --name \S+", "", command) not in done:
-            said[command] = run(command)
-    assert "easy: observed and simulated waits" in next(text for line, text in said.items() if "replay" in line)
-    exact = next(text for line, text in said.items() if "recorded" in line)
+            outputs[command] = run(command)
+    assert "easy: observed and simulated waits" in next(text for line, text in outputs.items() if "replay" in line)
+    exact = next(text for line, text in outputs.items() if "recorded" in line)
     assert re.search(r"all +500 +2,381 +0 +10,947 +2,381 +0 +10,947 +0", exact)
     # docs/operators.md: 2,436 s against 2,381 s.
-    assert any(re.search(r"all +500 +2,381 .* 2,436 ", text) for text in said.values())
-    whatif = [text for line, text in said.items() if "--add 16xH200" in line]
+    assert any(re.search(r"all +500 +2,381 .* 2,436 ", text) for text in outputs.values())
+    whatif = [text for line, text in outputs.items() if "--add 16xH200" in line]
     assert all("+16xH200" in text for text in whatif)
     assert any("78,548" in text and "(--price)" in text for text in whatif)
     assert any("187,219" in text and "list price" in text for text in whatif)
-    assert "best" in next(text for line, text in said.items() if line.startswith("dagsim plan"))
-    why = next(text for line, text in said.items() if line.startswith("dagsim why"))
+    assert "best" in next(text for line, text in outputs.items() if line.startswith("dagsim plan"))
+    why = next(text for line, text in outputs.items() if line.startswith("dagsim why"))
     assert "job 1465 of vision" in why
     assert re.search(r"\d % of the wait \([\d,]+ s\): too few GPUs were free", why)
-    assert all(len(line) <= 80 for text in said.values() for line in text.splitlines() if "─" in line)
+    assert all(len(line) <= 80 for text in outputs.values() for line in text.splitlines() if "─" in line)
 
 
 def test_the_page_on_sweeps_runs(empty: Path) -> None:
     (empty / "docs").symlink_to(ROOT / "docs")
-    said = [run(command.replace("local:2", "local:1")) for command in commands("docs/sweeps.md")]
-    assert "60 cells" in said[0]
-    assert "12 points, 5 seeds each" in said[1]
+    outputs = [run(command.replace("local:2", "local:1")) for command in commands("docs/sweeps.md")]
+    assert "60 cells" in outputs[0]
+    assert "12 points, 5 seeds each" in outputs[1]
     block = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
     kept = (ROOT / "docs" / "examples" / "sweep.yaml").read_text(encoding="utf-8")
     assert block.split() == re.sub(r"#.*", "", kept).split()

@@ -36,10 +36,10 @@ def small() -> Iterator[None]:
     assert peak < 300e6
 
 
-def refused(told: Result, *texts: str) -> None:
-    assert told.exit_code == 2, told.output
-    lines = [line for line in told.stderr.splitlines() if line]
-    assert len(lines) == 1, told.stderr
+def refused(result: Result, *texts: str) -> None:
+    assert result.exit_code == 2, result.output
+    lines = [line for line in result.stderr.splitlines() if line]
+    assert len(lines) == 1, result.stderr
     assert len(lines[0]) < 1200
     for text in texts:
         assert text in lines[0]
@@ -69,10 +69,10 @@ def test_what_nobody_can_mean_is_refused(arguments: list[str], text: str, tmp_pa
 
 
 def test_lists_of_thresholds_are_taken(tmp_path: Path) -> None:
-    told = dagsim(
+    result = dagsim(
         "eval", *TINY, "--algo", "tiresias[thresholds=[3250,7200]]", "--quiet", "--no-plots", "--out", tmp_path
     )
-    assert told.exit_code == 0, told.output
+    assert result.exit_code == 0, result.output
 
 
 def billions(folder: Path) -> Path:
@@ -191,8 +191,8 @@ def test_a_broken_plug_in_is_a_failed_row_of_baseline(tmp_path: Path, monkeypatc
     (package / "entry_points.txt").write_text("[dagsim.policies]\nbroken = plugged_policy:Mine\n")
     (tmp_path / "plugged_policy.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
-    told = dagsim("baseline", *TINY, "-a", "broken", "-a", "sjf", "--no-plots", "--out", tmp_path / "out")
-    assert told.exit_code == 1
-    assert "sjf" in told.stdout
-    assert "failed: broken, seed 0: PluginError: policy 'broken' (from the package plugged) cannot" in told.stderr
+    result = dagsim("baseline", *TINY, "-a", "broken", "-a", "sjf", "--no-plots", "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "sjf" in result.stdout
+    assert "failed: broken, seed 0: PluginError: policy 'broken' (from the package plugged) cannot" in result.stderr
     refused(dagsim("eval", *TINY, "-a", "broken", "--out", tmp_path), "cannot be imported: ZeroDivisionError")

@@ -19,18 +19,18 @@ def normal() -> object:
 
 
 def test_power_is_that_of_the_t_test_whatever_the_two_differ_by(normal: object) -> None:
-    found = rules.power(normal, ("a", "b"), 4000, 0)
+    power = rules.power(normal, ("a", "b"), 4000, 0)
     for n in (5, 10, 20, 30):
         shift, edge = log(1.05) / 0.1 * sqrt(n), t.ppf(0.975, n - 1)
         exact = nct.sf(edge, n - 1, shift) + nct.cdf(-edge, n - 1, shift)
-        assert found[str(n)] == pytest.approx(exact, abs=0.03)  # se of 4,000 samples: .008
+        assert power[str(n)] == pytest.approx(exact, abs=0.03)  # se of 4,000 samples: .008
 
 
 def test_tables_of_equal_rows_have_errors_that_holm_takes_out(normal: object) -> None:
-    found = rules.tables([normal], 150, 0)
+    errors = rules.tables([normal], 150, 0)
     for n in ("5", "10", "20", "30"):
-        assert found["plain"]["made"][n] > 0.25
-        assert found["holm"]["made"][n] < 0.1
+        assert errors["plain"]["made"][n] > 0.25
+        assert errors["holm"]["made"][n] < 0.1
 
 
 def test_blocks_of_independent_jobs_are_stopped_as_often_as_the_test_says() -> None:

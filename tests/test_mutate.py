@@ -23,8 +23,8 @@ def f(a: int, b: int = 2) -> int:
 
 
 def test_every_place_is_found_and_what_only_speaks_is_left_out() -> None:
-    found = [site.what for site in mutate.sites(ast.parse(SOURCE))]
-    assert found == [
+    changes = [site.what for site in mutate.sites(ast.parse(SOURCE))]
+    assert changes == [
         "3 -> 4",
         "2 -> 3",
         "condition reversed",
@@ -38,11 +38,11 @@ def test_every_place_is_found_and_what_only_speaks_is_left_out() -> None:
 
 
 def test_a_mutant_is_the_module_with_one_change() -> None:
-    made = [ast.unparse(mutate.mutated(SOURCE, number)) for number in range(9)]
+    mutants = [ast.unparse(mutate.mutated(SOURCE, number)) for number in range(9)]
     whole = ast.unparse(ast.parse(SOURCE))
-    assert len({whole, *made}) == 10
-    assert "if a <= b and (not a)" in made[4]
-    assert "return max(a, b) + 1" in made[7]
+    assert len({whole, *mutants}) == 10
+    assert "if a <= b and (not a)" in mutants[4]
+    assert "return max(a, b) + 1" in mutants[7]
 
 
 def test_names_of_fields_are_changed_where_they_are_asked_for() -> None:

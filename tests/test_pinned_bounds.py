@@ -124,14 +124,14 @@ def outcome(make: Callable[[], Any]) -> str:
 def test_a_class_takes_and_refuses_the_values_that_were_recorded(name: str, pinned: Pinned) -> None:
     cls: Any = CLASSES[name]
     base = REQUIRED.get(cls.__name__, {})
-    found: dict[str, str] = {"default": digest(repr(outcome(lambda: cls(**base))))}
+    record: dict[str, str] = {"default": digest(repr(outcome(lambda: cls(**base))))}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for field in fields(cls):
             if field.init and not field.name.startswith("_"):
-                said = [outcome(partial(cls, **{**base, field.name: value})) for value in (*NUMBERS, *OTHERS)]
-                found[field.name] = f"{said.count('taken')} taken, {digest(said)}"
-    pinned(name, found)
+                outcomes = [outcome(partial(cls, **{**base, field.name: value})) for value in (*NUMBERS, *OTHERS)]
+                record[field.name] = f"{outcomes.count('taken')} taken, {digest(outcomes)}"
+    pinned(name, record)
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -157,5 +157,5 @@ def test_the_defaults_are_those_that_were_recorded(name: str | None, pinned: Pin
 @pytest.mark.parametrize(("name", "path"), [(None, path) for path in DEFAULTS[None]])
 def test_a_setting_takes_and_refuses_the_values_that_were_recorded(name: Any, path: str, pinned: Pinned) -> None:
     values = ("-1", "0", "0.5", "1", "2", "1.5", "1000001", "10000001", "nan", "inf", "x", "true", "null", "[]", "{}")
-    said = [outcome(partial(load_config, name, [f"{path}={value}"])) for value in values]
-    pinned(f"--set {path}", f"{said.count('taken')} taken, {digest(said)}")
+    outcomes = [outcome(partial(load_config, name, [f"{path}={value}"])) for value in values]
+    pinned(f"--set {path}", f"{outcomes.count('taken')} taken, {digest(outcomes)}")

@@ -117,12 +117,12 @@ def artists(figure: Figure) -> Iterator[Any]:
         yield axes.get_xlim(), axes.get_ylim(), axes.get_position().bounds, axes.get_xticks(), axes.get_yticks()
 
 
-def said(text: str, home: Path) -> str:
+def stable_text(text: str, home: Path) -> str:
     """A text without paths and times of day, and with numbers of six digits: the last ones depend on the processor."""
     for pattern, word in MOVING:
         text = re.sub(pattern, word, text)
     text = re.sub(r"(?<=\d)\.0\b", "", text)  # demands that are equal are shared, and one may have whole numbers
-    text = re.sub(r"-?\d+\.\d{6,}(e[-+]?\d+)?", lambda found: f"{float(found[0]):.6g}", text)
+    text = re.sub(r"-?\d+\.\d{6,}(e[-+]?\d+)?", lambda match: f"{float(match[0]):.6g}", text)
     return "\n".join(line.rstrip() for line in text.replace(str(home), "HOME").splitlines())
 
 
@@ -152,14 +152,15 @@ def run(line: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done = CliRunner().invoke(app, shlex.split(line))
     assert done.exit_code == 0, done.output
     files = sorted(
-        f"{said(str(path.relative_to(home)), home)}: {sha256(said(content(path), home).encode()).hexdigest()[:8]}"
+        f"{stable_text(str(path.relative_to(home)), home)}: "
+        f"{sha256(stable_text(content(path), home).encode()).hexdigest()[:8]}"
         for path in sorted(home.rglob("*"))
         if path.is_file()
         and path.name.endswith(WRITTEN)
         and path.name not in NOT_PINNED
         and path.read_bytes() != before.get(path)
     )
-    shown = said(done.stdout, home)
+    shown = stable_text(done.stdout, home)
     return [
         *(shown.splitlines() if len(shown) < 3000 else [digest(shown)]),
         *files,
@@ -187,30 +188,32 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(home: Path) -> Callable[[str], list[str]]:
+def output_of(home: Path) -> Callable[[str], list[str]]:
     """What the command that makes a run prints and writes; each is made once, when it is asked for."""
 
     @cache
     def make(name: str) -> list[str]:
         with pytest.MonkeyPatch.context() as monkeypatch:
-            said = run(f"{MADE[name]} --out . --name {name} --quiet", home, monkeypatch)
+            output = run(f"{MADE[name]} --out . --name {name} --quiet", home, monkeypatch)
         (folder,) = (path for path in home.iterdir() if path.is_dir() and name in path.name)
         folder.rename(home / name)
-        return said
+        return output
 
     return make
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_a_command_makes_the_run_that_was_recorded(made: Callable[[str], list[str]], name: str, pinned: Any) -> None:
-    pinned(name, made(name))
+def test_a_command_makes_the_run_that_was_recorded(
+    output_of: Callable[[str], list[str]], name: str, pinned: Any
+) -> None:
+    pinned(name, output_of(name))
 
 
 @pytest.mark.parametrize("name", READING)
 def test_a_command_says_of_a_run_what_was_recorded(
-    home: Path, made: Callable[[str], list[str]], name: str, monkeypatch: pytest.MonkeyPatch, pinned: Any
+    home: Path, output_of: Callable[[str], list[str]], name: str, monkeypatch: pytest.MonkeyPatch, pinned: Any
 ) -> None:
     for word in READING[name].split():
         if word in MADE:
-            made(word)
+            output_of(word)
     pinned(f"reading: {name}", run(READING[name], home, monkeypatch))

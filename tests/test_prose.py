@@ -7,19 +7,21 @@ import re
 
 from sources import PACKAGE, trees
 
+CLAUSES = "What|Where|Who|Whose|How|Whether|Which|When|Why"
+
 
 def first_lines() -> list[tuple[str, str]]:
-    found = []
+    lines = []
     for path, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
                 line = getattr(node, "lineno", 1)
-                found.append((f"{path.relative_to(PACKAGE)}:{line}", text.splitlines()[0]))
-    return found
+                lines.append((f"{path.relative_to(PACKAGE)}:{line}", text.splitlines()[0]))
+    return lines
 
 
 def test_docstrings_open_with_a_noun_phrase_or_an_imperative() -> None:
     """Fewer than 1 % may open with a relative clause."""
     lines = first_lines()
-    odd = [each for each in lines if re.match(r"(What|Where|Who|Whose|How|Whether|Which|When|Why)\b", each[1])]
+    odd = [(place, text) for place, text in lines if re.match(rf"({CLAUSES})\b", text)]
     assert len(odd) < len(lines) / 100, "\n".join(f"{place}: {text}" for place, text in odd)

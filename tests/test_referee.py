@@ -13,12 +13,12 @@ ROOT = Path(__file__).parent.parent
 @pytest.mark.parametrize("policy", referee.POLICIES_PLAYED)
 def test_dagsim_and_the_referee_agree_to_the_last_bit(policy: str) -> None:
     workloads = [referee.draw(seed) for seed in range(20_000, 20_100)]
-    assert [found for each in workloads if (found := referee.difference(each, policy))] == []
+    assert [difference for workload in workloads if (difference := referee.difference(workload, policy))] == []
 
 
 def test_the_workloads_have_what_they_promise() -> None:
     workloads = [referee.draw(seed) for seed in range(20_000, 20_100)]
-    rows = [row for each in workloads for row in referee.referee_rows(each, "fifo")]
+    rows = [row for workload in workloads for row in referee.referee_rows(workload, "fifo")]
     kinds = {row[0] for row in rows}
     assert kinds == {
         referee.ARRIVED,
@@ -30,9 +30,11 @@ def test_the_workloads_have_what_they_promise() -> None:
         referee.DOWN,
         referee.UP,
     }
-    assert any(task.gang and task.instances > 1 for each in workloads for job in each.jobs for task in job.tasks)
-    assert any(job.graph.edges for each in workloads for job in each.jobs)
-    assert max(len({type_ for type_, _ in each.nodes}) for each in workloads) == 3
+    assert any(
+        task.gang and task.instances > 1 for workload in workloads for job in workload.jobs for task in job.tasks
+    )
+    assert any(job.graph.edges for workload in workloads for job in workload.jobs)
+    assert max(len({type_ for type_, _ in workload.nodes}) for workload in workloads) == 3
 
 
 def test_another_rule_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

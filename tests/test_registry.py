@@ -25,15 +25,15 @@ class Order:
 
 
 def orders(**options: object) -> Registry[Order]:
-    known: Registry[Order] = Registry(
+    policies: Registry[Order] = Registry(
         "policy",
         [Entry("heft", "not.imported:Heft", "earliest finish")],
         listing="dagsim list policies",
         method="decide",
         **options,
     )
-    known.register("order", "an order", tags=["strict"])(Order)
-    return known
+    policies.register("order", "an order", tags=["strict"])(Order)
+    return policies
 
 
 def test_a_name_makes_an_object_with_the_defaults_given() -> None:
@@ -92,10 +92,10 @@ def test_an_unknown_parameter_names_the_allowed_ones() -> None:
 
 
 def test_a_missing_parameter_is_named() -> None:
-    known: Registry[tuple[int, int]] = Registry("pair")
-    known.register("pair")(lambda a, b: (a, b))
+    pairs: Registry[tuple[int, int]] = Registry("pair")
+    pairs.register("pair")(lambda a, b: (a, b))
     with pytest.raises(ConfigError, match=r"pair 'pair' needs b: pair\[b=\.\.\.\]"):
-        known.create("pair[a=1]")
+        pairs.create("pair[a=1]")
 
 
 def test_what_is_not_of_the_kind_is_refused() -> None:
@@ -148,9 +148,9 @@ def test_other_packages_add_names_by_entry_points(monkeypatch: pytest.MonkeyPatc
     points = [EntryPoint("ours", f"{__name__}:Order", "g"), EntryPoint("heft", "theirs:Heft", "g")]
     monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints(points).select(group=group))
     monkeypatch.setitem(sys.modules, __name__, sys.modules[Order.__module__])
-    known = orders(group="g")
-    assert known.names() == ("heft", "order", "ours")  # no entry point hides a built-in
-    assert known.create("ours[seed=2]").seed == 2
+    policies = orders(group="g")
+    assert policies.names() == ("heft", "order", "ours")  # no entry point hides a built-in
+    assert policies.create("ours[seed=2]").seed == 2
 
 
 def test_a_parameter_that_moved_to_another_name_is_refused_with_its_successor() -> None:

@@ -101,11 +101,11 @@ def test_a_signal_ends_with_its_code_and_says_how_to_go_on(tmp_path: Path, numbe
     process = begun("eval", *SMALL, "--seeds", 100_000, "--out", tmp_path, "--no-plots", "--workers", 1)
     wait_for_lines(tmp_path, 1)
     process.send_signal(number)
-    _, told = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=60)
     folder = folder_in(tmp_path)
     assert process.returncode == code
     assert folder.state == "interrupted"
-    assert f"go on with: dagsim eval --resume {folder.path}" in told
+    assert f"go on with: dagsim eval --resume {folder.path}" in stderr
 
 
 def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
@@ -138,12 +138,12 @@ def alive(pid: int) -> bool:
 def test_options_that_the_folder_answers_are_refused_beside_resume(tmp_path: Path) -> None:
     assert dagsim("eval", *SMALL, "--seeds", 1, "--no-plots", "--out", tmp_path).exit_code == 0
     path = folder_in(tmp_path).path
-    told = dagsim("eval", "--resume", path, "--algo", "sjf", "--seeds", 3)
-    assert told.exit_code == 2
-    assert "leave out --algo, --seeds" in told.stderr
-    told = dagsim("baseline", "--resume", path)
-    assert told.exit_code == 2
-    assert f"was made by dagsim eval: dagsim eval --resume {path}" in told.stderr
+    result = dagsim("eval", "--resume", path, "--algo", "sjf", "--seeds", 3)
+    assert result.exit_code == 2
+    assert "leave out --algo, --seeds" in result.stderr
+    result = dagsim("baseline", "--resume", path)
+    assert result.exit_code == 2
+    assert f"was made by dagsim eval: dagsim eval --resume {path}" in result.stderr
 
 
 FAILING = """
@@ -177,37 +177,37 @@ def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("failing")
 def test_a_policy_that_raises_is_named_without_a_traceback(tmp_path: Path) -> None:
-    told = dagsim("eval", "--algo", "failing_policies:Dies", *SMALL, "--out", tmp_path / "out")
-    assert told.exit_code == 1
-    assert "policy 'failing_policies:Dies' raised ZeroDivisionError: no luck today (" in told.stderr
-    assert "failing_policies.py:12 in decide)" in told.stderr
-    assert len(told.stderr.splitlines()) == 1
-    told = dagsim("eval", "--algo", "failing_policies:NeverMade", *SMALL, "--out", tmp_path / "out")
-    assert (told.exit_code, len(told.stderr.splitlines())) == (1, 1)
-    assert "raised RuntimeError: not made" in told.stderr
+    result = dagsim("eval", "--algo", "failing_policies:Dies", *SMALL, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "policy 'failing_policies:Dies' raised ZeroDivisionError: no luck today (" in result.stderr
+    assert "failing_policies.py:12 in decide)" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    result = dagsim("eval", "--algo", "failing_policies:NeverMade", *SMALL, "--out", tmp_path / "out")
+    assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
+    assert "raised RuntimeError: not made" in result.stderr
 
 
 @pytest.mark.usefixtures("failing")
 def test_a_traceback_is_shown_on_demand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAGSIM_DEBUG", "1")
-    told = dagsim("eval", "--algo", "failing_policies:Dies", *SMALL, "--out", tmp_path / "out")
-    assert "Traceback" in told.stderr
-    assert 'raise ZeroDivisionError("no luck today")' in told.stderr
+    result = dagsim("eval", "--algo", "failing_policies:Dies", *SMALL, "--out", tmp_path / "out")
+    assert "Traceback" in result.stderr
+    assert 'raise ZeroDivisionError("no luck today")' in result.stderr
 
 
 @pytest.mark.usefixtures("failing")
 def test_baseline_reports_the_policies_that_fail_and_goes_on(tmp_path: Path) -> None:
     chosen = ["-a", "sjf", "-a", "failing_policies:Dies", "-a", "failing_policies:NeverMade", "-a", "heft"]
     command = ["baseline", *chosen, *SMALL, "--seeds", 2, "--out", tmp_path / "out", "--no-plots"]
-    told = dagsim(*command, "--json")
-    assert told.exit_code == 1
-    result = json.loads(told.stdout)
-    assert {row["policy"] for row in result["standings"]} == {"fifo", "sjf", "heft"}
-    assert [(failure["policy"], failure["error"].partition(":")[0]) for failure in result["failures"]] == [
+    result = dagsim(*command, "--json")
+    assert result.exit_code == 1
+    answer = json.loads(result.stdout)
+    assert {row["policy"] for row in answer["standings"]} == {"fifo", "sjf", "heft"}
+    assert [(failure["policy"], failure["error"].partition(":")[0]) for failure in answer["failures"]] == [
         ("failing_policies:Dies", "PolicyFailed"),
         ("failing_policies:NeverMade", "PolicyFailed"),
     ]
-    assert result["state"] == "failed"
-    assert "failed: failing_policies:Dies, seed 0: " in told.stderr
-    table = dagsim("baseline", "--resume", result["run"])
+    assert answer["state"] == "failed"
+    assert "failed: failing_policies:Dies, seed 0: " in result.stderr
+    table = dagsim("baseline", "--resume", answer["run"])
     assert (table.exit_code, "heft" in table.stdout, "failed" in table.stdout) == (1, True, True)

@@ -28,11 +28,11 @@ class ByTruth:
 
 
 def groups(times: int) -> str:
-    each = (
+    entries = (
         f"{{name: {name}, gpu: {gpu}, gpus: 8, cpus: 96, memory_gb: 1024, count: {times * count}}}"
         for name, gpu, count in NODES
     )
-    return f"cluster.groups=[{', '.join(each)}]"
+    return f"cluster.groups=[{', '.join(entries)}]"
 
 
 def run(folder: Path, command: str, *options: str) -> str:
@@ -71,15 +71,15 @@ def test_tables_name_the_users_own_clairvoyant_policies(tmp_path: Path, monkeypa
     (tmp_path / "mine.py").write_text(BY_TRUTH)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     small = ["--seeds", "2", "--no-plots", "--set", "workload.count=10"]
-    known = "clairvoyant (reads true durations, which no scheduler knows): mine:ByTruth"
-    assert known in run(tmp_path / "one", "eval", "--algo", "mine:ByTruth", *small)
+    note = "clairvoyant (reads true durations, which no scheduler knows): mine:ByTruth"
+    assert note in run(tmp_path / "one", "eval", "--algo", "mine:ByTruth", *small)
     assert "clairvoyant" not in run(tmp_path / "other", "eval", "--algo", "sjf", *small)
     (folder,) = (tmp_path / "one").iterdir()
-    assert known in run(tmp_path, "compare", str(folder))
-    assert json.loads(run(tmp_path, "compare", str(folder), "--json"))["notes"] == [known]
+    assert note in run(tmp_path, "compare", str(folder))
+    assert json.loads(run(tmp_path, "compare", str(folder), "--json"))["notes"] == [note]
     grid = tmp_path / "grid.yaml"
     grid.write_text("over: {policy: [sjf, 'mine:ByTruth']}\nseeds: 2\nset: {workload.count: 10}\n")
-    assert known in run(tmp_path, "sweep", str(grid), "--out", str(tmp_path / "grid"))
+    assert note in run(tmp_path, "sweep", str(grid), "--out", str(tmp_path / "grid"))
 
 
 def test_nodes_that_fail_faster_than_jobs_run_are_warned_about(tmp_path: Path) -> None:

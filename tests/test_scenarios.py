@@ -25,13 +25,13 @@ BUILDERS = {
 
 
 def test_only_scenarios_build_kernels() -> None:
-    found = set()
+    builders = set()
     for folder in ("dagsim", "scripts"):
         for path, tree in trees(ROOT / folder).items():
             for node in ast.walk(tree):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KERNELS:
-                    found.add(str(path.relative_to(ROOT)))
-    assert found == BUILDERS
+                    builders.add(str(path.relative_to(ROOT)))
+    assert builders == BUILDERS
 
 
 def through_gymnasium(config: Config, seed: int) -> Schedule:

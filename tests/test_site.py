@@ -25,7 +25,7 @@ COMMANDS = re.findall(r"`(python [^`]+\.py)` \|$", (EXAMPLES / "README.md").read
 
 def test_every_page_is_in_the_navigation_and_every_entry_is_a_page(tmp_path: Path) -> None:
     make_site.stage(tmp_path)
-    listed = {name for names in make_site.sections().values() for name in names}
+    listed = {name for names in make_site.sections(make_site.settings()).values() for name in names}
     assert {str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")} <= listed
     assert all((tmp_path / "pages" / name).is_file() for name in listed)
     nav = yaml.safe_load((tmp_path / "mkdocs.yml").read_text())["nav"]

@@ -33,11 +33,11 @@ def test_statistics_of_a_few_jobs_are_those_by_hand() -> None:
         Job.single(f"j{n}", Task("t", 1000.0 if n % 100 == 99 else 10.0, 4 if n % 100 == 99 else 1), 3600.0 * n)
         for n in range(200)
     ]
-    found = judge.statistics(jobs)
-    assert found["coefficient of variation of gaps"] == 0
+    statistics = judge.statistics(jobs)
+    assert statistics["coefficient of variation of gaps"] == 0
     # The top 1 % are 10 jobs at least: two of 4,000 GPU-seconds and eight of 10.
-    assert found["GPU-time of the top 1 % of jobs"] == pytest.approx(8080 / (8000 + 1980))
-    assert found["correlation of log length and log GPUs"] == pytest.approx(1)
+    assert statistics["GPU-time of the top 1 % of jobs"] == pytest.approx(8080 / (8000 + 1980))
+    assert statistics["correlation of log length and log GPUs"] == pytest.approx(1)
 
 
 def test_the_plain_variant_has_the_same_jobs_one_by_one() -> None:

@@ -48,7 +48,7 @@ def test_heft_example_has_the_published_critical_path_and_ranks() -> None:
     published = [108, 77, 80, 80, 69, 63.333, 42.667, 35.667, 44.333, 14.667]
     assert ranks == pytest.approx(published, abs=1e-3)
     types = tuple(GpuType(f"P{place}", 1, 1, 1, 1, 0) for place in (1, 2, 3))
-    cluster = Cluster(tuple(Node(each.name, each, 1) for each in types))
+    cluster = Cluster(tuple(Node(type_.name, type_, 1) for type_ in types))
     assert (
         ClusterKernel(cluster, [Job("j", graph)]).run(POLICIES.create("sjf")).ended_s >= 41
     )  # the path at its fastest
@@ -130,7 +130,7 @@ class Sloppy:
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
         for task in view.ready:
-            machine = max(view.machines.list, key=lambda each: each.room(task.demand))
+            machine = max(view.machines.list, key=lambda candidate: candidate.room(task.demand))
             count = min(task.waiting, machine.room(task.demand))
             if count:
                 yield Start(task, (Share(machine.index, count),))

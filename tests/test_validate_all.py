@@ -19,9 +19,9 @@ def test_a_miss_ends_with_1(data: Path, tmp_path: Path) -> None:
     (tmp_path / name).parent.mkdir(parents=True)
     (tmp_path / name).write_bytes(gzip.compress(b"".join(rows[:-100]), 1))
     done = run_script("validate_all", "--data", tmp_path, "--only", "span", "--json")
-    found = {each["name"]: each["holds"] for each in json.loads(done.stdout)}
+    verdicts = {row["name"]: row["holds"] for row in json.loads(done.stdout)}
     assert done.returncode == 1
-    assert not found["random6600: jobs"]
+    assert not verdicts["random6600: jobs"]
 
 
 @pytest.mark.data
@@ -51,7 +51,7 @@ def test_readers_count_what_was_published(data: Path) -> None:
     # in tests/traces/test_info.py.
     large = ("swf/", "microsoft-itp")
     done = run_script("validate_readers", "--data", data / "traces", "--without", *large, "--json")
-    found = json.loads(done.stdout)
-    assert [row for row in found if not row["holds"]] == []
-    assert len({row["file"] for row in found}) == 5
+    rows = json.loads(done.stdout)
+    assert [row for row in rows if not row["holds"]] == []
+    assert len({row["file"] for row in rows}) == 5
     assert done.returncode == 0

@@ -24,9 +24,9 @@ def workload(tmp_path: Path) -> Path:
 
 
 def test_completion_times_are_printed_by_policy(workload: Path) -> None:
-    found = run_script("validate_decima", "--workload", workload, "--json")
+    result = run_script("validate_decima", "--workload", workload, "--json")
     row = {"mean_jct_s": 5.25, "jct_s": [4.0, 6.5]}
-    assert json.loads(found.stdout) == {"fair": row, "fifo": row}
+    assert json.loads(result.stdout) == {"fair": row, "fifo": row}
 
 
 def test_a_difference_fails_and_is_printed(workload: Path, tmp_path: Path) -> None:
@@ -42,20 +42,20 @@ def test_a_difference_fails_and_is_printed(workload: Path, tmp_path: Path) -> No
 
 
 def test_the_number_of_executors_can_be_given(workload: Path) -> None:
-    found = run_script("validate_decima", "--workload", workload, "--executors", 3, "--json")
-    assert json.loads(found.stdout)["fifo"]["jct_s"] == [3.0, 2.5]
+    result = run_script("validate_decima", "--workload", workload, "--executors", 3, "--json")
+    assert json.loads(result.stdout)["fifo"]["jct_s"] == [3.0, 2.5]
 
 
 @pytest.mark.parametrize("script", ["validate_decima", "bench_decima"])
 def test_a_missing_workload_is_said_without_a_traceback(tmp_path: Path, script: str) -> None:
-    found = run_script(script, "--workload", tmp_path / "none.json")
-    assert found.returncode == 2
-    assert "none.json" in found.stderr
-    assert "Traceback" not in found.stderr
+    result = run_script(script, "--workload", tmp_path / "none.json")
+    assert result.returncode == 2
+    assert "none.json" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_rates_are_printed_by_policy(workload: Path) -> None:
-    found = json.loads(run_script("bench_decima", "--workload", workload, "--repeats", 1, "--json").stdout)
-    assert found["fair"]["tasks"] == found["fifo"]["tasks"] == 3
-    assert found["fair"]["tasks_per_cpu_s"] > 0
-    assert found["fifo"]["mean_jct_s"] == 5.25
+    rates = json.loads(run_script("bench_decima", "--workload", workload, "--repeats", 1, "--json").stdout)
+    assert rates["fair"]["tasks"] == rates["fifo"]["tasks"] == 3
+    assert rates["fair"]["tasks_per_cpu_s"] > 0
+    assert rates["fifo"]["mean_jct_s"] == 5.25

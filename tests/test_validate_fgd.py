@@ -27,9 +27,9 @@ WHOLE, HALF, CPUS = Pod(8000, 0, 1, 1000), Pod(8000, 0, 1, 500), Pod(8000, 0, 0,
 @pytest.fixture
 def nodes() -> Nodes:
     """Two nodes of two GPUs and 16 CPUs; a half-GPU pod runs on the second."""
-    found = Nodes([Node(16000, 100, 2, "T4"), Node(16000, 100, 2, "V100")])
-    found.take(1, HALF, 0)
-    return found
+    cluster = Nodes([Node(16000, 100, 2, "T4"), Node(16000, 100, 2, "V100")])
+    cluster.take(1, HALF, 0)
+    return cluster
 
 
 def scores(policy: str, nodes: Nodes, pod: Pod) -> list[int]:
@@ -146,13 +146,13 @@ def run(pods: Path, nodes: Path, *more: str) -> Done:
 def test_pods_of_600_fill_60_percent(tmp_path: Path) -> None:
     # Ten GPUs take one pod each. Of 10,000 thousandths, 16 pods ask 9,600 and 17 ask more than all: 10 x 600 by then.
     rows = [f"pod-{index},1000,10,1,600" for index in range(12)]
-    found = run(*written(tmp_path, rows, ["a,64000,1000,8,T4", "b,64000,1000,2,G2", "c,64000,1000,0,"]), "--json")
-    assert found.returncode == 0, found.stderr
-    assert json.loads(found.stdout) == dict.fromkeys(validate_fgd.POLICIES, 60.0)
+    result = run(*written(tmp_path, rows, ["a,64000,1000,8,T4", "b,64000,1000,2,G2", "c,64000,1000,0,"]), "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == dict.fromkeys(validate_fgd.POLICIES, 60.0)
 
 
 @pytest.mark.parametrize(
-    ("pods", "nodes", "said"),
+    ("pods", "nodes", "message"),
     [
         (["p,1000,10,2,500"], ["a,1000,10,1,T4"], "pods.csv:2: a pod whose num_gpu and gpu_milli disagree"),
         (["p,1000,10,0,0"], ["a,1000,10,1,T4"], "no pod asks for a GPU"),
@@ -160,11 +160,13 @@ def test_pods_of_600_fill_60_percent(tmp_path: Path) -> None:
         (["p,1000,10,1,1000"], ["a,many,10,1,T4"], "nodes.csv:2: a node whose cpu_milli is not a number"),
     ],
 )
-def test_bad_lists_are_named_without_a_traceback(tmp_path: Path, pods: list[str], nodes: list[str], said: str) -> None:
-    found = run(*written(tmp_path, pods, nodes))
-    assert found.returncode == 2
-    assert said in found.stderr
-    assert "Traceback" not in found.stderr
+def test_bad_lists_are_named_without_a_traceback(
+    tmp_path: Path, pods: list[str], nodes: list[str], message: str
+) -> None:
+    result = run(*written(tmp_path, pods, nodes))
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -177,10 +179,10 @@ def openb(data: Path) -> tuple[Path, Path]:
 def test_a_seed_of_the_paper_comes_out_to_the_digit(data: Path, openb: tuple[Path, Path]) -> None:
     with (data / "golden/fgd/allocation_default.csv").open(newline="") as file:
         golden = {row["sc_policy"][3:]: float(row["100"]) for row in csv.DictReader(file) if row["seed"] == "45"}
-    found = json.loads(run(*openb, "--seeds", "45", "--json").stdout)
+    shares = json.loads(run(*openb, "--seeds", "45", "--json").stdout)
     # The paper's Random also depends on the order of threads.
-    assert found.pop("Random") == pytest.approx(golden.pop("Random"), abs=1.0)
-    assert found == pytest.approx(golden, abs=0.0101)
+    assert shares.pop("Random") == pytest.approx(golden.pop("Random"), abs=1.0)
+    assert shares == pytest.approx(golden, abs=0.0101)
 
 
 @pytest.mark.data

@@ -34,46 +34,46 @@ def normal(tmp_path: Path) -> Path:
 
 
 def test_students_t_covers_95_percent_of_normal_logs(normal: Path) -> None:
-    found = validated(normal, 2000)
-    assert set(found) == {"made", "places", "same"}
-    for n, row in found["made"].items():
+    answer = validated(normal, 2000)
+    assert set(answer) == {"made", "places", "same"}
+    for n, row in answer["made"].items():
         assert row["method"] == "t_log"
         assert row["coverage"] == pytest.approx(0.95, abs=0.012), n  # three pairs of 2,000: se .003
         assert row["worst"] <= row["coverage"]
         assert row["false_verdicts"] == pytest.approx(0.05, abs=0.012), n
-    assert list(found["made"]) == ["3", "5", "10", "20", "30", "100", "200", "300"]
-    assert [row["false_verdicts"] for row in found["same"].values()] == pytest.approx([0.05] * 8, abs=0.02)
+    assert list(answer["made"]) == ["3", "5", "10", "20", "30", "100", "200", "300"]
+    assert [row["false_verdicts"] for row in answer["same"].values()] == pytest.approx([0.05] * 8, abs=0.02)
 
 
 def test_windows_are_judged_by_the_median_where_it_has_an_interval(normal: Path) -> None:
-    found = validated(normal, 2000)["places"]
-    assert [row["method"] for row in found.values()] == ["t_log"] + ["median"] * 7
+    rows = validated(normal, 2000)["places"]
+    assert [row["method"] for row in rows.values()] == ["t_log"] + ["median"] * 7
     # Exact: 1 - 2 / 2^5 = .9375 with five windows, 1 - 22 / 1024 = .9785 with ten.
-    assert found["5"]["coverage"] == pytest.approx(0.9375, abs=0.012)
-    assert found["10"]["coverage"] == pytest.approx(0.9785, abs=0.008)
+    assert rows["5"]["coverage"] == pytest.approx(0.9375, abs=0.012)
+    assert rows["10"]["coverage"] == pytest.approx(0.9785, abs=0.008)
 
 
 def test_marked_intervals_are_told_from_those_that_must_hold(normal: Path) -> None:
     values = np.load(normal / "made.npz")
     np.savez(normal / "tails.npz", **values, largest_job=np.full(values["mean"].shape, 0.2))
-    found = validated(normal, 500)
-    assert found["tails"]["20"]["approximate"] == 1.0
-    assert "plain" not in found["tails"]["20"]
-    assert found["tails"]["300"]["approximate"] == 0.0
-    assert found["tails"]["300"]["own_approximate"]  # no number of seeds is enough
-    assert [found["made"][n]["own_approximate"] for n in ("5", "20", "30")] == [True, True, False]
-    assert found["made"]["30"]["own"] == pytest.approx(0.95, abs=0.02)
-    assert found["made"]["5"]["approximate"] == 1.0  # fewer than ten seeds
-    assert found["made"]["20"]["approximate"] < 0.1
-    assert found["made"]["20"]["plain"] == pytest.approx(0.95, abs=0.02)
-    assert found["places"]["30"]["approximate"] == 1.0  # windows, fewer than 300
+    answer = validated(normal, 500)
+    assert answer["tails"]["20"]["approximate"] == 1.0
+    assert "plain" not in answer["tails"]["20"]
+    assert answer["tails"]["300"]["approximate"] == 0.0
+    assert answer["tails"]["300"]["own_approximate"]  # no number of seeds is enough
+    assert [answer["made"][n]["own_approximate"] for n in ("5", "20", "30")] == [True, True, False]
+    assert answer["made"]["30"]["own"] == pytest.approx(0.95, abs=0.02)
+    assert answer["made"]["5"]["approximate"] == 1.0  # fewer than ten seeds
+    assert answer["made"]["20"]["approximate"] < 0.1
+    assert answer["made"]["20"]["plain"] == pytest.approx(0.95, abs=0.02)
+    assert answer["places"]["30"]["approximate"] == 1.0  # windows, fewer than 300
 
 
 def test_a_simulated_population_has_the_share_of_the_largest_job(tmp_path: Path) -> None:
     assert run_script("validate_intervals", "--simulate", tmp_path, "--seeds", "3").returncode == 0
-    with np.load(tmp_path / "pareto.npz") as made:
-        assert made["mean"].shape == made["largest_job"].shape == (3, 4)
-        assert np.all((made["largest_job"] > 0.01) & (made["largest_job"] < 1))
+    with np.load(tmp_path / "pareto.npz") as population:
+        assert population["mean"].shape == population["largest_job"].shape == (3, 4)
+        assert np.all((population["largest_job"] > 0.01) & (population["largest_job"] < 1))
 
 
 def test_only_the_numbers_of_seeds_that_are_asked_for_are_measured(normal: Path) -> None:
@@ -106,17 +106,17 @@ def test_a_population_that_is_none_is_named(tmp_path: Path) -> None:
 def test_the_gates_hold_on_the_measured_populations(data: Path) -> None:
     # 2,500 draws: a worst pair has a standard error of .005, so the gates of 10,000 draws are lowered by .01. The
     # script by itself measures samples of 200 and 300, too, which take three quarters of its time.
-    found = validated(data / "golden" / "statistics", 2500, "--sizes", "3,5,10,20,30,100")
+    answer = validated(data / "golden" / "statistics", 2500, "--sizes", "3,5,10,20,30,100")
     for name in ("heterogeneous", "heterogeneous-dag", "heavy-tailed"):
-        for n, row in found[name].items():
+        for n, row in answer[name].items():
             worst, mean = {"3": (0.905, 0.937), "5": (0.913, 0.938)}.get(n, (0.925, 0.94))
             assert row["worst"] >= worst - 0.01, (name, n)
             assert row["coverage"] >= mean - 0.004, (name, n)
-    trace = found["itp-windows"]
+    trace = answer["itp-windows"]
     assert min(trace[n]["worst"] for n in ("5", "10", "20", "30", "100")) >= 0.92
     assert trace["100"]["t_log"]["worst"] >= 0.914
     assert trace["10"]["t_log"]["worst"] < 0.85  # where the median is needed: t does not hold on windows
-    equal = [row["false_verdicts"] for n, row in found["equal-heterogeneous"].items() if n != "100"]
+    equal = [row["false_verdicts"] for n, row in answer["equal-heterogeneous"].items() if n != "100"]
     assert all(0.035 <= share <= 0.065 for share in equal)
 
 

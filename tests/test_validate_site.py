@@ -39,6 +39,7 @@ def test_a_site_that_misses_its_gates_ends_with_1(tmp_path: Path) -> None:
     # The log of this sample comes from EASY, not from Slurm
     for name in ("sacct.txt.gz", "nodes.txt"):
         shutil.copy(ROOT / "workloads" / "site" / name, tmp_path / name)
+    (tmp_path / "slurm.conf").write_text("ClusterName=sample\nPartitionName=gpu Nodes=ALL Default=YES\n")
     waits = validated(tmp_path, code=1)
     assert (waits["total"]["jobs"], waits["early"]) == (500, 0)
     assert waits["median_abs_log_ratio"] > 0.35

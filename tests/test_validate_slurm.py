@@ -22,17 +22,17 @@ def test_accounting_counts_every_attempt(tmp_path: Path) -> None:
     (tmp_path / "sacct-aDX.txt").write_bytes((ROOT / "workloads" / "samples" / "sacct" / "jobs.txt").read_bytes())
     # 500: 2 x 3600, 501_1: 3632, 503: 16 x 600, 505: 300 + 100 + 500, 507: 0, 508: 300 (a slice counts), 510: 990;
     # 503+1 and 509 hold no GPU; 5 array tasks and 506 never ran
-    found = validated(tmp_path)["accounting"]
-    assert found == {"jobs": 9, "attempts": 11, "attempt_gpu_seconds": 22622, "never_ran": 6}
+    counts = validated(tmp_path)["accounting"]
+    assert counts == {"jobs": 9, "attempts": 11, "attempt_gpu_seconds": 22622, "never_ran": 6}
 
 
 @pytest.mark.data
 @pytest.mark.parametrize(("run", "rows"), [("multifactor-fairtree-24.11", 150), ("multifactor-classic-22.05", 135)])
 def test_priorities_are_those_that_slurmctld_logged(data: Path, run: str, rows: int) -> None:
-    found = validated(data / "golden" / "slurm" / run)["priorities"]
-    assert (found["rows"], found["wrong_totals"]) == (rows, 0)
-    assert found["worst_factor"] < 1e-5
-    assert found.get("worst_classic_fair_share", 0) < 0.07
+    priorities = validated(data / "golden" / "slurm" / run)["priorities"]
+    assert (priorities["rows"], priorities["wrong_totals"]) == (rows, 0)
+    assert priorities["worst_factor"] < 1e-5
+    assert priorities.get("worst_classic_fair_share", 0) < 0.07
 
 
 @pytest.mark.data
@@ -55,7 +55,7 @@ def test_jobs_that_share_nodes_start_nearly_in_the_order_of_slurm(
 
     monkeypatch.setattr(validate_slurm, "_LAGS_S", (0.0, 0.5))
     monkeypatch.setattr(validate_slurm, "_TIES", ("wait",))
-    found = validate_slurm.starts(data / "golden" / "slurm" / run)
-    assert found["jobs"] == jobs
-    assert found["order_differs"] <= 2
-    assert found["median_gap_s"] <= 2
+    starts = validate_slurm.starts(data / "golden" / "slurm" / run)
+    assert starts["jobs"] == jobs
+    assert starts["order_differs"] <= 2
+    assert starts["median_gap_s"] <= 2

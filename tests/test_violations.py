@@ -105,7 +105,7 @@ CHANGES: dict[str, tuple[Callable[[list[Record]], object], str]] = {
 @pytest.mark.parametrize("case", CHANGES)
 def test_the_checker_finds_what_is_put_into_a_log(case: str) -> None:
     change, why = CHANGES[case]
-    assert any(why in found for found in changed(played(), change)), changed(played(), change)
+    assert any(why in message for message in changed(played(), change)), changed(played(), change)
 
 
 def test_the_checker_finds_nothing_in_a_sound_log() -> None:
@@ -124,9 +124,9 @@ def test_the_checker_counts_what_a_node_holds() -> None:
     log = ScheduleLog()
     for row in rows:
         log.append(tuple(row))  # type: ignore[arg-type]
-    found = violations(Schedule(cluster, schedule.jobs, log), jobs)
-    assert any("node 'n' holds" in each for each in found)
-    assert any("serves another task alone" in each for each in found)
+    messages = violations(Schedule(cluster, schedule.jobs, log), jobs)
+    assert any("node 'n' holds" in message for message in messages)
+    assert any("serves another task alone" in message for message in messages)
 
 
 def test_the_checker_adds_up_the_shares_of_a_gpu() -> None:
@@ -134,13 +134,15 @@ def test_the_checker_adds_up_the_shares_of_a_gpu() -> None:
     cluster = Cluster((Node("n", A100, 1, 4, 16),))
     jobs = [Job.single(name, Task("t", 1.0, gpus=0.5)) for name in "abc"]
     schedule = ClusterKernel(cluster, jobs).run(POLICIES.create("fifo"))
-    assert not any("shared beyond" in each for each in violations(schedule, jobs))
+    assert not any("shared beyond" in message for message in violations(schedule, jobs))
     rows = [row._replace(time_s=0.0) if row.run == 2 and row.kind == Kind.STARTED else row for row in schedule.log]
     rows.sort(key=lambda row: (row.time_s, row.kind))
     log = ScheduleLog()
     for row in rows:
         log.append(tuple(row))  # type: ignore[arg-type]
-    assert any("GPU 0 is shared beyond 1" in each for each in violations(Schedule(cluster, schedule.jobs, log), jobs))
+    assert any(
+        "GPU 0 is shared beyond 1" in message for message in violations(Schedule(cluster, schedule.jobs, log), jobs)
+    )
 
 
 def test_a_stall_is_justified_only_by_nodes_that_are_gone() -> None:
@@ -159,11 +161,11 @@ def test_every_policy_and_placement_keeps_every_promise_under_stress() -> None:
     specs = stress.specs()
     assert {spec.partition("[")[0] for spec in specs} >= {"easy-events", "rollout", "srtf", "gavel", "plan-ahead"}
     assert any("placement=fgd" in spec for spec in specs)
-    assert [(spec, case, found) for spec, case, found in stress.stress(len(specs), 5000, specs) if found] == []
+    assert [(spec, case, messages) for spec, case, messages in stress.stress(len(specs), 5000, specs) if messages] == []
 
 
 def test_the_stress_script_reports_what_a_policy_does_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert any("Stalled" in found for _, _, all_ in stress.stress(4, 0, [f"{__name__}:Idle"]) for found in all_)
+    assert any("Stalled" in message for _, _, all_ in stress.stress(4, 0, [f"{__name__}:Idle"]) for message in all_)
 
 
 class Idle:

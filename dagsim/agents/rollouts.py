@@ -65,10 +65,12 @@ class EpisodeSteps:
     """Reward from each choice to the next; the last one lasts until the end."""
     notes: list[Any] = field(default_factory=list)
     """The witness's note on each choice, if there was a witness."""
-    hindsight: Any = None
+    hindsight: Any = field(default=None, kw_only=True)
     """The witness's note on the whole episode."""
-    jct_s: float = float("nan")
+    jct_s: float = field(default=float("nan"), kw_only=True)
     """Mean completion time of the jobs that completed; NaN if none did."""
+    unit_s: float = field(default=1.0, kw_only=True)
+    """The unit of ``times_s`` and ``rewards``, in seconds."""
 
 
 def choices_of(episodes: Sequence[EpisodeSteps]) -> np.ndarray:
@@ -87,13 +89,13 @@ class Stage(Protocol):
         """
         ...
 
-    def step(self, choices: Sequence[Any]) -> Sequence[float]:
+    def step(self, choices: np.ndarray) -> Sequence[float] | np.ndarray:
         """Carry out a choice in each of the live episodes, and return the rewards until the next ones.
         Episodes that are over are not live any longer.
         """
         ...
 
-    def times_s(self) -> Sequence[float]:
+    def times_s(self) -> Sequence[float] | np.ndarray:
         """The present of each live episode."""
         ...
 
@@ -105,8 +107,8 @@ class Stage(Protocol):
         """Mean completion time of the completed jobs of an episode that is over; NaN if there are none."""
         ...
 
-    def note(self, number: int) -> Any:
-        """The witness's note on the present; ``None`` without a witness."""
+    def notes(self) -> Sequence[Any]:
+        """The witness's note on the present of each live episode; empty without a witness."""
         ...
 
     def hindsight(self, number: int) -> Any:
@@ -125,9 +127,9 @@ class _SimulatedStage:
         observations = [self.episodes[number].observation for number in self.live]
         return observations, net.stack(observations)
 
-    def step(self, choices: Sequence[Any]) -> Sequence[float]:
+    def step(self, choices: np.ndarray) -> Sequence[float]:
         rewards = []
-        for number, choice in zip(self.live, choices, strict=True):
+        for number, choice in zip(self.live, choices.tolist(), strict=True):
             self.episodes[number].step(choice)
             rewards.append(self.episodes[number].reward())
         self.live = [number for number in self.live if self.episodes[number].observation is not None]
@@ -142,9 +144,9 @@ class _SimulatedStage:
     def jct_s(self, number: int) -> float:
         return _mean_jct_s(self.episodes[number].kernel.schedule)
 
-    def note(self, number: int) -> Any:
-        witness = self.episodes[number].witness
-        return None if witness is None else witness.note()
+    def notes(self) -> Sequence[Any]:
+        witnesses = [self.episodes[number].witness for number in self.live]
+        return [witness.note() for witness in witnesses if witness is not None]
 
     def hindsight(self, number: int) -> Any:
         witness = self.episodes[number].witness
@@ -187,16 +189,16 @@ class _CompiledStage:
         parts = (tokens, context, gpus, np.arange(len(context)).repeat(np.diff(first)), first[:-1])
         return observations, ObservationBatch(*map(torch.from_numpy, parts))
 
-    def step(self, choices: Sequence[Any]) -> Sequence[float]:
-        rewards, over = self._lane.advance(self._which, np.asarray(choices, np.int64))
-        values: list[float] = rewards.tolist()
+    def step(self, choices: np.ndarray) -> np.ndarray:
+        rewards, over = self._lane.advance(self._which, choices)
+        rewards = rewards.copy()  # a view of what the next step overwrites
         if over.any():
             self._which = self._which[~over]
             self.live = self._which.tolist()
-        return values
+        return rewards
 
-    def times_s(self) -> Sequence[float]:
-        times_s: list[float] = self._lane.now_s[self._which].tolist()
+    def times_s(self) -> np.ndarray:
+        times_s: np.ndarray = self._lane.now_s[self._which]
         return times_s
 
     def end_s(self, number: int) -> float:
@@ -207,8 +209,8 @@ class _CompiledStage:
         completed = ~np.isnan(times_s)
         return float(times_s[completed].mean()) if completed.any() else float("nan")
 
-    def note(self, number: int) -> Any:
-        return None
+    def notes(self) -> Sequence[Any]:
+        return []
 
     def hindsight(self, number: int) -> Any:
         return None
@@ -240,31 +242,53 @@ def play_stage(
     keep: bool = True,
 ) -> list[EpisodeSteps]:
     """As ``play``, for the ``count`` episodes of a stage in any engine."""
-    all_steps = [EpisodeSteps() for _ in range(count)]
+    moments: list[_Moment] = []
     while stage.live:
         live = stage.live
         observations, batch = stage.look(net, keep)
         choices, log_p = net.act(batch, rng, explore)
-        if not keep:
-            stage.step(choices.tolist())
-            continue
-        rows = zip(live, observations, choices.tolist(), log_p.tolist(), stage.times_s(), strict=True)
-        for number, observation, choice, likely, now_s in rows:
-            steps = all_steps[number]
-            steps.observations.append(observation)
-            steps.choices.append(choice)
-            steps.log_p.append(likely)
-            steps.times_s.append(now_s)
-            if (note := stage.note(number)) is not None:
-                steps.notes.append(note)
-        for number, reward in zip(live, stage.step(choices.tolist()), strict=True):
-            all_steps[number].rewards.append(reward)
+        if keep:
+            times_s, notes = stage.times_s(), stage.notes()
+            moments.append(_Moment(live, observations, choices, log_p, times_s, stage.step(choices), notes))
+        else:
+            stage.step(choices)
+    all_steps = _by_episode(moments, count)
     for number, steps in enumerate(all_steps):
         steps.times_s.append(stage.end_s(number))
         if keep:
             steps.hindsight = stage.hindsight(number)
             steps.jct_s = stage.jct_s(number)
     return all_steps
+
+
+class _Moment(NamedTuple):
+    """One choice in each live episode of a stage. All parts but the first are those of ``EpisodeSteps``."""
+
+    live: Sequence[int]
+    observations: Sequence[Any]
+    choices: np.ndarray
+    log_p: np.ndarray
+    times_s: Sequence[float] | np.ndarray
+    rewards: Sequence[float] | np.ndarray
+    notes: Sequence[Any]
+
+
+def _by_episode(moments: Sequence[_Moment], count: int) -> list[EpisodeSteps]:
+    """The steps of each of ``count`` episodes, without their ends."""
+    if not moments:
+        return [EpisodeSteps() for _ in range(count)]
+    numbers = np.concatenate([moment.live for moment in moments])
+    order = np.argsort(numbers, kind="stable").tolist()
+    ends = np.cumsum(np.bincount(numbers, minlength=count)).tolist()
+    columns: dict[str, Any] = {}
+    for place, name in enumerate(_Moment._fields[1:], 1):
+        parts = [moment[place] for moment in moments]
+        values = [value for part in parts for value in (part.tolist() if isinstance(part, np.ndarray) else part)]
+        columns[name] = [values[number] for number in order] if values else []
+    return [
+        EpisodeSteps(**{name: column[begin:end] for name, column in columns.items()})
+        for begin, end in zip([0, *ends[:-1]], ends, strict=True)
+    ]
 
 
 def evaluate_greedy(

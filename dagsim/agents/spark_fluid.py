@@ -221,11 +221,13 @@ def differential(groups: Sequence[Sequence[EpisodeSteps]]) -> None:
         steps.rewards = (np.asarray(steps.rewards) - rate * np.diff(steps.times_s)).tolist()
 
 
-def _left(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
-    """(T, 7) remaining work in each state: the backlog, and its cost as a fluid."""
-    rows = []
-    for observation, now_s, left_s in zip(steps.observations, steps.times_s, steps.notes, strict=False):
-        cost = fluid_cost(now_s, left_s, steps.hindsight, observation.executors, time_constant_s)
+def _left(steps: EpisodeSteps, time_constant: float) -> np.ndarray:
+    """(T, 7) remaining work in each state: the backlog, and its cost as a fluid. ``time_constant`` is in
+    units of ``steps.times_s``.
+    """
+    rows, time_constant_s = [], time_constant * steps.unit_s
+    for observation, now, left_s in zip(steps.observations, steps.times_s, steps.notes, strict=False):
+        cost = fluid_cost(now * steps.unit_s, left_s, steps.hindsight, observation.executors, time_constant_s)
         rows.append(np.append(backlog(observation, time_constant_s), cost / time_constant_s))
     return np.stack(rows)
 

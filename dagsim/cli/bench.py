@@ -22,11 +22,6 @@ bench_app = typer.Typer(help="Judge a scheduler on a frozen suite of tasks.", no
 app.add_typer(bench_app, name="bench")
 
 
-@bench_app.callback()
-def _bench() -> None:
-    pass
-
-
 Tasks = Annotated[
     list[str] | None, typer.Option("--task", metavar="NAME", help="Only this task; repeatable (default: all).")
 ]
@@ -88,6 +83,7 @@ def run_bench(
     from dagsim.report.benchmark import entry_grid
     from dagsim.report.terminal import counted, show_grid
 
+    watched = not (quiet or json_)
     chosen = {"cluster": algo, "spark": spark, "ramp": ramp}
     policies = {system: agent_spec(spec, system=system) for system, spec in chosen.items() if spec is not None}
     if not policies:
@@ -103,14 +99,14 @@ def run_bench(
     where = f"{division}-{'dev' if draw is None else draw}"
     argv, runs = ["dagsim", *sys.argv[1:]], {}
     for number, (task_name, plan) in enumerate(plans.items(), 1):
-        if not (quiet or json_):
+        if watched:
             typer.echo(f"task {number} of {len(plans)}: {task_name}", err=True)
         store = Store.begin(out / f"bench-{where}", plan, argv=argv)  # shared: references run once for all entries
-        done = carried(store, plan, on, watched=not (quiet or json_))
+        done = carried(store, plan, on, watched=watched)
         if broken := next((run.error for run in done.values() if run.error), None):
             raise InputError(f"task {task_name}: {broken}")
         runs[task_name] = store, done
-    bounds = bounds_of(tasks, entry, counted("bounding", not (quiet or json_), "seeds", every=1)) if bound else {}
+    bounds = bounds_of(tasks, entry, counted("bounding", watched, "seeds", every=1)) if bound else {}
     content = entry_file(entry, tasks, runs, bounds)
     path = out / f"bench-{slug(label, 60)}-{where}.json"
     write_text(path, json.dumps(content) + "\n")

@@ -10,7 +10,7 @@ import typer
 
 from dagsim.cli.app import app
 from dagsim.cli.options import ConfigFile, Experiment, Json, Quiet, Settings, TraceFlags, expand_options
-from dagsim.cli.shared import experiment
+from dagsim.cli.shared import experiment, trace_at
 
 
 @app.command("calibrate")
@@ -34,16 +34,15 @@ def calibrate_site(
 
     Example: dagsim calibrate --trace sacct.txt --config cluster.yaml -o calibrated.yaml
     """
-    from dagsim.config.schema import Setting, dump_config
+    from dagsim.config.schema import dump_config
     from dagsim.experiment.calibrate import calibrate
     from dagsim.files import write_text
     from dagsim.report.tables import fidelity_lines
     from dagsim.report.terminal import counted
 
     watched = not (quiet or json_)
-    workload = [Setting(f"--trace {trace}", "workload", {"kind": "trace", "path": str(trace)})]
     what = Experiment(config=config, set_=set_)
-    chosen = experiment(what, reading, "slurm-multifactor", first=workload, quiet=not watched)
+    chosen = experiment(what, reading, "slurm-multifactor", first=trace_at(trace), watched=watched)
     result = calibrate(chosen, fit, counted("fitting", watched, "replays", every=5))
     if output is not None:
         text = f"# Fitted by dagsim calibrate on the first {result.fitted:,} of {result.jobs:,} jobs of {trace.name}.\n"

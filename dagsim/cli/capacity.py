@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
@@ -17,11 +17,9 @@ import typer
 
 from dagsim.cli.app import app
 from dagsim.cli.options import ConfigFile, Experiment, Settings, SweepOutput, TraceFlags, expand_options
-from dagsim.cli.shared import carried, experiment, trust
+from dagsim.cli.shared import carried, experiment, trace_at, trust
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from dagsim.config.schema import Config
     from dagsim.experiment.capacity.search import Size, SizePlan
     from dagsim.experiment.capacity.whatif import Fit
@@ -226,7 +224,7 @@ def whatif(
     from dagsim.report.comparison import whatif_table
 
     policies = _names(policy)
-    chosen = with_memberships(_configured(reading, trace, config, set_, policies[:1], growth, quiet=not shown.watched))
+    chosen = with_memberships(_configured(reading, trace, config, set_, policies[:1], growth, watched=shown.watched))
     asked = WhatIf.of(chosen, policies, add or (), remove or (), accept or (), price or (), prices)
     folder, runs = swept(Plan.of_grid(asked.grid(trace, shown.name), "whatif"), shown)
     trials = trials_of(folder, runs, asked.config, asked.demand)
@@ -297,7 +295,7 @@ def plan_capacity(
     from dagsim.report.terminal import progress
 
     Targets.read(target, bounded=budget is None)  # before the trace is read, which may take long
-    chosen = _configured(reading, trace, config, set_, [policy] if policy else [], growth, quiet=not shown.watched)
+    chosen = _configured(reading, trace, config, set_, [policy] if policy else [], growth, watched=shown.watched)
     file = None if plot is None else _drawable(plot)
     with progress(wanted=shown.watched, every_run=True) as watch:
         planned = plan_size(
@@ -353,7 +351,7 @@ def _configured(
     policies: list[str],
     growth: str | None,
     *,
-    quiet: bool,
+    watched: bool,
 ) -> Config:
     """Return the configuration with its log, its cluster, and the first of the policies; arrivals
     are more frequent if the demand grows.
@@ -361,11 +359,8 @@ def _configured(
     Raises:
         InputError: An option is wrong, or the log or the cluster cannot be read.
     """
-    from dagsim.config.schema import Setting
-
-    jobs = [Setting(f"--trace {trace}", "workload", {"kind": "trace", "path": str(trace)})]
     what = Experiment(config=config, set_=set_)
-    chosen = experiment(what, reading, policies[0] if policies else None, first=jobs, quiet=quiet)
+    chosen = experiment(what, reading, policies[0] if policies else None, first=trace_at(trace), watched=watched)
     if growth is None:
         return chosen
     if reading.load is not None:
@@ -408,7 +403,6 @@ def _drawn(planned: SizePlan, path: Path) -> Path:
     from dagsim.report.plots import save
     from dagsim.report.plots.results import sizes
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     title = f"{workload_label(planned.config)}, {planned.config.policy}"
     priced = bool(planned.prices)
     return save(sizes(planned.search, planned.today, planned.target.first, title, priced=priced), path)

@@ -28,7 +28,7 @@ from dagsim.cli.options import (
     expand_options,
     fraction,
 )
-from dagsim.cli.shared import experiment
+from dagsim.cli.shared import experiment, trace_at
 from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def why(
 
     folder = Store.open(run)
     place = _place(folder, policy, number)
-    line = folder.lines()[place]
+    line = folder.line(place)
     schedule = folder.schedule(place)
     schedule_columns = columns(schedule)
     asked = find_job(schedule_columns, job)
@@ -183,26 +183,24 @@ def _place(folder: Store, policy: str | None, number: int | None) -> int:
     """Return the number of the run that the options name.
 
     Raises:
-        InputError: The run does not exist or keeps no schedule, or both options are given.
+        InputError: The policy has no run, or its runs keep no schedule, or both options are given.
     """
     from dagsim.errors import InputError
     from dagsim.experiment.store import is_sweep
     from dagsim.registry import nearest
 
-    lines = folder.lines()
     if is_sweep(folder.path):
         raise InputError(
             f"{folder.path}: a sweep keeps no schedules of its runs; run the cell with dagsim eval or replay"
         )
     if policy is not None and number is not None:
         raise InputError("why: --policy and --run both choose the run; give only one of them")
-    policies = [line.policy for line in lines]
-    if policy is not None and policy not in policies:
+    if policy is None:
+        return number or 0
+    policies = [line.policy for line in folder.lines()]
+    if policy not in policies:
         raise InputError(f"{folder.path}: no finished run of {policy!r}{nearest(policy, policies)}")
-    place = policies.index(policy) if policy is not None else number or 0
-    if place >= len(lines):
-        raise InputError(f"{folder.path}: there is no run {place}; finished runs: {len(lines)}, counted from 0")
-    return place
+    return policies.index(policy)
 
 
 @app.command("bound")
@@ -230,17 +228,13 @@ def print_bound(
 
     Example: dagsim bound --workload heterogeneous --seed 3
     """
-    from dagsim.config.schema import Setting
     from dagsim.experiment.bound import bound_of
     from dagsim.experiment.scenario import experiment_seeds, workload_label
     from dagsim.report.terminal import counted
 
     watched = not (quiet or json_)
-    described = {"kind": "trace", "path": str(trace), "format": reading.format_}
-    more = [] if trace is None else [Setting(f"--trace {trace}", "workload", described)]
-    chosen = experiment(
-        Experiment(workload, config, set_, seed=seed), reading, windows=windows, more=more, quiet=not watched
-    )
+    what, log = Experiment(workload, config, set_, seed=seed), [] if trace is None else trace_at(trace)
+    chosen = experiment(what, reading, windows=windows, first=log, watched=watched)
     number = experiment_seeds(chosen)[0]
     watch = counted("searching for prices", watched, "steps", every=10)
     least = bound_of(chosen, number, preemptive=preemptive, by_area=area, watch=watch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable
 from math import inf
@@ -27,7 +26,7 @@ from dagsim.cli.options import (
     Workers,
     expand_options,
 )
-from dagsim.cli.shared import experiment
+from dagsim.cli.shared import experiment, trace_at
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -153,7 +152,7 @@ def _forecast(
             typer.echo(json.dumps({"jobs": [], "idle": True}))
         return
     first = [Setting(f"--state {state}", "workload", workload_of(state))]
-    config = experiment(asked, reading, first=first, quiet=not output.watched)
+    config = experiment(asked, reading, first=first, watched=output.watched)
     question = Question.read(config, state, history, algo, *counts)
     for remark in question.remarks:
         typer.echo(f"{state.name}: {remark}", err=True)
@@ -168,10 +167,11 @@ def _forecast(
         if missing := sorted(names - {row.job for row in queue.rows}):
             raise InputError(f"{state}: job {missing[0]} does not wait there, or can never start")
     if output.page is not None:
+        from dagsim.files import write_text
         from dagsim.report.page.forecasting import queue_page
 
         title = f"{state.name}: when jobs start"
-        _write(output.page, queue_page(title, answers["jobs"], answers.get("planned"), remarks=question.remarks))
+        write_text(output.page, queue_page(title, answers["jobs"], answers.get("planned"), remarks=question.remarks))
     if output.json:
         latest, *_ = answers.values()
         basis = {
@@ -234,12 +234,13 @@ def _backtest(
     counts: tuple[int, int], workers: int | None, output: _Output,
 ) -> None:  # fmt: skip
     """Forecast at past instants of a log, and score the forecasts."""
+    from dagsim.experiment.executors import cores
     from dagsim.forecast.backtest import instants_of, read_backtest, run_backtest
     from dagsim.forecast.members import Forecaster
     from dagsim.report.terminal import counted
 
     with TemporaryDirectory() as scratch:
-        config = _configured(path, asked, Path(scratch), reading, quiet=not output.watched)
+        config = _configured(path, asked, Path(scratch), reading, watched=output.watched)
     log, queue, player = read_backtest(config, path, algo)
     forecaster = Forecaster(player, *counts, config.seed, oracle)
     since_s, until_s = _instant(config, "from", reading.from_, log), _instant(config, "until", reading.until, log)
@@ -248,12 +249,13 @@ def _backtest(
         log, queue, -inf if since_s is None else since_s, inf if until_s is None else until_s, every_s
     )
     progress = counted(f"forecasting at {len(instants):,} instants", output.watched, "done", every=1)
-    test = run_backtest(log, queue, forecaster, instants, workers or os.cpu_count() or 1, progress)
+    test = run_backtest(log, queue, forecaster, instants, workers or cores(), progress)
     scores = test.to_dict() if output.page is not None or not output.quiet or output.json else {}
     if output.page is not None:
+        from dagsim.files import write_text
         from dagsim.report.page.forecasting import backtest_page
 
-        _write(output.page, backtest_page(f"{path.name}: forecasts and what came true", scores))
+        write_text(output.page, backtest_page(f"{path.name}: forecasts and what came true", scores))
     if output.json:
         typer.echo(json.dumps(scores))
     elif not output.quiet:
@@ -264,35 +266,17 @@ def _backtest(
         show_grid(backtest_grid(scores))
 
 
-def _write(page: Path, text: str) -> None:
-    """Write a page.
-
-    Raises:
-        InputError: It cannot be written.
-    """
-    from dagsim.errors import InputError
-    from dagsim.files import write_text
-
-    try:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        write_text(page, text)
-    except OSError as error:
-        raise InputError(f"{page}: cannot be written: {error.strerror or error}") from None
-
-
-def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlags, *, quiet: bool) -> Config:
+def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlags, *, watched: bool) -> Config:
     """The configuration of the log: that of ``--config``, else that of a folder's site files."""
     from dagsim.config.cluster_file import import_site
-    from dagsim.config.schema import Setting
     from dagsim.traces.site_import import read_site
     from dagsim.traces.slurm_site import site_files
 
     if asked.config is None and path.is_dir() and read_site(site_files([path])) is not None:
         asked = asked._replace(config=str(scratch / "site.yaml"))
         import_site([path], scratch / "site.yaml")
-    first = [Setting(f"--backtest {path}", "workload", {"kind": "trace", "path": str(path)})]
     reading = reading._replace(from_=None, until=None)  # instants of forecasts, not of the log
-    return experiment(asked, reading, first=first, quiet=quiet)
+    return experiment(asked, reading, first=trace_at(path, "--backtest"), watched=watched)
 
 
 def _instant(config: Config, name: str, text: str | None, log: JobLog | None = None) -> float | None:

@@ -23,7 +23,7 @@ from dagsim.cli.options import (
     Windows,
     expand_options,
 )
-from dagsim.cli.shared import experiment, resume_policies, run_policies
+from dagsim.cli.shared import experiment, resume_policies, run_policies, trace_at
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -59,7 +59,7 @@ def evaluate(
 
     if algo == "decima" and what.config is None and what.system is None:
         what = what._replace(config="spark")
-    chosen = experiment(what, trace, algo, windows=windows, quiet=output.quiet or output.json_)
+    chosen = experiment(what, trace, algo, windows=windows, watched=output.watched)
     repeats = algo is None and what.config is not None and Path(what.config, "manifest.json").is_file()
     if checkpoint is not None or (not repeats and is_agent(scenario_of(chosen), chosen.policy)):
         policy = agent_spec(chosen.policy, checkpoint, system=chosen.system_kind)
@@ -91,7 +91,7 @@ def baseline(
         return
     from dagsim.experiment.scenario import scenario_of
 
-    chosen = experiment(what, trace, reference, windows=windows, quiet=output.quiet or output.json_)
+    chosen = experiment(what, trace, reference, windows=windows, watched=output.watched)
     others = algo or scenario_of(chosen).policies.names()
     policies = tuple(dict.fromkeys((chosen.policy, *others)))
     if len(policies) >= MANY and "seeds" not in chosen.model_fields_set:
@@ -134,19 +134,16 @@ def replay_trace(
 
     Example: dagsim replay --trace batch_task.csv.gz --algo sjf --limit 1000
     """
+    what = Experiment(config=config, set_=set_, seeds=seeds, seed=seed)
     if output.resume is not None:
-        what = Experiment(config=config, set_=set_, seed=seed)
-        resume_policies("replay", output, what, reading, trace=trace, algo=algo, report=report, windows=windows)
+        options = {"trace": trace, "algo": algo, "report": report, "windows": windows}
+        resume_policies("replay", output, what, reading, **options, reference=reference, blocks=blocks)
         return
     if trace is None:
         raise typer.BadParameter("give --trace FILE or --resume RUN", param_hint="'--trace'")
-    from dagsim.config.schema import Setting
-
-    workload = [Setting(f"--trace {trace}", "workload", {"kind": "trace", "path": str(trace)})]
-    what = Experiment(config=config, set_=set_, seeds=seeds, seed=seed)
-    chosen = experiment(what, reading, algo, windows=windows, first=workload, quiet=output.quiet or output.json_)
+    chosen = experiment(what, reading, algo, windows=windows, first=trace_at(trace), watched=output.watched)
     if report is not None:
-        _report(chosen, report, quiet=output.quiet or output.json_)
+        _report(chosen, report, watched=output.watched)
     against = reference or (None if blocks is None else "fifo")
     if blocks is not None and against == chosen.policy:
         raise typer.BadParameter(f"--blocks: {against} would be compared with itself; --reference names another")
@@ -156,16 +153,16 @@ def replay_trace(
     run_policies("replay", chosen, policies, output, blocks, repeats=config)
 
 
-def _report(config: Config, path: Path, *, quiet: bool) -> None:
+def _report(config: Config, path: Path, *, watched: bool) -> None:
     """Write a line for each row of the trace that was dropped or tolerated."""
     from dagsim.files import write_text
     from dagsim.report.terminal import counted
 
     trace = config.trace().as_recorded(full_report=True)
-    for _ in counted("listing dropped rows", wanted=not quiet)(trace.jobs()):
+    for _ in counted("listing dropped rows", wanted=watched)(trace.jobs()):
         pass
     write_text(path, "\n".join([f"# {trace.report}", *trace.report.details]) + "\n")
-    if not quiet:
+    if watched:
         typer.echo(f"{len(trace.report.details):,} rows listed in {path}")
 
 

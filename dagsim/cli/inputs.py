@@ -142,11 +142,6 @@ site_app = typer.Typer(help="Import a real cluster: nodes, queues, limits and it
 app.add_typer(site_app, name="site")
 
 
-@site_app.callback()
-def _sites() -> None:
-    pass
-
-
 @site_app.command("import")
 def site_import(
     paths: Annotated[

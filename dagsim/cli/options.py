@@ -97,6 +97,16 @@ Wide = Annotated[bool, _output("--wide", help="Print every column, even if they 
 TableLook = Annotated[TableFormat, _output("--table", help="Print tables as text, Markdown or LaTeX.")]
 
 
+TraceFormat = Annotated[
+    str | None,
+    _of_trace("--format", metavar="NAME", help="Format of the trace (default: detected; dagsim list readers)."),
+]
+TraceColumns = Annotated[
+    str | None,
+    _of_trace("--map", metavar="OURS=THEIRS,...", help="Columns of a CSV or JSON Lines file, by dagsim's names."),
+]
+
+
 class WindowCount(NamedTuple):
     """Number of windows of a trace, and jobs of each. Longer windows help more than more windows."""
 
@@ -226,10 +236,7 @@ class SweepOutput(NamedTuple):
 class TraceFlags(NamedTuple):
     """Options for reading a trace, and for its cluster."""
 
-    format_: Annotated[
-        str | None,
-        _of_trace("--format", metavar="NAME", help="Format of the trace (default: detected; dagsim list readers)."),
-    ] = None
+    format_: TraceFormat = None
     cluster: Annotated[
         str | None,
         _of_trace(
@@ -240,10 +247,7 @@ class TraceFlags(NamedTuple):
     ] = None
     load: Annotated[float | None, _of_trace(help="Offered load to scale the arrivals to (default: as traced).")] = None
     limit: Annotated[int | None, _of_trace(help="Maximum number of jobs to keep (default: all).")] = None
-    map_: Annotated[
-        str | None,
-        _of_trace("--map", metavar="OURS=THEIRS,...", help="Columns of a CSV or JSON Lines file, by dagsim's names."),
-    ] = None
+    map_: TraceColumns = None
     read: Annotated[
         list[str] | None,
         _of_trace(
@@ -270,16 +274,16 @@ class TraceFlags(NamedTuple):
         """
         from dagsim.config.schema import Setting
 
-        own = (("--load", "load", self.load), ("--limit", "limit", self.limit), ("--map", "map", self.map_))
+        own = {
+            "--load": ("options.load", self.load),
+            "--limit": ("options.limit", self.limit),
+            "--map": ("options.map", self.map_),
+            "--from": ("since", self.from_),
+            "--until": ("until", self.until),
+        }
         settings = [
-            Setting(f"{option} {value}", f"workload.options.{key}", value)
-            for option, key, value in own
-            if value is not None
-        ]
-        instants = (("--from", "since", self.from_), ("--until", "until", self.until))
-        settings += [
             Setting(f"{option} {value}", f"workload.{key}", value)
-            for option, key, value in instants
+            for option, (key, value) in own.items()
             if value is not None
         ]
         for text in self.read or ():

@@ -131,9 +131,8 @@ def _learning(runs: list[Path], out: Path | None, kind: str) -> Path:
     from dagsim.report.plots import save
     from dagsim.report.plots.curves import learning_curves
 
-    folder = out or runs[0] / "plots"
-    folder.mkdir(parents=True, exist_ok=True)
-    return save(learning_curves({run.name: read_log(run) for run in runs}), folder / f"learning.{kind}")
+    curves = learning_curves({run.name: read_log(run) for run in runs})
+    return save(curves, (out or runs[0] / "plots") / f"learning.{kind}")
 
 
 @app.command()
@@ -150,13 +149,10 @@ def record(
 
     Example: dagsim record results/20261120T193000Z-eval-sjf-s0-3fa9c1
     """
-    from dagsim.errors import InputError
     from dagsim.experiment.store import Store
     from dagsim.report.drawing import film
 
     folder = Store.open(run)
-    lines = folder.lines()
-    if number >= len(lines):
-        raise InputError(f"{run}: there is no run {number}; finished runs: {len(lines)}, counted from 0")
-    title = f"{lines[number].policy}, seed {lines[number].seed}"
+    line = folder.line(number)
+    title = f"{line.policy}, seed {line.seed}"
     typer.echo(film(folder.schedule(number), out or folder.path / "plots" / f"{number:03d}.gif", title, frames, width))

@@ -78,7 +78,7 @@ def experiment(
     windows: WindowCount | None = None,
     first: Sequence[Setting] = (),
     more: Sequence[Setting] = (),
-    quiet: bool = False,
+    watched: bool,
 ) -> Config:
     """Return the configuration that the options of a command describe.
 
@@ -113,7 +113,14 @@ def experiment(
         _refuse_without_trace(configured(what.config, what.set_, settings, what.workload), asked)
         raise
     _refuse_without_trace(config, asked)
-    return on_its_cluster(config, trace.cluster, counted("sizing a cluster to the trace", wanted=not quiet))
+    return on_its_cluster(config, trace.cluster, counted("sizing a cluster to the trace", wanted=watched))
+
+
+def trace_at(path: Path, option: str = "--trace") -> list[Setting]:
+    """Return the setting of an option that makes a trace the workload."""
+    from dagsim.config.schema import Setting
+
+    return [Setting(f"{option} {path}", "workload", {"kind": "trace", "path": str(path)})]
 
 
 def given(**options: Any) -> list[Setting]:
@@ -254,9 +261,13 @@ def refuse_beside_resume(
 
 def _kept(store: Store, plan: Plan, where: str, output: Output) -> Kept:
     """Run the cells that the store lacks, or as many as the precision needs."""
-    if plan.config.precision is None or plan.command == "tune":
+
+    def succeeded(plan: Plan) -> list[CellRun]:
         runs = carried(store, plan, where, watched=output.watched)
-        return Kept(store, [run for run in runs.values() if not run.error])
+        return [run for run in runs.values() if not run.error]
+
+    if plan.config.precision is None or plan.command == "tune":
+        return Kept(store, succeeded(plan))
     from dagsim.experiment.compare import run_until_precise
     from dagsim.experiment.plan import Plan
     from dagsim.experiment.scenario import metric_of
@@ -265,9 +276,7 @@ def _kept(store: Store, plan: Plan, where: str, output: Output) -> Kept:
 
     def run_on(more: Sequence[int]) -> list[CellRun]:
         seeds.extend(more)
-        wider = Plan.of(plan.command, plan.config, plan.policies, seeds)
-        runs = carried(store, wider, where, watched=output.watched)
-        return [run for run in runs.values() if not run.error]
+        return succeeded(Plan.of(plan.command, plan.config, plan.policies, seeds))
 
     precise = run_until_precise(store, plan.config, run_on, metric_of(plan.config))
     return Kept(store, precise.lines, precise)
@@ -301,7 +310,6 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
 def _tell(kept: Kept, output: Output) -> None:
     """Print and draw the results. Exits with 1 if a policy failed."""
     folder, lines, precise = kept
-    failures = folder.failures()
     notes = [] if precise is None else list(precise.notes())
     over = _over_time(folder)
     if over is not None:
@@ -316,10 +324,16 @@ def _tell(kept: Kept, output: Output) -> None:
         from dagsim.report.drawing import draw
 
         draw(folder, ranked=ranked)
+    if tell_failures(folder):
+        raise typer.Exit(1)
+
+
+def tell_failures(folder: Store) -> int:
+    """Print the failed runs to standard error; return their number."""
+    failures = folder.failures()
     for failure in failures:
         typer.echo(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)
-    if failures:
-        raise typer.Exit(1)
+    return len(failures)
 
 
 def _over_time(folder: Store) -> OverTime | None:

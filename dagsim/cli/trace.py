@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import Json, Quiet
+from dagsim.cli.options import Json, Quiet, TraceColumns, TraceFormat
 
 if TYPE_CHECKING:
     from dagsim.traces.fetch import Fetched
 
 trace_app = typer.Typer(help="Describe, fetch and convert traces.", no_args_is_help=True)
 app.add_typer(trace_app, name="trace")
-
-
-@trace_app.callback()
-def _traces() -> None:
-    pass
 
 
 @trace_app.command("sample")
@@ -49,15 +45,10 @@ def trace_sample(
 @trace_app.command("info")
 def show_trace(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The trace, as its publisher ships it.")],
-    format_: Annotated[str | None, typer.Option("--format", help="Format of the trace (default: detected).")] = None,
+    format_: TraceFormat = None,
     start: Annotated[int, typer.Option(min=0, help="Number of jobs to skip at the beginning.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of jobs to keep (default: all).")] = None,
-    map_: Annotated[
-        str | None,
-        typer.Option(
-            "--map", metavar="OURS=THEIRS,...", help="Columns of a CSV or JSON Lines file, by dagsim's names."
-        ),
-    ] = None,
+    map_: TraceColumns = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plot.")] = Path("results"),
     plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw the distributions.")] = True,
     json_: Json = False,
@@ -133,7 +124,7 @@ def anonymise_traces(
 def convert_trace(
     path: Annotated[Path, typer.Argument(metavar="IN", help="The trace, as its publisher ships it.")],
     to: Annotated[Path, typer.Argument(metavar="OUT", help="A file, or a folder for several workflows.")],
-    format_: Annotated[str | None, typer.Option("--format", help="Format of the trace (default: detected).")] = None,
+    format_: TraceFormat = None,
     to_format: Annotated[
         str | None,
         typer.Option(
@@ -185,16 +176,7 @@ def fetch_trace(
         raise typer.Exit(130) from None
     opened = folder / trace.opened if trace.opened else folder
     if json_:
-        rows = [
-            {
-                "path": str(file.path),
-                "bytes": file.bytes,
-                "sha256": file.sha256,
-                "verified": file.verified,
-                "downloaded": file.downloaded,
-            }
-            for file in files
-        ]
+        rows = [asdict(file) | {"path": str(file.path)} for file in files]
         typer.echo(json.dumps({"name": name, "format": trace.format, "path": str(opened), "files": rows}))
     elif not quiet:
         for file in files:

@@ -34,7 +34,7 @@ from dagsim.cli.options import (
     Workers,
     expand_options,
 )
-from dagsim.cli.shared import experiment, given, refuse_beside_resume, resume_kept, run_kept
+from dagsim.cli.shared import experiment, given, refuse_beside_resume, resume_kept, run_kept, tell_failures
 from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def train_agent(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of processes that run episodes.")] = 1,
     report: Annotated[bool, typer.Option(help="Compare with heuristics on the report seeds at the end.")] = True,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the run folder.")] = Path("results"),
+    out: Out = Path("results"),
     name: Name = None,
     on: Annotated[
         str | None,
@@ -88,6 +88,7 @@ def train_agent(
     from dagsim.report.comparison import comparison_table
     from dagsim.report.terminal import console, training_progress
 
+    watched = not (quiet or json_)
     if on is not None:
         executor_for(on)
     what = Experiment(workload, config, set_, system, seed=seed)
@@ -101,11 +102,11 @@ def train_agent(
             TraceFlags(),
             first=given(**{"train.algorithm.kind": algo}),
             more=given(**{"train.iterations": iterations}),
-            quiet=quiet or json_,
+            watched=watched,
         )
         folder = begin_training(chosen, out, init=init, name=name, argv=["dagsim", *sys.argv[1:]])
     try:
-        with training_progress(wanted=not (quiet or json_)) as watch:
+        with training_progress(wanted=watched) as watch:
             trained = train_in(folder, resume=resume is not None, workers=workers, report=report, watch=watch, on=on)
             ranked = trained.standings
             _draw(trained, ranked)
@@ -135,7 +136,6 @@ def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:
 
     run = trained.folder.path
     plots = run / "plots"
-    plots.mkdir(exist_ok=True)
     save(learning_curves({run.name: read_log(run)}), plots / "learning.png")
     if ranked:
         draw_comparison(ranked, plots / "report.png", trained.metric)
@@ -181,22 +181,13 @@ def tune(
     from dagsim.seeds import VALIDATION, seeds_of
 
     output = Output(out, False, json_, quiet, wide, table, workers, resume, name, on)
+    what = Experiment(workload, config, set_, system)
     if resume is not None:
-        folder, lines, _ = resume_kept(
-            "tune",
-            output,
-            Experiment(workload, config, set_, system),
-            trace,
-            algo=algo,
-            param=param,
-            keep=keep,
-            windows=windows,
-        )
+        folder, lines, _ = resume_kept("tune", output, what, trace, algo=algo, param=param, keep=keep, windows=windows)
     else:
         if algo is None:
             raise typer.BadParameter("give --algo NAME or --resume RUN", param_hint="'--algo'")
-        what = Experiment(workload, config, set_, system)
-        chosen = experiment(what, trace, algo, windows=windows, quiet=quiet or json_)
+        chosen = experiment(what, trace, algo, windows=windows, watched=output.watched)
         tried = candidates(algo, grid_of(algo, param or ()))
         about = {"metric": metric, "keep": None if keep is None else str(keep)}
         folder, lines, _ = run_kept(
@@ -211,5 +202,4 @@ def tune(
         label = f"{folder.label}, validation"
         show_grid(comparison_table(ranked, metric, workload=label, wide=wide), table, wide=wide)
         typer.echo(f"best: {best.policy}; kept in {files[-1]}")
-    for failure in folder.failures():
-        typer.echo(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)
+    tell_failures(folder)

@@ -121,7 +121,14 @@ def check_training(train: TrainConfig, scenario: Scenario) -> None:
         RewardConfig(train.reward).check(scenario.terms)
     except UnknownName as error:
         raise ConfigError(f"train.reward: {error}") from None
-    if getattr(scenario, "varied", False) and train.reference == "best":
-        raise ConfigError("train.reference: seeds of the system 'mixture' have no best heuristic in common; name one")
+    if getattr(scenario, "varied", False):
+        if train.reference == "best":
+            raise ConfigError(
+                "train.reference: seeds with clusters of their own have no best heuristic in common; name one"
+            )
+        if train.time_constant_s is not None:
+            raise ConfigError(
+                "train.time_constant_s: every seed has a unit of time of its own; set discount_jcts of the algorithm"
+            )
     if train.first_jobs is not None and not isinstance(getattr(scenario, "jobs", None), int):
         raise ConfigError(f"train.first_jobs: episodes of the system {scenario.system!r} cannot be shortened")

@@ -18,8 +18,6 @@ from dagsim.errors import ModelError
 from dagsim.model import Pace
 from dagsim.model.arithmetic import ordered_sum
 
-__all__ = ["SAMPLES", "EpochProgress", "EpochTraining", "batch_schedule", "epoch_table"]
-
 SAMPLES = {"ResNet-18": 50_000, "ResNet-50": 100_000, "Transformer": 10_000, "LM": 59_675, "Recommendation": 117_907}
 """Samples of an epoch by model."""
 _LARGEST = {"ResNet-18": 256, "ResNet-50": 128, "LM": 80, "Recommendation": 8192}

@@ -16,17 +16,6 @@ import numpy as np
 
 from dagsim.errors import ModelError
 
-__all__ = [
-    "BatchChoice",
-    "BatchLimits",
-    "GoodputModel",
-    "GradientNoise",
-    "StepMeasurement",
-    "ThroughputModel",
-    "fit_objective",
-    "fit_throughput",
-]
-
 _CANDIDATES = 50
 """Number of batch sizes that ``GoodputModel.best`` compares."""
 _SLACK = 1e-8

@@ -19,22 +19,11 @@ from dagsim.elastic.profiles import TrainingProfile, table_rows
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Pace
 
-__all__ = [
-    "ElasticJob",
-    "GoodputProgress",
-    "GoodputTraining",
-    "MeasuredTraining",
-    "Training",
-    "alone_s",
-    "read_workload",
-    "split_batch",
-]
-
-
 _LATE_S = 2.0**-30
 """An epoch that is rounded down to a whole second ends this much later: Pollux's simulator rounds only
 after the policy of that second has decided. A power of 2 leaves no rounding residue in times.
 """
+_NODE_GPUS = 4
 
 
 @dataclass(frozen=True)
@@ -314,16 +303,16 @@ def split_batch(profile: TrainingProfile, batch: int, replicas: int) -> tuple[in
     return ceil(per_replica / (accumulation + 1) - 1e-8), accumulation
 
 
-def alone_s(job: ElasticJob, gpus_per_node: int = 4) -> float:
+def alone_s(job: ElasticJob) -> float:
     """Seconds that the job trains with the replicas and the batch that its user asked for, on nodes
-    of its own filled one after the other, without restarts.
+    of four GPUs of its own, filled one after the other, without restarts.
 
     Raises:
         ModelError: The replicas or the batch are outside the measured range.
     """
-    full, rest = divmod(job.replicas, gpus_per_node)
+    full, rest = divmod(job.replicas, _NODE_GPUS)
     training = Training(job, job.batch)
-    training.place([gpus_per_node] * full + [rest])
+    training.place([_NODE_GPUS] * full + [rest])
     seconds = 0.0
     while not training.done:
         rate, until, _ = training.pace()

@@ -7,8 +7,6 @@ from collections import Counter
 from dagsim.elastic.jobs import ElasticJob, split_batch
 from dagsim.elastic.stepping import Allocations, EqualNodes, SteppedJob
 
-__all__ = ["AttainedServiceQueues", "OptimusOracle"]
-
 
 class AttainedServiceQueues:
     """Tiresias (NSDI 2019) with two queues: a job leaves the first when it has run long enough.

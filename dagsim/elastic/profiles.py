@@ -30,8 +30,6 @@ import numpy as np
 from dagsim.elastic.goodput import BatchLimits, GradientNoise, StepMeasurement
 from dagsim.errors import ModelError, TraceError
 
-__all__ = ["APPLICATIONS", "Application", "IterationTime", "TrainingProfile", "read_applications", "table_rows"]
-
 _MOST_NODES = 16
 """Largest number of nodes that was measured; more nodes take the times of this number."""
 

@@ -22,8 +22,6 @@ from dagsim.elastic.jobs import ElasticJob
 from dagsim.elastic.stepping import Allocations, EqualNodes
 from dagsim.errors import require
 
-__all__ = ["PolluxSearch", "SearchedJob"]
-
 _RESTART_S = 30
 _LEAST_SPEEDUP = 1e-3
 

@@ -14,8 +14,6 @@ import numpy as np
 from dagsim.errors import ModelError
 from dagsim.processes import without_output
 
-__all__ = ["Configuration", "ConfigurationChoice", "choose_configurations"]
-
 _LARGEST_COST = 3_000.0
 
 

@@ -14,8 +14,6 @@ from typing import Protocol
 from dagsim.elastic.goodput import BatchLimits, GoodputModel
 from dagsim.elastic.jobs import ElasticJob, Training
 
-__all__ = ["Allocations", "ElasticPolicy", "EqualNodes", "SteppedCluster", "SteppedJob"]
-
 Allocations = dict[str, list[int]]
 """Node of each replica, by job. Jobs without replicas may be absent."""
 

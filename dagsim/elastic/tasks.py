@@ -20,8 +20,6 @@ from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Elastic, GpuType, Job, Task, TaskGraph, TrainingModel
 from dagsim.registry import nearest
 
-__all__ = ["SHIPPED_MODELS", "ElasticTasks"]
-
 SHIPPED_MODELS = {
     name: GoodputModel(ThroughputModel(*throughput), GradientNoise(1.0, noise), APPLICATIONS[name].limits)
     for name, throughput, noise in (

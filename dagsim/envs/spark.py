@@ -27,7 +27,7 @@ from dagsim.errors import ConfigError, ModelError, Stalled
 from dagsim.model.streams import stream
 from dagsim.systems.spark import Action, Commit, Executor, ExecutorType, SparkJob, SparkKernel
 from dagsim.systems.spark.codecs import Observation, PaddedStages
-from dagsim.systems.spark.executors import ExecutorMove, Launch, executor_types
+from dagsim.systems.spark.executors import ExecutorMove, Launch
 from dagsim.systems.spark.scenario import SparkScenario
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 class DecimaEnv(EpisodeEnv):
     """Episodes of ``jobs`` Spark jobs on ``executors`` executors, of one or several types.
+
+    Ranges of executors and of ``mean_gap_s`` are drawn for each episode, as in ``SparkScenario``; below,
+    ``executors`` is then the largest number.
 
     The observation shows all jobs and stages in the system, sorted by arrival of the job, but at
     most ``most_stages`` stages (those that can be chosen are never left out). Unused rows are 0
@@ -74,12 +77,12 @@ class DecimaEnv(EpisodeEnv):
 
     def __init__(
         self,
-        executors: int | tuple[ExecutorType, ...] = 50,
+        executors: int | tuple[int, int] | tuple[ExecutorType, ...] = 50,
         jobs: int = 20,
         *,
         pool: Sequence[SparkJob] | None = None,
         batch: int = 1,
-        mean_gap_s: float = 25.0,
+        mean_gap_s: float | tuple[float, float] = 25.0,
         parity: bool = False,
         beta: float = 0.0,
         mean_time_limit_s: float | None = None,
@@ -101,12 +104,10 @@ class DecimaEnv(EpisodeEnv):
             )
         if action not in get_args(Action):
             raise ConfigError(f"action must be one of {get_args(Action)}, got {action!r}")
-        if parity and not isinstance(executors, int):
-            raise ConfigError(f"parity=True needs a number of executors, not several types; got {executors!r}")
         scenario = scenario or SparkScenario(executors, jobs, mean_gap_s=mean_gap_s, batch=batch, parity=parity)
         if pool is not None:
             scenario = scenario.drawing_from(pool)
-        count = sum(type_.count for type_ in executor_types(scenario.executors))
+        count = scenario.most_executors
         rewards = RewardConfig(reward or {f"job_seconds[beta={beta}]": 1.0})
         super().__init__(scenario, rewards, PaddedStages(count, most_stages, most_edges, action), render_mode)
         self.mean_time_limit_s, self.most_stages = mean_time_limit_s, most_stages

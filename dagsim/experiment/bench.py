@@ -16,7 +16,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from math import exp, isfinite, log, nan
@@ -50,6 +50,11 @@ METRICS = ("wait_s.p95", "utilization", "rho_worst")
 """Metrics shown beside the score."""
 _KEPT = ("jobs_arrived", "jobs_completed", "jobs_unfinished", "preemptions", *_SCORES.values(), *METRICS)
 _FORMAT = "dagsim-bench"
+_FACTS = (
+    *("entry", "policies", "draw", "score", "scores", "bounds"),
+    *("dagsim", "suite_sha256", "code_sha256", "code", "checkpoints"),
+)
+"""The facts of an entry besides its runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,14 +260,6 @@ def _times(store: Store, done: Mapping[Cell, CellRun]) -> dict[str, Any]:
     return means
 
 
-class _Line(NamedTuple):
-    """A run as ``standings`` reads it."""
-
-    policy: str
-    seed: int
-    metrics: Mapping[str, Any]
-
-
 def scored(content: Mapping[str, Any]) -> dict[str, Any]:
     """The scores of an entry, from the runs in its file: of each task, and of all together.
 
@@ -294,9 +291,10 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
             logs[role].append(
                 [log(value) if value > 0 and not (undone and role == "entry") else nan for value in values]
             )
+    scores = {role: [_exp(_mean(column)) for column in zip(*rows, strict=True)] for role, rows in logs.items()}
     whole_lines = {
-        role: [_Line(role, k, {"score": _exp(_mean(column))}) for k, column in enumerate(zip(*rows, strict=True))]
-        for role, rows in logs.items()
+        role: [CellRun(role, k, metrics={"score": score}) for k, score in enumerate(column)]
+        for role, column in scores.items()
     }
     whole = _facts(_compared(whole_lines, "score"), 0)
     if none := [name for name, facts in by_task.items() if facts["ratio"] is None]:
@@ -304,7 +302,7 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
     return {"preemption": preempts, "score": whole, "scores": by_task}
 
 
-def _below(bounds: Sequence[float] | None, lines: Sequence[_Line], metric: str) -> float | None:
+def _below(bounds: Sequence[float] | None, lines: Sequence[CellRun], metric: str) -> float | None:
     """Geometric mean of bound / reference over the seeds; None without a bound."""
     if not bounds:
         return None
@@ -312,18 +310,18 @@ def _below(bounds: Sequence[float] | None, lines: Sequence[_Line], metric: str) 
     return exp(ordered_sum(ratios) / len(ratios))
 
 
-def _by_role(task: Mapping[str, Any]) -> dict[str, list[_Line]]:
+def _by_role(task: Mapping[str, Any]) -> dict[str, list[CellRun]]:
     """The runs of the entry and of the reference, in the order of the seeds."""
     specs = {"reference": task["reference"], "entry": task["policy"]}
     return {
-        role: [_Line(role, run["seed"], run["metrics"]) for run in task["runs"] if run["policy"] == spec]
+        role: [CellRun(role, run["seed"], metrics=run["metrics"]) for run in task["runs"] if run["policy"] == spec]
         for role, spec in specs.items()
     }
 
 
-def _compared(by_role: Mapping[str, Sequence[_Line]], metric: str) -> PolicyResult:
+def _compared(by_role: Mapping[str, Sequence[CellRun]], metric: str) -> PolicyResult:
     lines = [*by_role["reference"], *by_role["entry"]]
-    numbers = [line._replace(metrics={name: _number(value) for name, value in line.metrics.items()}) for line in lines]
+    numbers = [replace(line, metrics={name: _number(value) for name, value in line.metrics.items()}) for line in lines]
     return next(result for result in standings(numbers, metric, "reference") if result.policy == "entry")
 
 
@@ -373,19 +371,8 @@ def read_entry(path: Path) -> dict[str, Any]:
                 run["policy"], run["seed"], run["log_sha256"], run["metrics"]["preemptions"]
         if content["division"] not in get_args(Division):
             raise ValueError(f"division {content['division']!r}")
-        (
-            content["entry"],
-            content["draw"],
-            content["score"],
-            content["scores"],
-            content["policies"],
-            content["bounds"],
-            content["dagsim"],
-            content["suite_sha256"],
-            content["code_sha256"],
-            content["code"],
-            content["checkpoints"],
-        )
+        for fact in _FACTS:
+            content[fact]
         scored(content)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration, InputError) as error:
         raise InputError(f"{path}: damaged: {type(error).__name__} {error}") from None

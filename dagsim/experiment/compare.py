@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +21,15 @@ from dagsim.experiment.store import Store
 from dagsim.metrics import OverTime, columns, jct, over_time
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.compare import Ending, Look, Precision, holm
-from dagsim.metrics.standings import PolicyResult, RunMetrics, Sample, largest_share, standings
+from dagsim.metrics.standings import (
+    PolicyResult,
+    RunMetrics,
+    Sample,
+    largest_share,
+    plain_mean,
+    runs_by_policy,
+    standings,
+)
 from dagsim.model.log import Schedule
 from dagsim.seeds import WINDOWS, seeds_of
 
@@ -208,14 +215,10 @@ def _with_holm(groups: Sequence[CellGroup]) -> list[CellGroup]:
 def _means(rows: Sequence[CellRun]) -> dict[str, dict[str, float]]:
     means: dict[str, dict[str, float]] = {}
     for label in dict.fromkeys(row.policy for row in rows):
-        mine = [row.metrics for row in rows if row.policy == label]
-        names = [name for name, value in mine[0].items() if not isinstance(value, str)]
-        means[label] = {name: _mean([metrics.get(name) for metrics in mine]) for name in names}
+        mine = [row for row in rows if row.policy == label]
+        names = [name for name, value in mine[0].metrics.items() if not isinstance(value, str)]
+        means[label] = {name: plain_mean(mine, name) for name in names}
     return means
-
-
-def _mean(values: Sequence[Any]) -> float:
-    return nan if any(value is None for value in values) else sum(values) / len(values)
 
 
 def block_ratios(folder: Store, policy: str, reference: str, blocks: int) -> OverTime:
@@ -333,9 +336,7 @@ def looks_at(
     """Compare every policy with the reference, by default the first; policies without a ratio are
     left out.
     """
-    runs: dict[str, dict[int, RunMetrics]] = {}
-    for line in lines:
-        runs.setdefault(line.policy, {})[line.seed] = line
+    runs = runs_by_policy(lines)
     logs = {policy: _logs([line.metrics.get(metric) for line in mine.values()]) for policy, mine in runs.items()}
     largest = {policy: largest_share(mine.values(), metric) for policy, mine in runs.items()}
     first = reference or next(iter(logs))

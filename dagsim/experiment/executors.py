@@ -46,12 +46,7 @@ class CellWork:
 
     keep: Keep = "log"
     raises: bool = False
-    """Simulate ``cell``; call ``tell`` from time to time with the number of jobs that have arrived.
-
-    Raises:
-        RunFolderError: The code here differs from that of the calling process.
-        InputError: As ``run_policy``.
-    """
+    """True if an error of a policy is raised, not kept in its run."""
     named: bool = False
     """True if runs carry the ids of their cells."""
     code: str | None = None
@@ -165,7 +160,7 @@ class Local:
         self, work: CellWork, cells: Sequence[Cell], on_progress: OnProgress | None = None, wanted: Wanted | None = None
     ) -> Iterator[CellRun]:
         """Yield the runs in the order of the cells."""
-        return in_order(work, cells, self.workers, on_progress, wanted or _always)
+        return in_order(work, cells, self.workers, on_progress, wanted or (lambda cell: True))
 
 
 Item = TypeVar("Item")
@@ -342,7 +337,3 @@ def portable(error: Exception) -> Exception:
         sent = kind(f"{type(error).__name__}: {error}")
     sent.__cause__ = None
     return sent
-
-
-def _always(_: Cell) -> bool:
-    return True

@@ -126,54 +126,42 @@ class Ledger:
             ConfigError: The seeds were used before, or the pool has too few.
         """
         with self._locked():
-            return self._spend(table, count, command, fresh, again, pool, windows_of)
-
-    def _spend(
-        self,
-        table: str,
-        count: int,
-        command: str,
-        fresh: bool,
-        again: bool,
-        pool: range | None,
-        windows_of: str | None,
-    ) -> Spending:
-        tables = self.tables()
-        of = {"windows_of": windows_of} if windows_of else {}
-        pool = pool or _next_block(tables, count)
-        entry = tables.setdefault(table, {"pool": _bounds(pool), **of, "spent": []})
-        whole, spent = range(*entry["pool"]), entry["spent"]
-        commit = code_commit(Path(__file__).parents[2]) or "unknown"
-        if spent and not spent[-1]["done"] and spent[-1]["command"] == command:
-            if commit != spent[-1]["commit"]:
-                spent[-1]["last_commit"] = commit
-                self._write(tables)
+            tables = self.tables()
+            of = {"windows_of": windows_of} if windows_of else {}
+            pool = pool or _next_block(tables, count)
+            entry = tables.setdefault(table, {"pool": _bounds(pool), **of, "spent": []})
+            whole, spent = range(*entry["pool"]), entry["spent"]
+            last = spent[-1] if spent else None
+            commit = code_commit(Path(__file__).parents[2]) or "unknown"
+            if last and not last["done"] and last["command"] == command:
+                if commit != last["commit"]:
+                    last["last_commit"] = commit
+                    self._write(tables)
+                return _spending(table, last, spent)
+            if last and not (fresh or again):
+                raise ConfigError(
+                    f"{self.path}: seeds {last['seeds'][0]} to {last['seeds'][1] - 1} of {table!r} were spent on "
+                    f"{last['on']} by {last['command']!r}; --fresh takes unused seeds of its pool, "
+                    "--again the same seeds, and the table then says so"
+                )
+            unused = max((record["seeds"][1] for record in spent), default=whole.start)
+            first = last["seeds"][0] if last and again else unused
+            if count < 1 or first + count > whole.stop:
+                left = whole.stop - first
+                raise ConfigError(
+                    f"{self.path}: the pool of {table!r} has {left:,} seeds left, {count:,} were asked for"
+                )
+            spent.append(
+                {
+                    "seeds": [first, first + count],
+                    "on": datetime.now(UTC).strftime("%Y-%m-%d"),
+                    "commit": commit,
+                    "command": command,
+                    "done": False,
+                }
+            )
+            self._write(tables)
             return _spending(table, spent[-1], spent)
-        if spent and not (fresh or again):
-            raise ConfigError(
-                f"{self.path}: seeds {spent[-1]['seeds'][0]} to {spent[-1]['seeds'][1] - 1} of {table!r} were spent on "
-                f"{spent[-1]['on']} by {spent[-1]['command']!r}; --fresh takes unused seeds of its pool, "
-                "--again the same seeds, and the table then says so"
-            )
-        first = (
-            spent[-1]["seeds"][0] if spent and again else max((record["seeds"][1] for record in spent), default=None)
-        )
-        first = whole.start if first is None else first
-        if count < 1 or first + count > whole.stop:
-            raise ConfigError(
-                f"{self.path}: the pool of {table!r} has {whole.stop - first:,} seeds left, {count:,} were asked for"
-            )
-        spent.append(
-            {
-                "seeds": [first, first + count],
-                "on": datetime.now(UTC).strftime("%Y-%m-%d"),
-                "commit": commit,
-                "command": command,
-                "done": False,
-            }
-        )
-        self._write(tables)
-        return _spending(table, spent[-1], spent)
 
     def close(self, spending: Spending) -> None:
         """Record that the table is made, so that its seeds are used up.

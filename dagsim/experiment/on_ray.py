@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from dagsim.config.schema import Config
-from dagsim.errors import ConfigError, SimulationError
+from dagsim.errors import ConfigError, SimulationError, one_line
 from dagsim.experiment.executors import CellWork, OnProgress, Wanted, check_code, with_trace_at
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Cell, code_digest
@@ -91,7 +91,7 @@ class OnRay:
                     on_progress(index, done, 0)
                 yield _result(ray, ready)
         except ray.exceptions.RayError as error:
-            raise SimulationError(f"--on ray: {' '.join(str(error).split())[:300]}") from None
+            raise SimulationError(f"--on ray: {one_line(error)}") from None
         finally:
             if ours:
                 with suppress(Exception):
@@ -121,7 +121,7 @@ class OnRay:
         try:
             self._ray.init(address=self.address, include_dashboard=None if self.address else False, log_to_driver=False)
         except Exception as error:
-            raise SimulationError(f"--on ray: no cluster: {' '.join(str(error).split())[:300]}") from None
+            raise SimulationError(f"--on ray: no cluster: {one_line(error)}") from None
         return True
 
 
@@ -219,7 +219,7 @@ class RayRollouts:
                     self.traffic.answer_bytes += len(answer)
                     played[at] = pickle.loads(answer)
         except ray.exceptions.RayError as error:
-            raise SimulationError(f"--on ray: {' '.join(str(error).split())[:300]}") from None
+            raise SimulationError(f"--on ray: {one_line(error)}") from None
         return [steps for number in range(len(parts)) for steps in played[number]]
 
     def _begin(self) -> None:

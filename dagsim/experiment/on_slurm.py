@@ -11,7 +11,7 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from dagsim.errors import ConfigError, DagsimError, SimulationError
+from dagsim.errors import ConfigError, DagsimError, SimulationError, one_line
 from dagsim.experiment.executors import CellWork, OnProgress, Wanted, portable
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Cell, code_digest
@@ -133,7 +133,7 @@ class OnSlurm:
         except DagsimError:
             raise
         except RuntimeError as error:  # sbatch is missing, or refuses the job
-            raise SimulationError(f"--on slurm: {' '.join(str(error).split())[:300]}") from None
+            raise SimulationError(f"--on slurm: {one_line(error)}") from None
         finally:
             for job in pending.values():
                 with suppress(Exception):
@@ -145,7 +145,7 @@ class OnSlurm:
         try:
             executor = self._submitit.AutoExecutor(folder=folder, cluster=settings.cluster)
         except RuntimeError as error:
-            raise SimulationError(f"--on slurm: {' '.join(str(error).split())[:300]}") from None
+            raise SimulationError(f"--on slurm: {one_line(error)}") from None
         asked = {name: value for name in ("partition", "account", "qos") if (value := getattr(settings, name))}
         executor.update_parameters(
             name="dagsim",

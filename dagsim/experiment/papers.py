@@ -30,14 +30,14 @@ from dagsim.traces import Trace, TraceOptions, open_trace
 
 
 class PaperFigure(NamedTuple):
-    """One figure of a paper, and ours."""
+    """One figure of a paper or of another program, and ours."""
 
     name: str
     published: float
     here: float
-    tolerance: float
+    tolerance: float = 1e-9
     """The largest difference that is allowed: half a unit of the last published digit, or what the
-    check of the paper allows.
+    check of the paper allows. 1e-9 of the published value is always allowed for rounding.
     """
 
     @property
@@ -48,7 +48,7 @@ class PaperFigure(NamedTuple):
     @property
     def holds(self) -> bool:
         """True if the difference is allowed."""
-        return abs(self.difference) <= self.tolerance
+        return abs(self.difference) <= max(self.tolerance, 1e-9 * abs(self.published))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,28 +133,6 @@ def sequence_starts(jobs: int, count: int = 10, seed: int = 1) -> list[int]:
     return [int(rng.randint(_LENGTH, jobs - _LENGTH - 1)) for _ in range(count)]
 
 
-def _means(jobs: list[Job], processors: int, titles: Collection[str]) -> dict[str, dict[str, SequenceMeans]]:
-    """The means of each policy, without (``bf0``) and with backfilling (``bf1``)."""
-
-    def means(score: str, backfill: str) -> SequenceMeans:
-        policy = f"committed[score={score},backfill={backfill}]"
-        slowdowns, shares = [], []
-        for start in sequence_starts(len(jobs)):
-            part = jobs[start : start + _LENGTH]
-            schedule = simulated(part, processors, policy)
-            slowdowns.append(float(bounded_slowdown_hpc(schedule).mean()))
-            rows = schedule.log.rows()
-            span_s = float(rows["time_s"][rows["kind"] == Kind.STARTED].max()) - part[0].arrival_s
-            work = ordered_sum([job.tasks[0].work * job.tasks[0].instances for job in part])
-            shares.append(work / (span_s * processors))
-        return SequenceMeans(float(np.mean(slowdowns)), float(np.mean(shares)))
-
-    return {
-        name: {title: means(score, backfill) for title, score in _SCORES.items() if title in titles}
-        for name, backfill in (("bf0", "false"), ("bf1", "true"))
-    }
-
-
 def _first_submit_s(trace: Path) -> float:
     """Smallest submit time of a log (its second field)."""
     opener = gzip.open if trace.suffix == ".gz" else open
@@ -173,7 +151,8 @@ def sequence_jobs(trace: Trace, log: Path) -> list[Job]:
 def sequence_means(
     trace: Trace, log: Path, processors: int, first: int | None = None, titles: Collection[str] = SCORES
 ) -> dict[str, dict[str, SequenceMeans]]:
-    """Return the means over the first jobs of the log, of the policies with these ``titles``.
+    """Return the means over the first jobs of the log, of the policies with these ``titles``, without
+    (``bf0``) and with backfilling (``bf1``).
 
     Raises:
         InputError: The log has too few jobs.
@@ -181,7 +160,24 @@ def sequence_means(
     jobs = sequence_jobs(trace, log)[:first]
     if len(jobs) < 2 * _LENGTH + 2:
         raise InputError(f"{log}: {len(jobs)} jobs are too few for sequences of {_LENGTH}")
-    return _means(jobs, processors, titles)
+
+    def means(score: str, backfill: str) -> SequenceMeans:
+        policy = f"committed[score={score},backfill={backfill}]"
+        slowdowns, shares = [], []
+        for start in sequence_starts(len(jobs)):
+            part = jobs[start : start + _LENGTH]
+            schedule = simulated(part, processors, policy)
+            slowdowns.append(float(bounded_slowdown_hpc(schedule).mean()))
+            rows = schedule.log.rows()
+            span_s = float(rows["time_s"][rows["kind"] == Kind.STARTED].max()) - part[0].arrival_s
+            work = ordered_sum([job.tasks[0].work * job.tasks[0].instances for job in part])
+            shares.append(work / (span_s * processors))
+        return SequenceMeans(float(np.mean(slowdowns)), float(np.mean(shares)))
+
+    return {
+        name: {title: means(score, backfill) for title, score in _SCORES.items() if title in titles}
+        for name, backfill in (("bf0", "false"), ("bf1", "true"))
+    }
 
 
 def sequence_slowdowns(
@@ -329,9 +325,7 @@ def _by_scripts(name: str) -> Callable[[dict[str, Path]], Iterator[PaperFigure]]
             sys.path.append(str(scripts))
         place, path = next(iter(files.items()))
         data = path.parents[len(Path(place).parts) - 1]
-        for figure in import_module("validate_all").PAPERS[name](data):
-            least = 1e-9 * abs(figure.expected)  # of rounding
-            yield PaperFigure(figure.name, figure.expected, figure.got, max(figure.tolerance, least))
+        yield from import_module("validate_all").PAPERS[name](data)
 
     return figures
 

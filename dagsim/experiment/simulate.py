@@ -12,14 +12,15 @@ from traceback import extract_tb
 from typing import Any, NamedTuple, cast
 
 from dagsim.config.schema import Config
-from dagsim.errors import ConfigError, DagsimError, PluginError, PolicyFailed, UnknownName
-from dagsim.experiment.scenario import cluster_scenario_of, scenario_of
+from dagsim.errors import ConfigError, DagsimError, PluginError, PolicyFailed, UnknownName, one_line
+from dagsim.experiment.scenario import scenario_of
 from dagsim.metrics import Summary, summarize
 from dagsim.metrics.own import own_values
 from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
 from dagsim.registry import Spec
 from dagsim.systems.cluster.choice import EngineUse
+from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, View, decisions_of, fitted
 
 
@@ -54,7 +55,7 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
         SimulationError: The policy made an impossible decision, waits although nothing can happen, or failed.
     """
     scenario = scenario_of(config)
-    kernel, engine = _engaged(config, scenario, policy, seed, tell)
+    kernel, engine = _engaged(scenario, policy, seed, tell)
     with _blamed(policy):
         decider = make_policy(scenario, policy, seed)
     timed = Timed(decider, policy)
@@ -81,12 +82,12 @@ def measured(config: Config, schedule: Schedule) -> Summary:
 
 
 def _engaged(
-    config: Config, scenario: Scenario, policy: str, seed: int, tell: Callable[[int], None] | None
+    scenario: Scenario, policy: str, seed: int, tell: Callable[[int], None] | None
 ) -> tuple[Kernel[Any, Any], EngineUse | None]:
     """The kernel for a policy, and the name of its engine if the system has several."""
-    if config.system_kind != "cluster":
-        return scenario.kernel(seed, on_arrivals=tell), None
-    return cluster_scenario_of(config).engaged(policy, seed, on_arrivals=tell)
+    if isinstance(scenario, ClusterScenario):
+        return scenario.engaged(policy, seed, on_arrivals=tell)
+    return scenario.kernel(seed, on_arrivals=tell), None
 
 
 def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) -> None:
@@ -103,8 +104,8 @@ def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) 
         try:
             with _blamed(policy):
                 decider = make_policy(scenario, policy)
-                if config.system_kind == "cluster":
-                    cluster_scenario_of(config).check_engine(policy)
+                if isinstance(scenario, ClusterScenario):
+                    scenario.check_engine(policy)
         except (PluginError, PolicyFailed):
             if keep_going:
                 continue
@@ -126,7 +127,7 @@ def _blamed(policy: str) -> Iterator[None]:
 
 def _blame(policy: str, error: Exception) -> PolicyFailed:
     at = extract_tb(error.__traceback__)[-1]
-    text = " ".join(str(error).split())[:300]
+    text = one_line(error)
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return PolicyFailed(f"policy {policy!r} raised {what} ({at.filename}:{at.lineno} in {at.name})")
 

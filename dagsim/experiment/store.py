@@ -50,7 +50,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from dagsim.config import yaml
 from dagsim.config.registered import Foreign
 from dagsim.config.schema import Config, config_hash, dump_config, load_config
-from dagsim.errors import CodeNotAllowed, ConfigError, RunFolderError
+from dagsim.errors import CodeNotAllowed, ConfigError, InputError, RunFolderError
 from dagsim.experiment.kept_files import (
     CLOCKED,
     TABLES,
@@ -646,6 +646,17 @@ class Store:
             )
             for run, time in zip(runs, timing, strict=False)  # the last run may lack its time
         ]
+
+    def line(self, number: int) -> CellRun:
+        """Finished run ``number``.
+
+        Raises:
+            InputError: There is no such run.
+        """
+        lines = self.lines()
+        if number >= len(lines):
+            raise InputError(f"{self.path}: there is no run {number}; finished runs: {len(lines)}, counted from 0")
+        return lines[number]
 
     def cells(self) -> list[CellRun]:
         """All finished cells in the folder of a grid, by id, including cells that the grid no

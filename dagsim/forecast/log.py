@@ -24,7 +24,6 @@ from dagsim.traces.submission import options_of
 from dagsim.traces.trace import Trace
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
-_YEAR_S = 365 * 86400.0
 _SECONDS = {"": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
 _BILLING = re.compile(r"(?:^|,)billing=(\d{1,15})(?:,|$)")
 _BEGIN = re.compile(r"now\+(\d{1,9})(second|minute|hour|day|week)?s?")

@@ -79,6 +79,11 @@ class RunColumns:
         return running
 
     @property
+    def stopped(self) -> Flags:
+        """True for runs that were preempted or failed."""
+        return np.isin(self.outcome, (Kind.PREEMPTED, Kind.FAILED))
+
+    @property
     def gpu_s(self) -> Floats:
         """GPU-seconds held on this node."""
         return self.held * (self.end_s - self.start_s)
@@ -185,6 +190,13 @@ class ScheduleColumns:
         started = np.zeros(len(self.jobs), bool)
         started[self.runs.job] = True
         return started
+
+    @property
+    def first_start_s(self) -> Floats:
+        """Start of the first run of each job; infinite if it never ran."""
+        first = np.full(len(self.jobs), np.inf)
+        np.minimum.at(first, self.runs.job, self.runs.start_s)
+        return first
 
     def within(self, start_s: Floats, end_s: Floats) -> Floats:
         """Seconds of each interval that lie in the window."""

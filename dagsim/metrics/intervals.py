@@ -133,13 +133,7 @@ def geometric_mean(logs: Floats, level: float = 0.95) -> Bounds:
     This is the interval of the paired t test. It excludes 1 exactly if the test's p is below 1 -
     ``level``.
     """
-    value = np.exp(logs.mean(axis=-1))
-    n = logs.shape[-1]
-    if n < 2:
-        return _no_interval(value)
-    sd = standard_deviation(logs)
-    factor = np.exp(np.where(sd > 0, t_quantile(level, n - 1) * sd / sqrt(n), np.nan))
-    return Bounds(value, value / factor, value * factor)
+    return _about(np.exp(logs.mean(axis=-1)), logs, level)
 
 
 def ratio_of_means(values: Floats, reference: Floats, level: float = 0.95) -> Bounds:
@@ -148,11 +142,15 @@ def ratio_of_means(values: Floats, reference: Floats, level: float = 0.95) -> Bo
     """
     mean = values.mean(axis=-1, keepdims=True)
     ratio = mean / reference.mean(axis=-1, keepdims=True)
-    value = ratio[..., 0]
-    n = values.shape[-1]
+    return _about(ratio[..., 0], (values - ratio * reference) / mean, level)
+
+
+def _about(value: Floats, logs: Floats, level: float) -> Bounds:
+    """Value exp(+- t sd(logs) / sqrt n); no interval without two samples that differ."""
+    n = logs.shape[-1]
     if n < 2:
         return _no_interval(value)
-    sd = standard_deviation((values - ratio * reference) / mean)
+    sd = standard_deviation(logs)
     factor = np.exp(np.where(sd > 0, t_quantile(level, n - 1) * sd / sqrt(n), np.nan))
     return Bounds(value, value / factor, value * factor)
 

@@ -146,7 +146,7 @@ def restarts(source: Source) -> int:
     """
     runs = columns(source).runs
     task = runs.job * (int(runs.task.max(initial=0)) + 1) + runs.task
-    stopped = np.isin(runs.outcome, (Kind.PREEMPTED, Kind.FAILED))
+    stopped = runs.stopped
     order = np.flatnonzero(stopped)[np.argsort(runs.end_s[stopped], kind="stable")]
     stopped_task, first = np.unique(task[order], return_index=True)
     stop = order[first]  # for each task that was ever stopped, its first stopped run
@@ -224,9 +224,7 @@ def finish_time_fairness(source: Source, contention: float | Literal["lifetime"]
     Systems differ in N and in the time alone; this is the variant of ``isolated_s``. NaN if
     rejected or unfinished.
     """
-    alone_s, jct_s = isolated_s(source, contention), jct(source)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((jct_s == 0) & (alone_s == 0), 1.0, jct_s / alone_s)
+    return _ratio(jct(source), isolated_s(source, contention))
 
 
 def exclusive_fairness(source: Source, round_s: float | None = None) -> Floats:
@@ -278,9 +276,7 @@ def jobs_table(source: Source) -> Table:
     - ``gpu_seconds`` counts GPUs held up to the end of the log.
     """
     cols = columns(source)
-    jobs, runs = cols.jobs, cols.runs
-    start_s = np.full(len(jobs), np.inf)
-    np.minimum.at(start_s, runs.job, runs.start_s)
+    jobs, runs, start_s = cols.jobs, cols.runs, cols.first_start_s
     reasons = {0: "", **{int(reason): reason.name.lower() for reason in RejectReason}}
     status = np.where(jobs.finished, "completed", np.where(jobs.accepted, "unfinished", "rejected"))
     return {

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from dagsim.errors import ConfigError, DagsimError, PluginError
+from dagsim.errors import ConfigError, DagsimError, PluginError, one_line
 from dagsim.model.log import Schedule
 from dagsim.registry import Registry, Spec
 
@@ -52,7 +52,5 @@ def own_values(specs: Iterable[str], schedule: Schedule) -> dict[str, float]:
         except DagsimError:
             raise
         except Exception as error:
-            raise PluginError(
-                f"metric {spec!r}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            ) from error
+            raise PluginError(f"metric {spec!r}: {type(error).__name__}: {one_line(error)}") from error
     return values

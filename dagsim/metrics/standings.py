@@ -187,6 +187,14 @@ def largest_share(lines: Iterable[RunMetrics], metric: str) -> float:
     return float(np.exp(np.log(shares).mean())) if np.all(np.isfinite(shares) & (shares > 0)) else 0.0
 
 
+def runs_by_policy(lines: Iterable[RunMetrics]) -> dict[str, dict[int, RunMetrics]]:
+    """The runs of each policy by seed, in order."""
+    runs: dict[str, dict[int, RunMetrics]] = {}
+    for line in lines:
+        runs.setdefault(line.policy, {})[line.seed] = line
+    return runs
+
+
 def standings(
     lines: Iterable[RunMetrics],
     metric: str = "jct_s.mean",
@@ -202,9 +210,7 @@ def standings(
         InputError: The policies did not run on the same seeds, or there is no such
             ``reference`` or ``metric``.
     """
-    by_policy: dict[str, dict[int, RunMetrics]] = {}
-    for line in lines:
-        by_policy.setdefault(line.policy, {})[line.seed] = line
+    by_policy = runs_by_policy(lines)
     if not by_policy:
         return []
     first = reference or next(iter(by_policy))
@@ -225,7 +231,7 @@ def standings(
             sample,
             len(seeds),
             lower_is_better(metric),
-            {name: _plain_mean(by_policy[policy].values(), name) for name in SECONDARY_METRICS},
+            {name: plain_mean(by_policy[policy].values(), name) for name in SECONDARY_METRICS},
             sum(map(not_done, by_policy[policy].values())),
             sum(int(line.metrics.get("jobs_unfinished", 0)) for line in by_policy[policy].values()),
         )
@@ -297,7 +303,8 @@ def _mean(values: Floats) -> Mean:
     return Mean(value, value - half, value + half)
 
 
-def _plain_mean(lines: Iterable[RunMetrics], metric: str) -> float:
+def plain_mean(lines: Iterable[RunMetrics], metric: str) -> float:
+    """The mean of ``metric`` over the lines; NaN if one of them lacks it."""
     values = [_number(line.metrics.get(metric)) for line in lines]
     return ordered_sum(values) / len(values)
 

@@ -71,6 +71,11 @@ class Steps:
         """Highest value that held for more than 0 s."""
         return float(self.value.max())
 
+    def at(self, time_s: Floats) -> Floats:
+        """The value at each of the moments, none of which is before the first step."""
+        values: Floats = self.value[np.searchsorted(self.time_s, time_s, "right") - 1]
+        return values
+
     def until(self, time_s: Floats) -> Floats:
         """Integral of the value from the first step to each of the moments."""
         edges = np.append(self.time_s, self.end_s)

@@ -141,7 +141,7 @@ def wait_reasons(source: Source, job: int) -> WaitReasons:
         start_s=float(runs.start_s[mine].min()) if len(mine) else None,
         wait_s=ordered_sum(end - start for start, end in periods),
         periods=periods,
-        stopped=len(set(runs.run[mine[_stopped(cols, mine)]].tolist())),
+        stopped=len(set(runs.run[mine[runs.stopped[mine]]].tolist())),
         blocked_s=_blocked(cols, job, mine, periods, nodes),
         holders=_holders(cols, job, periods, nodes),
         overtakers=_overtakers(cols, job, periods, nodes),
@@ -169,12 +169,6 @@ def _types(cols: ScheduleColumns, mine: Ints) -> tuple[str, ...]:
 def _name(cols: ScheduleColumns, node: int) -> str:
     gpu = cols.cluster.nodes[node].gpu
     return "no GPUs" if gpu is None else gpu.name
-
-
-def _stopped(cols: ScheduleColumns, mine: Ints) -> Ints:
-    from dagsim.model import Kind
-
-    return np.flatnonzero(np.isin(cols.runs.outcome[mine], (Kind.PREEMPTED, Kind.FAILED)))
 
 
 def _blocked(
@@ -285,8 +279,9 @@ _SLACK_S = 10.0
 """Added to both waits before their ratio is taken, because short waits are noise."""
 _EARLY_S = 1.0
 """Slurm's clock counts whole seconds."""
-_SIZES = ((0.0, "0 GPUs"), (0.999, "under 1 GPU"), (1.0, "1 GPU"), (4.0, "2-4 GPUs"), (8.0, "5-8 GPUs"),
+SIZES = ((0.0, "0 GPUs"), (0.999, "under 1 GPU"), (1.0, "1 GPU"), (4.0, "2-4 GPUs"), (8.0, "5-8 GPUs"),
           (32.0, "9-32 GPUs"), (np.inf, "over 32 GPUs"))  # fmt: skip
+"""Upper bound on GPUs and name of each class of jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,12 +363,12 @@ def observed_against_simulated(
     observed, simulated = observed[both], simulated[both]
     ratios = np.abs(np.log((simulated + _SLACK_S) / (observed + _SLACK_S)))
     tenants = [jobs.tenant[index] for index in both]
-    sizes = np.searchsorted([most for most, _ in _SIZES], jobs.gpus[both])
+    sizes = np.searchsorted([most for most, _ in SIZES], jobs.gpus[both])
     return ObservedWaits(
         _pair(observed, simulated),
         _grouped(tenants, observed, simulated),
         _grouped([partitions[index] for index in both.tolist()], observed, simulated) if any(partitions) else {},
-        _grouped([_SIZES[size][1] for size in sizes], observed, simulated, [name for _, name in _SIZES]),
+        _grouped([SIZES[size][1] for size in sizes], observed, simulated, [name for _, name in SIZES]),
         int(cols.counted.sum()) - len(both),
         float(np.median(ratios)),
         int((unclipped[both] < -_EARLY_S).sum()),
@@ -381,8 +376,7 @@ def observed_against_simulated(
 
 
 def _first_start_s(cols: ScheduleColumns) -> Floats:
-    first = np.full(len(cols.jobs), np.inf)
-    np.minimum.at(first, cols.runs.job, cols.runs.start_s)
+    first = cols.first_start_s
     first[np.isinf(first) | (first < cols.begins_s)] = np.nan
     return first
 

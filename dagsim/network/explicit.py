@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -139,12 +139,7 @@ class Tree:
         """
         parents = self._parents(names)
         number = {switch.name: place for place, switch in enumerate(self.switches)}
-        lines = []
-        for name in names:
-            line = [parents[name]]
-            while line[-1] in parents:
-                line.append(parents[line[-1]])
-            lines.append([number[switch] for switch in line])
+        lines = [[number[switch] for switch in _line(name, parents)[1:]] for name in names]
         depth = max(map(len, lines), default=0)
         return levels_of(
             [[line[min(level, len(line) - 1)] for line in lines] for level in range(depth)],
@@ -174,14 +169,8 @@ class Tree:
             for ends in (f"{child}>{parent}", f"{parent}>{child}"):
                 links.append(Link(ends, bandwidth(child) * 1e9, self.latency_s))
 
-        def ancestors(name: str) -> list[str]:
-            line = [name]
-            while line[-1] in parents:
-                line.append(parents[line[-1]])
-            return line
-
         def paths(source: int, destination: int) -> tuple[Path, ...]:
-            ascent, descent = ancestors(names[source]), ancestors(names[destination])
+            ascent, descent = _line(names[source], parents), _line(names[destination], parents)
             while len(ascent) > 1 and len(descent) > 1 and ascent[-2:] == descent[-2:]:
                 ascent.pop(), descent.pop()
             return ((*(up[name] for name in ascent[:-1]), *(up[name] + 1 for name in reversed(descent[:-1]))),)
@@ -228,3 +217,11 @@ class Tree:
             if name not in parents:
                 raise ModelError(f"tree: node {name!r} is below no switch").below("switches")
         return parents
+
+
+def _line(name: str, parents: Mapping[str, str]) -> list[str]:
+    """A node or switch, and all switches above it, the lowest first."""
+    line = [name]
+    while line[-1] in parents:
+        line.append(parents[line[-1]])
+    return line

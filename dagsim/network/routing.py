@@ -29,12 +29,9 @@ class Routing:
     different hosts; traffic splits evenly over them.
     """
 
-    def __init__(
-        self, hosts: int, links: Sequence[Link], paths: Callable[[int, int], tuple[Path, ...]], owner: str = ""
-    ) -> None:
+    def __init__(self, hosts: int, links: Sequence[Link], paths: Callable[[int, int], tuple[Path, ...]]) -> None:
         self.hosts = hosts
         self.links = tuple(links)
-        self.owner = owner
         self._paths = cache(paths)
 
     def paths(self, source: int, destination: int) -> tuple[Path, ...]:

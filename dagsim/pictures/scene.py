@@ -155,8 +155,6 @@ class Scene:
         self._first, self._last = bars.top - lanes.first[self._node], bars.bottom - lanes.first[self._node]
         self._layout: Layout = layout(lanes.count, _NODES)
         self._waiting, self._held = jobs_waiting(cols), gpus_held(cols)
-        self._jobs_first_s = np.full(len(cols.jobs), np.inf)
-        np.minimum.at(self._jobs_first_s, cols.runs.job, cols.runs.start_s)
         gone_s = np.where(cols.jobs.accepted, cols.jobs.completed_s, cols.jobs.arrival_s)
         self._gone_s = np.where(np.isnan(gone_s), np.inf, gone_s)
 

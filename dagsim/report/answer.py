@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dagsim.errors import RunFolderError
 from dagsim.experiment.scenario import workload_label
 from dagsim.files import parsed_json, write_text
-from dagsim.report.comparison import begins_text, metric_name, plan_table
+from dagsim.report.comparison import metric_name, plan_table
 from dagsim.report.grid import Grid, factor, interval, number
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 _FILE = "answer.json"
 
 
-def _assumptions(begins: Beginning | None, remarks: Sequence[str]) -> tuple[str, ...]:
+def _assumptions(begins: Beginning, remarks: Sequence[str]) -> tuple[str, ...]:
     """The assumptions behind every figure, and further remarks."""
     period = "The run stands for the next period, as long as the log and at the same demand, unless a growth is stated."
-    if begins is not None and begins.is_snapshot:
+    if begins.is_snapshot:
         period = "No job arrives later, and jobs end when the snapshot expects them to, usually at their time limits."
     return (
         period,
-        f"Every figure comes from one simulation of all jobs of the log, {begins_text(begins)}.",
+        f"Every figure comes from one simulation of all jobs of the log, {begins.text}.",
         "The simulation knows no holds, no people and no broken nodes beyond what the log and the cluster describe.",
         "A job takes as long as in the log, on every GPU type that it may use, unless speeds are given.",
         *remarks,
@@ -150,7 +150,7 @@ def whatif_answer(
     metric: str,
     fit: Fit | None,
     grid: Grid,
-    begins: Beginning | None = None,
+    begins: Beginning,
     remarks: Sequence[str] = (),
 ) -> Recommendation:
     """The answer of ``dagsim whatif``: every alternative with its verdict and cost. ``grid`` is its

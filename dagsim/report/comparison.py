@@ -278,7 +278,7 @@ def whatif_table(
     demand: Load,
     fit: Fit | None = None,
     prices: Prices | None = None,
-    begins: Beginning | None = None,
+    begins: Beginning,
     wide: bool = False,
 ) -> Grid:
     """List every cluster under every policy: waits, energy, monthly cost, and the ratio to the
@@ -306,9 +306,9 @@ def whatif_table(
     return Grid(f"what if: {workload}", tuple(heads), rows, tuple(notes), (0, 1, len(heads) - 1))
 
 
-def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginning | None) -> Iterator[str]:
+def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginning) -> Iterator[str]:
     yield (
-        f"Every row is one continuous run of all jobs, {begins_text(begins)}. wait, "
+        f"Every row is one continuous run of all jobs, {begins.text}. wait, "
         "energy: of all jobs. ratio: to the first row, with its 95 % interval from blocks of the run; verdict: p < "
         "0.05 by Holm."
     )
@@ -325,11 +325,6 @@ def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginnin
         )
     elif any(lost):
         yield "jobs lost: turned away or not finished; a row leaves them out, its ratio on both sides."
-
-
-def begins_text(begins: Beginning | None) -> str:
-    """The state in which the runs of an answer begin, in words."""
-    return "from an empty cluster" if begins is None else begins.text
 
 
 def _longer(times: float, demand: Load) -> str:
@@ -355,7 +350,7 @@ def plan_table(
     prices: Prices,
     demand: Load,
     fit: Fit | None = None,
-    begins: Beginning | None = None,
+    begins: Beginning,
 ) -> Grid:
     """List every cluster that was tried, the smallest or cheapest first, then today's and the log.
     Intervals are those of the first target.
@@ -395,9 +390,7 @@ def _wrapped(metric: str) -> str:
     return f"{kind}[{name if len(name) <= 20 else f'{name[:9]}…{name[-9:]}'}].\n{of_group}"
 
 
-def _plan_notes(
-    planned: SizeSearch, today: Size, target: Targets, demand: Load, begins: Beginning | None
-) -> Iterator[str]:
+def _plan_notes(planned: SizeSearch, today: Size, target: Targets, demand: Load, begins: Beginning) -> Iterator[str]:
     best, sizes = planned.best, [*planned.tried.values(), today]
     largest = max(sizes, key=lambda size: size.gpus)
     if best is None and not largest.met.keeps_up:
@@ -428,12 +421,12 @@ def _plan_notes(
         yield "cannot keep up: the jobs demand more than the cluster has; such a cluster never meets a target."
     period = (
         ""
-        if begins is not None and begins.is_snapshot
+        if begins.is_snapshot
         else ("; interval: for the next period as long as the log, at the same demand, from blocks of the run")
     )
     yield (
         f"{', '.join(planned.types) + ': nodes. ' if planned.types else ''}Every row is a replay of the whole log, "
-        f"{begins_text(begins)}{period}."
+        f"{begins.text}{period}."
     )
 
 

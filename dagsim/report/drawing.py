@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dagsim.errors import InputError
-from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.scenario import metric_of, sample_of
 from dagsim.experiment.store import Store
 from dagsim.experiment.trace_info import TraceInfo
+from dagsim.files import writing
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.model.log import Schedule
 from dagsim.pictures import Scene
@@ -51,7 +51,7 @@ def draw(
         ranked = ranked or standings(lines, metric, sample=sample_of(folder.config))
         return [draw_comparison(ranked, out / f"comparison.{kind}", metric, workload=workload)]
     chosen = number or 0
-    run = _line(folder, chosen)
+    run = folder.line(chosen)
     schedule = folder.schedule(chosen)
     n = f"run {chosen + 1} of {len(lines)}, {len(schedule.jobs):,} jobs"
     return draw_all(schedule, out, run.policy, f"{run.policy}, seed {run.seed}, {workload}: {n}", kind)
@@ -64,15 +64,8 @@ def draw_perfetto(folder: Store, path: Path, number: int = 0) -> Path:
         InputError: There is no such run, or the file cannot be written.
         RunFolderError: The run cannot be read.
     """
-    run = _line(folder, number)
+    run = folder.line(number)
     return write_perfetto(folder.schedule(number), path, f"{run.policy}, seed {run.seed}")
-
-
-def _line(folder: Store, number: int) -> CellRun:
-    lines = folder.lines()
-    if number >= len(lines):
-        raise InputError(f"{folder.path}: there is no run {number}; finished runs: {len(lines)}, counted from 0")
-    return lines[number]
 
 
 def draw_comparison(
@@ -80,8 +73,10 @@ def draw_comparison(
 ) -> Path:
     """Draw the ratios of all policies to the reference, with intervals; ``ranked`` are the
     ``standings``.
+
+    Raises:
+        InputError: The file cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     return save(comparison(ranked, metric_name(metric), workload), path)
 
 
@@ -93,12 +88,7 @@ def draw_trace(info: TraceInfo, folder: Path) -> Path:
         InputError: The file cannot be written.
     """
     name = info.trace.source.name
-    path = folder / f"trace-{name.partition('.')[0] or 'info'}.png"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return save(workload_figure(info.tally, name), path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    return save(workload_figure(info.tally, name), folder / f"trace-{name.partition('.')[0] or 'info'}.png")
 
 
 _FRAMES_PER_S = 12
@@ -120,11 +110,8 @@ def film(schedule: Schedule, path: Path, title: str, frames: int = 90, width: in
     if path.suffix == ".mp4" and shutil.which("ffmpeg") is None:
         raise InputError(f"{path}: .mp4 needs the program ffmpeg, which is not installed; .gif needs nothing")
     images = _frames(schedule, title, frames, width)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path):
         (_write_mp4 if path.suffix == ".mp4" else _write_gif)(images, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
     return path
 
 

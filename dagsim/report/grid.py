@@ -161,6 +161,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
+def plain_text(value: object) -> str:
+    """Format any value; ``-`` for None."""
+    return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def short(value: float) -> str:
     """Format like ``number``, but with an exponent from a million on: at most nine characters."""
     return f"{value:.3e}".replace("e+0", "e") if isfinite(value) and abs(value) >= 1e6 else number(value)

@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.errors import InputError
+from dagsim.files import writing
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, columns
 from dagsim.metrics.lanes import FreeSlots, TaskColumns, bars_of, lanes_of, task_columns
 from dagsim.metrics.utilization import (
-    DEFAULT_POWER,
-    PowerModel,
     Steps,
     gpus_held,
     gpus_up,
@@ -53,7 +52,7 @@ class _Thread(NamedTuple):
     share: int
 
 
-def write_perfetto(schedule: Schedule, path: Path, title: str = "", power: PowerModel = DEFAULT_POWER) -> Path:
+def write_perfetto(schedule: Schedule, path: Path, title: str) -> Path:
     """Write the events to ``path`` (.json or .json.gz). Equal schedules give equal bytes.
 
     Raises:
@@ -62,20 +61,17 @@ def write_perfetto(schedule: Schedule, path: Path, title: str = "", power: Power
     if not path.name.endswith(_ENDINGS):
         raise InputError(f"{path}: a trace for Perfetto is a file {' or '.join(_ENDINGS)}")
     whole = {
-        "traceEvents": list(trace_events(schedule, power)),
+        "traceEvents": list(trace_events(schedule)),
         "displayTimeUnit": "ms",
         "otherData": {"made by": "dagsim", "run": title},
     }
     data = json.dumps(whole, separators=(",", ":"), allow_nan=False).encode()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path):
         path.write_bytes(gzip.compress(data, 6, mtime=0) if path.suffix == ".gz" else data)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
     return path
 
 
-def trace_events(schedule: Schedule, power: PowerModel = DEFAULT_POWER) -> Iterator[Event]:
+def trace_events(schedule: Schedule) -> Iterator[Event]:
     """Yield the events, first the names of processes and threads. Times are whole microseconds."""
     cols = columns(schedule)
     entries, threads = _placed(cols)
@@ -88,7 +84,7 @@ def trace_events(schedule: Schedule, power: PowerModel = DEFAULT_POWER) -> Itera
     yield from _counter("jobs", waiting=jobs_waiting(cols), running=jobs_running(cols))
     if cols.cluster.gpus:
         yield from _counter("GPUs", held=gpus_held(cols), up=gpus_up(cols))
-        yield from _counter("watts", GPUs=watts(cols, power))
+        yield from _counter("watts", GPUs=watts(cols))
 
 
 def _placed(cols: ScheduleColumns) -> tuple[list[int], list[_Thread]]:
@@ -209,7 +205,7 @@ def _outages(cols: ScheduleColumns) -> Iterator[Event]:
 def _counter(name: str, **values: Steps) -> Iterator[Event]:
     """Yield an event with all values at each moment at which one of them changes."""
     times = np.unique(np.concatenate([steps.time_s for steps in values.values()]))
-    values_at = {key: steps.value[np.searchsorted(steps.time_s, times, "right") - 1] for key, steps in values.items()}
+    values_at = {key: steps.at(times) for key, steps in values.items()}
     rows = zip(*(value.tolist() for value in values_at.values()), strict=True)
     for at, row in zip(_microseconds(times), rows, strict=True):
         yield {"ph": "C", "name": name, "pid": _CLUSTER, "ts": at, "args": dict(zip(values_at, row, strict=True))}

@@ -12,7 +12,7 @@ from dagsim.metrics import glossary
 from dagsim.metrics.compare import ENOUGH_SEEDS
 from dagsim.metrics.intervals import enough_seeds, samples_needed, seeds_for_mean
 from dagsim.metrics.standings import RunMetrics, Sample, largest_share, mean
-from dagsim.report.grid import Grid, interval, number, printable, short
+from dagsim.report.grid import Grid, interval, number, plain_text, printable, short
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -116,9 +116,9 @@ def _summary_notes(n: int, sample: Sample, largest_job: float) -> Iterator[str]:
         yield f"Intervals: of the mean, Student's t on its logarithm.{approximate}"
 
 
-def observed_table(policy: str, waits: Mapping[str, Any]) -> Grid:
+def observed_table(policy: str, waits: Mapping[str, Any], tenants: int = _TENANTS) -> Grid:
     """Compare waits on the real cluster with simulated ones (``ObservedWaits``): overall, by size
-    and by tenant.
+    and by tenant, of which ``tenants`` with the most jobs are listed.
     """
     sides = ("observed", "simulated")
     others = ("\nmedian", "\np95")
@@ -126,7 +126,7 @@ def observed_table(policy: str, waits: Mapping[str, Any]) -> Grid:
     groups = {"all": waits["total"]} | waits["by_size"]
     if len(waits["by_tenant"]) > 1:
         most_first = sorted(waits["by_tenant"].items(), key=lambda group: -group[1]["jobs"])
-        groups |= {f"tenant {name or '(none)'}": pair for name, pair in most_first[:_TENANTS]}
+        groups |= {f"tenant {name or '(none)'}": pair for name, pair in most_first[:tenants]}
     rows = [
         (
             name,
@@ -136,7 +136,7 @@ def observed_table(policy: str, waits: Mapping[str, Any]) -> Grid:
         )
         for name, pair in groups.items()
     ]
-    left_out, unlisted = waits["left_out"], len(waits["by_tenant"]) - _TENANTS
+    left_out, unlisted = waits["left_out"], len(waits["by_tenant"]) - tenants
     notes = [f"{left_out:,} jobs left out: not observed, or not started here"] if left_out else []
     notes += [f"{unlisted:,} tenants with fewer jobs are in runs.jsonl"] if unlisted > 0 else []
     return Grid(f"{policy}: observed and simulated waits in s", heads, rows, tuple(notes))
@@ -259,7 +259,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
         heeded = COMMON_OPTIONS | reader(trace["format"]).uses
         usual, values = asdict(TraceOptions()), trace["options"].items()
         chosen = [
-            f"{name} {_shown_value(value)}" for name, value in values if name in heeded and value != usual.get(name)
+            f"{name} {plain_text(value)}" for name, value in values if name in heeded and value != usual.get(name)
         ]
         notes += [f"options: {', '.join(chosen)}"] if chosen else []
         notes += [f"assumed {question}: {answer}" for question, answer in trace["assumptions"].items()]
@@ -365,10 +365,6 @@ def published_table(info: TraceInfo) -> Table:
     for published, here in info.comparison:
         table.add_row(published.statistic, number(here), number(published.value), published.source)
     return table
-
-
-def _shown_value(value: Any) -> str:
-    return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 _WIDTH = 80

@@ -24,7 +24,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from dagsim.report.grid import Grid, TableFormat
+from dagsim.report.grid import Grid, TableFormat, plain_text
 
 if TYPE_CHECKING:
     from dagsim.experiment.carry_out import RunProgress, Watch
@@ -62,15 +62,12 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> 
     for head in heads:
         table.add_column(escape(head), overflow="fold")  # never cut
     for row in rows:
-        cells = ("-" if cell is None else f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in row)
-        table.add_row(*map(escape, cells))
+        table.add_row(*(escape(plain_text(cell)) for cell in row))
     console().print(table)
 
 
 @contextmanager
-def progress(
-    wanted: bool, *, every_run: bool = False, clock: Callable[[], float] = time.monotonic
-) -> Iterator[Watch | None]:
+def progress(wanted: bool, *, every_run: bool = False) -> Iterator[Watch | None]:
     """Show the progress of a plan on standard error, if wanted: a bar on a terminal, otherwise
     occasional lines, with ``every_run`` also one when a run begins.
     """
@@ -78,7 +75,7 @@ def progress(
         yield None
         return
     if not sys.stderr.isatty():
-        yield _plan_lines(clock, every_run=every_run)
+        yield _plan_lines(every_run=every_run)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -92,13 +89,13 @@ def progress(
         yield watch
 
 
-def _plan_lines(clock: Callable[[], float], *, every_run: bool) -> Watch:
+def _plan_lines(*, every_run: bool) -> Watch:
     """Print a line of progress every 30 s, and with ``every_run`` when a run begins."""
-    last_s, last = clock(), ""
+    last_s, last = time.monotonic(), ""
 
     def watch(step: RunProgress) -> None:
         nonlocal last_s, last
-        now_s, run = clock(), f"{step.policy}, seed {step.seed}"
+        now_s, run = time.monotonic(), f"{step.policy}, seed {step.seed}"
         if now_s - last_s >= _LINE_S or (every_run and run != last):
             print(f"{step.done} of {step.runs} runs done; {run}: {step.jobs:,} jobs", file=sys.stderr, flush=True)
             last_s, last = now_s, run

@@ -18,9 +18,8 @@ from dagsim.errors import InputError, TraceError
 from dagsim.files import replaced
 from dagsim.model import GPU_TYPES, Condition, Job, QueueNode, QueueTree, Request
 from dagsim.traces import open_trace, recognise
-from dagsim.traces.nodes import FORMATS, FoundNode, ImportedCluster, grouped, read_nodes
+from dagsim.traces.nodes import FORMATS, FoundNode, ImportedCluster, ImportedSite, grouped, read_nodes
 from dagsim.traces.report import ReadReport
-from dagsim.traces.site_import import ImportedSite
 from dagsim.traces.sites import folded, hosts, site_gpu
 from dagsim.traces.slurm import COLUMNS, is_unset, licences_or_none, sacct_rows
 from dagsim.traces.source import Source

@@ -97,7 +97,11 @@ def csv_form(
     separator: str = ",",
     header: bool = False,
 ) -> Form:
-    """The form of a CSV file, with the columns that ``Source.rows`` yields for these arguments."""
+    """The form of a CSV file, with ``columns`` and then ``optional`` ones, which are empty if a file lacks them.
+
+    The first row of a file is its header if it holds every name of ``columns`` (in any case and order). Otherwise
+    its fields are named ``names``, or ``columns + optional``, in this order. ``header=True`` requires a header.
+    """
     wanted = [name.lower() for name in (*columns, *optional)]
 
     def layout(first: list[str], where: str) -> FileLayout:
@@ -282,9 +286,26 @@ def read_tables(source: Source, form: Form, report: ReadReport) -> Iterator[Tabl
         yield from _File(source, file, place, form, report).tables()
 
 
-def tables_of(source: Source, form: Form, width: int, rows: Iterable[Row]) -> Iterator[Table]:
-    """Yield rows whose fields are already the columns of a form, in chunks."""
+def read_rows(
+    source: Source, report: ReadReport, columns: Sequence[str], optional: Sequence[str] = (), *, header: bool = False
+) -> Iterator[tuple[int, Sequence[str]]]:
+    """Yield the rows of a CSV source as texts, with the columns of ``csv_form``.
+
+    Raises:
+        TraceError: As ``read_tables``.
+    """
+    every = range(len(columns) + len(optional))
+    for table in read_tables(source, csv_form(columns, optional, numbers=(), texts=every, header=header), report):
+        fields = zip(*[table.texts(column).tolist() for column in every], strict=True)
+        yield from zip(table.line.tolist(), fields, strict=True)
+
+
+def tables_of(source: Source, width: int, rows: Iterable[Row], numbers: Collection[int] = ()) -> Iterator[Table]:
+    """Yield records of a source as rows of ``width`` columns, in chunks. The columns ``numbers`` are also read as
+    numbers; others may hold any object.
+    """
     layout, rows = FileLayout(range(width), width, False), iter(rows)
+    form = Form(numbers, range(width), lambda first, where: layout)
     while batch := list(islice(rows, _ROWS)):
         line, fields = zip(*batch, strict=True)
         columns = dict(enumerate(zip(*fields, strict=True)))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
 
@@ -193,17 +192,6 @@ class PodSet:
     level_required: bool = True
     segment: int | None = None
     """Pods per slice, each of which lies within one domain of the level."""
-
-    def to_text(self) -> str:
-        """Serialise the facts as one line, for ``from_text``."""
-        return json.dumps(list(asdict(self).values()))
-
-    @classmethod
-    def from_text(cls, text: str) -> PodSet:
-        """The inverse of ``to_text``."""
-        values = json.loads(text)
-        values[8], values[9] = PodDemand(*values[8]), tuple(values[9])
-        return cls(*values)
 
 
 def pod(object: Any, scheduled_s: float | None = None) -> PodSet:

@@ -21,7 +21,7 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
 from dagsim.traces.kube import TYPE_LABELS, WHOLE_GPUS, level_name, quantity
-from dagsim.traces.nodes import FoundNode, is_kube, read_nodes
+from dagsim.traces.nodes import FoundNode, ImportedSite, is_kube, read_nodes
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
 
@@ -38,21 +38,13 @@ _USED = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "WorkloadPrio
 
 
 @dataclass(slots=True)
-class KueueSite:
+class KueueSite(ImportedSite):
     """The contents of a site's files."""
 
+    policy = "kueue"
     objects: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
     """By kind and name; names of LocalQueues have their namespace, ``team/queue``."""
     nodes: list[FoundNode] = field(default_factory=list)
-    read: list[str] = field(default_factory=list)
-    unmodelled: dict[str, None] = field(default_factory=dict)
-    policy: str = "kueue"
-    cluster_name: str = ""
-    written_s: float | None = None
-
-    def drop(self, what: str) -> None:
-        """Record a setting that is not modelled."""
-        self.unmodelled[what] = None
 
     def found_nodes(self) -> list[FoundNode]:
         """All nodes.

@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from dagsim.errors import ModelError, TraceError
+from dagsim.model import QueueTree
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type, mig_slice
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty, FaultsAt, count, finite_number, pbs_memory_gb
@@ -41,6 +42,49 @@ class FoundNode:
     def also_in(self, partitions: tuple[str, ...]) -> FoundNode:
         """Copy of the node with more partitions."""
         return replace(self, partitions=tuple(dict.fromkeys([*self.partitions, *partitions])))
+
+
+@dataclass(slots=True)
+class ImportedSite:
+    """A site as the files of its scheduler describe it."""
+
+    policy: ClassVar[str] = "slurm-multifactor"
+    """The policy that stands for its scheduler."""
+    read: list[str] = field(default_factory=list)
+    """Files, and what each is."""
+    unmodelled: dict[str, None] = field(default_factory=dict)
+    """Settings that have no effect here."""
+    written_s: float | None = None
+    """When the files were written, in seconds since 1970; None if none of them says so."""
+
+    @property
+    def cluster_name(self) -> str:
+        """The name of the cluster; empty if no file states it."""
+        return ""
+
+    def drop(self, what: str) -> None:
+        """Record a setting that is not modelled."""
+        self.unmodelled[what] = None
+
+    def found_nodes(self) -> list[FoundNode]:
+        """All nodes.
+
+        Raises:
+            TraceError: No file lists nodes.
+        """
+        raise NotImplementedError
+
+    def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
+        """Queues, partitions and limits; ``named`` maps the site's names of GPU types to those to use.
+
+        Raises:
+            TraceError: A value cannot be read.
+        """
+        raise NotImplementedError
+
+    def network(self, names: Sequence[str]) -> dict[str, Any] | None:
+        """The network between the nodes ``names``, if the files describe one."""
+        return None
 
 
 _PAIR = re.compile(r"(?<!\S)([A-Za-z_]+)=(\S*)")
@@ -324,7 +368,7 @@ def _json_nodes(source: Source) -> Iterator[FoundNode]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        raise TraceError(f"{source}:1: no JSON") from None
+        raise TraceError(f"{source}:1: not JSON") from None
     for name, node in object_in(document, "nodes").items():
         there = object_in(node, "resources_available")
         fields = {f"resources_available.{key}": str(value) for key, value in there.items() if _is_plain(value)}

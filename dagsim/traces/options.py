@@ -13,6 +13,7 @@ from dagsim.errors import ConfigError
 from dagsim.model import GPU_TYPES, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.traces.sites import named_gpus
+from dagsim.workload.arrays import Labels
 
 COMMON_OPTIONS = frozenset({"time_scale", "load", "start", "limit", "strict"})
 """Options that work with every format; each other option works with the readers that list it."""
@@ -147,6 +148,14 @@ class TraceOptions:
     def given(self) -> tuple[str, ...]:
         """The options that differ from their defaults."""
         return tuple([field.name for field in fields(self) if getattr(self, field.name) != field.default])
+
+    def tenants(self, user: Labels, account: Labels, partition: Labels) -> Labels:
+        """The tenant of each job: what the option ``tenant`` names, or else its account, or else its user."""
+        if self.tenant is not None:
+            return {"user": user, "account": account, "partition": partition}[self.tenant]
+        nameless = np.array([not word for word in account.words])[account.place]
+        place = np.where(nameless, user.place + np.int32(len(account.words)), account.place)
+        return Labels(place, (*account.words, *user.words)).mapped(str)
 
     def cpu_demand(self, cpus: float, memory_gb: float) -> tuple[float, float, float]:
         """GPUs, cores and memory of an instance of a CPU-only trace: its own, or ``gpus_per_task``

@@ -15,7 +15,7 @@ from typing import TypeVar
 from dagsim.errors import TraceError
 from dagsim.model import Caps, NodePartition, Qos, QueueTree
 from dagsim.traces.fields import count, pbs_memory_gb
-from dagsim.traces.nodes import FoundNode, is_pbs, read_nodes
+from dagsim.traces.nodes import FoundNode, ImportedSite, is_pbs, read_nodes
 from dagsim.traces.slurm import duration_s
 from dagsim.traces.source import Source
 
@@ -38,21 +38,12 @@ _PLAIN = re.compile(
 
 
 @dataclass(slots=True)
-class PbsSite:
+class PbsSite(ImportedSite):
     """The contents of a site's files: attributes of the server and of each queue."""
 
     server: dict[str, str] = field(default_factory=dict)
     queues_of: dict[str, dict[str, str]] = field(default_factory=dict)
     nodes: list[FoundNode] = field(default_factory=list)
-    read: list[str] = field(default_factory=list)
-    unmodelled: dict[str, None] = field(default_factory=dict)
-    policy: str = "slurm-multifactor"
-    cluster_name: str = ""
-    written_s: float | None = None
-
-    def drop(self, what: str) -> None:
-        """Record a setting that is not modelled."""
-        self.unmodelled[what] = None
 
     def found_nodes(self) -> list[FoundNode]:
         """All nodes.
@@ -63,9 +54,6 @@ class PbsSite:
         if not self.nodes:
             raise TraceError("no file lists nodes: add the output of `pbsnodes -a`")
         return self.nodes
-
-    def network(self, names: Sequence[str]) -> None:
-        """None: PBS has no list of switches."""
 
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
         """Execution queues as partitions, the default queue first, scheduled by priority of the

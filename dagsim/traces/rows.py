@@ -23,7 +23,7 @@ from dagsim.traces.chunks import Table, date_seconds, distinct_texts
 from dagsim.traces.fields import Dirty, are_counts, seconds_since_1970
 from dagsim.traces.reader import Block
 from dagsim.traces.report import ReadReport
-from dagsim.workload.arrays import JobArrays, TaskKind, combinations, ranges
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, ranges
 from dagsim.workload.records import MOST_INSTANCES
 
 ROWS_IN_MEMORY = 1 << 21
@@ -203,6 +203,19 @@ class Checks:
         self.findings.drop(np.flatnonzero(faulty & self.usable), reason, details=details)
         self.usable &= ~faulty
 
+    def drop_for(self, reasons: Labels) -> None:
+        """Drop the rows that have a reason, one of a word each; empty words are no reasons."""
+        for place, reason in enumerate(reasons.words):
+            if reason:
+                self.drop(reasons.place == place, reason)
+
+    def skip(self, rows: np.ndarray, reason: str, report: ReadReport) -> None:
+        """Skip the rows of a mask, (n,) bool, that are still usable."""
+        rows = rows & self.usable
+        if rows.any():
+            report.skip(reason, int(rows.sum()))
+        self.usable &= ~rows
+
     def note(self, rows: np.ndarray, text: str) -> None:
         """Add a note to the rows of a mask, (n,) bool, that are still usable."""
         self.findings.note(np.flatnonzero(rows & self.usable), text)
@@ -288,26 +301,31 @@ def single_tasks(
     )
 
 
-def single_rows(checks: Checks, jobs: JobArrays, ids: np.ndarray, times: np.ndarray) -> JobBatch:
+_AGAIN = ("given twice", "whose id another row has")
+
+
+def single_rows(
+    checks: Checks, jobs: JobArrays, ids: np.ndarray, times: np.ndarray, again: tuple[str, str] = _AGAIN
+) -> JobBatch:
     """Make one job per row, in order of arrival; of the rows with one id, keep only the earliest.
 
     ``jobs`` has one job per row. ``ids`` (n,) object and ``times`` (n,) float64 are the id and the
     arrival of each row; the time is ``inf`` if it cannot be read. Rows that are not usable may hold
-    anything.
+    anything. ``again`` are the reasons for dropping a row that equals the earliest, and another one.
     """
     table, findings = checks.table, checks.findings
     groups = rows_by_job(ids, times)
     first = groups.row[groups.first[:-1]].copy()
-    again: dict[str, list[tuple[int, int]]] = {}
+    repeats: dict[str, list[tuple[int, int]]] = {}
     for job in np.flatnonzero(np.diff(groups.first) > 1).tolist():
         rows = groups.row[groups.first[job] : groups.first[job + 1]]
         first[job], *others = rows[np.argsort(times[rows], kind="stable")].tolist()
         fields = table.fields(int(first[job]))
         for place, row in enumerate(others):
-            reason = "given twice" if table.fields(row) == fields else "whose id another row has"
-            again.setdefault(reason, []).append((row, place))
-    findings.forget(_mask([row for rows in again.values() for row, _ in rows], len(table)))
-    for reason, pairs in again.items():
+            reason = again[table.fields(row) != fields]
+            repeats.setdefault(reason, []).append((row, place))
+    findings.forget(_mask([row for rows in repeats.values() for row, _ in rows], len(table)))
+    for reason, pairs in repeats.items():
         rows, order = np.array(pairs, np.int64).T
         findings.drop(rows, reason, stage=-1, order=order)
     rows_of = np.ones(len(first), np.int64)
@@ -320,12 +338,13 @@ def row_blocks(
     jobs: Callable[[Checks], JobArrays],
     report: ReadReport,
     most: int | None,
+    again: tuple[str, str] = _AGAIN,
 ) -> Iterator[Block]:
     """Jobs of a table with one row per job, sorted by arrival.
 
     ``read`` reads the table; its column 0 holds the job ids. ``times`` returns the arrival of each
     row, ``inf`` if it cannot be read. ``jobs`` makes one job per row and drops rows that cannot be
-    kept.
+    kept. ``again`` as in ``single_rows``.
     """
 
     def keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
@@ -341,7 +360,7 @@ def row_blocks(
         checks.drop(table.texts(0) == "", "without an id")
         arrays = jobs(checks)
         checks.impossible(arrays)
-        return single_rows(checks, arrays, *keys(table))
+        return single_rows(checks, arrays, *keys(table), again)
 
     return job_blocks(map(batch, in_parts(read, keys, report)), report, most)
 

@@ -4,54 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import DagsimError, TraceError
 from dagsim.model import Job, QueueTree
 from dagsim.traces import open_trace
 from dagsim.traces.kueue_site import is_kueue, read_kueue_site
-from dagsim.traces.nodes import FoundNode
+from dagsim.traces.nodes import ImportedSite
 from dagsim.traces.pbs_site import is_qmgr, read_pbs_site
 from dagsim.traces.slurm_site import read_slurm_site
 from dagsim.traces.source import Source
 
 _OWNED = re.compile(r"(partition|QOS|reservation|queue|ClusterQueue|LocalQueue) ([^:\s]+):")
 """The owner of a setting, at the beginning of its text."""
-
-
-class ImportedSite(Protocol):
-    """A site as its files describe it."""
-
-    read: list[str]
-    """Files, and what each is."""
-    unmodelled: dict[str, None]
-    """Settings that have no effect here."""
-    policy: str
-    """The policy that stands for its scheduler."""
-    written_s: float | None
-    """When the files were written, in seconds since 1970; None if none of them says so."""
-
-    @property
-    def cluster_name(self) -> str:
-        """The name of the cluster; empty if no file states it."""
-        ...
-
-    def found_nodes(self) -> list[FoundNode]:
-        """All nodes."""
-        ...
-
-    def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
-        """Queues, partitions and limits; ``named`` maps the site's names of GPU types."""
-        ...
-
-    def network(self, names: Sequence[str]) -> dict[str, Any] | None:
-        """The network between the nodes ``names``, if the files describe one."""
-        ...
 
 
 def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSite | None:

@@ -524,11 +524,9 @@ def sacct_tables(source: Source, report: ReadReport, delimiter: str | None) -> I
 
 def _plain_tables(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
     """The rows of one file, or of several files that are parts of one log."""
-    every = range(len(COLUMNS))
     if is_json(source) or is_squeue(source):
-        form = Form((), every, layout=lambda first, where: FileLayout(every, len(COLUMNS), False))
         rows = _json_rows(source, report) if is_json(source) else _squeue_rows(source, report)
-        return tables_of(source, form, len(COLUMNS), rows)
+        return tables_of(source, len(COLUMNS), rows)
     mark = delimiter or delimiter_of(source) or "|"
     names: list[str] = []
 
@@ -543,7 +541,7 @@ def _plain_tables(source: Source, report: ReadReport, delimiter: str | None) -> 
     def misfit(fields: list[str], width: int, where: str) -> list[str] | None:
         return _rejoined(fields, names, mark)
 
-    form = Form((), every, layout, mark, quoted=False, strips=True, misfit=misfit)
+    form = Form((), range(len(COLUMNS)), layout, mark, quoted=False, strips=True, misfit=misfit)
     return read_tables(source, form, report)
 
 
@@ -663,9 +661,7 @@ def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None
                         fields[column] = fields[column] or more.get(name, "")
                 yield line, fields
 
-    every = range(len(COLUMNS))
-    form = Form((), every, layout=lambda first, where: FileLayout(every, len(COLUMNS), False))
-    yield from tables_of(parts.logs, form, len(COLUMNS), rows())
+    yield from tables_of(parts.logs, len(COLUMNS), rows())
 
 
 def _json_rows(source: Source, report: ReadReport) -> Iterator[Row]:

@@ -22,7 +22,7 @@ from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, 
 from dagsim.network import Tree, TreeSwitch
 from dagsim.registry import nearest
 from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.nodes import MOST_NODES, FoundNode, is_scontrol, is_scontrol_json, is_sinfo, read_nodes
+from dagsim.traces.nodes import MOST_NODES, FoundNode, ImportedSite, is_scontrol, is_scontrol_json, is_sinfo, read_nodes
 from dagsim.traces.sites import hosts, site_gpu
 from dagsim.traces.slurm import delimiter_of, duration_s, is_unset, memory_gb, moment_s
 from dagsim.traces.source import Source
@@ -36,7 +36,7 @@ _ENTRY = re.compile(r"^\s*(NodeName|PartitionName|NodeSet|DownNodes|FrontendName
 
 
 @dataclass(slots=True)
-class SlurmSite:
+class SlurmSite(ImportedSite):
     """The contents of a site's files. ``conf`` are the keys of slurm.conf in lower case."""
 
     conf: dict[str, str] = field(default_factory=dict)
@@ -63,21 +63,9 @@ class SlurmSite:
     zone: ZoneInfo | None = None
     """Zone of dates without an offset; UTC if None."""
     named: dict[str, str] = field(default_factory=dict)
-    read: list[str] = field(default_factory=list)
-    """Files, and what each is."""
-    policy: str = "slurm-multifactor"
-    written_s: float | None = None
-    """When `scontrol show config` wrote its output, in seconds since 1970."""
-    unmodelled: dict[str, None] = field(default_factory=dict)
-    """Settings that have no effect here."""
-
-    def drop(self, what: str) -> None:
-        """Record a setting that is not modelled."""
-        self.unmodelled[what] = None
 
     @property
     def cluster_name(self) -> str:
-        """The name of the cluster; empty if no file states it."""
         return self.conf.get("clustername", "")
 
     def found_nodes(self) -> list[FoundNode]:

@@ -4,28 +4,24 @@ shards.
 
 from __future__ import annotations
 
-import csv
 import gzip
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from functools import cached_property
 from io import BufferedReader, TextIOWrapper
 from itertools import count, repeat
-from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from dagsim.errors import TraceError
 from dagsim.files import is_there
 from dagsim.traces.arrow import MAGIC, ArrowFile
-from dagsim.traces.report import ReadReport
-from dagsim.workload.records import clipped
 
-Row = tuple[int, Sequence[str]]
-"""The number of a row (see ``Source.where``) and its fields."""
+Row = tuple[int, Sequence[Any]]
+"""The number of a row (see ``Source.where``) and its fields, which are texts unless a reader has parsed them."""
 
 _HEAD_BYTES = 1 << 16
 LINE_BITS = 40  # a row's number is its file's place among the shards, then its line: one int, cheap to carry
@@ -159,30 +155,6 @@ class Source:
         for place, file in enumerate(self.files):
             yield from file._lines(place << LINE_BITS)
 
-    def rows(
-        self,
-        report: ReadReport,
-        columns: Sequence[str],
-        optional: Sequence[str] = (),
-        *,
-        names: Sequence[str] = (),
-        delimiter: str = ",",
-        header: bool = False,
-    ) -> Iterator[Row]:
-        """Yield the fields of CSV rows in the order ``columns + optional``; optional columns that
-        the file lacks are empty.
-
-        The first row of a shard is its header if it holds every name of ``columns`` (in any case
-        and order). Otherwise its fields are named ``names``, or ``columns + optional``, in this
-        order. ``header=True`` requires a header. Quoted fields may hold line ends. Counts the rows
-        read, drops those with a wrong number of fields, and skips blank lines.
-
-        Raises:
-            TraceError: As above, or the header lacks columns (the message names them).
-        """
-        for place, file in enumerate(self.files):
-            yield from file._rows(place << LINE_BITS, report, columns, optional, names, delimiter, header)
-
     def where(self, number: int) -> str:
         """``file:line`` of the row or line with this number."""
         return f"{self.files[number >> LINE_BITS]}:{number & ((1 << LINE_BITS) - 1)}"
@@ -243,48 +215,6 @@ class Source:
             except _DAMAGED as error:
                 line = next(numbers) - first - 1  # zip took the number before the line failed
                 raise TraceError(f"{self}:{line}: the compressed data is damaged or cut off here ({error})") from None
-
-    def _rows(
-        self,
-        first: int,
-        report: ReadReport,
-        columns: Sequence[str],
-        optional: Sequence[str],
-        headless: Sequence[str],
-        delimiter: str,
-        header: bool,
-    ) -> Iterator[Row]:
-        width, pick = 0, None
-        for number, row in self._records(first, delimiter):
-            if pick is None:
-                names = [name.strip().lower() for name in row]
-                missing = [name for name in columns if name.lower() not in names]
-                if header and missing:
-                    lacking, there = ", ".join(map(repr, missing)), clipped(", ".join(row))
-                    raise TraceError(f"{self}:{number - first}: the header lacks {lacking}; it has {there}")
-                if missing:
-                    wanted = headless or (*columns, *optional)[: max(len(row), len(columns))]
-                    names = [name.lower() for name in wanted]
-                width, pick = len(names), picker(names, [*columns, *optional])
-                if not missing:
-                    continue
-            report.rows += 1
-            if len(row) == width:
-                yield number, pick(row)
-            else:
-                report.drop("with a wrong number of fields", f"{self}:{number - first}", detail=f"{len(row)}")
-
-    def _records(self, first: int, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-        """CSV records with the number of their first line, without blank lines."""
-        table = csv.reader((f"{line}\n" for _, line in self._lines(first)), delimiter=delimiter)
-        line = 1
-        try:
-            for row in table:
-                if row:
-                    yield first + line, row
-                line = table.line_num + 1
-        except csv.Error as error:
-            raise TraceError(f"{self}:{line}: not CSV ({error})") from None
 
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
@@ -404,17 +334,6 @@ def _refuse_unending(path: Path) -> None:
 
 def _is_data(path: str) -> bool:
     return not any(fnmatch(part, pattern) for part in path.split("/") for pattern in _NO_DATA)
-
-
-def picker(names: Sequence[str], wanted: Sequence[str]) -> Callable[[Sequence[str]], Sequence[str]]:
-    """Function that extracts the ``wanted`` fields from a row with columns ``names``."""
-    lower = [name.lower() for name in wanted]
-    if list(names) == lower:
-        return lambda row: row
-    if set(lower) <= set(names) and len(lower) > 1:
-        return cast(Callable[[Sequence[str]], Sequence[str]], itemgetter(*[names.index(name) for name in lower]))
-    places = [names.index(name) if name in names else None for name in lower]
-    return lambda row: ["" if place is None else row[place] for place in places]
 
 
 def _check(start: bytes, where: str) -> None:

@@ -95,9 +95,9 @@ class NamedColumns:
         ours = [self.name(name) for name in needed], [self.name(name) for name in optional]
         width = len(needed) + len(optional)
         texts = [place for place in range(width) if place not in numbers]
-        form = csv_form(*ours, numbers=numbers, texts=texts, separator=self._delimiter, header=True)
         if self._json:
-            return tables_of(self._source, form, width, self._objects(report, [*ours[0], *ours[1]]))
+            return tables_of(self._source, width, self._objects(report, [*ours[0], *ours[1]]), numbers)
+        form = csv_form(*ours, numbers=numbers, texts=texts, separator=self._delimiter, header=True)
         return read_tables(self._source, form, report)
 
     def _objects(self, report: ReadReport, names: Sequence[str]) -> Iterator[Row]:

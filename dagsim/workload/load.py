@@ -40,6 +40,11 @@ class WorkRuntime(Protocol):
         ...
 
 
+def keeps_up(offered: float) -> bool:
+    """True if machines can do the work of an offered load: 1, but for rounding, or less."""
+    return offered <= 1 + 1e-9
+
+
 @dataclass(frozen=True, slots=True)
 class TypeLoad:
     """Load of a set of GPU types, from the tasks that may use no other types."""
@@ -88,7 +93,7 @@ class Load:
     @property
     def warning(self) -> str | None:
         """Warning about a load above 1."""
-        if self.offered <= 1 + 1e-9:  # allows for rounding of a load of exactly 1
+        if keeps_up(self.offered):
             return None
         if self.offered == inf:
             return "all jobs arrive at once: the offered load has no meaning"

@@ -9,9 +9,9 @@ take about equally long. ``dagsim.workload.fitting`` fits all of this to a trace
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from math import inf
 from typing import Literal, NamedTuple
 
@@ -27,7 +27,7 @@ from dagsim.workload.distributions import Choice, Constant, Distribution, Quanti
 from dagsim.workload.load import LoadMeter, WorkRuntime, seconds_of
 from dagsim.workload.shapes import DagArrays, Shape, Single
 from dagsim.workload.sizes import Draws, SizeColumns, counts
-from dagsim.workload.synthetic import job_arrays
+from dagsim.workload.synthetic import job_arrays, remembered
 from dagsim.workload.windows import Measure, check_measure
 
 _MOST = 10_000_000
@@ -327,15 +327,9 @@ def _sizes(
     return SizeColumns(work, instances, gpus, cpus, memory_gb, together, np.zeros(len(work), np.int64))
 
 
+@remembered
 def _stretch(workload: Sessions, cluster: Cluster, runtime: WorkRuntime) -> float:
-    """Factor on times that meets the load; cached if the runtime model is hashable."""
-    if isinstance(runtime, Hashable):
-        return _remembered(workload, cluster, runtime)
-    return _remembered.__wrapped__(workload, cluster, runtime)
-
-
-@lru_cache(maxsize=16)
-def _remembered(workload: Sessions, cluster: Cluster, runtime: WorkRuntime) -> float:
+    """Factor on times that meets the load."""
     natural = workload.natural_load(cluster, runtime)
     if not 0 < natural < inf:
         raise WorkloadError(f"workload: {cluster} can do nothing of this work, so that it has no load to set")

@@ -8,11 +8,11 @@ versa.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, wraps
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from dagsim.workload.load import LoadMeter, WorkRuntime, seconds_of
 from dagsim.workload.shapes import DagArrays, Shape, Single
 from dagsim.workload.sizes import Draws, Independent, SizeColumns, Sizes
 from dagsim.workload.windows import Measure, check_measure
+
+WorkloadT = TypeVar("WorkloadT", bound=Hashable)
+Measured: TypeAlias = Callable[[WorkloadT, Cluster, WorkRuntime], float]
 
 _FEW = 20_000
 """Maximum number of names cached for the next seed."""
@@ -205,17 +208,24 @@ def _streams(seed: int, prefix: str = "") -> Draws:
     return cache(lambda name: stream(seed, prefix + name))
 
 
-def _expected_s(workload: Synthetic, cluster: Cluster, runtime: WorkRuntime) -> float:
-    """Seconds for which an average job keeps the cluster busy; cached if the runtime model is
-    hashable.
+def remembered(measure: Measured[WorkloadT]) -> Measured[WorkloadT]:
+    """Cache a measure of workloads on clusters; its results for runtime models that are not hashable
+    are not kept.
     """
-    if isinstance(runtime, Hashable):
-        return _piloted_s(workload, cluster, runtime)
-    return _piloted_s.__wrapped__(workload, cluster, runtime)
+    cached = lru_cache(maxsize=16)(measure)
+
+    @wraps(measure)
+    def measured(workload: WorkloadT, cluster: Cluster, runtime: WorkRuntime) -> float:
+        if isinstance(runtime, Hashable):
+            return cached(workload, cluster, runtime)
+        return measure(workload, cluster, runtime)
+
+    return measured
 
 
-@lru_cache(maxsize=16)
-def _piloted_s(workload: Synthetic, cluster: Cluster, runtime: WorkRuntime) -> float:
+@remembered
+def _expected_s(workload: Synthetic, cluster: Cluster, runtime: WorkRuntime) -> float:
+    """Seconds for which an average job keeps the cluster busy."""
     drawn, _ = workload._drawn(_streams(0, "pilot/"), _PILOT)
     return _busy_s(drawn, cluster, runtime, seconds_of(drawn, runtime, cluster.gpu_types)) / _PILOT
 

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dagsim.errors import TraceError
-from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.report import ReadReport
+from dagsim.traces.fields import count, finite_number
 from dagsim.traces.source import Source
-from fgd.pods import GPU, Pod
+from fgd.pods import GPU, Pod, read_named
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -105,23 +104,14 @@ def read_nodes(source: Source, cpu_nodes: bool = False) -> list[Node]:
     Raises:
         TraceError: A row is not a node, or no node has a GPU.
     """
-    named = []
-    for place, row in source.rows(
-        ReadReport(strict=True), ("sn", "cpu_milli", "memory_mib", "gpu", "model"), header=True
-    ):
-        name, cpu, memory, gpus, model = row
-        try:
-            many = count(gpus or "0", "gpu", 0)
-            node = Node(
-                int(finite_number(cpu, "cpu_milli")),
-                int(finite_number(memory, "memory_mib")),
-                many,
-                model if many else "",
-            )
-        except Dirty as error:
-            raise TraceError(f"{source.where(place)}: a node {error}") from None
-        if many or cpu_nodes:
-            named.append((name, node))
-    if not any(node.gpus for _, node in named):
+    nodes = read_named(source, "node", ("sn", "cpu_milli", "memory_mib", "gpu", "model"), _node)
+    if not any(node.gpus for node in nodes):
         raise TraceError(f"{source}: no node has a GPU")
-    return [node for _, node in sorted(named, key=lambda each: each[0])]
+    return [node for node in nodes if node.gpus or cpu_nodes]
+
+
+def _node(cpu: str, memory: str, gpus: str, model: str) -> Node:
+    many = count(gpus or "0", "gpu", 0)
+    return Node(
+        int(finite_number(cpu, "cpu_milli")), int(finite_number(memory, "memory_mib")), many, model if many else ""
+    )

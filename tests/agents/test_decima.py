@@ -86,7 +86,7 @@ def test_observations_do_not_change_each_other_in_a_batch() -> None:
     with torch.no_grad():
         graphs = collate(seen)
         together = net.stage_scores(net.embed(graphs))
-        alone = torch.cat([net.stage_scores(net.embed(collate([each]))) for each in seen])
+        alone = torch.cat([net.stage_scores(net.embed(collate([observation]))) for observation in seen])
     assert torch.allclose(together, alone, atol=1e-5)
     assert alone.std() > 0
 
@@ -98,13 +98,13 @@ def test_a_stage_hears_of_those_below_it() -> None:
         )
 
     net = trained()
-    found = []
+    embeddings = []
     for last_ms in (1000.0, 9000.0):
         seen = observe(next(SparkKernel(1, [chain(last_ms)]).decisions()).graph())
         same = seen._replace(stages=np.where(np.arange(2)[:, None] == 0, 0.5, seen.stages).astype(np.float32))
         with torch.no_grad():
-            found.append(net.embed(collate([same._replace(jobs=np.zeros_like(seen.jobs))]))[0])
-    assert not torch.allclose(found[0], found[1])
+            embeddings.append(net.embed(collate([same._replace(jobs=np.zeros_like(seen.jobs))]))[0])
+    assert not torch.allclose(embeddings[0], embeddings[1])
 
 
 def test_what_was_played_has_the_likelihood_that_was_noted() -> None:
@@ -124,10 +124,10 @@ def test_smoothed_cross_entropy_lies_between_the_choice_and_all_of_them() -> Non
     )
     batch = net.stack([observe(next(SparkKernel(1, jobs).decisions()).graph())])
     with torch.no_grad():
-        each = [net.cross_entropy(batch, np.array([[stage, 1]])) for stage in (0, 1)]
+        losses = [net.cross_entropy(batch, np.array([[stage, 1]])) for stage in (0, 1)]
         smoothed = net.cross_entropy(batch, np.array([[0, 1]]), 0.2)
-    assert float(smoothed) == pytest.approx(0.8 * float(each[0]) + 0.2 * float(sum(each)) / 2)
-    assert float(each[0]) != pytest.approx(float(each[1]))
+    assert float(smoothed) == pytest.approx(0.8 * float(losses[0]) + 0.2 * float(sum(losses)) / 2)
+    assert float(losses[0]) != pytest.approx(float(losses[1]))
 
 
 def test_rewards_add_up_to_minus_all_completion_times() -> None:
@@ -154,12 +154,12 @@ def test_sampled_episodes_repeat_with_the_seed() -> None:
 
 @pytest.mark.parametrize("action", ["executors", "limit"])
 def test_the_choices_of_a_heuristic_play_its_own_episode(action: Action) -> None:
-    made = factory(action=action)
-    _, choices = imitation(made, "srpt-cp[cap=3]", [0])
-    again = episode(made.scenario.kernel(0), action)  # type: ignore[arg-type]
+    episodes = factory(action=action)
+    _, choices = imitation(episodes, "srpt-cp[cap=3]", [0])
+    again = episode(episodes.scenario.kernel(0), action)  # type: ignore[arg-type]
     for choice in choices:
         again.step(choice)
-    alone = made.scenario.kernel(0)
+    alone = episodes.scenario.kernel(0)
     assert isinstance(alone, SparkKernel)
     assert again.observation is None
     assert again.now == alone.run(SPARK_POLICIES.create("srpt-cp[cap=3]")).ended_ms / 1000
@@ -207,15 +207,15 @@ def test_learning_prefers_the_better_of_two_first_choices(
 ) -> None:
     """One executor, one long and one short job: the short one first is better."""
     jobs = [SparkJob.of(name, [RecordedDurations((ms,), ms)]) for name, ms in (("long", 50_000.0), ("short", 1_000.0))]
-    made = factory(action=action)
+    episodes = factory(action=action)
     train = TrainConfig(
         algorithm=algorithm,
         net=DecimaNetConfig(),
-        codec=made.codec,
+        codec=episodes.codec,
         reward={"job_seconds": 1.0},
         time_constant_s=(100.0, 100.0),
     )
-    learner = algorithm.build(LearnerContext(train, InProcessRollouts(made), 0, 1.0, range(9)))
+    learner = algorithm.build(LearnerContext(train, InProcessRollouts(episodes), 0, 1.0, range(9)))
     net, rng = learner.net, np.random.default_rng(0)
     assert isinstance(net, DecimaNet)
     for _ in range(15):
@@ -232,9 +232,9 @@ def test_replicas_that_did_the_same_have_no_advantage() -> None:
 
 def test_advantage_is_higher_where_less_was_waited() -> None:
     def steps(cost: float) -> EpisodeSteps:
-        (found,) = played(DecimaNet(), [simulation(jobs=1)], None)
-        found.rewards = [-cost] * len(found.rewards)
-        return found
+        (trajectory,) = played(DecimaNet(), [simulation(jobs=1)], None)
+        trajectory.rewards = [-cost] * len(trajectory.rewards)
+        return trajectory
 
     good, bad = fluid_advantages([[steps(1.0), steps(2.0)]], 100.0, 1e9)
     assert good[0] > 0 > bad[0]
@@ -252,9 +252,9 @@ def test_differential_rewards_add_up_to_nothing() -> None:
 
 def test_without_discount_what_comes_last_counts_in_full() -> None:
     def steps(last: float) -> EpisodeSteps:
-        (found,) = played(DecimaNet(), [simulation(jobs=1)], None)
-        found.rewards = [0.0] * (len(found.rewards) - 1) + [last]
-        return found
+        (trajectory,) = played(DecimaNet(), [simulation(jobs=1)], None)
+        trajectory.rewards = [0.0] * (len(trajectory.rewards) - 1) + [last]
+        return trajectory
 
     short = fluid_advantages([[steps(1.0), steps(-1.0)]], 0.1, 1e9)[0][0]
     whole = fluid_advantages([[steps(1.0), steps(-1.0)]], 0.1, 1e9, discounted=False)[0][0]
@@ -263,16 +263,16 @@ def test_without_discount_what_comes_last_counts_in_full() -> None:
 
 @pytest.mark.parametrize("action", ["executors", "limit"])
 def test_a_file_brings_back_the_same_decisions(tmp_path: Path, action: Action) -> None:
-    made = checkpoint(trained(action))
-    made.save(tmp_path / "net.pt")
+    agent = checkpoint(trained(action))
+    agent.save(tmp_path / "net.pt")
     assert Checkpoint.load(tmp_path / "net.pt").about == {"iteration": 3}
     again = simulation().run(load_agent(tmp_path / "net.pt", system="spark"))
-    assert again.mean_jct_s == simulation().run(AgentPolicy(made)).mean_jct_s
+    assert again.mean_jct_s == simulation().run(AgentPolicy(agent)).mean_jct_s
 
 
 def test_a_file_of_another_system_codec_or_version_is_refused(tmp_path: Path) -> None:
-    made, path = checkpoint(trained()), tmp_path / "net.pt"
-    made.save(path)
+    agent, path = checkpoint(trained()), tmp_path / "net.pt"
+    agent.save(path)
     with pytest.raises(RunFolderError, match="an agent for the system 'spark', which cannot decide in 'cluster'"):
         load_agent(path, system="cluster")
     plain = torch.load(path, weights_only=True)

@@ -135,7 +135,7 @@ def _somebodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_own_codec_net_reward_and_algorithm_train_and_decide() -> None:
-    own = ("--algo", "somebodys:TwiceConfig", *(part for each in (*SMALL, *OWN) for part in ("--set", each)))
+    own = ("--algo", "somebodys:TwiceConfig", *(part for setting in (*SMALL, *OWN) for part in ("--set", setting)))
     done = CliRunner().invoke(app, ["train", *own, "--no-report", "--json"])
     assert done.exit_code == 0, done.output
     run = Path(json.loads(done.stdout)["run"])
@@ -186,7 +186,7 @@ def test_a_part_of_another_system_is_refused() -> None:
     from dagsim.config.training import check_training
     from dagsim.experiment.scenario import scenario_of
 
-    for settings, told in (
+    for settings, message in (
         (
             ["system=spark", "train.codec=candidates"],
             "'candidates' is a codec of the system.*allowed: stages",
@@ -195,5 +195,5 @@ def test_a_part_of_another_system_is_refused() -> None:
         (["train.first_jobs=3"], "cannot be shortened"),
     ):
         config = load_config(None, settings)
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=message):
             check_training(config.training(), scenario_of(config))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from dagsim.agents.on_policy.policy_gradient import in_own_unit
 from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.agents.spark_fluid import TaskSeconds, backlog, fluid_advantages, fluid_cost
 from dagsim.systems.spark import RecordedDurations, SparkJob, SparkKernel
@@ -122,3 +125,7 @@ def test_advantages_are_those_of_a_ridge_regression_and_a_sum_written_out() -> N
             advantage = delta + np.exp(-gap_s / tau_s - gap_s / horizon_s) * advantage
             expected.insert(0, advantage)
         assert got[number] == pytest.approx(np.array(expected), abs=1e-6)
+
+    own = in_own_unit([replace(steps, jct_s=5.0) for steps in group])
+    in_units = fluid_advantages([own], tau_s / 5, horizon_s / 5)
+    assert [5 * advantages for advantages in in_units] == [pytest.approx(advantages) for advantages in got]

@@ -210,8 +210,8 @@ def test_a_clone_chooses_as_the_heuristic_does() -> None:
     observations, choices = imitation(factory, "eft-wait", range(200))
     clone(learns.net, observations, choices, WarmStart("eft-wait", epochs=40), np.random.default_rng([1, 3]))
     observations, choices = imitation(factory, "eft-wait", range(2000, 2040))
-    found, _ = learns.net.act(learns.net.stack(observations), None)
-    agree = found == np.array(choices)
+    actions, _ = learns.net.act(learns.net.stack(observations), None)
+    agree = actions == np.array(choices)
     assert len(choices) > 40
     assert agree.mean() > 0.85
 

@@ -19,12 +19,12 @@ from dagsim.systems.cluster.codecs.codec import Observation
 
 def batch_of(*rows: int) -> ObservationBatch:
     """Observations whose tokens are 0, 1, 2 ... down the batch."""
-    begin, made = 0, []
+    begin, observations = 0, []
     for count in rows:
         tokens = np.arange(begin, begin + count, dtype=np.float32)[:, None]
-        made.append(Observation(tokens, np.zeros(1, np.float32), np.zeros((1, 1), np.float32)))
+        observations.append(Observation(tokens, np.zeros(1, np.float32), np.zeros((1, 1), np.float32)))
         begin += count
-    return stack(made)
+    return stack(observations)
 
 
 class Table(nn.Module):

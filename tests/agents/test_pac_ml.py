@@ -42,37 +42,37 @@ SMALL = (
 def observations(count: int = 6) -> list[RampObservation]:
     world = RampScenario(topology="ramp[groups=2,racks=2,servers_per_rack=1]", jobs=20, gap_s=0.5, max_degree=4)
     conversation: Conversation[Any, Any] = Conversation(world.kernel(1))
-    codec, policy, found = PartitionConfig(blocks=2).build(), world.policies.create("on_time"), []
-    while conversation.view is not None and len(found) < count:
+    codec, policy, sample = PartitionConfig(blocks=2).build(), world.policies.create("on_time"), []
+    while conversation.view is not None and len(sample) < count:
         seen = codec.encode(conversation.view)
         if seen is not None:
-            found.append(seen)
+            sample.append(seen)
         conversation.answer(policy.decide(conversation.view))
-    return found
+    return sample
 
 
 def net() -> PacMl:
     torch.manual_seed(0)
-    made = PacMlConfig(hidden=8).build(PartitionConfig())
-    assert isinstance(made, PacMl)
-    torch.nn.init.normal_(made.score[-1].weight)  # type: ignore[arg-type]
-    return made
+    network = PacMlConfig(hidden=8).build(PartitionConfig())
+    assert isinstance(network, PacMl)
+    torch.nn.init.normal_(network.score[-1].weight)  # type: ignore[arg-type]
+    return network
 
 
 def test_a_batch_is_scored_as_its_observations_one_by_one() -> None:
-    made, seen = net(), observations()
-    together = made(made.stack(seen))
-    apart = torch.cat([made(made.stack([each])) for each in seen])
+    network, seen = net(), observations()
+    together = network(network.stack(seen))
+    apart = torch.cat([network(network.stack([observation])) for observation in seen])
     assert torch.allclose(together, apart, atol=1e-6)
     assert together.std() > 0
 
 
 def test_a_graph_is_embedded_once_however_often_it_is_seen() -> None:
-    made, seen = net(), observations()
-    batch = made.stack(seen + seen)
-    assert batch.graphs.many == len({id(each.ops) for each in seen}) < len(seen)
-    picked = made.store(seen).batch(np.array([3, 0]))
-    assert torch.allclose(made(picked), torch.cat([made(made.stack([seen[at]])) for at in (3, 0)]), atol=1e-6)
+    network, seen = net(), observations()
+    batch = network.stack(seen + seen)
+    assert batch.graphs.many == len({id(observation.ops) for observation in seen}) < len(seen)
+    picked = network.store(seen).batch(np.array([3, 0]))
+    assert torch.allclose(network(picked), torch.cat([network(network.stack([seen[at]])) for at in (3, 0)]), atol=1e-6)
 
 
 def test_an_operation_hears_its_parents_and_itself() -> None:
@@ -80,20 +80,20 @@ def test_an_operation_hears_its_parents_and_itself() -> None:
     rounds, graphs = Round(seen.ops.shape[1], seen.deps.shape[1], 4, 3), net().stack([seen]).graphs
     with torch.no_grad():
         rows = rounds(graphs.ops, graphs)
-        said, of_dep = rounds.of_op(graphs.ops), rounds.of_dep(graphs.deps)
+        of_op, of_dep = rounds.of_op(graphs.ops), rounds.of_dep(graphs.deps)
     child = int(seen.targets[0])
     into = np.flatnonzero(seen.targets == child)
-    messages = [torch.cat([said[child], torch.zeros(4)])]
-    messages += [torch.cat([said[seen.sources[at]], of_dep[at]]) for at in into]
+    messages = [torch.cat([of_op[child], torch.zeros(4)])]
+    messages += [torch.cat([of_op[seen.sources[at]], of_dep[at]]) for at in into]
     with torch.no_grad():
         expected = rounds.reduce(torch.stack(messages)).mean(dim=0)
     assert torch.allclose(rows[child], expected, atol=1e-6)
 
 
 def test_the_graph_changes_the_scores() -> None:
-    made, seen = net(), observations(1)[0]
+    network, seen = net(), observations(1)[0]
     other = seen._replace(ops=np.ascontiguousarray(seen.ops[:, ::-1]))
-    assert not torch.allclose(made(made.stack([seen])), made(made.stack([other])))
+    assert not torch.allclose(network(network.stack([seen])), network(network.stack([other])))
 
 
 def test_other_codecs_have_no_graph_for_it() -> None:
@@ -151,19 +151,19 @@ def test_the_codec_of_another_system_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_agent_of_ramp_decides_nowhere_else(tmp_path: Path) -> None:
-    made = net()
+    network = net()
     path = tmp_path / "agent.pt"
-    Checkpoint("ppo", PacMlConfig(hidden=8), PartitionConfig(), made.state_dict(), {}, None, "ramp").save(path)
+    Checkpoint("ppo", PacMlConfig(hidden=8), PartitionConfig(), network.state_dict(), {}, None, "ramp").save(path)
     with pytest.raises(RunFolderError, match="an agent for the system 'ramp', which cannot decide in 'cluster'"):
         Checkpoint.load(path, "cluster")
     loaded = Checkpoint.load(path, "ramp").network()
-    assert all(torch.equal(value, made.state_dict()[name]) for name, value in loaded.state_dict().items())
+    assert all(torch.equal(value, network.state_dict()[name]) for name, value in loaded.state_dict().items())
 
 
 def test_other_nets_read_the_rows_alone() -> None:
     torch.manual_seed(0)
-    made = ScorerConfig().build(PartitionConfig())
-    choices, _ = made.act(made.stack(observations()), None)
+    scorer = ScorerConfig().build(PartitionConfig())
+    choices, _ = scorer.act(scorer.stack(observations()), None)
     assert len(choices) == 6
 
 
@@ -179,6 +179,6 @@ def test_a_replay_gives_back_graphs_as_they_were() -> None:
     kept.add(steps, np.full(6, 0.9), 1, 1.0)
     read.load(kept.state(), [kept.since(0)])
     one, other = (buffer.draw(4, np.random.default_rng(0)).batch for buffer in (kept, read))
-    made = net()
-    assert torch.equal(made(one), made(other))
+    network = net()
+    assert torch.equal(network(one), network(other))
     assert one.graphs.many == other.graphs.many

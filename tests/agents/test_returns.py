@@ -20,11 +20,11 @@ def steps(times: list[float], rewards: list[float]) -> EpisodeSteps:
 
 
 def test_the_discount_is_that_of_the_time_that_passes() -> None:
-    made = steps([0.0, 10.0, 10.0, 40.0], [-1.0, -2.0, -3.0])
-    assert discounts(made, 10.0).tolist() == pytest.approx([exp(-1), 1.0, exp(-3)])
-    assert returns(made, inf).tolist() == [-6, -5, -3]
-    assert returns(made, 10.0).tolist() == pytest.approx([-1 + exp(-1) * -5, -5, -3])
-    assert return_rms([made], inf) == pytest.approx(np.sqrt((36 + 25 + 9) / 3))
+    episode = steps([0.0, 10.0, 10.0, 40.0], [-1.0, -2.0, -3.0])
+    assert discounts(episode, 10.0).tolist() == pytest.approx([exp(-1), 1.0, exp(-3)])
+    assert returns(episode, inf).tolist() == [-6, -5, -3]
+    assert returns(episode, 10.0).tolist() == pytest.approx([-1 + exp(-1) * -5, -5, -3])
+    assert return_rms([episode], inf) == pytest.approx(np.sqrt((36 + 25 + 9) / 3))
 
 
 def test_a_replica_is_compared_with_the_others_at_equal_time() -> None:
@@ -37,31 +37,31 @@ def test_a_replica_is_compared_with_the_others_at_equal_time() -> None:
 
 
 def test_equal_replicas_have_no_advantage() -> None:
-    made = steps([0.0, 5.0, 9.0], [-1.0, -1.0])
-    assert all((each == 0).all() for each in replica_advantages([made, made, made], 7.0))
+    episode = steps([0.0, 5.0, 9.0], [-1.0, -1.0])
+    assert all((advantages == 0).all() for advantages in replica_advantages([episode, episode, episode], 7.0))
 
 
 def test_gae_lies_between_one_step_and_all() -> None:
-    made, values = steps([0.0, 10.0, 20.0], [-1.0, -2.0]), np.array([-2.0, -1.5])
+    episode, values = steps([0.0, 10.0, 20.0], [-1.0, -2.0]), np.array([-2.0, -1.5])
     # deltas: -1 - 1.5 + 2 = -0.5; -2 + 1.5 = -0.5
-    assert gae(made, values, inf, 0.0).tolist() == pytest.approx([-0.5, -0.5])
-    assert gae(made, values, inf, 1.0).tolist() == pytest.approx((returns(made, inf) - values).tolist())
-    assert gae(made, values, inf, 0.5).tolist() == pytest.approx([-0.75, -0.5])
+    assert gae(episode, values, inf, 0.0).tolist() == pytest.approx([-0.5, -0.5])
+    assert gae(episode, values, inf, 1.0).tolist() == pytest.approx((returns(episode, inf) - values).tolist())
+    assert gae(episode, values, inf, 0.5).tolist() == pytest.approx([-0.75, -0.5])
 
 
 def test_replay_keeps_discounted_sums_over_n_steps() -> None:
-    made = steps([0.0, 1.0, 2.0, 3.0], [-1.0, -2.0, -4.0])
+    episode = steps([0.0, 1.0, 2.0, 3.0], [-1.0, -2.0, -4.0])
     replay = ReplayBuffer(100)
-    replay.add(made, np.array([0.5, 0.5, 0.5]), n_step=2, scale=2.0)
+    replay.add(episode, np.array([0.5, 0.5, 0.5]), n_step=2, scale=2.0)
     drawn = replay.draw(500, np.random.default_rng(0))
-    found = {
+    transitions = {
         (float(at), float(reward), float(to), float(discount))
         for at, reward, to, discount in zip(
             drawn.batch.tokens[::2, 0], drawn.rewards, drawn.following.tokens[::2, 0], drawn.discounts, strict=True
         )
     }
     # From 0: -1 - 0.5 x 2, then at 2 with 0.25; from 1: -2 - 0.5 x 4, then over; from 2: -4, then over.
-    assert found == {(0.0, -1.0, 2.0, 0.25), (1.0, -2.0, 2.0, 0.0), (2.0, -2.0, 2.0, 0.0)}
+    assert transitions == {(0.0, -1.0, 2.0, 0.25), (1.0, -2.0, 2.0, 0.0), (2.0, -2.0, 2.0, 0.0)}
 
 
 def test_replay_forgets_the_oldest_and_prefers_large_errors() -> None:

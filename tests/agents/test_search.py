@@ -116,11 +116,11 @@ def test_the_true_future_decides_nothing():
         for job in jobs
     ]
     kernels = [ClusterKernel(world.cluster, them, runtime=world.runtime, seed=7) for them in (jobs, noise)]
-    known = [rows(kernel.run(Search())) for kernel in kernels]
-    until = [[row for row in all_rows if row[1] <= now_s] for all_rows in known]
+    logs = [rows(kernel.run(Search())) for kernel in kernels]
+    until = [[row for row in all_rows if row[1] <= now_s] for all_rows in logs]
     assert len(until[0]) > 30
     assert until[0] == until[1]
-    assert known[0] != known[1]
+    assert logs[0] != logs[1]
 
 
 def test_estimates_are_all_that_it_reads():

@@ -136,9 +136,9 @@ def plain(path: Path) -> dict[str, Any]:
 
     def listed(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: listed(each) for name, each in value.items()}
+            return {name: listed(part) for name, part in value.items()}
         if isinstance(value, list | tuple):
-            return [listed(each) for each in value]
+            return [listed(part) for part in value]
         return value.tolist() if isinstance(value, torch.Tensor) else value
 
     return listed({name: value for name, value in read_plain(path / "checkpoint.pt").items() if name != "seconds"})
@@ -350,11 +350,11 @@ def test_a_file_with_a_flipped_bit_is_refused_or_reads_the_same(folder: Store, t
 def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sets = [part for setting in TINY for part in ("--set", setting)]
-    told = CliRunner().invoke(app, ["train", "--algo", "ppo", *sets, "--iterations", "2", "--json"])
-    assert told.exit_code == 0, told.output
-    result = json.loads(told.stdout)
-    assert {standing["policy"] for standing in result["report"]} == {"ppo", "linear ppo", "sjf", "fifo", "eft-wait"}
-    run = Path(result["run"])
+    result = CliRunner().invoke(app, ["train", "--algo", "ppo", *sets, "--iterations", "2", "--json"])
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert {standing["policy"] for standing in answer["report"]} == {"ppo", "linear ppo", "sjf", "fifo", "eft-wait"}
+    run = Path(answer["run"])
     assert {path.name for path in (run / "plots").iterdir()} == {"learning.png", "report.png"}
     assert (run / "report.csv").read_text().startswith("policy,")
     evaluated = CliRunner().invoke(app, ["eval", "--algo", "ppo", "--seeds", "1", "--no-plots", "--json"])

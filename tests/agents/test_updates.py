@@ -82,7 +82,7 @@ def gradient(net: nn.Module, loss: Tensor, max_norm: float | None) -> Gradient:
     """Of each weight, clipped as a whole to ``max_norm``."""
     net.zero_grad()
     loss.backward()
-    parts = {name: each.grad for name, each in net.named_parameters() if each.grad is not None}
+    parts = {name: weight.grad for name, weight in net.named_parameters() if weight.grad is not None}
     norm = float(torch.sqrt(torch.stack([(part**2).sum() for part in parts.values()]).sum()))
     scale = 1.0 if max_norm is None else min(1.0, max_norm / (norm + 1e-6))
     return {name: part * scale for name, part in parts.items()}
@@ -91,15 +91,15 @@ def gradient(net: nn.Module, loss: Tensor, max_norm: float | None) -> Gradient:
 def kept_gradient(optimizer: torch.optim.Optimizer, net: nn.Module) -> Gradient:
     """The gradient that Adam's first step was made with."""
     state = optimizer.state
-    return {name: state[each]["exp_avg"] / ADAM for name, each in net.named_parameters() if each in state}
+    return {name: state[weight]["exp_avg"] / ADAM for name, weight in net.named_parameters() if weight in state}
 
 
-def assert_same(found: Gradient, expected: Gradient) -> None:
-    assert found.keys() == expected.keys()
+def assert_same(actual: Gradient, expected: Gradient) -> None:
+    assert actual.keys() == expected.keys()
     most = max(float(part.abs().max()) for part in expected.values())
     assert most > 1e-3
     for name, part in expected.items():
-        assert float((found[name].double() - part).abs().max()) < 1e-4 * most, name
+        assert float((actual[name].double() - part).abs().max()) < 1e-4 * most, name
 
 
 def assert_stepped(before: Gradient, after: Iterable[tuple[str, Tensor]], slope: Gradient, lr: float) -> None:
@@ -112,7 +112,7 @@ def assert_stepped(before: Gradient, after: Iterable[tuple[str, Tensor]], slope:
 
 
 def weights(net: nn.Module) -> Gradient:
-    return {name: each.detach().clone() for name, each in net.named_parameters()}
+    return {name: weight.detach().clone() for name, weight in net.named_parameters()}
 
 
 def played(learner: Learner, factory: EpisodeFactory, replicas: int, **more: Any) -> list[EpisodeSteps]:
@@ -133,10 +133,10 @@ def ppo_loss(net: ActorNet, episodes: Sequence[EpisodeSteps], advantages: np.nda
     """Equation 7 less the entropy, choice by choice."""
     total, scaled, rows = torch.zeros((), dtype=torch.float64), *over_free(episodes, advantages)
     for (observation, choice, old), advantage in zip(rows, scaled, strict=True):
-        made = heads(net, observation, choice)
-        ratio = torch.exp(sum(log_p[at] for log_p, at in made) - old)
+        pairs = heads(net, observation, choice)
+        ratio = torch.exp(sum(log_p[at] for log_p, at in pairs) - old)
         clipped = torch.clamp(ratio, 1 - config.clip, 1 + config.clip)
-        entropy = -sum((torch.exp(log_p) * log_p).sum() for log_p, _ in made)
+        entropy = -sum((torch.exp(log_p) * log_p).sum() for log_p, _ in pairs)
         total = total - torch.minimum(ratio * advantage, clipped * advantage)
         total = total - config.entropy * (1 - PROGRESS) * entropy
     return total / len(rows)
@@ -147,9 +147,9 @@ def reinforce_loss(
 ) -> Tensor:
     total, scaled, rows = torch.zeros((), dtype=torch.float64), *over_free(episodes, advantages)
     for (observation, choice, _), advantage in zip(rows, scaled, strict=True):
-        made = heads(net, observation, choice)
-        entropy = -sum((torch.exp(log_p) * log_p).sum() for log_p, _ in made)
-        total = total - sum(log_p[at] for log_p, at in made) * advantage - config.entropy * (1 - PROGRESS) * entropy
+        pairs = heads(net, observation, choice)
+        entropy = -sum((torch.exp(log_p) * log_p).sum() for log_p, _ in pairs)
+        total = total - sum(log_p[at] for log_p, at in pairs) * advantage - config.entropy * (1 - PROGRESS) * entropy
     return total / len(rows)
 
 
@@ -163,7 +163,7 @@ def over_free(episodes: Sequence[EpisodeSteps], advantages: np.ndarray) -> tuple
 
 
 def compared(groups: Sequence[Sequence[EpisodeSteps]], time_constant_s: float) -> np.ndarray:
-    return np.concatenate([each for group in groups for each in replica_advantages(group, time_constant_s)])
+    return np.concatenate([advantages for group in groups for advantages in replica_advantages(group, time_constant_s)])
 
 
 @pytest.mark.parametrize("kind", ["scorer", "mlp", "linear", "attention", "graph"])
@@ -195,10 +195,10 @@ def test_a_critic_is_fitted_to_the_returns() -> None:
     stirred(critic)
     episodes = played(learner, factory, 1)
     net, before = doubled(critic), weights(critic)
-    store = learner.net.store([each for steps in episodes for each in steps.observations])
+    store = learner.net.store([observation for steps in episodes for observation in steps.observations])
     learner.estimator.estimate(episodes, store, 40.0, np.random.default_rng(0))
-    seen = [each for steps in episodes for each in steps.observations]
-    values = torch.cat([net(stack([wide(each)])) for each in seen])
+    seen = [observation for steps in episodes for observation in steps.observations]
+    values = torch.cat([net(stack([wide(observation)])) for observation in seen])
     targets = torch.from_numpy(np.concatenate([returns(steps, 40.0) for steps in episodes]) / JCT_S)
     slope = gradient(net, ((values - targets) ** 2).mean(), 1.0)
     assert_same(kept_gradient(learner.estimator.optimizer, critic), slope)
@@ -308,8 +308,8 @@ def huber(error: Tensor) -> Tensor:
 def equal_learners(config: Any) -> tuple[Any, Any, EpisodeFactory]:
     """Two that stir the same weights, one to learn and one to look at."""
     (learner, factory), (twin, _) = begun(config), begun(config)
-    for each in (learner, twin):
-        for seed, part in enumerate(vars(each).values()):
+    for model in (learner, twin):
+        for seed, part in enumerate(vars(model).values()):
             if isinstance(part, nn.Module):
                 stirred(part, seed=seed)
     return learner, twin, factory

@@ -24,8 +24,8 @@ LARGE = Cluster(tuple([Node(f"a{place}", gpu_type("A100-40"), 8, 96, 512) for pl
 V100 = Recorded("V100-16")
 
 
-def elastic_of(task: Task, made: ElasticTasks | None = None) -> Task:
-    [changed] = (made or ElasticTasks()).job(Job.single("j", task), V100.seconds, LARGE).tasks
+def elastic_of(task: Task, elastic: ElasticTasks | None = None) -> Task:
+    [changed] = (elastic or ElasticTasks()).job(Job.single("j", task), V100.seconds, LARGE).tasks
     return changed
 
 
@@ -148,17 +148,17 @@ def test_a_least_size_that_no_type_has_is_refused() -> None:
 
 @pytest.mark.data
 def test_placements_that_the_profiles_do_not_cover_are_refused_or_not_chosen(data: Path) -> None:
-    made = ElasticTasks(profiles=str(data / "golden/elastic/inputs"))
+    elastic = ElasticTasks(profiles=str(data / "golden/elastic/inputs"))
     task = Task("t", 900.0, 6, gang=True, model="cifar10", batch=512)
     large = Cluster((Node("n", gpu_type("T4"), 64),))
     with pytest.raises(
         ModelError, match=r"job 'j' on T4: cifar10: no measurement covers 6 replicas on 1 nodes .* null"
     ):
-        made.job(Job.single("j", task), V100.seconds, large)
+        elastic.job(Job.single("j", task), V100.seconds, large)
     # Nodes of 8 GPUs: a policy chooses the measured 4 of a node at most.
     nodes = Cluster(tuple([Node(f"n{place}", gpu_type("T4"), 8) for place in range(2)]))
     few = Task("t", 900.0, 2, gang=True, model="cifar10", batch=512)
     for policy in ("sia", "elastic-eft-wait"):
-        log = ClusterScenario(nodes, [Job.single("j", few)], elastic=made).kernel(0).run(POLICIES.create(policy)).log
+        log = ClusterScenario(nodes, [Job.single("j", few)], elastic=elastic).kernel(0).run(POLICIES.create(policy)).log
         assert 2 <= max(row.instances for row in log if row.kind == Kind.STARTED) <= 4
         assert sum(row.kind == Kind.COMPLETED for row in log) == 1

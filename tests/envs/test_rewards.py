@@ -51,8 +51,8 @@ def test_job_seconds_add_up_to_the_completion_times(policy: str) -> None:
 @pytest.mark.parametrize("estimates", ["exact", "noisy"])
 def test_shaped_ones_add_up_to_what_is_avoidable_and_never_please(policy: str, estimates: str) -> None:
     simulation, steps, _ = rewarded(policy, f"estimates.kind={estimates}", shaped_job_seconds=1.0)
-    made = columns(simulation.schedule)
-    assert sum(steps) == pytest.approx(-(jct(made).sum() - made.jobs.ideal_s.sum()), rel=1e-9)
+    cols = columns(simulation.schedule)
+    assert sum(steps) == pytest.approx(-(jct(cols).sum() - cols.jobs.ideal_s.sum()), rel=1e-9)
     assert max(steps) <= 1e-6  # seconds; rounding of sums of some 1e5
 
 
@@ -85,8 +85,8 @@ def test_starting_on_the_fastest_type_costs_nothing_by_itself() -> None:
 def test_shaping_holds_with_preemption_and_failures() -> None:
     failing = "disturbances=[{kind: node_failures, mean_up_s: 20000, mean_down_s: 600}]"
     simulation, steps, _ = rewarded("srtf", failing, shaped_job_seconds=1.0)
-    made = columns(simulation.schedule)
-    assert sum(steps) == pytest.approx(-(jct(made).sum() - made.jobs.ideal_s.sum()), rel=1e-9)
+    cols = columns(simulation.schedule)
+    assert sum(steps) == pytest.approx(-(jct(cols).sum() - cols.jobs.ideal_s.sum()), rel=1e-9)
 
 
 @pytest.mark.parametrize("policy", ["sjf", "srtf", "random"])

@@ -154,10 +154,10 @@ def test_cut_off_is_not_over() -> None:
 def test_over_at_the_last_step_allowed_is_over_not_cut_off() -> None:
     def ends(env: SchedulingEnv) -> list[tuple[bool, bool]]:
         env.reset(seed=1)
-        told = [(False, False)]
-        while told[-1] == (False, False):
-            told.append(env.step(int(np.flatnonzero(env.action_masks())[0]))[2:4])
-        return told
+        flags = [(False, False)]
+        while flags[-1] == (False, False):
+            flags.append(env.step(int(np.flatnonzero(env.action_masks())[0]))[2:4])
+        return flags
 
     free = ends(small())
     assert free[-1] == (True, False)
@@ -214,14 +214,14 @@ def test_maskable_ppo_learns_on_it() -> None:
 
 
 def test_wrong_settings_are_refused() -> None:
-    for changes, told in (
+    for changes, message in (
         ({"level": "jobs"}, "level must be one of job, task"),
         ({"observation": "image"}, "observation must be one of flat, dict"),
         ({"slots": 1}, "must be 2 or more"),
         ({"max_steps": 0}, "max_steps must be 1 or more"),
         ({"reward": {"fun": 1.0}}, "unknown reward term 'fun'"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             small(**changes)
 
 

@@ -19,7 +19,7 @@ CLUSTER = "cluster:\n  groups: [{name: t4, gpu: T4, gpus: 4, count: 2}]\n"
 
 
 def command(*arguments: object) -> Result:
-    ended = CliRunner().invoke(app, [str(each) for each in arguments])
+    ended = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert ended.exit_code == 0, ended.output
     return ended
 
@@ -61,8 +61,8 @@ def test_replay_refuses_windows(log: Path) -> None:
 def test_compare_gives_the_standings_of_the_command(tmp_path: Path) -> None:
     command("baseline", "--algo", "sjf", "--seeds", 5, "--set", "workload.count=20", "--no-plots", "-q", "-o", tmp_path)
     (run,) = tmp_path.iterdir()
-    told = json.loads(command("compare", run, "--json").stdout)
-    assert [result.to_dict() for result in dagsim.compare(run)] == told["standings"]
+    answer = json.loads(command("compare", run, "--json").stdout)
+    assert [result.to_dict() for result in dagsim.compare(run)] == answer["standings"]
     (run / "runs.jsonl").write_bytes(b"".join((run / "runs.jsonl").read_bytes().splitlines(keepends=True)[:4]))
     with pytest.raises(RunFolderError, match="4 of 10 runs are there"):
         dagsim.compare(run)
@@ -72,12 +72,12 @@ def test_plan_gives_the_answer_of_the_command(log: Path, tmp_path: Path) -> None
     own = tmp_path / "own.yaml"
     own.write_text(CLUSTER)
     arguments = ("--trace", log, "--cluster", own, "--target", "wait_s.mean<900", "--types", "T4", "--most", 128)
-    told = json.loads(command("plan", *arguments, "--json", "-o", tmp_path / "command").stdout)
+    answer = json.loads(command("plan", *arguments, "--json", "-o", tmp_path / "command").stdout)
     planned = dagsim.plan(log, "wait_s.mean<900", ["T4"], cluster=str(own), most_gpus=128, out=tmp_path / "python")
     best = planned.search.best
     assert best is not None
-    assert (best.gpus, best.met.value.value) == (told["best"]["gpus"], told["best"]["value"])
-    assert len(planned.search.tried) == len(told["tried"])
+    assert (best.gpus, best.met.value.value) == (answer["best"]["gpus"], answer["best"]["value"])
+    assert len(planned.search.tried) == len(answer["tried"])
     with pytest.raises(InputError, match="at most three types"):
         dagsim.plan(log, "wait_s.mean<900", ["T4", "A100-40", "V100-16", "H100"], cluster=str(own), out=tmp_path)
 

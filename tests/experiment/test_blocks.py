@@ -29,10 +29,10 @@ def folder_of(tmp_path: Path, jobs: int) -> Store:
 
 def test_blocks_compare_jobs_in_order_of_arrival(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, 10_000)
-    found = block_ratios(folder, "sjf", "fifo", 5)
+    ratios = block_ratios(folder, "sjf", "fifo", 5)
     fifo, sjf = (jct(columns(folder.schedule(number))).reshape(5, 2000).mean(axis=1) for number in (0, 1))
-    assert found.pieces == pytest.approx(tuple(sjf / fifo))
-    assert found.ratio == pytest.approx(float(np.exp(np.log(sjf / fifo).mean())))
+    assert ratios.pieces == pytest.approx(tuple(sjf / fifo))
+    assert ratios.ratio == pytest.approx(float(np.exp(np.log(sjf / fifo).mean())))
 
 
 def test_short_traces_are_refused(tmp_path: Path) -> None:

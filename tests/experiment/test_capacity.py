@@ -30,7 +30,7 @@ from dagsim.experiment.capacity.machines import (
     with_nodes,
 )
 from dagsim.experiment.capacity.search import Size, SizeSearch, Target, Targets, gpus_of, least_size
-from dagsim.experiment.capacity.whatif import LogDemand, Trial, with_growth
+from dagsim.experiment.capacity.whatif import Beginning, LogDemand, Trial, with_growth
 from dagsim.experiment.store import CellRun
 from dagsim.metrics.series import JobSeries
 from dagsim.model import GPU_TYPES
@@ -54,9 +54,9 @@ def shape(cluster: ClusterSection | None) -> list[tuple[str | None, int, int]]:
 
 def test_gpus_are_added_on_nodes_like_those_there_or_of_eight() -> None:
     assert shape(resized(CLUSTER, [GpuCount(8, "T4")]))[2:] == [("T4", 2, 4)]
-    made = resized(CLUSTER, [GpuCount(20, "H200")])
-    assert shape(made)[2:] == [("H200", 2, 8), ("H200", 1, 4)]
-    assert [(group.cpus, group.memory_gb) for group in made.groups[2:]] == [(64, 512), (32, 256)]
+    cluster = resized(CLUSTER, [GpuCount(20, "H200")])
+    assert shape(cluster)[2:] == [("H200", 2, 8), ("H200", 1, 4)]
+    assert [(group.cpus, group.memory_gb) for group in cluster.groups[2:]] == [(64, 512), (32, 256)]
 
 
 def test_whole_nodes_are_taken_away_and_the_others_keep_their_names() -> None:
@@ -127,9 +127,9 @@ def test_a_type_without_a_price_leaves_no_cost_or_is_an_error_beside_own_prices(
 def test_every_list_price_is_of_a_known_type_and_says_source_and_year() -> None:
     assert set(LIST_PRICES) <= set(GPU_TYPES)
     assert {"H200", "B200", "GB200", "A100-80", "L4", "T4"} <= set(LIST_PRICES)
-    for each in LIST_PRICES.values():
-        assert 0.1 < each.usd_per_h < 30
-        assert re.search(r", 20\d\d$", each.source)
+    for price in LIST_PRICES.values():
+        assert 0.1 < price.usd_per_h < 30
+        assert re.search(r", 20\d\d$", price.source)
 
 
 def test_prices_of_a_configuration_are_checked_and_change_nothing_where_there_are_none(tmp_path: Path) -> None:
@@ -242,65 +242,64 @@ def trial(metrics: dict[str, Any]) -> Trial:
 
 
 def planned(
-    types: Sequence[str], bound: float, most: int = 400, prices: str = "", **world: Any
+    types: Sequence[str], bound: float, most: int = 400, prices: str = "", **settings: Any
 ) -> tuple[World, Size, SizeSearch]:
-    made = World(**world)
-    found = least_size(
+    world = World(**settings)
+    answer = least_size(
         CLUSTER,
         types,
         most,
         Prices.read([prices or "none"]),
-        made.run,
-        Target("wait_s.mean", False, bound),
+        world.run,
+        Targets((Target("wait_s.mean", False, bound),)),
         lambda _: NOTHING,
     )
-    return made, *found
+    return world, *answer
 
 
 def test_bisection_finds_the_least_size_and_tries_few() -> None:
     # 2 A100 nodes are worth 6; T4 nodes 1 each: below 10 s takes more than 100 in all, so 95 T4 nodes, 396 GPUs.
-    world, today, found = planned(["T4"], 10.0)
-    assert found.best is not None
-    assert (found.best.nodes, found.best.gpus) == ((95,), 396)
-    assert not found.tried[(94,)].met.meets
+    world, today, search = planned(["T4"], 10.0)
+    assert search.best is not None
+    assert (search.best.nodes, search.best.gpus) == ((95,), 396)
+    assert not search.tried[(94,)].met.meets
     assert len(world.tried) < 2 * 9
     assert today.gpus == 28
 
 
 def test_the_whole_cluster_shrinks_and_grows_in_proportion() -> None:
-    _, _, found = planned([], 1000 / 8.5)
-    assert found.best is not None
-    assert found.best.nodes == (5,)  # today's is worth 9
-    _, _, found = planned([], 500.0)
-    assert found.best is not None
-    assert found.best.gpus < 28
+    _, _, search = planned([], 1000 / 8.5)
+    assert search.best is not None
+    assert search.best.nodes == (5,)  # today's is worth 9
+    _, _, search = planned([], 500.0)
+    assert search.best is not None
+    assert search.best.gpus < 28
 
 
 def test_no_size_up_to_the_cap_is_said_so() -> None:
-    _, today, found = planned(["T4"], 1.0, most=100)
-    assert found.best is None
-    assert max(size.gpus for size in found.tried.values()) == 100  # the cap itself is tried
-    grid = plan_table(
-        found, today, Targets((Target("wait_s.mean", False, 1.0),)), workload="w", prices=Prices(), demand=NOTHING
-    )
+    _, today, search = planned(["T4"], 1.0, most=100)
+    assert search.best is None
+    assert max(size.gpus for size in search.tried.values()) == 100  # the cap itself is tried
+    target = Targets((Target("wait_s.mean", False, 1.0),))
+    grid = plan_table(search, today, target, workload="w", prices=Prices(), demand=NOTHING, begins=Beginning())
     assert any("No size up to the cap" in note for note in grid.notes)
     with pytest.raises(ConfigError, match="no node of these types"):
         planned(["T4"], 1.0, most=3)
 
 
 def test_an_interval_that_is_not_there_does_not_reach_over_the_bound() -> None:
-    _, today, found = planned(["T4"], 50.0)  # the trials have no series of jobs
+    _, today, search = planned(["T4"], 50.0)  # the trials have no series of jobs
     target = Targets((Target("wait_s.mean", False, 50.0),))
-    notes = plan_table(found, today, target, workload="w", prices=Prices(), demand=NOTHING).notes
-    assert found.best is not None
+    notes = plan_table(search, today, target, workload="w", prices=Prices(), demand=NOTHING, begins=Beginning()).notes
+    assert search.best is not None
     assert any(note.startswith("No interval: ") for note in notes)
     assert not any("reaches over" in note for note in notes)
 
 
 def test_todays_row_has_its_figures_below_their_heads_with_several_types() -> None:
-    _, today, found = planned(["H200", "T4"], 41.0)
+    _, today, search = planned(["H200", "T4"], 41.0)
     target = Targets((Target("wait_s.mean", False, 41.0),))
-    grid = plan_table(found, today, target, workload="w", prices=Prices(), demand=NOTHING)
+    grid = plan_table(search, today, target, workload="w", prices=Prices(), demand=NOTHING, begins=Beginning())
     row = dict(zip(grid.heads, grid.rows[-1], strict=True))
     assert (row["H200"], row["T4"], row["GPUs"]) == ("today", "", "28")
 
@@ -309,18 +308,18 @@ def test_the_cheapest_mix_is_the_cheapest_of_all() -> None:
     """Against every pair of numbers; an H200 node costs 8 times 6, a T4 node 4 times 2, for strengths 5 and 1."""
     prices = "H200=6,T4=2,A100-40=1"
     for bound in (20.0, 41.0, 55.0):
-        _, _, found = planned(["H200", "T4"], bound, prices=prices)
+        _, _, search = planned(["H200", "T4"], bound, prices=prices)
         table = Prices.read([prices])
         costs = {
-            (h, t): table.a_month(made)
+            (h, t): table.a_month(cluster)
             for h in range(12)
             for t in range(50)
-            if (made := with_nodes(CLUSTER, {"H200": h, "T4": t})) is not None
+            if (cluster := with_nodes(CLUSTER, {"H200": h, "T4": t})) is not None
             and 1000 / (6 + 5 * h + t) < bound
-            and gpus_of(made) <= 400
+            and gpus_of(cluster) <= 400
         }
-        assert found.best is not None
-        assert found.best.cost == pytest.approx(min(costs.values()))
+        assert search.best is not None
+        assert search.best.cost == pytest.approx(min(costs.values()))
 
 
 def test_a_mix_is_found_that_is_cheaper_than_any_type_alone() -> None:
@@ -337,7 +336,7 @@ def test_a_budget_that_no_node_of_the_first_type_fits_buys_nodes_of_the_others()
     kept = with_nodes(CLUSTER, {"H200": 0, "T4": 0})
     assert kept is not None
     budget = prices.a_month(kept) + 30 * 730
-    target = Target("wait_s.mean", False, inf)
+    target = Targets((Target("wait_s.mean", False, inf),))
     _, search = least_size(CLUSTER, ["H200", "T4"], 400, prices, World().run, target, lambda _: NOTHING, budget=budget)
     assert search.best is not None
     assert search.best.nodes == (0, 3)
@@ -350,7 +349,7 @@ def test_a_long_name_in_a_target_leaves_room_for_the_figures() -> None:
     today, sizes = replace(today, met=met), [replace(size, met=met) for size in search.tried.values()]
     search = SizeSearch((), {size.nodes: size for size in sizes})
     target = Targets((Target("wait_s.mean", False, 41.0), Target(metric, False, 41.0)))
-    grid = plan_table(search, today, target, workload="w", prices=Prices(), demand=NOTHING)
+    grid = plan_table(search, today, target, workload="w", prices=Prices(), demand=NOTHING, begins=Beginning())
     console = Console(width=80, record=True, file=StringIO())
     console.print(grid)
     lines = console.export_text().splitlines()
@@ -361,9 +360,9 @@ def test_a_long_name_in_a_target_leaves_room_for_the_figures() -> None:
 
 
 def test_a_cluster_that_turns_jobs_away_meets_nothing() -> None:
-    _, _, found = planned(["T4", "H200"], 50.0, needs="T4")
-    assert found.best is not None
-    assert found.best.nodes[0] >= 1
+    _, _, search = planned(["T4", "H200"], 50.0, needs="T4")
+    assert search.best is not None
+    assert search.best.nodes[0] >= 1
 
 
 def log(path: Path, jobs: int) -> Path:
@@ -382,17 +381,17 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(*arguments: str, code: int = 0) -> dict[str, Any]:
+def answer_of(*arguments: str, code: int = 0) -> dict[str, Any]:
     common = ["--trace", "log.csv", "--cluster", "c.yaml", "--on", "local:1", "--json"]
     result = CliRunner().invoke(app, [*arguments, *common])
     assert result.exit_code == code, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
 
 
 def test_whatif_runs_clusters_and_policies_on_the_same_jobs(site: Path) -> None:
-    answer = told("whatif", "--add", "8xT4", "--policy", "fifo,sjf", "--price", "T4=0.5")
-    rows = {(each["cluster"], each["policy"]): each for each in answer["choices"]}
+    answer = answer_of("whatif", "--add", "8xT4", "--policy", "fifo,sjf", "--price", "T4=0.5")
+    rows = {(choice["cluster"], choice["policy"]): choice for choice in answer["choices"]}
     assert list(rows) == [("today", "fifo"), ("today", "sjf"), ("+8xT4", "fifo"), ("+8xT4", "sjf")]
     assert rows["today", "fifo"]["verdict"] == "reference"
     more = rows["+8xT4", "fifo"]
@@ -402,22 +401,22 @@ def test_whatif_runs_clusters_and_policies_on_the_same_jobs(site: Path) -> None:
     assert more["wait_s"] < rows["today", "fifo"]["wait_s"]
     assert (rows["today", "fifo"]["cost_a_month"], more["cost_a_month"]) == (730 * 4.0, 730 * 8.0)
     events = [json.loads(line)["event"] for line in Path(answer["run"], "progress.jsonl").read_text().splitlines()]
-    again = told("whatif", "--add", "8xT4", "--policy", "fifo,sjf", "--price", "T4=0.5")
+    again = answer_of("whatif", "--add", "8xT4", "--policy", "fifo,sjf", "--price", "T4=0.5")
     assert again["choices"] == answer["choices"]
     more_events = Path(answer["run"], "progress.jsonl").read_text().splitlines()
     assert len(more_events) == len(events) + 2  # started, ended: nothing was run again
 
 
 def test_plan_finds_a_size_draws_it_and_says_when_there_is_none(site: Path) -> None:
-    answer = told("plan", "--target", "wait_s.mean<30", "--plot", "curve.pdf")
-    best, tried = answer["best"], {each["gpus"]: each for each in answer["tried"]}
+    answer = answer_of("plan", "--target", "wait_s.mean<30", "--plot", "curve.pdf")
+    best, tried = answer["best"], {size["gpus"]: size for size in answer["tried"]}
     assert best["meets"]
     assert best["value"] < 30
     assert not tried[best["gpus"] - 4]["meets"]
     assert (site / "curve.pdf").read_bytes().startswith(b"%PDF")
     arguments = ("plan", "--trace", "log.csv", "--cluster", "c.yaml", "--target", "wait_s.mean<30")
     assert "drawn: curve.pdf\n" in CliRunner().invoke(app, [*arguments, "--plot", "curve.pdf"]).stdout
-    none = told("plan", "--target", "wait_s.mean<1e-9", "--most", "8", "--name", "none", code=1)
+    none = answer_of("plan", "--target", "wait_s.mean<1e-9", "--most", "8", "--name", "none", code=1)
     assert none["best"] is None
     assert (Path(none["run"]) / "plots" / "plan.svg").exists()
 

@@ -152,9 +152,9 @@ def test_the_reference_is_the_best_on_all_seeds_of_those_best_on_the_first_ten(m
 def test_the_runs_of_the_first_round_are_not_run_again_in_the_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[tuple[str, int, int]] = []
+    reports: list[tuple[str, int, int]] = []
     played = Played(monkeypatch)
-    trials = PolicyRuns(tmp_path, load_config(None, [*CLUSTER]), tell=lambda *progress: told.append(progress))
+    trials = PolicyRuns(tmp_path, load_config(None, [*CLUSTER]), tell=lambda *progress: reports.append(progress))
     monkeypatch.setattr(report, "contenders", lambda scenario: ("sjf", "fifo"))
     with played.during("search"):
         best, runs = best_heuristic(trials, VALIDATION[:12])
@@ -162,7 +162,7 @@ def test_the_runs_of_the_first_round_are_not_run_again_in_the_second(
     assert {run.policy for run in runs} == {best}
     starts = [event for event in Store.read(tmp_path / "sweep-reference").progress() if event["event"] == "started"]
     assert [start["to_run"] for start in starts] == [20, 4]
-    assert (told[0][2], told[-1][2]) == (20, 24)
+    assert (reports[0][2], reports[-1][2]) == (20, 24)
     with played.during("again"):
         assert best_heuristic(trials, VALIDATION[:12]) == (best, runs)
     assert not played.seeds["again"]
@@ -203,7 +203,7 @@ def test_contenders_are_cheap_do_not_preempt_and_are_tuned() -> None:
 
 def test_on_ramp_the_contenders_split_jobs_into_powers_of_two() -> None:
     names = contenders(cast(Scenario, SimpleNamespace(system="ramp", policies=RAMP_POLICIES)))
-    degrees = [int(found[1]) for name in names if (found := re.search(r"(?:degree|least)=(\d+)", name))]
+    degrees = [int(match[1]) for name in names if (match := re.search(r"(?:degree|least)=(\d+)", name))]
     assert len(degrees) == 9
     assert {degree.bit_count() for degree in degrees} == {1}
     assert {"constant", "on_time", "roomy"} <= set(names)

@@ -133,12 +133,12 @@ estimates: {sigma: -1}
 polcy: off
 preemption: no
 """
-    known = ", ".join(sorted(GPU_TYPES))
-    found = faults(tmp_path, text, "seeds=many", "setup.kind=x")
-    assert sorted(line for line in found if "polcy" not in line) == sorted(
+    types = ", ".join(sorted(GPU_TYPES))
+    lines = faults(tmp_path, text, "seeds=many", "setup.kind=x")
+    assert sorted(line for line in lines if "polcy" not in line) == sorted(
         [
             "x.yaml:3:26: cluster.groups.0.count: should be a valid integer (got 'two')",
-            f"x.yaml:3:36: cluster.groups.0.gpu: unknown GPU type 'A1000'; did you mean 'A100-80'?; known: {known}",
+            f"x.yaml:3:36: cluster.groups.0.gpu: unknown GPU type 'A1000'; did you mean 'A100-80'?; known: {types}",
             "x.yaml:5:13: cluster.groups.1.gpus: "
             "gpu (a type) and gpus (how many per node) belong together: give both or neither",
             "x.yaml:6:7: cluster.groups.2.name: is missing",
@@ -156,7 +156,7 @@ preemption: no
         ]
     )
     assert [
-        line for line in found if line.startswith("x.yaml:14:1: polcy: there is no such key; did you mean 'policy'?;")
+        line for line in lines if line.startswith("x.yaml:14:1: polcy: there is no such key; did you mean 'policy'?;")
     ]
 
 

@@ -18,7 +18,7 @@ SMALL = ("--set", "workload.count=10", "--no-plots", "-q")
 
 
 def dagsim(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(each) for each in arguments])
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")

@@ -75,8 +75,8 @@ def test_the_same_run_writes_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_lines_are_read_back_with_what_the_clock_said(tmp_path: Path) -> None:
-    made, read = result(1), Store.open(make(tmp_path).path).lines()[1]
-    assert (read.policy, read.seed, read.workload, read.metrics) == ("greedy", 1, JOBS, made.summary.to_dict())
+    run, read = result(1), Store.open(make(tmp_path).path).lines()[1]
+    assert (read.policy, read.seed, read.workload, read.metrics) == ("greedy", 1, JOBS, run.summary.to_dict())
 
 
 def test_the_tables_hold_all_seeds(tmp_path: Path) -> None:
@@ -122,14 +122,14 @@ def test_the_trace_is_known_by_its_hash(tmp_path: Path) -> None:
 
 
 def test_a_schedule_is_read_back_equal(tmp_path: Path) -> None:
-    made = result(1).schedule
+    schedule = result(1).schedule
     read = Store.open(make(tmp_path).path).schedule(1)
     assert (read.cluster, read.jobs, read.log, read.seed, read.ended_s) == (
-        made.cluster,
-        made.jobs,
-        made.log,
-        made.seed,
-        made.ended_s,
+        schedule.cluster,
+        schedule.jobs,
+        schedule.log,
+        schedule.seed,
+        schedule.ended_s,
     )
 
 

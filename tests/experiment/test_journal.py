@@ -28,12 +28,12 @@ CONFIG = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "wo
 SAME = ("runs.jsonl", "jobs.csv.gz", "tasks.csv.gz", "summary.json")
 
 
-def made(root: Path, *policies: str) -> Store:
+def make(root: Path, *policies: str) -> Store:
     return Store.create(root, "eval", CONFIG, argv=[], policies=policies or ("fifo",))
 
 
 def whole(root: Path) -> Store:
-    folder = made(root)
+    folder = make(root)
     kept(folder, CONFIG, ("fifo",))
     return folder
 
@@ -71,7 +71,7 @@ def killed_in_write(monkeypatch: pytest.MonkeyPatch, number: int, share: float) 
 def test_killed_at_any_write_it_lists_only_whole_runs_and_resumes_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: int, share: float
 ) -> None:
-    folder = made(tmp_path / "killed")
+    folder = make(tmp_path / "killed")
     with monkeypatch.context() as patch, suppress(Killed):
         killed_in_write(patch, write, share)
         for seed in folder.manifest["seeds"]:
@@ -91,7 +91,7 @@ def test_killed_at_any_write_it_lists_only_whole_runs_and_resumes_to_the_same_by
 
 
 def test_a_second_writer_is_refused_with_the_process(tmp_path: Path) -> None:
-    folder = made(tmp_path)
+    folder = make(tmp_path)
     other = Store.open(folder.path)
     assert other.state == "running"
     with pytest.raises(RunFolderError, match=rf"another process \({os.getpid()}\) is writing to it"):
@@ -101,7 +101,7 @@ def test_a_second_writer_is_refused_with_the_process(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_whole_runs_and_says_so(tmp_path: Path) -> None:
-    folder = made(tmp_path)
+    folder = make(tmp_path)
     folder.add(run_policy(CONFIG, "fifo", folder.manifest["seeds"][0]))
     before = {name: (folder.path / name).read_bytes() for name in ("runs.jsonl", "jobs.csv.gz", "tasks.csv.gz")}
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -121,7 +121,7 @@ def test_a_full_disk_leaves_whole_runs_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_removed_ends_the_run_in_words(tmp_path: Path) -> None:
-    folder = made(tmp_path)
+    folder = make(tmp_path)
     for file in sorted(folder.path.rglob("*"), reverse=True):
         file.unlink() if file.is_file() else file.rmdir()
     folder.path.rmdir()
@@ -151,7 +151,7 @@ def test_a_folder_of_an_older_dagsim_is_read_but_not_resumed(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
 def test_signals_to_stop_keep_what_is_finished(tmp_path: Path, number: int, code: int) -> None:
-    folder = made(tmp_path)
+    folder = make(tmp_path)
 
     def at_second(step: object) -> None:
         if getattr(step, "done", 0) == 1:
@@ -169,7 +169,7 @@ def test_signals_to_stop_keep_what_is_finished(tmp_path: Path, number: int, code
 def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
-        kept(made(tmp_path), CONFIG, ("fifo",), lambda step: signal.raise_signal(signal.SIGHUP))
+        kept(make(tmp_path), CONFIG, ("fifo",), lambda step: signal.raise_signal(signal.SIGHUP))
     finally:
         signal.signal(signal.SIGHUP, before)
 

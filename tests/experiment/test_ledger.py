@@ -36,7 +36,7 @@ def test_the_ledger_of_the_project_gives_no_seed_to_two_tables() -> None:
     pools = [range(*entry["pool"]) for entry in tables.values() if "windows_of" not in entry]  # places, not draws
     assert len({seed for pool in pools for seed in pool}) == sum(map(len, pools))
     assert all(
-        range(*each["seeds"])[-1] in range(*entry["pool"]) for entry in tables.values() for each in entry["spent"]
+        range(*claim["seeds"])[-1] in range(*entry["pool"]) for entry in tables.values() for claim in entry["spent"]
     )
 
 
@@ -102,7 +102,7 @@ def test_every_training_reports_on_seeds_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     assert claim_report_seeds(tmp_path / "d", 1)[0] == FIRST + 4 * BLOCK
     entry = Ledger(tmp_path / "seeds.yaml").tables()["train/b"]["spent"]
-    assert [(each["seeds"], each["done"]) for each in entry] == [([second[0], second[-1] + 1], True)]
+    assert [(claim["seeds"], claim["done"]) for claim in entry] == [([second[0], second[-1] + 1], True)]
 
 
 def test_a_resumed_training_keeps_its_report_seeds(tmp_path: Path) -> None:

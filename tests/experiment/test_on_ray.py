@@ -93,7 +93,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tables(root: Path, on: str, *arguments: object) -> dict[str, bytes]:
     command = [*arguments, "--on", on, "-q", "-o", root / on.replace(":", "")]
-    ended = CliRunner().invoke(app, [str(each) for each in command])
+    ended = CliRunner().invoke(app, [str(argument) for argument in command])
     assert ended.exit_code == 0, ended.output
     (run,) = (root / on.replace(":", "")).iterdir()
     return {name: (run / name).read_bytes() for name in ("runs.jsonl", "summary.json")} | {

@@ -41,9 +41,9 @@ def run(tmp_path: Path, machine: Machine, config: Config = CONFIG) -> tuple[Stor
 
 def test_seeds_are_added_by_ten_until_the_interval_is_narrow(tmp_path: Path) -> None:
     machine = Machine(0.08)
-    folder, found = run(tmp_path, machine)
+    folder, result = run(tmp_path, machine)
     assert machine.batches[:2] == [20, 10]
-    look = found.looks["sjf"]
+    look = result.looks["sjf"]
     assert (look.ending, look.n) == (Ending.ENOUGH, sum(machine.batches))
     assert look.half_width <= 0.02
     assert folder.manifest["seeds"] == list(seeds_for(CONFIG, look.n))
@@ -52,11 +52,11 @@ def test_seeds_are_added_by_ten_until_the_interval_is_narrow(tmp_path: Path) -> 
 
 def test_a_hopeless_comparison_ends_with_its_forecast(tmp_path: Path) -> None:
     machine = Machine(0.9)
-    _, found = run(tmp_path, machine)
+    _, result = run(tmp_path, machine)
     assert machine.batches == [20]
-    assert found.looks["sjf"].ending is Ending.HOPELESS
-    assert "seeds" in list(found.notes())[1]
-    assert "needs about" in list(found.notes())[1]
+    assert result.looks["sjf"].ending is Ending.HOPELESS
+    assert "seeds" in list(result.notes())[1]
+    assert "needs about" in list(result.notes())[1]
 
 
 def test_more_seeds_begin_with_the_same_ones() -> None:

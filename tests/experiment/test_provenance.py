@@ -27,7 +27,7 @@ SMALL = ("--set", "workload.count=12", "--seeds", "1", "--no-plots")
 
 
 def dagsim(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(each) for each in arguments])
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def folder_in(root: Path) -> Path:

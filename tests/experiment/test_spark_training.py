@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from dagsim.errors import ConfigError
 from dagsim.experiment.simulate import agent_spec
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import read_log
-from dagsim.experiment.training.trainer import TrainingRun
+from dagsim.experiment.training.trainer import Progress, TrainingRun
 from dagsim.systems.spark.scenario import SparkScenario
 
 SMALL = (
@@ -64,13 +65,13 @@ def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(kind: s
 def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sets = [part for setting in SMALL for part in ("--set", setting)]
-    found = []
+    answers = []
     for seed in ("1", "2"):
         done = CliRunner().invoke(app, ["train", *sets, "--iterations", "1", "--seed", seed, "--json"])
         assert done.exit_code == 0, done.output
-        found.append(json.loads(done.stdout))
-    assert {each["policy"] for each in found[0]["report"]} == {"ppo", "fair", "fifo", "weighted-fair"}
-    agents = [Checkpoint.load(Path(each["run"]) / "best.pt") for each in found]
+        answers.append(json.loads(done.stdout))
+    assert {standing["policy"] for standing in answers[0]["report"]} == {"ppo", "fair", "fifo", "weighted-fair"}
+    agents = [Checkpoint.load(Path(answer["run"]) / "best.pt") for answer in answers]
     assert {agent.system for agent in agents} == {"spark"}
     assert any(not torch.equal(value, agents[1].weights[name]) for name, value in agents[0].weights.items())
     assert agent_spec("ppo", system="spark").startswith('ppo[checkpoint="results/')
@@ -88,19 +89,42 @@ def test_limits_are_learned_and_kept_in_the_file(tmp_path: Path) -> None:
     assert getattr(agent.network(), "action", "") == "limit"
 
 
+def test_a_training_on_a_range_of_clusters_judges_each_seed_by_its_own_reference_and_reports(tmp_path: Path) -> None:
+    settings = [value for value in SMALL if not value.startswith(("system", "train.time_constant"))]
+    ranges = "system={kind: spark, executors: [2, 60], mean_gap_s: [1, 90], jobs: 4}"
+    written = [option for value in (ranges, *settings, "train.validation_seeds=4") for option in ("--set", value)]
+    result = CliRunner().invoke(app, ["train", *written, "--out", str(tmp_path), "--json"])
+    assert result.exit_code == 0, result.output
+    (folder,) = tmp_path.glob("*-train-*")
+    state = torch.load(folder / "checkpoint.pt", weights_only=True)
+    assert max(state["reference_merits"]) > 3 * min(state["reference_merits"])  # no common unit
+    assert all(0.2 < row["ratio"] < 5 for row in read_log(folder) if row["ratio"] is not None)
+    rows = (folder / "report.csv").read_text().splitlines()
+    assert {row.partition(",")[0].strip('"') for row in rows[1:]} >= {"ppo", "fair"}
+
+
 def test_minutes_end_a_training(tmp_path: Path) -> None:
     folder = Store.create(tmp_path, "train", small("train.minutes=1.0e-6", "train.iterations=50"), argv=[])
     TrainingRun(folder).run()
     assert len(read_log(folder.path)) == 1
 
 
+def test_progress_counts_the_iterations_that_the_minutes_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = count(step=20.0)  # each iteration takes 20 s
+    monkeypatch.setattr("dagsim.experiment.training.trainer.perf_counter", lambda: next(seconds))
+    folder = Store.create(tmp_path, "train", small("train.minutes=1", "train.iterations=50"), argv=[])
+    steps: list[Progress] = []
+    TrainingRun(folder, tell=steps.append).run()
+    assert [(step.done, step.of) for step in steps if step.what == "training"] == [(1, 3), (2, 3), (3, 3)]
+
+
 def test_other_algorithms_say_what_they_need(tmp_path: Path) -> None:
-    for algorithm, told in (
+    for algorithm, message in (
         ("{kind: ppo, advantage: critic}", "a critic reads observations with tokens"),
         ("d3qn", "d3qn needs a net that scores every choice"),
     ):
         folder = Store.create(tmp_path, "train", small(f"train.algorithm={algorithm}"), argv=[])
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=message):
             TrainingRun(folder).run()
 
 

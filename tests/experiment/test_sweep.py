@@ -105,14 +105,14 @@ def test_a_stopped_sweep_goes_on_to_the_same_bytes_in_any_order(whole: Store, tm
     folder, second = swept(sweep, tmp_path, Backwards())
     assert (second.left, folder.state) == (0, "done")
     assert content(folder.path) == content(whole.path)
-    events = [each["event"] for each in folder.progress()]
+    events = [entry["event"] for entry in folder.progress()]
     assert events == ["started", *["done"] * 3, "ended", "started", *["done"] * 5, "ended"]
 
 
 def test_a_grown_grid_runs_only_what_is_new(whole: Store, tmp_path: Path) -> None:
     first, _ = swept(described(tmp_path), tmp_path)
     swept(described(tmp_path, SMALL.replace("[0.7, 0.9]", "[0.7, 0.8, 0.9]")), tmp_path)
-    assert [each for each in first.progress() if each["event"] == "started"][-1]["to_run"] == 4
+    assert [entry for entry in first.progress() if entry["event"] == "started"][-1]["to_run"] == 4
     assert set(content(whole.path)) < set(content(first.path))
 
 
@@ -242,11 +242,11 @@ def test_the_table_compares_within_a_group(whole: Store) -> None:
             ]
             for label in ("fifo", "sjf")
         }
-        (sjf,) = [each for each in group.standings if each.policy == "sjf"]
+        (sjf,) = [standing for standing in group.standings if standing.policy == "sjf"]
         assert sjf.pair is not None
         ratios = [a / b for a, b in zip(values["sjf"], values["fifo"], strict=True)]  # type: ignore[operator]
         assert sjf.pair.ratio == pytest.approx((ratios[0] * ratios[1]) ** 0.5)
-        assert next(each for each in group.standings if each.is_reference).policy == "fifo"
+        assert next(standing for standing in group.standings if standing.is_reference).policy == "fifo"
     grid = sweep_table(groups, whole.sweep.axes, whole.sweep.metrics, name="small", sample=Sample.SEED)
     assert grid.heads[:2] == ("load", "policy")
     assert any("too few seeds" in note for note in grid.notes)
@@ -256,7 +256,7 @@ def test_half_a_sweep_is_compared_on_the_seeds_that_all_have(tmp_path: Path) -> 
     sweep = described(tmp_path, SMALL.replace("workload.load: [0.7, 0.9]", "workload.load: [0.9]"))
     _, result = swept(sweep, tmp_path, limit=3)  # fifo on both seeds, sjf on the first
     (group,) = grouped_standings(list(result.done.values()), sweep.axes, "jct_s.mean")
-    assert {each.pair.n for each in group.standings if each.pair is not None} == {1}
+    assert {standing.pair.n for standing in group.standings if standing.pair is not None} == {1}
 
 
 def test_a_policy_that_fails_leaves_the_others_their_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +265,7 @@ def test_a_policy_that_fails_leaves_the_others_their_cells(tmp_path: Path, monke
     folder, result = swept(described(tmp_path, SMALL.replace("sjf", "broken:No")), tmp_path)
     assert (len(result.done), len(result.failures), folder.state) == (4, 4, "failed")
     assert "KeyError" in result.failures[0].error
-    assert [each["event"] for each in folder.progress()].count("failed") == 4
+    assert [entry["event"] for entry in folder.progress()].count("failed") == 4
 
 
 def test_a_log_is_kept_where_it_is_asked_for(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_outcomes_come_in_order_from_processes_of_one_thread(monkeypatch: pytest
     monkeypatch.setattr(workers._Pool, "is_ready", ready_at_last)
     heard: list[tuple[int, int, int]] = []
     items = list(range(20))
-    outcomes = list(in_order(slow_first, items, 2, lambda *told: heard.append(told)))
+    outcomes = list(in_order(slow_first, items, 2, lambda *progress: heard.append(progress)))
     assert [square for square, _, _ in outcomes] == [item**2 for item in items]
     there = {(pid, threads) for _, pid, threads in outcomes if pid != os.getpid()}
     assert {threads for _, threads in there} == {"1"}

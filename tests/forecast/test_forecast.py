@@ -86,7 +86,7 @@ def test_what_runs_into_a_reservation_goes_on(scenario: ClusterScenario, easy: J
 
 
 @pytest.fixture(scope="module")
-def known(scenario: ClusterScenario, easy: JobLog) -> Backtest:
+def backtest(scenario: ClusterScenario, easy: JobLog) -> Backtest:
     """A back-test whose policy is known."""
     return backtest_of(easy, Forecaster(Player(scenario, "easy", easy), 5), 3600.0)
 
@@ -106,7 +106,9 @@ def site_a(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Cluste
 
 def backtest_of(log: JobLog, forecaster: Forecaster, every_s: float, until_s: float = np.inf) -> Backtest:
     instants = instants_of(log, None, -np.inf, until_s, every_s)
-    return Backtest(Forecasts.joined([each for each in played(log, None, forecaster, instants) if len(each.t)]), log)
+    return Backtest(
+        Forecasts.joined([forecasts for forecasts in played(log, None, forecaster, instants) if len(forecasts.t)]), log
+    )
 
 
 def test_crps_is_the_pinball_loss_and_the_error_of_a_point() -> None:
@@ -136,8 +138,8 @@ def test_kaplan_meier_by_hand() -> None:
     event = np.array([True] * 9 + [False] * 12)
     values, function = kaplan_meier(weeks, event)
     survival = dict(zip(values.tolist(), 1 - function, strict=True))
-    known = {6: 0.857, 7: 0.807, 10: 0.753, 13: 0.690, 16: 0.627, 22: 0.538, 23: 0.448}
-    assert {week: round(share, 3) for week, share in survival.items()} == pytest.approx(known, abs=1e-3)
+    textbook = {6: 0.857, 7: 0.807, 10: 0.753, 13: 0.690, 16: 0.627, 22: 0.538, 23: 0.448}
+    assert {week: round(share, 3) for week, share in survival.items()} == pytest.approx(textbook, abs=1e-3)
 
 
 @pytest.mark.parametrize("censored", [False, True])
@@ -287,14 +289,14 @@ def test_the_first_futures_of_many_are_those_of_few(scenario: ClusterScenario, e
     past.move(t)
     rows = rows_of(QueueState.at(easy, t), None)
     waits = [
-        list(each.waits(Future.ARRIVALS, rows, past, 0))
-        for each in (replace(many, arrivals=3), replace(few, arrivals=1))
+        list(forecaster.waits(Future.ARRIVALS, rows, past, 0))
+        for forecaster in (replace(many, arrivals=3), replace(few, arrivals=1))
     ]
     assert np.array_equal(waits[0][0], waits[1][0])
 
 
-def test_a_known_policy_beats_every_baseline(known: Backtest) -> None:
-    answer = known.to_dict()
+def test_a_known_policy_beats_every_baseline(backtest: Backtest) -> None:
+    answer = backtest.to_dict()
     assert 0.8 <= answer["coverage_90"] <= 0.98
     for name, entry in answer["baselines"].items():
         assert answer["crps_log"] < entry["raw"]["crps_log"], name
@@ -303,7 +305,7 @@ def test_a_known_policy_beats_every_baseline(known: Backtest) -> None:
     assert [level for level, _ in answer["reliability"]] == LEVELS.tolist()
 
 
-def test_cancelled_waits_are_made_up_for(known: Backtest, easy: JobLog) -> None:
+def test_cancelled_waits_are_made_up_for(backtest: Backtest, easy: JobLog) -> None:
     """If users lose patience at times that have nothing to do with the starts, long waits are rare among the starts;
     weights give the mean of all waits back.
     """
@@ -313,12 +315,12 @@ def test_cancelled_waits_are_made_up_for(known: Backtest, easy: JobLog) -> None:
     weights = censoring_weights(np.minimum(waits_s, patience_s), started)
     assert waits_s[started].mean() < 0.75
     assert np.average(np.log1p(waits_s), weights=weights) == pytest.approx(np.log1p(waits_s).mean(), abs=0.02)
-    rows = known.forecasts
+    rows = backtest.forecasts
     gone = replace(rows, started=rows.started & (np.arange(len(rows.t)) % 4 > 0))
     answer = Backtest(gone, easy).to_dict()
     assert answer["never_started"] > 0.2 * answer["n"]
     assert answer["censoring_weighted"]["n"] == answer["n"]
-    assert "censoring_weighted" not in known.to_dict()
+    assert "censoring_weighted" not in backtest.to_dict()
 
 
 def spoilt(log: JobLog, t: float, seed: int = 5) -> JobLog:
@@ -332,10 +334,10 @@ def spoilt(log: JobLog, t: float, seed: int = 5) -> JobLog:
         later = t + rng.uniform(1.0, 1e5, n)
         return np.where(times_s <= t, times_s, np.where(rng.random(n) < 0.8, later, np.nan))
 
-    known = int(np.searchsorted(log.submit_s, t, "right"))
-    order = np.concatenate([np.arange(known), known + rng.permutation(n - known)])
+    n_known = int(np.searchsorted(log.submit_s, t, "right"))
+    order = np.concatenate([np.arange(n_known), n_known + rng.permutation(n - n_known)])
     jobs = log.jobs.chosen(order)
-    arrival_s = np.concatenate([log.submit_s[:known], np.sort(t + rng.uniform(1.0, 1e5, n - known))])
+    arrival_s = np.concatenate([log.submit_s[:n_known], np.sort(t + rng.uniform(1.0, 1e5, n - n_known))])
     jobs = replace(jobs, arrival_s=arrival_s)
     over = (log.end_s <= t)[order]
     start_s, end_s = log.start_s[order], log.end_s[order]
@@ -381,11 +383,11 @@ def test_nothing_after_the_instant_matters_on_a_real_site(data: Path, site_a: tu
     queue = read_queue_log(data / "golden/slurm/site-A/squeue.tsv.gz")
     t = float(queue.times[queue.latest(float(log.submit_s[0]) + 3 * HOUR_S)])
     place = queue.latest(t)
-    known = QueueLog(queue.times[: place + 1], queue.listings[: place + 1])
+    past = QueueLog(queue.times[: place + 1], queue.listings[: place + 1])
     raws = []
-    for each, listing in ((log, queue), (spoilt(log, t), known)):
-        player = Player(site, "slurm-multifactor", each)
-        (forecasts,) = played(each, listing, Forecaster(player, 2, 1), [t])
+    for job_log, listing in ((log, queue), (spoilt(log, t), past)):
+        player = Player(site, "slurm-multifactor", job_log)
+        (forecasts,) = played(job_log, listing, Forecaster(player, 2, 1), [t])
         raws.append(forecasts)
     assert len(raws[0].t) > 5
     for name, quantiles in raws[0].raw.items():
@@ -500,10 +502,10 @@ def test_starts_of_an_archive_log_are_its_waits(tmp_path: Path) -> None:
         (tmp_path / name).write_text("\n".join(["; MaxProcs: 64", *rows]) + "\n")
         return tmp_path / name
 
-    known = written("log.swf", waits_s.tolist())
-    assert swf_waits_s(Source(known)) == {str(job + 1): float(wait) for job, wait in enumerate(waits_s.tolist())}
+    path = written("log.swf", waits_s.tolist())
+    assert swf_waits_s(Source(path)) == {str(job + 1): float(wait) for job, wait in enumerate(waits_s.tolist())}
     words = ["--every", "1h", "--futures", "1", "--workers", "1", "--json"]
-    answer = answer_of(["eta", "--backtest", str(known), *words])
+    answer = answer_of(["eta", "--backtest", str(path), *words])
     assert answer["n"] > 20
     assert answer["baselines"]["history"]["raw"]["crps_log"] < answer["baselines"]["limits"]["raw"]["crps_log"]
     result = CliRunner().invoke(app, ["eta", "--backtest", str(written("none.swf", [-1] * 120)), *words])
@@ -680,7 +682,7 @@ def test_a_snapshot_of_kueue(tmp_path: Path) -> None:
     assert 0 < row["median_s"] <= 1800  # two GPUs are idle, but the quota is three
 
 
-def test_pages_of_the_queue_and_of_a_back_test(snapshot: list[str], known: Backtest, tmp_path: Path) -> None:
+def test_pages_of_the_queue_and_of_a_back_test(snapshot: list[str], backtest: Backtest, tmp_path: Path) -> None:
     """One band and a row for each job, text as text, nothing to load; the curve has a point for each level."""
     from dagsim.report.page.forecasting import backtest_page
 
@@ -691,7 +693,7 @@ def test_pages_of_the_queue_and_of_a_back_test(snapshot: list[str], known: Backt
     assert bands.count('class="waits"') == len(answer["jobs"]) == 1
     assert "AssocMaxJobsLimit" in text
     assert "default-src &#x27;none&#x27;" in text
-    scores = known.to_dict()
+    scores = backtest.to_dict()
     scores["by_partition"]["<script>alert(1)</script>"] = scores["by_partition"].pop("all")
     text = backtest_page("<b>", scores)
     (curve,) = re.findall(r'<polyline class="edge critical" points="([^"]*)"', text)

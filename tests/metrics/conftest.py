@@ -12,7 +12,7 @@ from dagsim.model import Cluster, JobFacts, Kind, RejectReason
 from dagsim.model.log import Row, Schedule, ScheduleLog
 
 
-class Made:
+class Plan:
     """A schedule written down by hand: what happened, in any order; the log sorts it by time."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -26,7 +26,7 @@ class Made:
     ) -> int:
         """A job that arrives, and completes if a time is given."""
         number = len(self.jobs)
-        known: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "id": f"job{number}",
             "priority": 0.0,
             "tenant": "",
@@ -36,7 +36,7 @@ class Made:
             "gpus": 1.0,
             "tasks": ("train", "test"),
         }
-        self.jobs.append(JobFacts(arrival_s=arrival_s, ideal_s=ideal_s, **{**known, **facts}))
+        self.jobs.append(JobFacts(arrival_s=arrival_s, ideal_s=ideal_s, **{**defaults, **facts}))
         self.row(Kind.ARRIVED, arrival_s, number)
         if completed_s is not None:
             self.row(Kind.COMPLETED, completed_s, number)
@@ -84,8 +84,8 @@ class Made:
 
 
 @pytest.fixture(scope="session")
-def made() -> type[Made]:
-    return Made
+def plan_of() -> type[Plan]:
+    return Plan
 
 
 @pytest.fixture(scope="session")

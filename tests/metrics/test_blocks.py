@@ -15,11 +15,13 @@ def test_five_blocks_have_students_t_with_4_degrees() -> None:
     # Blocks of 2,000 jobs whose ratios are 2^0, 2^1, 2^2, 2^1, 2^0: logs (0, 1, 2, 1, 0) ln 2, mean .8, variance
     # ((.8^2 + .2^2 + 1.2^2 + .2^2 + .8^2) / 4) = .7, half-width 2.776 sqrt(.7 / 5).
     values = np.repeat([1.0, 2.0, 4.0, 2.0, 1.0], 2000)
-    found = over_time(values, np.ones(10_000))
+    interval = over_time(values, np.ones(10_000))
     half = t_quantile(0.95, 4) * math.sqrt(0.7 / 5)
-    assert (found.ratio, found.low, found.high) == pytest.approx((2**0.8, 2 ** (0.8 - half), 2 ** (0.8 + half)))
-    assert found.pieces == (1.0, 2.0, 4.0, 2.0, 1.0)
-    assert str(found).endswith("over time within this trace")
+    assert (interval.ratio, interval.low, interval.high) == pytest.approx(
+        (2**0.8, 2 ** (0.8 - half), 2 ** (0.8 + half))
+    )
+    assert interval.pieces == (1.0, 2.0, 4.0, 2.0, 1.0)
+    assert str(interval).endswith("over time within this trace")
 
 
 def test_a_piece_is_a_ratio_of_means() -> None:
@@ -30,10 +32,10 @@ def test_a_piece_is_a_ratio_of_means() -> None:
 
 def test_a_trace_that_drifts_has_no_interval() -> None:
     values = np.repeat([1.0, 1.1, 1.2, 1.3, 1.4], 2000)
-    found = over_time(values, np.ones(10_000))
-    assert found.drifts
-    assert math.isnan(found.low)
-    assert str(found) == "no interval: the ratio drifts from 1.000 to 1.400 within this trace"
+    interval = over_time(values, np.ones(10_000))
+    assert interval.drifts
+    assert math.isnan(interval.low)
+    assert str(interval) == "no interval: the ratio drifts from 1.000 to 1.400 within this trace"
 
 
 def test_a_block_that_stands_out_before_the_last_is_no_drift() -> None:
@@ -73,8 +75,8 @@ def test_independent_blocks_are_covered_as_said() -> None:
     rng, held, kept = np.random.default_rng(2), 0, 0
     for _ in range(400):
         ratios = np.repeat(np.exp(rng.normal(0, 0.1, 5)), 2000)
-        found = over_time(ratios, np.ones(10_000))
-        kept += not found.drifts
-        held += found.low <= 1 <= found.high
+        interval = over_time(ratios, np.ones(10_000))
+        kept += not interval.drifts
+        held += interval.low <= 1 <= interval.high
     assert 0.45 < kept / 400 < 0.63  # by chance alone first and last differ so much in 46 %
     assert held / kept > 0.92

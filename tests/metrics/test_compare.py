@@ -19,35 +19,35 @@ T2 = 4.302652729749462  # t(.975) with 2 degrees of freedom
 
 def test_the_ratio_is_the_geometric_mean_with_students_t_on_the_logs() -> None:
     # The logs are ln 2 times 1, 2, 3: mean 2 ln 2, so 4; sd ln 2; half-width t ln 2 / sqrt 3, a factor of 5.594.
-    found = paired([2.0, 4.0, 8.0], [1.0, 1.0, 1.0])
+    pair = paired([2.0, 4.0, 8.0], [1.0, 1.0, 1.0])
     factor = 2 ** (T2 / math.sqrt(3))
-    assert (found.ratio, found.low, found.high) == pytest.approx((4, 4 / factor, 4 * factor), rel=1e-12)
+    assert (pair.ratio, pair.low, pair.high) == pytest.approx((4, 4 / factor, 4 * factor), rel=1e-12)
     # t = 2 / (1 / sqrt 3) = sqrt 12; with 2 degrees p = 1 - t / sqrt(2 + t^2) = 1 - sqrt(12 / 14).
-    assert found.p == pytest.approx(1 - math.sqrt(12 / 14), rel=1e-12)
-    assert (found.n, found.wins, found.differ) == (3, 0, 3)
-    assert found.farthest_sd == pytest.approx(1.0)
+    assert pair.p == pytest.approx(1 - math.sqrt(12 / 14), rel=1e-12)
+    assert (pair.n, pair.wins, pair.differ) == (3, 0, 3)
+    assert pair.farthest_sd == pytest.approx(1.0)
 
 
 def test_the_ratio_of_means_has_the_delta_interval_on_its_log() -> None:
     # r = 14/3; d = (2, 4, 8) / (14/3) - 1 = (-8, -2, 10) / 14; sd = sqrt((64 + 4 + 100) / 196 / 2) = sqrt(3 / 7).
-    found = paired([2.0, 4.0, 8.0], [1.0, 1.0, 1.0])
+    pair = paired([2.0, 4.0, 8.0], [1.0, 1.0, 1.0])
     factor = math.exp(T2 * math.sqrt(3 / 7) / math.sqrt(3))
-    assert (found.of_means, found.of_means_low, found.of_means_high) == pytest.approx(
+    assert (pair.of_means, pair.of_means_low, pair.of_means_high) == pytest.approx(
         (14 / 3, 14 / 3 / factor, 14 / 3 * factor), rel=1e-12
     )
 
 
 def test_the_delta_interval_counts_how_the_two_hang_together() -> None:
     # a = 2 b but for the last: r = 20 / 9; a - r b = (2 - 20/9, 4 - 40/9, 14 - 120/9) = (-2, -4, 6) / 9; mean a = 20/3.
-    found = paired([2.0, 4.0, 14.0], [1.0, 2.0, 6.0])
+    pair = paired([2.0, 4.0, 14.0], [1.0, 2.0, 6.0])
     sd = math.sqrt((4 + 16 + 36) / 81 / 2) / (20 / 3)
-    assert found.of_means_high / found.of_means == pytest.approx(math.exp(T2 * sd / math.sqrt(3)), rel=1e-12)
+    assert pair.of_means_high / pair.of_means == pytest.approx(math.exp(T2 * sd / math.sqrt(3)), rel=1e-12)
 
 
 def test_the_medians_interval_counts_from_each_end() -> None:
     five = paired([5.0, 1.0, 4.0, 2.0, 3.0], [1.0] * 5)
     assert (five.median, five.median_low, five.median_high) == (3, 1, 5)
-    ten = paired([float(each) for each in range(1, 11)], [1.0] * 10)
+    ten = paired([float(value) for value in range(1, 11)], [1.0] * 10)
     assert (ten.median, ten.median_low, ten.median_high) == (5.5, 2, 9)
 
 
@@ -58,24 +58,24 @@ def test_the_medians_rank_is_as_exact_as_coins_allow() -> None:
 
 
 def test_four_seeds_have_no_interval_of_the_median() -> None:
-    found = paired([1.0, 2.0, 3.0, 5.0], [1.0, 1.0, 2.0, 2.0])
-    assert math.isnan(found.median_low)
-    assert found.median == 1.75
-    assert found.low < found.ratio < found.high
+    pair = paired([1.0, 2.0, 3.0, 5.0], [1.0, 1.0, 2.0, 2.0])
+    assert math.isnan(pair.median_low)
+    assert pair.median == 1.75
+    assert pair.low < pair.ratio < pair.high
 
 
 def test_one_seed_has_a_value_only() -> None:
-    found = paired([3.0], [2.0])
-    assert (found.ratio, found.of_means, found.median) == pytest.approx((1.5, 1.5, 1.5))
-    assert np.isnan([found.low, found.high, found.p, found.median_low, found.of_means_low]).all()
-    assert not found.is_constant
+    pair = paired([3.0], [2.0])
+    assert (pair.ratio, pair.of_means, pair.median) == pytest.approx((1.5, 1.5, 1.5))
+    assert np.isnan([pair.low, pair.high, pair.p, pair.median_low, pair.of_means_low]).all()
+    assert not pair.is_constant
 
 
 def test_identical_values_have_no_interval() -> None:
-    found = paired([1.7, 2.9, 3.1, 4.4, 5.0], [1.7, 2.9, 3.1, 4.4, 5.0])
-    assert found.is_identical
-    assert (found.ratio, found.of_means, found.median, found.wins) == (1, 1, 1, 0)
-    assert np.isnan([found.low, found.high, found.p, found.median_low, found.of_means_high]).all()
+    pair = paired([1.7, 2.9, 3.1, 4.4, 5.0], [1.7, 2.9, 3.1, 4.4, 5.0])
+    assert pair.is_identical
+    assert (pair.ratio, pair.of_means, pair.median, pair.wins) == (1, 1, 1, 0)
+    assert np.isnan([pair.low, pair.high, pair.p, pair.median_low, pair.of_means_high]).all()
 
 
 def test_the_last_digits_make_no_difference() -> None:
@@ -86,10 +86,10 @@ def test_the_last_digits_make_no_difference() -> None:
 
 
 def test_seeds_where_both_are_equal_stay_in() -> None:
-    found = paired([1.0, 1.0, 1.0, 1.0, 2.0], [1.0] * 5)
-    assert (found.n, found.differ, found.wins) == (5, 1, 0)
-    assert found.ratio == pytest.approx(2 ** (1 / 5))
-    assert found.median == 1
+    pair = paired([1.0, 1.0, 1.0, 1.0, 2.0], [1.0] * 5)
+    assert (pair.n, pair.differ, pair.wins) == (5, 1, 0)
+    assert pair.ratio == pytest.approx(2 ** (1 / 5))
+    assert pair.median == 1
 
 
 def test_a_few_seeds_decide_where_one_lies_far_off() -> None:
@@ -108,9 +108,9 @@ def test_a_few_seeds_decide_where_mean_and_median_disagree() -> None:
 
 
 def test_a_few_seeds_decide_where_mean_and_median_lie_on_either_side_of_1() -> None:
-    told = paired([0.9] * 65 + [3.0] * 35, [1.0] * 100)
-    assert told.low > 1 > told.median_high
-    assert told.is_decided_by_few
+    pair = paired([0.9] * 65 + [3.0] * 35, [1.0] * 100)
+    assert pair.low > 1 > pair.median_high
+    assert pair.is_decided_by_few
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
@@ -159,9 +159,9 @@ def test_the_unit_of_time_makes_no_difference(rows: list[tuple[float, float]], u
 
 @given(st.lists(st.floats(0.5, 2.0), min_size=2, max_size=30))
 def test_the_interval_leaves_out_1_exactly_where_p_is_small(ratios: list[float]) -> None:
-    found = paired(ratios, [1.0] * len(ratios))
-    if not math.isnan(found.p) and abs(found.p - 0.05) > 1e-9:
-        assert (found.low > 1 or found.high < 1) == (found.p < 0.05)
+    pair = paired(ratios, [1.0] * len(ratios))
+    if not math.isnan(pair.p) and abs(pair.p - 0.05) > 1e-9:
+        assert (pair.low > 1 or pair.high < 1) == (pair.p < 0.05)
 
 
 def test_many_samples_at_once_are_each_as_alone() -> None:
@@ -169,9 +169,9 @@ def test_many_samples_at_once_are_each_as_alone() -> None:
     a, b = rng.lognormal(size=(2, 50, 8))
     logs = np.log(a) - np.log(b)
     alone: list[Paired] = [paired(*pair) for pair in zip(a, b, strict=True)]
-    assert geometric_mean(logs).low == pytest.approx([each.low for each in alone], rel=1e-12)
-    assert intervals.ratio_of_means(a, b).high == pytest.approx([each.of_means_high for each in alone], rel=1e-12)
-    assert intervals.median(a / b).low == pytest.approx([each.median_low for each in alone], rel=1e-12)
+    assert geometric_mean(logs).low == pytest.approx([pair.low for pair in alone], rel=1e-12)
+    assert intervals.ratio_of_means(a, b).high == pytest.approx([pair.of_means_high for pair in alone], rel=1e-12)
+    assert intervals.median(a / b).low == pytest.approx([pair.median_low for pair in alone], rel=1e-12)
 
 
 def test_a_long_tail_of_jobs_makes_twenty_seeds_approximate() -> None:

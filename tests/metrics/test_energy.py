@@ -34,9 +34,9 @@ def test_an_idle_cluster_draws_exactly_its_idle_watts(gpu, seconds):
     assert drawn.total_kwh == drawn.idle_kwh
 
 
-def test_held_gpus_draw_busy_watts_and_the_others_idle_watts(made):
+def test_held_gpus_draw_busy_watts_and_the_others_idle_watts(plan_of):
     # 3600 s: one GPU busy for 1800 s, so 60 W x 0.5 h and 10 W x 1.5 h
-    plan = made(TWO_T4)
+    plan = plan_of(TWO_T4)
     plan.run(plan.job(0.0, completed_s=3600.0), 1800.0, 3600.0, {0: (1,)})
     drawn = energy(plan.schedule(), ROUND)
     assert drawn.allocated_kwh == 0.030
@@ -46,23 +46,23 @@ def test_held_gpus_draw_busy_watts_and_the_others_idle_watts(made):
     assert drawn.by_type_kwh == {"T4": pytest.approx(0.045)}
 
 
-def test_a_shared_gpu_draws_in_proportion(made):
+def test_a_shared_gpu_draws_in_proportion(plan_of):
     # 0.25 held: 10 + (60 - 10) x 0.25 = 22.5 W beside an idle 10 W
-    plan = made(TWO_T4)
+    plan = plan_of(TWO_T4)
     plan.run(plan.job(0.0, completed_s=3600.0), 0.0, 3600.0, {0: (0,)}, held=0.25)
     assert energy(plan.schedule(), ROUND).total_kwh == pytest.approx(0.0325)
 
 
-def test_a_node_that_is_down_draws_nothing(made):
+def test_a_node_that_is_down_draws_nothing(plan_of):
     # both GPUs are up for 0.75 h at 10 W
-    plan = made(TWO_T4)
+    plan = plan_of(TWO_T4)
     plan.job(0.0, completed_s=3600.0)
     plan.down(0, 900.0, 1800.0)
     assert energy(plan.schedule(), ROUND).total_kwh == pytest.approx(0.015)
 
 
-def test_the_energy_of_the_jobs_is_the_allocated_energy(made):
-    plan = made(TWO_T4)
+def test_the_energy_of_the_jobs_is_the_allocated_energy(plan_of):
+    plan = plan_of(TWO_T4)
     first, second = plan.job(0.0, completed_s=10.0), plan.job(0.0, completed_s=20.0)
     plan.run(first, 0.0, 10.0, {0: (0, 1)})
     plan.run(second, 10.0, 20.0, {0: (0,)})

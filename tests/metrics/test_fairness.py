@@ -32,8 +32,8 @@ def test_jains_index_of_nobody_is_not_known():
     assert np.isnan(jain([]))
 
 
-def test_tenants_get_the_gpu_time_of_their_jobs(made):
-    plan = made(TWO_T4)
+def test_tenants_get_the_gpu_time_of_their_jobs(plan_of):
+    plan = plan_of(TWO_T4)
     ann, bob, eve = plan.job(0.0, tenant="ann"), plan.job(0.0, tenant="bob"), plan.job(0.0, tenant="eve")
     plan.job(0.0, tenant="dan")
     plan.run(ann, 0.0, 4.0, {0: (0, 1)})
@@ -43,40 +43,40 @@ def test_tenants_get_the_gpu_time_of_their_jobs(made):
     assert tenant_gpu_seconds(plan.schedule()) == {"ann": 9.0, "bob": 2.0, "dan": 0.0}
 
 
-def one_after_the_other(made):
+def one_after_the_other(plan_of):
     """Two jobs of 4 s on both GPUs, both there at 0: one done at 4, the other at 8."""
-    plan = made(TWO_T4)
+    plan = plan_of(TWO_T4)
     for start_s in (0.0, 4.0):
         job = plan.job(0.0, ideal_s=4.0, ideal_gpu_s=8.0, gpus=2.0, completed_s=start_s + 4.0)
         plan.run(job, start_s, start_s + 4.0, {0: (0, 1)})
     return plan.schedule()
 
 
-def test_the_isolated_time_is_that_on_a_share_of_the_cluster(made):
+def test_the_isolated_time_is_that_on_a_share_of_the_cluster(plan_of):
     # the first job shares with N = 2 all its life: 8 GPU-s x 2 / 2 GPUs = 8 s;
     # the second with N = (2 x 4 + 1 x 4) / 8 = 1.5: 8 GPU-s x 1.5 / 2 GPUs = 6 s
-    assert isolated_s(one_after_the_other(made)).tolist() == [8.0, 6.0]
+    assert isolated_s(one_after_the_other(plan_of)).tolist() == [8.0, 6.0]
 
 
-def test_the_isolated_time_is_no_shorter_than_the_ideal(made):
-    plan = made(TWO_T4)
+def test_the_isolated_time_is_no_shorter_than_the_ideal(plan_of):
+    plan = plan_of(TWO_T4)
     plan.run(plan.job(0.0, ideal_s=4.0, completed_s=4.0), 0.0, 4.0)
     assert isolated_s(plan.schedule()).tolist() == [4.0]
 
 
-def test_rho_is_jct_over_isolated_time(made):
-    rho = finish_time_fairness(one_after_the_other(made))
+def test_rho_is_jct_over_isolated_time(plan_of):
+    rho = finish_time_fairness(one_after_the_other(plan_of))
     assert rho.tolist() == [0.5, 8 / 6]
     assert unfair_share(rho) == 0.5
 
 
-def test_a_fixed_number_of_shares_can_be_given(made):
+def test_a_fixed_number_of_shares_can_be_given(plan_of):
     # 8 GPU-s on 2 / 4 GPUs: 16 s
-    assert finish_time_fairness(one_after_the_other(made), 4).tolist() == [0.25, 0.5]
+    assert finish_time_fairness(one_after_the_other(plan_of), 4).tolist() == [0.25, 0.5]
 
 
-def test_rho_of_an_unfinished_job_is_not_known(made):
-    plan = made(TWO_T4)
+def test_rho_of_an_unfinished_job_is_not_known(plan_of):
+    plan = plan_of(TWO_T4)
     plan.job(0.0, completed_s=4.0)
     plan.job(0.0)
     rho = finish_time_fairness(plan.schedule())
@@ -84,22 +84,22 @@ def test_rho_of_an_unfinished_job_is_not_known(made):
     assert np.isnan(unfair_share(rho))
 
 
-def test_a_job_without_work_that_is_done_at_once_is_treated_fairly(made):
-    plan = made(TWO_T4)
+def test_a_job_without_work_that_is_done_at_once_is_treated_fairly(plan_of):
+    plan = plan_of(TWO_T4)
     plan.job(0.0, ideal_s=0.0, completed_s=0.0)
     assert finish_time_fairness(plan.schedule()).tolist() == [1.0]
 
 
-def test_shockwaves_static_fairness_counts_all_jobs_of_the_log_per_gpu(made):
-    plan = made(TWO_T4)
+def test_shockwaves_static_fairness_counts_all_jobs_of_the_log_per_gpu(plan_of):
+    plan = plan_of(TWO_T4)
     for arrival_s in (0.0, 0.0, 100.0):
         plan.job(arrival_s, ideal_s=4.0, completed_s=arrival_s + 12.0)
     # 3 jobs on 2 GPUs: 12 / (4 x 1.5)
     assert exclusive_fairness(plan.schedule()).tolist() == [2.0, 2.0, 2.0]
 
 
-def test_shockwaves_fairness_by_rounds_counts_the_jobs_in_the_system(made):
-    plan = made(TWO_T4)
+def test_shockwaves_fairness_by_rounds_counts_the_jobs_in_the_system(plan_of):
+    plan = plan_of(TWO_T4)
     for arrival_s, completed_s in ((0.0, 45.0), (5.0, 25.0), (12.0, 21.0), (11.0, None)):
         plan.job(arrival_s, ideal_s=4.0, completed_s=completed_s)
     # Rounds of 10 s hold 2, 4, 2, 2 jobs (the last one ends with the log): 2.5, 3, 4 and 8 / 3 per round of each job.
@@ -108,15 +108,15 @@ def test_shockwaves_fairness_by_rounds_counts_the_jobs_in_the_system(made):
     assert np.isnan(rho[3])
 
 
-def test_contention_below_one_job_per_gpu_counts_as_one(made):
-    plan = made(TWO_T4)
+def test_contention_below_one_job_per_gpu_counts_as_one(plan_of):
+    plan = plan_of(TWO_T4)
     plan.job(0.0, ideal_s=4.0, completed_s=12.0)
     assert exclusive_fairness(plan.schedule()).tolist() == exclusive_fairness(plan.schedule(), 5.0).tolist() == [3.0]
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("policy", ["allox", "max_min_fairness", "min_total_duration", "shockwave"])
-def test_fairness_by_rounds_is_that_of_shockwaves_simulator(made, data: Path, policy: str):
+def test_fairness_by_rounds_is_that_of_shockwaves_simulator(plan_of, data: Path, policy: str):
     # The times alone follow from the static values, which are rounded to five digits. Their rounds end a little early
     # when all jobs of a round do, so a few jobs end in another round.
     golden = data / "golden/elastic"
@@ -124,7 +124,7 @@ def test_fairness_by_rounds_is_that_of_shockwaves_simulator(made, data: Path, po
         arrivals = [float(line.split("\t")[-1]) for line in file]
     with gzip.open(golden / f"shockwave/tacc_32gpus_comparison__{policy}__simulation.csv.gz", "rt") as file:
         rows = list(csv.DictReader(file))
-    plan = made(Cluster.of({"V100": 32}))
+    plan = plan_of(Cluster.of({"V100": 32}))
     for row in rows:
         arrival_s, jct_s = arrivals[int(row["job"])], float(row["jct_s"])
         alone_s = jct_s / (float(row["ftf_static"]) * 120 / 32)

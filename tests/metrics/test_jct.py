@@ -18,26 +18,26 @@ from dagsim.model import Cluster, Kind, RejectReason
 NODE = Cluster.of({"T4": 4})
 
 
-def waited_and_ran(made, wait_s, run_s, ideal_s=1.0):
-    plan = made(NODE)
+def waited_and_ran(plan_of, wait_s, run_s, ideal_s=1.0):
+    plan = plan_of(NODE)
     job = plan.job(5.0, ideal_s=ideal_s, completed_s=5.0 + wait_s + run_s)
     plan.run(job, 5.0 + wait_s, 5.0 + wait_s + run_s)
     return plan.schedule()
 
 
-def test_jct_counts_from_arrival_to_completion(made):
-    assert jct(waited_and_ran(made, 3.0, 4.0)).tolist() == [7.0]
+def test_jct_counts_from_arrival_to_completion(plan_of):
+    assert jct(waited_and_ran(plan_of, 3.0, 4.0)).tolist() == [7.0]
 
 
-def test_wait_and_running_make_up_the_jct(made):
-    schedule = waited_and_ran(made, 3.0, 4.0)
+def test_wait_and_running_make_up_the_jct(plan_of):
+    schedule = waited_and_ran(plan_of, 3.0, 4.0)
     assert wait(schedule).tolist() == [3.0]
     assert running(schedule).tolist() == [4.0]
 
 
-def test_runs_side_by_side_are_running_time_once(made):
+def test_runs_side_by_side_are_running_time_once(plan_of):
     # runs 2..6 and 4..8 overlap, a preempted one lasts 9..10, the last 12..13: running 6 + 1 + 1, waiting 2 + 1 + 2
-    plan = made(NODE)
+    plan = plan_of(NODE)
     job = plan.job(0.0, completed_s=13.0)
     plan.run(job, 2.0, 6.0, {0: (0,)})
     plan.run(job, 4.0, 8.0, {0: (1,)})
@@ -47,72 +47,72 @@ def test_runs_side_by_side_are_running_time_once(made):
     assert running(plan.schedule()).tolist() == [8.0]
 
 
-def test_wait_is_exactly_zero_where_a_job_never_waited(made):
-    plan = made(NODE)
+def test_wait_is_exactly_zero_where_a_job_never_waited(plan_of):
+    plan = plan_of(NODE)
     job = plan.job(0.1, completed_s=0.7)
     plan.run(job, 0.1, 0.3)
     plan.run(job, 0.3, 0.7)
     assert wait(plan.schedule()).tolist() == [0.0]
 
 
-def test_slowdown_is_jct_over_ideal(made):
-    assert slowdown(waited_and_ran(made, 3.0, 4.0, ideal_s=2.0)).tolist() == [3.5]
+def test_slowdown_is_jct_over_ideal(plan_of):
+    assert slowdown(waited_and_ran(plan_of, 3.0, 4.0, ideal_s=2.0)).tolist() == [3.5]
 
 
-def test_slowdown_of_a_job_without_work(made):
-    plan = made(NODE)
+def test_slowdown_of_a_job_without_work(plan_of):
+    plan = plan_of(NODE)
     plan.job(0.0, ideal_s=0.0, completed_s=0.0)
     plan.job(0.0, ideal_s=0.0, completed_s=2.0)
     assert slowdown(plan.schedule()).tolist() == [1.0, np.inf]
 
 
 @pytest.mark.parametrize(("wait_s", "run_s", "expected"), [(100.0, 5.0, 10.5), (100.0, 200.0, 1.5), (0.0, 3.0, 1.0)])
-def test_bounded_slowdown_of_batch_systems(made, wait_s, run_s, expected):
+def test_bounded_slowdown_of_batch_systems(plan_of, wait_s, run_s, expected):
     # (100 + 5) / 10, (100 + 200) / 200, and never below 1
-    assert bounded_slowdown_hpc(waited_and_ran(made, wait_s, run_s)).tolist() == [expected]
+    assert bounded_slowdown_hpc(waited_and_ran(plan_of, wait_s, run_s)).tolist() == [expected]
 
 
-def test_bounded_slowdown_by_the_ideal_time(made):
+def test_bounded_slowdown_by_the_ideal_time(plan_of):
     # 300 / 100: ran twice as long as on the fastest GPU; 105 / max(5, 10)
-    assert bounded_slowdown(waited_and_ran(made, 100.0, 200.0, ideal_s=100.0)).tolist() == [3.0]
-    assert bounded_slowdown(waited_and_ran(made, 100.0, 5.0, ideal_s=5.0)).tolist() == [10.5]
-    assert bounded_slowdown(waited_and_ran(made, 100.0, 5.0, ideal_s=5.0), tau_s=3.0).tolist() == [21.0]
+    assert bounded_slowdown(waited_and_ran(plan_of, 100.0, 200.0, ideal_s=100.0)).tolist() == [3.0]
+    assert bounded_slowdown(waited_and_ran(plan_of, 100.0, 5.0, ideal_s=5.0)).tolist() == [10.5]
+    assert bounded_slowdown(waited_and_ran(plan_of, 100.0, 5.0, ideal_s=5.0), tau_s=3.0).tolist() == [21.0]
 
 
-def test_rejected_and_unfinished_jobs_have_no_times(made):
-    plan = made(NODE)
+def test_rejected_and_unfinished_jobs_have_no_times(plan_of):
+    plan = plan_of(NODE)
     plan.reject(plan.job(0.0), 0.0, RejectReason.TOO_LARGE)
     plan.run(plan.job(1.0), 1.0, None)
     for metric in (jct, wait, running, slowdown, bounded_slowdown, bounded_slowdown_hpc):
         assert np.isnan(metric(plan.schedule())).all()
 
 
-def test_makespan_is_first_arrival_to_last_completion(made):
-    plan = made(NODE)
+def test_makespan_is_first_arrival_to_last_completion(plan_of):
+    plan = plan_of(NODE)
     plan.job(3.0, completed_s=20.0)
     plan.job(4.0, completed_s=9.0)
     plan.reject(plan.job(1.0), 1.0, RejectReason.TOO_LARGE)
     assert makespan(plan.schedule()) == 17.0
 
 
-def test_makespan_is_refused_while_a_job_is_unfinished(made):
-    plan = made(NODE)
+def test_makespan_is_refused_while_a_job_is_unfinished(plan_of):
+    plan = plan_of(NODE)
     plan.job(3.0, completed_s=20.0)
     plan.job(4.0)
     assert np.isnan(makespan(plan.schedule()))
-    assert np.isnan(makespan(made(NODE).schedule()))
+    assert np.isnan(makespan(plan_of(NODE).schedule()))
 
 
-def test_throughput_counts_a_job_that_is_done_at_once(made):
-    plan = made(NODE)
+def test_throughput_counts_a_job_that_is_done_at_once(plan_of):
+    plan = plan_of(NODE)
     plan.job(100.0, completed_s=100.0)
     plan.job(200.0, completed_s=1900.0)
     assert throughput(plan.schedule()) == 4.0
 
 
-def test_throughput_is_jobs_per_hour(made):
+def test_throughput_is_jobs_per_hour(plan_of):
     # 2 jobs in 100..1900 s: half an hour
-    plan = made(NODE)
+    plan = plan_of(NODE)
     plan.job(100.0, completed_s=1900.0)
     plan.job(200.0, completed_s=300.0)
     assert throughput(plan.schedule()) == 4.0

@@ -90,7 +90,7 @@ def test_the_interval_at_the_end_still_covers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"within": 0.0}, "between 0 % and 100 %, got 0 %"),
         ({"within": 1.0}, "got 100 %"),
@@ -99,8 +99,8 @@ def test_the_interval_at_the_end_still_covers() -> None:
         ({"within": 0.02, "cap": 12}, "needs 20 seeds or windows to start with, there are 12"),
     ],
 )
-def test_an_impossible_rule_is_refused(options: dict[str, float], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_an_impossible_rule_is_refused(options: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         Precision(**options)  # type: ignore[arg-type]
 
 

@@ -8,9 +8,9 @@ from dagsim.model import Cluster, RejectReason
 NODE = Cluster.of({"T4": 1})
 
 
-def test_attainment_counts_the_jobs_that_have_a_deadline(made):
+def test_attainment_counts_the_jobs_that_have_a_deadline(plan_of):
     # met at the last moment, missed by 3 s, without a deadline, rejected: 1 of 3
-    plan = made(NODE)
+    plan = plan_of(NODE)
     plan.job(0.0, completed_s=5.0, deadline_s=5.0)
     plan.job(0.0, completed_s=8.0, deadline_s=5.0)
     plan.job(0.0, completed_s=9.0)
@@ -19,16 +19,16 @@ def test_attainment_counts_the_jobs_that_have_a_deadline(made):
     np.testing.assert_equal(tardiness(plan.schedule()), [0.0, 3.0, np.nan, np.nan])
 
 
-def test_an_unfinished_job_has_missed_a_deadline_that_has_passed(made):
+def test_an_unfinished_job_has_missed_a_deadline_that_has_passed(plan_of):
     # one completed in time, one late and still running, one that may yet make it
-    plan = made(NODE)
+    plan = plan_of(NODE)
     plan.job(0.0, completed_s=5.0, deadline_s=5.0)
     plan.job(0.0, deadline_s=9.0)
     plan.job(0.0, deadline_s=99.0)
     assert slo_attainment(plan.schedule(ended_s=10.0)) == 0.5
 
 
-def test_attainment_is_not_known_without_deadlines(made):
-    plan = made(NODE)
+def test_attainment_is_not_known_without_deadlines(plan_of):
+    plan = plan_of(NODE)
     plan.job(0.0, completed_s=5.0)
     assert np.isnan(slo_attainment(plan.schedule()))

@@ -23,7 +23,7 @@ def lines(metric: str = "jct_s.mean", **values: list[float | None]) -> list[RunM
 
 
 def by_name(ranked: list[PolicyResult]) -> dict[str, PolicyResult]:
-    return {each.policy: each for each in ranked}
+    return {standing.policy: standing for standing in ranked}
 
 
 FIFO: list[float | None] = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]
@@ -89,7 +89,7 @@ def test_equal_policies_are_named_and_count_once() -> None:
 
 def test_a_metric_that_is_zero_has_no_ratio_and_orders_by_means() -> None:
     ranked = standings(lines("failures", fifo=[2.0, 0.0], sjf=[0.0, 0.0]), "failures")
-    assert [(each.policy, each.mean.value, each.pair, each.words) for each in ranked] == [
+    assert [(standing.policy, standing.mean.value, standing.pair, standing.words) for standing in ranked] == [
         ("sjf", 0.0, None, "no ratio: a value is 0"),
         ("fifo", 1.0, None, "reference"),
     ]
@@ -104,7 +104,7 @@ def test_one_row_with_a_zero_leaves_the_others_their_ratios() -> None:
 
 def test_ratios_order_by_geometric_means_below_1_too() -> None:
     # Geometric 0.3 and 0.4, arithmetic 0.5 and 0.4.
-    assert [each.policy for each in standings(lines(even=[0.4, 0.4], uneven=[0.1, 0.9]))] == ["uneven", "even"]
+    assert [standing.policy for standing in standings(lines(even=[0.4, 0.4], uneven=[0.1, 0.9]))] == ["uneven", "even"]
 
 
 def test_more_is_better_where_it_is() -> None:
@@ -123,7 +123,7 @@ def test_one_trace_has_no_interval_and_no_verdict() -> None:
 
 def test_a_policy_with_unfinished_jobs_comes_last_and_has_no_ratio() -> None:
     ranked = standings(lines(slow=[None, 1.0], fifo=[10.0, 20.0]), reference="fifo")
-    assert [(each.policy, each.best, each.words) for each in ranked] == [
+    assert [(standing.policy, standing.best, standing.words) for standing in ranked] == [
         ("fifo", True, "reference"),
         ("slow", False, "not known: unfinished jobs"),
     ]
@@ -132,7 +132,9 @@ def test_a_policy_with_unfinished_jobs_comes_last_and_has_no_ratio() -> None:
 def test_order_of_the_seeds_does_not_matter() -> None:
     forward = lines(fifo=[10.0, 20.0], sjf=[5.0, 18.0])
     backward = [*forward[:2], *reversed(forward[2:])]
-    assert [each.to_dict() for each in standings(forward)] == [each.to_dict() for each in standings(backward)]
+    assert [standing.to_dict() for standing in standings(forward)] == [
+        standing.to_dict() for standing in standings(backward)
+    ]
 
 
 def test_policies_on_other_seeds_are_not_compared() -> None:

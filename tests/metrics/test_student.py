@@ -28,10 +28,10 @@ def test_the_sign_does_not_matter_and_the_ends_are_exact() -> None:
 def test_quantiles_and_tails_are_scipys_up_to_1000_degrees() -> None:
     special = pytest.importorskip("scipy.special")
     df = np.r_[1:40, 40:1001:41]  # the series has other terms for odd and even ones
-    ours = np.array([t_quantile(0.95, int(each)) for each in df])
+    ours = np.array([t_quantile(0.95, int(degrees)) for degrees in df])
     assert ours == pytest.approx(special.stdtrit(df, 0.975), rel=1e-9)
     t = np.array([0.01, 0.7, 2.0, 5.0, 12.0])
-    tails = np.array([two_sided_p(t, int(each)) for each in df])
+    tails = np.array([two_sided_p(t, int(degrees)) for degrees in df])
     assert tails == pytest.approx(2 * special.stdtr(df[:, None], -t), rel=1e-9)
 
 

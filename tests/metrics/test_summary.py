@@ -14,9 +14,9 @@ from dagsim.model.log import Schedule
 TWO_T4 = Cluster.of({"T4": 2})
 
 
-def three_jobs(made, *, last_completes=True, **rest):
+def three_jobs(plan_of, *, last_completes=True, **rest):
     """Jobs at 0, 0, 10 with JCT 10, 30, 20 (or the last unfinished when the simulation stops at 40), one rejected."""
-    plan = made(TWO_T4)
+    plan = plan_of(TWO_T4)
     first = plan.job(0.0, ideal_s=10.0, completed_s=10.0, tenant="ann", priority=1.0, weight=3.0, deadline_s=10.0)
     second = plan.job(0.0, ideal_s=15.0, completed_s=30.0, tenant="bob", deadline_s=20.0)
     third = plan.job(10.0, ideal_s=10.0, completed_s=30.0 if last_completes else None, tenant="ann")
@@ -28,9 +28,9 @@ def three_jobs(made, *, last_completes=True, **rest):
     return plan.schedule(ended_s=30.0 if last_completes else 40.0, **rest)
 
 
-def test_a_schedule_in_numbers(made):
+def test_a_schedule_in_numbers(plan_of):
     summary = summarize(
-        three_jobs(made, decision_s=0.006, decisions=2000), power=PowerModel(watts={"T4": (10.0, 60.0)})
+        three_jobs(plan_of, decision_s=0.006, decisions=2000), power=PowerModel(watts={"T4": (10.0, 60.0)})
     )
     assert (summary.jobs_arrived, summary.jobs_completed, summary.jobs_unfinished) == (4, 3, 0)
     assert (summary.rejected_too_large, summary.rejected_no_such_gpu, summary.rejected_by_policy) == (1, 0, 0)
@@ -40,7 +40,7 @@ def test_a_schedule_in_numbers(made):
     assert summary.jct_s.p99 == pytest.approx(29.8)
     assert summary.weighted_jct_s == (3 * 10 + 30 + 20) / 5
     assert summary.wait_s.mean == pytest.approx(10 / 3)
-    areas = [job.ideal_gpu_s for job in three_jobs(made).jobs if job.id != "job-3"][:3]
+    areas = [job.ideal_gpu_s for job in three_jobs(plan_of).jobs if job.id != "job-3"][:3]
     assert summary.area_jct_s == pytest.approx(np.dot(areas, [10, 30, 20]) / sum(areas))
     assert summary.slowdown.mean == pytest.approx((1 + 2 + 2) / 3)
     assert summary.bounded_slowdown_hpc.mean == pytest.approx((1 + 1.5 + 1) / 3)
@@ -57,8 +57,8 @@ def test_a_schedule_in_numbers(made):
     assert summary.scheduler_us == pytest.approx(3.0)
 
 
-def test_groups_split_the_jobs(made):
-    summary = summarize(three_jobs(made))
+def test_groups_split_the_jobs(plan_of):
+    summary = summarize(three_jobs(plan_of))
     assert list(summary.by_priority) == ["0", "1"]
     assert list(summary.by_tenant) == ["ann", "bob"]
     ann, bob = summary.by_tenant["ann"], summary.by_tenant["bob"]
@@ -69,8 +69,8 @@ def test_groups_split_the_jobs(made):
     assert summary.by_gpu["T4"].utilization == summary.utilization
 
 
-def test_a_mean_over_unfinished_jobs_is_refused(made):
-    summary = summarize(three_jobs(made, last_completes=False))
+def test_a_mean_over_unfinished_jobs_is_refused(plan_of):
+    summary = summarize(three_jobs(plan_of, last_completes=False))
     assert summary.jobs_unfinished == 1
     refused = (summary.jct_s, summary.wait_s, summary.slowdown, summary.bounded_slowdown, summary.bounded_slowdown_hpc)
     for distribution in refused:
@@ -88,24 +88,24 @@ def test_a_mean_over_unfinished_jobs_is_refused(made):
     assert summary.utilization == pytest.approx(60 / 80)
 
 
-def test_unfinished_jobs_can_be_counted_to_the_horizon(made):
+def test_unfinished_jobs_can_be_counted_to_the_horizon(plan_of):
     # the third job arrived at 10 and is there at 40: 30 s so far
-    summary = summarize(three_jobs(made, last_completes=False), unfinished="horizon")
+    summary = summarize(three_jobs(plan_of, last_completes=False), unfinished="horizon")
     assert summary.jct_s.mean == pytest.approx(70 / 3)
     assert (summary.makespan_s, summary.jobs_completed, summary.jobs_unfinished) == (40.0, 2, 1)
     assert summary.wait_s.mean == pytest.approx(10 / 3)
 
 
-def test_unfinished_jobs_can_be_dropped(made):
-    summary = summarize(three_jobs(made, last_completes=False), unfinished="drop")
+def test_unfinished_jobs_can_be_dropped(plan_of):
+    summary = summarize(three_jobs(plan_of, last_completes=False), unfinished="drop")
     assert summary.jct_s.mean == 20.0
     assert (summary.makespan_s, summary.jobs_completed, summary.jobs_unfinished) == (30.0, 2, 1)
     assert np.isfinite(summary.rho_worst)
 
 
-def test_another_way_of_counting_is_refused(made):
+def test_another_way_of_counting_is_refused(plan_of):
     with pytest.raises(InputError, match="'ignore'"):
-        summarize(three_jobs(made), unfinished="ignore")
+        summarize(three_jobs(plan_of), unfinished="ignore")
 
 
 def test_nothing_happened_is_a_summary_too():
@@ -115,8 +115,8 @@ def test_nothing_happened_is_a_summary_too():
     assert summary.by_tenant == {}
 
 
-def test_a_summary_of_rejected_jobs_only(made):
-    plan = made(TWO_T4)
+def test_a_summary_of_rejected_jobs_only(plan_of):
+    plan = plan_of(TWO_T4)
     plan.reject(plan.job(3.0), 3.0, RejectReason.BY_POLICY)
     summary = summarize(plan.schedule())
     assert summary.rejected_by_policy == 1
@@ -124,8 +124,8 @@ def test_a_summary_of_rejected_jobs_only(made):
     assert math.isnan(summary.by_priority["0"].jct_s.mean)
 
 
-def test_the_dictionary_is_flat_and_safe_for_json(made):
-    flat = summarize(three_jobs(made, last_completes=False)).to_dict()
+def test_the_dictionary_is_flat_and_safe_for_json(plan_of):
+    flat = summarize(three_jobs(plan_of, last_completes=False)).to_dict()
     assert json.loads(json.dumps(flat, allow_nan=False)) == flat
     assert flat["jct_s.p99"] is None
     assert flat["tenant[bob].jct_s.mean"] == 30.0
@@ -133,17 +133,17 @@ def test_the_dictionary_is_flat_and_safe_for_json(made):
     assert all(not isinstance(value, dict) for value in flat.values())
 
 
-def test_the_glossary_explains_every_key(made):
+def test_the_glossary_explains_every_key(plan_of):
     terms = {term.name: term for term in glossary()}
-    for key in summarize(three_jobs(made)).to_dict():
+    for key in summarize(three_jobs(plan_of)).to_dict():
         name = "".join((key.partition("[")[0], "[...]", key.partition("]")[2])) if "[" in key else key
         assert terms[name].meaning
     assert terms["jct_s.p99"].unit == "s"
     assert len(terms) == len(glossary())
 
 
-def test_the_smallest_of_many_tenants_are_pooled(made):
-    plan = made(TWO_T4)
+def test_the_smallest_of_many_tenants_are_pooled(plan_of):
+    plan = plan_of(TWO_T4)
     for tenant in range(40):
         for _ in range(2 if tenant >= 8 else 1):
             plan.job(0.0, completed_s=float(tenant), tenant=f"t{tenant:02}")
@@ -153,8 +153,8 @@ def test_the_smallest_of_many_tenants_are_pooled(made):
     assert groups["(other)"].jct_s.mean == 3.5
 
 
-def test_priorities_are_in_the_order_of_numbers(made):
-    plan = made(TWO_T4)
+def test_priorities_are_in_the_order_of_numbers(plan_of):
+    plan = plan_of(TWO_T4)
     for priority in (10.0, 2.0, 0.5, -1.0):
         plan.job(0.0, completed_s=1.0, priority=priority)
     assert list(summarize(plan.schedule()).by_priority) == ["-1", "0.5", "2", "10"]
@@ -169,8 +169,8 @@ def test_a_distribution_of_one_value_is_that_value():
     assert Distribution.of(np.array([3.0])) == Distribution(3.0, 3.0, 3.0, 3.0)
 
 
-def test_only_measured_jobs_are_counted(made):
-    whole, part = (summarize(three_jobs(made), measured=measured) for measured in (None, (1, 3)))
+def test_only_measured_jobs_are_counted(plan_of):
+    whole, part = (summarize(three_jobs(plan_of), measured=measured) for measured in (None, (1, 3)))
     assert (part.jobs_arrived, part.jobs_completed, part.rejected_too_large) == (2, 2, 0)
     assert part.jct_s.mean == 25.0  # of 10, 30 and 20 s the last two
     assert {name: group.arrived for name, group in part.by_tenant.items()} == {"ann": 1, "bob": 1}
@@ -178,16 +178,16 @@ def test_only_measured_jobs_are_counted(made):
     assert part.horizon_s == 10.0  # from the arrival of the second job to that of the third
     assert part.utilization == pytest.approx((10 + 5) / 20)  # both runs hold a GPU at first, one of them for 5 s
     assert part.makespan_s == whole.makespan_s
-    assert summarize(three_jobs(made), measured=(0, None)).jct_s == whole.jct_s
+    assert summarize(three_jobs(plan_of), measured=(0, None)).jct_s == whole.jct_s
 
 
-def test_measuring_no_job_is_refused(made):
+def test_measuring_no_job_is_refused(plan_of):
     with pytest.raises(InputError, match="measure 7:: there are only 4 jobs"):
-        summarize(three_jobs(made), measured=(7, None))
+        summarize(three_jobs(plan_of), measured=(7, None))
 
 
-def test_rejected_jobs_are_counted_by_reason(made):
-    plan = made(TWO_T4)
+def test_rejected_jobs_are_counted_by_reason(plan_of):
+    plan = plan_of(TWO_T4)
     counts = {
         RejectReason.TOO_LARGE: 1,
         RejectReason.NO_SUCH_GPU: 2,
@@ -200,13 +200,13 @@ def test_rejected_jobs_are_counted_by_reason(made):
     for reason, count in counts.items():
         for _ in range(count):
             plan.reject(plan.job(0.0), 0.0, reason)
-    told = summarize(plan.schedule())
+    summary = summarize(plan.schedule())
     assert [
-        told.rejected_too_large,
-        told.rejected_no_such_gpu,
-        told.rejected_by_policy,
-        told.rejected_no_place,
-        told.rejected_too_slow,
-        told.jobs_killed,
+        summary.rejected_too_large,
+        summary.rejected_no_such_gpu,
+        summary.rejected_by_policy,
+        summary.rejected_no_place,
+        summary.rejected_too_slow,
+        summary.jobs_killed,
     ] == [1, 2, 3, 4, 5, 13]
-    assert told.blocking_rate == 15 / 28
+    assert summary.blocking_rate == 15 / 28

@@ -13,8 +13,8 @@ CLUSTER = Cluster((Node("big", gpu_type("A100"), 4), Node("cpu, old", cpus=8)))
 
 
 @pytest.fixture(scope="module")
-def schedule(made):
-    plan = made(CLUSTER)
+def schedule(plan_of):
+    plan = plan_of(CLUSTER)
     done = plan.job(1.0, ideal_s=2.0, completed_s=11.0, tenant="ann", priority=2.0, deadline_s=20.0, gpus=3.0)
     plan.run(done, 2.0, 5.0, {0: (0, 1, 3)}, outcome=Kind.PREEMPTED)
     plan.run(done, 6.0, 11.0, {0: (0, 1, 3)}, computing_s=7.5)

@@ -53,12 +53,12 @@ def test_the_critical_path_goes_back_through_the_parents_that_ended_last():
 def test_waits_and_runs_along_the_path_make_up_the_completion_time():
     jobs = [Job(f"j{n}", DIAMOND, float(n)) for n in range(5)]
     schedule = ran(jobs, gpus=2)
-    made = columns(schedule)
-    tasks = task_columns(schedule.jobs, made)
+    cols = columns(schedule)
+    tasks = task_columns(schedule.jobs, cols)
     for job in range(5):
         path = critical_tasks(tasks, job)
         spans = sum((tasks.end_s - tasks.ready_s)[path])
-        assert spans == pytest.approx(made.jobs.completed_s[job] - made.jobs.arrival_s[job])
+        assert spans == pytest.approx(cols.jobs.completed_s[job] - cols.jobs.arrival_s[job])
 
 
 def test_jobs_of_one_task_have_no_entries_and_what_never_ran_is_not_known():
@@ -77,9 +77,9 @@ def test_jobs_of_one_task_have_no_entries_and_what_never_ran_is_not_known():
 
 def test_graphs_are_written_once_and_read_back():
     schedule = ran([Job("j", DIAMOND), Job("k", DIAMOND, 1.0), Job.single("one", Task("t", 1.0), 2.0)])
-    known = json.loads(jobs_text(schedule))
-    assert known["graphs"] == {"parents": [[[], [0], [0], [1, 2]], [[]]], "of": [0, 0, 1]}
-    assert jobs_from(known) == schedule.jobs
+    facts = json.loads(jobs_text(schedule))
+    assert facts["graphs"] == {"parents": [[[], [0], [0], [1, 2]], [[]]], "of": [0, 0, 1]}
+    assert jobs_from(facts) == schedule.jobs
 
 
 def test_jobs_of_single_tasks_are_written_as_ever():
@@ -90,6 +90,6 @@ def test_jobs_of_single_tasks_are_written_as_ever():
 
 
 def test_an_older_folder_says_nothing_of_graphs():
-    known = json.loads(jobs_text(ran([Job("j", DIAMOND), Job.single("one", Task("t", 1.0))])))
-    del known["graphs"]
-    assert [job.parents for job in jobs_from(known)] == [(), ((),)]
+    facts = json.loads(jobs_text(ran([Job("j", DIAMOND), Job.single("one", Task("t", 1.0))])))
+    del facts["graphs"]
+    assert [job.parents for job in jobs_from(facts)] == [(), ((),)]

@@ -19,9 +19,9 @@ from dagsim.model.log import Schedule
 MIXED = Cluster.of({"A100-40": 2, "T4": 2}, per_node=2)
 
 
-def busy_a100s(made):
+def busy_a100s(plan_of):
     """Over 10 s: both A100s for 5 s, half a T4 for 8 s; the T4 node is down 8..10."""
-    plan = made(MIXED)
+    plan = plan_of(MIXED)
     job = plan.job(0.0, completed_s=10.0)
     plan.run(job, 0.0, 5.0, {0: (0, 1)})
     plan.run(job, 0.0, 8.0, {1: (0,)}, held=0.5)
@@ -29,8 +29,8 @@ def busy_a100s(made):
     return plan.schedule()
 
 
-def test_gpu_seconds_are_held_idle_or_down(made):
-    spent = gpu_seconds(busy_a100s(made))
+def test_gpu_seconds_are_held_idle_or_down(plan_of):
+    spent = gpu_seconds(busy_a100s(plan_of))
     assert [gpu.name for gpu in spent.types] == ["A100-40", "T4"]
     assert spent.capacity.tolist() == [20.0, 20.0]
     assert spent.held.tolist() == [10.0, 4.0]
@@ -38,48 +38,48 @@ def test_gpu_seconds_are_held_idle_or_down(made):
     assert spent.idle.tolist() == [10.0, 12.0]
 
 
-def test_utilization_is_gpu_seconds_over_capacity(made):
-    schedule = busy_a100s(made)
+def test_utilization_is_gpu_seconds_over_capacity(plan_of):
+    schedule = busy_a100s(plan_of)
     assert gpu_utilization(schedule) == 14 / 40
     assert utilization_by_type(schedule) == {"A100-40": 0.5, "T4": 0.2}
     assert availability(schedule) == 0.9
 
 
-def test_flops_weigh_the_gpus(made):
+def test_flops_weigh_the_gpus(plan_of):
     # (10 x 19.49 + 4 x 8.14) / (20 x 19.49 + 20 x 8.14)
-    assert flops_utilization(busy_a100s(made)) == pytest.approx((10 * 19.49 + 4 * 8.14) / (20 * 27.63), rel=1e-15)
-    assert flops_utilization(busy_a100s(made), "fp16") == pytest.approx((10 * 311.9 + 4 * 65.1) / (20 * 377.0))
+    assert flops_utilization(busy_a100s(plan_of)) == pytest.approx((10 * 19.49 + 4 * 8.14) / (20 * 27.63), rel=1e-15)
+    assert flops_utilization(busy_a100s(plan_of), "fp16") == pytest.approx((10 * 311.9 + 4 * 65.1) / (20 * 377.0))
 
 
-def test_a_gang_counts_on_each_of_its_nodes(made):
-    plan = made(MIXED)
+def test_a_gang_counts_on_each_of_its_nodes(plan_of):
+    plan = plan_of(MIXED)
     plan.run(plan.job(0.0, completed_s=4.0), 0.0, 4.0, {0: (0, 1), 1: (0,)})
     assert gpu_seconds(plan.schedule()).held.tolist() == [8.0, 4.0]
 
 
-def test_a_run_still_running_holds_its_gpus_to_the_end(made):
-    plan = made(MIXED)
+def test_a_run_still_running_holds_its_gpus_to_the_end(plan_of):
+    plan = plan_of(MIXED)
     plan.run(plan.job(0.0), 2.0, None, {0: (0,)})
     assert gpu_seconds(plan.schedule(ended_s=10.0)).held.tolist() == [8.0, 0.0]
 
 
-def test_gpus_held_over_time(made):
-    held = gpus_held(busy_a100s(made))
+def test_gpus_held_over_time(plan_of):
+    held = gpus_held(busy_a100s(plan_of))
     assert held.time_s.tolist() == [0.0, 5.0, 8.0]
     assert held.value.tolist() == [2.5, 0.5, 0.0]
-    assert gpus_held(busy_a100s(made), "T4").value.tolist() == [0.5, 0.0]
+    assert gpus_held(busy_a100s(plan_of), "T4").value.tolist() == [0.5, 0.0]
 
 
-def test_gpus_up_over_time(made):
-    up = gpus_up(busy_a100s(made))
+def test_gpus_up_over_time(plan_of):
+    up = gpus_up(busy_a100s(plan_of))
     assert up.time_s.tolist() == [0.0, 8.0]
     assert up.value.tolist() == [4.0, 2.0]
-    assert gpus_up(busy_a100s(made), "A100-40").value.tolist() == [2.0]
+    assert gpus_up(busy_a100s(plan_of), "A100-40").value.tolist() == [2.0]
 
 
-def test_cpu_machines_have_no_gpu_seconds(made):
+def test_cpu_machines_have_no_gpu_seconds(plan_of):
     cluster = Cluster((Node("cpu", cpus=8), Node("gpu", gpu_type("T4"), 2)))
-    plan = made(cluster)
+    plan = plan_of(cluster)
     job = plan.job(0.0, completed_s=4.0)
     plan.run(job, 0.0, 4.0, {0: ()})
     plan.run(job, 0.0, 2.0, {1: (0,)})
@@ -90,9 +90,9 @@ def test_cpu_machines_have_no_gpu_seconds(made):
     assert gpus_up(plan.schedule()).value.tolist() == [2.0]
 
 
-def test_utilization_is_not_known_without_gpus_or_time(made):
+def test_utilization_is_not_known_without_gpus_or_time(plan_of):
     assert np.isnan(gpu_utilization(Schedule(MIXED)))
-    plan = made(Cluster((Node("cpu", cpus=8),)))
+    plan = plan_of(Cluster((Node("cpu", cpus=8),)))
     plan.run(plan.job(0.0, completed_s=4.0), 0.0, 4.0, {0: ()})
     assert np.isnan(gpu_utilization(plan.schedule()))
     assert columns(plan.schedule()).horizon_s == 4.0

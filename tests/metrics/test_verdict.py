@@ -85,13 +85,13 @@ def test_rows_alike_count_once() -> None:
         "sjf-too": 0.99 * NEAR,
         "fifo-too": 0 * NEAR + 1,
     }
-    found = compared(rows, "fifo")
-    assert found["sjf"].alike == ("sjf-too",)
-    assert found["fifo-too"].alike == ("fifo",)
-    assert math.isnan(found["fifo-too"].p)
+    verdicts = compared(rows, "fifo")
+    assert verdicts["sjf"].alike == ("sjf-too",)
+    assert verdicts["fifo-too"].alike == ("fifo",)
+    assert math.isnan(verdicts["fifo-too"].p)
     # Two comparisons, not four: ljf's p is far smaller, so sjf's is multiplied by 1.
-    assert found["sjf"].p == found["sjf-too"].p == found["sjf"].pair.p
-    assert found["ljf"].p == 2 * found["ljf"].pair.p
+    assert verdicts["sjf"].p == verdicts["sjf-too"].p == verdicts["sjf"].pair.p
+    assert verdicts["ljf"].p == 2 * verdicts["ljf"].pair.p
 
 
 def test_an_unknown_reference_is_refused() -> None:

@@ -29,11 +29,14 @@ def two_nodes(*jobs: Job, policy: str = "fifo", **models: object) -> Schedule:
 
 def test_who_held_the_gpus_is_weighed_by_gpu_seconds() -> None:
     schedule = two_nodes(job("a", 10, 2, tenant="ann"), job("b", 4, 2), job("c", 5, 2, 1.0))
-    found = wait_reasons(schedule, 2)
-    assert (found.arrival_s, found.start_s, found.wait_s, found.periods) == (1.0, 4.0, 3.0, ((1.0, 4.0),))
-    assert [(each.job, each.tenant, each.gpu_s) for each in found.holders] == [("a", "ann", 6.0), ("b", "", 6.0)]
-    assert found.blocked_s == {Blocker.HELD: 3.0}
-    assert found.overtakers == ()
+    reasons = wait_reasons(schedule, 2)
+    assert (reasons.arrival_s, reasons.start_s, reasons.wait_s, reasons.periods) == (1.0, 4.0, 3.0, ((1.0, 4.0),))
+    assert [(holder.job, holder.tenant, holder.gpu_s) for holder in reasons.holders] == [
+        ("a", "ann", 6.0),
+        ("b", "", 6.0),
+    ]
+    assert reasons.blocked_s == {Blocker.HELD: 3.0}
+    assert reasons.overtakers == ()
 
 
 def test_free_gpus_on_several_nodes_are_scattered() -> None:
@@ -41,9 +44,9 @@ def test_free_gpus_on_several_nodes_are_scattered() -> None:
     schedule = two_nodes(job("a", 10, 1), job("filler", 1, 1), job("b", 6, 1), job("c", 5, 2, 2.0), policy="easy")
     nodes = {row.job: row.node for row in schedule.log if row.kind.name == "STARTED"}  # type: ignore[attr-defined]
     assert nodes[0] == nodes[1] != nodes[2]
-    found = wait_reasons(schedule, 3)
-    assert found.start_s == 6.0
-    assert found.blocked_s == {Blocker.SCATTERED: 4.0}
+    reasons = wait_reasons(schedule, 3)
+    assert reasons.start_s == 6.0
+    assert reasons.blocked_s == {Blocker.SCATTERED: 4.0}
 
 
 def test_a_job_that_fits_and_waits_is_kept_by_the_order() -> None:
@@ -51,19 +54,26 @@ def test_a_job_that_fits_and_waits_is_kept_by_the_order() -> None:
     schedule = two_nodes(
         job("a", 10, 2), Job.single("b", Task("t", 3, instances=2, gang=True, gpus=2), 1.0), job("c", 2, 1, 2.0)
     )
-    found = wait_reasons(schedule, 2)
-    assert found.start_s == 13.0
-    assert found.blocked_s == {Blocker.ORDER: 8.0, Blocker.HELD: 3.0}
+    reasons = wait_reasons(schedule, 2)
+    assert reasons.start_s == 13.0
+    assert reasons.blocked_s == {Blocker.ORDER: 8.0, Blocker.HELD: 3.0}
 
 
 def test_overtakers_arrived_later_and_started_first() -> None:
     jobs = (job("a", 10, 2), job("a2", 10, 1), job("b", 3, 2, 1.0), job("c", 2, 1, 2.0, "cy"), job("d", 1, 1, 5.0))
-    found = wait_reasons(two_nodes(*jobs, policy="fifo-fit"), 2)
-    assert [(each.job, each.tenant, each.arrival_s, each.start_s) for each in found.overtakers] == [
+    reasons = wait_reasons(two_nodes(*jobs, policy="fifo-fit"), 2)
+    assert [
+        (overtaker.job, overtaker.tenant, overtaker.arrival_s, overtaker.start_s) for overtaker in reasons.overtakers
+    ] == [
         ("c", "cy", 2.0, 2.0),
         ("d", "", 5.0, 5.0),
     ]
-    assert {each.job: each.arrived_later for each in found.holders} == {"a": False, "a2": False, "c": True, "d": True}
+    assert {holder.job: holder.arrived_later for holder in reasons.holders} == {
+        "a": False,
+        "a2": False,
+        "c": True,
+        "d": True,
+    }
 
 
 def test_nodes_that_are_down_are_named() -> None:
@@ -76,9 +86,9 @@ def test_a_node_that_is_back_is_not_down_any_longer() -> None:
     # a holds the first node until 8; the second is away from 1 to 4. b, which came at 2, needs both.
     down = Maintenance(nodes=(1,), start_s=1.0, end_s=4.0)
     both = Job.single("b", Task("t", 3, instances=2, gang=True, gpus=2), 2.0)
-    found = wait_reasons(two_nodes(job("a", 8, 2), both, disturbances=(down,)), 1)
-    assert found.start_s == 8.0
-    assert found.blocked_s == {Blocker.DOWN: 2.0, Blocker.HELD: 4.0}
+    reasons = wait_reasons(two_nodes(job("a", 8, 2), both, disturbances=(down,)), 1)
+    assert reasons.start_s == 8.0
+    assert reasons.blocked_s == {Blocker.DOWN: 2.0, Blocker.HELD: 4.0}
 
 
 def test_nodes_of_a_type_that_is_not_asked_for_do_not_count() -> None:
@@ -91,16 +101,16 @@ def test_nodes_of_a_type_that_is_not_asked_for_do_not_count() -> None:
 
 def test_who_was_gone_before_held_nothing() -> None:
     schedule = two_nodes(job("gone", 1, 2), job("a", 10, 2, 2.0), job("b", 4, 2, 2.0), job("c", 5, 2, 3.0))
-    assert [(each.job, each.gpu_s) for each in wait_reasons(schedule, 3).holders] == [("a", 6.0), ("b", 6.0)]
+    assert [(holder.job, holder.gpu_s) for holder in wait_reasons(schedule, 3).holders] == [("a", 6.0), ("b", 6.0)]
 
 
 def test_a_preempted_job_waits_twice() -> None:
     schedule = two_nodes(job("long", 10, 2), job("long2", 10, 2), job("short", 1, 2, 2.0), policy="srtf")
     stopped = next(number for number in (0, 1) if wait_reasons(schedule, number).stopped)
-    found = wait_reasons(schedule, stopped)
-    assert found.stopped == 1
-    assert found.periods == ((2.0, 3.0),)
-    assert [each.job for each in found.overtakers] == ["short"]
+    reasons = wait_reasons(schedule, stopped)
+    assert reasons.stopped == 1
+    assert reasons.periods == ((2.0, 3.0),)
+    assert [overtaker.job for overtaker in reasons.overtakers] == ["short"]
 
 
 def test_the_wait_is_that_of_the_metrics_and_its_parts_are_all_of_it() -> None:
@@ -109,9 +119,9 @@ def test_the_wait_is_that_of_the_metrics_and_its_parts_are_all_of_it() -> None:
     jobs = [job(f"j{n}", 3 + n % 7, 1 + n % 2, 0.5 * n) for n in range(60)]
     schedule = two_nodes(*jobs, policy="easy")
     for number in range(60):
-        found = wait_reasons(schedule, number)
-        assert found.wait_s == pytest.approx(wait(schedule)[number])
-        assert sum(found.blocked_s.values()) == pytest.approx(found.wait_s)
+        reasons = wait_reasons(schedule, number)
+        assert reasons.wait_s == pytest.approx(wait(schedule)[number])
+        assert sum(reasons.blocked_s.values()) == pytest.approx(reasons.wait_s)
 
 
 def test_jobs_are_found_by_id_or_number() -> None:
@@ -129,15 +139,15 @@ def test_jobs_are_found_by_id_or_number() -> None:
 def test_an_unfinished_job_that_never_ran_waits_to_the_end() -> None:
     kernel = ClusterKernel(Cluster.of({"T4": 1}), [job("a", 10, 1), job("b", 10, 1, 1.0)])
     schedule = kernel.run(POLICIES.create("fifo"), until_s=5.0)
-    found = wait_reasons(schedule, 1)
-    assert (found.start_s, found.wait_s) == (None, 4.0)
-    assert found.to_dict()["blocked_s"] == {"held": 4.0}
+    reasons = wait_reasons(schedule, 1)
+    assert (reasons.start_s, reasons.wait_s) == (None, 4.0)
+    assert reasons.to_dict()["blocked_s"] == {"held": 4.0}
 
 
 def test_names_of_a_log_cannot_steer_a_terminal_or_a_page() -> None:
     evil = "\x1b]0;x\x07[red]<script>|"
-    found = wait_reasons(two_nodes(job("a", 9, 2, tenant=evil), job("b", 9, 2), job(evil, 1, 1, 1.0)), 2)
-    lines, grids = list(why_lines(found, "easy")), list(why_tables(found, 5))
+    reasons = wait_reasons(two_nodes(job("a", 9, 2, tenant=evil), job("b", 9, 2), job(evil, 1, 1, 1.0)), 2)
+    lines, grids = list(why_lines(reasons, "easy")), list(why_tables(reasons, 5))
     assert not any("\x1b" in line for line in lines)
     shown = io.StringIO()
     Console(file=shown, width=200, force_terminal=True, color_system=None).print(grids[0])
@@ -147,14 +157,14 @@ def test_names_of_a_log_cannot_steer_a_terminal_or_a_page() -> None:
 
 
 def test_what_bound_is_told_by_share_and_what_is_not_known_is_said() -> None:
-    found = wait_reasons(two_nodes(job("a", 9, 2), job("b", 9, 2), job("c", 1, 1, 1.0)), 2)
+    reasons = wait_reasons(two_nodes(job("a", 9, 2), job("b", 9, 2), job("c", 1, 1, 1.0)), 2)
     limit = Cause(CauseKind.LIMIT, "the limit of 2 GPUs of the account lab was reached")
     gpus = Cause(CauseKind.GPUS, "too few GPUs were free")
     bound = [Stretch(1, 3, (limit, gpus)), Stretch(3, 8, (gpus,)), Stretch(8, 9, (limit, gpus))]
-    text = " ".join(" ".join(why_lines(found, "easy", bound)).split())
+    text = " ".join(" ".join(why_lines(reasons, "easy", bound)).split())
     assert "62.5 % of the wait (5 s): too few GPUs were free 37.5 % of the wait (3 s): the limit of 2 GPUs" in text
     assert "the account lab was reached; and too few GPUs were free" in text
-    assert all(len(line) <= 80 for line in why_lines(found, "easy", bound))
-    blind = " ".join(" ".join(why_lines(found, "easy", None, "the trace is gone")).split())
+    assert all(len(line) <= 80 for line in why_lines(reasons, "easy", bound))
+    blind = " ".join(" ".join(why_lines(reasons, "easy", None, "the trace is gone")).split())
     assert "100.0 % of the wait (8 s): too few GPUs were free" in blind
     assert "CPUs, memory and limits are not known here: the trace is gone" in blind

@@ -25,13 +25,13 @@ def schedule():
 
 @pytest.mark.parametrize("share", [0.1, 0.35, 0.6, 0.9])
 def test_the_scene_shows_what_is_held_and_who_waits(schedule, share: float) -> None:
-    scene, made = Scene(schedule), columns(schedule)
+    scene, cols = Scene(schedule), columns(schedule)
     start_s, end_s = scene.span_s
     now_s = start_s + share * (end_s - start_s)
-    runs = made.runs
+    runs = cols.runs
     held = runs.held[(runs.start_s <= now_s) & (runs.end_s > now_s)].sum()
-    assert sum(each.last - each.first for each in scene.shares(now_s)) == pytest.approx(held)
-    waiting = jobs_waiting(made)
+    assert sum(part.last - part.first for part in scene.shares(now_s)) == pytest.approx(held)
+    waiting = jobs_waiting(cols)
     assert len(scene.waiting(now_s)) == waiting.value[np.searchsorted(waiting.time_s, now_s, "right") - 1]
 
 
@@ -61,8 +61,8 @@ def test_moving_blocks_change_only_the_picture(schedule) -> None:
 @pytest.mark.parametrize("counts", [[1], [8] * 4, [4] * 100, [2] * 1000, [0, 3, 0], [64]])
 def test_every_gpu_has_a_cell_of_its_own_inside_the_area(counts: list[int]) -> None:
     area = Box(200, 74, 940, 410)
-    made = layout(np.array(counts), area)
-    cells = [made.slot(node, gpu, gpu + 1) for node, count in enumerate(counts) for gpu in range(count)]
+    grid = layout(np.array(counts), area)
+    cells = [grid.slot(node, gpu, gpu + 1) for node, count in enumerate(counts) for gpu in range(count)]
     assert len({(cell.left, cell.top) for cell in cells}) == sum(counts)
     assert all(area.left <= cell.left and cell.right <= area.right + 1 for cell in cells)
     assert all(area.top <= cell.top and cell.bottom <= area.bottom + 1 for cell in cells)

@@ -90,8 +90,8 @@ def test_the_longest_waits_show_the_causes_that_why_finds(site: Path) -> None:
     asked_of = ["--out", str(site / "causes"), "--no-plots"]
     assert CliRunner().invoke(app, [*common, *asked_of]).exit_code == 0
     (folder,) = (site / "causes").iterdir()
-    told = CliRunner().invoke(app, ["why", str(folder), "1"]).output
-    match = re.search(r"100\.0 % of the wait \(99 s\): (.*CPU.*)", told)
+    output = CliRunner().invoke(app, ["why", str(folder), "1"]).output
+    match = re.search(r"100\.0 % of the wait \(99 s\): (.*CPU.*)", output)
     assert match is not None
     page = CliRunner().invoke(app, ["report", str(folder), "-o", str(site / "w.html")])
     assert page.exit_code == 0, page.output

@@ -26,14 +26,16 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "results"
 
 
-@pytest.mark.parametrize("command", [each for each in (*COMMANDS, *HEADED) if "RUN" in each and "RUN..." not in each])
+@pytest.mark.parametrize(
+    "command", [command for command in (*COMMANDS, *HEADED) if "RUN" in command and "RUN..." not in command]
+)
 def test_every_command_about_a_run_runs(
     command: str, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (run,) = results.iterdir()
-    told = [word.replace("results/RUN", str(run)).replace("RUN", str(run)) for word in shlex.split(command)]
-    done = CliRunner().invoke(app, told)
+    words = [word.replace("results/RUN", str(run)).replace("RUN", str(run)) for word in shlex.split(command)]
+    done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert Path(done.stdout.strip()).stat().st_size > 1000
 
@@ -41,8 +43,8 @@ def test_every_command_about_a_run_runs(
 def test_the_server_is_started_as_written(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("uvicorn")
     begun = []
-    monkeypatch.setattr("dagsim.report.serve.server.serve_folders", lambda *given: begun.append(given[:3]))
+    monkeypatch.setattr("dagsim.report.serve.server.serve_folders", lambda *arguments: begun.append(arguments[:3]))
     monkeypatch.chdir(results.parent)
-    (command,) = [each for each in COMMANDS if each.startswith("serve")]
+    (command,) = [line for line in COMMANDS if line.startswith("serve")]
     assert CliRunner().invoke(app, shlex.split(command)).exit_code == 0
     assert begun == [(Path("results"), "127.0.0.1", 8765)]

@@ -113,8 +113,8 @@ def test_an_arrow_follows_every_edge_from_inside_a_slice_to_the_start_of_one(see
             slices[event["pid"], event["tid"]].append(event)
 
     def under(flow):
-        found = [s for s in slices[flow["pid"], flow["tid"]] if s["ts"] <= flow["ts"] <= s["ts"] + s["dur"]]
-        return {(s["args"]["job"], s["args"]["task"]) for s in found}
+        matches = [s for s in slices[flow["pid"], flow["tid"]] if s["ts"] <= flow["ts"] <= s["ts"] + s["dur"]]
+        return {(s["args"]["job"], s["args"]["task"]) for s in matches}
 
     arrows = set()
     for number, start in starts.items():
@@ -171,12 +171,12 @@ def test_a_written_trace_reads_back_and_is_the_same_each_time(tmp_path: Path) ->
 
 def test_another_ending_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\.json or \.json\.gz"):
-        write_perfetto(random_schedule(0), tmp_path / "run.pftrace")
+        write_perfetto(random_schedule(0), tmp_path / "run.pftrace", "fifo")
 
 
 def test_plot_writes_a_trace_of_the_run_asked_for(tmp_path: Path) -> None:
-    told = ["eval", "--set", "workload.count=5", "--seeds", "2", "--no-plots", "--quiet", "--workers", "1"]
-    assert CliRunner().invoke(app, [*told, "-o", str(tmp_path / "runs")]).exit_code == 0
+    arguments = ["eval", "--set", "workload.count=5", "--seeds", "2", "--no-plots", "--quiet", "--workers", "1"]
+    assert CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "runs")]).exit_code == 0
     (run,) = (tmp_path / "runs").iterdir()
     file = tmp_path / "run.json.gz"
     assert CliRunner().invoke(app, ["plot", str(run), "--run", "1", "--perfetto", str(file)]).exit_code == 0

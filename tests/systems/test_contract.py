@@ -127,5 +127,5 @@ def test_no_answer_is_an_answer(system: str) -> None:
     for talk, policy in zip(talks, policies, strict=True):
         if talk.view is not None:
             talk.follow(policy)
-    assert [each is None for each in first] in ([True, True], [False, False])
+    assert [view is None for view in first] in ([True, True], [False, False])
     assert kernels[0].schedule.log == kernels[1].schedule.log

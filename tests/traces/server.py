@@ -52,8 +52,8 @@ def publishing(publisher: Publisher) -> Iterator[Publisher]:
                 return
             self.send_response(206 if start else 200)
             if start:
-                said = 0 if publisher.lie_about_start else start
-                self.send_header("Content-Range", f"bytes {said}-{total - 1}/{total}")
+                first_byte = 0 if publisher.lie_about_start else start
+                self.send_header("Content-Range", f"bytes {first_byte}-{total - 1}/{total}")
             if publisher.etag:
                 self.send_header("ETag", publisher.etag)
             self.send_header("Content-Type", publisher.type_)

@@ -34,8 +34,8 @@ def nameless(jobs: list[Job]) -> list[Job]:
 
 @pytest.mark.parametrize("file", ["sacct/jobs.txt", "sacct/jobs.json"])
 def test_a_log_of_slurm_gives_the_same_jobs(tmp_path: Path, file: str) -> None:
-    (made,) = anonymise([SAMPLES / file], tmp_path)
-    before, after = (list(open_trace(path).jobs()) for path in (SAMPLES / file, made))
+    (copy,) = anonymise([SAMPLES / file], tmp_path)
+    before, after = (list(open_trace(path).jobs()) for path in (SAMPLES / file, copy))
     assert nameless(after) == nameless(before)
     assert [job.id for job in after] == [job.id for job in before]
     for kind in ("tenant", *SUBMITTED):
@@ -46,10 +46,10 @@ def test_a_log_of_slurm_gives_the_same_jobs(tmp_path: Path, file: str) -> None:
 
 
 def test_no_name_is_left(tmp_path: Path) -> None:
-    (made,) = anonymise([SAMPLES / "sacct" / "jobs.txt"], tmp_path)
-    words = set(re.findall(r"[A-Za-z][A-Za-z0-9]*", made.read_text()))
+    (copy,) = anonymise([SAMPLES / "sacct" / "jobs.txt"], tmp_path)
+    words = set(re.findall(r"[A-Za-z][A-Za-z0-9]*", copy.read_text()))
     assert not words & {"ines", "jon", "kai", "lea", "mia", "optics", "genes", "n01", "n03", "h", "c01", "high", "low"}
-    assert "4242" not in made.read_text()  # CANCELLED by a user id
+    assert "4242" not in copy.read_text()  # CANCELLED by a user id
 
 
 def test_the_same_name_is_the_same_in_all_files(tmp_path: Path) -> None:
@@ -64,23 +64,23 @@ def test_the_same_name_is_the_same_in_all_files(tmp_path: Path) -> None:
 
 
 def test_nodes_keep_what_they_have(tmp_path: Path) -> None:
-    (made,) = anonymise([SAMPLES / "nodes" / "scontrol.txt"], tmp_path)
-    before, after = (read_nodes(Source(path)) for path in (SAMPLES / "nodes" / "scontrol.txt", made))
+    (copy,) = anonymise([SAMPLES / "nodes" / "scontrol.txt"], tmp_path)
+    before, after = (read_nodes(Source(path)) for path in (SAMPLES / "nodes" / "scontrol.txt", copy))
     assert [(node.gpus, node.cpus, node.usable) for node in after] == [
         (node.gpus, node.cpus, node.usable) for node in before
     ]
     assert not {node.name for node in before} & {node.name for node in after}
-    assert "Xid" not in made.read_text()
+    assert "Xid" not in copy.read_text()
 
 
 @pytest.mark.parametrize("file", ["pbs/20260105", "kubernetes/pods.json"])
 def test_other_logs_become_json_lines_of_the_same_jobs(tmp_path: Path, file: str) -> None:
-    (made,) = anonymise([SAMPLES / file], tmp_path)
-    before, after = (list(open_trace(path).jobs()) for path in (SAMPLES / file, made))
+    (copy,) = anonymise([SAMPLES / file], tmp_path)
+    before, after = (list(open_trace(path).jobs()) for path in (SAMPLES / file, copy))
     assert [(job.arrival_s, job.observed_start_s, [task.demand for task in job.tasks]) for job in after] == [
         (job.arrival_s, job.observed_start_s, [task.demand for task in job.tasks]) for job in before
     ]
-    text = gzip.decompress(made.read_bytes()).decode()
+    text = gzip.decompress(copy.read_bytes()).decode()
     assert not set(re.findall(r"\w+", text)) & {"noor", "omar", "pia", "optics", "genes", "q1", "q2", "fit", "lone"}
 
 
@@ -101,8 +101,8 @@ def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
 def test_real_runs_are_the_same_without_names(tmp_path: Path, data: Path) -> None:
     for run in ("states-24.11", "preempt-24.11", "multifactor-classic-22.05"):
         path = data / "golden" / "slurm" / run / "sacct-aDX.txt"
-        (made,) = anonymise([path], tmp_path / run)
-        assert nameless(list(open_trace(made).jobs())) == nameless(list(open_trace(path).jobs()))
+        (copy,) = anonymise([path], tmp_path / run)
+        assert nameless(list(open_trace(copy).jobs())) == nameless(list(open_trace(path).jobs()))
 
 
 def site_folder(tmp_path: Path) -> Path:
@@ -172,14 +172,14 @@ def test_a_folder_of_a_site_becomes_a_log_and_a_configuration_that_replay_alike(
 
 
 def test_the_terms_of_submissions_keep_their_shape_under_new_names(tmp_path: Path) -> None:
-    (made,) = anonymise([site_folder(tmp_path) / "sacct.txt"], tmp_path / "out")
-    requests = [job.request for job in open_trace(made).jobs()]
+    (copy,) = anonymise([site_folder(tmp_path) / "sacct.txt"], tmp_path / "out")
+    requests = [job.request for job in open_trace(copy).jobs()]
     assert requests == [
         Request("feature-1|a100", licences=(("licence-1", 2),), spread=True),
         Request(partitions=("partition-1", "partition-2"), spread=False, array="2", array_limit=4),
         Request(reservation="reservation-1", exclusive=True, spread=True),
     ]
-    assert [job.priority for job in open_trace(made).jobs()] == [-7, 0, 0]
+    assert [job.priority for job in open_trace(copy).jobs()] == [-7, 0, 0]
 
 
 def test_a_folder_without_a_log_or_site_is_refused(tmp_path: Path) -> None:

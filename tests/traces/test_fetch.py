@@ -50,15 +50,15 @@ def assert_alone(path: Path) -> None:
 
 
 def test_a_whole_file_is_verified_and_in_place(tmp_path: Path, publisher: Publisher) -> None:
-    told: list[Any] = []
+    steps: list[Any] = []
     to = tmp_path / "new" / "trace.csv"
-    got = fetch_file(remote(publisher), to, lambda *step: told.append(step))
+    got = fetch_file(remote(publisher), to, lambda *step: steps.append(step))
     assert (got.bytes, got.verified, got.downloaded) == (len(CONTENT), True, True)
     assert got.sha256 == sha256(CONTENT).hexdigest()
     assert to.read_bytes() == CONTENT
     assert_alone(to)
-    assert told[-1] == ("trace.csv", len(CONTENT), len(CONTENT))
-    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+    assert steps[-1] == ("trace.csv", len(CONTENT), len(CONTENT))
+    assert [done for _, done, _ in steps] == sorted(done for _, done, _ in steps)
 
 
 def test_without_a_published_checksum_nothing_is_claimed(tmp_path: Path, publisher: Publisher) -> None:
@@ -185,15 +185,15 @@ def test_another_length_is_refused_before_it_is_downloaded(tmp_path: Path, publi
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("status", "said"), [(404, "no longer has it there"), (410, "no longer"), (503, "refuses")])
-def test_a_refusal_is_said_in_words(tmp_path: Path, publisher: Publisher, status: int, said: str) -> None:
+@pytest.mark.parametrize(("status", "message"), [(404, "no longer has it there"), (410, "no longer"), (503, "refuses")])
+def test_a_refusal_is_said_in_words(tmp_path: Path, publisher: Publisher, status: int, message: str) -> None:
     publisher.status = status
-    with pytest.raises(FetchError, match=rf"{said}.*{status}"):
+    with pytest.raises(FetchError, match=rf"{message}.*{status}"):
         fetch_file(remote(publisher), tmp_path / "trace.csv")
 
 
 @pytest.mark.parametrize(
-    ("content", "type_", "said"),
+    ("content", "type_", "message"),
     [
         (b"\n <!DOCTYPE html><html>log in</html>", "application/octet-stream", "a web page"),
         (b"<title>moved</title>", "text/html; charset=utf-8", "a web page"),
@@ -201,10 +201,10 @@ def test_a_refusal_is_said_in_words(tmp_path: Path, publisher: Publisher, status
     ],
 )
 def test_a_page_instead_of_data_is_refused(
-    tmp_path: Path, publisher: Publisher, content: bytes, type_: str, said: str
+    tmp_path: Path, publisher: Publisher, content: bytes, type_: str, message: str
 ) -> None:
     publisher.content, publisher.type_ = content, type_
-    with pytest.raises(FetchError, match=said):
+    with pytest.raises(FetchError, match=message):
         fetch_file(unverified(publisher), tmp_path / "trace.csv")
     assert not list(tmp_path.iterdir())
 
@@ -261,8 +261,8 @@ class TestCommand:
     @pytest.fixture(autouse=True)
     def _table(self, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
         files = (remote(publisher), Remote(publisher.url("more.csv"), path="parts/more.csv"))
-        made = PublishedTrace("A trace", "plain", "http://a.page", "CC0", files, "trace.csv")
-        monkeypatch.setitem(CATALOGUE, "made", made)
+        trace = PublishedTrace("A trace", "plain", "http://a.page", "CC0", files, "trace.csv")
+        monkeypatch.setitem(CATALOGUE, "made", trace)
 
     def test_it_says_what_was_verified_and_what_comes_next(self, tmp_path: Path) -> None:
         shown = CliRunner().invoke(app, ["trace", "fetch", "made", "--to", str(tmp_path)])
@@ -276,9 +276,9 @@ class TestCommand:
 
     def test_json(self, tmp_path: Path) -> None:
         shown = CliRunner().invoke(app, ["trace", "fetch", "made", "--to", str(tmp_path), "--json"])
-        told = json.loads(shown.stdout)
-        assert told["path"] == f"{tmp_path}/made/trace.csv"
-        assert [file["verified"] for file in told["files"]] == [True, False]
+        answer = json.loads(shown.stdout)
+        assert answer["path"] == f"{tmp_path}/made/trace.csv"
+        assert [file["verified"] for file in answer["files"]] == [True, False]
 
     def test_an_error_ends_with_2(self, tmp_path: Path, publisher: Publisher) -> None:
         publisher.status = 404

@@ -56,18 +56,18 @@ def _sample(format: str) -> Path:
 
 def test_what_was_published_is_of_known_formats_and_statistics() -> None:
     info = trace_info(TraceFile(str(SAMPLES / "plain" / "jobs.csv")), Recorded()).workload
-    for each in PUBLISHED:
-        assert each.format in READERS
-        assert each.statistic == "gpu_hours" or hasattr(info, each.statistic.split(".")[0])
-    assert {each.value for each in published("helios", "/data/Venus/cluster_log.csv")} == {246_708}
+    for figure in PUBLISHED:
+        assert figure.format in READERS
+        assert figure.statistic == "gpu_hours" or hasattr(info, figure.statistic.split(".")[0])
+    assert {figure.value for figure in published("helios", "/data/Venus/cluster_log.csv")} == {246_708}
 
 
 @pytest.mark.data
 def test_itp_has_the_jobs_and_gpu_hours_of_its_readme(data: Path) -> None:
     info = trace_info(TraceFile(str(data / "traces" / "microsoft-itp-2021")), Recorded())
-    assert {each.statistic for each, _ in info.comparison} == {"jobs", "gpu_hours"}
-    for each, here in info.comparison:
-        assert here == pytest.approx(each.value, rel=1e-7)
+    assert {figure.statistic for figure, _ in info.comparison} == {"jobs", "gpu_hours"}
+    for figure, here in info.comparison:
+        assert here == pytest.approx(figure.value, rel=1e-7)
 
 
 def _log(tmp_path: Path, accounts: int = 2) -> Path:

@@ -128,7 +128,7 @@ def test_without_node_names_the_largest_jobs_get_a_place_first() -> None:
 def test_growth_scales_only_what_arrives_later(log: Path) -> None:
     trace = TraceFile(str(log), since=2000)
     faster = replace(trace, options=replace(trace.options, time_scale=0.5))
-    jobs, quick = ([*ClusterScenario(CLUSTER, each).jobs(0)] for each in (trace, faster))
+    jobs, quick = ([*ClusterScenario(CLUSTER, source).jobs(0)] for source in (trace, faster))
     assert [job.in_flight for job in quick] == [job.in_flight for job in jobs]
     assert quick[-1].arrival_s == 2000 + (jobs[-1].arrival_s - 2000) / 2
 

@@ -26,20 +26,20 @@ def nodes(path: Path) -> dict[str, FoundNode]:
 
 
 def test_scontrol_gives_gres_effective_cores_and_memory_less_what_is_kept() -> None:
-    found = nodes(SAMPLES / "scontrol.txt")
-    assert list(found) == ["p01", "p02", "p03", "d01", "m01", "x01", "u01", "c01"]
-    assert (found["p01"].gpus, found["p01"].cpus, found["p01"].memory_gb) == ((("a100", 4),), 46, 500)
-    assert found["p01"].partitions == ("gpu", "debug")
-    assert found["p02"].gpus == (("a100", 4),)  # (S:0,1) holds a comma
-    assert found["u01"].gpus == (("", 2),)
-    assert found["c01"].gpus == ()
+    by_name = nodes(SAMPLES / "scontrol.txt")
+    assert list(by_name) == ["p01", "p02", "p03", "d01", "m01", "x01", "u01", "c01"]
+    assert (by_name["p01"].gpus, by_name["p01"].cpus, by_name["p01"].memory_gb) == ((("a100", 4),), 46, 500)
+    assert by_name["p01"].partitions == ("gpu", "debug")
+    assert by_name["p02"].gpus == (("a100", 4),)  # (S:0,1) holds a comma
+    assert by_name["u01"].gpus == (("", 2),)
+    assert by_name["c01"].gpus == ()
 
 
 def test_a_drained_node_is_not_idle_and_a_reason_is_no_state() -> None:
-    found = nodes(SAMPLES / "scontrol.txt")
-    assert {name for name, node in found.items() if not node.usable} == {"p03", "d01"}
-    assert found["p03"].state == "IDLE+DRAIN"  # its reason says State=IDLE after two blanks
-    assert found["p01"].state == "MIXED+PLANNED"  # the name of its system says State=FAKE
+    by_name = nodes(SAMPLES / "scontrol.txt")
+    assert {name for name, node in by_name.items() if not node.usable} == {"p03", "d01"}
+    assert by_name["p03"].state == "IDLE+DRAIN"  # its reason says State=IDLE after two blanks
+    assert by_name["p01"].state == "MIXED+PLANNED"  # the name of its system says State=FAKE
 
 
 def test_lines_give_what_blocks_give(tmp_path: Path) -> None:
@@ -57,32 +57,32 @@ def test_json_gives_what_blocks_give() -> None:
 
 
 def test_a_node_of_two_partitions_is_one_node_of_sinfo(tmp_path: Path) -> None:
-    found = nodes(SAMPLES / "sinfo.txt")
-    assert (list(found), found["p01"].partitions) == (["p01", "p03", "d01", "c01"], ("gpu", "debug"))
-    assert {name for name, node in found.items() if node.usable} == {"p01", "c01"}
+    by_name = nodes(SAMPLES / "sinfo.txt")
+    assert (list(by_name), by_name["p01"].partitions) == (["p01", "p03", "d01", "c01"], ("gpu", "debug"))
+    assert {name for name, node in by_name.items() if node.usable} == {"p01", "c01"}
     header = "NODELIST|PARTITION|STATE|CPUS|MEMORY|GRES|AVAIL_FEATURES\n"
     (tmp_path / "sinfo.txt").write_text(header + (SAMPLES / "sinfo.txt").read_text())
-    assert nodes(tmp_path / "sinfo.txt") == found
+    assert nodes(tmp_path / "sinfo.txt") == by_name
 
 
 def test_kubernetes_gives_what_can_be_allocated() -> None:
-    found = nodes(SAMPLES / "kubectl.json")
-    first = found["k-1.local"]
+    by_name = nodes(SAMPLES / "kubectl.json")
+    first = by_name["k-1.local"]
     assert (first.gpus, first.cpus, first.memory_gb, first.usable) == (
         (("NVIDIA-H100-80GB-HBM3", 8),),
         95.5,
         1008,
         True,
     )
-    assert found["k-4.local"].gpus == (("NVIDIA-A100-SXM4-80GB_1g.10gb", 7),)
-    assert {node.state for node in found.values() if not node.usable} == {
+    assert by_name["k-4.local"].gpus == (("NVIDIA-A100-SXM4-80GB_1g.10gb", 7),)
+    assert {node.state for node in by_name.values() if not node.usable} == {
         "SchedulingDisabled", "tainted maintenance", "NotReady",
     }  # fmt: skip
 
 
 def test_pbs_and_torque_give_what_is_available(tmp_path: Path) -> None:
-    found = nodes(SAMPLES / "pbsnodes.txt")
-    assert [(node.gpus, node.cpus, node.memory_gb, node.usable) for node in found.values()] == [
+    by_name = nodes(SAMPLES / "pbsnodes.txt")
+    assert [(node.gpus, node.cpus, node.memory_gb, node.usable) for node in by_name.values()] == [
         ((("h100", 4),), 64, 512, True),
         ((("h100", 4),), 64, 512, True),
         ((), 64, 512, False),
@@ -95,8 +95,8 @@ def test_pbs_and_torque_give_what_is_available(tmp_path: Path) -> None:
 
 
 def test_equal_nodes_are_a_group_and_mig_profiles_slots() -> None:
-    made = grouped(read_nodes(Source(SAMPLES / "scontrol.txt")), {"gpu": "T4"})
-    assert [(group.hosts, group.gpu, group.gpus) for group in made.groups] == [
+    cluster = grouped(read_nodes(Source(SAMPLES / "scontrol.txt")), {"gpu": "T4"})
+    assert [(group.hosts, group.gpu, group.gpus) for group in cluster.groups] == [
         ("p[01-02]", "A100-80", 4),  # a feature says the size
         ("m01:a100-40-1g.5gb", "A100-40-1g.5gb", 4),
         ("m01:a100-40-3g.20gb", "A100-40-3g.20gb", 2),
@@ -105,9 +105,9 @@ def test_equal_nodes_are_a_group_and_mig_profiles_slots() -> None:
         ("u01", "T4", 2),
         ("c01", None, 0),
     ]
-    assert [group.cpus for group in made.groups[3:5]] == [16, 16]
-    assert made.left_out == ["p03 (IDLE+DRAIN)", "d01 (DOWN+NOT_RESPONDING)"]
-    assert made.unknown == []
+    assert [group.cpus for group in cluster.groups[3:5]] == [16, 16]
+    assert cluster.left_out == ["p03 (IDLE+DRAIN)", "d01 (DOWN+NOT_RESPONDING)"]
+    assert cluster.unknown == []
 
 
 def test_a_slot_has_its_share_of_the_compute_slices() -> None:
@@ -218,12 +218,12 @@ def test_real_slurm_says_the_same_in_every_form(data: Path) -> None:
 
 @pytest.mark.data
 def test_the_hand_written_samples_give_what_was_expected_of_them(data: Path) -> None:
-    found = nodes(data / "traces" / "intake-samples" / "scontrol-show-nodes.txt")
-    assert (found["g001"].gpus, found["g001"].cpus) == ((("a100", 8),), 124)
-    assert found["g001"].memory_gb == (1_031_000 - 8_192) / 1024
-    assert (found["h001"].gpus, found["h001"].usable) == ((("nvidia_h100_80gb_hbm3", 8),), False)
-    assert found["m001"].gpus == (("a100_1g.5gb", 7), ("a100_3g.20gb", 2))
-    assert (found["c010"].usable, found["c010"].gpus) == (True, ())
+    by_name = nodes(data / "traces" / "intake-samples" / "scontrol-show-nodes.txt")
+    assert (by_name["g001"].gpus, by_name["g001"].cpus) == ((("a100", 8),), 124)
+    assert by_name["g001"].memory_gb == (1_031_000 - 8_192) / 1024
+    assert (by_name["h001"].gpus, by_name["h001"].usable) == ((("nvidia_h100_80gb_hbm3", 8),), False)
+    assert by_name["m001"].gpus == (("a100_1g.5gb", 7), ("a100_3g.20gb", 2))
+    assert (by_name["c010"].usable, by_name["c010"].gpus) == (True, ())
     assert len(nodes(data / "traces" / "intake-samples" / "sinfo-N.txt")) == 3
 
 

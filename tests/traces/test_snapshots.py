@@ -82,12 +82,12 @@ def squeue(folder: Path, *jobs: dict[str, Any]) -> Path:
 
 def starts(schedule: Schedule) -> dict[str, tuple[float, list[int]]]:
     """When each job starts after the beginning, and on which nodes."""
-    found: dict[str, tuple[float, list[int]]] = {}
+    by_job: dict[str, tuple[float, list[int]]] = {}
     for row in schedule.log:
         if row.kind == Kind.STARTED:
             name = schedule.jobs[row.job].id
-            found.setdefault(name, (row.time_s - schedule.begins_s, []))[1].append(row.node)
-    return found
+            by_job.setdefault(name, (row.time_s - schedule.begins_s, []))[1].append(row.node)
+    return by_job
 
 
 def play(path: Path, policy: str = "fifo", format: str | None = None) -> Schedule:

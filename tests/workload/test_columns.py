@@ -50,7 +50,7 @@ def same(one: object, other: object) -> None:
     if isinstance(one, np.ndarray):
         assert one.dtype == other.dtype  # type: ignore[attr-defined]
         np.testing.assert_array_equal(one, other)  # type: ignore[arg-type]
-    elif isinstance(one, tuple) and any(isinstance(each, np.ndarray | tuple) for each in one):
+    elif isinstance(one, tuple) and any(isinstance(part, np.ndarray | tuple) for part in one):
         for mine, theirs in zip(one, other, strict=True):  # type: ignore[call-overload]
             same(mine, theirs)
     else:

@@ -64,8 +64,8 @@ def test_tenants_and_likeness_come_out_again(fitted):
 
 
 def test_the_load_of_a_fit_is_that_of_its_jobs(fitted):
-    known, found = (each.natural_load(CLUSTER, Recorded()) for each in (KNOWN, fitted))
-    assert found == pytest.approx(known, rel=0.12)
+    expected, load = (model.natural_load(CLUSTER, Recorded()) for model in (KNOWN, fitted))
+    assert load == pytest.approx(expected, rel=0.12)
 
 
 def test_a_poisson_process_has_no_swings_to_speak_of():
@@ -91,5 +91,5 @@ def test_too_few_jobs_are_refused():
 @pytest.mark.data
 def test_the_shipped_fit_is_that_of_the_trace(data: Path):
     path = data / "traces" / "alibaba-gpu-v2023" / "openb_pod_list_default.csv"
-    found, shipped = fit_sessions(columns_of(open_trace(path).jobs())), WORKLOADS["like-openb"].workload
-    assert replace(found, count=shipped.count, measure=shipped.measure) == shipped
+    fit, shipped = fit_sessions(columns_of(open_trace(path).jobs())), WORKLOADS["like-openb"].workload
+    assert replace(fit, count=shipped.count, measure=shipped.measure) == shipped

@@ -58,12 +58,12 @@ def jobs(draw):
 
 @settings(deadline=None)
 @given(st.lists(jobs(), max_size=4), st.sampled_from(["w.jsonl", "w.jsonl.gz"]))
-def test_what_is_written_is_read_back_exactly(made, name):
-    made.sort(key=lambda job: job.arrival_s)
+def test_what_is_written_is_read_back_exactly(job_list, name):
+    job_list.sort(key=lambda job: job.arrival_s)
     with TemporaryDirectory() as folder:
         path = Path(folder) / name
-        assert write_jobs(path, made, {"seed": 3}) == len(made)
-        assert list(read_jobs(path)) == made
+        assert write_jobs(path, job_list, {"seed": 3}) == len(job_list)
+        assert list(read_jobs(path)) == job_list
         assert read_meta(path) == {"seed": 3}
 
 
@@ -85,7 +85,7 @@ def test_defaults_are_left_out():
 def test_every_field_of_the_model_is_written():
     for value in (Task("t", 1.0), Job.single("j", Task("t", 1.0))):
         named = {field.name for field in fields(value) if field.init} - {"graph", "elastic"}
-        assert named <= set(re.findall(r"\w+", known(value)))
+        assert named <= set(re.findall(r"\w+", refusal(value)))
 
 
 def test_an_elastic_task_is_refused_rather_than_written_as_a_rigid_one():
@@ -96,7 +96,7 @@ def test_an_elastic_task_is_refused_rather_than_written_as_a_rigid_one():
         record_of(Job.single("j", Task("t", 1.0, gang=True, elastic=Elastic(1, 4, training))))
 
 
-def known(value):
+def refusal(value):
     record = {"nonsense": 1} if isinstance(value, Job) else {"id": "j"}
     record["tasks"] = [{"name": "t", "work": 1, "nonsense": 1}]
     with pytest.raises(Exception, match="there is no such field; known:") as error:
@@ -113,9 +113,9 @@ def test_whole_numbers_are_written_as_they_are_whatever_was_read_before(numbers)
 
 
 def test_equal_jobs_make_equal_bytes(tmp_path):
-    made = [Job.single("j", Task("t", 5.0))]
+    job_list = [Job.single("j", Task("t", 5.0))]
     for name in ("a.jsonl.gz", "b.jsonl.gz"):
-        write_jobs(tmp_path / name, made)
+        write_jobs(tmp_path / name, job_list)
     assert (tmp_path / "a.jsonl.gz").read_bytes() == (tmp_path / "b.jsonl.gz").read_bytes()
 
 
@@ -239,9 +239,9 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_a_compressed_file_is_a_gzip_of_the_plain_one(tmp_path):
-    made = [Job.single("j", Task("t", 5.0, speeds={"T4": 0.5}))]
-    write_jobs(tmp_path / "w.jsonl", made)
-    write_jobs(tmp_path / "w.jsonl.gz", made)
+    job_list = [Job.single("j", Task("t", 5.0, speeds={"T4": 0.5}))]
+    write_jobs(tmp_path / "w.jsonl", job_list)
+    write_jobs(tmp_path / "w.jsonl.gz", job_list)
     assert gzip.decompress((tmp_path / "w.jsonl.gz").read_bytes()) == (tmp_path / "w.jsonl").read_bytes()
     assert [json.loads(line) for line in (tmp_path / "w.jsonl").read_text().splitlines()][1]["id"] == "j"
 

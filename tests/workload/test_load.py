@@ -95,7 +95,7 @@ def test_the_pilot_for_a_load_draws_from_streams_of_its_own(monkeypatch):
     monkeypatch.setattr(synthetic, "stream", lambda seed, name: drawn.append(name) or stream(seed, name))
     monkeypatch.setattr(synthetic, "_PILOT", 20)
     workload = load_config(None, ["workload.count=5"]).workload
-    synthetic._piloted_s.__wrapped__(workload, ALIKE, Recorded())
+    synthetic._expected_s.__wrapped__(workload, ALIKE, Recorded())
     assert drawn
     assert all(name.startswith("pilot/") for name in drawn)
 
@@ -172,8 +172,8 @@ def test_columns_give_the_same_loads_as_tasks_one_by_one():
     jobs = typed((150.0, ("V100", "H100")), (200.0, ("H100",)), (33.3, ("V100",)), (7.7, ("V100", "T4")))
     cluster = Cluster((*TWO.nodes, Node("cpu", cpus=60.0)))
     one, other = LoadMeter(cluster, Recorded()), LoadMeter(cluster, Recorded())
-    for each in jobs:
-        for task in each.tasks:
+    for job in jobs:
+        for task in job.tasks:
             one.add(task)
     arrays = JobArrays.of(jobs)
     other.add_arrays(arrays, seconds_of(arrays, Recorded(), cluster.gpu_types))

@@ -31,15 +31,15 @@ def jobs(workload, seed=0, cluster=CLUSTER, runtime=RUNTIME):
 @pytest.mark.parametrize("shape", [Synthetic().shape, RandomDag()])
 @pytest.mark.parametrize("load", [0.5, 0.9, 1.2])
 def test_exact_load_is_exact_from_first_to_last_arrival(arrivals, shape, load):
-    made = jobs(Synthetic(60, load, arrivals=arrivals, shape=shape), seed=3)
-    assert made[0].arrival_s == 0
-    assert offered_load(made, CLUSTER, RUNTIME).offered == pytest.approx(load, rel=1e-9)
+    job_list = jobs(Synthetic(60, load, arrivals=arrivals, shape=shape), seed=3)
+    assert job_list[0].arrival_s == 0
+    assert offered_load(job_list, CLUSTER, RUNTIME).offered == pytest.approx(load, rel=1e-9)
 
 
 @pytest.mark.parametrize("runtime", [Recorded(), Flops(), Throughput()])
 def test_the_load_holds_under_every_runtime_model(runtime):
-    made = jobs(Synthetic(50), runtime=runtime)
-    assert offered_load(made, CLUSTER, runtime).offered == pytest.approx(0.9, rel=1e-9)
+    job_list = jobs(Synthetic(50), runtime=runtime)
+    assert offered_load(job_list, CLUSTER, runtime).offered == pytest.approx(0.9, rel=1e-9)
 
 
 def test_expected_load_is_right_on_average():
@@ -75,11 +75,11 @@ def test_a_single_job_arrives_at_once():
 )
 def test_jobs_arrive_in_order_and_equal_seeds_make_equal_jobs(count, arrivals, shape, sizes, seed):
     workload = Synthetic(count, arrivals=arrivals, shape=shape, sizes=sizes, slack=Constant(2.0), output_gb=LogNormal())
-    made = jobs(workload, seed)
-    assert len(made) == count
-    assert [job.arrival_s for job in made] == sorted(job.arrival_s for job in made)
-    assert len({job.id for job in made}) == count
-    assert made == jobs(workload, seed)
+    job_list = jobs(workload, seed)
+    assert len(job_list) == count
+    assert [job.arrival_s for job in job_list] == sorted(job.arrival_s for job in job_list)
+    assert len({job.id for job in job_list}) == count
+    assert job_list == jobs(workload, seed)
 
 
 def test_another_seed_makes_other_jobs():
@@ -107,14 +107,14 @@ def test_a_change_to_one_thing_leaves_the_others_alone(change, kept):
 
 
 def facts(workload):
-    made = jobs(workload)
+    job_list = jobs(workload)
     return {
-        "arrival": [job.arrival_s for job in made],
-        "work": [[task.work for task in job.tasks] for job in made],
-        "shape": [job.graph.edges for job in made],
-        "priority": [job.priority for job in made],
-        "tenant": [job.tenant for job in made],
-        "deadline": [job.deadline_s for job in made],
+        "arrival": [job.arrival_s for job in job_list],
+        "work": [[task.work for task in job.tasks] for job in job_list],
+        "shape": [job.graph.edges for job in job_list],
+        "priority": [job.priority for job in job_list],
+        "tenant": [job.tenant for job in job_list],
+        "deadline": [job.deadline_s for job in job_list],
     }
 
 
@@ -125,8 +125,10 @@ def test_jobs_are_made_as_they_are_asked_for():
 def test_deadlines_are_slack_times_the_ideal_time_after_arrival():
     # V100 only, speed 1: a chain of 3 tasks of 100 s is 300 s; with slack 2 due 600 s after its arrival
     sizes = Independent(work=Constant(100.0))
-    made = jobs(Synthetic(5, shape=Chain((3, 3)), sizes=sizes, slack=Constant(2.0)), cluster=Cluster.of({"V100": 8}))
-    assert [job.deadline_s - job.arrival_s for job in made] == pytest.approx([600.0] * 5)
+    job_list = jobs(
+        Synthetic(5, shape=Chain((3, 3)), sizes=sizes, slack=Constant(2.0)), cluster=Cluster.of({"V100": 8})
+    )
+    assert [job.deadline_s - job.arrival_s for job in job_list] == pytest.approx([600.0] * 5)
 
 
 def test_a_job_that_cannot_run_has_no_deadline():
@@ -203,8 +205,8 @@ def test_another_runtime_model_of_one_s_own():
         def seconds(self, task: Task, gpus):
             return tuple(2 * task.work for _ in gpus)
 
-    made = jobs(Synthetic(10), runtime=Sleepy())
-    assert offered_load(made, CLUSTER, Sleepy()).offered == pytest.approx(0.9, rel=1e-9)
+    job_list = jobs(Synthetic(10), runtime=Sleepy())
+    assert offered_load(job_list, CLUSTER, Sleepy()).offered == pytest.approx(0.9, rel=1e-9)
 
 
 def test_a_runtime_model_that_cannot_be_a_key_has_an_expected_load_too():

@@ -33,7 +33,7 @@ def test_windows_that_would_overlap_are_refused_with_what_fits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((100, 0, 5), "windows must be 1 or more"),
         ((100, 1, 1), "a window must have 2 jobs or more"),
@@ -41,8 +41,8 @@ def test_windows_that_would_overlap_are_refused_with_what_fits() -> None:
         ((100, 1, 5, (0.5, 1.2)), "a part of a trace"),
     ],
 )
-def test_what_is_no_window_is_refused(arguments: tuple[int, int, int], said: str) -> None:
-    with pytest.raises(WorkloadError, match=said):
+def test_what_is_no_window_is_refused(arguments: tuple[int, int, int], message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
         spread_windows(*arguments)
 
 

@@ -52,8 +52,8 @@ class ObservationStore:
         self.lengths = np.array([len(observation.tokens) for observation in observations], np.int64)
         self._offsets = np.concatenate([[0], np.cumsum(self.lengths)])
         self._tokens = np.concatenate([observation.tokens for observation in observations])
-        self._context = np.stack([observation.context for observation in observations])
-        self._gpus = np.stack([observation.gpus for observation in observations])
+        self._context = np.array([observation.context for observation in observations])
+        self._gpus = np.array([observation.gpus for observation in observations])
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -41,6 +41,7 @@ def in_own_unit(replicas: Sequence[EpisodeSteps]) -> list[EpisodeSteps]:
             steps,
             times_s=[time_s / unit_s for time_s in steps.times_s],
             rewards=[reward / unit_s for reward in steps.rewards],
+            unit_s=unit_s,
         )
         for steps in replicas
     ]

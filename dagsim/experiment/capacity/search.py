@@ -14,7 +14,7 @@ from typing import NamedTuple
 from dagsim.config.schema import ClusterSection, Config
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.capacity.machines import GpuCount, Prices, proportional, with_added, with_nodes
-from dagsim.experiment.capacity.whatif import TODAY, Beginning, Fit, Trial, Trials, on_whole_log, question
+from dagsim.experiment.capacity.whatif import SECONDS, TODAY, Beginning, Fit, Trial, Trials, on_whole_log, question
 from dagsim.experiment.carry_out import Watch
 from dagsim.experiment.executors import executor_for
 from dagsim.metrics import glossary
@@ -23,10 +23,9 @@ from dagsim.metrics.standings import lower_is_better
 from dagsim.model.gpu import canonical, gpu_type
 from dagsim.registry import nearest
 from dagsim.workload.accept import Accept
-from dagsim.workload.load import Load
+from dagsim.workload.load import Load, keeps_up
 
 _FORM = re.compile(r"\s*((?:[a-z]+\[[^\]]*\]\.)?[A-Za-z_][\w.-]*)\s*(?:(<=?|>=?)\s*([0-9.eE+-]+)\s*(s|min|h|d)?\s*)?")
-_SECONDS = {None: 1.0, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Met:
     @property
     def keeps_up(self) -> bool:
         """False if the jobs demand more than the cluster has."""
-        return self.load <= 1 + 1e-9
+        return keeps_up(self.load)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class Target:
         """
         match = _FORM.fullmatch(text)
         try:
-            bound = float(match[3]) * _SECONDS[match[4]] if match and match[2] else nan
+            bound = float(match[3]) * SECONDS[match[4] or "s"] if match and match[2] else nan
         except ValueError:
             bound = nan
         free = match is not None and match[2] is None and not bounded
@@ -116,10 +115,6 @@ class Target:
     def holds(self, value: float) -> bool:
         """True if a value lies on the right side of the bound."""
         return value > self.bound if self.above else value < self.bound
-
-    def is_sure(self, met: Met) -> bool:
-        """True if the whole interval lies on the right side of the bound."""
-        return met.meets and self.is_sure_of(met.value)
 
     def is_sure_of(self, value: Period) -> bool:
         """True if the interval of a value lies on the right side of the bound."""
@@ -316,7 +311,7 @@ def least_size(
     most_gpus: int | None,
     prices: Prices,
     run: Run,
-    target: Target | Targets,
+    target: Targets,
     load_on: LoadOn,
     *,
     budget: float | None = None,
@@ -349,14 +344,13 @@ def least_size(
     def tried(label: str, other: ClusterSection) -> Met:
         other = other.model_copy(update={"accept": dict(accept or {})})
         load = load_on(other).offered
-        if load > 1 + 1e-9:  # its queue would grow without end, and take as long to simulate
+        if not keeps_up(load):  # its queue would grow without end, and take as long to simulate
             return Met(Period(nan, nan, nan, 0, 1.0), 0, False, load)
         return met_by(run(label, other))
 
     search = _Search(cluster, tuple(types), most, prices, tried)
     if budget is not None:
-        above = (target.first if isinstance(target, Targets) else target).above
-        search.progress.budget, search.progress.above = budget, above
+        search.progress.budget, search.progress.above = budget, target.first.above
         search.within(budget)
     elif not types:
         search.least((), now.nodes[0])

@@ -34,13 +34,13 @@ from dagsim.systems.cluster.site import SiteState
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.accept import accepting
 from dagsim.workload.arrays import JobArrays
-from dagsim.workload.load import Load, LoadMeter, seconds_of
+from dagsim.workload.load import Load, LoadMeter, keeps_up, seconds_of
 
 TODAY = "today"
 """Label of the unchanged cluster."""
 METRICS = ("jct_s.mean", "wait_s.mean", "wait_s.p95", "energy_kwh")
 _AFTER = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|min|h|d)")
-_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _FIRST_DATE_S = 1e8
 """Times in a log below this number (a day in 1973) are not taken as dates."""
 _FAR = 0.1
@@ -215,7 +215,7 @@ class LogDemand:
         """
         span_s = inf if self.is_snapshot else self.span_s
         if match := _AFTER.fullmatch(when):
-            after_s = float(match[1]) * _SECONDS[match[2]]
+            after_s = float(match[1]) * SECONDS[match[2]]
         else:
             try:
                 date = datetime.fromisoformat(when)
@@ -319,7 +319,7 @@ class Trial:
     @property
     def keeps_up(self) -> bool:
         """False if the jobs demand more than the cluster has."""
-        return self.load <= 1 + 1e-9
+        return keeps_up(self.load)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,11 +18,9 @@ from dagsim.experiment.carry_out import write_comparison
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.scenario import metric_of
 from dagsim.experiment.store import Store
-from dagsim.experiment.training.trainer import Progress, TrainingRun
+from dagsim.experiment.training.trainer import Tell, TrainingRun
 from dagsim.files import file_hash
 from dagsim.metrics.standings import PolicyResult, standings
-
-Watch = Callable[[Progress], None]
 
 
 class Trained(NamedTuple):
@@ -57,7 +55,7 @@ def train(
     workers: int = 1,
     report: bool = True,
     name: str | None = None,
-    watch: Watch | None = None,
+    watch: Tell | None = None,
     on: str | None = None,
 ) -> Trained:
     """Train an agent in a new run folder below ``out``, as ``dagsim train`` does.
@@ -113,7 +111,7 @@ def train_in(
     resume: bool = False,
     workers: int = 1,
     report: bool = True,
-    watch: Watch | None = None,
+    watch: Tell | None = None,
     on: str | None = None,
 ) -> Trained:
     """Train in ``folder`` to the end, and write ``report.csv``. With ``resume``, continue from its
@@ -157,17 +155,12 @@ def _policy_of(checkpoint: Path, **own: str | None) -> str:
     return f"agent[{','.join(parts)}]"
 
 
-def _agent_in(path: Path, config: Config) -> Checkpoint:
-    """Load the agent of a file. Its codec and net may be code outside dagsim if the configuration
-    names it.
+def _agent_hash(path: Path, config: Config) -> str:
+    """SHA-256 of a checkpoint file, after checking that it can be loaded. Its codec and net may be
+    code outside dagsim if the configuration names it.
     """
     train = config.training()
-    return Checkpoint.load(path, codec=kind_of(train.codec), net=kind_of(train.net))
-
-
-def _agent_hash(path: Path, config: Config) -> str:
-    """SHA-256 of a checkpoint file, after checking that it can be loaded."""
-    _agent_in(path, config)
+    Checkpoint.load(path, codec=kind_of(train.codec), net=kind_of(train.net))
     return file_hash(path)
 
 

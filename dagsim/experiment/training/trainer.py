@@ -225,7 +225,7 @@ class TrainingRun:
             row["best_ratio"] = self._best or 1.0
             log.add(row)
             self._save(learner, iteration + 1)
-            self._tell(Progress("training", iteration + 1, train.iterations, row.get("ratio", self._best)))
+            self._tell(Progress("training", iteration + 1, self._expected(iteration + 1), row.get("ratio", self._best)))
 
     def _ended(self, iteration: int) -> bool:
         """True if the training ends before the iteration of that number."""
@@ -236,6 +236,10 @@ class TrainingRun:
         share = iteration / self.train.iterations
         minutes = self.train.minutes
         return share if minutes is None else max(share, self._seconds / 60 / minutes)
+
+    def _expected(self, done: int) -> int:
+        """Number of iterations at the end, if the others take as long as the ``done`` ones."""
+        return max(done, round(done / self._progress(done)))
 
     def _validate(self) -> float:
         """Validate: the greedy policy's merit on the validation seeds, divided by the reference's.

@@ -19,6 +19,7 @@ from dagsim.experiment.compare import explained_waits, used_links
 from dagsim.experiment.scenario import workload_label
 from dagsim.experiment.store import Store, is_sweep
 from dagsim.experiment.training.log import read_log
+from dagsim.files import write_text
 from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.model.log import Schedule
 from dagsim.pictures.scene import COLOURS
@@ -46,12 +47,7 @@ def write_page(folders: Sequence[Store], path: Path) -> Path:
         InputError: No run is finished, or the file cannot be written.
         RunFolderError: A run cannot be read.
     """
-    text = page(folders)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    write_text(path, page(folders))
     return path
 
 
@@ -92,8 +88,9 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
     on_ramp = chosen.runs[0].folder.config.system_kind == "ramp"  # RAMP has its own causes of rejection
     turned_away = [*([] if on_ramp else rejected_by_cause(made_of)), *rejected_by_beta(made_of)]
-    body = _body(title, chosen, folders, "".join(tables), "".join(map(table, turned_away)), charts)
-    return document(title, body, data, live=live)
+    sentences = [*sections.reproduction(chosen), *sections.verdict_sentences(chosen)]
+    parts = _of_runs(chosen, folders, "".join(tables), "".join(map(table, turned_away)), charts)
+    return answered(title, sentences, parts, data, live=live)
 
 
 def _explained_by(run: Shown, schedule: Schedule) -> Explain | None:
@@ -122,21 +119,11 @@ def _of_trainings(folders: Sequence[Store], live: Sequence[str]) -> str:
     logs = {folder.path.name: read_log(folder.path) for folder in folders}
     packer = Packer()
     charts = learning(logs, packer)
-    first, *rest = training_sentences(logs)
     grids = [report_grid(folder.path.name, folder.path / "report.csv") for folder in folders]
     tables = "".join(table(grid) for grid in grids if grid is not None)
-    title = "Trainings: dagsim report"
-    body = "".join(
-        [
-            _header(title, first, rest),
-            f"<main>{_section('Learning curves', _CURVES)}",
-            _part("Report", tables),
-            _part("Settings", sections.configurations(folders)),
-            _part("How to repeat it", sections.repeat(folders)),
-            f"</main>{_footer()}",
-        ]
-    )
-    return document(title, body, packer.packed({"learning": charts}), live=live)
+    parts = [_section("Learning curves", _CURVES), part("Report", tables), *_origin(folders)]
+    data = packer.packed({"learning": charts})
+    return answered("Trainings: dagsim report", training_sentences(logs), parts, data, live=live)
 
 
 def _of_sweep(folders: Sequence[Store], live: Sequence[str]) -> str:
@@ -148,84 +135,60 @@ def _of_sweep(folders: Sequence[Store], live: Sequence[str]) -> str:
     view, packer = SweepView(folders[0]), Packer()
     if not view.lines:
         raise InputError(f"{folders[0].path}: no cell is finished")
-    title = f"{view.folder.sweep.name}: dagsim sweep"
-    first, *rest = view.verdict()
-    body = "".join(
-        [
-            _header(title, first, rest),
-            f"<main>{static('sweep.html')}",
-            _part("Results", view.table()),
-            _part("Settings", sections.configurations(folders)),
-            _part("How to repeat it", sections.repeat(folders)),
-            f"</main>{_footer()}",
-        ]
-    )
-    return document(title, body, packer.packed({"sweep": view.facts(packer)}), live=live)
+    parts = [static("sweep.html"), part("Results", view.table()), *_origin(folders)]
+    data = packer.packed({"sweep": view.facts(packer)})
+    return answered(f"{view.folder.sweep.name}: dagsim sweep", view.verdict(), parts, data, live=live)
 
 
 def _of_answer(answer: Recommendation, folders: Sequence[Store], live: Sequence[str]) -> str:
     """Return the recommendation page of a question about a cluster."""
-    first, *rest = answer.sentences
     assumed = "".join(element("li", line) for line in answer.assumptions)
-    body = "".join(
-        [
-            _header(answer.title, first, rest),
-            f"<main>{_part('Alternatives', table(answer.grid))}",
-            _part("Assumptions", f"<ul>{assumed}</ul>"),
-            _part("Settings", sections.configurations(folders)),
-            _part("How to repeat it", sections.repeat(folders)),
-            f"</main>{_footer()}",
-        ]
-    )
-    return document(answer.title, body, Packer().packed({}), live=live)
+    parts = [part("Alternatives", table(answer.grid)), part("Assumptions", f"<ul>{assumed}</ul>"), *_origin(folders)]
+    return answered(answer.title, answer.sentences, parts, Packer().packed({}), live=live)
 
 
-def _body(
-    title: str,
-    chosen: Chosen,
-    folders: Sequence[Store],
-    tables: str,
-    turned_away: str,
-    charts: Sequence[Mapping[str, Any]],
-) -> str:
-    first, *rest = [*sections.reproduction(chosen), *sections.verdict_sentences(chosen)]
+def _origin(folders: Sequence[Store]) -> list[str]:
+    """The parts at the end of a page: what was run, and how to run it again."""
+    settings, repeat = sections.configurations(folders), sections.repeat(folders)
+    return [part("Settings", settings), part("How to repeat it", repeat)]
+
+
+def _of_runs(
+    chosen: Chosen, folders: Sequence[Store], tables: str, turned_away: str, charts: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """The parts of the report of one or several runs."""
     names = "".join(element("option", run.name, value=str(place)) for place, run in enumerate(chosen.drawn))
     drawn = ", ".join(dict.fromkeys(f"seed {run.line.seed}" for run in chosen.drawn))
     of_drawn = element("p", f"Jobs of the runs drawn ({drawn}).", class_="note")
-    return "".join(
-        [
-            _header(title, first, rest),
-            f"<main>{_part('Results', sections.results(chosen))}",
-            _part("RAMP", ramp_tables(chosen)),
-            _part("Settings and warnings", sections.settings(chosen, folders)),
-            _part("Observed and simulated", sections.observed(chosen)),
-            f'<div class="bar"><label>Run <select id="run">{names}</select></label></div>',
-            static("charts.html"),
-            static("dag.html") if any(chart["graphs"] for chart in charts) else "",
-            _section("Distributions", of_drawn + '<div id="distributions"></div>'),
-            _part("Turned away", turned_away),
-            _part("Jobs", tables),
-            _part("How to repeat it", sections.repeat(folders)),
-            f"</main>{_footer()}",
-        ]
-    )
+    return [
+        part("Results", sections.results(chosen)),
+        part("RAMP", ramp_tables(chosen)),
+        part("Settings and warnings", sections.settings(chosen, folders)),
+        part("Observed and simulated", sections.observed(chosen)),
+        f'<div class="bar"><label>Run <select id="run">{names}</select></label></div>',
+        static("charts.html"),
+        static("dag.html") if any(chart["graphs"] for chart in charts) else "",
+        _section("Distributions", of_drawn + '<div id="distributions"></div>'),
+        part("Turned away", turned_away),
+        part("Jobs", tables),
+        part("How to repeat it", sections.repeat(folders)),
+    ]
 
 
-def _header(title: str, first: str, rest: Sequence[str]) -> str:
-    """Title and main result. A live page updates them."""
+def answered(title: str, sentences: Sequence[str], parts: Sequence[str], data: str, *, live: Sequence[str] = ()) -> str:
+    """Return a page with its main result in sentences above its parts. A live page updates both."""
+    first, *rest = sentences
     answer = element("p", first, class_="verdict") + "".join(element("p", line) for line in rest)
-    return f'<header>{element("h1", title)}<div data-part="answer">{answer}</div></header>'
-
-
-def _footer() -> str:
-    return f"<footer>{element('p', f'Made by dagsim {dagsim.__version__}. Curves: uPlot (MIT).')}</footer>"
+    header = f'<header>{element("h1", title)}<div data-part="answer">{answer}</div></header>'
+    footer = f"<footer>{element('p', f'Made by dagsim {dagsim.__version__}. Curves: uPlot (MIT).')}</footer>"
+    return document(title, f"{header}<main>{''.join(parts)}</main>{footer}", data, live=live)
 
 
 def _section(title: str, content: str) -> str:
     return f"<section>{element('h2', title)}{content}</section>"
 
 
-def _part(title: str, content: str) -> str:
+def part(title: str, content: str) -> str:
     """Section of text and tables, hidden if empty. A live page updates it."""
     hidden = "" if content else " hidden"
     return f'<section data-part="{escape(title)}"{hidden}>{element("h2", title)}{content}</section>'

@@ -12,7 +12,7 @@ from dagsim.forecast.scores import CEILING
 from dagsim.report.forecast import backtest_grid, backtest_sentences, queue_grid, shapes_grid, shapes_sentences, span
 from dagsim.report.grid import Grid
 from dagsim.report.page.charts import Packer, element, notes, table
-from dagsim.report.page.document import document
+from dagsim.report.page.document import answered, part
 
 _MOST_BANDS = 200
 _LETTERS, _LETTER, _WIDTH, _ROW, _TOP = 28, 6.5, 900, 16, 22
@@ -35,25 +35,25 @@ def queue_page(
     parts, rows = [], queue.rows
     if planned is not None:
         bands = [(str(each.shape), each.starts_s) for each in sorted(planned.rows, key=lambda each: each.ends_s[9])]
-        parts.append(_part("Planned jobs", _bands(bands, "start") + table(shapes_grid(planned))))
+        parts.append(part("Planned jobs", _bands(bands) + table(shapes_grid(planned))))
     if rows or planned is None:
         bands = [(f"{row.job} {row.user}", row.quantiles_s) for row in rows]
-        parts.append(_part("Waiting jobs over time", _bands(bands, "start")))
-        parts.append(_part("Waiting jobs", table(queue_grid(queue))))
+        parts.append(part("Waiting jobs over time", _bands(bands)))
+        parts.append(part("Waiting jobs", table(queue_grid(queue))))
     soon = sum(row.within_1h >= 0.5 for row in rows)
     sentences = (
         [f"{soon:,} of {len(rows):,} waiting jobs probably start within 1 h."]
         if planned is None
         else shapes_sentences(planned.rows)
     )
-    return _document(title, [*sentences, *remarks], parts, live)
+    return answered(title, [*sentences, *remarks], parts, Packer().packed({}), live=live)
 
 
 def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
     """The page of a back-test: reliability, scores and their parts."""
     parts = [
-        _part("Reliability", _reliability(scores["reliability"], scores["n"])),
-        _part("Scores", table(backtest_grid(scores))),
+        part("Reliability", _reliability(scores["reliability"], scores["n"])),
+        part("Scores", table(backtest_grid(scores))),
     ]
     for name, head in (("by_partition", "partition"), ("by_horizon", "median forecast"), ("by_kind", "kind")):
         cells = [
@@ -61,9 +61,9 @@ def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
             for key, entry in scores[name].items()
         ]
         parts.append(
-            _part(f"By {head}", table(Grid("", (head, "rows", "coverage of 90 %", "CRPS", "median error"), cells)))
+            part(f"By {head}", table(Grid("", (head, "rows", "coverage of 90 %", "CRPS", "median error"), cells)))
         )
-    return _document(title, backtest_sentences(scores)[:1], parts, ())
+    return answered(title, backtest_sentences(scores)[:1], parts, Packer().packed({}))
 
 
 _SCORES = ("coverage_90", "crps_log", "median_abs_log")
@@ -73,18 +73,7 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def _document(title: str, sentences: Sequence[str], parts: Sequence[str], live: Sequence[str]) -> str:
-    first, *rest = sentences
-    answer = element("p", first, class_="verdict") + "".join(element("p", line) for line in rest)
-    header = f'<header>{element("h1", title)}<div data-part="answer">{answer}</div></header>'
-    return document(title, f"{header}<main>{''.join(parts)}</main>", Packer().packed({}), live=live)
-
-
-def _part(title: str, content: str) -> str:
-    return f'<section data-part="{escape(title)}">{element("h2", title)}{content}</section>'
-
-
-def _bands(rows: Sequence[tuple[str, Sequence[float]]], what: str) -> str:
+def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
     """Bands of 90 and 50 % with the median, a row for each job, over the logarithm of the time."""
     shown = [(name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…", name, each) for name, each in rows]
     shown = shown[:_MOST_BANDS]
@@ -109,7 +98,7 @@ def _bands(rows: Sequence[tuple[str, Sequence[float]]], what: str) -> str:
             f'<rect class="runs" x="{lower:.1f}" y="{y + 3}" width="{max(upper - lower, 1):.1f}" height="10"/>'
             f'<rect class="runs critical" x="{median - 1:.1f}" y="{y + 1}" width="3" height="14"/></g>'
         )
-    head = f"Bands of 90 % and of 50 % and the median of the time until the {what}; the scale is logarithmic."
+    head = "Bands of 90 % and of 50 % and the median of the time until the start; the scale is logarithmic."
     more = [f"The first {_MOST_BANDS} of {len(rows):,} jobs."] if len(rows) > _MOST_BANDS else []
     picture = _svg(_WIDTH, height, head, "".join(lines)) if shown else element("p", "Nothing waits.")
     return picture + notes([head, *more] if shown else [])

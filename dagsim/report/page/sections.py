@@ -22,24 +22,20 @@ from dagsim.experiment.scenario import metric_of, sample_of, workload_label
 from dagsim.experiment.store import Store
 from dagsim.metrics import glossary
 from dagsim.metrics.columns import ScheduleColumns
-from dagsim.metrics.standings import PolicyResult, Sample, lower_is_better
+from dagsim.metrics.standings import PolicyResult, Sample, lower_is_better, plain_mean
 from dagsim.metrics.summary import JobGroup, PerJob, job_groups
+from dagsim.metrics.why import SIZES
 from dagsim.report.comparison import comparison_table, metric_name, sweep_table
 from dagsim.report.grid import Grid, factor, interval, number, short
 from dagsim.report.page.charts import Packer, details, element, notes, table
 from dagsim.report.page.chosen import MOST_DRAWN, Chosen
 from dagsim.report.page.waits import Explain, worst_waits
 from dagsim.report.series import Row, link_steps
-from dagsim.report.tables import run_notes, summary_table, workload_notes
+from dagsim.report.tables import observed_table, run_notes, summary_table, workload_notes
 from dagsim.systems.cluster.network.usage import LinkUse, busiest
 
 _FAR = 0.1
 """Relative difference from the log up to which a run reproduces it."""
-_SIZES = (
-    (0.0, "0 GPUs"), (0.999, "under 1 GPU"), (1.0, "1 GPU"), (4.0, "2-4 GPUs"), (8.0, "5-8 GPUs"),
-    (32.0, "9-32 GPUs"), (np.inf, "over 32 GPUs"),
-)  # fmt: skip
-"""Upper bound on GPUs and name of each class of jobs."""
 _LENGTHS = (
     (60.0, "up to 1 min"), (600.0, "up to 10 min"), (3600.0, "up to 1 h"), (36000.0, "up to 10 h"),
     (np.inf, "over 10 h"),
@@ -61,7 +57,7 @@ def verdict_sentences(chosen: Chosen) -> list[str]:
     if not chosen.comparable:
         policies = list(dict.fromkeys(line.policy for line in lines))
         unit = " s" if metric.startswith("jct_s") else ""
-        means = [_mean_of([line.metrics.get(metric) for line in lines if line.policy == name]) for name in policies]
+        means = [plain_mean([line for line in lines if line.policy == name], metric) for name in policies]
         return [
             f"{name}: {metric_name(metric)} {number(mean) + unit if isfinite(mean) else 'not known: unfinished jobs'}."
             for name, mean in zip(policies, means, strict=True)
@@ -124,7 +120,7 @@ def observed(chosen: Chosen) -> str:
     for run in chosen.drawn:
         waits = run.line.workload.get("observed")
         if waits:
-            parts.append(table(_observed_grid(run.name, waits)))
+            parts.append(table(observed_table(run.name, waits, len(waits["by_tenant"]))))
     return "".join(parts)
 
 
@@ -166,27 +162,6 @@ def _off(observed: float, simulated: float) -> float:
     return 0.0 if simulated == observed else np.inf
 
 
-def _observed_grid(name: str, waits: Mapping[str, Any]) -> Grid:
-    groups = {"all jobs": waits["total"]} | waits["by_size"]
-    if len(waits["by_tenant"]) > 1:
-        groups |= {f"tenant {tenant or '(none)'}": pair for tenant, pair in waits["by_tenant"].items()}
-    rows = [
-        (
-            label,
-            f"{pair['jobs']:,}",
-            *(number(value) for side in ("observed_s", "simulated_s") for value in pair[side].values()),
-            number(pair["difference_s"]),
-        )
-        for label, pair in groups.items()
-    ]
-    sides = [f"{side}\n{what}" for side in ("observed", "simulated") for what in ("mean", "median", "p95")]
-    left = waits["left_out"]
-    remarks = (f"{left:,} jobs left out: not observed, or not started here",) if left else ()
-    return Grid(
-        f"{name}: observed and simulated waits in s", ("", "jobs", *sides, "difference\nof means"), rows, remarks
-    )
-
-
 def run_tables(
     cols: ScheduleColumns, measure: tuple[int, int | None] | None = None, explain: Explain | None = None
 ) -> str:
@@ -198,7 +173,7 @@ def run_tables(
     measured[slice(*(measure or (0, None)))] = True
     counted = cols.jobs.finished & measured
     with_gpus = bool(cols.cluster.gpus)
-    classes, values = (_SIZES, cols.jobs.gpus) if with_gpus else (_LENGTHS, cols.jobs.ideal_s)
+    classes, values = (SIZES, cols.jobs.gpus) if with_gpus else (_LENGTHS, cols.jobs.ideal_s)
     by = "the most GPUs that a task of the job asks for" if with_gpus else "the job's critical path"
     size = np.searchsorted([most for most, _ in classes], values).astype(float).tolist()
     sizes = {classes[int(key)][1]: group for key, group in job_groups(cols, per_job, counted, size, measured).items()}
@@ -262,11 +237,6 @@ def _hashes(manifest: Mapping[str, Any]) -> Iterator[str]:
         yield f"dagsim, commit: {manifest['git_commit']}"
     versions = ", ".join(f"{name} {version}" for name, version in manifest.get("versions", {}).items())
     yield f"created {manifest.get('created')}; Python {manifest.get('python')}; {versions}"
-
-
-def _mean_of(values: list[Any]) -> float:
-    numbers = [float(value) for value in values if value is not None]
-    return sum(numbers) / len(numbers) if len(numbers) == len(values) else float("nan")
 
 
 _HEADS = ("policy", "mean JCT\n(s)", "ratio", "95 % interval", "won", "verdict")

@@ -18,7 +18,7 @@ from dagsim.metrics.jct import wait
 from dagsim.metrics.standings import RunMetrics, mean
 from dagsim.metrics.utilization import Steps, gpus_held, gpus_up
 from dagsim.metrics.why import wait_reasons
-from dagsim.model import Kind, RejectReason
+from dagsim.model import RejectReason
 from dagsim.model.log import Schedule
 from dagsim.report.grid import Grid, interval, number, short
 from dagsim.report.page.charts import table
@@ -36,6 +36,7 @@ _HEADS = (
 _WITHOUT_GPUS = (0, 1, 3, 4, 6)
 """Columns for a cluster without GPUs."""
 _MEANWHILE = "GPUs held meanwhile: share of the cluster that runs held between its arrival and its first run."
+_WORST = 20
 _LEAST = 0.1
 """Minimum share of the wait that is listed."""
 _MOST_LOOKED_AT = 200_000
@@ -61,15 +62,15 @@ def can_explain(schedule: Schedule) -> bool:
     return len(schedule.log) <= _MOST_EXPLAINED
 
 
-def worst_waits(cols: ScheduleColumns, count: int = 20, explain: Explain | None = None) -> Grid:
-    """List the jobs with the longest waits, and the reasons. Unfinished jobs wait up to the end of
+def worst_waits(cols: ScheduleColumns, explain: Explain | None = None) -> Grid:
+    """List the 20 jobs with the longest waits, and the reasons. Unfinished jobs wait up to the end of
     the log. ``explain`` knows more reasons than the log.
     """
     ended = cols.at_horizon()
     waits = np.where(cols.jobs.accepted, wait(ended), -1.0)
-    order = np.argsort(-waits, kind="stable")[:count]
+    order = np.argsort(-waits, kind="stable")[:_WORST]
     worst = order[waits[order] > 0]
-    first_s = _first_start_s(cols)
+    first_s = cols.first_start_s
     before_s = np.minimum(first_s, cols.log_end_s) - cols.jobs.arrival_s
     meanwhile = _held_meanwhile(cols, worst, first_s)
     why = _reasons(cols, worst, first_s, waits, explain)
@@ -97,9 +98,7 @@ def _reasons(cols: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats, 
     For a large run, only the free GPUs of the whole cluster count, not those of the types that a
     job ran on.
     """
-    stopped = np.bincount(
-        cols.runs.job[np.isin(cols.runs.outcome, (Kind.PREEMPTED, Kind.FAILED))], minlength=len(cols.jobs)
-    )
+    stopped = np.bincount(cols.runs.job[cols.runs.stopped], minlength=len(cols.jobs))
     with_gpus = cols.cluster.gpus > 0
     whole = len(cols.runs) * len(cols.cluster.nodes) <= _MOST_LOOKED_AT
     free = _free(cols) if with_gpus and not whole else None
@@ -151,7 +150,7 @@ def _free(cols: ScheduleColumns) -> Steps:
     """GPUs that are up and not held, over time."""
     held, up = gpus_held(cols), gpus_up(cols)
     time_s = np.unique(np.concatenate((held.time_s, up.time_s)))
-    values = [steps.value[np.searchsorted(steps.time_s, time_s, "right") - 1] for steps in (up, held)]
+    values = [steps.at(time_s) for steps in (up, held)]
     return Steps(time_s, values[0] - values[1], held.end_s)
 
 
@@ -166,13 +165,6 @@ def _room(free: Steps, asked: float, arrival_s: float, until_s: float) -> str:
     if short >= 0.5:
         return f"fewer than {name} free for {100 * short:.0f} % of the time before"
     return f"{name} free for {100 * (1 - short):.0f} % of the time before: type, nodes or the policy's order kept it"
-
-
-def _first_start_s(cols: ScheduleColumns) -> Floats:
-    """First start of each job; infinite if it never ran."""
-    first = np.full(len(cols.jobs), np.inf)
-    np.minimum.at(first, cols.runs.job, cols.runs.start_s)
-    return first
 
 
 def _held_meanwhile(cols: ScheduleColumns, jobs: Ints, first_s: Floats) -> list[str]:
@@ -259,12 +251,7 @@ def _range(low: float, high: float) -> str:
     return f"beta up\nto {high:g}" if np.isfinite(high) else f"beta over\n{low:g}"
 
 
-_CAUSES = {
-    "rejected_by_policy": "turned away\nby policy",
-    "rejected_no_place": "no\nplace",
-    "rejected_too_slow": "too\nslow",
-}
-_CAUSE_HEADS = (*_CAUSES.values(), "still\nrunning")
+_ON_RAMP = (RejectReason.BY_POLICY, RejectReason.NO_PLACE, RejectReason.TOO_SLOW)
 
 
 def ramp_tables(chosen: Chosen) -> str:
@@ -287,7 +274,7 @@ def ramp_grids(runs: Sequence[Shown]) -> tuple[Grid, Grid]:
         lines = [run.line for run in mine]
         rate = mean(lines, "blocking_rate")
         first = (beta, policy, f"{len(mine):,}", short(rate.value), interval(rate.low, rate.high, short))
-        shares = [_share_of_arrived(lines, name) for name in _CAUSES]
+        shares = [_share_of_arrived(lines, f"rejected_{reason.name.lower()}") for reason in _ON_RAMP]
         still_running = max(rate.value - sum(shares), 0.0)  # jobs_unfinished also counts a job that came at the end
         blocked.append((*first, *map(short, (*shares, still_running))))
         times = [_times(run.folder, run.number) for run in mine]
@@ -295,7 +282,7 @@ def ramp_grids(runs: Sequence[Shown]) -> tuple[Grid, Grid]:
     return (
         Grid(
             "Jobs blocked, by cause",
-            (*heads, *_CAUSE_HEADS),
+            (*heads, *(_WORDS[reason] for reason in _ON_RAMP), "still\nrunning"),
             blocked,
             (
                 "Causes are fractions of the jobs that arrived. Jobs that still ran at the end count as blocked, as in "

@@ -25,7 +25,6 @@ def draw_all(
     ``kind`` is png, pdf or svg. The plot by priority is left out if all jobs have the same
     priority.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     cols = columns(schedule)
     figures = {
         "gantt": gantt(cols),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from dagsim.files import writing
 from dagsim.pictures.scene import BLUE, COLOURS, GREEN, ORANGE
 
 if TYPE_CHECKING:
@@ -161,15 +162,24 @@ def nothing(axes: Axes, text: str) -> None:
 
 
 def save(drawn: Figure, path: Path) -> Path:
-    """Write the figure and return ``path``. Equal figures give equal bytes under one version of
-    matplotlib.
+    """Write the figure and return ``path``; missing folders are created. Equal figures give equal
+    bytes under one version of matplotlib.
+
+    Raises:
+        InputError: The file cannot be written.
     """
+    with writing(path):
+        _save(drawn, path)
+    return path
+
+
+def _save(drawn: Figure, path: Path) -> None:
     if path.suffix != ".png":
         from matplotlib import rc_context
 
         with rc_context({"svg.hashsalt": "dagsim"}):  # for this file only
             drawn.savefig(path, metadata={_DATED[path.suffix]: None} if path.suffix in _DATED else None)
-        return path
+        return
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     canvas: Any = FigureCanvasAgg(drawn)  # created first, because the layout would otherwise create one to measure text
@@ -179,4 +189,3 @@ def save(drawn: Figure, path: Path) -> Path:
         drawn.set_layout_engine("none")
     # savefig would draw everything twice. The default compression takes 50 % longer to save 20 % of the bytes.
     canvas.print_png(path, metadata={"Software": None}, pil_kwargs={"compress_level": 3})
-    return path

@@ -13,10 +13,12 @@ from typing import Any
 
 from dagsim.agents.config import algorithm_name
 from dagsim.errors import DagsimError, InputError, RunFolderError
+from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.scenario import workload_label
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import read_log
 from dagsim.files import parsed_json
+from dagsim.metrics.standings import plain_mean
 from dagsim.report.grid import number
 from dagsim.report.serve.snapshots import QUEUE, Snapshots
 
@@ -104,9 +106,7 @@ class Results:
             InputError: No run has that id.
             RunFolderError: The folder cannot be read, or is a link or contains one.
         """
-        path = dict(_run_folders(self.root)).get(id_)
-        if path is None:
-            raise InputError(f"there is no run folder {id_!r}")
+        path = self._path(id_)
         _refuse_links(path)
         return Store.read(path)
 
@@ -116,10 +116,13 @@ class Results:
         Raises:
             InputError: No run has that id.
         """
+        return _stamp(self._path(id_))
+
+    def _path(self, id_: str) -> Path:
         path = dict(_run_folders(self.root)).get(id_)
         if path is None:
             raise InputError(f"there is no run folder {id_!r}")
-        return _stamp(path)
+        return path
 
     def _queue(self, snapshots: Snapshots) -> RunState:
         """The queue as one more run, which never ends."""
@@ -258,11 +261,10 @@ def _last_word(path: Path) -> str:
 
 def _best(folder: Store) -> str:
     """Policy with the lowest mean completion time over its seeds so far, with that mean."""
-    times: dict[str, list[float]] = {}
+    runs: dict[str, list[CellRun]] = {}
     for line in folder.lines():
-        value = line.metrics.get("jct_s.mean")
-        times.setdefault(line.policy, []).append(float("nan") if value is None else float(value))
-    means = {policy: sum(values) / len(values) for policy, values in times.items()}
+        runs.setdefault(line.policy, []).append(line)
+    means = {policy: plain_mean(lines, "jct_s.mean") for policy, lines in runs.items()}
     finite = {policy: mean for policy, mean in means.items() if mean == mean}
     if not finite:
         return ""

@@ -19,28 +19,10 @@ from numpy.typing import NDArray
 from dagsim.errors import ConfigError, IllegalDecision, require
 from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.decisions import Partition
-from dagsim.systems.ramp.fabric import Fabric
+from dagsim.systems.ramp.fabric import Fabric, bit_mask
 from dagsim.systems.ramp.graph import ComputationGraph
 from dagsim.systems.ramp.view import ARRIVALS, SIZES, RampView, Room, Way, ways_in_time
 from dagsim.systems.ramp.workload import RampJob
-
-__all__ = [
-    "CONTEXT",
-    "DEP_FEATURES",
-    "JOB_FEATURES",
-    "OP_FEATURES",
-    "RAMP_CODECS",
-    "ROW_FEATURES",
-    "TYPE_FEATURES",
-    "GraphArrays",
-    "JobRanges",
-    "PartitionConfig",
-    "RampCodec",
-    "RampObservation",
-    "graph_arrays",
-    "type_rows",
-]
-
 
 RAMP_CODECS: Registry[Any] = Registry(
     "codec",
@@ -89,8 +71,6 @@ class PartitionConfig:
     @property
     def features(self) -> dict[str, tuple[str, ...]]:
         """The names of the columns of each part of an observation."""
-        from dagsim.systems.ramp.codecs import CONTEXT, DEP_FEATURES, OP_FEATURES, ROW_FEATURES, TYPE_FEATURES
-
         return {
             "tokens": ROW_FEATURES,
             "context": CONTEXT,
@@ -101,8 +81,6 @@ class PartitionConfig:
 
     def build(self) -> RampCodec:
         """Return a codec for one simulation."""
-        from dagsim.systems.ramp.codecs import RampCodec
-
         return RampCodec(blocks=self.blocks, outlooks=self.outlooks)
 
 
@@ -357,7 +335,7 @@ class RampCodec:
         outlook = self._view.outlook(decision.degree, decision.placer, decision.servers)
         if outlook is None:
             return 0
-        mask = _mask(outlook.placement.servers)
+        mask = bit_mask(outlook.placement.servers)
         for row, way in enumerate(self.ways):
             if way.servers == mask and (way.degree == decision.degree or way.jct_s == outlook.jct_s):
                 return row
@@ -371,14 +349,14 @@ class RampCodec:
         """One way for each degree: where the placer puts it, or all that are offered if that is not
         to be known.
         """
-        limit_s = view.job.acceptable_s * (1 + view.rules.tolerance)
+        limit_s = view.rules.limit_s(view.job.acceptable_s)
         for degree in view.degrees[1:]:
             if not self.outlooks:
                 yield Way(degree, 0, 0.0)
                 continue
             outlook = view.outlook(degree)
             if outlook is not None and outlook.jct_s <= limit_s:
-                yield Way(degree, _mask(outlook.placement.servers), outlook.jct_s)
+                yield Way(degree, bit_mask(outlook.placement.servers), outlook.jct_s)
 
     def _roomiest(self, ways: Sequence[Way], left: NDArray[np.int64]) -> list[int]:
         """Indices of the ways to show: for each degree those that leave the fewest sizes scarce,
@@ -404,7 +382,8 @@ class RampCodec:
         if room is None or left is None:
             rows[1:, 3:5] = [(way.degree / most, log2(way.degree) / 4) for way in self.ways[1:]]
             return rows
-        acceptable_s, sequential_s, gap_s = (max(value_s, 1e-300) for value_s in (*_times(job), room.gap_s))
+        times_s = (job.acceptable_s, job.sequential_s, room.gap_s)
+        acceptable_s, sequential_s, gap_s = (max(time_s, 1e-300) for time_s in times_s)
         values = []
         for degree, mask, jct_s in self.ways[1:]:
             held, gaps = mask.bit_count(), jct_s / gap_s
@@ -416,10 +395,6 @@ class RampCodec:
         scarcer = 1 / (1 + left) - 1 / (1 + room.before[None])
         rows[1:, _PLAIN:] = np.concatenate([4 * lost, scarcer], axis=1).reshape(len(left), -1)
         return rows
-
-
-def _times(job: RampJob) -> tuple[float, float]:
-    return job.acceptable_s, job.sequential_s
 
 
 _GRAPHS_KEPT = 1000
@@ -435,7 +410,3 @@ def _arrays_of(view: RampView) -> GraphArrays:
             _graphs.clear()
         arrays = _graphs[graph.digest] = graph_arrays(graph)
     return arrays
-
-
-def _mask(servers: Iterable[int]) -> int:
-    return sum(1 << server for server in servers)

@@ -11,15 +11,6 @@ from typing import Literal, NamedTuple
 from dagsim.errors import require
 from dagsim.systems.ramp.topology import Block
 
-__all__ = [
-    "DDLS",
-    "PLAIN",
-    "OpPlacement",
-    "OpSchedule",
-    "Partition",
-    "Rules",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -81,6 +72,15 @@ class Rules:
     def of_steps(self) -> tuple[object, ...]:
         """Rules on which the time of a step depends, for given splits and servers."""
         return self.flow_bytes, self.sync_bytes, self.joins, self.collectives, self.flows, self.early_release
+
+    @property
+    def degrees(self) -> tuple[int, ...]:
+        """Numbers of pieces that an operation can have: 1, and the even ones up to ``max_degree``."""
+        return (1, *range(2, self.max_degree + 1, 2))
+
+    def limit_s(self, acceptable_s: float) -> float:
+        """The longest completion time that is in time, if ``acceptable_s`` is acceptable."""
+        return acceptable_s * (1 + self.tolerance)
 
     def but(self, **changes: object) -> Rules:
         """Return these rules with some of them changed."""

@@ -12,8 +12,6 @@ from dagsim.errors import ConfigError
 from dagsim.model import Cluster, GpuType, Node, gpu_type
 from dagsim.systems.ramp.topology import Block, Topology
 
-__all__ = ["Crossing", "Fabric", "Lane"]
-
 _GB = 1e9
 
 _KEPT = 20_000
@@ -117,7 +115,7 @@ class Fabric:
         """Return the servers of a block as a bit mask."""
         mask = self._masks.get(block)
         if mask is None:
-            mask = self._masks[block] = sum(1 << server for server in block)
+            mask = self._masks[block] = bit_mask(block)
         return mask
 
     def place_in(self, block: Block) -> dict[int, int]:
@@ -178,7 +176,7 @@ class Fabric:
                 for one, row in zip(source, targets, strict=True)
             ]
             load = Counter(channel for row in routes for route in row for channel in route)
-            channels = tuple(_bits(channel for route in row for channel in route) for row in routes)
+            channels = tuple(bit_mask(channel for route in row for channel in route) for row in routes)
             every = 0
             arrivals = [0] * len(target)
             for mask, row in zip(channels, targets, strict=True):
@@ -191,7 +189,8 @@ class Fabric:
         return Crossing(tuple(lanes))
 
 
-def _bits(numbers: Iterable[int]) -> int:
+def bit_mask(numbers: Iterable[int]) -> int:
+    """Return the distinct numbers, of servers or channels, as a bit mask."""
     mask = 0
     for number in numbers:
         mask |= 1 << number

@@ -29,8 +29,6 @@ from dagsim.model import GpuType
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.job import linked
 
-__all__ = ["ComputationGraph", "Op", "attention", "bound", "branches", "costed", "op_chain"]
-
 
 @dataclass(frozen=True, slots=True)
 class Op:
@@ -222,16 +220,10 @@ _ARITHMETIC_TOO = ("scores", "mix", "project", "up", "down")
 _LOADING = ("input", "_source")
 
 
-def costed(
-    graph: ComputationGraph, profiled_on: GpuType, types: Iterable[GpuType], *, precision: str = "fp32"
-) -> ComputationGraph:
-    """Return the graph with times for every type; profiled times are kept.
-
-    Raises:
-        ModelError: ``precision`` is not ``fp32``, ``tf32`` or ``fp16``.
-    """
+def costed(graph: ComputationGraph, profiled_on: GpuType, types: Iterable[GpuType]) -> ComputationGraph:
+    """Return the graph with times for every type, in single precision; profiled times are kept."""
     kinds = tuple(types)
-    return ComputationGraph(graph.model, (_on(op, profiled_on, kinds, precision) for op in graph.ops), graph.edges)
+    return ComputationGraph(graph.model, (_on(op, profiled_on, kinds) for op in graph.ops), graph.edges)
 
 
 def bound(op: Op) -> str:
@@ -244,12 +236,12 @@ def bound(op: Op) -> str:
     return "bandwidth"
 
 
-def _on(op: Op, profiled_on: GpuType, types: tuple[GpuType, ...], precision: str) -> Op:
+def _on(op: Op, profiled_on: GpuType, types: tuple[GpuType, ...]) -> Op:
     seconds_on = {}
     for gpu in types:
         match bound(op):
             case "arithmetic":
-                slower = profiled_on.tflops(precision) / gpu.tflops(precision)
+                slower = profiled_on.tflops("fp32") / gpu.tflops("fp32")
             case "bandwidth":
                 slower = profiled_on.bandwidth_gb_s / gpu.bandwidth_gb_s
             case _:

@@ -19,13 +19,12 @@ from dagsim.model import JobFacts, Kind, RejectReason
 from dagsim.model.log import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.ramp.decisions import Partition
+from dagsim.systems.ramp.fabric import bit_mask
 from dagsim.systems.ramp.lookahead import StepTime
 from dagsim.systems.ramp.planner import Outlook, Planner
 from dagsim.systems.ramp.view import RampPolicy, RampView
 from dagsim.systems.ramp.workload import RampJob
 from dagsim.systems.seam import decisions_of, drive
-
-__all__ = ["JobOutcome", "RampKernel", "Running"]
 
 
 class JobOutcome(NamedTuple):
@@ -143,12 +142,11 @@ class RampKernel:
         """Degrees that may be chosen for the waiting job."""
         if self._degrees is None:
             rules, fabric = self.planner.rules, self.planner.fabric
-            wanted = [1, *range(2, rules.max_degree + 1, 2)]
             if rules.mask == "shape":
                 free = fabric.servers - self._seen.bit_count()
-                offered = [degree for degree in wanted if degree <= free and fabric.blocks(degree)]
+                offered = [degree for degree in rules.degrees if degree <= free and fabric.blocks(degree)]
             else:
-                offered = [degree for degree in wanted if degree <= self.free and self._placeable(degree)]
+                offered = [degree for degree in rules.degrees if degree <= self.free and self._placeable(degree)]
             self._degrees = (0, *offered)
         return self._degrees
 
@@ -253,7 +251,7 @@ class RampKernel:
         outlook = self.outlook(degree, decision.placer, decision.servers)
         if outlook is None:
             self._turn_away(degree, RejectReason.NO_PLACE, None)
-        elif outlook.jct_s > self.queued.acceptable_s * (1 + self.planner.rules.tolerance):
+        elif outlook.jct_s > self.planner.rules.limit_s(self.queued.acceptable_s):
             self._turn_away(degree, RejectReason.TOO_SLOW, outlook)
         else:
             self._start(degree, outlook)
@@ -311,7 +309,7 @@ class RampKernel:
         self.outcomes[number] = JobOutcome(self.queued, degrees, degree, None, outlook)
         run, self._runs = self._runs, self._runs + 1
         servers = outlook.placement.servers
-        mask = sum(1 << server for server in servers)
+        mask = bit_mask(servers)
         self.occupied |= mask
         heappush(self.running, Running(self.now + outlook.jct_s, number, run, mask))
         log.append((Kind.ADMITTED, self.now, number, -1, -1, -1, 0, 0, 0.0))

@@ -15,8 +15,6 @@ from typing import NamedTuple
 from dagsim.model import RejectReason
 from dagsim.systems.ramp.kernel import JobOutcome, RampKernel
 
-__all__ = ["UNITS", "JobRow", "cause", "job_rows", "kpis"]
-
 _INFO = ("compute", "dep", "flow", "cluster", "demand_compute", "demand_dep", "demand_total")
 
 UNITS: dict[str, str] = {

@@ -25,8 +25,6 @@ from dagsim.systems.ramp.decisions import OpSchedule, Rules
 from dagsim.systems.ramp.fabric import Fabric
 from dagsim.systems.ramp.timing import Bundle, TimedGraph
 
-__all__ = ["SHARED", "Memo", "StepTime", "look_ahead"]
-
 
 class StepTime(NamedTuple):
     """Times of one training step; computing and sending may overlap."""

@@ -18,8 +18,6 @@ from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.decisions import Rules
 from dagsim.systems.ramp.graph import ComputationGraph
 
-__all__ = ["PARTITIONERS", "PartitionedGraph", "Partitioner", "PieceEdge", "partitioned", "random_splits", "sip_ml"]
-
 Partitioner = Callable[[ComputationGraph, int, Rules], tuple[int, ...]]
 """A function from a graph, a degree and the rules to the pieces of each operation; deterministic."""
 
@@ -97,49 +95,43 @@ class PartitionedGraph(NamedTuple):
         )
 
 
-def sip_ml(graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
-    """Split each operation into one piece, or an even number of pieces of about one quantum of the
+class SipMlPartition:
+    """Splits each operation into one piece, or an even number of pieces of about one quantum of the
     forward pass each.
 
-    The number is at most ``degree``. From Khani et al. 2021 (SiP-ML, SIGCOMM), as in ddls.
-
-    Raises:
-        ModelError: ``degree`` is below 1, or odd and above 1.
+    From Khani et al. 2021 (SiP-ML, SIGCOMM), as in ddls.
     """
-    if degree < 1 or (degree > 1 and degree % 2):
-        raise ModelError(f"a degree must be 1 or even, got {degree!r}")
-    wished = (2 * ceil(ceil(op.forward_s / rules.quantum_s) / 2) for op in graph.ops)
-    return tuple(max(1, min(pieces, degree)) for pieces in wished)
-
-
-def random_splits(graph: ComputationGraph, degree: int, rules: Rules, rng: np.random.Generator) -> tuple[int, ...]:
-    """Draw the pieces of each operation from 1 and the powers of two up to ``degree``.
-
-    Raises:
-        ModelError: ``degree`` is below 1.
-    """
-    require(degree >= 1, "a degree must be 1 or more", degree, ModelError)
-    choices = [1 << power for power in range(degree.bit_length())]
-    return tuple(int(pieces) for pieces in rng.choice(choices, len(graph)))
-
-
-class SipMlPartition:
-    """``sip_ml`` as a registry entry."""
 
     def __call__(self, graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
-        """Return the pieces of each operation."""
-        return sip_ml(graph, degree, rules)
+        """Return the pieces of each operation, at most ``degree``.
+
+        Raises:
+            ModelError: ``degree`` is below 1, or odd and above 1.
+        """
+        if degree < 1 or (degree > 1 and degree % 2):
+            raise ModelError(f"a degree must be 1 or even, got {degree!r}")
+        wished = (2 * ceil(ceil(op.forward_s / rules.quantum_s) / 2) for op in graph.ops)
+        return tuple(max(1, min(pieces, degree)) for pieces in wished)
 
 
 class RandomPartition:
-    """``random_splits`` as a registry entry: one draw for each ``seed``, graph and degree."""
+    """Draws the pieces of each operation from 1 and the powers of two up to ``degree``: one draw for
+    each ``seed``, graph and degree.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
 
     def __call__(self, graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
-        """Return the pieces of each operation."""
-        return random_splits(graph, degree, rules, np.random.default_rng([self.seed, int(graph.digest, 16), degree]))
+        """Return the pieces of each operation.
+
+        Raises:
+            ModelError: ``degree`` is below 1.
+        """
+        require(degree >= 1, "a degree must be 1 or more", degree, ModelError)
+        rng = np.random.default_rng([self.seed, int(graph.digest, 16), degree])
+        choices = [1 << power for power in range(degree.bit_length())]
+        return tuple(int(pieces) for pieces in rng.choice(choices, len(graph)))
 
 
 def partitioned(graph: ComputationGraph, splits: tuple[int, ...], rules: Rules) -> PartitionedGraph:

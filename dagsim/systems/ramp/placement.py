@@ -19,18 +19,6 @@ from dagsim.systems.ramp.fabric import Fabric
 from dagsim.systems.ramp.partition import PartitionedGraph
 from dagsim.systems.ramp.topology import Block
 
-__all__ = [
-    "PLACERS",
-    "BestFitBlocks",
-    "FirstFitBlocks",
-    "Packed",
-    "Placer",
-    "RandomPlacer",
-    "SameType",
-    "check_placement",
-    "place_inside",
-]
-
 
 class Placer(Protocol):
     """An object that finds servers for a partitioned job; deterministic for given occupied servers."""

@@ -14,9 +14,6 @@ from dagsim.systems.ramp.partition import PARTITIONERS, PartitionedGraph, partit
 from dagsim.systems.ramp.placement import PLACERS, Placer, check_placement, place_inside
 from dagsim.systems.ramp.timing import OP_SCHEDULES, TimedGraph, timed
 
-__all__ = ["Outlook", "Planner", "Traffic"]
-
-
 _KEPT = 100_000
 """Number of placements kept before the cache is cleared, because a long training keeps meeting new
 occupancies.
@@ -228,7 +225,7 @@ class Planner:
             self._traffic.clear()
 
     def _critical_path_s(self, graph: ComputationGraph) -> float:
-        degree = max(degree for degree in (1, *range(2, self.rules.max_degree + 1, 2)) if self.fabric.blocks(degree))
+        degree = max(degree for degree in self.rules.degrees if self.fabric.blocks(degree))
         parts, count = self.parts(graph, degree), len(graph)
         costs = [graph.costs(gpu.name) for gpu in self.fabric.types]
         fastest = [min(cost[op] for cost in costs) / parts.pieces[op] for op in range(2 * count)]
@@ -241,16 +238,11 @@ class Planner:
         return max(ends)
 
     def _sent(self, parts: PartitionedGraph, placement: OpPlacement) -> Traffic:
-        total = 0.0
+        total, channels = 0.0, 0
         for lane, size in self._flows(parts, placement):
             total += size * sum(map(len, lane.targets))
-        return Traffic(total, self._sent_over(parts, placement).bit_count())
-
-    def _sent_over(self, parts: PartitionedGraph, placement: OpPlacement) -> int:
-        channels = 0
-        for lane, _ in self._flows(parts, placement):
             channels |= lane.all_channels
-        return channels
+        return Traffic(total, channels.bit_count())
 
     def _flows(self, parts: PartitionedGraph, placement: OpPlacement) -> Iterator[tuple[Lane, float]]:
         """Lanes on which data is sent, with the bytes of each of their dependencies."""

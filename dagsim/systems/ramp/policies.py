@@ -18,22 +18,6 @@ from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.decisions import Partition
 from dagsim.systems.ramp.view import ARRIVALS, SIZES, RampPolicy, RampView, Room, ways_in_time
 
-__all__ = [
-    "RAMP_POLICIES",
-    "AcceptableJct",
-    "ConstantDegree",
-    "MaxParallelism",
-    "MinParallelism",
-    "NoParallelism",
-    "OnTime",
-    "RandomDegree",
-    "RoomWeights",
-    "Roomy",
-    "SipMlDegree",
-    "tuned_weights",
-]
-
-
 RAMP_POLICIES: Registry[RampPolicy] = Registry(
     "RAMP policy",
     (
@@ -164,7 +148,7 @@ class OnTime:
 
     def decide(self, view: RampView) -> Iterable[Partition]:
         """Return the degree, with one look-ahead per degree tried."""
-        limit_s = view.job.acceptable_s * (1 + view.rules.tolerance)
+        limit_s = view.rules.limit_s(view.job.acceptable_s)
         for degree in view.degrees:
             if degree >= self.least:
                 outlook = view.outlook(degree, self.placer)

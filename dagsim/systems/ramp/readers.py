@@ -19,8 +19,6 @@ from dagsim.files import parsed_json
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.ramp.graph import ComputationGraph, Op
 
-__all__ = ["TIME_UNITS", "TimeUnit", "read_graph", "read_graphs"]
-
 TimeUnit: TypeAlias = Literal["s", "ms", "us"]
 
 TIME_UNITS: dict[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6}

@@ -20,8 +20,6 @@ from dagsim.systems.ramp.kernel import JobOutcome, RampKernel
 from dagsim.systems.ramp.workload import RampJob
 from dagsim.systems.seam import RewardTerm
 
-__all__ = ["RAMP_TERMS"]
-
 Info = Literal["compute", "cluster", "demand_total"]
 
 

@@ -29,8 +29,6 @@ from dagsim.systems.ramp.view import RampPolicy
 from dagsim.systems.ramp.workload import RampJob, RampWorkload
 from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm
 
-__all__ = ["RampScenario"]
-
 _MADE_UP_SEED = 20_220_617
 _DDLS = "ddls=true"
 

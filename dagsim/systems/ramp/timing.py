@@ -21,8 +21,6 @@ from dagsim.systems.ramp.decisions import OpPlacement, OpSchedule, Rules
 from dagsim.systems.ramp.fabric import Fabric, Lane
 from dagsim.systems.ramp.partition import PartitionedGraph, PieceEdge
 
-__all__ = ["OP_SCHEDULES", "Bundle", "OpScheduler", "TimedGraph", "graph_order", "srpt", "timed"]
-
 
 class Bundle(NamedTuple):
     """Dependencies of one price from the pieces of one pass operation to those of another."""
@@ -173,31 +171,37 @@ OpScheduler = Callable[[int, PartitionedGraph, Fabric], OpSchedule]
 OP_SCHEDULES: Registry[OpScheduler] = Registry(
     "op schedule",
     (
-        Entry("srpt", "dagsim.systems.ramp.timing:_Srpt", "the operation of the shortest piece first (ddls)"),
-        Entry("fifo", "dagsim.systems.ramp.timing:_Fifo", "operations in the order of the graph, forward first"),
+        Entry("srpt", "dagsim.systems.ramp.timing:Srpt", "the operation of the shortest piece first (ddls)"),
+        Entry("fifo", "dagsim.systems.ramp.timing:GraphOrder", "operations in the order of the graph, forward first"),
     ),
     method="__call__",
 )
 
 
-def srpt(job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
-    """Rank the shortest piece first; of equal ones the operation later in topological order, its
-    mirror before it.
+class Srpt:
+    """The shortest piece first; of equal ones the operation later in topological order, its mirror
+    before it.
     """
-    placed = _placed(parts)
-    ranks = []
-    for gpu in fabric.types:
-        costs = parts.graph.costs(gpu.name)
-        longest_first = sorted(placed, key=lambda op: -(costs[op] / parts.pieces[op]))
-        ranks.append(_ranked(longest_first))
-    return OpSchedule(job, tuple(ranks))
+
+    def __call__(self, job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
+        """Return the rank of each operation on each GPU type."""
+        placed = _placed(parts)
+        ranks = []
+        for gpu in fabric.types:
+            costs = parts.graph.costs(gpu.name)
+            longest_first = sorted(placed, key=lambda op: -(costs[op] / parts.pieces[op]))
+            ranks.append(_ranked(longest_first))
+        return OpSchedule(job, tuple(ranks))
 
 
-def graph_order(job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
-    """Rank operations in graph order, forward pass first."""
-    count, order = len(parts.graph), parts.graph.order
-    last_first = [*(count + op for op in order), *reversed(order)]
-    return OpSchedule(job, (_ranked(last_first),) * len(fabric.types))
+class GraphOrder:
+    """Operations in graph order, forward pass first."""
+
+    def __call__(self, job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
+        """Return the rank of each operation, the same on every GPU type."""
+        count, order = len(parts.graph), parts.graph.order
+        last_first = [*(count + op for op in order), *reversed(order)]
+        return OpSchedule(job, (_ranked(last_first),) * len(fabric.types))
 
 
 def _placed(parts: PartitionedGraph) -> list[int]:
@@ -211,17 +215,3 @@ def _ranked(lowest_first: list[int]) -> tuple[int, ...]:
     for rank, op in enumerate(lowest_first):
         ranks[op] = rank
     return tuple(ranks)
-
-
-class _Srpt:
-    """``srpt`` as a registry entry."""
-
-    def __call__(self, job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
-        return srpt(job, parts, fabric)
-
-
-class _Fifo:
-    """``graph_order`` as a registry entry."""
-
-    def __call__(self, job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
-        return graph_order(job, parts, fabric)

@@ -18,19 +18,6 @@ from dagsim.errors import ConfigError, require
 from dagsim.network.torus import Torus
 from dagsim.registry import Entry, Registry
 
-__all__ = [
-    "TOPOLOGIES",
-    "Block",
-    "LeafSpine",
-    "Ramp",
-    "Switch",
-    "Topology",
-    "TorusBoxes",
-    "relabelled",
-    "ring_s",
-]
-
-
 Block: TypeAlias = tuple[int, ...]
 """Servers in the order in which the pieces of an operation go to them."""
 

@@ -15,28 +15,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from dagsim.systems.ramp.decisions import Partition
+from dagsim.systems.ramp.decisions import Partition, Rules
 from dagsim.systems.ramp.fabric import Fabric
 from dagsim.systems.ramp.partition import PartitionedGraph
 from dagsim.systems.ramp.planner import Outlook
 from dagsim.systems.ramp.workload import RampJob
 
 if TYPE_CHECKING:
-    from dagsim.systems.ramp.decisions import Rules
-    from dagsim.systems.ramp.fabric import Fabric
     from dagsim.systems.ramp.kernel import RampKernel
-
-__all__ = [
-    "ARRIVALS",
-    "SIZES",
-    "RampPolicy",
-    "RampView",
-    "Room",
-    "Way",
-    "blocks_of",
-    "free_blocks",
-    "ways_in_time",
-]
 
 
 class RampView:
@@ -226,7 +212,7 @@ def ways_in_time(view: RampView) -> Iterator[Way]:
     """Every degree on every free block where the job would be in time; degrees with equal splits
     appear once.
     """
-    limit_s = view.job.acceptable_s * (1 + view.rules.tolerance)
+    limit_s = view.rules.limit_s(view.job.acceptable_s)
     splits = None
     for degree in view.degrees[1:]:
         parts = view.parts(degree)

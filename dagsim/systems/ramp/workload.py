@@ -15,8 +15,6 @@ from dagsim.model.streams import stream
 from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.graph import ComputationGraph
 
-__all__ = ["BETAS", "PAPER_BETAS", "Betas", "RampJob", "RampWorkload"]
-
 
 @dataclass(frozen=True, slots=True)
 class RampJob:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from dagsim.errors import ConfigError, require
 from dagsim.model import Cluster
+from dagsim.model.streams import stream
 from dagsim.registry import Registry
 from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm
 from dagsim.systems.spark.codecs import SPARK_CODECS
@@ -46,6 +47,9 @@ class SparkScenario:
 
     Jobs are drawn from ``profiles`` (a file or folder of TPC-H profiles), from ``trace`` (any trace
     of DAG jobs, without jobs of more than ``max_tasks`` tasks), or else from synthetic queries.
+
+    A number of executors or a gap between arrivals that is a range, [least, largest], is drawn for
+    every seed, uniformly on a log scale.
     """
 
     system: ClassVar[str] = "spark"
@@ -53,12 +57,12 @@ class SparkScenario:
     policies: ClassVar[Registry[SparkPolicy]] = SPARK_POLICIES
     codecs: ClassVar[Registry[Any]] = SPARK_CODECS
     terms: ClassVar[Registry[RewardTerm]] = SPARK_TERMS
-    executors: int | tuple[ExecutorType, ...] = 50
-    """Number of executors, or a list of types with name, count and speed."""
+    executors: int | tuple[int, int] | tuple[ExecutorType, ...] = 50
+    """Number of executors or its range, or a list of types with name, count and speed."""
     jobs: int = 200
     """Jobs per episode."""
-    mean_gap_s: float = 25.0
-    """Mean seconds between two arrivals."""
+    mean_gap_s: float | tuple[float, float] = 25.0
+    """Mean seconds between two arrivals, or its range."""
     batch: int = 1
     """Number of jobs that arrive at once at the start."""
     moving_delay_s: float = 2.0
@@ -74,23 +78,53 @@ class SparkScenario:
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        executor_types(self.executors)
         for name in ("jobs", "batch"):
             require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
-        for name in ("mean_gap_s", "moving_delay_s"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ConfigError(f"{name} must be 0 or more and finite, got {getattr(self, name)!r}")
+        for name in ("executors", "mean_gap_s"):
+            if (limits := _range(getattr(self, name))) and not 0 < limits[0] <= limits[1] < float("inf"):
+                raise ConfigError(f"{name} must be [least, largest], both positive and finite, got {list(limits)}")
+        executor_types(self.executors_of(0))
+        for name, value in (("mean_gap_s", self.mean_gap_s_of(0)), ("moving_delay_s", self.moving_delay_s)):
+            if not 0 <= value < float("inf"):
+                raise ConfigError(f"{name} must be 0 or more and finite, got {value!r}")
         if not self.mean_gap_s:
             raise ConfigError("mean_gap_s must be positive; batch makes jobs arrive at once")
         if self.trace is not None and (self.parity or self.profiles is not None):
             raise ConfigError("a trace goes with neither profiles nor parity")
-        if self.parity and (self.batch != 1 or not isinstance(self.executors, int)):
+        if self.parity and (self.batch != 1 or not isinstance(self.executors_of(0), int)):
             raise ConfigError("parity knows neither batches nor executors of several speeds")
 
     @property
+    def varied(self) -> bool:
+        """True if every seed has executors or arrivals of its own, and with them a unit of time."""
+        return bool(_range(self.executors) or _range(self.mean_gap_s))
+
+    @property
     def cluster(self) -> Cluster:
-        """A node per executor."""
-        return cluster_of(executor_types(self.executors))
+        """A node per executor; of a range, the cluster of the first seed."""
+        return cluster_of(executor_types(self.executors_of(0)))
+
+    @property
+    def most_executors(self) -> int:
+        """The largest number of executors that a seed can have."""
+        limits = _range(self.executors)
+        return int(limits[1]) if limits else len(self.cluster.nodes)
+
+    def executors_of(self, seed: int) -> int | tuple[ExecutorType, ...]:
+        """The executors of a seed: a number or types."""
+        match self.executors:
+            case (int() as least, int() as largest):
+                return round(_drawn(least, largest, seed, "executors"))
+            case executors:
+                return executors
+
+    def mean_gap_s_of(self, seed: int) -> float:
+        """Mean seconds between two arrivals of a seed."""
+        match self.mean_gap_s:
+            case (least, largest):
+                return _drawn(least, largest, seed, "mean-gap")
+            case gap_s:
+                return gap_s
 
     @property
     def pool(self) -> Sequence[SparkJob]:
@@ -126,7 +160,7 @@ class SparkScenario:
         """
         source: Iterable[SparkJob]
         draws: DurationSource | None = None
-        count, gap_ms = jobs if isinstance(jobs, int) else self.jobs, self.mean_gap_s * 1000
+        count, gap_ms = jobs if isinstance(jobs, int) else self.jobs, self.mean_gap_s_of(seed) * 1000
         if jobs is not None and not isinstance(jobs, int):
             source = jobs
         elif self.parity:
@@ -135,7 +169,7 @@ class SparkScenario:
         else:
             source = sequence(self.pool, seed, jobs=count, mean_gap_ms=gap_ms, batch=self.batch)
         return SparkKernel(
-            self.executors,
+            self.executors_of(seed),
             source if on_arrivals is None else CountedJobs(source, on_arrivals),
             moving_delay_ms=self.moving_delay_s * 1000,
             parity=self.parity,
@@ -150,7 +184,7 @@ class SparkScenario:
         jobs = kernel.episode.jobs
         span_s = (jobs[-1].arrival_ms - jobs[0].arrival_ms) / 1000 if jobs else 0.0
         return {
-            "cluster": ", ".join(map(_counted, executor_types(self.executors))),
+            "cluster": ", ".join(map(_counted, kernel.episode.executors)),
             "jobs": len(jobs),
             "span_s": span_s,
             "gpu_load": None,
@@ -173,6 +207,19 @@ class SparkScenario:
         if self.profiles is not None:
             return read_profiles(Path(os.path.expandvars(self.profiles)))
         return synthetic_profiles()
+
+
+def _range(value: object) -> tuple[float, float] | None:
+    """The limits of a range; ``None`` for a number and for types of executors."""
+    match value:
+        case (float() | int() as least, float() | int() as largest):
+            return least, largest
+    return None
+
+
+def _drawn(least: float, largest: float, seed: int, name: str) -> float:
+    """Draw a number uniformly on a log scale, from a stream of its own."""
+    return float(min(largest, least * (largest / least) ** stream(seed, name).random()))
 
 
 def _counted(kind: ExecutorType) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 
 from dagsim.errors import GraphError
 from dagsim.model import Cluster, Demand, Node
-from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
+from dagsim.traces.chunks import FileLayout, Form, Table, read_rows, read_tables
 from dagsim.traces.fields import FaultsAt, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
@@ -100,7 +100,7 @@ class Alibaba2018(Reader):
         if options.gpus_per_task is not None or not machines.files:
             return None
         nodes: dict[str, Node] = {}
-        for place, row in machines.rows(ReadReport(strict=True), _MACHINE_COLUMNS):
+        for place, row in read_rows(machines, ReadReport(strict=True), _MACHINE_COLUMNS):
             with FaultsAt(machines.where(place), "a machine"):  # one row per machine and status change
                 nodes.setdefault(
                     row[0], Node(row[0], None, 0, finite_number(row[4], "cpu_num"), finite_number(row[5], "mem_size"))

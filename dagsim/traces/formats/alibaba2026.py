@@ -16,7 +16,7 @@ import numpy as np
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import GPU_TYPES, Cluster, Demand, GpuType, Node
 from dagsim.model.gpu import canonical
-from dagsim.traces.chunks import csv_form, read_tables
+from dagsim.traces.chunks import csv_form, read_rows, read_tables
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
@@ -101,7 +101,7 @@ def _read_nodes(source: Source) -> Cluster:
         TraceError: A row is not a valid node; the message names ``file:line``.
     """
     nodes = []
-    for place, (name, model, gpus, cpus) in source.rows(ReadReport(strict=True), _NODES, header=True):
+    for place, (name, model, gpus, cpus) in read_rows(source, ReadReport(strict=True), _NODES, header=True):
         try:
             many = count(gpus or "0", "gpu_capacity_num", 0, 64)
             nodes.append(Node(name, _gpu_type(model) if many else None, many, finite_number(cpus, "cpu_num")))

@@ -21,7 +21,7 @@ import numpy as np
 
 from dagsim.model import Demand
 from dagsim.model.gpu import canonical
-from dagsim.traces.chunks import Table, csv_form, tables_of
+from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
@@ -39,7 +39,7 @@ _LAYOUTS: dict[int, tuple[int, int, int, int | None, int | None, int | None]] = 
 }
 _COLUMNS = ("id", "arrival", "job_type", "total_steps", "scale_factor", "priority_weight", "SLO", "duration")
 _JOB, _ARRIVAL, _TYPE, _STEPS, _SCALE, _WEIGHT, _SLO, _DURATION = range(len(_COLUMNS))
-_FORM = csv_form(_COLUMNS, numbers=(_ARRIVAL, _STEPS, _SCALE, _WEIGHT, _SLO, _DURATION), texts=(_JOB, _TYPE))
+_NUMBERS = (_ARRIVAL, _STEPS, _SCALE, _WEIGHT, _SLO, _DURATION)
 _TABLES = ("*throughputs.json", "*throughputs.json.gz")
 _BATCH = re.compile(r"(.*?) ?\(batch size (\d{1,9})\)")
 _GPUS = ("v100", "p100", "k80")
@@ -85,7 +85,7 @@ class GavelTrace(Reader):
 
 
 def _tables(source: Source, report: ReadReport) -> Iterator[Table]:
-    return tables_of(source, _FORM, len(_COLUMNS), _rows(source, report))
+    return tables_of(source, len(_COLUMNS), _rows(source, report), _NUMBERS)
 
 
 def _rows(source: Source, report: ReadReport) -> Iterator[Row]:

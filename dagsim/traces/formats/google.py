@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from math import inf, nan
@@ -17,8 +17,18 @@ from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Downtime
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Findings, JobBatch, in_parts, job_blocks, kinds_of_rows, rows_by_job, with_others
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects, optional
+from dagsim.traces.rows import (
+    Checks,
+    Findings,
+    Grouped,
+    JobBatch,
+    in_parts,
+    job_blocks,
+    kinds_of_rows,
+    rows_by_job,
+    with_others,
+)
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinations, objects, optional
 
 
 class Event(IntEnum):
@@ -35,9 +45,6 @@ class Event(IntEnum):
     JOB = 4
     """The whole job is submitted."""
 
-
-CODES: Mapping[str, Event] = {str(int(event)): event for event in Event}
-"""Events as a reader writes them that must interpret the rows of its file before they become a table."""
 
 AFTER_US = 2**63 - 1
 USES = frozenset({"gpus_per_task", "keep_partial", "floor_s", "protocol"})
@@ -136,26 +143,20 @@ class Events:
         tasks, kind_of, kinds = self._checked(table, lives, is_partial & (not self.options.keep_partial), findings)
 
         work = (lives.total_s if self.options.protocol == "all-attempts" else lives.last_s)[tasks]
-        name, owner = table.words(TASK), lives.job[tasks]
-        per_job = np.bincount(owner, minlength=count).astype(np.int64)
+        owner = lives.job[tasks]
         user, priority = _last_words(table, groups.row, job, kind, lead)
-        every = JobArrays(
-            ids=groups.ids,
-            arrival_s=groups.time,
-            first=bounds(per_job),
-            name=name.place[lives.lead[tasks]],
-            names=objects(name.words),
-            work=np.where(work < self.options.floor_s, self.options.floor_s, work),
-            instances=np.ones(len(tasks), np.int64),
-            kind=kind_of,
-            kinds=kinds,
-            waits=np.zeros(len(tasks) + 1, np.int64),
-            parent=np.zeros(0, np.int32),
+        every = jobs_of_tasks(
+            groups,
+            owner,
+            table.words(TASK).chosen(lives.lead[tasks]),
+            np.where(work < self.options.floor_s, self.options.floor_s, work),
+            kind_of,
+            kinds,
             priority=optional(np.array([self.band(word) for word in priority.words])[priority.place], 0.0),
             tenant=user,
         )
         kept_rows = np.bincount(owner, lives.rows[tasks], count).astype(np.int64)
-        batch = JobBatch(table, every, per_job > 0, kept_rows, job, findings)
+        batch = JobBatch(table, every, kept_rows > 0, kept_rows, job, findings)
         return _linked(batch, self.workflows, lead) if self.workflows else batch
 
     def _checked(
@@ -181,23 +182,62 @@ class Events:
         note(blank[0] & blank[1], "tasks without a request (nothing asked)")
         amounts = []
         for words, field in zip(asked, ("CPU request", "memory request"), strict=True):
-            values, reasons = zip(*[_amount(word, field) for word in words.words], strict=True)
+            values, reasons = zip(*[requested_amount(word, field) for word in words.words], strict=True)
             for reason in sorted({*reasons} - {""}):
                 drop(np.array([each == reason for each in reasons])[words.place], reason)
             amounts.append(np.array(values)[words.place])
-        kind, kinds = kinds_of_rows(
-            usable, amounts, lambda cpus, memory: TaskKind(Demand(*self.options.cpu_demand(cpus, memory)))
-        )
-        impossible = usable & ~np.array([kind.is_possible() for kind in kinds])[kind]
-        names, details = table.texts(TASK), dict[int, str]()
-        for task in np.flatnonzero(impossible).tolist():
-            try:
-                kinds[kind[task]].task(names[lives.lead[task]], 0.0, 1)
-            except ModelError as error:
-                details[int(lives.lead[task])] = str(error)
-        drop(impossible, "of impossible tasks", details)
+        kind, kinds = kinds_of_tasks(usable, amounts, self.options)
+        errors = impossible_tasks(usable, table.texts(TASK)[lives.lead], lives.last_s, kind, kinds)
+        details = {int(lives.lead[task]): text for task, text in errors.items()}
+        drop(np.isin(np.arange(len(usable)), list(errors)), "of impossible tasks", details)
         tasks = np.flatnonzero(usable)
         return tasks, kind[tasks], kinds
+
+
+def kinds_of_tasks(
+    usable: np.ndarray, amounts: Sequence[np.ndarray], options: TraceOptions
+) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
+    """The kinds of tasks that ask for these cores and this memory; see ``kinds_of_rows``."""
+    return kinds_of_rows(usable, amounts, lambda *asked: TaskKind(Demand(*options.cpu_demand(*asked))))
+
+
+def impossible_tasks(
+    usable: np.ndarray, names: np.ndarray, work: np.ndarray, kind: np.ndarray, kinds: Sequence[TaskKind]
+) -> dict[int, str]:
+    """The tasks among the ``usable`` ones that the model refuses, each with the reason."""
+    doubtful, errors = ~np.array([kind.is_possible() for kind in kinds])[kind] | ~np.isfinite(work), dict[int, str]()
+    for task in np.flatnonzero(usable & doubtful).tolist():
+        try:
+            kinds[kind[task]].task(names[task], float(work[task]), 1)
+        except ModelError as error:
+            errors[task] = str(error)
+    return errors
+
+
+def jobs_of_tasks(
+    groups: Grouped,
+    owner: np.ndarray,
+    name: Labels,
+    work: np.ndarray,
+    kind: np.ndarray,
+    kinds: tuple[TaskKind, ...],
+    **columns: Any,
+) -> JobArrays:
+    """Jobs of tasks that do not wait for each other; ``owner`` is the job of each, (n,) int64 in order."""
+    return JobArrays(
+        ids=groups.ids,
+        arrival_s=groups.time,
+        first=bounds(np.bincount(owner, minlength=len(groups.ids))),
+        name=name.place,
+        names=objects(name.words),
+        work=work,
+        instances=np.ones(len(work), np.int64),
+        kind=kind,
+        kinds=kinds,
+        waits=np.zeros(len(work) + 1, np.int64),
+        parent=np.zeros(0, np.int32),
+        **columns,
+    )
 
 
 def _linked(batch: JobBatch, workflows: Workflows, lead: np.ndarray) -> JobBatch:
@@ -240,12 +280,7 @@ class _Lives(NamedTuple):
     @classmethod
     def of(cls, table: Table, rows: np.ndarray, job: np.ndarray, kind: np.ndarray, time_s: np.ndarray) -> _Lives:
         """Fold the events in ``rows``, which are ordered by job and then as in the file."""
-        key = job[rows] * np.int64(len(table)) + table.words(TASK).place[rows]
-        _, first, number = np.unique(key, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        number, first = rank[number], first[order]
+        number, first = combinations((job[rows], table.words(TASK).place[rows]))
         by_task = np.argsort(number, kind="stable")
         row, owner, count = rows[by_task], number[by_task], len(first)
         events, time_s = kind[row], time_s[row]
@@ -294,12 +329,20 @@ def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
     return table.texts(JOB), seconds(times_us(table))
 
 
+def late_rows(checks: Checks, texts: np.ndarray) -> np.ndarray:
+    """(n,) bool: True for rows whose time is after the end of the trace; drops those whose time is not a number."""
+    times = texts.tolist()
+    is_time = [time.isdecimal() and len(time) < 20 for time in times]
+    checks.drop(~np.array(is_time, bool), "whose time is not a number")
+    return np.array([is_read and int(time) >= AFTER_US for time, is_read in zip(times, is_time, strict=True)], bool)
+
+
 def times_us(table: Table) -> np.ndarray:
     """(n,) int64: microseconds of each event."""
     return np.array(list(map(int, table.texts(TIME).tolist())), np.int64)
 
 
-def _amount(word: str, field: str) -> tuple[float, str]:
+def requested_amount(word: str, field: str) -> tuple[float, str]:
     """The number in a request, and the reason why there is none."""
     try:
         return finite_number(word or "0", field), ""

@@ -7,8 +7,7 @@ defaults left out). Event types are numbers or names; the numbers differ from th
 trace is the directory of the tables or the file of instance events. ``google`` groups and interprets
 the events.
 
-Also reads exports without the lives of tasks: the Kaggle sample, requests, and machine shapes. Rows
-are grouped by collection, externally beyond 262,144 rows (see ``gather``).
+Also reads exports without the lives of tasks: the Kaggle sample, requests, and machine shapes.
 
 - Kaggle's ``borg_traces_data.csv`` joins a random event of a random task with a random window of
   its usage: 34 columns with a header, demands as Python dictionaries, line ends inside quotes.
@@ -22,20 +21,37 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Any
 
-from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph
-from dagsim.traces.chunks import FileLayout, Form, Table, tables_of
+import numpy as np
+
+from dagsim.model import Cluster, Edge, Node, Task, TaskGraph
+from dagsim.traces.chunks import Form, Table, csv_form, read_rows, read_tables, tables_of
 from dagsim.traces.fields import Dirty, FaultsAt, count, finite_number
-from dagsim.traces.formats.google import AFTER_US, CODES, COLUMNS, USES, Event, Events, machines, seconds, work_text
-from dagsim.traces.gather import Gathered, gather, pack, unpack
+from dagsim.traces.formats.google import (
+    AFTER_US,
+    COLUMNS,
+    USES,
+    Event,
+    Events,
+    impossible_tasks,
+    jobs_of_tasks,
+    kinds_of_tasks,
+    late_rows,
+    machines,
+    requested_amount,
+    seconds,
+    work_text,
+)
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Downtime, Reader
 from dagsim.traces.report import ReadReport
+from dagsim.traces.rows import Checks, JobBatch, in_parts, job_blocks, repeated, rows_by_job
 from dagsim.traces.source import Row, Source
+from dagsim.workload.arrays import Labels, combinations, objects, optional, renumbered
 from dagsim.workload.records import clipped_repr
 
 _NUMBERS = (
@@ -67,8 +83,8 @@ _EVENT_MORE = ("collection_type", "priority", "alloc_collection_id", *_REQUEST)
 _COLLECTION = ("time", "type", "collection_id")
 _COLLECTION_MORE = ("collection_type", "user", "start_after_collection_ids")
 _MACHINE_MORE = ("capacity.cpus", "capacity.memory")
-_JOB_SUBMISSION = str(int(Event.JOB))
-_FORM = Form((), range(len(COLUMNS)), lambda first, where: FileLayout(range(len(COLUMNS)), len(COLUMNS), False))
+_WIDTH = len(_EVENT) + len(_EVENT_MORE)
+_JOB_SUBMISSION = "J"
 _JSON_DEFAULTS = {"time": "0", "type": "0", "instance_index": "0", "priority": "0"}
 
 
@@ -91,16 +107,12 @@ class Google2019(Reader):
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         if recognises_google_list(source):
-            return super().blocks(source, options, report, most)
+            return _list_blocks(source, options, report, most)
         workflows, instances = _Workflows(), _instances(source)
 
-        def tables(report: ReadReport) -> Iterator[Table]:
-            return tables_of(instances, _FORM, len(COLUMNS), _rows(source, instances, workflows, report))
-
-        return Events(options, band, CODES, workflows).blocks(tables, report, most)
-
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        return read_google_list(source, options, report)
+        codes = _EVENTS | {_JOB_SUBMISSION: Event.JOB}
+        tables = partial(_tables, source, instances, workflows)
+        return Events(options, band, codes, workflows).blocks(tables, report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The machines of ``machine_events``, or of a list of shapes (``*host_resource*``), if
@@ -181,63 +193,86 @@ class _Workflows:
         return TaskGraph(tuple(tasks), tuple(edges))
 
 
-def _rows(source: Source, instances: Source, workflows: _Workflows, report: ReadReport) -> Iterator[Row]:
-    """Events of tasks, preceded by the submissions of collections if known."""
+def _tables(source: Source, instances: Source, workflows: _Workflows, report: ReadReport) -> Iterator[Table]:
+    """The submissions of collections if known, and then the events of tasks."""
     collections = source.beside("collection_events*", "collection_events/*")
-    for _, row in _table(collections, _COLLECTION, _COLLECTION_MORE, report):
+    for _, row in _records(collections, _COLLECTION, _COLLECTION_MORE, report):
         report.skip("joined from the collection events")
         if after := re.findall(r"\d+", row["start_after_collection_ids"]):
             workflows.add(row["collection_id"], after)
-    for place, row in _table(collections, _COLLECTION, _COLLECTION_MORE, ReadReport()):  # the groups are known only now
+    yield from tables_of(instances, len(COLUMNS), _submissions(collections, workflows))  # the groups are known only now
+    for table in _events(instances, _EVENT, _EVENT_MORE, report):
+        checks, texts = Checks(table), dict(zip((*_EVENT, *_EVENT_MORE), map(table.texts, range(_WIDTH)), strict=True))
+        kinds, ids = table.words(_EVENT.index("type")), texts["collection_id"]
+        checks.skip(np.isin(texts["collection_type"], _ALLOC_SETS), "of alloc sets", report)
+        checks.drop(ids == "", "without collection_id")
+        checks.drop(~np.array([word in _EVENTS for word in kinds.words])[kinds.place], "of an unknown event type")
+        checks.skip(late_rows(checks, texts["time"]), "after the end of the trace", report)
+        is_submission = np.array([_EVENTS.get(word) is Event.SUBMIT for word in kinds.words])[kinds.place]
+        inside = is_submission & ~np.isin(texts["alloc_collection_id"], ("", "0"))
+        checks.note(inside, "tasks inside alloc sets (taken as tasks of their own)")
+        checks.findings.tell(report, table, np.arange(len(table)), len(table))
+        jobs, tasks = ids, texts["instance_index"]
+        if workflows:
+            jobs, tasks = (
+                objects(map(name, *columns))
+                for name, columns in ((workflows.job, [ids]), (workflows.task, [ids, tasks]))
+            )
+        asked = [texts[name] for name in ("priority", *_REQUEST)]
+        columns = (texts["time"], jobs, tasks, texts["type"], objects([""] * len(table)), *asked)
+        rows = replace(table, values={}, words_of=dict(enumerate(columns)), raw=np.empty(len(table), object), blocks=())
+        yield rows.chosen(np.flatnonzero(checks.usable))
+
+
+def _submissions(collections: Source, workflows: _Workflows) -> Iterator[Row]:
+    for place, row in _records(collections, _COLLECTION, _COLLECTION_MORE, ReadReport()):
         time, is_submission = row["time"], _EVENTS.get(row["type"]) is Event.SUBMIT
         if is_submission and time.isdecimal() and len(time) < 20 and int(time) < AFTER_US:
             yield place, (time, workflows.job(row["collection_id"]), "", _JOB_SUBMISSION, row["user"], "", "", "")
-    for place, row in _table(instances, _EVENT, _EVENT_MORE, report):
-        if row["collection_type"] in _ALLOC_SETS:
-            report.skip("of alloc sets")
-            continue
-        time, event, collection = row["time"], _EVENTS.get(row["type"]), row["collection_id"]
-        if not collection:
-            report.drop("without collection_id", instances.where(place))
-        elif event is None:
-            report.drop("of an unknown event type", instances.where(place))
-        elif not (time.isdecimal() and len(time) < 20):
-            report.drop("whose time is not a number", instances.where(place))
-        elif int(time) >= AFTER_US:
-            report.skip("after the end of the trace")
-        else:
-            if event is Event.SUBMIT and row["alloc_collection_id"] not in ("", "0"):
-                report.note("tasks inside alloc sets (taken as tasks of their own)", instances.where(place))
-            job, task = workflows.job(collection), workflows.task(collection, row["instance_index"])
-            asked = row["resource_request.cpus"], row["resource_request.memory"]
-            yield place, (time, job, task, str(int(event)), "", row["priority"], *asked)
 
 
-def _table(
+def _records(
     source: Source, required: Sequence[str], optional: Sequence[str], report: ReadReport
 ) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """Rows of a table as texts by column. Names of nested columns have a dot; missing columns are
-    empty.
+    """Rows of ``_events`` as texts by column."""
+    names = (*required, *optional)
+    for table in _events(source, required, optional, report):
+        for line, *texts in zip(table.line.tolist(), *map(table.texts, range(len(names))), strict=True):
+            yield line, dict(zip(names, texts, strict=True))
+
+
+def _events(source: Source, required: Sequence[str], optional: Sequence[str], report: ReadReport) -> Iterator[Table]:
+    """A table of the trace with these columns, all texts. Names of nested columns have a dot, or a line below in
+    CSV; missing columns are empty.
     """
+    names = (*required, *optional)
     if not source.files:
         return
     if source.head(1)[0].startswith("{"):
-        blank = dict.fromkeys((*required, *optional), "")
-        for place, line in source.lines():
-            if not line.strip():
-                continue
-            report.rows += 1
-            try:
-                yield place, blank | _JSON_DEFAULTS | _flat(json.loads(line))
-            except (ValueError, RecursionError):
-                report.drop("that is not a JSON object", source.where(place))
+        yield from tables_of(source, len(names), _objects(source, names, report))
         return
-    aliases = [name.replace(".", "_") for name in optional if "." in name]
-    for place, fields in source.rows(report, required, (*optional, *aliases), header=True):
-        row = dict(zip((*required, *optional, *aliases), fields, strict=True))
-        for name in optional:
-            row[name] = row[name] or row.get(name.replace(".", "_"), "")
-        yield place, row
+    nested = {name: len(names) + place for place, name in enumerate(name for name in optional if "." in name)}
+    more = (*optional, *[name.replace(".", "_") for name in nested])
+    form = csv_form(required, more, numbers=(), texts=range(len(required) + len(more)), header=True)
+    for table in read_tables(source, form, report):
+        for name, alias in nested.items():
+            texts = table.words_of[names.index(name)]
+            table.words_of[names.index(name)] = np.where(texts == "", table.words_of[alias], texts)
+        yield table
+
+
+def _objects(source: Source, names: Sequence[str], report: ReadReport) -> Iterator[Row]:
+    """The fields of JSON Lines."""
+    defaults = [(name, _JSON_DEFAULTS.get(name, "")) for name in names]
+    for place, line in source.lines():
+        if not line.strip():
+            continue
+        report.rows += 1
+        try:
+            row = _flat(json.loads(line))
+            yield place, tuple([row.get(name, default) for name, default in defaults])  # no work for the collector
+        except (ValueError, RecursionError):
+            report.drop("that is not a JSON object", source.where(place))
 
 
 def _flat(row: Any) -> dict[str, str]:
@@ -268,7 +303,7 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
         return None
 
     def events() -> Iterator[tuple[str, Event, float, float, float]]:
-        for place, row in _table(tables, ("time", "machine_id", "type"), _MACHINE_MORE, ReadReport(strict=True)):
+        for place, row in _records(tables, ("time", "machine_id", "type"), _MACHINE_MORE, ReadReport(strict=True)):
             with FaultsAt(tables.where(place), "a machine event"):
                 if row["type"] not in _MACHINE_EVENTS:
                     raise Dirty(f"of the unknown type {clipped_repr(row['type'])}")
@@ -289,8 +324,17 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
 
 _COMMON = ("time", "collection_id", "instance_index", "collection_type", "user")
 _KAGGLE = (*_COMMON, "resource_request", "priority", "alloc_collection_id", "start_time", "end_time")
+_TIME, _COLLECTION_ID, _INSTANCE, _KIND, _USER = range(len(_COMMON))
+_REQUESTED, _PRIORITY, _ALLOC, _START, _END = range(len(_COMMON), len(_KAGGLE))
 _KAGGLE_ONLY = {"instance_events_type", "collections_events_type", "start_time", "end_time"}
 _REQUESTS = (*_COMMON, "cpus", "ram")
+_CPUS, _RAM = range(len(_COMMON), len(_REQUESTS))
+_TEXTS = (_COLLECTION_ID, _INSTANCE, _KIND, _USER)
+_SAMPLE_FORM = csv_form(
+    _KAGGLE, numbers=(_TIME, _START, _END), texts=(*_TEXTS, _REQUESTED, _PRIORITY, _ALLOC), header=True
+)
+_REQUESTS_FORM = csv_form(_REQUESTS, numbers=(_TIME, _CPUS, _RAM), texts=_TEXTS, header=True)
+_LISTED_SETS = ("1", "1.0", "ALLOC_SET")
 _SHAPES = ("cpus", "ram", "machine_count")
 _MOST_MACHINES = 1_000_000
 
@@ -310,16 +354,11 @@ def list_work_text(source: Source) -> str:
     return "0 (or floor_s): requests have no end"
 
 
-def read_google_list(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+def _list_blocks(source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
     """Jobs of a list: one per collection, with the tasks that the list contains."""
-    if _names(source) >= _KAGGLE_ONLY:
-        rows = _sampled(source.rows(report, _KAGGLE, header=True))
-    else:
-        rows = source.rows(report, _REQUESTS, header=True)
-    for group in gather(_by_collection(rows, source, report)):
-        job = _job(group, source, options, report)
-        if job is not None:
-            yield job
+    is_sample = _names(source) >= _KAGGLE_ONLY
+    parts = in_parts(partial(_listed, source, _SAMPLE_FORM if is_sample else _REQUESTS_FORM), _keys, report)
+    return job_blocks((_batch(table, options, is_sample) for table in parts), report, most)
 
 
 def shapes_beside(source: Source) -> Cluster | None:
@@ -333,7 +372,7 @@ def shapes_beside(source: Source) -> Cluster | None:
     if len(tables.files) != 1:
         return None
     nodes = []
-    for place, (cpus, ram, machine_count) in tables.rows(ReadReport(strict=True), _SHAPES, header=True):
+    for place, (cpus, ram, machine_count) in read_rows(tables, ReadReport(strict=True), _SHAPES, header=True):
         with FaultsAt(tables.where(place), "a machine shape"):
             size = finite_number(cpus, "cpus"), finite_number(ram, "ram")
             if (many := count(machine_count, "machine_count", 0)) > _MOST_MACHINES:
@@ -353,94 +392,90 @@ def band(priority: str) -> float:
     return float(sum(value >= least for least in (100, 116, 120, 360)))
 
 
-@dataclass(slots=True)
-class _Instance:
-    """Collected rows of one task."""
-
-    cpus: float
-    memory: float
-    rows: int = 0
-    windows: list[tuple[float, float]] = field(default_factory=list)
-
-    def covered_s(self) -> float:
-        """Seconds covered by the union of its windows."""
-        covered, reached = 0.0, -inf
-        for start, end in sorted(self.windows):
-            covered += max(0.0, end - max(start, reached))
-            reached = max(reached, end)
-        return covered / 1e6
+def _listed(source: Source, form: Form, report: ReadReport) -> Iterator[Table]:
+    """Rows of a list that belong to a collection."""
+    for table in read_tables(source, form, report):
+        checks = Checks(table)
+        checks.skip(np.isin(table.texts(_KIND), _LISTED_SETS), "of alloc sets", report)
+        checks.drop(table.texts(_COLLECTION_ID) == "", "without collection_id")
+        checks.findings.tell(report, table, np.arange(len(table)), len(table))
+        yield table.chosen(np.flatnonzero(checks.usable))
 
 
-def _sampled(rows: Iterator[Row]) -> Iterator[Row]:
-    """Convert Kaggle's rows: the CPUs and the memory of the request become fields of their own."""
-    for place, (time, collection, instance, kind, user, request, *rest) in rows:
-        numbers = [re.search(rf"'{name}': *([^,}}]*)", request) for name in ("cpus", "memory")]
-        cpus, memory = ["" if match is None or match[1] == "None" else match[1] for match in numbers]
-        yield place, (time, collection, instance, kind, user, cpus, memory, *rest)
+def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """Collection of each row, and its time in seconds."""
+    time_us = table.numbers(_TIME)
+    return table.texts(_COLLECTION_ID), seconds(np.where(np.isfinite(time_us), time_us, inf))
 
 
-def _by_collection(rows: Iterator[Row], source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
-    for place, row in rows:
-        if row[3] in ("1", "1.0", "ALLOC_SET"):
-            report.skip("of alloc sets")
-            continue
-        if not row[1]:
-            report.drop("without collection_id", source.where(place))
-            continue
-        try:
-            time_us = finite_number(row[0], "time")
-        except Dirty:
-            time_us = inf  # the row is dropped together with its job
-        yield row[1], seconds(time_us), pack(place, row)
+def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
+    """Jobs of a list. In the sample, several rows of a task are windows of its life."""
+    checks, groups, names = Checks(table), rows_by_job(*_keys(table)), table.words(_INSTANCE)
+    job, count = groups.job_of_row(), len(groups.ids)
+    time_us = checks.number(_TIME, "time")
+    checks.drop(~((time_us >= 0) & (time_us < AFTER_US)), "whose time lies outside the trace")
+    checks.drop(np.array([not word.strip() for word in names.words])[names.place], "without instance_index")
+    if is_sample:
+        amounts = _requests(checks)
+        start, end = checks.number(_START, "start_time"), checks.number(_END, "end_time")
+        checks.drop(end < start, "with an end before the start")
+        inside = table.words(_ALLOC)
+        checks.note(
+            np.array([word not in ("", "0", "0.0") for word in inside.words])[inside.place],
+            "tasks inside alloc sets (taken as tasks of their own)",
+        )
+    else:
+        amounts = [checks.number(column, "request", 0) for column in (_CPUS, _RAM)]
+        again = checks.usable.copy()
+        again[again] = repeated(job[again] * np.int64(len(table)) + names.place[again])
+        checks.drop(again, "whose instance another row has")
+
+    rows = groups.row[checks.usable[groups.row]]  # job by job, in the order of the file
+    number, firsts = combinations((job[rows], names.place[rows]))
+    lead, sizes = rows[firsts], np.bincount(number, minlength=len(firsts))
+    covered_s = _covered_s(number, start[rows], end[rows], len(lead)) if is_sample else np.zeros(len(lead))
+    work = np.where(covered_s < options.floor_s, options.floor_s, covered_s)
+    kind, kinds = kinds_of_tasks(np.ones(len(lead), bool), [column[lead] for column in amounts], options)
+    errors = impossible_tasks(np.ones(len(lead), bool), table.texts(_INSTANCE)[lead], work, kind, kinds)
+    wrong = np.array(list(errors), np.int64)
+    details = {int(lead[task]): text for task, text in errors.items()}
+    checks.findings.drop(lead[wrong], "that describe an impossible job", stage=1, counts=sizes[wrong], details=details)
+    tasks = np.delete(np.arange(len(lead)), wrong)
+    kept_rows = np.bincount(job[lead[tasks]], sizes[tasks], count).astype(np.int64)
+    last = np.zeros(count, np.int64)
+    last[job[rows]] = rows  # the last assignment wins: the last usable row of each job
+    columns: dict[str, Any] = {"tenant": table.words(_USER).chosen(last)}
+    if is_sample:
+        priority = table.words(_PRIORITY).chosen(last)
+        columns["priority"] = optional(np.array([band(word) for word in priority.words])[priority.place], 0.0)
+    every = jobs_of_tasks(
+        groups, job[lead[tasks]], names.chosen(lead[tasks]), work[tasks], *renumbered(kind[tasks], kinds), **columns
+    )
+    return JobBatch(table, every, kept_rows > 0, kept_rows, job, checks.findings)
 
 
-def _job(group: Gathered, source: Source, options: TraceOptions, report: ReadReport) -> Job | None:
-    instances: dict[str, _Instance] = {}
-    first: dict[str, int] = {}
-    user, priority = "", ""
-    for place, row in map(unpack, group.rows):
-        with report.dropping(partial(source.where, place)):
-            instance = _read(row)
-            first_instance = instances.setdefault(row[2], instance)
-            if first_instance is not instance and not instance.windows:
-                raise Dirty("whose instance another row has")
-            first_instance.rows += 1
-            first_instance.windows += [] if first_instance is instance else instance.windows
-            first.setdefault(row[2], place)
-            user, priority = row[4], row[7] if len(row) > 7 else ""
-            if len(row) > 8 and row[8] not in ("", "0", "0.0"):
-                report.note("tasks inside alloc sets (taken as tasks of their own)", source.where(place))
-    tasks = []
-    kept = 0
-    for name, instance in instances.items():
-        with report.dropping(partial(source.where, first[name]), rows=instance.rows):
-            work = max(instance.covered_s(), options.floor_s)
-            tasks.append(Task(name, work, 1, False, *options.cpu_demand(instance.cpus, instance.memory)))
-            kept += instance.rows
-    if not tasks:
-        return None
-    report.kept += kept
-    return Job(group.job, TaskGraph(tuple(tasks)), group.time, band(priority), user)
+def _requests(checks: Checks) -> list[np.ndarray]:
+    """CPUs and memory of the rows of the sample, whose requests are Python's dictionaries."""
+    requests, amounts = checks.table.words(_REQUESTED), []
+    for name in ("cpus", "memory"):
+        texts = [re.search(rf"'{name}': *([^,}}]*)", word) for word in requests.words]
+        stated = ["" if match is None or match[1] == "None" else match[1] for match in texts]
+        values, reasons = zip(*[requested_amount(text, "request") for text in stated], strict=True)
+        checks.drop_for(Labels(requests.place, reasons))
+        amounts.append(np.array(values)[requests.place])
+    return amounts
 
 
-def _read(row: Sequence[str]) -> _Instance:
-    """Parse one row.
-
-    Raises:
-        Dirty: The row is unusable.
-    """
-    time, _, name, _, _, cpus, memory, *more = row
-    if not 0 <= finite_number(time, "time") < AFTER_US:
-        raise Dirty("whose time lies outside the trace")
-    if not name.strip():
-        raise Dirty("without instance_index")
-    instance = _Instance(finite_number(cpus or "0", "request"), finite_number(memory or "0", "request"))
-    if more:
-        start, end = finite_number(more[2], "start_time"), finite_number(more[3], "end_time")
-        if end < start:
-            raise Dirty("with an end before the start")
-        instance.windows.append((start, end))
-    return instance
+def _covered_s(task: np.ndarray, start: np.ndarray, end: np.ndarray, count: int) -> np.ndarray:
+    """(T,) float64: seconds covered by the union of the windows of each task, which are in microseconds."""
+    order, by_end = np.lexsort((end, start, task)), np.lexsort((end, task))
+    rank = np.empty(len(task), np.int64)
+    rank[by_end] = np.arange(len(task))
+    task, start = task[order], start[order]
+    latest = end[by_end[np.maximum.accumulate(rank[order])]]  # ranks grow from task to task
+    reached = np.where(np.diff(task, prepend=-1) > 0, -inf, np.roll(latest, 1))
+    covered: np.ndarray = np.bincount(task, np.maximum(0.0, end[order] - np.maximum(start, reached)), count) / 1e6
+    return covered
 
 
 def _names(source: Source) -> set[str]:

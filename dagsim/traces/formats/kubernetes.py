@@ -1,8 +1,8 @@
 """Kubernetes: ``kubectl get pods -A -o json``, and Kueue's workloads with or without them.
 
 Reads a list, one object per line, or a folder of such files; scheduling events (``*event*.json``)
-state when pods were bound. Pods of one owner form one job. Objects are grouped by job, sorted
-externally beyond 262,144 (see ``gather``).
+state when pods were bound. Pods of one owner form one job. Jobs are made one by one, as pods of a
+job follow each other.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ from math import ceil, inf
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from dagsim.model import Job, Request, Task, TaskGraph
 from dagsim.model.arithmetic import ordered_sum
+from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
-from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.kube import PodDemand, PodSet, kueue_workload, pod
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import Dropping, ReadReport
+from dagsim.traces.rows import in_parts, rows_by_job
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.slurm import moment_s
-from dagsim.traces.source import Source
+from dagsim.traces.source import Row, Source
 
 _KIND = re.compile(r'"kind"\s*:\s*"(Pod|Workload|Event)(List)?"')
 _EVENTS = ("*event*.json", "*event*.json.gz", "*event*.jsonl")
@@ -66,10 +69,7 @@ class Kubernetes(Reader):
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         reading = _Reading(source, options, report, options.named_gpus(), _scheduled(source))
-        for group in gather(reading.pieces()):
-            job = reading.job(group)
-            if job is not None:
-                yield job
+        yield from filter(None, map(reading.job, reading.groups()))
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {
@@ -103,7 +103,7 @@ class KubernetesNow(Kubernetes):
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         reading = _Reading(source, options, report, options.named_gpus(), _scheduled(source))
-        groups = [reading.now(group) for group in gather(reading.pieces())]
+        groups = list(map(reading.now, reading.groups()))
         now_s = _instant_s(entry.piece for entries in groups for entry in entries)
         running = [entry.piece for entries in groups for entry in _counted(_of(entries, "runs"))]
         usual_s = median([piece.limit_s or 2 * _age_s(piece, now_s) for piece in running] or [_USUAL_S])
@@ -118,7 +118,7 @@ class KubernetesNow(Kubernetes):
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
         """A second after the last event that an object states."""
         reading = _Reading(source, options, ReadReport(), {}, _scheduled(source))
-        pieces = [entry.piece for group in gather(reading.pieces()) for entry in reading.now(group)]
+        pieces = [entry.piece for group in reading.groups() for entry in reading.now(group)]
         return _instant_s(pieces) if pieces else None
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
@@ -167,14 +167,26 @@ class _Reading:
     named: dict[str, str]
     scheduled: dict[str, float]
 
-    def pieces(self) -> Iterator[tuple[str, float, str]]:
+    def groups(self) -> Iterator[list[_Found]]:
+        """The pods and pod sets of each job, in order of creation."""
+
+        def read(report: ReadReport) -> Iterator[Table]:
+            return tables_of(self.source, 3, replace(self, report=report)._rows(), (1,))
+
+        for table in in_parts(read, _keys, self.report):
+            entries = list(map(_Found, table.line.tolist(), table.texts(2).tolist()))
+            groups = rows_by_job(*_keys(table))
+            for rows in np.split(groups.row, groups.first[1:-1]):
+                yield [entries[row] for row in rows.tolist()]
+
+    def _rows(self) -> Iterator[Row]:
         """Pods and pod sets, with their job and creation time."""
         for place, object in elements(self.source, "items"):
             self.report.rows += 1
             with self.report.dropping(partial(self.source.where, place)):
-                yield from self._pieces(place, object)
+                yield from ((place, (piece.whole, piece.created_s, piece)) for piece in self._pieces(object))
 
-    def _pieces(self, place: int, object: Any) -> Iterator[tuple[str, float, str]]:
+    def _pieces(self, object: Any) -> Iterator[PodSet]:
         match text_in(object, "kind"):
             case "Pod":
                 if any(
@@ -196,29 +208,24 @@ class _Reading:
                 return
         for piece in pieces:
             if piece.demand.on_gpu or self.options.gpus_per_task is not None or piece.is_workload:
-                yield piece.whole, piece.created_s, pack(place, [piece.to_text()])
+                yield piece
             else:
                 self.report.skip("of pods without a GPU")
 
-    def job(self, group: Gathered) -> Job | None:
+    def job(self, pieces: list[_Found]) -> Job | None:
         """Job of its pieces, or ``None`` if it cannot be kept."""
-        pieces = self.located(group)
+        created_s = min(entry.piece.created_s for entry in pieces)
         if any(entry.piece.is_workload for entry in pieces):  # a workload has more information, and it is exact
             self.report.skip("of pods that a workload stands for", sum(not entry.piece.is_workload for entry in pieces))
             pieces = [entry for entry in pieces if entry.piece.is_workload]
         with self._dropping(pieces):
-            job = self._made(min(entry.piece.created_s for entry in pieces), pieces)
+            job = self._made(created_s, pieces)
             self.report.kept += len(pieces)
             return job
         return None
 
-    def located(self, group: Gathered) -> list[_Found]:
-        """The pieces of a job."""
-        return [_Found(place, PodSet.from_text(text)) for place, (text,) in map(unpack, group.rows)]
-
-    def now(self, group: Gathered) -> list[_Found]:
+    def now(self, pieces: list[_Found]) -> list[_Found]:
         """The pieces of a job that run or wait. A pod that is bound to a node holds it."""
-        pieces = self.located(group)
         bound = [
             replace(entry, piece=replace(entry.piece, fate="runs"))
             if entry.piece.fate == "waits" and entry.piece.node
@@ -349,6 +356,11 @@ class _Reading:
                 return _queue(pieces)
             case _:
                 return pieces[0].namespace
+
+
+def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """Job and creation time of each piece."""
+    return table.texts(0), table.numbers(1)
 
 
 def _of(entries: Sequence[_Found], fate: str) -> list[_Found]:

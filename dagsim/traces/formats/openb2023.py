@@ -17,7 +17,7 @@ import numpy as np
 
 from dagsim.model import GPU_TYPES, Cluster, Demand, GpuType, Node
 from dagsim.model.gpu import canonical
-from dagsim.traces.chunks import csv_form, read_tables
+from dagsim.traces.chunks import csv_form, read_rows, read_tables
 from dagsim.traces.fields import MOST_GPUS, Dirty, FaultsAt, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
@@ -85,8 +85,8 @@ def read_openb_nodes(source: Source) -> Cluster:
         TraceError: A row is not a valid node; the message names ``file:line``.
     """
     nodes = []
-    for place, (name, cpu, memory, gpus, model) in source.rows(
-        ReadReport(strict=True), ("sn", "cpu_milli", "memory_mib", "gpu", "model"), header=True
+    for place, (name, cpu, memory, gpus, model) in read_rows(
+        source, ReadReport(strict=True), ("sn", "cpu_milli", "memory_mib", "gpu", "model"), header=True
     ):
         with FaultsAt(source.where(place), "a node"):
             many = count(gpus or "0", "gpu", 0, MOST_GPUS)

@@ -20,7 +20,7 @@ import numpy as np
 
 from dagsim.errors import TraceError
 from dagsim.model import Cluster, Demand, Node, gpu_type
-from dagsim.traces.chunks import Table, csv_form, read_tables
+from dagsim.traces.chunks import Table, csv_form, read_rows, read_tables
 from dagsim.traces.fields import MOST_GPUS, FaultsAt, count, finite_number
 from dagsim.traces.formats import pai_lists
 from dagsim.traces.options import TraceOptions
@@ -111,7 +111,9 @@ class Pai2020(Reader):
         if machines is None:
             return None
         nodes = []
-        for place, (name, kind, cpus, memory, gpus) in machines.rows(ReadReport(strict=True), _TABLES["machine_spec"]):
+        for place, (name, kind, cpus, memory, gpus) in read_rows(
+            machines, ReadReport(strict=True), _TABLES["machine_spec"]
+        ):
             with FaultsAt(machines.where(place), "a machine"):
                 many = count(gpus, "cap_gpu", 0, MOST_GPUS)
                 gpu = gpu_type(_GPU_TYPES.get(kind, kind)) if many else None

@@ -1,31 +1,43 @@
 """PBS's accounting (OpenPBS, PBS Pro, Torque): files ``server_priv/accounting/YYYYMMDD``.
 
 A line is ``MM/DD/YYYY HH:MM:SS;TYPE;ID;key=value ...``. Only records of ended (``E``) and of rerun
-(``R``) attempts are read. ``ctime qtime etime start end`` are epoch seconds. Records are grouped by
-job, sorted externally beyond 262,144 (see ``gather``).
+(``R``) attempts are read. ``ctime qtime etime start end`` are epoch seconds.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import chain
+from math import nan
 from sys import intern
 from typing import NamedTuple
 
+import numpy as np
+
 from dagsim.errors import ConfigError, TraceError
-from dagsim.model import Job, Task, TaskGraph
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model import Demand
+from dagsim.model.arithmetic import numbered
+from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty, count, finite_number, pbs_memory_gb
-from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
+from dagsim.traces.rows import Checks, JobBatch, in_parts, job_blocks, rows_by_job
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.slurm import duration_s
-from dagsim.traces.source import Source
+from dagsim.traces.source import Row, Source
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinations, objects, optional, ranges
 
+_FIELDS = (
+    *("start", "end", "etime", "resources_used.walltime"),
+    *[f"Resource_List.{name}" for name in ("select", "nodes", "nodect", "ngpus", "ncpus", "mem", "walltime")],
+    *("user", "account", "queue", "exec_host"),
+)
+_COLUMNS = ("id", "arrival", "kind", *_FIELDS)
+_ID, _ARRIVAL, _KIND, _START, _END, _ETIME, _WALLTIME, *_DEMAND = range(len(_COLUMNS))
+_DEMAND, _SHOWN = _DEMAND[:6], _DEMAND[6:]
 _LINE = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z]+;[^;]*;")
 _PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
 _LONGEST = 1 << 20  # lines of big jobs list every core: 100 KB is normal
@@ -52,14 +64,15 @@ class Pbs(Reader):
     def recognises(self, source: Source) -> bool:
         return bool(_LINE.match(source.head(1)[0]))
 
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         if options.protocol not in (None, *_PROTOCOLS):
             raise ConfigError(f"pbs has no protocol {options.protocol!r}; choose from {', '.join(_PROTOCOLS)}")
-        reading = _Reading(source, options, report, options.named_gpus())
-        for group in gather(reading.by_job()):
-            job = reading.job(group)
-            if job is not None:
-                yield job
+
+        def read(report: ReadReport) -> Iterator[Table]:
+            records = _records(source, options.arrival or "ctime", report)
+            return tables_of(source, len(_COLUMNS), records, (_ARRIVAL, _START, _END, _ETIME))
+
+        return job_blocks((_batch(table, options) for table in in_parts(read, _keys, report)), report, most)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
@@ -74,163 +87,190 @@ class Pbs(Reader):
 class _Chunk(NamedTuple):
     """A number of equal pieces, each on one node."""
 
-    pieces: int
-    gpus: int
-    cpus: float
-    memory_gb: float
-    kind: str
+    pieces: int = 1
+    gpus: int = 0
+    cpus: float = 0.0
+    memory_gb: float = 0.0
+    kind: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    place: int
-    rerun: bool
-    start_s: float
-    eligible_s: float
-    ran_s: float
-    fields: Mapping[str, str]
+def _records(source: Source, arrival: str, report: ReadReport) -> Iterator[Row]:
+    """The fields of ``_COLUMNS`` of every finished attempt of a job with an id and an arrival; other records are
+    skipped.
+    """
+    for place, line in source.lines():
+        if not line.strip():
+            continue
+        report.rows += 1
+        if len(line) > _LONGEST:
+            raise TraceError(f"{source.where(place)}: a line of {len(line):,} characters")
+        if not _LINE.match(line):
+            report.drop("that are not records", source.where(place))
+            continue
+        _, kind, id, message = line.rstrip("\r").split(";", 3)
+        if kind not in ("E", "R"):
+            report.skip("of jobs deleted while they waited" if kind == "D" else "of other records")
+            continue
+        if "[]" in id:
+            report.skip("of arrays as a whole")
+            continue
+        with report.dropping(partial(source.where, place)):
+            fields = {"Resource_List.mem": "0"} | dict(_PAIR.findall(message))
+            arrival_s = finite_number(fields.get(arrival, ""), arrival)
+            if not id or arrival_s < 0:
+                raise Dirty("without an id" if not id else "whose ctime is negative")
+            values = [intern(fields.get(name, "").strip("\"'")) for name in _FIELDS]
+            yield place, (id.partition(".")[0], arrival_s, kind, *values)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    source: Source
-    options: TraceOptions
-    report: ReadReport
-    named: dict[str, str]
-
-    def by_job(self) -> Iterator[tuple[str, float, str]]:
-        """Records of finished attempts, with their job and its arrival; other records are skipped."""
-        for place, line in self.source.lines():
-            if not line.strip():
-                continue
-            self.report.rows += 1
-            if len(line) > _LONGEST:
-                raise TraceError(f"{self.source.where(place)}: a line of {len(line):,} characters")
-            if not _LINE.match(line):
-                self.report.drop("that are not records", self.source.where(place))
-                continue
-            _, kind, id, message = line.rstrip("\r").split(";", 3)
-            if kind not in ("E", "R"):
-                self.report.skip("of jobs deleted while they waited" if kind == "D" else "of other records")
-                continue
-            if "[]" in id:
-                self.report.skip("of arrays as a whole")
-                continue
-            with self.report.dropping(partial(self.source.where, place)):
-                fields = dict(_PAIR.findall(message))
-                arrival_s = finite_number(
-                    fields.get(self.options.arrival or "ctime", ""), self.options.arrival or "ctime"
-                )
-                if not id or arrival_s < 0:
-                    raise Dirty("without an id" if not id else "whose ctime is negative")
-                yield id.partition(".")[0], arrival_s, pack(place, [kind, message])
-
-    def job(self, group: Gathered) -> Job | None:
-        """Job of its records, or ``None`` if it cannot be kept."""
-        attempts = []
-        for place, (kind, message) in map(unpack, group.rows):
-            with self.report.dropping(partial(self.source.where, place)):
-                fields = {key: text.strip("\"'") for key, text in _PAIR.findall(message)}
-                attempts.append(self._attempt(place, kind == "R", fields))
-        attempts.sort(key=lambda attempt: (attempt.start_s, attempt.place))
-        if not attempts:
-            return None
-        if all(attempt.rerun for attempt in attempts) and not self.options.keep_partial:
-            for attempt in attempts:
-                self.report.drop("of jobs that outlive the trace", self.source.where(attempt.place))
-            return None
-        with self.report.dropping(*[partial(self.source.where, attempt.place) for attempt in attempts]):
-            job = self._made(group, attempts)
-            self.report.kept += len(attempts)
-            return job
-        return None
-
-    def _attempt(self, place: int, rerun: bool, fields: Mapping[str, str]) -> _Attempt:
-        start_s, end_s, etime_s = (finite_number(fields.get(name) or "0", name) for name in ("start", "end", "etime"))
-        walltime_s = duration_s(fields.get("resources_used.walltime", ""), "walltime")
-        if walltime_s is None:
-            if not start_s or not end_s:
-                raise Dirty("that never ran")
-            walltime_s = end_s - start_s
-        elif start_s and end_s and abs(end_s - start_s - walltime_s) > _FAR_S:
-            self.report.note("whose wall time is not end - start (suspended?)", self.source.where(place))
-        if not start_s:
-            start_s = end_s - walltime_s
-        if walltime_s < 0 or start_s < 0:
-            raise Dirty("with an end before the start")
-        return _Attempt(place, rerun, start_s, etime_s, walltime_s, fields)
-
-    def _made(self, group: Gathered, attempts: Sequence[_Attempt]) -> Job:
-        every = self.options.protocol == "all-attempts"
-        seconds = ordered_sum(attempt.ran_s for attempt in attempts) if every else attempts[-1].ran_s
-        shown = attempts[0 if every else -1]
-        fields = shown.fields
-        chunks = _chunks(fields)
-        if len(chunks) > 1:
-            self.report.note("of several kinds of chunks, which need not start together here",
-                             self.source.where(shown.place))  # fmt: skip
-        limit_s = duration_s(fields.get("Resource_List.walltime", ""), "walltime")
-        tasks = [
-            self._task("job" if len(chunks) == 1 else f"chunk-{place}", chunk, seconds, limit_s)
-            for place, chunk in enumerate(chunks)
-        ]
-        return Job(
-            group.job,
-            TaskGraph(tuple(tasks)),
-            group.time,
-            tenant=self._tenant(fields),
-            observed_start_s=max(group.time, shown.start_s),
-            eligible_s=max(group.time, shown.eligible_s),
-            observed_nodes=tuple(dict.fromkeys(map(intern, _HOST.findall(fields.get("exec_host", "")))))[:_MOST_NODES],
-            user=intern(fields.get("user", "")),
-            account=intern(fields.get("account", "")),
-            partition=intern(fields.get("queue", "")),
-        )
-
-    def _task(self, name: str, chunk: _Chunk, seconds: float, limit_s: float | None) -> Task:
-        kind = site_gpu(chunk.kind, self.named) if chunk.kind else None
-        return Task(
-            name,
-            max(self.options.on_reference(seconds, kind), self.options.floor_s),
-            chunk.pieces,
-            chunk.pieces > 1,
-            chunk.gpus or self.options.gpus_per_task or 0,
-            chunk.cpus,
-            chunk.memory_gb,
-            (kind,) if kind and chunk.gpus else None,
-            estimate=None if limit_s is None else self.options.on_reference(limit_s, kind),
-        )
-
-    def _tenant(self, fields: Mapping[str, str]) -> str:
-        match self.options.tenant:
-            case "user":
-                return fields.get("user", "")
-            case "partition":
-                return fields.get("queue", "")
-            case "account":
-                return fields.get("account", "")
-            case _:
-                return fields.get("account") or fields.get("user", "")
+def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """Job and arrival of each record."""
+    return table.texts(_ID), table.numbers(_ARRIVAL)
 
 
-def _chunks(fields: Mapping[str, str]) -> list[_Chunk]:
+def _batch(table: Table, options: TraceOptions) -> JobBatch:
+    """Jobs of a table, each from the first or the last of its attempts that are usable."""
+    checks, groups = Checks(table), rows_by_job(*_keys(table))
+    start_s, ran_s = _ran(checks)
+    job, count, every = groups.job_of_row(), len(groups.ids), options.protocol == "all-attempts"
+    usable = np.flatnonzero(checks.usable)
+    rows = usable[np.lexsort((usable, start_s[usable], job[usable]))]  # job by job, attempt by attempt
+    owner, attempts = job[rows], np.bincount(job[rows], minlength=count).astype(np.int64)
+    kept, shown = attempts > 0, np.zeros(count, np.int64)
+    turns = rows[::-1] if every else rows
+    shown[job[turns]] = turns  # the last assignment wins
+
+    def drop(jobs: np.ndarray, reason: str, details: Mapping[int, str] | None = None) -> None:
+        """Drop all attempts of the jobs of a mask."""
+        of = np.flatnonzero((jobs & kept)[owner])
+        texts = {int(row): details[int(job[row])] for row in rows[of]} if details else None
+        checks.findings.drop(rows[of], reason, stage=2, order=of, details=texts)
+        kept[jobs] = False
+
+    if not options.keep_partial:
+        reruns = np.bincount(owner, table.texts(_KIND)[rows] == "R", count)
+        drop(reruns == attempts, "of jobs that outlive the trace")
+    asked, demands = _demands(table, shown)
+    for reason in dict.fromkeys(demand for demand in demands if isinstance(demand, str)):
+        drop(np.array([demand == reason for demand in demands])[asked], reason)
+    chunks = [[_Chunk()] if isinstance(demand, str) else demand for demand in demands]
+    sizes, begins = (column[asked] for column in (np.array(list(map(len, chunks))), bounds(list(map(len, chunks)))))
+    checks.findings.note(
+        shown[kept & (sizes > 1)], "of several kinds of chunks, which need not start together here", stage=1
+    )
+    limit, user, account, queue, hosts = (table.words(column).chosen(shown) for column in _SHOWN)
+    limits, reasons = zip(*map(_seconds, limit.words), strict=True)
+    drop(np.array([bool(reason) for reason in reasons])[limit.place], "whose walltime is not a duration")
+    seconds = np.bincount(owner, ran_s[rows], count) if every else ran_s[shown]
+
+    listed, of_job = list(chain.from_iterable(chunks)), np.repeat(np.arange(count), sizes)
+    chunk, named = ranges(begins, sizes), options.named_gpus()
+    measured_on = [site_gpu(chunk.kind, named) if chunk.kind else None for chunk in listed]
+    kind, kinds = numbered([_task_kind(*pair, options) for pair in zip(listed, measured_on, strict=True)])
+    work, estimate = (
+        options.all_on_reference(column[of_job], measured_on, chunk)
+        for column in (seconds, np.array(limits)[limit.place])
+    )
+    every_job = JobArrays(
+        ids=groups.ids,
+        arrival_s=groups.time,
+        first=bounds(sizes),
+        name=np.where(sizes[of_job] > 1, chunk - begins[of_job] + 1, 0).astype(np.int32),
+        names=objects(["job", *[f"chunk-{place}" for place in range(int(sizes.max()))]]),
+        work=np.where(work < options.floor_s, options.floor_s, work),
+        instances=np.array([chunk.pieces for chunk in listed], np.int64)[chunk],
+        kind=kind[chunk],
+        kinds=kinds,
+        waits=np.zeros(len(chunk) + 1, np.int64),
+        parent=np.zeros(0, np.int32),
+        estimate=optional(estimate),
+        tenant=options.tenants(user, account, queue),
+        observed_start_s=np.maximum(groups.time, start_s[shown]),
+        eligible_s=np.maximum(groups.time, table.numbers(_ETIME, 0.0)[shown]),
+        observed_nodes=hosts.mapped(_nodes),
+        user=user,
+        account=account,
+        partition=queue,
+    )
+    errors = {job: str(error) for job, error in every_job.faults(kept)}
+    drop(np.isin(np.arange(count), list(errors)), "that describe an impossible job", errors)
+    return JobBatch(table, every_job, kept, attempts, job, checks.findings)
+
+
+def _ran(checks: Checks) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) float64 each: start and run time of every attempt."""
+    table = checks.table
+    start_s, end_s, _ = (
+        checks.number(column, name, 0.0) for column, name in ((_START, "start"), (_END, "end"), (_ETIME, "etime"))
+    )
+    stated = table.words(_WALLTIME)
+    values, reasons = zip(*map(_seconds, stated.words), strict=True)
+    checks.drop_for(Labels(stated.place, reasons))
+    ran_s = np.array(values)[stated.place]
+    is_timed = (start_s != 0) & (end_s != 0)
+    checks.drop(np.isnan(ran_s) & ~is_timed, "that never ran")
+    with np.errstate(invalid="ignore", over="ignore"):
+        between_s = end_s - start_s
+        checks.note(is_timed & (np.abs(between_s - ran_s) > _FAR_S), "whose wall time is not end - start (suspended?)")
+        ran_s = np.where(np.isnan(ran_s), between_s, ran_s)
+        start_s = np.where(start_s == 0, end_s - ran_s, start_s)
+    checks.drop((ran_s < 0) | (start_s < 0), "with an end before the start")
+    return start_s, ran_s
+
+
+def _seconds(text: str) -> tuple[float, str]:
+    """A wall time in seconds, NaN if it is not set; and the reason why it is not one."""
+    try:
+        seconds = duration_s(text, "walltime")
+    except Dirty as reason:
+        return nan, str(reason)
+    return nan if seconds is None else seconds, ""
+
+
+def _task_kind(chunk: _Chunk, kind: str | None, options: TraceOptions) -> TaskKind:
+    """Kind of the task of a chunk, on this type of GPU if any."""
+    types = (kind,) if kind and chunk.gpus else None
+    return TaskKind(
+        Demand(chunk.gpus or options.gpus_per_task or 0, chunk.cpus, chunk.memory_gb, types), chunk.pieces > 1
+    )
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(intern, _HOST.findall(text))))[:_MOST_NODES]
+
+
+def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[_Chunk] | str]]:
+    """(J,) int32 and a list: the demand of each of these rows among the distinct ones, each of which is a list of
+    chunks, or the reason why it is impossible.
+    """
+    columns = [table.words(column).chosen(shown) for column in _DEMAND]
+    asked, firsts = combinations([column.place for column in columns])
+    demands: list[list[_Chunk] | str] = []
+    for texts in zip(*[column.chosen(firsts).tolist() for column in columns], strict=True):
+        try:
+            demands.append(_chunks(*texts))
+        except Dirty as reason:
+            demands.append(str(reason))
+    return asked, demands
+
+
+def _chunks(select: str, nodes: str, nodect: str, ngpus: str, ncpus: str, memory: str) -> list[_Chunk]:
     """Demand of a job, with equal chunks merged.
 
     Raises:
         Dirty: A number is impossible.
     """
-    select, nodes = fields.get("Resource_List.select"), fields.get("Resource_List.nodes")
     if select or nodes:
-        parsed = [_chunk(part) for part in (select or nodes or "").split("+")]
+        parsed = [_chunk(part) for part in (select or nodes).split("+")]
         pieces = sum(chunk.pieces for chunk in parsed)
     else:
-        pieces = count(fields.get("Resource_List.nodect") or "1", "nodect")
-        gpus, cpus = (count(fields.get(f"Resource_List.{name}") or "0", name, 0) for name in ("ngpus", "ncpus"))
+        pieces = count(nodect or "1", "nodect")
+        gpus, cpus = count(ngpus or "0", "ngpus", 0), count(ncpus or "0", "ncpus", 0)
         if gpus % pieces:
             raise Dirty("whose GPUs are not even over their nodes")
-        parsed = [_Chunk(pieces, gpus // pieces, cpus / pieces, 0.0, "")]
+        parsed = [_Chunk(pieces, gpus // pieces, cpus / pieces)]
     if not any(chunk.memory_gb for chunk in parsed):
-        share = pbs_memory_gb(fields.get("Resource_List.mem", "0")) / pieces
+        share = pbs_memory_gb(memory) / pieces
         parsed = [chunk._replace(memory_gb=share) for chunk in parsed]
     merged: dict[_Chunk, int] = {}
     for chunk in parsed:

@@ -2,14 +2,12 @@
 
 The log is one array of ``{status, vc, jobid, submitted_time, user, attempts: [{start_time,
 end_time, detail: [{ip, gpus}]}]}``; times are local, without a zone, or null or ``None``. It is
-read object by object, and sorted by submission (see ``gather``). The lists have ``timestamp, duration,
+read object by object into columns. The lists have ``timestamp, duration,
 num_gpus, gpu_time, cluster``.
 """
 
 from __future__ import annotations
 
-import codecs
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -18,22 +16,35 @@ from typing import Any
 import numpy as np
 
 from dagsim.errors import TraceError
-from dagsim.model import Job, Task
-from dagsim.traces.chunks import Table, csv_form, read_tables
+from dagsim.model import Demand
+from dagsim.traces.chunks import Table, csv_form, read_tables, tables_of
+from dagsim.traces.documents import values
 from dagsim.traces.fields import Dirty, seconds_since_1970
-from dagsim.traces.gather import gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Checks, JobBatch, dates, in_parts, job_blocks, rows_by_job, single_tasks
-from dagsim.traces.source import Source
-from dagsim.workload.arrays import TaskKind, objects
+from dagsim.traces.rows import (
+    Checks,
+    JobBatch,
+    arrivals,
+    dates,
+    in_parts,
+    job_blocks,
+    row_blocks,
+    rows_by_job,
+    single_tasks,
+)
+from dagsim.traces.source import Row, Source
+from dagsim.workload.arrays import JobArrays, TaskKind, objects
 
 _LIST = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
 _TIME, _DURATION, _GPUS, _GPU_TIME, _VC = range(len(_LIST))
 _FORM = csv_form(_LIST, numbers=(_DURATION, _GPUS), texts=range(len(_LIST)), header=True)
-_CHUNK = 1 << 16
-_LONGEST = 1 << 24  # maximum characters of one job
+_LOG = ("jobid", "submitted", "vc", "seconds", "gpus", "attempts", "unfinished", "fault")
+"""Columns of the log."""
+_ID, _SUBMITTED, _OWNER, _SECONDS, _FIRST_GPUS, _ATTEMPTS, _UNFINISHED, _FAULT = range(len(_LOG))
+_NUMBERS = (_SUBMITTED, _SECONDS, _FIRST_GPUS, _ATTEMPTS, _UNFINISHED)
+_NO_TIME = (None, "None", "")
 
 
 class Philly(Reader):
@@ -50,12 +61,11 @@ class Philly(Reader):
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         if not _is_list(source):
-            return super().blocks(source, options, report, most)
+            again = ("whose jobid another job has",) * 2
+            times = partial(arrivals, column=_SUBMITTED)
+            return row_blocks(partial(_log, source), times, partial(_logged, options), report, most, again)
         parts = in_parts(partial(_rows, source), _keys, report)
         return job_blocks((_listed(table, options) for table in parts), report, most)
-
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        return _logged(source, options, report)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {
@@ -93,15 +103,7 @@ def _listed(table: Table, options: TraceOptions) -> JobBatch:
     gpus = checks.count(_GPUS, "num_gpus")
     is_again = np.ones(len(table), bool)
     is_again[groups.row[groups.first[:-1]]] = False
-    jobs = single_tasks(
-        checks,
-        dates(table, _TIME),
-        np.where(seconds < options.floor_s, options.floor_s, seconds),
-        gpus,
-        (gpus > 1,),
-        lambda gang: TaskKind(Task("job", 0.0).demand, gang),
-        tenant=table.words(_VC),
-    )
+    jobs = _gangs(checks, dates(table, _TIME), seconds, gpus, options, tenant=table.words(_VC))
     checks.impossible(jobs)
     checks.note(is_again, "rows that equal another (kept)")
     lines = [f"row {table.where(row).rpartition(':')[2]}" for row in groups.row.tolist()]
@@ -111,65 +113,71 @@ def _listed(table: Table, options: TraceOptions) -> JobBatch:
     return JobBatch(table, every, checks.usable[groups.row], np.ones(len(table), np.int64), turn, checks.findings)
 
 
-def _logged(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-    for group in gather(_entries(source, report)):
-        first, *others = map(unpack, group.rows)
-        for place, _ in others:
-            report.drop("whose jobid another job has", source.where(place))
-        place, (text,) = first
-        where = source.where(place)
-        with report.dropping(where):
-            job = _job(json.loads(text), options, report, where)
-            report.kept += 1
-            yield job
+def _log(source: Source, report: ReadReport) -> Iterator[Table]:
+    return tables_of(source, len(_LOG), _entries(source, report), _NUMBERS)
 
 
-def _entries(source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
-    for line, entry in _objects(source):
+def _entries(source: Source, report: ReadReport) -> Iterator[Row]:
+    """The fields of ``_LOG`` of every entry with an id and a time."""
+    if not "".join(source.head()).lstrip().startswith("["):
+        raise TraceError(f"{source.files[0]}:1: not a cluster_job_log (it must be a JSON array)")
+    for number, entry in values(source, ""):
         report.rows += 1
-        with report.dropping(f"{source.files[0]}:{line}"):
+        with report.dropping(partial(source.where, number)):
             if not isinstance(entry, dict):
                 raise Dirty("that are not objects")
             id = entry.get("jobid")
             if not isinstance(id, str) or not id:
                 raise Dirty("without a jobid")
-            time = seconds_since_1970(str(entry.get("submitted_time")), "submitted_time")
-            yield id, time, pack(line, (json.dumps(entry),))
+            submitted_s = seconds_since_1970(str(entry.get("submitted_time")), "submitted_time")
+            yield number, (id, submitted_s, str(entry.get("vc") or ""), *_ran(entry.get("attempts")))
 
 
-def _job(entry: dict[str, Any], options: TraceOptions, report: ReadReport, where: str) -> Job:
-    """Job of one entry of the log.
-
-    Raises:
-        Dirty: The entry is unusable.
-        ModelError: The job is invalid.
+def _ran(attempts: Any) -> tuple[float, int, int, int, str]:
+    """Seconds of all attempts together, GPUs of the first, the number of attempts and of those that lack a time;
+    and the reason why they are unusable.
     """
-    attempts = entry.get("attempts")
-    if not isinstance(attempts, list) or not attempts:
-        raise Dirty("without attempts")
-    if not all(isinstance(attempt, dict) for attempt in attempts):
-        raise Dirty("whose attempts are not objects")
-    gpus = _gpus(attempts[0])
-    if not gpus:
-        raise Dirty("without GPUs")
-    seconds, unfinished = 0.0, 0
-    for attempt in attempts:
-        start, end = attempt.get("start_time"), attempt.get("end_time")
-        if start in (None, "None", "") or end in (None, "None", ""):
-            unfinished += 1
-            continue
-        span = seconds_since_1970(str(end), "end_time") - seconds_since_1970(str(start), "start_time")
-        if span < 0:
-            raise Dirty("whose times are out of order")
-        seconds += span
-    if attempts[-1].get("end_time") in (None, "None", ""):
-        raise Dirty("without end")
-    if unfinished:
-        report.note("with attempts that lack a time (not counted)", where)
-    if len(attempts) > 1:
-        report.note("of several attempts (work is their sum)", where)
-    submitted = seconds_since_1970(str(entry["submitted_time"]), "submitted_time")
-    return Job.single(entry["jobid"], _task(seconds, gpus, options), submitted, tenant=str(entry.get("vc") or ""))
+    try:
+        if not isinstance(attempts, list) or not attempts:
+            raise Dirty("without attempts")
+        if not all(isinstance(attempt, dict) for attempt in attempts):
+            raise Dirty("whose attempts are not objects")
+        gpus = _gpus(attempts[0])
+        if not gpus:
+            raise Dirty("without GPUs")
+        seconds, unfinished = 0.0, 0
+        for attempt in attempts:
+            start, end = attempt.get("start_time"), attempt.get("end_time")
+            if start in _NO_TIME or end in _NO_TIME:
+                unfinished += 1
+                continue
+            span = seconds_since_1970(str(end), "end_time") - seconds_since_1970(str(start), "start_time")
+            if span < 0:
+                raise Dirty("whose times are out of order")
+            seconds += span
+        if attempts[-1].get("end_time") in _NO_TIME:
+            raise Dirty("without end")
+    except Dirty as reason:
+        return 0.0, 1, 1, 0, str(reason)
+    return seconds, gpus, len(attempts), unfinished, ""
+
+
+def _logged(options: TraceOptions, checks: Checks) -> JobArrays:
+    """Jobs of the log."""
+    table = checks.table
+    seconds, gpus = table.numbers(_SECONDS), table.numbers(_FIRST_GPUS)
+    checks.drop_for(table.words(_FAULT))
+    checks.note(table.numbers(_UNFINISHED) > 0, "with attempts that lack a time (not counted)")
+    checks.note(table.numbers(_ATTEMPTS) > 1, "of several attempts (work is their sum)")
+    return _gangs(checks, table.numbers(_SUBMITTED), seconds, gpus, options, tenant=table.words(_OWNER))
+
+
+def _gangs(
+    checks: Checks, arrival_s: np.ndarray, seconds: np.ndarray, gpus: np.ndarray, options: TraceOptions, **columns: Any
+) -> JobArrays:
+    """Gangs of single GPUs, one job per row."""
+    work = np.where(seconds < options.floor_s, options.floor_s, seconds)
+    return single_tasks(checks, arrival_s, work, gpus, (gpus > 1,), lambda gang: TaskKind(Demand(), gang), **columns)
 
 
 def _gpus(attempt: dict[str, Any]) -> int:
@@ -179,58 +187,3 @@ def _gpus(attempt: dict[str, Any]) -> int:
         return 0
     lists = [machine.get("gpus") for machine in detail if isinstance(machine, dict)]
     return sum(len(gpus) for gpus in lists if isinstance(gpus, list))
-
-
-def _task(seconds: float, gpus: int, options: TraceOptions) -> Task:
-    return Task("job", max(seconds, options.floor_s), gpus, gpus > 1)
-
-
-def _objects(source: Source) -> Iterator[tuple[int, Any]]:
-    """Elements of the array, each with the line it begins on. The file is streamed.
-
-    Raises:
-        TraceError: The text is not a JSON array.
-    """
-    file, decoder = source.files[0], json.JSONDecoder()
-    line, buffer, begun, ended = 1, "", False, False
-    chunks = _text(file)
-    while True:
-        stripped = buffer.lstrip(" \t\r\n," if begun else " \t\r\n")
-        line += buffer.count("\n", 0, len(buffer) - len(stripped))
-        buffer = stripped
-        if not begun and buffer:
-            if buffer[0] != "[":
-                raise TraceError(f"{file}:{line}: not a cluster_job_log (it must be a JSON array)")
-            begun, buffer = True, buffer[1:]
-            continue
-        if buffer.startswith("]"):
-            return
-        problem = "it ends before its last bracket"
-        if buffer:
-            try:
-                element, used = decoder.raw_decode(buffer)
-            except json.JSONDecodeError as error:
-                problem = error.msg
-            except (ValueError, RecursionError):
-                raise TraceError(f"{file}:{line}: not JSON that can be read") from None
-            else:
-                if used < len(buffer) or ended:
-                    yield line, element
-                    line += buffer.count("\n", 0, used)
-                    buffer = buffer[used:]
-                    continue
-        more = "" if ended or len(buffer) > _LONGEST else next(chunks, "")
-        ended = not more
-        if ended:
-            raise TraceError(f"{file}:{line}: not JSON ({problem})")
-        buffer += more
-
-
-def _text(file: Source) -> Iterator[str]:
-    decode = codecs.getincrementaldecoder("utf-8-sig")()
-    with file.open_binary() as stream:
-        try:
-            while data := stream.read(_CHUNK):
-                yield decode.decode(data)
-        except UnicodeDecodeError:
-            raise TraceError(f"{file}:1: not UTF-8 text") from None

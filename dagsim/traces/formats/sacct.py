@@ -12,11 +12,12 @@ ask the same function for a demand, once per distinct combination of fields (``_
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from math import inf, nan
+from math import inf, isnan, nan
 from sys import intern
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -57,6 +58,13 @@ from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, ob
 _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _HOUR_S = 3600.0
+_MOMENTS = ("Submit", "Eligible", "Start", "End")
+_FAULTS = ("", "whose Suspended is not a duration", "whose ElapsedRaw is not a duration",
+           "whose Elapsed is not a duration", "without End and Elapsed", "with an end before the start")  # fmt: skip
+"""Reasons why a run time is unusable; the first is none."""
+_NOTES = ("", "whose hours change between winter and summer time",
+          "whose elapsed time is not that from Start to End without suspensions; it counts")  # fmt: skip
+"""What is tolerated in a run time, likewise."""
 _MIXED = "that mix GPU types on a node, which all run on one type here"
 _CLOCK_S = 1.0
 """Slurm's clock counts whole seconds, and each column is rounded by itself."""
@@ -159,7 +167,6 @@ class _Attempt:
 
     place: int
     id: str
-    tenant: str
     submitted: tuple[str, str, str, str]
     """User, account, partition and QOS."""
     state: str
@@ -186,6 +193,60 @@ class _Attempt:
         return self.state not in NOT_OVER
 
 
+class _Times(NamedTuple):
+    """Times of n rows."""
+
+    moments: Mapping[str, np.ndarray]  # (n,) float64 by column: seconds since 1970, NaN if not set, -inf if not a time
+    ran_s: np.ndarray  # (n,) float64: run time without suspensions
+    fault: np.ndarray  # (n,) int64: index in _FAULTS
+    note: np.ndarray  # (n,) int64: index in _NOTES
+
+    @classmethod
+    def of(cls, table: Table, *moments: np.ndarray) -> _Times:
+        """Read the run times of a table; ``moments`` are the columns ``_MOMENTS``."""
+
+        def lasted(name: str) -> np.ndarray:
+            labels = table.words(_AT[name])
+            label_s = [_or_nan(lambda text: duration_s(text, name), text) for text in labels.words]
+            values: np.ndarray = np.array(label_s, np.float64)[labels.place]
+            return values
+
+        *_, start, end = moments
+        suspended, raw, elapsed = lasted("Suspended"), lasted("ElapsedRaw"), lasted("Elapsed")
+        is_raw = ~np.isnan(raw)
+        stated = np.where(is_raw, raw, elapsed)
+        with np.errstate(invalid="ignore"):
+            between = end - start - np.where(np.isnan(suspended), 0.0, suspended)
+            apart = np.abs(between - stated)
+            ran_s = np.where(np.isnan(stated), between, stated)
+            wrong = (suspended == -inf, raw == -inf, ~is_raw & (elapsed == -inf), np.isnan(ran_s), ran_s < 0)
+            noted = (np.abs(apart - _HOUR_S) < 1, apart > _CLOCK_S)
+        fault, note = (np.select(masks, range(1, len(masks) + 1), 0) for masks in (wrong, noted))
+        return cls(dict(zip(_MOMENTS, moments, strict=True)), ran_s, fault, note)
+
+    def are_plain(self) -> np.ndarray:
+        """(n,) bool: True if the row has a start, and there is nothing to report about its times."""
+        times = self.moments
+        plain: np.ndarray = (self.fault == 0) & (self.note == 0) & (self.ran_s < inf) & (times["Start"] >= 0)
+        return plain & ~np.isneginf(times["End"]) & ~np.isneginf(times["Eligible"])
+
+    def moment(self, name: str, row: int) -> float | None:
+        """A time of a row; None if it is not set.
+
+        Raises:
+            Dirty: The text is not a time.
+        """
+        moment = float(self.moments[name][row])
+        if moment == -inf:
+            raise Dirty(f"whose {name} is not a time")
+        return None if isnan(moment) else moment
+
+
+_EXAMPLE = _Times(dict(zip(_MOMENTS, np.array([[1.0], [1.0], [2.0], [12.0]]), strict=True)), np.array([10.0]),
+                  np.zeros(1, np.int64), np.zeros(1, np.int64))  # fmt: skip
+"""A row of an attempt that ran for 10 s."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     """A single reading of a log."""
@@ -194,6 +255,8 @@ class _Reading:
     findings: Findings
     zone: ZoneInfo | None
     named: dict[str, str]
+    times: _Times
+    """Times of the rows of the table."""
     alike: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """By user and name, the ids of jobs since the last that waited for all before it (singleton), from that one on."""
 
@@ -206,7 +269,7 @@ class _Reading:
         """
         if options.protocol not in (None, *_PROTOCOLS):
             raise ConfigError(f"sacct has no protocol {options.protocol!r}; choose from {', '.join(_PROTOCOLS)}")
-        return cls(options, Findings(), options.zone(), options.named_gpus())
+        return cls(options, Findings(), options.zone(), options.named_gpus(), _EXAMPLE)
 
     def rows(self, source: Source, report: ReadReport) -> Iterator[Table]:
         """Rows of jobs with an id and a submission time; steps are skipped."""
@@ -233,13 +296,13 @@ class _Reading:
         reading = replace(self, findings=Findings())
         ids, submit = self.keys(table)
         groups = _in_order(rows_by_job(ids, submit))
-        eligible, start, end = (self._moments(table, name) for name in ("Eligible", "Start", "End"))
-        ran_s, is_plain = _ran(table, start, end)
+        times = _Times.of(table, submit, *(self._moments(table, name) for name in _MOMENTS[1:]))
         kinds = _Kinds(table, reading.template)
         whole = np.array(["+" not in id for id in _ids(table).tolist()], bool)
-        plain = whole & is_plain & kinds.known & (start >= 0) & ~np.isneginf(eligible)
-        first = groups.row[groups.first[:-1]]
-        work = self.options.all_on_reference(ran_s, kinds.measured_on, kinds.place)
+        plain = whole & times.are_plain() & kinds.known
+        first, start = groups.row[groups.first[:-1]], times.moments["Start"]
+        work = self.options.all_on_reference(times.ran_s, kinds.measured_on, kinds.place)
+        eligible = times.moments["Eligible"]
         arrival, eligible_s = submit[first], np.where(np.isnan(eligible), submit, eligible)[first]
         labels = ("User", "Account", "Partition", "QOS", "NodeList")
         words = {name: table.words(_AT[name]).chosen(first) for name in labels}
@@ -254,7 +317,7 @@ class _Reading:
             kind=kinds.kind[kinds.place][first],
             kinds=kinds.kinds,
             estimate=kinds.estimate[kinds.place][first],
-            tenant=_tenant(words, self.options.tenant),
+            tenant=self.options.tenants(words["User"], words["Account"], words["Partition"]),
             user=words["User"],
             account=words["Account"],
             partition=words["Partition"],
@@ -268,9 +331,10 @@ class _Reading:
         kept = plain[first] & (np.diff(groups.first) == 1)
         ones = np.ones(len(kept), np.int64)
         batch = JobBatch(table, every, kept, ones, groups.job_of_row(), reading.findings)
+        timed = replace(reading, times=times)
 
         def make(job: int, rows: list[int]) -> tuple[Job, int] | None:
-            return reading.job(groups.ids[job], float(groups.time[job]), {row: table.fields(row) for row in rows})
+            return timed.job(float(groups.time[job]), {row: table.fields(row) for row in rows})
 
         return with_others(batch, make, groups.first, groups.row)
 
@@ -303,9 +367,10 @@ class _Reading:
     def _moments(self, table: Table, name: str) -> np.ndarray:
         """(n,) float64: seconds since 1970, NaN if not set, ``-inf`` if not a time."""
         texts = table.texts(_AT[name])
+        blank = texts == ""
         try:
-            seconds = np.where(texts == "", "nan", texts).astype(np.float64)
-            return np.where(np.isnan(seconds) | ((seconds >= 0) & (seconds < inf)), seconds, -inf)
+            seconds = np.where(blank, "nan", texts).astype(np.float64)
+            return np.where(blank | ((seconds >= 0) & (seconds < inf)), seconds, -inf)
         except ValueError:
             seconds = local_seconds(texts, self.zone)
         seconds[seconds < 0] = -inf
@@ -313,7 +378,7 @@ class _Reading:
             seconds[row] = _or_nan(lambda text: moment_s(text, "", self.zone), texts[row])
         return seconds
 
-    def job(self, id: str, time: float, rows: dict[int, list[str]]) -> tuple[Job, int] | None:
+    def job(self, time: float, rows: dict[int, list[str]]) -> tuple[Job, int] | None:
         """Job of its rows and their number, or ``None`` if it cannot be kept."""
         components: dict[str, list[_Attempt]] = {}
         seen: dict[str, list[list[str]]] = {}
@@ -346,11 +411,9 @@ class _Reading:
         """The task of a job with only this row, as if it had run for 10 s, and the GPU type on
         which it was measured; ``None`` if there is anything to report about the row.
         """
-        scratch = replace(self, findings=Findings())
-        example = {"JobID": "1", "Submit": "1", "Eligible": "1", "Start": "2", "End": "12", "ElapsedRaw": "10"}
-        unsaid = {"Elapsed": "", "Suspended": ""}
+        scratch = replace(self, findings=Findings(), times=_EXAMPLE)
         try:
-            ran = scratch._lasting([scratch._attempt(1, dict(zip(COLUMNS, row, strict=True)) | example | unsaid)])
+            ran = scratch._lasting([scratch._attempt(0, dict(zip(COLUMNS, row, strict=True)) | {"JobID": "1"})])
             parts = scratch._by_type(ran) if ran else []
             task = scratch._task(parts[0], "job") if len(parts) == 1 else None
         except (Dirty, ModelError):
@@ -381,8 +444,7 @@ class _Reading:
         """
         word = state(row["State"])
         allocated = resources(row["AllocTRES"])
-        start_s, end_s = (moment_s(row[name], name, self.zone) for name in ("Start", "End"))
-        submit_s = moment_s(row["Submit"], "Submit", self.zone) or 0.0
+        start_s, _, submit_s = (self.times.moment(name, place) for name in ("Start", "End", "Submit"))
         nowhere = row["NodeList"].lower() == "none assigned"
         ran = word != "PENDING" and start_s is not None and not nowhere
         if row["ReqTRES"] or row["AllocTRES"]:  # both are empty if the file lacks the columns
@@ -400,13 +462,12 @@ class _Reading:
         return _Attempt(
             place,
             row["JobID"] or row["JobIDRaw"],
-            self._tenant(row),
             _submitted(row),
             word,
-            submit_s,
-            moment_s(row["Eligible"], "Eligible", self.zone) or submit_s,
+            submit_s or 0.0,
+            self.times.moment("Eligible", place) or submit_s or 0.0,
             start_s,
-            self._ran_s(place, row, start_s, end_s) if ran else 0.0,
+            self._ran_s(place) if ran else 0.0,
             limit_s(row["TimelimitRaw"], row["Timelimit"]),
             nodes,
             asked,
@@ -416,6 +477,18 @@ class _Reading:
             row["NodeList"],
             self._terms(place, row),
         )
+
+    def _ran_s(self, place: int) -> float:
+        """Run time of an attempt that ran.
+
+        Raises:
+            Dirty: It is not stated, or impossible.
+        """
+        if fault := _FAULTS[self.times.fault[place]]:
+            raise Dirty(fault)
+        if note := _NOTES[self.times.note[place]]:
+            self._note(note, place)
+        return float(self.times.ran_s[place])
 
     def _terms(self, place: int, row: dict[str, str]) -> Submission:
         licences = resources(row["ReqTRES"]).licences
@@ -447,36 +520,6 @@ class _Reading:
             return moment_s(text, "SubmitLine", self.zone)
         except Dirty:
             return None
-
-    def _tenant(self, row: dict[str, str]) -> str:
-        match self.options.tenant:
-            case "user":
-                return row["User"]
-            case "partition":
-                return row["Partition"].partition(",")[0]  # a waiting job may name several
-            case "account":
-                return row["Account"]
-            case _:
-                return row["Account"] or row["User"]
-
-    def _ran_s(self, place: int, row: dict[str, str], start_s: float | None, end_s: float | None) -> float:
-        """Run time in seconds, without suspensions."""
-        suspended_s = duration_s(row["Suspended"], "Suspended") or 0.0
-        elapsed_s = duration_s(row["ElapsedRaw"], "ElapsedRaw")
-        if elapsed_s is None:
-            elapsed_s = duration_s(row["Elapsed"], "Elapsed")
-        between_s = None if start_s is None or end_s is None else end_s - start_s - suspended_s
-        if elapsed_s is None:
-            elapsed_s = between_s
-        elif between_s is not None and abs(abs(between_s - elapsed_s) - _HOUR_S) < 1:
-            self._note("whose hours change between winter and summer time", place)
-        elif between_s is not None and abs(between_s - elapsed_s) > _CLOCK_S:
-            self._note("whose elapsed time is not that from Start to End without suspensions; it counts", place)
-        if elapsed_s is None:
-            raise Dirty("without End and Elapsed")
-        if elapsed_s < 0:
-            raise Dirty("with an end before the start")
-        return elapsed_s
 
     def _lasting(self, attempts: list[_Attempt]) -> list[_Attempt]:
         """Attempts of a kept job that ran, in order; ``None`` if the job is dropped."""
@@ -528,7 +571,7 @@ class _Reading:
             first.base,
             TaskGraph(tuple(tasks)),
             time,
-            tenant=first.tenant,
+            tenant=self._tenant(*first.submitted[:3]),
             user=first.submitted[0],
             account=first.submitted[1],
             partition=shown.submitted[2],  # the partition used, if the job asked for several
@@ -539,6 +582,10 @@ class _Reading:
             eligible_s=max(time, shown.eligible_s if shown.start_s is None else min(shown.eligible_s, shown.start_s)),
             observed_nodes=self._nodes([attempts[-1] for attempts in components]),
         )
+
+    def _tenant(self, user: str, account: str, partition: str) -> str:
+        owners = {"user": user, "account": account, "partition": partition}
+        return (account or user) if self.options.tenant is None else owners[self.options.tenant]
 
     def _nodes(self, shown: list[_Attempt]) -> tuple[str, ...]:
         """Nodes named in the log; empty if the list cannot be read."""
@@ -663,28 +710,6 @@ def _or_nan(read: Callable[[str], float | None], text: str) -> float:
     return nan if value is None else value
 
 
-def _ran(table: Table, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) float64 and (n,) bool: run time without suspensions, and True if there is nothing to
-    report about it.
-    """
-
-    def lasted(name: str) -> np.ndarray:
-        labels = table.words(_AT[name])
-        label_s = [_or_nan(lambda text: duration_s(text, name), text) for text in labels.words]
-        values: np.ndarray = np.array(label_s, np.float64)[labels.place]
-        return values
-
-    suspended, raw, elapsed = lasted("Suspended"), lasted("ElapsedRaw"), lasted("Elapsed")
-    is_plain = (suspended != -inf) & (raw != -inf) & ~(np.isnan(raw) & (elapsed == -inf)) & ~np.isneginf(end)
-    elapsed = np.where(np.isnan(raw), elapsed, raw)
-    with np.errstate(invalid="ignore"):
-        between = end - start - np.where(np.isnan(suspended), 0.0, suspended)
-        is_plain &= ~(np.abs(between - elapsed) > _CLOCK_S)
-        ran_s = np.where(np.isnan(elapsed), between, elapsed)
-        is_plain &= (ran_s >= 0) & (ran_s < inf)
-    return ran_s, is_plain
-
-
 def _in_order(groups: Grouped) -> Grouped:
     """The same rows, with jobs of equal time in order of their numbers, since text and JSON list
     them differently.
@@ -698,16 +723,6 @@ def _in_order(groups: Grouped) -> Grouped:
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
         jobs[begin:end] = sorted(range(begin, end), key=lambda job: _order(ids[job]))
     return groups.ordered(jobs)
-
-
-def _tenant(words: dict[str, Labels], by: str | None) -> Labels:
-    """The user, account or partition; by default the account, or else the user."""
-    if by is not None:
-        return words[by.capitalize()]
-    account, user = words["Account"], words["User"]
-    nameless = np.array([not word for word in account.words])[account.place]
-    place = np.where(nameless, user.place + np.int32(len(account.words)), account.place)
-    return Labels(place, (*account.words, *user.words)).mapped(str)
 
 
 def _order(job: str) -> tuple[tuple[int, ...], str]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.model import Demand
-from dagsim.traces.chunks import FileLayout, Form, Table, tables_of
+from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
@@ -27,11 +27,7 @@ from dagsim.workload.arrays import JobArrays, TaskKind
 
 _JOB, _TIME, _SECONDS, _TASKS, _PER_NODE, _CORES, _GPUS, _MEMORY, _LIMIT, _USER, _ACCOUNT, _PARTITION, _QOS = range(13)
 _WIDTH = 13
-_FORM = Form(
-    numbers=(_TIME, _SECONDS, _TASKS, _PER_NODE, _CORES, _GPUS, _MEMORY, _LIMIT),
-    texts=(_JOB, _USER, _ACCOUNT, _PARTITION, _QOS),
-    layout=lambda first, where: FileLayout(range(_WIDTH), _WIDTH, False),
-)
+_NUMBERS = (_TIME, _SECONDS, _TASKS, _PER_NODE, _CORES, _GPUS, _MEMORY, _LIMIT)
 _EVENT = re.compile(r"\s*-dt\s+(\S+)\s+-e\s+(\w+)\s*\|(.*)")
 _OWN = re.compile(r"(?<!\S)-(sim-walltime|cancel-in|jid|j|-job-id)[\s=]+(\S+)")
 _GPU = re.compile(r"(?:gres[:/])?gpu(?::[^:,=]+)?[:=](\d{1,4})")
@@ -64,7 +60,7 @@ class SlurmEvents(Reader):
 
 
 def _tables(source: Source, report: ReadReport) -> Iterator[Table]:
-    return tables_of(source, _FORM, _WIDTH, _rows(source, report))
+    return tables_of(source, _WIDTH, _rows(source, report), _NUMBERS)
 
 
 def _rows(source: Source, report: ReadReport) -> Iterator[Row]:

@@ -10,14 +10,14 @@ from dagsim.report.page.waits import rejected_by_beta, rejected_by_cause
 
 def schedule(*, turned_away: dict[int, RejectReason]) -> Schedule:
     """Four jobs of 10 s on one GPU, that accept 2, 4, 8 and 20 s: betas of 0.2, 0.4, 0.8 and 2."""
-    made = Schedule(Cluster.of({"T4": 1}), [], ScheduleLog())
+    result = Schedule(Cluster.of({"T4": 1}), [], ScheduleLog())
     for job, accepted_s in enumerate((2.0, 4.0, 8.0, 20.0)):
         facts = JobFacts(f"j{job}", 1.0 * job, 0.0, "", job + accepted_s, 1.0, 1.0, 10.0, 1.0, ("t",))
-        made.arrived(facts)
-        made.log.append((Kind.ARRIVED, 1.0 * job, job, -1, -1, -1, 0, 0, 0.0))
+        result.arrived(facts)
+        result.log.append((Kind.ARRIVED, 1.0 * job, job, -1, -1, -1, 0, 0, 0.0))
         if job in turned_away:
-            made.log.append((Kind.REJECTED, 1.0 * job, job, -1, -1, -1, 0, 0, float(turned_away[job])))
-    return made
+            result.log.append((Kind.REJECTED, 1.0 * job, job, -1, -1, -1, 0, 0, float(turned_away[job])))
+    return result
 
 
 def test_jobs_turned_away_are_counted_by_cause_and_by_beta() -> None:

@@ -109,9 +109,11 @@ def test_markup_in_names_is_shown_as_text(folder: Store, monkeypatch: pytest.Mon
     )
 
     def renamed(self, number):
-        made = schedule(self, number)
-        made.jobs = [job._replace(id=job.id + EVIL, tenant=f"{EVIL}{place % 2}") for place, job in enumerate(made.jobs)]
-        return made
+        result = schedule(self, number)
+        result.jobs = [
+            job._replace(id=job.id + EVIL, tenant=f"{EVIL}{place % 2}") for place, job in enumerate(result.jobs)
+        ]
+        return result
 
     clean = Seen(page([folder]))
     monkeypatch.setattr(Store, "schedule", renamed)
@@ -126,9 +128,9 @@ def test_markup_in_names_is_shown_as_text(folder: Store, monkeypatch: pytest.Mon
 
 def test_the_verdict_comes_first_and_in_words(folder: Store) -> None:
     text = page([folder])
-    said = re.search(r'<p class="verdict">(.*?)</p>', text)[1]
-    assert re.fullmatch(r"sjf: mean JCT [\d.]+ times that of fifo( \(95 % interval .*\))?: .+ of 5 seeds.*\.", said)
-    assert "identical" not in said
+    verdict = re.search(r'<p class="verdict">(.*?)</p>', text)[1]
+    assert re.fullmatch(r"sjf: mean JCT [\d.]+ times that of fifo( \(95 % interval .*\))?: .+ of 5 seeds.*\.", verdict)
+    assert "identical" not in verdict
     assert text.index('class="verdict"') < text.index("<table")
 
 
@@ -138,15 +140,15 @@ def test_the_bars_and_distributions_are_those_of_the_schedule(folder: Store) -> 
     numbers = [[line.policy for line in folder.lines()].index(policy) for policy in ("fifo", "sjf")]
     for number, run in zip(numbers, facts["runs"], strict=True):
         schedule = folder.schedule(number)
-        made = columns(schedule)
+        cols = columns(schedule)
         bars = run["bars"]
         assert (np.diff(arrays[bars["start"]]) >= 0).all()
         area = (arrays[bars["length"]].astype(float) * arrays[bars["height"]]).sum()
-        assert area == pytest.approx(made.runs.gpu_s.sum(), rel=1e-5)
-        assert run["jobs"]["ids"] == list(made.jobs.ids)
+        assert area == pytest.approx(cols.runs.gpu_s.sum(), rel=1e-5)
+        assert run["jobs"]["ids"] == list(cols.jobs.ids)
         held = next(curve for curve in run["curves"] if curve["title"] == "GPUs")
         mean = arrays[held["series"][0][1]].astype(float).mean()
-        assert mean * made.horizon_s == pytest.approx(made.runs.gpu_s.sum(), rel=1e-5)
+        assert mean * cols.horizon_s == pytest.approx(cols.runs.gpu_s.sum(), rel=1e-5)
     for figure in facts["distributions"].values():
         for _, at in figure["series"]:
             assert (np.diff(arrays[at]) >= 0).all()
@@ -172,8 +174,8 @@ def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("system", ["spark", "ramp"])
 def test_every_system_has_a_page(system: str, tmp_path: Path) -> None:
     extra = {"spark": ["--set", "system.jobs=5"], "ramp": ["--algo", "min", "--set", "system.jobs=5"]}[system]
-    told = ["eval", "--system", system, "--seeds", "1", "--no-plots", "--quiet", "--workers", "1", "-o", str(tmp_path)]
-    ran = CliRunner().invoke(app, told + extra)
+    command = f"eval --system {system} --seeds 1 --no-plots --quiet --workers 1".split()
+    ran = CliRunner().invoke(app, [*command, *extra, "-o", str(tmp_path)])
     assert ran.exit_code == 0, ran.output
     (run,) = tmp_path.iterdir()
     drawn = CliRunner().invoke(app, ["report", str(run)])

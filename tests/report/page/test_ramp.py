@@ -19,7 +19,7 @@ WORLD = "{kind: ramp, jobs: 12, gap_s: 0.02, max_degree: 4, topology: 'ramp[grou
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Store]:
-    made = []
+    stores = []
     for beta in ("A", "D"):
         config = load_config(None, [f"system={WORLD}", f"system.beta={beta}", "policy=max", "seeds=2"])
         root, policies = tmp_path_factory.mktemp(beta), ("max", "no")
@@ -27,8 +27,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Store]:
         for result in outcomes(config, policies):
             folder.add(result)
         folder.mark("done")
-        made.append(folder)
-    return made
+        stores.append(folder)
+    return stores
 
 
 def test_every_agent_has_a_row_for_each_beta(folders: list[Store]) -> None:

@@ -20,8 +20,8 @@ def training(root: Path, ratios: list[float]) -> Store:
     folder = Store.create(root, "train", Config(), argv=["dagsim", "train"])
     lines = [",".join(COLUMNS)]
     for number, ratio in enumerate(ratios, 1):
-        known = {"iteration": number, "samples": 100 * number, "ratio": ratio, "reward": -float(number)}
-        lines.append(",".join(str(known.get(name, "")) for name in COLUMNS))
+        values = {"iteration": number, "samples": 100 * number, "ratio": ratio, "reward": -float(number)}
+        lines.append(",".join(str(values.get(name, "")) for name in COLUMNS))
     (folder.path / "progress.csv").write_text("\n".join(lines) + "\n")
     return folder
 
@@ -66,8 +66,8 @@ def test_one_training_has_its_own_curve_alone() -> None:
 
 def test_the_best_validation_score_is_told_with_its_place() -> None:
     rows = [dict.fromkeys(COLUMNS, None) | {"samples": x, "ratio": y} for x, y in ((10, 1.2), (20, 0.9), (30, 1.0))]
-    (told,) = training_sentences({"run": rows})
-    assert told.startswith(
+    (sentence,) = training_sentences({"run": rows})
+    assert sentence.startswith(
         "run: best completion time on the validation seeds 0.900 times that of the reference, after 20 of 30"
     )
 

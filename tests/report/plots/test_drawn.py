@@ -40,12 +40,12 @@ RUNS = [(0.0, 100.0, 0, 0b0011, 2.0), (10.0, 40.0, 0, 0b1000, 1.0), (50.0, 400.0
 
 def boxes(collection: Any) -> list[tuple[float, ...]]:
     """Left, right, top and bottom of each box of a collection, with its corners in order."""
-    found = []
+    edges = []
     for path in collection.get_paths():
         (left, top), (right, top2), (right2, bottom), (left2, bottom2) = path.vertices[:4].tolist()
         assert (top, right, bottom, left) == (top2, right2, bottom2, left2)
-        found.append((left, right, top, bottom))
-    return found
+        edges.append((left, right, top, bottom))
+    return edges
 
 
 def line(drawn: Any) -> tuple[list[float], list[float]]:
@@ -186,12 +186,12 @@ def test_the_cdf_steps_at_each_completion(schedule_of) -> None:
     first, second = axes.get_lines()
     assert line(first) == (pytest.approx([low, 30, 100, 350, high]), pytest.approx([0, 1 / 3, 2 / 3, 1, 1]))
     assert line(second) == (pytest.approx([low, 100, high]), [0, 1, 1])
-    assert [each.get_color() for each in (first, second)] == [BLUE, ORANGE]
-    assert [each.get_label() for each in (first, second)] == ["a: mean 160 s", "b: mean 100 s"]
+    assert [curve.get_color() for curve in (first, second)] == [BLUE, ORANGE]
+    assert [curve.get_label() for curve in (first, second)] == ["a: mean 160 s", "b: mean 100 s"]
     assert axes.get_ylim() == (0, 1.02)
     assert drawn.get_size_inches().tolist() == [7.0, 4.2]
     many = jct_cdf({str(at): schedule_of(EIGHT, RUNS) for at in range(8)}).axes[0].get_lines()
-    assert [(each.get_color(), each.get_linestyle()) for each in many][5:7] == [("#CC79A7", "-"), (BLUE, "--")]
+    assert [(curve.get_color(), curve.get_linestyle()) for curve in many][5:7] == [("#CC79A7", "-"), (BLUE, "--")]
     nobody = schedule_of(EIGHT, RUNS, Kind.FAILED)
     assert [text.get_text() for text in jct_cdf({"a": nobody}).axes[0].texts] == ["no job completed"]
     both = jct_cdf({"a": nobody, "b": schedule_of(EIGHT, RUNS)}).axes[0].get_lines()
@@ -205,7 +205,7 @@ def test_the_timeline_stacks_types_under_what_is_up(schedule_of) -> None:
     above, below = drawn.axes
     at = [second / 60 for second in (0, 10, 40, 50, 100, 200, 300, 400)]
     lower, upper = above.collections
-    assert [each.get_label() for each in (lower, upper)] == ["A100-40", "T4"]
+    assert [area.get_label() for area in (lower, upper)] == ["A100-40", "T4"]
 
     def edges(filled: Any, time: float) -> tuple[float, float]:
         """Lower and upper edge just after a moment."""
@@ -234,10 +234,10 @@ def test_quantiles_of_each_priority_are_boxes(schedule_of) -> None:
     runs = [(1000.0 * at, 1000.0 * at + 10 * (at // 2 + 1), 0, 1, 1.0) for at in range(10)]  # 10 to 50 s in each group
     drawn = by_priority(schedule_of(EIGHT, runs))
     (axes,) = drawn.axes
-    whiskers = [line(each) for each in axes.get_lines() if len(each.get_xdata()) == 2]
+    whiskers = [line(curve) for curve in axes.get_lines() if len(curve.get_xdata()) == 2]
     heights = sorted({round(value, 9) for _, y in whiskers for value in y})
     assert heights == [12, 20, 30, 40, 48]
-    means = [line(each) for each in axes.get_lines() if each.get_marker() == "D"]
+    means = [line(curve) for curve in axes.get_lines() if curve.get_marker() == "D"]
     assert means == [([1], [30]), ([2], [30])]
     assert axes.get_ylim() == pytest.approx((10, 57.6))
     assert drawn.get_size_inches().tolist() == [5.0, 4.2]
@@ -257,19 +257,22 @@ class Line(SimpleNamespace):
 def test_a_comparison_has_a_bar_an_interval_and_words_for_each_policy() -> None:
     values = {"fifo": [1.0] * 5, "sjf": [0.8, 0.8, 0.8, 0.8, 0.7], "slow": [1.2, 1.4, 1.3, 1.3, 1.35]}
     lines = [
-        Line(policy=policy, seed=seed, metrics={"jct_s.mean": 100 * each})
+        Line(policy=policy, seed=seed, metrics={"jct_s.mean": 100 * ratio})
         for policy, row in values.items()
-        for seed, each in enumerate(row)
+        for seed, ratio in enumerate(row)
     ]
     ranked = standings(lines, reference="fifo")
     drawn = comparison(ranked)
     (axes,) = drawn.axes
-    assert [each.policy for each in ranked] == ["sjf", "fifo", "slow"]
-    percent = [[100 * (value - 1) for value in (each.pair.ratio, each.pair.low, each.pair.high)] for each in ranked]
+    assert [standing.policy for standing in ranked] == ["sjf", "fifo", "slow"]
+    percent = [
+        [100 * (value - 1) for value in (standing.pair.ratio, standing.pair.low, standing.pair.high)]
+        for standing in ranked
+    ]
     assert [(patch.get_x(), patch.get_width(), patch.get_y()) for patch in axes.patches] == [
         (0, pytest.approx(value), pytest.approx(row - 0.31)) for row, (value, _, _) in enumerate(percent)
     ]
-    intervals = [line(each) for each in axes.get_lines()]
+    intervals = [line(curve) for curve in axes.get_lines()]
     assert intervals[:2] == [(pytest.approx(percent[row][1:]), [row, row]) for row in (0, 2)]
     assert intervals[2:] == [([0, 0], [0, 1])]
     assert axes.get_ylim() == (2.6, -0.6)
@@ -283,7 +286,7 @@ def test_a_comparison_has_a_bar_an_interval_and_words_for_each_policy() -> None:
     assert drawn.get_supxlabel().startswith("5 seeds    bars:")
     better = comparison(ranked[:2]).axes[0]
     assert better.get_xlim()[1] >= 0
-    one = [replace(each, sample=Sample.TRACE) for each in ranked]
+    one = [replace(standing, sample=Sample.TRACE) for standing in ranked]
     trace = comparison(one)
     assert trace.get_supxlabel() == "one trace: ratios without intervals"
     assert trace.axes[0].texts[2].get_text() == shown[0]
@@ -301,7 +304,7 @@ def test_learning_curves_have_a_panel_per_measure_and_the_mean_of_the_runs() -> 
     ratio, reward = drawn.axes
     one, other, mean, target = ratio.get_lines()
     assert line(one) == ([10.0 * at for at in range(11)], pytest.approx([2.0 - 0.1 * at for at in range(11)]))
-    assert [each.get_color() for each in (one, other, mean)] == [BLUE, ORANGE, INK]
+    assert [curve.get_color() for curve in (one, other, mean)] == [BLUE, ORANGE, INK]
     x, y = line(mean)
     assert (x[0], x[-1], len(x)) == (20, 100, 200)  # both runs have samples from 20 to 100
     assert (y[0], y[-1]) == (pytest.approx((1.8 + 1) / 2), 1)
@@ -312,7 +315,7 @@ def test_learning_curves_have_a_panel_per_measure_and_the_mean_of_the_runs() -> 
     high = float(np.quantile(everything, 0.85))
     assert ratio.get_ylim() == pytest.approx((1 - 0.08 * (high - 1), high + 0.08 * (high - 1)))
     assert len(reward.get_lines()) == 1  # one run has no mean
-    assert [each.get_linewidth() for each in (one, *reward.get_lines())] == [0.9, 1.6]
+    assert [curve.get_linewidth() for curve in (one, *reward.get_lines())] == [0.9, 1.6]
     assert drawn.get_size_inches().tolist() == [8.4, 3.0]
     assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["a", "b"]
     assert learning_curves({"a": first}).legends == []
@@ -333,18 +336,18 @@ def test_sizes_show_what_meets_the_target() -> None:
     target = type("T", (), {"metric": "wait_s.mean", "bound": 10.0, "__str__": lambda self: "wait <= 10"})()
     search = SimpleNamespace(tried={0: large, 1: small}, types=(), best=large)
     axes = sizes(search, today, target, "today 24", priced=False).axes[0]
-    assert [line(each) for each in axes.get_lines()] == [
+    assert [line(curve) for curve in axes.get_lines()] == [
         ([8, 16], [30, 5]),
         *(([8, 8], [28, 31]), ([8], [30])),
         ([16], [5]),
         *(([24], [4]), ([16], [5]), ([0, 1], [10, 10])),
     ]
-    assert [each.get_color() for each in axes.get_lines()] == [GREY, ORANGE, ORANGE, BLUE, INK, INK, INK]
+    assert [curve.get_color() for curve in axes.get_lines()] == [GREY, ORANGE, ORANGE, BLUE, INK, INK, INK]
     assert axes.get_title(loc="left") == "wait <= 10: 1,000 nodes, 16 GPUs"
     assert axes.get_ylim()[0] == 0
     mixed = SimpleNamespace(tried={0: large}, types=("A", "B"), best=large)
     axes = sizes(mixed, today, target, "", priced=True).axes[0]
-    assert [line(each)[0] for each in axes.get_lines()] == [[2], [3], [2], [0, 1]]
+    assert [line(curve)[0] for curve in axes.get_lines()] == [[2], [3], [2], [0, 1]]
     assert axes.get_title(loc="left") == "wait <= 10: 1,000 A nodes, 3 B nodes"
     assert axes.get_xlabel() == "cost a month"
     none = SimpleNamespace(tried={0: small}, types=("A",), best=None)
@@ -362,7 +365,7 @@ def test_a_workload_has_six_panels() -> None:
     drawn = workload(tally, "mine")  # type: ignore[arg-type]
     shape, work, instances, gpus, hours, arrivals = drawn.axes
     assert shape.get_title(loc="left") == "mine: 3 jobs"
-    assert [each.get_label() for each in shape.get_lines()] == ["tasks", "depth", "width"]
+    assert [curve.get_label() for curve in shape.get_lines()] == ["tasks", "depth", "width"]
     assert line(shape.get_lines()[0]) == ([1, 1, 4], pytest.approx([0, 1 / 3, 1]))
     assert line(work.get_lines()[0]) == ([0.001, 0.001, 10, 30], pytest.approx([0, 0.25, 0.75, 1]))
     assert line(instances.get_lines()[0]) == ([1, 1, 5], pytest.approx([0, 2 / 3, 1]))
@@ -398,7 +401,7 @@ def test_axes_are_light() -> None:
         True,
     ]
     assert [to_hex(axes.spines[side].get_edgecolor()) for side in ("left", "bottom")] == [LINE, LINE]
-    assert [each.get_visible() for each in (axes.xaxis.get_gridlines()[0], axes.yaxis.get_gridlines()[0])] == [
+    assert [gridline.get_visible() for gridline in (axes.xaxis.get_gridlines()[0], axes.yaxis.get_gridlines()[0])] == [
         False,
         True,
     ]
@@ -446,4 +449,4 @@ def test_every_tick_of_a_time_axis_is_where_its_label_says() -> None:
 
 
 def test_polygons_are_the_only_collection_of_a_plain_gantt(schedule_of) -> None:
-    assert [type(each) for each in gantt(schedule_of(EIGHT, RUNS)).axes[0].collections] == [PolyCollection]
+    assert [type(collection) for collection in gantt(schedule_of(EIGHT, RUNS)).axes[0].collections] == [PolyCollection]

@@ -16,14 +16,14 @@ TWO_NODES = Cluster.of({"T4": 8}, per_node=4)
 
 
 def bars(schedule):
-    made = columns(schedule)
-    return bars_of(made, lanes_of(made))
+    cols = columns(schedule)
+    return bars_of(cols, lanes_of(cols))
 
 
 def assert_no_overlap(schedule):
-    made = columns(schedule)
+    cols = columns(schedule)
     drawn = bars(schedule)
-    boxes = zip(made.runs.start_s[drawn.run], made.runs.end_s[drawn.run], drawn.top, drawn.bottom, strict=True)
+    boxes = zip(cols.runs.start_s[drawn.run], cols.runs.end_s[drawn.run], drawn.top, drawn.bottom, strict=True)
     for (start, end, top, bottom), (other_start, other_end, other_top, other_bottom) in itertools.combinations(
         boxes, 2
     ):

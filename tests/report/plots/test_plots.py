@@ -127,9 +127,9 @@ def compared():
         "heft": [None, 1.0, 1.0, 1.0, 1.0],
     }
     lines = [
-        Line(policy, seed, {"jct_s.mean": each and each * (100.0 + seed)})
+        Line(policy, seed, {"jct_s.mean": factor and factor * (100.0 + seed)})
         for policy, row in factors.items()
-        for seed, each in enumerate(row)
+        for seed, factor in enumerate(row)
     ]
     return standings(lines, reference="fifo")
 
@@ -139,7 +139,7 @@ def test_schedulers_are_compared_best_first():
     drawn = comparison(ranked, workload="steady")
     axes = drawn.axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["sjf", "srtf", "fifo", "random", "heft"]
-    ratios = [100 * (each.pair.ratio - 1) for each in ranked[:4]]
+    ratios = [100 * (standing.pair.ratio - 1) for standing in ranked[:4]]
     assert [patch.get_width() for patch in axes.patches] == pytest.approx(ratios)
     assert [to_hex(patch.get_facecolor()).upper() for patch in axes.patches] == [
         BLUE,

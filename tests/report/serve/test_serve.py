@@ -142,7 +142,7 @@ def test_the_list_and_every_page_are_sealed_and_nothing_is_written(results: Path
     ],
 )
 def test_no_address_leads_out_of_the_folder(results: Path, path: str) -> None:
-    (run,) = [each.name for each in results.iterdir()]
+    (run,) = [folder.name for folder in results.iterdir()]
     answer = ask(served(results), path.replace("RUN", run))
     assert answer.status == 404
     assert "root:" not in answer.text
@@ -196,7 +196,7 @@ def test_it_is_only_read(results: Path, method: str) -> None:
 
 
 def test_a_host_loses_its_port() -> None:
-    assert [host_of(each) for each in ("A:1", "[::1]:2", "::1", "[x", "[::1]x")] == ["a", "::1", "::1", "", ""]
+    assert [host_of(header) for header in ("A:1", "[::1]:2", "::1", "[x", "[::1]x")] == ["a", "::1", "::1", "", ""]
 
 
 def test_markup_in_names_is_text_in_the_list(tmp_path: Path) -> None:
@@ -232,15 +232,15 @@ def test_events_bring_all_runs_first_and_then_what_changes(tmp_path: Path) -> No
     extra = list(outcomes(CONFIG, ("fifo", "sjf")))[1]
 
     def enough(answer: Answer) -> bool:
-        told = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: ")]
-        if len(told) == 1 and folder._count == 1:
+        messages = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: ")]
+        if len(messages) == 1 and folder._count == 1:
             folder.add(extra)
-        return len(told) == 2
+        return len(messages) == 2
 
     answer = ask(served(tmp_path), "/events", enough=enough)
     assert answer.headers["content-type"].startswith("text/event-stream")
-    told = [json.loads(line[6:])["runs"] for line in answer.text.split("\n\n") if line.startswith("data: ")]
-    assert [[run["done"] for run in runs] for runs in told] == [[1], [2]]
+    messages = [json.loads(line[6:])["runs"] for line in answer.text.split("\n\n") if line.startswith("data: ")]
+    assert [[run["done"] for run in runs] for runs in messages] == [[1], [2]]
 
 
 def test_events_say_which_runs_are_gone(tmp_path: Path) -> None:
@@ -348,8 +348,8 @@ def test_ctrl_c_ends_it_without_a_word_too_many(results: Path) -> None:
     command = [sys.executable, "-m", "dagsim", "serve", str(results), "--port", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        said = server.stdout.readline()
-        port = int(re.search(r":(\d+)/ shows", said)[1])
+        first_line = server.stdout.readline()
+        port = int(re.search(r":(\d+)/ shows", first_line)[1])
         with socket.create_connection(("127.0.0.1", port), timeout=20) as listening:
             listening.sendall(f"GET /events HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
             assert b"200 OK" in listening.recv(4096)
@@ -385,8 +385,8 @@ def test_trainings_count_iterations_and_sweeps_cells(tmp_path: Path) -> None:
     (tmp_path / "grid.yaml").write_text("set: {workload.count: 5}\nover: {policy: [fifo, sjf]}\nseeds: 2\n")
     plan = Plan.of_grid(read_grid(tmp_path / "grid.yaml"))
     carry_out(Store.begin(tmp_path, plan, argv=["dagsim"]), plan, Local("1"), limit=3)
-    told = {state.unit: (state.done, state.total, state.result) for state in Results(tmp_path).states()}
-    assert told == {"iterations": (2, 9, "ratio 0.875"), "cells": (3, 4, "")}
+    progress = {state.unit: (state.done, state.total, state.result) for state in Results(tmp_path).states()}
+    assert progress == {"iterations": (2, 9, "ratio 0.875"), "cells": (3, 4, "")}
     app = served(tmp_path)
     assert "3 of 4 cells are finished." in ask(app, "/runs/sweep-grid").text
     assert "0.875 times that of the reference" in ask(app, f"/runs/{training.path.name}").text

@@ -6,7 +6,7 @@ import ctypes
 from dataclasses import replace
 
 import pytest
-from validate_bound import Instance, against_optimum, against_policies, instance, least_sum
+from validate_bound import against_optimum, against_policies, instance, least_sum
 
 from dagsim import simulate
 from dagsim.errors import InputError
@@ -15,6 +15,7 @@ from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.systems.cluster import Maintenance, Preemption
 from dagsim.systems.cluster.models.runtime import Throughput
 from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.testing import Case
 from dagsim.workload import PRESETS
 from dagsim.workload.synthetic import Synthetic
 
@@ -34,7 +35,7 @@ def bound(cluster: Cluster, jobs: list[Job], **more: bool) -> Bound:
 def test_the_shortest_job_goes_first_on_one_gpu() -> None:
     # 1, then 1 + 2, then 1 + 2 + 4 seconds.
     jobs = [single("a", 4.0), single("b", 1.0), single("c", 2.0)]
-    assert least_sum(Instance(ONE, jobs)) == 11.0
+    assert least_sum(Case(ONE, jobs)) == 11.0
     least = bound(ONE, jobs)
     assert (least.bound_s, least.kind) == (pytest.approx(11.0, rel=1e-8), "exact")
     assert least.bound_s <= 11.0
@@ -43,7 +44,7 @@ def test_the_shortest_job_goes_first_on_one_gpu() -> None:
 def test_waiting_for_a_short_job_that_comes_soon_can_be_best() -> None:
     # Start the long job at once: 10 + (10 + 1 - 1) = 20. Wait for the short one: 1 + (12 - 0) = 13.
     jobs = [single("long", 10.0), single("short", 1.0, 1.0)]
-    assert least_sum(Instance(ONE, jobs)) == 13.0
+    assert least_sum(Case(ONE, jobs)) == 13.0
     assert bound(ONE, jobs).bound_s == pytest.approx(13.0, rel=1e-8)
 
 
@@ -61,7 +62,7 @@ def test_a_chain_and_types_of_different_speed() -> None:
     fast = {"T4": 1.0, "A100-40": 2.0}
     chain = TaskGraph((Task("one", 4.0, speeds=fast), Task("two", 2.0, speeds=fast)), (Edge(0, 1),))
     jobs = [Job("chain", chain), single("other", 3.0)]
-    assert least_sum(Instance(TWO_TYPES, jobs)) == 6.0
+    assert least_sum(Case(TWO_TYPES, jobs)) == 6.0
     assert bound(TWO_TYPES, jobs).bound_s == pytest.approx(6.0, rel=1e-8)
 
 
@@ -69,7 +70,7 @@ def test_a_gang_needs_all_its_gpus_at_once() -> None:
     # Gang of 2 on two GPUs, 3 s, and two jobs of 1 s each that arrive with it: 1 + 1 + 4.
     pair = Cluster((Node("n", gpu_type("T4"), 2, 8, 64),))
     jobs = [single("gang", 3.0, instances=2, gang=True), single("a", 1.0), single("b", 1.0)]
-    assert least_sum(Instance(pair, jobs)) == 6.0
+    assert least_sum(Case(pair, jobs)) == 6.0
     assert bound(pair, jobs).bound_s == pytest.approx(6.0, rel=1e-8)
 
 

@@ -115,9 +115,9 @@ def token(
         len(job.tasks) / 8,
         float(type_ == best),
     ]
-    finish = seconds + [view.expected_free.eta_s(task.demand, each) for each in range(len(seconds))]
+    finish = seconds + [view.expected_free.eta_s(task.demand, index) for index in range(len(seconds))]
     here_s, elsewhere = max(seconds[type_], 1e-9), np.delete(finish, type_).min(initial=np.inf)
-    left_s = sum(each.best_s for each in job.tasks if each.unfinished)
+    left_s = sum(sibling.best_s for sibling in job.tasks if sibling.unfinished)
     with np.errstate(divide="ignore"):
         ahead = [
             np.log1p((finish[best] - best_s) / 60) / 5,
@@ -143,9 +143,9 @@ def context(view: ClusterView, counted: list[TaskState], gpus: np.ndarray) -> np
     of = [int(np.searchsorted((1, 2, 4), width(task))) for task in counted]
     present = [len(counted), len(view.running), len(view.jobs), sum(areas) / total / 600]
     classes: list[float] = []
-    for each in range(4):
-        best_s = [task.best_s or 1e-9 for task, class_ in zip(counted, of, strict=True) if class_ == each]
-        area = sum(area for area, class_ in zip(areas, of, strict=True) if class_ == each)
+    for width_class in range(4):
+        best_s = [task.best_s or 1e-9 for task, class_ in zip(counted, of, strict=True) if class_ == width_class]
+        area = sum(area for area, class_ in zip(areas, of, strict=True) if class_ == width_class)
         shortest = np.log1p(min(best_s) / 60) / 5 if best_s else -1.0
         classes += [np.log1p(len(best_s)), shortest, np.log1p(area / total / 600)]
     return np.array([*np.log1p(present), *classes, *gpus.mean(axis=0)], np.float32)
@@ -169,8 +169,8 @@ class Checked:
         counted = [task for task in view.ready if task.waiting]
         assert set(self.codec._pool.tasks) == set(counted)
         expected = plain.observation(view, self.codec.config, counted)
-        for name, shown, told in zip(Observation._fields, seen, expected, strict=True):
-            np.testing.assert_allclose(shown, told, rtol=3e-7, atol=1e-9, err_msg=f"{name} at {view.now} s")
+        for name, shown, wanted in zip(Observation._fields, seen, expected, strict=True):
+            np.testing.assert_allclose(shown, wanted, rtol=3e-7, atol=1e-9, err_msg=f"{name} at {view.now} s")
         return self.codec.decode(view, int(self.rng.integers(len(seen.tokens))))
 
 

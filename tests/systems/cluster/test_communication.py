@@ -212,8 +212,8 @@ def test_the_view_says_what_a_placement_would_cost_beside_the_present_flows() ->
     simulated = kernel(jobs, net=StepTraffic(4.0, 1.0, calls=0))
     simulated.run(Scripted(decide))
     assert rates == pytest.approx([1 / (1 + 4 / 235), 1 / 1.4, 1 / (1 + 4 / 235), 1 / 1.8], rel=1e-12)
-    told = [row.value for row in simulated.schedule.log if row.kind == Kind.RATE and row.time_s == 1.0]
-    assert told == pytest.approx([1 / 1.8] * 4)  # asking has changed nothing
+    logged_rates = [row.value for row in simulated.schedule.log if row.kind == Kind.RATE and row.time_s == 1.0]
+    assert logged_rates == pytest.approx([1 / 1.8] * 4)  # asking has changed nothing
 
 
 def test_a_fork_under_way_ends_as_the_original_does() -> None:

@@ -33,7 +33,7 @@ COMPARED = ("runs.jsonl", "summary.json", "jobs.csv.gz", "tasks.csv.gz")
 def plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lane's functions as they are: nothing is compiled here."""
     monkeypatch.setattr(drive, "compile_loop", lambda plan: False)
-    for module in [each for name, each in sys.modules.items() if name.startswith("dagsim.systems.cluster.lane.")]:
+    for module in [module for name, module in sys.modules.items() if name.startswith("dagsim.systems.cluster.lane.")]:
         for name, function in list(vars(module).items()):
             if hasattr(function, "py_func"):
                 monkeypatch.setattr(module, name, function.py_func)
@@ -55,7 +55,7 @@ def manifest(folder: Store) -> dict[str, str]:
 
 def test_run_folders_are_equal_whichever_engine_wrote_them(tmp_path: Path) -> None:
     folders = [folder_of(tmp_path / engine, config(f"engine={engine}")) for engine in ("simpy", "compiled")]
-    assert [manifest(each)["used"] for each in folders] == ["simpy", "compiled"]
+    assert [manifest(folder)["used"] for folder in folders] == ["simpy", "compiled"]
     files = [*COMPARED, *(f"schedules/{file.name}" for file in (folders[0].path / "schedules").iterdir())]
     assert len(files) == len(COMPARED) + 4
     for file in files:
@@ -71,9 +71,9 @@ def seeds(folder: Store) -> list[int]:
 
 
 def test_a_small_run_stays_with_simpy_and_says_so(tmp_path: Path) -> None:
-    told = manifest(folder_of(tmp_path, config("seeds=1")))
-    assert (told["asked"], told["used"]) == ("auto", "simpy")
-    assert "fewer than 50,000 tasks" in told["reason"]
+    engine = manifest(folder_of(tmp_path, config("seeds=1")))
+    assert (engine["asked"], engine["used"]) == ("auto", "simpy")
+    assert "fewer than 50,000 tasks" in engine["reason"]
 
 
 @pytest.mark.parametrize(

@@ -57,15 +57,15 @@ def test_the_index_finds_what_a_look_at_every_machine_finds(seed: int, gpus: int
             held.append((machine, demand, 1, *state.take(machine, demand, 1, None)))
         asked = rng.choice(classes)
         assert state.best(asked, 0) == best_by_looking(state, asked)
-        assert state.fits(asked) == any(each.room(asked) for each in state.list)
+        assert state.fits(asked) == any(node.room(asked) for node in state.list)
         assert state.copy().best(state.copy().compile(asked.demand, 0), 0) == state.best(asked, 0)
         gang = rng.choice(gangs)
-        room = sum(each.room(gang) for each in state.list)
+        room = sum(node.room(gang) for node in state.list)
         assert state.fits_on(gang, 0) == (room >= gang.gang)
         placement = state.fit(gang, 0, gang.gang)
         assert (placement is not None) == (room >= gang.gang)
         assert placement is None or sum(share.instances for share in placement) == gang.gang
-        assert state.idle_gpus(0) == sum(each.idle for each in state.list if each.up)
+        assert state.idle_gpus(0) == sum(node.idle for node in state.list if node.up)
 
 
 def test_amounts_beyond_the_first_64_go_by_the_next_lower_one() -> None:

@@ -35,28 +35,28 @@ def test_no_jobs_are_no_load() -> None:
 
 
 def test_no_more_jobs_are_made_than_it_takes_to_know_that_there_are_enough() -> None:
-    made: list[str] = []
+    ids: list[str] = []
 
     def jobs() -> Iterator[Job]:
         for job in two():
-            made.append(job.id)
+            ids.append(job.id)
             yield job
 
     stream = JobStream(jobs(), CLUSTER, Recorded())
     assert stream.may_have(1)
-    assert made == ["a"]
+    assert ids == ["a"]
     assert [job.id for job in stream] == ["a", "b"]
     assert not JobStream(two(), CLUSTER, Recorded()).may_have(3)
 
 
 def test_real_starts_and_eligible_times_are_kept_job_by_job() -> None:
     task = Task("t", 1.0)
-    known = [
+    jobs = [
         Job.single("known", task, 1.0, observed_start_s=3.0),
         Job.single("held", task, 2.0, observed_start_s=9.0, eligible_s=5.0),
         Job.single("unknown", task, 2.5),
     ]
-    stream = JobStream(known, CLUSTER, Recorded())
+    stream = JobStream(jobs, CLUSTER, Recorded())
     assert stream.observed() is None  # nothing came yet
     assert stream.load.jobs == 3
     starts, eligible, _ = stream.observed() or ([], [], [])

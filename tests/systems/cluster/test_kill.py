@@ -44,8 +44,8 @@ def test_a_killed_job_leaves_with_all_that_it_holds_and_waits_for(models: dict[s
     rows = [(row.kind, row.time_s) for row in schedule.log if row.job == 0 and row.time_s == 3]
     assert rows == [(Kind.PREEMPTED, 3.0), (Kind.REJECTED, 3.0)]
     assert [row.value for row in schedule.log if row.kind == Kind.REJECTED] == [RejectReason.TIME_LIMIT]
-    found = summarize(schedule)
-    assert (found.jobs_completed, found.jobs_killed, found.blocking_rate, found.makespan_s) == (1, 1, 0.0, 2.0)
+    summary = summarize(schedule)
+    assert (summary.jobs_completed, summary.jobs_killed, summary.blocking_rate, summary.makespan_s) == (1, 1, 0.0, 2.0)
 
 
 def test_a_job_that_has_just_started_cannot_be_killed() -> None:

@@ -65,14 +65,14 @@ def conversation() -> tuple[ClusterKernel, Iterator[ClusterView], ClusterView]:
 
 
 def task(view: ClusterView, name: str) -> TaskState:
-    return next(each for each in view.jobs[0].tasks if each.task.name == name)
+    return next(state for state in view.jobs[0].tasks if state.task.name == name)
 
 
 def refused(decide: Callable[[ClusterView], object], why: str, *before: Callable[[ClusterView], object]) -> None:
     """``decide`` is refused because of ``why`` after the decisions ``before``, and leaves everything as it was."""
     kernel, decisions, view = conversation()
-    for each in before:
-        view = decisions.send(each(view))  # type: ignore[attr-defined]
+    for step in before:
+        view = decisions.send(step(view))  # type: ignore[attr-defined]
     decided = decide(view)
     state = cluster_state(kernel)
     with pytest.raises(IllegalDecision, match=rf"^at {kernel.now:g} s: .*{why}"):
@@ -306,7 +306,7 @@ def illegal(draw: st.DrawFn) -> Callable[[ClusterView], object]:
     kind, odd, at, count = draw(st.integers(0, 5)), draw(ODD), draw(st.integers(0, 9)), draw(st.integers(1, 6))
 
     def decide(view: ClusterView) -> object:
-        tasks = [each for job in view.jobs.values() for each in job.tasks]
+        tasks = [state for job in view.jobs.values() for state in job.tasks]
         some = tasks[at % len(tasks)] if tasks else None
         match kind:
             case 0:

@@ -70,8 +70,8 @@ def tilings(table, names):
         slices = [one for _, where, _ in chosen for one in where]
         if len(set(slices)) == len(slices) and sum(compute for *_, compute in chosen) <= table.compute:
             valid.append(frozenset(chosen))
-    known = set(valid)
-    return [one for one in valid if not any(one | {more} in known for more in choices if more not in one)], known
+    packings = set(valid)
+    return [one for one in valid if not any(one | {more} in packings for more in choices if more not in one)], packings
 
 
 def test_an_a100_has_nineteen_complete_partitions():

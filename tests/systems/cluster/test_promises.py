@@ -22,7 +22,9 @@ from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 def _needs_nothing(name: str) -> bool:
     """Whether the policy can be made without parameters."""
     parameters = inspect.signature(POLICIES.get(name)).parameters.values()  # type: ignore[arg-type]
-    return all(each.default is not each.empty or each.kind is each.VAR_KEYWORD for each in parameters)
+    return all(
+        parameter.default is not parameter.empty or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters
+    )
 
 
 NAMES = ("restless", *(name for name in POLICIES.names() if _needs_nothing(name)))

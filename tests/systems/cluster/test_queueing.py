@@ -25,8 +25,8 @@ def times_in_system(gpus: int, gaps: np.ndarray, services: np.ndarray) -> np.nda
     return jct(ClusterKernel(cluster, jobs()).run(POLICIES.create("fifo")))
 
 
-def assert_mean(found: np.ndarray, expected: float) -> None:
-    batches = found[COUNT // 10 :].reshape(BATCHES, -1).mean(axis=1)
+def assert_mean(samples: np.ndarray, expected: float) -> None:
+    batches = samples[COUNT // 10 :].reshape(BATCHES, -1).mean(axis=1)
     error = batches.std(ddof=1) / sqrt(BATCHES)
     assert error < 0.1 * expected
     assert abs(batches.mean() - expected) < 4 * error

@@ -117,7 +117,7 @@ def test_a_fork_keeps_licences_reservations_and_jobs_that_are_not_eligible() -> 
     kernel = ClusterKernel(cluster(), jobs, queues=queues)
     kernel.run(POLICIES.create("fifo-fit"), until_s=5)
     twin = kernel.fork()
-    logs = [list(each.run(POLICIES.create("fifo-fit")).log) for each in (kernel, twin)]
+    logs = [list(simulation.run(POLICIES.create("fifo-fit")).log) for simulation in (kernel, twin)]
     assert logs[0] == logs[1]
 
 
@@ -211,7 +211,7 @@ def test_forks_keep_dependencies_and_those_by_estimates_drop_them() -> None:
     kernel = ClusterKernel(cluster(), jobs)
     kernel.run(POLICIES.create("fifo-fit"), until_s=5)
     twin, guess = kernel.fork(), kernel.fork(by_estimates=True)
-    logs = [list(each.run(POLICIES.create("fifo-fit")).log) for each in (kernel, twin)]
+    logs = [list(simulation.run(POLICIES.create("fifo-fit")).log) for simulation in (kernel, twin)]
     assert logs[0] == logs[1]
     assert sum(row.kind == Kind.COMPLETED for row in logs[0]) == 7
     assert sum(row.kind == Kind.COMPLETED for row in guess.run(POLICIES.create("fifo-fit")).log) == 2

@@ -281,10 +281,10 @@ def test_a_killed_job_leaves_the_queues_of_policies() -> None:
 
 
 def test_an_observer_is_told_every_row_of_the_log() -> None:
-    told: list[tuple[float, ...]] = []
-    schedule = ClusterKernel(ONE, [single("j", 1.0)], observers=[told.append]).run(POLICIES.create("fifo"))
-    assert told == [tuple(row) for row in schedule.log]
-    assert len(told) == 4
+    rows: list[tuple[float, ...]] = []
+    schedule = ClusterKernel(ONE, [single("j", 1.0)], observers=[rows.append]).run(POLICIES.create("fifo"))
+    assert rows == [tuple(row) for row in schedule.log]
+    assert len(rows) == 4
 
 
 def test_every_gpu_of_a_run_remembers_the_job_that_it_served() -> None:

@@ -62,5 +62,5 @@ def test_stock_simpy_writes_the_same_log(seed: int) -> None:
         jobs.append(Job(f"j{number}", TaskGraph(tasks, tuple(edges)), at))
         at += float(rng.integers(1, 16)) / 8 + 1 / 1024
     schedule = ClusterKernel(Cluster((Node("n", gpu_type("T4"), 3),)), jobs).run(POLICIES.create("fifo-fit"))
-    found = [(row.kind, row.time_s, row.job, row.task) for row in schedule.log]
-    assert found == stock(jobs, 3)
+    rows = [(row.kind, row.time_s, row.job, row.task) for row in schedule.log]
+    assert rows == stock(jobs, 3)

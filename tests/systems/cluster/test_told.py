@@ -121,32 +121,32 @@ def test_a_copy_of_the_policy_goes_on_in_a_fork_as_the_original(spec, cluster, j
 
 def test_a_start_is_told_in_the_line_after_it_and_an_end_before_what_follows():
     # 1 GPU: 1 takes 2 s and makes way after 1 s for 2, which takes 1 s
-    said = []
+    events = []
 
     class Teller:
         def push(self, task):
-            said.append(("ready", task.name))
+            events.append(("ready", task.name))
 
         def started(self, run, now):
-            said.append(("started", run.task.name, now, run.task.waiting))
+            events.append(("started", run.task.name, now, run.task.waiting))
 
         def ended(self, run, now):
-            said.append(("ended", run.task.name, now))
+            events.append(("ended", run.task.name, now))
 
     class Policy:
         def decide(self, view):
             view.index(self, Teller)
-            if view.now == 1 and view.running and not said.count(("ready", "1/t")) > 1:
+            if view.now == 1 and view.running and not events.count(("ready", "1/t")) > 1:
                 yield Preempt(0)
-                said.append("stopped")
+                events.append("stopped")
             for task in list(view.ready)[:1]:
                 if view.fits(task):
                     yield Start(task, (Share(0),))
-                    said.append("done")
+                    events.append("done")
 
     jobs = [Job.single("1", Task("t", 2)), Job.single("2", Task("t", 1), 1)]
     ClusterKernel(Cluster.of({"V100": 1}), jobs).run(Policy())
-    assert said == [
+    assert events == [
         ("ready", "1/t"),
         ("started", "1/t", 0.0, 0),
         "done",
@@ -198,9 +198,9 @@ def test_policies_import_nothing_of_the_simulation_but_its_api():
     for path in files:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom):
-                names = [f"{node.module}.{each.name}" for each in node.names]
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
             else:
-                names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             for name in names:
                 allowed = (
                     "dagsim.systems.cluster.api.",

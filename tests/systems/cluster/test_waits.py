@@ -55,7 +55,10 @@ def why(
     kernel = ClusterKernel(Cluster(machines), jobs, queues=queues, **models)  # type: ignore[arg-type]
     schedule = kernel.run(POLICIES.create(policy))
     number = [fact.id for fact in schedule.jobs].index(name)
-    return [(each.from_s, each.until_s, kinds(each)) for each in explained(schedule, jobs, number, policy, queues)]
+    return [
+        (stretch.from_s, stretch.until_s, kinds(stretch))
+        for stretch in explained(schedule, jobs, number, policy, queues)
+    ]
 
 
 def explained(
@@ -88,8 +91,8 @@ def test_conditions_of_a_job_are_named_until_they_are_met() -> None:
     schedule = ClusterKernel(Cluster(nodes(1, 3)), jobs).run(POLICIES.create("fifo-fit"))
     reasons = {
         fact.id: [
-            (each.from_s, each.until_s, *[cause.what for cause in each.causes])
-            for each in explained(schedule, jobs, number, "fifo-fit")
+            (stretch.from_s, stretch.until_s, *[cause.what for cause in stretch.causes])
+            for stretch in explained(schedule, jobs, number, "fifo-fit")
         ]
         for number, fact in enumerate(schedule.jobs)
     }
@@ -155,17 +158,17 @@ def test_each_limit_of_slurm_is_named_with_who_has_reached_it() -> None:
     ada, bo = {"account": "lab", "user": "ada"}, {"account": "lab", "user": "bo"}
     jobs = [job("a", 10, 2, **ada), job("b", 1, 1, 1.0, **ada), job("c", 1, 2, 2.0, **bo), job("d", 1, 1, 3.0, cpus=5)]
 
-    def said(name: str, among: Sequence[Job]) -> list[str]:
+    def causes_of(name: str, among: Sequence[Job]) -> list[str]:
         schedule = ClusterKernel(Cluster(nodes(2)), among, queues=queues).run(POLICIES.create(FIFO))
         number = [fact.id for fact in schedule.jobs].index(name)
-        return [cause.what for each in explained(schedule, among, number, FIFO, queues) for cause in each.causes]
+        return [cause.what for stretch in explained(schedule, among, number, FIFO, queues) for cause in stretch.causes]
 
-    assert said("b", jobs[:3]) == ["the limit of 1 running jobs of the user ada in the account lab was reached"]
-    assert said("c", jobs[:3]) == ["the limit of 3 GPUs of the account lab was reached"]
+    assert causes_of("b", jobs[:3]) == ["the limit of 1 running jobs of the user ada in the account lab was reached"]
+    assert causes_of("c", jobs[:3]) == ["the limit of 3 GPUs of the account lab was reached"]
     eve = [job(f"e{at}", 5, 1, 0.1 * at, cpus=2 if at else 3, user="eve", account="x") for at in range(2)]
-    assert said("e1", eve) == ["the limit of 4 CPUs of the user eve in the QOS normal was reached"]
+    assert causes_of("e1", eve) == ["the limit of 4 CPUs of the user eve in the QOS normal was reached"]
     many = [job(f"m{at}", 5, 1, 0.1 * at, user=f"u{at}", account="x") for at in range(3)]
-    assert said("m2", many) == ["the limit of 2 running jobs of the partition p was reached"]
+    assert causes_of("m2", many) == ["the limit of 2 running jobs of the partition p was reached"]
     # without the limit it would have started: another policy knows nothing of it
     assert why(jobs[:2], "b", queues=queues) == []
 
@@ -173,12 +176,12 @@ def test_each_limit_of_slurm_is_named_with_who_has_reached_it() -> None:
 def test_a_limit_and_too_few_gpus_bind_together() -> None:
     queues = QueueTree(tree=(QueueNode("lab", limits=Caps(gpus=2)),))
     jobs = [job("a", 10, 2, account="lab"), job("x", 6, 2, account="y"), job("b", 1, 1, 1.0, account="lab")]
-    found = why(jobs, "b", policy=FIFO, queues=queues)
-    assert found == [(1, 6, ("limit", "gpus")), (6, 10, ("limit",))]
+    waits = why(jobs, "b", policy=FIFO, queues=queues)
+    assert waits == [(1, 6, ("limit", "gpus")), (6, 10, ("limit",))]
     # the other way round: what the account held comes back at 6 s
     jobs = [job("a", 6, 1, account="lab"), job("x", 10, 1, account="y"), job("b", 1, 2, 1.0, account="lab")]
-    found = why(jobs, "b", nodes(1), FIFO, queues)
-    assert found == [(1, 6, ("limit", "gpus")), (6, 10, ("gpus",))]
+    waits = why(jobs, "b", nodes(1), FIFO, queues)
+    assert waits == [(1, 6, ("limit", "gpus")), (6, 10, ("gpus",))]
 
 
 def test_a_gang_counts_with_all_its_instances() -> None:
@@ -206,16 +209,20 @@ def test_quotas_of_kueue_are_told_used_up_or_lent() -> None:
     ]
     jobs[3] = job("b", 1, 1, 1.0, account="b")
 
-    def said(among: Sequence[Job], number: int) -> list[str]:
+    def causes_of(among: Sequence[Job], number: int) -> list[str]:
         schedule = ClusterKernel(Cluster(nodes(2)), among, queues=queues).run(POLICIES.create("kueue"))
-        return [cause.what for each in explained(schedule, among, number, "kueue", queues) for cause in each.causes]
+        return [
+            cause.what for stretch in explained(schedule, among, number, "kueue", queues) for cause in stretch.causes
+        ]
 
-    assert said(jobs, 3) == ["the quota of 1 gpus of the queue b was lent to others"]
+    assert causes_of(jobs, 3) == ["the quota of 1 gpus of the queue b was lent to others"]
     more = [*jobs[:3], job("w", 1, 1, 1.0, account="a")]
     alone = QueueTree(tree=(QueueNode("a", quota={"gpus": 2}), QueueNode("b", quota={"gpus": 2})))
     few = [job("x", 6, 1, account="a"), job("y", 10, 1, account="b"), job("w", 1, 2, 1.0, account="a")]
     assert why(few, "w", nodes(1), "kueue", alone) == [(1, 6, ("limit", "gpus")), (6, 10, ("gpus",))]
-    assert said(more, 3) == ["the quota of 2 gpus of the queue a was used up, and its cohort could lend it no more"]
+    assert causes_of(more, 3) == [
+        "the quota of 2 gpus of the queue a was used up, and its cohort could lend it no more"
+    ]
 
 
 def test_a_job_of_several_tasks_waits_for_the_task_that_starts_next() -> None:
@@ -228,7 +235,7 @@ def test_a_job_of_several_tasks_waits_for_the_task_that_starts_next() -> None:
 
 
 def random_jobs(rng: random.Random, count: int = 60) -> list[Job]:
-    made, now = [], 0.0
+    jobs, now = [], 0.0
     for number in range(count):
         now += rng.expovariate(0.5)
         gpus = rng.choice((0, 0.3, 0.5, 0.8, 1, 1, 2, 4))
@@ -237,8 +244,8 @@ def random_jobs(rng: random.Random, count: int = 60) -> list[Job]:
         types = rng.choice((None, ("T4",), ("V100-16",))) if gpus else None
         account = rng.choice(("a", "b"))
         extra = {"instances": rng.choice((2, 3)) if gang else 1, "gpu_types": types, "account": account, **asked}
-        made.append(job(f"j{number}", rng.uniform(1, 30), gpus, now, user=rng.choice("uv"), **extra))
-    return made
+        jobs.append(job(f"j{number}", rng.uniform(1, 30), gpus, now, user=rng.choice("uv"), **extra))
+    return jobs
 
 
 @pytest.mark.parametrize("policy", ["fifo-fit", "fifo-fit[placement=fgd]", "kueue"])
@@ -255,10 +262,10 @@ def test_who_starts_whenever_there_is_room_is_never_kept_by_the_order(policy: st
         schedule = kernel.run(POLICIES.create(policy))
         for number in range(0, len(jobs), 2):
             if not _rejected(schedule, number):
-                found = explained(schedule, jobs, number, policy, queues)
-                waited = sum(seconds for _, seconds in causes_by_time(found))
+                stretches = explained(schedule, jobs, number, policy, queues)
+                waited = sum(seconds for _, seconds in causes_by_time(stretches))
                 assert waited == pytest.approx(wait_reasons(schedule, number).wait_s)
-                seen |= {kind for each in found for kind in kinds(each)}
+                seen |= {kind for stretch in stretches for kind in kinds(stretch)}
     assert "order" not in seen
     assert {"gpus", "cpus", "memory"} <= seen
 

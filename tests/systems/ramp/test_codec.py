@@ -43,13 +43,13 @@ POOL = (job(0.2, 1), job(1.0, 3))
 
 
 def seen(view: RampView, **settings: object) -> RampObservation:
-    found = RampCodec(POOL, **settings).encode(view)  # type: ignore[arg-type]
-    assert found is not None
-    return found
+    observation = RampCodec(POOL, **settings).encode(view)  # type: ignore[arg-type]
+    assert observation is not None
+    return observation
 
 
-def column(found: RampObservation, name: str) -> list[float]:
-    return [float(value) for value in found.tokens[:, ROW_FEATURES.index(name)]]
+def column(observation: RampObservation, name: str) -> list[float]:
+    return [float(value) for value in observation.tokens[:, ROW_FEATURES.index(name)]]
 
 
 def test_operations_of_both_passes_over_the_largest() -> None:
@@ -62,22 +62,22 @@ def test_operations_of_both_passes_over_the_largest() -> None:
 
 
 def test_dependencies_carry_the_output_of_their_source() -> None:
-    found = seen(first_view(job()))
-    assert (found.sources.tolist(), found.targets.tolist()) == ([0, 3, 1], [1, 2, 3])
-    assert found.deps.tolist() == [[1.0, 1.0], [0.5, 0.0], [0.5, 0.0]]
+    observation = seen(first_view(job()))
+    assert (observation.sources.tolist(), observation.targets.tolist()) == ([0, 3, 1], [1, 2, 3])
+    assert observation.deps.tolist() == [[1.0, 1.0], [0.5, 0.0], [0.5, 0.0]]
 
 
 def test_the_job_lies_in_the_range_of_the_examples() -> None:
-    found = dict(zip(CONTEXT, seen(first_view(job(0.6, 2))).context.tolist(), strict=True))
-    assert found["beta"] == pytest.approx(0.5)
-    assert found["raw_beta"] == pytest.approx(0.6)
-    assert found["steps"] == pytest.approx(0.5)
-    assert found["sequential_s"] == pytest.approx(0.5)  # 16 s between 8 and 24
-    assert found["num_ops"] == 1.0  # the same for all
-    assert found["mean_compute"] == pytest.approx((0.25 + 0.5 + 1 + 0.25) / 4)
-    assert found["median_dep"] == 0.5
-    assert found["mounted_workers"] == found["jobs_running"] == 0.0
-    assert found["1 free in 1"] == found["4 free in 21"] == 1.0
+    context = dict(zip(CONTEXT, seen(first_view(job(0.6, 2))).context.tolist(), strict=True))
+    assert context["beta"] == pytest.approx(0.5)
+    assert context["raw_beta"] == pytest.approx(0.6)
+    assert context["steps"] == pytest.approx(0.5)
+    assert context["sequential_s"] == pytest.approx(0.5)  # 16 s between 8 and 24
+    assert context["num_ops"] == 1.0  # the same for all
+    assert context["mean_compute"] == pytest.approx((0.25 + 0.5 + 1 + 0.25) / 4)
+    assert context["median_dep"] == 0.5
+    assert context["mounted_workers"] == context["jobs_running"] == 0.0
+    assert context["1 free in 1"] == context["4 free in 21"] == 1.0
 
 
 def test_occupancy_is_seen_until_it_ends() -> None:
@@ -85,30 +85,30 @@ def test_occupancy_is_seen_until_it_ends() -> None:
     conversation = RampKernel([job(), job(arrival_s=1.0)], planner).decisions()
     next(conversation)
     codec = RampCodec(POOL)
-    found = codec.encode(conversation.send([Partition(0, 2)]))  # for 4 s
-    assert found is not None
-    at = dict(zip(CONTEXT, found.context.tolist(), strict=True))
+    observation = codec.encode(conversation.send([Partition(0, 2)]))  # for 4 s
+    assert observation is not None
+    at = dict(zip(CONTEXT, observation.context.tolist(), strict=True))
     assert (at["mounted_workers"], at["jobs_running"]) == (0.5, 0.25)
     assert (at["1 free in 2"], at["1 free in 5"]) == (0.5, 1.0)
     assert (at["4 free in 2"], at["4 free in 5"]) == (0.0, 1.0)
-    assert found.gpus.tolist() == [[1.0, 0.5, 1.0]]
+    assert observation.gpus.tolist() == [[1.0, 0.5, 1.0]]
     assert len(TYPE_FEATURES) == 3
 
 
 def test_rows_say_what_they_would_come_to() -> None:
     view = first_view(job(1.0))
     codec = RampCodec(POOL)
-    found = codec.encode(view)
-    assert found is not None
+    observation = codec.encode(view)
+    assert observation is not None
     assert [way.degree for way in codec.ways] == [0, 1, 2, 4]
-    assert column(found, "turned away") == [1.0, 0.0, 0.0, 0.0]
-    assert column(found, "servers") == [0.0, 0.25, 0.5, 1.0]
-    assert column(found, "over acceptable")[1] == pytest.approx(1.0)
+    assert column(observation, "turned away") == [1.0, 0.0, 0.0, 0.0]
+    assert column(observation, "servers") == [0.0, 0.25, 0.5, 1.0]
+    assert column(observation, "over acceptable")[1] == pytest.approx(1.0)
     outlook = view.outlook(2)
     assert outlook is not None
-    assert column(found, "over acceptable")[2] == pytest.approx(outlook.jct_s / 8)
-    assert column(found, "4 lost in 1")[1:] == [4.0, 4.0, 4.0]  # any job takes the only block of four
-    assert column(found, "4 scarcer in 1") == [0.0, 0.5, 0.5, 0.5]  # from 1/2 to 1
+    assert column(observation, "over acceptable")[2] == pytest.approx(outlook.jct_s / 8)
+    assert column(observation, "4 lost in 1")[1:] == [4.0, 4.0, 4.0]  # any job takes the only block of four
+    assert column(observation, "4 scarcer in 1") == [0.0, 0.5, 0.5, 0.5]  # from 1/2 to 1
 
 
 def test_what_would_be_too_slow_is_left_out() -> None:
@@ -120,11 +120,11 @@ def test_what_would_be_too_slow_is_left_out() -> None:
 
 def test_without_outlooks_rows_are_degrees_only() -> None:
     codec = RampCodec(POOL, outlooks=False)
-    found = codec.encode(first_view(job(0.01)))
-    assert found is not None
+    observation = codec.encode(first_view(job(0.01)))
+    assert observation is not None
     assert [way.degree for way in codec.ways] == [0, 1, 2, 4]
-    assert not np.delete(found.tokens, [0, 3, 4], axis=1).any()
-    assert not found.context[len(JOB_FEATURES) :].any()  # when blocks become free is of the look-ahead, too
+    assert not np.delete(observation.tokens, [0, 3, 4], axis=1).any()
+    assert not observation.context[len(JOB_FEATURES) :].any()  # when blocks become free is of the look-ahead, too
     assert codec.choice_of([Partition(0, 4)]) == 3
     assert codec.choice_of([Partition(0, 0)]) == 0
 
@@ -159,8 +159,8 @@ def test_a_choice_is_a_row() -> None:
 
 def test_blocks_are_chosen_with_the_degree() -> None:
     view, codec = first_view(job()), RampCodec(POOL, blocks=2)
-    found = codec.encode(view)
-    assert found is not None
+    observation = codec.encode(view)
+    assert observation is not None
     assert [way.degree for way in codec.ways] == [0, 1, 1, 2, 2, 4]
     (decision,) = codec.decode(view, 4)
     assert decision == Partition(0, 2, servers=codec.ways[4].servers)
@@ -193,9 +193,9 @@ def test_the_row_that_leaves_most_room_is_first() -> None:
 
 
 def test_the_features_have_names() -> None:
-    found, named = seen(first_view(job())), PartitionConfig().features
+    observation, named = seen(first_view(job())), PartitionConfig().features
     for part in ("tokens", "context", "gpus", "ops", "deps"):
-        assert getattr(found, part).shape[-1] == len(named[part])
+        assert getattr(observation, part).shape[-1] == len(named[part])
     assert set(JOB_FEATURES) <= set(named["context"])
 
 
@@ -212,7 +212,7 @@ def test_blocks_go_with_outlooks() -> None:
 
 
 def test_all_features_lie_between_0_and_4() -> None:
-    found = seen(first_view(job(7.0, 50)), blocks=4)
-    for part in (found.ops, found.deps, np.delete(found.context, 5), found.tokens):
+    observation = seen(first_view(job(7.0, 50)), blocks=4)
+    for part in (observation.ops, observation.deps, np.delete(observation.context, 5), observation.tokens):
         assert part.min() >= 0
         assert part.max() <= 4

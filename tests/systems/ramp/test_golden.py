@@ -13,9 +13,9 @@ from scripting import run_script
 
 @pytest.mark.data
 def test_every_golden_lookahead_and_episode_is_equal(data: Path) -> None:
-    found = list(validate_ramp.golden(data / "golden/ddls", data / "traces/pipedream"))
-    assert len(found) == 21
-    assert not [f"{row.file}: {row.what}" for row in found if row.what]
+    rows = list(validate_ramp.golden(data / "golden/ddls", data / "traces/pipedream"))
+    assert len(rows) == 21
+    assert not [f"{row.file}: {row.what}" for row in rows if row.what]
 
 
 @pytest.mark.data
@@ -36,17 +36,17 @@ def test_completion_times_of_the_published_table(data: Path, model: str, degree:
 
 @pytest.mark.data
 def test_constant_degrees_block_as_published(data: Path) -> None:
-    found = validate_ramp.constant_degrees(data / "golden/ddls", data / "traces/pipedream")
-    for row in found.values():
+    results = validate_ramp.constant_degrees(data / "golden/ddls", data / "traces/pipedream")
+    for row in results.values():
         assert row["got"] == pytest.approx(row["expected"], abs=0.001)
 
 
 @pytest.mark.data
 def test_a_difference_is_found(data: Path, tmp_path: Path) -> None:
     path = data / "golden/ddls/lookahead_4x4x2_alexnet_2.json.gz"
-    said = json.loads(gzip.decompress(path.read_bytes()))
-    said["deps"][5][3] += 1e-7
-    (tmp_path / path.name).write_bytes(gzip.compress(json.dumps(said).encode()))
+    recording = json.loads(gzip.decompress(path.read_bytes()))
+    recording["deps"][5][3] += 1e-7
+    (tmp_path / path.name).write_bytes(gzip.compress(json.dumps(recording).encode()))
     (row,) = validate_ramp.golden(tmp_path, data / "traces/pipedream")
     assert "dependency" in row.what
 

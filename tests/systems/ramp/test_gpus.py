@@ -25,11 +25,13 @@ def test_operations_are_bound_by_arithmetic_bandwidth_or_loading() -> None:
 
 
 def test_times_scale_with_what_bounds_them() -> None:
-    found = costed(graph(), V100, (A100, V100, T4))
+    costed_graph = costed(graph(), V100, (A100, V100, T4))
     arithmetic, bandwidth = 15.67 / 8.14, 900 / 320
-    assert found.costs("T4") == pytest.approx((1.0, 2 * arithmetic, 3 * bandwidth, 1.0, 4 * arithmetic, 6 * bandwidth))
-    assert found.costs("V100-16") == graph().costs()
-    assert found.costs("A100-80")[1] == pytest.approx(2 * 15.67 / 19.49)
+    assert costed_graph.costs("T4") == pytest.approx(
+        (1.0, 2 * arithmetic, 3 * bandwidth, 1.0, 4 * arithmetic, 6 * bandwidth)
+    )
+    assert costed_graph.costs("V100-16") == graph().costs()
+    assert costed_graph.costs("A100-80")[1] == pytest.approx(2 * 15.67 / 19.49)
 
 
 def test_a_profile_goes_before_the_estimate() -> None:

@@ -17,7 +17,7 @@ def diamond() -> ComputationGraph:
 
 
 def test_operations_keep_the_order_of_their_file() -> None:
-    assert [each.id for each in diamond().ops] == ["2", "1", "3", "4"]
+    assert [op.id for op in diamond().ops] == ["2", "1", "3", "4"]
 
 
 def test_parents_come_before_children_in_topological_order() -> None:
@@ -95,6 +95,6 @@ def test_a_malformed_graph_is_refused_in_words(ids: str, edges: list[tuple[str, 
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
 @pytest.mark.parametrize("field", ["forward_s", "backward_s", "activation_bytes", "parameter_bytes"])
 def test_a_cost_that_cannot_be_is_refused(field: str, value: float) -> None:
-    said = {"forward_s": 1.0, "backward_s": 1.0, "activation_bytes": 1.0, "parameter_bytes": 1.0} | {field: value}
+    costs = {"forward_s": 1.0, "backward_s": 1.0, "activation_bytes": 1.0, "parameter_bytes": 1.0} | {field: value}
     with pytest.raises(ModelError, match=f"op '3': {field} must be a finite number of 0 or more"):
-        Op("3", **said)
+        Op("3", **costs)

@@ -78,9 +78,9 @@ def test_the_log_says_when_a_job_had_which_servers() -> None:
 
 def test_the_metrics_of_other_systems_read_the_log() -> None:
     done = kernel([job(), job(1.0), job(2.0, beta=0.1)])
-    made = columns(done.run(Degrees(2, 1, 1)))
-    assert made.jobs.finished.tolist() == [True, True, False]
-    assert made.runs.gpu_s.sum() == 2 * 5.0 + 10.0
+    cols = columns(done.run(Degrees(2, 1, 1)))
+    assert cols.jobs.finished.tolist() == [True, True, False]
+    assert cols.runs.gpu_s.sum() == 2 * 5.0 + 10.0
 
 
 def test_a_job_ends_before_another_arrives_at_the_same_instant() -> None:

@@ -15,11 +15,12 @@ from dagsim.systems.ramp import DDLS, ComputationGraph, Fabric, Memo, Op, OpPlac
 from dagsim.systems.ramp.graph import branches, op_chain
 from dagsim.systems.ramp.lookahead import StepTime, look_ahead
 from dagsim.systems.ramp.partition import PartitionedGraph, partitioned
-from dagsim.systems.ramp.timing import TimedGraph, graph_order, srpt, timed
+from dagsim.systems.ramp.timing import GraphOrder, Srpt, TimedGraph, timed
 
 PARALLEL = Rules(flows="parallel")
 RAMP = Ramp(2, 2, 1, node_bytes_per_s=2.0, propagation_s=1.0, io_s=0.0)
 """One byte a second on each channel, one second of latency."""
+SRPT = Srpt()
 
 
 def placed(
@@ -35,7 +36,7 @@ def row(*costs: tuple[float, float], size: float = 4.0) -> ComputationGraph:
     return ComputationGraph("row", ops, [(n, n + 1) for n in range(len(ops) - 1)])
 
 
-def walked(graph: ComputationGraph, *blocks: tuple[int, ...], rules: Rules = PARALLEL, order=srpt) -> StepTime:  # type: ignore[no-untyped-def]
+def walked(graph: ComputationGraph, *blocks: tuple[int, ...], rules: Rules = PARALLEL, order=SRPT) -> StepTime:  # type: ignore[no-untyped-def]
     parts = partitioned(graph, tuple(map(len, blocks)), rules)
     fabric = Fabric(RAMP)
     return look_ahead(placed(parts, *blocks, rules=rules), order(0, parts, fabric), fabric, rules)
@@ -69,7 +70,7 @@ def test_shortest_first_runs_the_short_operation_first() -> None:
     ops = [Op("1", 5.0, 0.0, 0.0, 0.0), Op("2", 1.0, 0.0, 0.0, 0.0), Op("3", 10.0, 0.0, 0.0, 0.0)]
     graph = ComputationGraph("two", ops, [(1, 2)])
     assert walked(graph, (0,), (0,), (1,)).seconds == 1 + 10
-    assert walked(graph, (0,), (0,), (1,), order=graph_order).seconds == 5 + 1 + 10
+    assert walked(graph, (0,), (0,), (1,), order=GraphOrder()).seconds == 5 + 1 + 10
 
 
 def test_a_shorter_operation_that_becomes_ready_takes_over_at_the_tick() -> None:
@@ -100,7 +101,7 @@ def test_a_piece_costs_what_it_takes_on_the_gpu_of_its_server() -> None:
     graph = ComputationGraph("one", [Op("1", 2.0, 4.0, 0.0, 0.0, seconds_on={"T4": (6.0, 12.0)})], [])
     fabric = Fabric(RAMP, [gpu_type(name) for name in ("A100-80", "T4", "A100-80", "T4")])
     parts = partitioned(graph, (2,), PARALLEL)
-    step = look_ahead(placed(parts, (0, 1), fabric=fabric), srpt(0, parts, fabric), fabric, PARALLEL)
+    step = look_ahead(placed(parts, (0, 1), fabric=fabric), SRPT(0, parts, fabric), fabric, PARALLEL)
     assert step.computation_s == step.seconds == 3.0 + 6.0  # half of the T4's times: the slower piece decides
     assert step.busy_s == pytest.approx(1.0 + 3.0 + 2.0 + 6.0)
 
@@ -125,7 +126,7 @@ class Pair:
 def pair_by_pair(at: TimedGraph, fabric: Fabric, rules: Rules) -> StepTime:
     """The step as ddls walks it: every dependency on its own, all that are ready going on at the full rate."""
     parts, count = at.parts, len(at.parts.graph)
-    ranks = srpt(0, parts, fabric).ranks[0]
+    ranks = SRPT(0, parts, fabric).ranks[0]
     blocks = [at.placement.block(op % count) for op in range(2 * count)]
     first = np.cumsum([0, *map(len, blocks)]).tolist()
     server = [one for block in blocks for one in block]
@@ -215,7 +216,7 @@ def test_walking_by_cohorts_equals_walking_pair_by_pair(
     parts = partitioned(graph, splits, rules)
     blocks = [tuple(int(one) for one in rng.choice(8, pieces, replace=False)) for pieces in splits]
     at = placed(parts, *blocks, rules=rules, fabric=fabric)
-    fast = look_ahead(at, srpt(0, parts, fabric), fabric, rules)
+    fast = look_ahead(at, SRPT(0, parts, fabric), fabric, rules)
     slow = pair_by_pair(at, fabric, rules)
     assert fast.ticks == slow.ticks
     assert fast == pytest.approx(slow, rel=1e-12)

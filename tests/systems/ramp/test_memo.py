@@ -75,9 +75,9 @@ def test_saving_keeps_what_another_process_saved(tmp_path: Path) -> None:
         assert placement is not None
         planner.step(parts, placement)
         memo.save(path)
-    found = Memo()
-    found.load(path)
-    assert len(found) == 2
+    union = Memo()
+    union.load(path)
+    assert len(union) == 2
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"version": 1, "steps": {"a": 3}}', '{"version": 9, "steps": {}}'])

@@ -61,13 +61,13 @@ def test_every_rule_that_ddls_has_otherwise_is_on_the_page() -> None:
 
 
 def test_the_figures_are_those_of_the_results() -> None:
-    found = json.loads((ROOT / "results" / "ramp" / "ddls.json").read_text())
+    results = json.loads((ROOT / "results" / "ramp" / "ddls.json").read_text())
     rows = re.findall(
         r"^\| ([A-D]) \| ([\d.]+) \| ([\d.]+) \((\d+) ways\) \| ([\d.]+) \| `([^`]+)` \|$", RESULTS, re.MULTILINE
     )
     assert len(rows) == 4
     for beta, most, constant, degree, best, policy in rows:
-        of = found[beta]
+        of = results[beta]
         assert f"{of['max, first_fit']['mean_blocking']:.4f}" == most
         assert f"{of[f'constant[degree={degree}], first_fit']['mean_blocking']:.4f}" == constant
         assert f"{of[f'{policy}, best_fit']['mean_blocking']:.4f}" == best
@@ -85,17 +85,17 @@ def test_the_figures_of_other_settings_are_those_of_the_results() -> None:
         assert f"{100 * of['max, first_fit']['communication']:.1f}" == communication
         assert f"{of['constant[degree=4], first_fit']['mean_blocking']:.4f}" == constant
         assert f"{of[f'{policy}, {placer}']['mean_blocking']:.4f}" == best
-        assert f"{min(each['mean_blocking'] for each in of.values()):.4f}" == best
+        assert f"{min(entry['mean_blocking'] for entry in of.values()):.4f}" == best
 
 
 def test_the_figures_of_agents_are_those_of_the_results() -> None:
-    found = json.loads((ROOT / "results" / "ramp" / "agents.json").read_text())
+    results = json.loads((ROOT / "results" / "ramp" / "agents.json").read_text())
     figure = r"([\d.]+)"
     row = r"^\| ([A-D]) \| " + rf"{figure} \| " * 5 + rf"{figure} \({figure} to {figure}\) \| ([^|]+) \|"
     rows = re.findall(row, RESULTS, re.MULTILINE)
-    assert {beta for beta, *_ in rows} == set(found)
+    assert {beta for beta, *_ in rows} == set(results)
     for beta, _, _, constant, on_time, tuned, *agent in rows:
-        policies = found[beta]["policies"]
+        policies = results[beta]["policies"]
         means = {name: fmean(policies[name]["blocking"]) for name in policies}
         by_start = {
             name.split("[")[0] + name.split(",")[-1]: value for name, value in means.items() if "tuned" not in name
@@ -105,11 +105,13 @@ def test_the_figures_of_agents_are_those_of_the_results() -> None:
         assert f"{next(value for name, value in means.items() if 'tuned' in name):.4f}" == tuned
         of_agents = fmean(value for name, value in means.items() if name.startswith("agent "))
         assert f"{of_agents:.4f}" == agent[0]
-        assert [f"{bound:.4f}" for bound in found[beta]["interval"]] == agent[1:3]
+        assert [f"{bound:.4f}" for bound in results[beta]["interval"]] == agent[1:3]
         less = [
-            row["difference"] for name, row in found[beta]["against"].items() if re.match(r"constant.*first_fit", name)
+            row["difference"]
+            for name, row in results[beta]["against"].items()
+            if re.match(r"constant.*first_fit", name)
         ]
-        assert ["{:.4f} ({:.4f} to {:.4f})".format(*each) for each in less] == agent[3:]
+        assert ["{:.4f} ({:.4f} to {:.4f})".format(*interval) for interval in less] == agent[3:]
 
 
 def test_the_figures_of_agents_elsewhere_are_those_of_the_results() -> None:
@@ -118,11 +120,11 @@ def test_the_figures_of_agents_elsewhere_are_those_of_the_results() -> None:
     rows = re.findall(row.rstrip(), RESULTS, re.MULTILINE)
     assert len(rows) == 8
     for setting, beta, *shown in rows:
-        found = json.loads((ROOT / "results" / "ramp" / "judged" / f"{setting}-{beta}.json").read_text())
-        means = {name: fmean(each["blocking"]) for name, each in found["policies"].items()}
+        results = json.loads((ROOT / "results" / "ramp" / "judged" / f"{setting}-{beta}.json").read_text())
+        means = {name: fmean(entry["blocking"]) for name, entry in results["policies"].items()}
         best = {kind: min(name for name in means if means[name] == of_kind(means, kind)) for kind in KINDS}
         expected = [means[best[kind]] for kind in KINDS]
-        expected += [*found["agents"]["blocking"], *found["agents"]["against"][best["constant"]]["difference"]]
+        expected += [*results["agents"]["blocking"], *results["agents"]["against"][best["constant"]]["difference"]]
         assert [f"{value:.4f}" for value in expected] == shown
 
 

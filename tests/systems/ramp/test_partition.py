@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.systems.ramp import DDLS, ComputationGraph, Op, Rules
-from dagsim.systems.ramp.partition import PARTITIONERS, PieceEdge, partitioned, random_splits, sip_ml
+from dagsim.systems.ramp.partition import PARTITIONERS, PieceEdge, RandomPartition, SipMlPartition, partitioned
 
 
 def graph() -> ComputationGraph:
@@ -21,21 +20,20 @@ def graph() -> ComputationGraph:
 
 def test_pieces_are_one_quantum_long_and_even() -> None:
     # quantum .01: 1 s would be 100 pieces, .03 s three, made four; 0 s stays whole
-    assert sip_ml(graph(), 16, DDLS) == (16, 4, 1)
-    assert sip_ml(graph(), 2, DDLS) == (2, 2, 1)
-    assert sip_ml(graph(), 1, DDLS) == (1, 1, 1)
+    assert SipMlPartition()(graph(), 16, DDLS) == (16, 4, 1)
+    assert SipMlPartition()(graph(), 2, DDLS) == (2, 2, 1)
+    assert SipMlPartition()(graph(), 1, DDLS) == (1, 1, 1)
 
 
 @pytest.mark.parametrize("degree", [0, -2, 3])
 def test_a_degree_is_one_or_even(degree: int) -> None:
     with pytest.raises(ModelError, match=f"a degree must be 1 or even, got {degree}"):
-        sip_ml(graph(), degree, DDLS)
+        SipMlPartition()(graph(), degree, DDLS)
 
 
 def test_random_pieces_are_powers_of_two() -> None:
-    rng = np.random.default_rng
     for degree, powers in ((1, {1}), (6, {1, 2, 4}), (8, {1, 2, 4, 8})):
-        assert {pieces for seed in range(40) for pieces in random_splits(graph(), degree, DDLS, rng(seed))} == powers
+        assert {pieces for seed in range(40) for pieces in RandomPartition(seed)(graph(), degree, DDLS)} == powers
 
 
 def test_edges_by_ddls_carry_the_memory_of_the_end_split_first() -> None:

@@ -78,7 +78,7 @@ def test_cost_graph_has_data_and_control_edges_once(tmp_path: Path) -> None:
 
 
 def test_own_json_has_times_by_gpu_type(tmp_path: Path) -> None:
-    said = {
+    document = {
         "model": "net",
         "time_unit": "us",
         "ops": [
@@ -94,7 +94,7 @@ def test_own_json_has_times_by_gpu_type(tmp_path: Path) -> None:
         ],
         "edges": [["a", "b"]],
     }
-    graph = read_graph(write(tmp_path / "m.json", json.dumps(said)))
+    graph = read_graph(write(tmp_path / "m.json", json.dumps(document)))
     assert graph.model == "net"
     assert graph.costs() == pytest.approx((5e-6, 1e-6, 7e-6, 1e-6))
     assert graph.costs("T4") == pytest.approx((5e-6, 4e-6, 7e-6, 6e-6))

@@ -39,12 +39,12 @@ def rewards(term: str, jobs: Iterable[RampJob], *degrees: int) -> list[float]:
     kernel = RampKernel(jobs, Planner(Fabric(Ramp(2, 1, 1)), RULES, memo=Memo()), examples=jobs)
     reward = Reward(RewardConfig({term: 1.0}), kernel, RAMP_TERMS)
     conversation = kernel.decisions()
-    found, view = [], next(conversation)
+    values, view = [], next(conversation)
     for degree in degrees:
         with contextlib.suppress(StopIteration):
             view = conversation.send([Partition(view.number, degree)])
-        found.append(reward.step())
-    return found
+        values.append(reward.step())
+    return values
 
 
 TWO = (job(0.0), job(1.0))
@@ -72,15 +72,15 @@ def test_what_is_too_slow_is_blocked() -> None:
 )
 def test_completion_time_by_the_look_ahead(parameters: str, accepted: float, blocked: float) -> None:
     name = "lookahead_job_completion_time"
-    found = rewards(f"{name}[{parameters}]" if parameters else name, TWO, 1, 0)
-    assert found == [pytest.approx(accepted), pytest.approx(blocked)]
+    values = rewards(f"{name}[{parameters}]" if parameters else name, TWO, 1, 0)
+    assert values == [pytest.approx(accepted), pytest.approx(blocked)]
 
 
 def test_both_objectives_in_one() -> None:
     # sequential times 10, 20 and 15 s: 15 lies half way
     jobs = (job(0.0), job(1.0, 2.0), job(2.0, 1.5))
-    found = rewards("multi_objective_jct_blocking[weight=2]", jobs, 1, 0, 0)
-    assert found == [pytest.approx(-1.0), pytest.approx(-4.0), pytest.approx(-3.0)]
+    values = rewards("multi_objective_jct_blocking[weight=2]", jobs, 1, 0, 0)
+    assert values == [pytest.approx(-1.0), pytest.approx(-4.0), pytest.approx(-3.0)]
 
 
 def test_throughput_is_the_mean_over_stretches_however_long() -> None:

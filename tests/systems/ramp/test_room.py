@@ -36,8 +36,8 @@ def kernel(*jobs: RampJob, shape: tuple[int, int, int] = (2, 2, 1), most: int = 
     return RampKernel(jobs, Planner(Fabric(Ramp(*shape)), Rules(quantum_s=0.01, max_degree=most), memo=Memo()))
 
 
-def view_after(made: RampKernel, *decisions: Partition) -> RampView:
-    conversation = made.decisions()
+def view_after(simulation: RampKernel, *decisions: Partition) -> RampView:
+    conversation = simulation.decisions()
     view = next(conversation)
     for decision in decisions:
         view = conversation.send([decision])
@@ -62,8 +62,8 @@ def test_a_placement_takes_what_it_touches_until_it_ends() -> None:
 
 
 def test_counts_of_a_large_fabric_are_those_of_plain_loops() -> None:
-    made = kernel(job(0), job(1), job(2), shape=(4, 4, 8), most=16)
-    view = view_after(made, Partition(0, 8), Partition(1, 4))
+    simulation = kernel(job(0), job(1), job(2), shape=(4, 4, 8), most=16)
+    view = view_after(simulation, Partition(0, 8), Partition(1, 4))
     room, fabric = Room(view), view.fabric
     for place, at_s in enumerate(2.0 + ahead for ahead in ARRIVALS):
         taken = 0
@@ -84,9 +84,9 @@ def test_ways_in_time_are_what_outlooks_say() -> None:
 
 
 def test_a_job_stays_on_the_servers_that_were_decided() -> None:
-    made = kernel(job(0))
-    made.run(_Fixed(Partition(0, 2, servers=0b1010)))
-    outlook = made.outcomes[0].outlook
+    simulation = kernel(job(0))
+    simulation.run(_Fixed(Partition(0, 2, servers=0b1010)))
+    outlook = simulation.outcomes[0].outlook
     assert outlook is not None
     assert outlook.placement.servers == {1, 3}
 
@@ -117,9 +117,9 @@ def test_a_placer_and_servers_together_are_refused() -> None:
 
 
 def test_servers_that_are_no_block_are_no_place() -> None:
-    made = kernel(job(0), shape=(4, 4, 1))
-    made.run(_Fixed(Partition(0, 2, servers=0b1000_0000_0000_0010)))
-    assert made.outcomes[0].outlook is None
+    simulation = kernel(job(0), shape=(4, 4, 1))
+    simulation.run(_Fixed(Partition(0, 2, servers=0b1000_0000_0000_0010)))
+    assert simulation.outcomes[0].outlook is None
 
 
 class _Fixed:
@@ -131,9 +131,9 @@ class _Fixed:
 
 
 def decided(policy: str, *jobs: RampJob) -> list[int]:
-    made = kernel(*jobs)
-    made.run(RAMP_POLICIES.create(policy))
-    return [outcome.degree for outcome in made.outcomes]
+    simulation = kernel(*jobs)
+    simulation.run(RAMP_POLICIES.create(policy))
+    return [outcome.degree for outcome in simulation.outcomes]
 
 
 def test_roomy_takes_the_degree_that_leaves_most_room() -> None:
@@ -157,16 +157,16 @@ def test_roomy_blocks_less_than_the_best_fit_of_the_same_degrees() -> None:
     world = RampScenario(jobs=150, gap_s=0.08, beta="C", placer="best_fit")
     rates = []
     for policy in ("roomy[least=4]", "on_time[least=4]"):
-        made = world.kernel(1)
-        made.run(RAMP_POLICIES.create(policy))
-        rates.append(np.mean([outcome.reason is not None for outcome in made.outcomes]))
+        simulation = world.kernel(1)
+        simulation.run(RAMP_POLICIES.create(policy))
+        rates.append(np.mean([outcome.reason is not None for outcome in simulation.outcomes]))
     assert rates[0] < rates[1]
 
 
 def test_tuned_weights_are_named_and_whole() -> None:
-    known = json.loads(files("dagsim.systems.ramp").joinpath("roomy.json").read_text())
-    assert known
-    for name in known:
+    weight_sets = json.loads(files("dagsim.systems.ramp").joinpath("roomy.json").read_text())
+    assert weight_sets
+    for name in weight_sets:
         weights = RAMP_POLICIES.create(f"roomy[tuned={name}]").weights  # type: ignore[attr-defined]
         assert weights.scarcity.shape == weights.blocks.shape == (len(ARRIVALS), len(SIZES))
     with pytest.raises(ConfigError, match="there are no weights 'nothing'; tuned: "):

@@ -50,25 +50,25 @@ def test_betas_are_of_their_distribution(spec: str, values: set[float]) -> None:
 
 
 def test_listed_betas_come_by_their_weights() -> None:
-    found = BETAS.create("listed[values=[0.25,0.5],weights=[3,1]]")(np.random.default_rng(0), 4000)
-    assert (found == 0.25).mean() == pytest.approx(0.75, abs=0.03)
+    betas = BETAS.create("listed[values=[0.25,0.5],weights=[3,1]]")(np.random.default_rng(0), 4000)
+    assert (betas == 0.25).mean() == pytest.approx(0.75, abs=0.03)
 
 
 @pytest.mark.parametrize("letter", PAPER_BETAS)
 def test_the_papers_betas_lie_between_their_limits_on_a_grid(letter: str) -> None:
-    found = BETAS.create(PAPER_BETAS[letter])(np.random.default_rng(0), 5000)
-    assert 0.1 <= found.min() < found.max() <= 1.0
-    assert np.allclose(found, np.round(found, 2))
+    betas = BETAS.create(PAPER_BETAS[letter])(np.random.default_rng(0), 5000)
+    assert 0.1 <= betas.min() < betas.max() <= 1.0
+    assert np.allclose(betas, np.round(betas, 2))
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("letter", PAPER_BETAS)
 def test_the_papers_betas_have_the_mean_and_spread_of_the_streams_of_ddls(data: Path, letter: str) -> None:
     paths = sorted((data / "golden/ddls").glob(f"arrivals_paper_beta{letter}_*.json"))
-    said = [row[2] for path in paths for row in json.loads(path.read_text())["jobs"]]
-    found = BETAS.create(PAPER_BETAS[letter])(np.random.default_rng(0), 20_000)
-    assert found.mean() == pytest.approx(fmean(said), abs=0.015)
-    assert found.std() == pytest.approx(np.std(said), abs=0.015)
+    ddls_betas = [row[2] for path in paths for row in json.loads(path.read_text())["jobs"]]
+    betas = BETAS.create(PAPER_BETAS[letter])(np.random.default_rng(0), 20_000)
+    assert betas.mean() == pytest.approx(fmean(ddls_betas), abs=0.015)
+    assert betas.std() == pytest.approx(np.std(ddls_betas), abs=0.015)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_an_unknown_topology_gets_a_suggestion() -> None:
 
 
 def test_the_codec_of_a_scenario_reads_its_views() -> None:
-    made = scenario()
-    codec, kernel = made.codec(), made.kernel(1)
+    world = scenario()
+    codec, kernel = world.codec(), world.kernel(1)
     conversation = kernel.decisions()
     view = next(conversation)
     for _ in range(10):
@@ -137,14 +137,14 @@ def test_the_codec_of_a_scenario_reads_its_views() -> None:
 
 
 def test_the_facts_of_an_episode_are_those_of_the_jobs_that_arrived() -> None:
-    made = scenario(jobs=12, gap_s=0.5)
-    kernel = made.kernel(1)
-    assert made.facts(kernel)["span_s"] == 0.0
+    world = scenario(jobs=12, gap_s=0.5)
+    kernel = world.kernel(1)
+    assert world.facts(kernel)["span_s"] == 0.0
     kernel.run(RAMP_POLICIES.create("random"))
-    facts = made.facts(kernel)
+    facts = world.facts(kernel)
     assert (facts["jobs"], facts["span_s"]) == (12, pytest.approx(11 * 0.5))
     assert "figures" not in facts
-    assert replace(made, figures=True).facts(kernel)["figures"] == kpis(kernel)
+    assert replace(world, figures=True).facts(kernel)["figures"] == kpis(kernel)
 
 
 def test_skewed_betas_within_impossible_limits_are_refused() -> None:

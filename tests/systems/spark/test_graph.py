@@ -23,7 +23,7 @@ def by_hand(view: SparkView) -> dict[str, list[object]]:
         "job": [list(view.jobs).index(stage.job) for stage in stages],
         "supply": [job.supply for job in view.jobs],
         "arrival_ms": [job.arrival_ms for job in view.jobs],
-        "edges": [[place[id(each)], place[id(child)]] for each in stages for child in each.children],
+        "edges": [[place[id(parent)], place[id(child)]] for parent in stages for child in parent.children],
     }
 
 
@@ -47,8 +47,8 @@ def test_the_arrays_are_what_the_objects_say(seed: int, parity: bool) -> None:
 
 def check(view: SparkView, graph: StageGraph) -> None:
     for name, wanted in by_hand(view).items():
-        found = getattr(graph, name).tolist()
-        assert (sorted(found) if name == "edges" else found) == (sorted(wanted) if name == "edges" else wanted), name  # type: ignore[type-var]
+        values = getattr(graph, name).tolist()
+        assert (sorted(values) if name == "edges" else values) == (sorted(wanted) if name == "edges" else wanted), name  # type: ignore[type-var]
     assert graph.stages == tuple(stage for job in view.jobs for stage in job.active)
     assert np.diff(graph.first).tolist() == [len(job.active) for job in view.jobs]
     assert graph.committable == view.committable

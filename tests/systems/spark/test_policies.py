@@ -39,7 +39,7 @@ def job(id: str, tasks: int, ms: float) -> SparkJob:
 def order(policy: str, jobs: list[SparkJob], executors: int = 1) -> list[str]:
     """Ids by when they end, without moving delay."""
     episode = SparkKernel(executors, jobs, moving_delay_ms=0).run(SPARK_POLICIES.create(policy))
-    return [each.job.id for each in sorted(episode.jobs, key=lambda each: each.completed_ms or 0)]
+    return [state.job.id for state in sorted(episode.jobs, key=lambda state: state.completed_ms or 0)]
 
 
 def test_fifo_runs_the_oldest_job_and_srpt_the_one_with_least_work() -> None:
@@ -53,7 +53,7 @@ def test_fair_gives_equal_shares_at_the_start() -> None:
     # 4 executors, 2 jobs: 2 each, so both end after 4 tasks / 2 executors x 100 ms; FIFO would end the first at 100.
     jobs = [job("a", 4, 100), job("b", 4, 100)]
     episode = SparkKernel(4, jobs, moving_delay_ms=0).run(SPARK_POLICIES.create("fair"))
-    assert [each.completed_ms for each in episode.jobs] == [200, 200]
+    assert [state.completed_ms for state in episode.jobs] == [200, 200]
 
 
 @pytest.mark.parametrize(("counts", "second"), [("active", 2), ("wanting", 3)])

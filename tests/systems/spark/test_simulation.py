@@ -24,7 +24,7 @@ def completed_ms(
     executors: int | tuple[ExecutorType, ...], jobs: list[SparkJob], policy: str, **rest: object
 ) -> list[float]:
     simulation = SparkKernel(executors, jobs, moving_delay_ms=100, **rest)  # type: ignore[arg-type]
-    return [each.completed_ms or -1.0 for each in simulation.run(SPARK_POLICIES.create(policy)).jobs]
+    return [state.completed_ms or -1.0 for state in simulation.run(SPARK_POLICIES.create(policy)).jobs]
 
 
 @BOTH
@@ -53,9 +53,9 @@ def test_in_parity_the_common_pool_sleeps_until_the_next_arrival() -> None:
         """One executor for whatever comes first, the rest stays idle until asked again."""
 
         def decide(self, view: SparkView) -> tuple[Commit, ...]:
-            for each in view.jobs:
-                for stage in view.schedulable(each):
-                    if view.source is not None or stage.index == 0 or each.supply == 1:
+            for state in view.jobs:
+                for stage in view.schedulable(state):
+                    if view.source is not None or stage.index == 0 or state.supply == 1:
                         return (Commit(stage, 1),)
             return ()
 

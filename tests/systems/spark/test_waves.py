@@ -8,8 +8,8 @@ from dagsim.systems.spark.job import bracket
 
 
 def test_a_number_of_executors_lies_between_two_levels() -> None:
-    found = [bracket(executors) for executors in (1, 5, 6, 10, 19, 55, 100, 250)]
-    assert found == [(5, 5), (5, 5), (5, 10), (10, 10), (10, 20), (50, 60), (100, 100), (100, 100)]
+    levels = [bracket(executors) for executors in (1, 5, 6, 10, 19, 55, 100, 250)]
+    assert levels == [(5, 5), (5, 5), (5, 10), (10, 10), (10, 20), (50, 60), (100, 100), (100, 100)]
 
 
 def test_fresh_samples_leave_the_first_wave_as_often_as_they_are_there() -> None:

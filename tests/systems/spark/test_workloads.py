@@ -35,7 +35,7 @@ def synthetic() -> list[SparkJob]:
 
 def work_s(job: SparkJob, level: int = 5) -> float:
     """Executor-seconds of later tasks alone."""
-    return sum(each.tasks * fmean(each.at[level][2]) for each in job.durations) / 1000  # type: ignore[union-attr]
+    return sum(waves.tasks * fmean(waves.at[level][2]) for waves in job.durations) / 1000  # type: ignore[union-attr]
 
 
 def test_synthetic_queries_look_like_the_profiled_ones(synthetic: list[SparkJob]) -> None:
@@ -63,10 +63,10 @@ def test_synthetic_work_grows_with_the_number_of_executors(synthetic: list[Spark
 def test_same_seed_same_synthetic_queries(synthetic: list[SparkJob]) -> None:
     again, other = synthetic_profiles(), synthetic_profiles(1)
     assert [job.graph for job in again] == [job.graph for job in synthetic]
-    assert [each.at for job in again for each in job.durations] == [  # type: ignore[union-attr]
-        each.at
+    assert [waves.at for job in again for waves in job.durations] == [  # type: ignore[union-attr]
+        waves.at
         for job in synthetic
-        for each in job.durations  # type: ignore[union-attr]
+        for waves in job.durations  # type: ignore[union-attr]
     ]
     assert [job.graph for job in other] != [job.graph for job in synthetic]
 
@@ -191,15 +191,15 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_profiles_are_listed_by_query_and_size(tmp_path: Path) -> None:
     stage = {"first_wave_ms": {"5": [40, 50]}, "rest_wave_ms": {"5": [30]}, "fresh_ms": {"5": [50]}}
-    found = [
+    profiles = [
         {"query": query, "size": size, "edges": [[0, 1]], "stages": [stage, stage]}
         for query, size in ((2, "2g"), (1, "100g"), (1, "5g"))
     ]
     path = tmp_path / "tpch_dags.json.gz"
-    path.write_bytes(gzip.compress(json.dumps(found).encode()))
+    path.write_bytes(gzip.compress(json.dumps(profiles).encode()))
     jobs = read_profiles(tmp_path)
     assert [job.id for job in jobs] == ["tpch-1-5g", "tpch-1-100g", "tpch-2-2g"]
-    assert [each.tasks for each in jobs[0].durations] == [3, 3]
+    assert [waves.tasks for waves in jobs[0].durations] == [3, 3]
     assert jobs[0].graph.depth() == 2
 
 

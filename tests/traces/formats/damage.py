@@ -144,8 +144,8 @@ def set_node(content: bytes, rng: Random) -> bytes:
             holder.append(holder[key])
         case _:
             holder[key] = rng.choice(NODES)
-    said = json.dumps(document).encode()
-    return b"".join([*lines[:at], said + b"\n", *lines[at + 1 :]]) if lines else said
+    text = json.dumps(document).encode()
+    return b"".join([*lines[:at], text + b"\n", *lines[at + 1 :]]) if lines else text
 
 
 DAMAGES: tuple[tuple[Damage, int], ...] = (
@@ -167,7 +167,7 @@ def damaged(content: bytes, rng: Random) -> bytes:
     }
     damages = kept.get(content[:1], DAMAGES) if rng.random() < 0.7 else DAMAGES
     for _ in range(rng.randint(1, 4)):
-        (damage,) = rng.choices([each for each, _ in damages], [often for _, often in damages])
+        (damage,) = rng.choices([change for change, _ in damages], [often for _, often in damages])
         content = damage(content, rng) or b"\n"
     return content
 
@@ -199,13 +199,13 @@ def _field(fields: list[bytes], rng: Random) -> int:
 
 def _within(document: Any) -> list[Any]:
     """All lists and objects in ``document``."""
-    found, left = [], [document]
+    nodes, left = [], [document]
     while left:
-        each = left.pop()
-        if isinstance(each, list | dict):
-            found.append(each)
-            left += each.values() if isinstance(each, dict) else each
-    return found
+        node = left.pop()
+        if isinstance(node, list | dict):
+            nodes.append(node)
+            left += node.values() if isinstance(node, dict) else node
+    return nodes
 
 
 def _keys(holder: Any) -> list[Any]:

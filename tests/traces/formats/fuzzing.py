@@ -33,8 +33,8 @@ _MAP = "id=JobName,arrival_s=submit_time,gpus=NumGPUs,tenant=Owner"
 _MAP_JSON = "id=job_id,arrival_s=submitted_at,gpus=resources.n_gpu,start_s=started_at,end_s=ended_at,tenant=team"
 
 SAMPLES = tuple(
-    Sample(*each)
-    for each in (
+    Sample(*row)
+    for row in (
         ("acme", "trace_seren.csv", "trace_seren.csv"),
         ("acme", "trace_kalos.csv", "trace_kalos.csv"),
         ("alibaba2017", "batch_task.csv", "batch_task.csv"),
@@ -129,8 +129,8 @@ _OPTIONS: dict[str, tuple[Any, ...]] = {
 }
 """Values that a case may give the options that a format heeds."""
 
-_TABLES = ("alibaba2017", "alibaba2018", "gavel", "google2011", "google2019", "helios", "itp", "openb2023", "pai2020",
-           "philly", "plain", "sacct", "swf", "tiresias")  # fmt: skip
+_TABLES = ("alibaba2017", "alibaba2018", "gavel", "google2011", "google2019", "helios", "itp", "kubernetes",
+           "kubernetes-now", "openb2023", "pai2020", "pbs", "philly", "plain", "sacct", "swf", "tiresias")  # fmt: skip
 """Formats that can be read in several ways."""
 
 _MANY_JOBS = 100_000  # more than any damage to a sample can make
@@ -178,8 +178,8 @@ def _damage(sample: Sample, rng: Random, original: Path, folder: Path) -> Iterat
 
 def _read_all(sample: Sample, path: Path, folder: Path, rng: Random) -> str:
     heeded = {"time_scale", "start", "limit"} | reader(sample.format).uses
-    given = {name: rng.choice(values) for name, values in _OPTIONS.items() if name in heeded and rng.random() < 0.15}
-    options = TraceOptions(strict=rng.random() < 0.3, **given, **dict(sample.options))
+    extra = {name: rng.choice(values) for name, values in _OPTIONS.items() if name in heeded and rng.random() < 0.15}
+    options = TraceOptions(strict=rng.random() < 0.3, **extra, **dict(sample.options))
     trace = open_trace(path, sample.format, options)
     refused = False
 

@@ -135,8 +135,8 @@ def test_load_and_size_of_a_cluster_are_the_same_sums(arrays: JobArrays) -> None
     columns.add_arrays(arrays, read_scenario(cluster, arrays, runtime, Estimates(), 0).work.truth)
     assert (rows_.gpu_s, rows_.cpu_s, rows_.longest_s) == (columns.gpu_s, columns.cpu_s, columns.longest_s)
     in_columns.add_arrays(arrays, runtime)
-    told = [{name: value for name, value in vars(each).items() if name[0] != "_"} for each in (asked, in_columns)]
-    assert told[0] == told[1]
+    totals = [{name: value for name, value in vars(demand).items() if name[0] != "_"} for demand in (asked, in_columns)]
+    assert totals[0] == totals[1]
 
 
 def test_columns_take_less_than_150_bytes_a_task(arrays: JobArrays) -> None:

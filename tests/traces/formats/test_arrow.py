@@ -95,7 +95,9 @@ def test_a_file_gives_the_jobs_and_notes_of_the_csv_of_its_rows(
     path = written(table, tmp_path / f"batch_task{ending}")
     assert recognise(path) == format_
     options = TraceOptions(processors=128 if format_ == "swf" else None)  # the header of the text says so
-    stored, text = (open_trace(each, format_, options, full_report=True) for each in (path, SAMPLES / format_ / file))
+    stored, text = (
+        open_trace(source, format_, options, full_report=True) for source in (path, SAMPLES / format_ / file)
+    )
     assert list(stored.jobs()) == list(text.jobs())
     if format_ == "google2019":  # fields that span lines, read as text
         return
@@ -126,7 +128,7 @@ def test_a_folder_of_parts_is_one_table(tmp_path: Path) -> None:
 
 def test_types_that_a_csv_lacks_become_the_numbers_and_dates_that_it_would_have(tmp_path: Path) -> None:
     start = datetime(2024, 1, 31, 23, 59, 30)
-    made = jobs(
+    job_list = jobs(
         {
             "id": arrow.array([7, 8, 9]),
             "arrival_s": arrow.array([start, start + timedelta(seconds=45), start + timedelta(seconds=60.5)]),
@@ -141,12 +143,12 @@ def test_types_that_a_csv_lacks_become_the_numbers_and_dates_that_it_would_have(
         },
         tmp_path,
     )
-    assert [job.id for job in made] == ["7", "8", "9"]
-    assert [job.arrival_s for job in made] == [0.0, 45.0, 60.5]
-    assert [(job.tasks[0].gpus, job.tasks[0].work) for job in made] == [(1.0, 90.0), (0.5, 120.0), (2.0, 2.5)]
-    assert [(job.tasks[0].gang, job.tasks[0].instances) for job in made] == [(True, 2), (False, 2), (False, 1)]
-    assert [(job.tenant, job.priority) for job in made] == [("red", 1.5), ("", 0.0), ("red", 0.0)]
-    assert [job.tasks[0].gpu_types for job in made] == [("V100-16", "A100-40"), None, None]
+    assert [job.id for job in job_list] == ["7", "8", "9"]
+    assert [job.arrival_s for job in job_list] == [0.0, 45.0, 60.5]
+    assert [(job.tasks[0].gpus, job.tasks[0].work) for job in job_list] == [(1.0, 90.0), (0.5, 120.0), (2.0, 2.5)]
+    assert [(job.tasks[0].gang, job.tasks[0].instances) for job in job_list] == [(True, 2), (False, 2), (False, 1)]
+    assert [(job.tenant, job.priority) for job in job_list] == [("red", 1.5), ("", 0.0), ("red", 0.0)]
+    assert [job.tasks[0].gpu_types for job in job_list] == [("V100-16", "A100-40"), None, None]
 
 
 def test_times_with_a_zone_are_not_moved_by_the_zone_of_the_log(tmp_path: Path) -> None:

@@ -283,11 +283,11 @@ def test_dates_in_columns_are_those_of_each_or_none() -> None:
         f"{rng.randint(0, 24):02}:{rng.choice((0, 59, 60)):02}:{rng.choice((0, 59, 60)):02}"
         for _ in range(5000)
     ]
-    for text, found in zip(texts, date_seconds(np.array(texts, object)).tolist(), strict=True):
+    for text, seconds in zip(texts, date_seconds(np.array(texts, object)).tolist(), strict=True):
         try:
-            assert found == seconds_since_1970(text, "date"), text
+            assert seconds == seconds_since_1970(text, "date"), text
         except Dirty:
-            assert np.isnan(found), text
+            assert np.isnan(seconds), text
     odd = ["2020-01-01 00:00:00x", "2020-01-01 00:00", "2020-01-01", "", "2020-01-01 00:00:00 ", "2020-01-01x00:00:00"]
     assert np.isnan(date_seconds(np.array(odd, object))).all()
     assert np.isnan(date_seconds(np.array(["\uff12020-01-01 00:00:00"], object))).all()
@@ -349,8 +349,8 @@ def test_the_size_of_a_cluster_is_the_same_sum(arrays: JobArrays) -> None:
     for job in arrays.jobs():
         asked.add(job)
     in_columns.add_arrays(arrays, Recorded())
-    told = [{name: value for name, value in vars(each).items() if name[0] != "_"} for each in (asked, in_columns)]
-    assert told[0] == told[1]
+    totals = [{name: value for name, value in vars(demand).items() if name[0] != "_"} for demand in (asked, in_columns)]
+    assert totals[0] == totals[1]
 
 
 def test_columns_take_less_than_150_bytes_a_task(arrays: JobArrays) -> None:

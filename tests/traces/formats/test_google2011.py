@@ -131,8 +131,8 @@ def test_the_real_shards_fold_as_a_plain_count_says(read: Reading, data: Path, t
                 since[job, task] = max(end, 600_000_000)
             elif event in "23456" and (job, task) in since:
                 ran[job, task] = ran.get((job, task), 0) + end - since.pop((job, task))
-    for each, start in since.items():
-        ran[each] = ran.get(each, 0) + end - start
+    for key, start in since.items():
+        ran[key] = ran.get(key, 0) + end - start
     got = read(folder, keep_partial=True, protocol="all-attempts")
     assert got.trace.report.rows == rows > 100_000
     assert sum(len(job.tasks) for job in got.jobs) == len(ran)

@@ -129,7 +129,7 @@ def test_a_plain_list_and_one_object_a_line_are_read_alike(
 
 
 @pytest.mark.parametrize(
-    ("said", "value"),
+    ("amount", "value"),
     [
         ("7500m", 7.5),
         ("64Gi", 2**36),
@@ -141,14 +141,14 @@ def test_a_plain_list_and_one_object_a_line_are_read_alike(
         ("0.5", 0.5),
     ],
 )
-def test_quantities_have_units_of_1000_and_of_1024(said: Any, value: float) -> None:
-    assert quantity(said) == pytest.approx(value)
+def test_quantities_have_units_of_1000_and_of_1024(amount: Any, value: float) -> None:
+    assert quantity(amount) == pytest.approx(value)
 
 
-@pytest.mark.parametrize("said", ["", "1 G", "x", "-1", None, True, "1ki", "9" * 400, "1e999"])
-def test_what_is_no_quantity_is_refused(said: Any) -> None:
+@pytest.mark.parametrize("amount", ["", "1 G", "x", "-1", None, True, "1ki", "9" * 400, "1e999"])
+def test_what_is_no_quantity_is_refused(amount: Any) -> None:
     with pytest.raises(Dirty):
-        quantity(said)
+        quantity(amount)
 
 
 def test_thousandths_of_a_gpu_are_a_share() -> None:
@@ -217,3 +217,18 @@ def test_levels_that_kueue_is_asked_for_are_terms_of_the_job(
     file.write_text(json.dumps({"kind": "List", "items": [workload]}, indent=1))
     (job,) = read(file).jobs
     assert job.request == request_
+
+
+def test_a_job_arrives_with_its_first_pod_even_before_its_workload(
+    read: Reading, samples: Path, tmp_path: Path
+) -> None:
+    pods, workloads = (
+        json.loads((samples / "kubernetes" / name).read_text())["items"] for name in ("pods.json", "workloads.json")
+    )
+    pod, workload = pods[0], workloads[0]
+    lone = next(item for item in pods if item["metadata"]["name"] == "lone")
+    for item, minute in ((pod, "09:00"), (lone, "09:01"), (workload, "09:02")):
+        item["metadata"]["creationTimestamp"] = f"2026-01-05T{minute}:00Z"
+    (tmp_path / "objects.json").write_text(json.dumps({"items": [pod, lone, workload]}))
+    jobs = read(tmp_path / "objects.json", format="kubernetes").jobs
+    assert [(job.id, job.arrival_s) for job in jobs] == [("optics/fit", 0), ("genes/lone", 60)]

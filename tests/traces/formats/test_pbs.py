@@ -21,10 +21,10 @@ def sample(read: Reading, samples: Path) -> Any:
 
 @pytest.fixture
 def ended(tmp_path: Path) -> Callable[[str], Path]:
-    """Writes one record of a job that ended, with what is said."""
+    """Writes one record of a job that ended, with a text at its end."""
 
-    def write(said: str) -> Path:
-        (tmp_path / "20260105").write_text(f"01/05/2026 09:00:00;E;9.s;ctime=100 etime=100 start=110 end=170 {said}\n")
+    def write(text: str) -> Path:
+        (tmp_path / "20260105").write_text(f"01/05/2026 09:00:00;E;9.s;ctime=100 etime=100 start=110 end=170 {text}\n")
         return tmp_path / "20260105"
 
     return write

@@ -76,3 +76,15 @@ def test_the_processed_list_has_the_measured_statistics(read: Reading, data: Pat
     assert [round(100 * widths[gpus] / len(tasks), 1) for gpus in (1, 4, 2, 8)] == [93.2, 2.3, 2.2, 2.0]
     assert got.noted == {"rows that equal another (kept)": 65}
     assert len({job.tenant for job in got.jobs}) == 15
+
+
+def test_the_earliest_of_the_jobs_of_one_id_is_kept(read: Reading, tmp_path: Path) -> None:
+    jobs = [
+        f'{{"jobid": "{id}", "submitted_time": "2017-10-09 {at}", "attempts": [{{"detail": [{{"gpus": ["g"]}}], '
+        f'"start_time": "2017-10-09 {at}", "end_time": "2017-10-09 08:00:00"}}]}}'
+        for id, at in (("a", "07:00:20"), ("b", "07:00:10"), ("a", "07:00:00"))
+    ]
+    (tmp_path / "cluster_job_log").write_text("[" + ",\n".join(jobs) + "]")
+    got = read(tmp_path / "cluster_job_log")
+    assert [(job.id, job.arrival_s) for job in got.jobs] == [("a", 0), ("b", 10)]
+    assert got.dropped == {"whose jobid another job has": 1}

@@ -39,12 +39,12 @@ def read(folder: Path, sample: Sample, options: dict[str, Any]) -> Any:
         return f"{type(error).__name__}: {error}"
 
 
-def short(said: Any, folder: Path) -> str:
+def short(result: Any, folder: Path) -> str:
     """An error in its first words with a digest of the rest, or a digest."""
-    if isinstance(said, str):
-        said = said.replace(str(folder), "")
-        return f"{said[:60]} {digest(said)}"
-    return digest(said)
+    if isinstance(result, str):
+        result = result.replace(str(folder), "")
+        return f"{result[:60]} {digest(result)}"
+    return digest(result)
 
 
 def damages(content: bytes, seed: int) -> Iterator[bytes]:
@@ -57,8 +57,8 @@ def damages(content: bytes, seed: int) -> Iterator[bytes]:
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.format} {sample.damaged}")
 def test_a_sample_is_read_as_recorded(samples: Path, sample: Sample, pinned: Pinned) -> None:
     folder = samples / sample.format
-    said = {name: short(read(folder, sample, options), folder) for name, options in OPTIONS.items()}
-    pinned(f"{sample.format} {sample.opened} {sample.damaged}", said)
+    results = {name: short(read(folder, sample, options), folder) for name, options in OPTIONS.items()}
+    pinned(f"{sample.format} {sample.opened} {sample.damaged}", results)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.format} {sample.damaged}")
@@ -67,8 +67,8 @@ def test_a_damaged_sample_is_read_as_recorded(samples: Path, sample: Sample, tmp
     shutil.copytree(samples / sample.format, folder)
     file = folder / sample.damaged
     content = file.read_bytes()
-    said = []
+    results = []
     for damaged in damages(content, len(sample.damaged)):
         file.write_bytes(damaged)
-        said.append(short(read(folder, sample, {}), folder)[-8:])
-    pinned(f"{sample.format} {sample.opened} {sample.damaged}, damaged", " ".join(said))
+        results.append(short(read(folder, sample, {}), folder)[-8:])
+    pinned(f"{sample.format} {sample.opened} {sample.damaged}, damaged", " ".join(results))

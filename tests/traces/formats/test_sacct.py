@@ -81,8 +81,8 @@ def test_typed_and_untyped_gpus_are_not_added_and_steps_not_counted(sample: Any)
 
 
 def test_gpus_are_the_sum_of_types_where_there_is_no_untyped_number(read: Reading, log: Log) -> None:
-    given = "cpu=4,gres/gpu:a100=2,gres/gpu:t4=4,mem=4096M,node=1"
-    assert _only(read(log({"AllocTRES": given}))).gpus == 6
+    tres = "cpu=4,gres/gpu:a100=2,gres/gpu:t4=4,mem=4096M,node=1"
+    assert _only(read(log({"AllocTRES": tres}))).gpus == 6
 
 
 def test_only_the_request_restricts_the_type(sample: Any) -> None:
@@ -274,8 +274,8 @@ def test_gpus_that_are_not_even_over_the_nodes_are_taken_one_by_one(read: Readin
 
 
 def test_whole_nodes_of_several_types_are_a_task_for_each(read: Reading, log: Log) -> None:
-    given = "billing=9,cpu=24,gres/gpu:v100=8,gres/gpu:a100=16,gres/gpu=24,mem=3072M,node=3"
-    got = read(log({"NNodes": "3", "ReqTRES": "cpu=3,node=3", "AllocTRES": given}))
+    tres = "billing=9,cpu=24,gres/gpu:v100=8,gres/gpu:a100=16,gres/gpu=24,mem=3072M,node=3"
+    got = read(log({"NNodes": "3", "ReqTRES": "cpu=3,node=3", "AllocTRES": tres}))
     tasks = [(task.instances, task.gpus, task.cpus, task.memory_gb) for task in got.jobs[0].tasks]
     assert tasks == [(2, 8, 8, 1), (1, 8, 8, 1)]
     assert got.noted == {
@@ -289,15 +289,15 @@ def test_slices_are_shares_where_they_are_wanted(read: Reading, samples: Path) -
 
 
 def test_slices_of_several_sizes_are_a_gang_of_the_largest(read: Reading, log: Log) -> None:
-    given = "cpu=1,gres/gpu:a100_1g.5gb=6,gres/gpu:a100_3g.20gb=2,gres/gpu=8,mem=1024M,node=1"
-    got = read(log({"AllocTRES": given}), mig=True)
+    tres = "cpu=1,gres/gpu:a100_1g.5gb=6,gres/gpu:a100_3g.20gb=2,gres/gpu=8,mem=1024M,node=1"
+    got = read(log({"AllocTRES": tres}), mig=True)
     assert (_only(got).instances, _only(got).gpus) == (8, pytest.approx(3 / 7))
     assert "on MIG slices of several sizes, each taken as the largest" in got.noted
 
 
 def test_an_a30_has_four_slices(read: Reading, log: Log) -> None:
-    given = "cpu=1,gres/gpu:a30_1g.6gb=1,gres/gpu=1,mem=1024M,node=1"
-    assert _only(read(log({"AllocTRES": given}), mig=True)).gpus == 0.25
+    tres = "cpu=1,gres/gpu:a30_1g.6gb=1,gres/gpu=1,mem=1024M,node=1"
+    assert _only(read(log({"AllocTRES": tres}), mig=True)).gpus == 0.25
 
 
 def test_shards_are_shares_where_it_is_said_of_how_many(read: Reading, samples: Path) -> None:
@@ -353,6 +353,12 @@ def test_at_the_change_to_summer_time_elapsed_is_trusted(read: Reading, log: Log
 
 def test_relative_dates_are_no_times(read: Reading, log: Log) -> None:
     assert read(log({}, {"JobID": "8", "Submit": "02:53:32"})).dropped == {"whose Submit is not a time": 1}
+
+
+def test_nan_is_no_time_whatever_the_other_rows_are(read: Reading, log: Log) -> None:
+    wrong = {"JobID": "8", "Submit": "nan"}
+    for other in ({}, {"JobID": "9", "Submit": "Unknown"}):
+        assert read(log({}, wrong, other)).dropped["whose Submit is not a time"] == 1
 
 
 def test_rows_with_a_last_empty_column_are_read(read: Reading, log: Log) -> None:

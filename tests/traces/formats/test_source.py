@@ -11,6 +11,7 @@ import pytest
 
 from dagsim.errors import TraceError
 from dagsim.traces import ReadReport, Source, open_trace
+from dagsim.traces.chunks import read_rows
 
 TEXT = "id,size\na,1\nb,2\n"
 
@@ -29,7 +30,7 @@ def archive(path: Path, **members: str) -> Path:
 
 
 def fields(source: Source, columns: str, **rest: object) -> list[tuple[str, list[str]]]:
-    rows = source.rows(ReadReport(), columns.split(), **rest)  # type: ignore[arg-type]
+    rows = read_rows(source, ReadReport(), columns.split(), **rest)  # type: ignore[arg-type]
     return [(source.where(number).rpartition("/")[2], list(row)) for number, row in rows]
 
 
@@ -133,7 +134,7 @@ def test_rows_take_quoted_line_ends_and_number_by_first_line(tmp_path: Path) -> 
 def test_rows_of_another_width_are_dropped_and_counted(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,1\nb\nc,3,4\nd,5\n")
     report = ReadReport()
-    assert [row[0] for _, row in Source(tmp_path / "t.csv").rows(report, ["id", "size"])] == ["a", "d"]
+    assert [row[0] for _, row in read_rows(Source(tmp_path / "t.csv"), report, ["id", "size"])] == ["a", "d"]
     assert report.rows == 4
     assert report.dropped == {"with a wrong number of fields": 2}
     assert report.details[0] == f"{tmp_path}/t.csv:2: dropped, with a wrong number of fields: 1"
@@ -171,7 +172,7 @@ def test_the_machines_are_found_in_an_archive_beside_the_tasks(samples: Path, tm
 def test_a_header_as_long_as_a_file_is_cut_off_in_the_message(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(f"id,{'x' * 70_000}\n1,2\n")
     with pytest.raises(TraceError, match=r"a\.csv:1: the header lacks 'size'; it has id, x+ \.\.\.$") as caught:
-        list(Source(tmp_path / "a.csv").rows(ReadReport(), ["id", "size"], header=True))
+        list(read_rows(Source(tmp_path / "a.csv"), ReadReport(), ["id", "size"], header=True))
     assert len(str(caught.value)) < 1000
 
 

@@ -26,10 +26,10 @@ def log(tmp_path: Path) -> Path:
 
 def test_every_reader_is_named_as_it_is_listed_and_says_what_it_reads() -> None:
     for name in READERS.names():
-        made = reader(name)
-        assert made.name == name
-        assert made.summary
-        assert made.uses <= set(TraceOptions.__dataclass_fields__)
+        trace_reader = reader(name)
+        assert trace_reader.name == name
+        assert trace_reader.summary
+        assert trace_reader.uses <= set(TraceOptions.__dataclass_fields__)
 
 
 def test_no_file_of_the_samples_is_of_two_formats(samples: Path) -> None:

@@ -48,7 +48,7 @@ def test_it_knows_every_policy_with_every_placement(policy: str, placement: str)
         ({"disturbances": (NodeFailures(1e5, 1e3),)}, "disturbances"),
         ({"admission": True}, "admission"),
     ],
-    ids=lambda each: each if isinstance(each, str) else "",
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_refusal_names_the_feature(models: dict[str, Any], named: str) -> None:
     assert named in why("fifo", **models)

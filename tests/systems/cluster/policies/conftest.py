@@ -29,10 +29,10 @@ def run() -> Run:
 def rows() -> Callable[..., list[Job]]:
     """Jobs of one task from ``(arrival_s, seconds)`` or ``(arrival_s, seconds, gpus)``, called 1, 2, ..."""
 
-    def rows_(*each: tuple[float, ...], **rest: object) -> list[Job]:
+    def rows_(*entries: tuple[float, ...], **rest: object) -> list[Job]:
         return [
             Job.single(str(number), Task("t", work, gpus=gpus[0] if gpus else 1), arrival_s, **rest)
-            for number, (arrival_s, work, *gpus) in enumerate(each, 1)
+            for number, (arrival_s, work, *gpus) in enumerate(entries, 1)
         ]
 
     return rows_

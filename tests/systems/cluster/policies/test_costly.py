@@ -64,7 +64,7 @@ def test_allox_counts_the_time_until_a_lane_is_free():
 
 def test_allox_runs_its_assignment():
     speeds = [{"V100": 1 / a, "T4": 1 / b} for a, b in ((2, 4), (3, 3), (4, 2), (6, 5))]
-    jobs = [Job.single(str(number), Task("t", 1.0, speeds=each)) for number, each in enumerate(speeds)]
+    jobs = [Job.single(str(number), Task("t", 1.0, speeds=factors)) for number, factors in enumerate(speeds)]
     schedule = ClusterKernel(Cluster.of({"V100": 1, "T4": 1}), jobs).run(POLICIES.create("allox"))
     assert sum(row[1] for row in schedule.log.since(0) if row[0] == Kind.COMPLETED) == pytest.approx(16)
 
@@ -109,20 +109,20 @@ def test_gavel_levels_what_everybody_gets():
     # Two tasks of one GPU, one V100 and one T4. Both take 1 s on the V100; on the T4 the first 2, the second 4 s. Time
     # on the V100 x and 1 - x: x + (1 - x) / 2 = (1 - x) + x / 4, so x = 0.4: both get 0.7 of the throughput they could
     # have.
-    found = shares([by_throughput((1.0, 2.0), 1.0), by_throughput((1.0, 4.0), 1.0)], [1.0, 1.0])
-    assert np.array(found) == pytest.approx(np.array([[0.4, 0.6], [0.6, 0.4]]), abs=1e-4)
+    allocation = shares([by_throughput((1.0, 2.0), 1.0), by_throughput((1.0, 4.0), 1.0)], [1.0, 1.0])
+    assert np.array(allocation) == pytest.approx(np.array([[0.4, 0.6], [0.6, 0.4]]), abs=1e-4)
 
 
 def test_gavel_makes_all_end_together():
     # One GPU: 3 s and 1 s of work. Time in proportion to the work: both end at 4.
-    found = shares(by_rate(np.array([[3.0], [1.0]]), [1.0, 1.0]), [1.0])
-    assert np.array(found) == pytest.approx(np.array([[0.75], [0.25]]), abs=1e-4)
+    allocation = shares(by_rate(np.array([[3.0], [1.0]]), [1.0, 1.0]), [1.0])
+    assert np.array(allocation) == pytest.approx(np.array([[0.75], [0.25]]), abs=1e-4)
 
 
 def test_gavel_buys_throughput_where_it_is_cheap():
     # The T4 does a third of the work of a V100 for a seventh of the price.
-    found = shares([by_throughput((1.0, 3.0), 1.0)], [1.0, 1.0], [2.5, 0.35])
-    assert np.array(found) == pytest.approx(np.array([[0.0, 1.0]]), abs=1e-6)
+    allocation = shares([by_throughput((1.0, 3.0), 1.0)], [1.0, 1.0], [2.5, 0.35])
+    assert np.array(allocation) == pytest.approx(np.array([[0.0, 1.0]]), abs=1e-6)
 
 
 def test_gavel_gives_alike_tasks_alike_shares_of_all_there_is():

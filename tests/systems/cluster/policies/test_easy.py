@@ -92,10 +92,10 @@ def test_a_pass_for_every_event_sees_what_ends_early_as_held(run):
     cluster, estimates = Cluster.of({"V100": 2}), Estimates("predicted")
     one = Job.single("1", Task("t", 5, estimate=10))
     jobs = [one, Job.single("2", Task("t", 1, gpus=2, estimate=1), 1), Job.single("3", Task("t", 4, estimate=4), 5)]
-    found = {}
+    by_policy = {}
     for name in ("easy", "easy-events"):
-        found[name] = starts(ClusterKernel(cluster, jobs, estimates=estimates).run(POLICIES.create(name)))
-    assert found == {"easy": [0, 5, 6], "easy-events": [0, 9, 5]}
+        by_policy[name] = starts(ClusterKernel(cluster, jobs, estimates=estimates).run(POLICIES.create(name)))
+    assert by_policy == {"easy": [0, 5, 6], "easy-events": [0, 9, 5]}
 
 
 def test_a_pass_for_every_event_is_easy_where_events_are_alone(run, rows):

@@ -23,7 +23,8 @@ def needs_nothing(name):
     """Whether the policy can be made without parameters."""
     parameters = inspect.signature(POLICIES.get(name)).parameters.values()
     return all(
-        each.default is not each.empty or each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL) for each in parameters
+        parameter.default is not parameter.empty or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        for parameter in parameters
     )
 
 

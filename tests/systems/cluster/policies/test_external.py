@@ -86,9 +86,9 @@ for line in sys.stdin:
     ],
 )
 def test_nonsense_is_named(answer: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(PolicyFailed, match=r"own\.py' at 0 s: it answered") as told:
+    with pytest.raises(PolicyFailed, match=r"own\.py' at 0 s: it answered") as error:
         run(program(tmp_path, ONCE.replace("{answer!r}", repr(answer))))
-    assert message in str(told.value)
+    assert message in str(error.value)
 
 
 def test_an_illegal_decision_is_the_kernels_matter(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_finish_time_fairness_levels_rho():
 def test_the_total_duration_is_the_shortest_up_to_the_ratio_of_the_bisection():
     one, other = job(0, 1.0, 0.0, left=3000.0), job(1, 1.0, 0.0, left=1000.0)
     shares = allocator("min_total_duration_perf").allocate(situation(one, other))
-    assert max(each.left / rate(shares, each) for each in (one, other)) <= 4000.0 * 1.05 * (1 + 1e-6)
+    assert max(state.left / rate(shares, state) for state in (one, other)) <= 4000.0 * 1.05 * (1 + 1e-6)
 
 
 def test_fifo_skips_a_job_that_only_free_types_without_a_rate_could_hold():
@@ -109,9 +109,9 @@ def test_a_job_that_fails_five_times_in_a_row_is_dropped():
 
 
 def test_given_shares_of_another_time_are_refused():
-    given = GivenShares(allocator("isolated"), [(10.0, {})])
+    table = GivenShares(allocator("isolated"), [(10.0, {})])
     with pytest.raises(ConfigError, match=r"of 10.0 s, but the simulation solves at 0.0 s"):
-        given.allocate(situation(job(0, 1.0, 1.0)))
+        table.allocate(situation(job(0, 1.0, 1.0)))
 
 
 def ends(policy, jobs, **models):

@@ -30,7 +30,7 @@ def test_indices_of_many_jobs_are_those_of_single_ones_to_the_last_bit(count):
     for sizes in (rng.pareto(1.0, count) * 10, rng.integers(0, 9, count).astype(float)):
         sizes.sort()
         had = np.concatenate([rng.pareto(1.0, 150) * 10, rng.integers(0, 9, 20), sizes[:5]])
-        one_by_one = np.array([gittins_index(sizes, each) for each in had.tolist()])
+        one_by_one = np.array([gittins_index(sizes, service) for service in had.tolist()])
         assert gittins_indices(sizes, had).tobytes() == one_by_one.tobytes()
 
 

@@ -16,7 +16,7 @@ LIST = "[1,2,3,4,5,6,7,8,9]"
         (LIST, 3, SECONDS, EDGES, 12),
         ("[1,2,4,5,6,3,9,7,8]", 3, SECONDS, EDGES, 14),  # another list
         (LIST, 4, SECONDS, EDGES, 15),  # one machine more
-        (LIST, 3, tuple(each - 1 for each in SECONDS), EDGES, 13),  # every task shorter
+        (LIST, 3, tuple(seconds - 1 for seconds in SECONDS), EDGES, 13),  # every task shorter
         (LIST, 3, SECONDS, tuple(edge for edge in EDGES if edge not in ((4, 5), (4, 6))), 16),  # fewer edges
     ],
 )

@@ -25,11 +25,11 @@ def played(jobs: Sequence[Job], spec: str, cluster: Cluster, *queues: QueueNode)
 
 
 def starts(schedule: Schedule) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
     for row in schedule.log:
         if row.kind == Kind.STARTED:
-            found.setdefault(schedule.jobs[row.job].id, []).append(row.time_s)
-    return found
+            times.setdefault(schedule.jobs[row.job].id, []).append(row.time_s)
+    return times
 
 
 def job(name: str, queue: str, at_s: float, seconds: float, gpus: int = 1, priority: float = 0) -> Job:

@@ -31,11 +31,11 @@ def test_who_leads_its_block_is_who_has_waited_longest_for_its_rate(seed):
         columns.append(task, rate, since)
         waiting[id(task)] = task, rate, since
         if rng.random() < 0.4:
-            best = min(waiting.values(), key=lambda each: (-((now - each[2]) * each[1]), each[0].order))
-            _, _, found = columns.first(now)
-            assert found is best[0]
-            found.waiting = 0
-            taken.append(waiting.pop(id(found)))
+            best = min(waiting.values(), key=lambda entry: (-((now - entry[2]) * entry[1]), entry[0].order))
+            _, _, leader = columns.first(now)
+            assert leader is best[0]
+            leader.waiting = 0
+            taken.append(waiting.pop(id(leader)))
     assert len(taken) > 500
 
 

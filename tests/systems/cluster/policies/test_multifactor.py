@@ -125,7 +125,7 @@ def test_the_example_of_the_classic_page_comes_out() -> None:
     # classic_fair_share, "Example": A (B 30, C 10) has 40 shares, D (E 25, F 35) has 60
     tree = [("A", "root", 40), ("D", "root", 60), ("B", "A", 30), ("C", "A", 10), ("E", "D", 25), ("F", "D", 35)]
     users = [("1", "B"), ("2", "C"), ("3", "C"), ("4", "E"), ("5", "F")]
-    accounts = [Account("root", None, 1), *(Account(*each) for each in tree)]
+    accounts = [Account("root", None, 1), *(Account(*row) for row in tree)]
     shares = ShareTree([*accounts, *(Account(name, above, 1, True) for name, above in users)], 1)
     for user, used in (("1", 0.2), ("2", 0.25), ("4", 0.25)):
         shares.charge(user, used, 1)

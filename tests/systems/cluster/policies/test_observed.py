@@ -25,11 +25,11 @@ def replayed(cluster: Cluster, jobs: list[Job]) -> Schedule:
 
 def starts(schedule: Schedule) -> dict[str, list[tuple[float, float, str]]]:
     """Per job: start, end and node of its runs."""
-    made = columns(schedule)
-    runs, found = made.runs, {}
+    cols = columns(schedule)
+    runs, spans = cols.runs, {}
     for job, start, end, node in zip(runs.job, runs.start_s, runs.end_s, runs.node, strict=True):
-        found.setdefault(made.jobs.ids[job], []).append((start, end, schedule.cluster.nodes[node].name))
-    return found
+        spans.setdefault(cols.jobs.ids[job], []).append((start, end, schedule.cluster.nodes[node].name))
+    return spans
 
 
 def test_jobs_start_when_and_where_they_were_seen_to() -> None:
@@ -54,8 +54,8 @@ def test_a_gang_is_spread_as_it_was() -> None:
 
 def test_what_finds_no_room_starts_late_and_oldest_first() -> None:
     jobs = [Job.single(f"j{n}", Task("t", 10), observed_start_s=n) for n in range(3)]
-    found = starts(replayed(Cluster.of({"T4": 1}, per_node=1), jobs))
-    assert [found[f"j{n}"][0][0] for n in range(3)] == [0, 10, 20]
+    spans = starts(replayed(Cluster.of({"T4": 1}, per_node=1), jobs))
+    assert [spans[f"j{n}"][0][0] for n in range(3)] == [0, 10, 20]
 
 
 @pytest.mark.data
@@ -78,9 +78,9 @@ def test_a_real_run_of_slurm_is_given_back_to_the_second_on_its_own_nodes(data: 
     (tmp_path / "cluster.yaml").write_text(cluster_yaml(imported, "own", run))
     jobs = list(open_trace(folder / "sacct-aDX.txt").jobs())
     schedule = replayed(load_config(tmp_path / "cluster.yaml").build_cluster(), jobs)
-    found = starts(schedule)
-    first = [min(start for start, _, _ in found[job.id]) for job in jobs]
-    last = [max(end for _, end, _ in found[job.id]) for job in jobs]
+    spans = starts(schedule)
+    first = [min(start for start, _, _ in spans[job.id]) for job in jobs]
+    last = [max(end for _, end, _ in spans[job.id]) for job in jobs]
     assert first == [job.observed_start_s for job in jobs]
     worked = [max(task.work for task in job.tasks) for job in jobs]
     assert [end - start for start, end in zip(first, last, strict=True)] == worked

@@ -51,8 +51,8 @@ def test_mean_turnaround_of_stallings(run, rows, ends, spec, expected):
 
 def test_wspt_minimises_the_weighted_sum_of_ends(run, order, ends):
     # p/w: A 3, B 1, C 1. B 0-1, C 1-5, A 5-8: 1 x 1 + 4 x 5 + 1 x 8 = 29
-    each = (("A", 3, 1), ("B", 1, 1), ("C", 4, 4))
-    jobs = [Job.single(name, Task("t", work), weight=weight) for name, work, weight in each]
+    table = (("A", 3, 1), ("B", 1, 1), ("C", 4, 4))
+    jobs = [Job.single(name, Task("t", work), weight=weight) for name, work, weight in table]
     schedule = run("wspt", jobs)
     assert order(schedule) == ["B", "C", "A"]
     assert sum(job.weight * end for job, end in zip(jobs, ends(schedule), strict=True)) == 29
@@ -68,7 +68,7 @@ def test_wspt_minimises_the_weighted_sum_of_ends(run, order, ends):
 )
 def test_lpt_reaches_its_bound(run, rows, ends, gpus, seconds, least, lpt):
     # Graham 1969: 4/3 - 1/(3m) of the least makespan: 7/6, 11/9, 15/12
-    assert max(ends(run("ljf", rows(*((0, each) for each in seconds)), gpus))) == lpt
+    assert max(ends(run("ljf", rows(*((0, length) for length in seconds)), gpus))) == lpt
     assert lpt / least == pytest.approx(4 / 3 - 1 / (3 * gpus))
 
 

@@ -47,7 +47,8 @@ def papers() -> Problem:
 def times(bookings: dict[int, Booking]) -> dict[int, tuple[int, int, int]]:
     """Per task, counted from 1 as in the paper: processor, start, end."""
     return {
-        task + 1: (each.site + 1, round(each.start_s), round(each.end_s)) for task, each in sorted(bookings.items())
+        task + 1: (booking.site + 1, round(booking.start_s), round(booking.end_s))
+        for task, booking in sorted(bookings.items())
     }
 
 
@@ -77,8 +78,8 @@ def test_heft_takes_80() -> None:
 
 def test_cpop_takes_86_with_its_critical_path_on_the_second_processor() -> None:
     bookings = plan_cpop(papers())
-    assert max(each.end_s for each in bookings.values()) == pytest.approx(86)
-    assert {task + 1: each.site + 1 for task, each in bookings.items() if task + 1 in (1, 2, 9, 10)} == {
+    assert max(booking.end_s for booking in bookings.values()) == pytest.approx(86)
+    assert {task + 1: booking.site + 1 for task, booking in bookings.items() if task + 1 in (1, 2, 9, 10)} == {
         1: 2,
         2: 2,
         9: 2,
@@ -113,8 +114,8 @@ def test_nothing_starts_before_its_inputs_are_there_nor_twice_on_one_lane(planne
     problem = papers()
     bookings = planner(problem)
     assert len(bookings) == 10
-    for task, each in bookings.items():
-        assert each.start_s >= problem.ready_s(task, each.site, bookings) - 1e-9
+    for task, booking in bookings.items():
+        assert booking.start_s >= problem.ready_s(task, booking.site, bookings) - 1e-9
     for busy in problem.calendar.busy:
         assert all(first[1] <= second[0] for first, second in pairwise(busy))
 
@@ -163,7 +164,7 @@ def plainly(problem: Problem) -> dict[int, Booking]:
         ]
         pairs = [problem.booking(task, site, done) for task in ready for site in problem.sites(task)]
         lifted = [level[b.task] + problem.mean_s(b.task) - problem.seconds[b.task][b.site] - b.start_s for b in pairs]
-        problem.book(pairs[max(range(len(pairs)), key=lambda each: round(lifted[each], 6))], done)
+        problem.book(pairs[max(range(len(pairs)), key=lambda place: round(lifted[place], 6))], done)
     return done
 
 
@@ -176,7 +177,7 @@ def test_the_highest_dynamic_level_is_found_without_a_look_at_all(seed: int) -> 
         children = [[child for child in range(24) if task in parents[child]] for task in range(24)]
         widths = [rng.choice((1, 1, 2)) for _ in range(24)]
         base = [rng.choice((10.0, 20.0, rng.uniform(1, 50))) for _ in range(24)]
-        seconds = [[each, each, 2 * each, 1.5 * each] for each in base]
+        seconds = [[base_s, base_s, 2 * base_s, 1.5 * base_s] for base_s in base]
         lanes = [[0, 1], [2, 3], [4, 5, 6], list(range(7))]
         return Problem(seconds, parents, children, range(24), lambda *_: 3.0, lanes, widths, Calendar(7))
 
@@ -212,9 +213,9 @@ def test_a_policy_runs_its_plan(policy: str, plan: Planner) -> None:
     """Each task starts when and where the planner says, without transfers, as the kernel has no network."""
     graph = heft_example()
     types = tuple(GpuType(f"P{place}", 1, 1, 1, 1, 0) for place in (1, 2, 3))
-    cluster = Cluster(tuple(Node(each.name, each, 1) for each in types))
+    cluster = Cluster(tuple(Node(type_.name, type_, 1) for type_ in types))
     bookings = plan(replace(papers(), transfer_s=lambda parent, child: 0.0))
-    planned = {(0, task): (each.site, pytest.approx(each.start_s)) for task, each in bookings.items()}
+    planned = {(0, task): (booking.site, pytest.approx(booking.start_s)) for task, booking in bookings.items()}
 
     def starts(*jobs: Job) -> dict[tuple[int, int], tuple[int, float]]:
         schedule = ClusterKernel(cluster, jobs).run(POLICIES.create(policy))
@@ -223,7 +224,7 @@ def test_a_policy_runs_its_plan(policy: str, plan: Planner) -> None:
     assert starts(Job("j", graph)) == planned
     # A later job that only P2 can run, in 2 s: in the first gap of P2, and the plan made before it stays.
     late = starts(Job("j", graph), Job.single("k", Task("t", 1.0, gpu_types=("P2",), speeds={"P2": 0.5}), 5.0))
-    busy = [(each.start_s, each.end_s) for each in bookings.values() if each.site == 1]
+    busy = [(booking.start_s, booking.end_s) for booking in bookings.values() if booking.site == 1]
     gaps = [at for at in (5.0, *(end_s for _, end_s in busy)) if at >= 5.0]
     free = [at for at in gaps if all(end_s <= at + 1e-9 or start_s >= at + 2.0 for start_s, end_s in busy)]
     assert late == planned | {(1, 0): (1, pytest.approx(min(free)))}

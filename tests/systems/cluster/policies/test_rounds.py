@@ -23,14 +23,14 @@ SPECS = (
 
 def crowd(seed: int, jobs: int = 25) -> list[Job]:
     """Jobs of one task of 1 to 4 GPUs, or of a gang, more than there is room for; of odd seeds some of instances."""
-    rng, now, made = random.Random(seed), 0.0, []
+    rng, now, batch = random.Random(seed), 0.0, []
     for number in range(jobs):
         now += rng.choice((0.0, rng.expovariate(1 / 10)))
         task = Task("t", rng.expovariate(0.01), gpus=rng.choice((1, 1, 2, 4)), instances=rng.choice((1, 1 + seed % 2)))
-        made.append(
+        batch.append(
             Job.single(f"j{number}", task if rng.random() < 0.7 else Task("g", 90.0, instances=6, gang=True), now)
         )
-    return made
+    return batch
 
 
 class Asked:
@@ -85,14 +85,14 @@ class Checked:
     def decide(self, view):
         view.follow(self.service)
         self.service.now = view.now
-        found = self.service.columns()
-        assert sorted(found.run.tolist()) == sorted(view.running)
+        cols = self.service.columns()
+        assert sorted(cols.run.tolist()) == sorted(view.running)
         for run, job, gpu_s, seconds in zip(
-            *[each.tolist() for each in (found.run, found.job, *found[3:5])], strict=True
+            *[column.tolist() for column in (cols.run, cols.job, *cols[3:5])], strict=True
         ):
             assert (gpu_s, seconds) == self.service.of(job)
             assert view.running[run].job.number == job
-        self.several += int((found.runs > 1).sum())
+        self.several += int((cols.runs > 1).sum())
         assert self.service.running() == {run.job.number for run in view.running.values()}
         return self.inner.decide(view)
 

@@ -57,6 +57,6 @@ def test_tiresias_runs_first_come_first_served_within_a_level(run, rows, ends):
 def test_tiresias_promotes_who_waited_long_enough(run, rows, ends):
     # threshold 2, q = 1: 1 falls at 2 and 2 (1 s) runs, then 3, 4, 5, ... of 2 s each keep it down: done last, at 20.
     # promote = 2: at 2 + 2 x 2 = 6 it is first of all again: 6-8, falls again and waits until 8 + 4 = 12
-    stream = [(0, 6), *((1 + 2 * each, 2) for each in range(7))]
+    stream = [(0, 6), *((1 + 2 * number, 2) for number in range(7))]
     assert ends(run("tiresias[thresholds=2,quantum_s=1]", rows(*stream)))[0] == 20
     assert ends(run("tiresias[thresholds=2,quantum_s=1,promote=2]", rows(*stream)))[0] == 14

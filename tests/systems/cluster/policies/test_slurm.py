@@ -65,11 +65,11 @@ def played(
 
 def starts(schedule: Schedule) -> dict[str, float]:
     """The first start of each job."""
-    found: dict[str, float] = {}
+    times: dict[str, float] = {}
     for row in schedule.log:
         if row.kind == Kind.STARTED:
-            found.setdefault(schedule.jobs[row.job].id, row.time_s)
-    return found
+            times.setdefault(schedule.jobs[row.job].id, row.time_s)
+    return times
 
 
 def test_the_main_loop_lets_nobody_pass_a_job_without_room() -> None:
@@ -431,17 +431,17 @@ def test_a_user_may_have_a_priority_beside_that_of_the_account() -> None:
     node = QueueNode("lab", priority=10, user_priorities={"ada": 40})
     book = PriorityBook(PrioritySettings(Weights(assoc=100)), QueueTree((node,)), Capacity(1, 1, 1, 1))
     asked = {user: Asked(book.user("lab", user), "", "", 0, 0, 1, 1, 1, 1, 60) for user in ("ada", "bo")}
-    assert {user: book.factors(each, 0).assoc for user, each in asked.items()} == {"ada": 1.0, "bo": 0.25}
+    assert {user: book.factors(request, 0).assoc for user, request in asked.items()} == {"ada": 1.0, "bo": 0.25}
 
 
 def crowd(seed: int) -> list[Job]:
-    rng, now, made = random.Random(seed), 0.0, []
+    rng, now, jobs = random.Random(seed), 0.0, []
     for number in range(120):
         now += rng.expovariate(0.3)
         named = {"user": rng.choice("uvw"), "account": rng.choice(("lab", "x")), "nodes": rng.choice((1, 1, 1, 2))}
         seconds = rng.lognormvariate(4, 1)
-        made.append(job(str(number), now, seconds, rng.choice((1, 2, 4)), seconds * rng.uniform(1, 4), **named))
-    return made
+        jobs.append(job(str(number), now, seconds, rng.choice((1, 2, 4)), seconds * rng.uniform(1, 4), **named))
+    return jobs
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -524,11 +524,11 @@ def test_priorities_in_columns_are_those_of_each_job_to_the_last_bit() -> None:
     book.begin(0, asked[0], 0.0)
     book.calculate(900.0)
     places = ranks.rank(slots, book, 900.0)
-    found = [ranks.latest(slot) for slot in slots]
-    assert found == [book.priority(book.fixed(each), each, 900.0) for each in asked]
-    assert len(set(found)) > 50
+    priorities = [ranks.latest(slot) for slot in slots]
+    assert priorities == [book.priority(book.fixed(request), request, 900.0) for request in asked]
+    assert len(set(priorities)) > 50
     tiers = [int(ranks._ints["tier"][slot]) for slot in slots]
-    assert places == sorted(range(200), key=lambda at: (-tiers[at], -found[at], at))
+    assert places == sorted(range(200), key=lambda at: (-tiers[at], -priorities[at], at))
 
 
 def test_defaults_are_those_of_the_manuals() -> None:

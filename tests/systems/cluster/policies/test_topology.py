@@ -396,9 +396,9 @@ def test_nothing_moves_out_of_nodes_that_the_gang_may_not_use() -> None:
 
 def test_nothing_moves_where_cores_or_memory_would_be_missing() -> None:
     # A node has 8 cores. A gang of 16 fits on none, and a run of 6 finds no other node with as many free.
-    for cores, each, moves in ((1.0, 2.0, 0), (6.0, 1.0, 0), (4.0, 1.0, 1)):
+    for cores, cpus, moves in ((1.0, 2.0, 0), (6.0, 1.0, 0), (4.0, 1.0, 1)):
         busy = [Job.single(f"b{node}", Task("t", 100.0, gpus=4, cpus=cores)) for node in range(3)]
-        late = Job.single("j", Task("t", 10.0, 8, True, cpus=each), 1.0)
+        late = Job.single("j", Task("t", 10.0, 8, True, cpus=cpus), 1.0)
         cluster = Cluster(tuple(Node(f"n{number}", A100, 8, cpus=8) for number in range(3)))
         kernel = ClusterKernel(
             cluster,

@@ -2,7 +2,7 @@
 
     python -m venv rllib && rllib/bin/pip install torch "ray[rllib]" && rllib/bin/pip install --no-deps -e . && \
         rllib/bin/pip install simpy scipy pydantic rich typer pyyaml pandas matplotlib
-    rllib/bin/python scripts/example_rllib.py --iterations 5
+    rllib/bin/python docs/examples/rllib_ppo.py --iterations 5
 
 RLlib pins an older Gymnasium than dagsim is tested with, so it wants an environment of its own (last run with Ray 2.60,
 Gymnasium 1.2.2). The observation preset ``dict`` has the keys that RLlib's ``ActionMaskingTorchRLModule`` looks for:
