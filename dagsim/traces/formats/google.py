@@ -184,7 +184,7 @@ class Events:
         for words, field in zip(asked, ("CPU request", "memory request"), strict=True):
             values, reasons = zip(*[requested_amount(word, field) for word in words.words], strict=True)
             for reason in sorted({*reasons} - {""}):
-                drop(np.array([each == reason for each in reasons])[words.place], reason)
+                drop(np.array([cause == reason for cause in reasons])[words.place], reason)
             amounts.append(np.array(values)[words.place])
         kind, kinds = kinds_of_tasks(usable, amounts, self.options)
         errors = impossible_tasks(usable, table.texts(TASK)[lives.lead], lives.last_s, kind, kinds)
