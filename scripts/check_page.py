@@ -211,9 +211,9 @@ def browser_of(program: str) -> Iterator[Any]:
             browser.close()
 
 
-def dagsim(*told: str) -> None:
+def dagsim(*arguments: str) -> None:
     """Run a command of dagsim."""
-    subprocess.run([sys.executable, "-m", "dagsim", *told], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "dagsim", *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
 def make_demo(folder: Path) -> dict[str, Path]:

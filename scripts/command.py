@@ -1,5 +1,5 @@
 """Common parts of the scripts: arguments, text or JSON, errors without traceback, exit status, readers of golden files,
-Markdown tables.
+CSV and Markdown tables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from dagsim.errors import DagsimError, InputError
 from dagsim.files import write_text
-from dagsim.metrics import to_csv
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported; as in the command line
 
@@ -92,6 +91,8 @@ def reading(path: object, content: str) -> Iterator[None]:
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows with the same keys as CSV."""
+    from dagsim.metrics import to_csv  # imports numpy
+
     write_text(path, to_csv({name: [row[name] for row in rows] for name in rows[0]} if rows else {}))
 
 
@@ -114,7 +115,7 @@ def run(
 
     Args:
         parser: Made by ``arguments``.
-        work: Takes the options and a function that prints a line of text; returns the value.
+        work: Takes the options and a function that prints (``Say``); returns the value.
         holds: Returns True if the value is correct. The status is 1 if it is not, and 2 after an error.
         convert: Turns the value into the data of ``--json`` and ``--out``.
     """

@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, geometric_mean
 from typing import Any
 
 import command
 from command import markdown
 
 from dagsim.experiment.bench import read_entry, suite
-from dagsim.metrics.compare import Row, compared, verdict
+from dagsim.metrics.compare import Paired, Row, Verdict, compared, holm, paired, verdict
 from dagsim.report.benchmark import leaderboards
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.traces import READERS, reader
@@ -151,6 +151,51 @@ def decima_rows(file: str) -> dict[str, tuple[float, Row]]:
     first = next(iter(values))
     rows = compared(values, first) | {first: compared({"a": values[first], "b": values[first]}, "a")["b"]}
     return {policy: (fmean(by_seed), rows[policy]) for policy, by_seed in values.items()}
+
+
+def transfer() -> Iterator[str]:
+    """For each network and cell, the ratio of mean completion times to the best heuristic of the cell on validation."""
+    file = read_json("decima/held-out-transfer.json")
+    times = {(line["policy"], line["system"]): line["by_seed_s"] for line in file["lines"]}
+    networks = {policy: match[1] for policy, _ in times if (match := re.search(r"(?:transfer-)?(\w+)\.pt", policy))}
+    cells = list(dict.fromkeys(cell for _, cell in times))
+    best = {cell: _best_on_validation(cell) for cell in cells}
+    rows = [["best heuristic", *(f"`{best[cell]}`, {fmean(times[best[cell], cell]):.1f} s" for cell in cells), ""]]
+    pairs = {at: paired(times[at], times[best[at[1]], at[1]]) for at in product(networks, cells)}
+    ps = dict(zip(pairs, holm([pair.p for pair in pairs.values()]), strict=True))
+    for policy, name in networks.items():
+        ratios = (_ratio(pairs[policy, cell], ps[policy, cell]) for cell in cells)
+        mean = geometric_mean([pairs[policy, cell].ratio for cell in cells])
+        rows.append([f"`{name}`", *ratios, f"{mean:.3f}"])
+    yield from markdown(("trained on", *cells, "mean"), rows)
+    yield from ("", f"*held-out-transfer: {file['made']}*")
+
+
+def _ratio(pair: Paired, p: float) -> str:
+    """The ratio with its interval, bold if it is better."""
+    ratio = f"{pair.ratio:.3f}"
+    mark = f"**{ratio}**" if verdict(pair, p) is Verdict.BETTER else ratio
+    return f"{mark} ({interval(pair.low, pair.high)})"
+
+
+def _best_on_validation(cell: str) -> str:
+    """The heuristic of the least geometric mean in a cell of ``transfer-heuristics``."""
+    lines = [line for line in read_json("decima/transfer-heuristics.json")["lines"] if line["system"] == cell]
+    best: str = min(lines, key=lambda line: geometric_mean(line["by_seed_s"]))["policy"]
+    return best
+
+
+def trained() -> Iterator[str]:
+    """For each network of the transfer matrix, its training time, and its ratio to the heuristic that it imitated."""
+    rows = []
+    for path in sorted(RESULTS.glob("decima/transfer-*.progress.csv")):
+        progress = read_rows(f"decima/{path.name}")
+        name = path.name.removeprefix("transfer-").removesuffix(".progress.csv")
+        ratios = [float(progress[place]["best_ratio"]) for place in (0, -1)]
+        minutes = float(progress[-1]["seconds"]) / 60
+        rows.append((f"`{name}`", f"{minutes:.0f}", progress[-1]["iteration"], *(f"{ratio:.3f}" for ratio in ratios)))
+    head = ("trained on", "minutes", "iterations", "ratio after imitation", "best ratio")
+    yield from markdown(head, rows, numbers=range(1, 5))
 
 
 def trainings() -> Iterator[str]:
@@ -491,7 +536,7 @@ def leaderboard() -> Iterator[str]:
 
 _NAMED = (
     *(bench_tasks, leaderboard, forecasts, forecast_costs, speeds, validations, peers, trainings, ablations, grid),
-    *(policies, placements, heuristics, coverage, ramp, rules, readers, plans, sample, site),
+    *(policies, placements, heuristics, coverage, ramp, rules, readers, plans, sample, site, trained, transfer),
 )
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
     **{make.__name__.replace("_", "-"): make for make in _NAMED},

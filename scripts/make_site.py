@@ -37,10 +37,10 @@ def settings() -> dict[str, Any]:
     """The settings of MkDocs, with all pages below ``docs/`` in the navigation."""
     mkdocs: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8"))
     pages = sections(mkdocs)
-    known = {name for names in pages.values() for name in names}
+    listed = {name for names in pages.values() for name in names}
     for path in sorted((ROOT / "docs").rglob("*.md")):
         name = str(path.relative_to(ROOT))
-        if name not in known:
+        if name not in listed:
             pages["Reference" if name.startswith("docs/reference/") else "Guides"].append(name)
     return mkdocs
 

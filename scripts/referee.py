@@ -227,7 +227,7 @@ class Referee:
             if room >= vertex.instances:
                 return [(at, vertex.instances)]
         shares, needed = [], vertex.instances
-        for room, at in sorted(rooms, key=lambda each: (-each[0], each[1])):
+        for room, at in sorted(rooms, key=lambda entry: (-entry[0], entry[1])):
             if room and needed:
                 shares.append((at, min(room, needed)))
                 needed -= shares[-1][1]

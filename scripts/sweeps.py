@@ -16,9 +16,11 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.experiment.plan import Plan, SweepGrid, read_grid
 from dagsim.experiment.provenance import code_commit
+from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.store import Store
 from dagsim.report.terminal import progress
 from dagsim.seeds import REPORT
+from dagsim.systems.ramp import RampScenario
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -30,6 +32,16 @@ def sweep_of(name: str, seeds: Sequence[int] | None = None) -> SweepGrid:
     sweep = read_grid(FILES / f"{name}.yaml", name.replace("/", "-"))
     assert isinstance(sweep.seeds, Sequence)
     return sweep if seeds is None else replace(sweep, seeds=seeds[: len(sweep.seeds)])
+
+
+def world_of(name: str, beta: str, placer: str) -> RampScenario:
+    """The scenario of a sweep on RAMP, with one distribution of beta and one placer."""
+    sweep = sweep_of(name)
+    world = scenario_of(
+        replace(sweep, settings={**sweep.settings, "system.beta": beta, "system.placer": placer}).config()
+    )
+    assert isinstance(world, RampScenario)
+    return world
 
 
 def finished(sweep: SweepGrid, options: command.Options) -> list[CellRun]:

@@ -34,7 +34,7 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Spending
 from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.files import write_text
-from dagsim.model import Job
+from dagsim.model import Cluster, Job
 from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.traces import open_trace
@@ -117,8 +117,7 @@ def dispersion(time_s: np.ndarray, gaps: float) -> float:
 
 def drawn(workload: Sessions, jobs: int, seed: int) -> list[Job]:
     """Draw jobs in the real cluster's own time, so the load is the natural one."""
-    config = load_config(None, [Setting("nodes", "cluster.groups", [NODE | {"count": 8}])])
-    cluster = config.build_cluster()
+    cluster = Cluster.of({"V100-16": 64}, per_node=8, cpus_per_gpu=12.0, memory_gb_per_gpu=96.0)
     natural = workload.natural_load(cluster, Recorded())
     return list(replace(workload, count=jobs, measure=None, load=natural).jobs(cluster, Recorded(), seed))
 

@@ -11,15 +11,13 @@ follows from its own earlier decisions.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from sweeps import sweep_of
+from sweeps import world_of
 
-from dagsim.experiment.scenario import scenario_of
 from dagsim.systems.ramp import Partition, RampScenario, RampView
 
 __all__ = ["Futures", "Model", "model_of"]
@@ -131,11 +129,7 @@ class Futures:
     """Choose the degree by which the fewest jobs are lost on average, in futures where a constant degree follows."""
 
     def __init__(self, beta: str = "A", constant: int = 4, futures: int = 32, arrivals: int = 24) -> None:
-        sweep = sweep_of("ramp/degree")
-        world = scenario_of(
-            replace(sweep, settings={**sweep.settings, "system.beta": beta, "system.placer": "first_fit"}).config()
-        )
-        assert isinstance(world, RampScenario)
+        world = world_of("ramp/degree", beta, "first_fit")
         self._model = model_of(world)
         self._constant = DEGREES.index(constant)
         self._place = {graph.digest: place for place, graph in enumerate(world.pool)}

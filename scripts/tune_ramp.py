@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,9 +20,8 @@ import command
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from sweeps import sweep_of
+from sweeps import world_of
 
-from dagsim.experiment.scenario import scenario_of
 from dagsim.systems.ramp import RampScenario
 from dagsim.systems.ramp import policies as roomy
 from dagsim.systems.ramp.view import ARRIVALS, SIZES
@@ -219,10 +217,7 @@ def tune(rate: Blocking, generations: int, seed: int, say: command.Say) -> NDArr
 
 
 def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
-    sweep = sweep_of(f"ramp/{options.setting}")
-    own = {"system.beta": options.beta, "system.placer": "packed"}
-    world = scenario_of(replace(sweep, settings={**sweep.settings, **own}).config())
-    assert isinstance(world, RampScenario)
+    world = world_of(f"ramp/{options.setting}", options.beta, "packed")
     rate = Blocking(world)
     weights = weights_of(tune(rate, options.generations, options.seed, say), rate.counts)
     tuned = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}

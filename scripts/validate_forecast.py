@@ -97,8 +97,8 @@ def backtested(data: Path, name: str) -> dict[str, Any]:
         InputError: The command failed.
     """
     file, *options = LOGS[name][0].split()
-    made = [sys.executable, "-m", "dagsim", "eta", "--backtest", str(data / file), *options, "--json", "--workers", "1"]
-    done = subprocess.run(made, capture_output=True, text=True, check=False)
+    arguments = ["eta", "--backtest", str(data / file), *options, "--json", "--workers", "1"]
+    done = subprocess.run([sys.executable, "-m", "dagsim", *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         raise InputError(f"{name}: {done.stderr.strip()}")
     return judged(name, json.loads(done.stdout))
@@ -122,10 +122,10 @@ def judged(name: str, scores: Scores) -> dict[str, Any]:
         "gates": {gate: [values[gate], *bounds] for gate, bounds in gates.items()},
         "missed": missed,
         "baselines": {
-            key: [round(each[kind]["crps_log"], 4) for kind in ("raw", "calibrated")]
-            for key, each in scores["baselines"].items()
+            key: [round(score[kind]["crps_log"], 4) for kind in ("raw", "calibrated")]
+            for key, score in scores["baselines"].items()
         },
-        "by_partition": {key: [each["n"], each["coverage_90"]] for key, each in scores["by_partition"].items()},
+        "by_partition": {key: [score["n"], score["coverage_90"]] for key, score in scores["by_partition"].items()},
     }
 
 

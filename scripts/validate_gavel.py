@@ -54,9 +54,9 @@ def completed(cell: Mapping[str, Any], inputs: Path, *, own: bool = False) -> di
         names = {name: gpu_type(name.upper()).name for name in cell["cluster"]}
         work = [_job(place, job, rates, names) for place, job in enumerate(jobs)]
         pairs = _Pairs(rates, names)
-        given = bool(cell.get("allocations")) and not own and cell["policy"] not in NO_PROGRAM
-        shares = _allocator(cell["policy"], given)
-        if given:
+        has_shares = bool(cell.get("allocations")) and not own and cell["policy"] not in NO_PROGRAM
+        shares = _allocator(cell["policy"], has_shares)
+        if has_shares:
             shares = GivenShares(shares, list(_given(cell["allocations"], [job["job"] for job in jobs], names)))
     cluster = Cluster.of({names[name]: count for name, count in cell["cluster"].items()}, per_node=1)
     options = {"seed": int(cell["seed"] or 0), "whole_steps": True, "window": len(jobs), "pair_rates": pairs}
@@ -130,11 +130,11 @@ def _job(place: int, job: Mapping[str, Any], rates: Mapping[str, Any], names: Ma
     return Job.single(str(job["job"]), task, job["arrival"], weight=job["weight"])
 
 
-def _allocator(name: str, given: bool) -> Allocator:
+def _allocator(name: str, has_shares: bool) -> Allocator:
     """Gavel's policy of that name. If its shares are known, any of Gavel's programs, such as those with SLOs: then only
     the order of types and the pairs of the policy count, and its name says both.
     """
-    if given and name not in PLAYED and name.startswith(_PROGRAMS):
+    if has_shares and name not in PLAYED and name.startswith(_PROGRAMS):
         return TotalDuration("perf" in name, "packed" in name)
     return allocator(name)
 

@@ -31,18 +31,15 @@ def check(scenario: Any) -> None:
     if not isinstance(scenario, dict) or not all(isinstance(scenario.get(key), list) for key in ("links", "flows")):
         raise ConfigError("should be an object with the lists links and flows")
     ids: dict[str, set[str]] = {"link": set(), "flow": set()}
-    for kind, part in [
-        *(("link", link) for link in scenario["links"]),
-        *(("flow", flow) for flow in scenario["flows"]),
-    ]:
+    listed = [("link", "bandwidth", link) for link in scenario["links"]]
+    for kind, size, part in (*listed, *(("flow", "bytes", flow) for flow in scenario["flows"])):
         name = part.get("id") if isinstance(part, dict) else part
         where = f"{kind} {name!r}"
         if not isinstance(part, dict) or not isinstance(name, str) or name in ids[kind]:
             raise ConfigError(f"{where}: each needs an id of its own")
         ids[kind].add(name)
-        needed = ("bandwidth",) if kind == "link" else ("bytes",)
-        for key in (*needed, "latency_s", "start_s", "rate_cap"):
-            value = part.get(key) if key in needed else part.get(key) or 0
+        for key in (size, "latency_s", "start_s", "rate_cap"):
+            value = part.get(key) if key == size else part.get(key) or 0
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < inf:
                 raise ConfigError(f"{where}: {key} must be a number of 0 or more, got {value!r}")
             if value == 0 and (

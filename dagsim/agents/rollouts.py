@@ -69,7 +69,7 @@ class EpisodeSteps:
     """The witness's note on the whole episode."""
     jct_s: float = field(default=float("nan"), kw_only=True)
     """Mean completion time of the jobs that completed; NaN if none did."""
-    unit_s: float = 1.0
+    unit_s: float = field(default=1.0, kw_only=True)
     """The unit of ``times_s`` and ``rewards``, in seconds."""
 
 
@@ -277,16 +277,16 @@ def _by_episode(moments: Sequence[_Moment], count: int) -> list[EpisodeSteps]:
     """The steps of each of ``count`` episodes, without their ends."""
     if not moments:
         return [EpisodeSteps() for _ in range(count)]
-    live, *parts = zip(*moments, strict=True)
-    numbers = np.concatenate(live)
+    numbers = np.concatenate([moment.live for moment in moments])
     order = np.argsort(numbers, kind="stable").tolist()
     ends = np.cumsum(np.bincount(numbers, minlength=count)).tolist()
-    columns = []
-    for part in parts:
-        values = [value for values in part for value in (values.tolist() if isinstance(values, np.ndarray) else values)]
-        columns.append([values[place] for place in order] if values else [])
+    columns: dict[str, Any] = {}
+    for place, name in enumerate(_Moment._fields[1:], 1):
+        parts = [moment[place] for moment in moments]
+        values = [value for part in parts for value in (part.tolist() if isinstance(part, np.ndarray) else part)]
+        columns[name] = [values[number] for number in order] if values else []
     return [
-        EpisodeSteps(*[column[begin:end] for column in columns])
+        EpisodeSteps(**{name: column[begin:end] for name, column in columns.items()})
         for begin, end in zip([0, *ends[:-1]], ends, strict=True)
     ]
 

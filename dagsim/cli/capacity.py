@@ -438,7 +438,7 @@ def _facts(planned: SizePlan) -> dict[str, Any]:
         "best": size(search.best),
         "sure": search.best is not None and target.is_sure(search.best.met),
         "today": size(today),
-        "tried": [size(tried) for tried in sorted(search.tried.values(), key=lambda each: (each.cost, each.nodes))],
+        "tried": [size(tried) for tried in sorted(search.tried.values(), key=lambda trial: (trial.cost, trial.nodes))],
         "exhausted": search.exhausted,
         "budget": search.budget if isfinite(search.budget) else None,
         "prices": planned.prices.to_dict(),

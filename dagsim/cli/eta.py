@@ -181,7 +181,7 @@ def _forecast(
             "instants": latest.instants,
             "jobs": [],
         }
-        rows = {name: [row.to_dict() for row in each.rows] for name, each in answers.items()}
+        rows = {name: [row.to_dict() for row in answer.rows] for name, answer in answers.items()}
         typer.echo(json.dumps(basis | rows))
     elif output.watched:
         if "planned" in answers:

@@ -250,7 +250,7 @@ class Config(Section):
     """The jobs: ``synthetic`` (all of it, or changes to a ``preset``), a ``trace``, or the name of
     either.
     """
-    runtime: Runtime = Field(default_factory=lambda known: _runtime_of(known["workload"]))
+    runtime: Runtime = Field(default_factory=lambda fields: _runtime_of(fields["workload"]))
     """How work becomes seconds on each GPU type. Default: measured throughputs; for a trace, the
     recorded seconds.
     """

@@ -55,7 +55,7 @@ def read_backtest(config: Config, path: Path, policy: str | None) -> tuple[JobLo
     scenario, file, queue = cluster_scenario_of(config), config.trace(), None
     if (file.format or format_of(path, file.options)) == "sacct":
         log = read_sacct_log(path, file.options)
-        listings = [each for name in _LISTINGS if (each := path / name).is_file()] if path.is_dir() else []
+        listings = [listing for name in _LISTINGS if (listing := path / name).is_file()] if path.is_dir() else []
         queue = read_queue_log(listings[0]) if listings else None
     else:
         trace = file.open(scenario.cluster, scenario.runtime)
@@ -105,13 +105,13 @@ class Forecasts:
     @classmethod
     def joined(cls, several: Sequence[Forecasts]) -> Forecasts:
         """Concatenate forecasts; methods that some of them lack are left out."""
-        methods = [name for name in several[0].raw if all(name in each.raw for each in several)]
+        methods = [name for name in several[0].raw if all(name in part.raw for part in several)]
         columns = {
-            name: np.concatenate([getattr(each, name) for each in several])
+            name: np.concatenate([getattr(part, name) for part in several])
             for name in cls.__dataclass_fields__
             if name != "raw"
         }
-        return cls(**columns, raw={name: np.concatenate([each.raw[name] for each in several]) for name in methods})
+        return cls(**columns, raw={name: np.concatenate([part.raw[name] for part in several]) for name in methods})
 
 
 def played(
@@ -201,7 +201,7 @@ def run_backtest(
         if count == 1
         else played_in_processes(log, queue, forecaster, instants, count)
     )
-    several = sorted([each for each in progress(forecasts) if len(each.t)], key=lambda each: float(each.t[0]))
+    several = sorted([part for part in progress(forecasts) if len(part.t)], key=lambda part: float(part.t[0]))
     if not several:
         raise InputError(f"no job waits at any of the {len(instants):,} instants")
     test = Backtest(Forecasts.joined(several), log)
@@ -299,7 +299,7 @@ class Backtest:
         """The ratio of the CRPS of our forecast to another, with its interval."""
         rows = self.counted
         weight = self._weight(rows) if once else np.ones(np.count_nonzero(rows))
-        ours, other = (crps(each[rows], self.outcomes.y[rows]) * weight for each in (self.forecast, theirs))
+        ours, other = (crps(rival[rows], self.outcomes.y[rows]) * weight for rival in (self.forecast, theirs))
         return ratio(ours, other, self._block[rows])
 
     def reliability(self) -> list[tuple[float, float]]:

@@ -148,10 +148,10 @@ def pooled(
     there are 60 of the same ``key``.
     """
     stacked = np.stack(members)
-    known = np.nan_to_num(outcomes.y)
-    losses = np.stack([crps(member, known) for member in members])
+    waits = np.nan_to_num(outcomes.y)
+    losses = np.stack([crps(member, waits) for member in members])
     result: np.ndarray = stacked.mean(axis=0)
-    keys = np.zeros(len(known), int) if key is None else key
+    keys = np.zeros(len(waits), int) if key is None else key
     for t in np.unique(outcomes.t):
         resolved = (outcomes.t <= t - lag_s) & (outcomes.seen_s <= t) & outcomes.started
         for name in np.unique(keys[outcomes.t == t]):

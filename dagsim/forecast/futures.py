@@ -85,9 +85,9 @@ class QueueState:
         """
         log, t = self.log, self.t
         first = np.searchsorted(log.submit_s, t, "right")
-        known = slice(max(0, int(first) - 1000), int(first))
-        until_s = np.where(log.start_s[known] <= t, log.start_s[known], np.where(log.end_s[known] <= t, 0.0, t))
-        longest_s = float(np.max(until_s - log.submit_s[known], initial=0.0))
+        latest = slice(max(0, int(first) - 1000), int(first))
+        until_s = np.where(log.start_s[latest] <= t, log.start_s[latest], np.where(log.end_s[latest] <= t, 0.0, t))
+        longest_s = float(np.max(until_s - log.submit_s[latest], initial=0.0))
         return min(max(2 * longest_s, _LEAST_HORIZON_S), _MOST_HORIZON_S)
 
 
@@ -119,8 +119,8 @@ class Usage:
             Asked(user, part, quality, 0.0, None, 1.0, cpus, memory_gb, gpus, 0.0)
             for account, user, part, quality, cpus, memory_gb, gpus in rows
         ]
-        charged = log.billing * np.array([book.quality(each.qos).usage_factor for each in asked])
-        self._rate = np.where(np.isnan(charged), [book.rate(each) for each in asked], charged)
+        charged = log.billing * np.array([book.quality(terms.qos).usage_factor for terms in asked])
+        self._rate = np.where(np.isnan(charged), [book.rate(terms) for terms in asked], charged)
         self._names, self._of = np.unique(
             [f"{account or 'default'}/{user}" for account, user in zip(log.account, log.user, strict=True)],
             return_inverse=True,
@@ -167,7 +167,7 @@ class Player:
     def starts_alone(self, state: QueueState) -> bool:
         """True if each waiting job of the state starts within a week."""
         starts = self.starts(state, Future.LIMITS, 1, RunTimes(), np.random.default_rng(0))
-        return all(np.isfinite(each).all() for each in starts)
+        return all(np.isfinite(starts_s).all() for starts_s in starts)
 
     def starts(
         self,
@@ -284,13 +284,13 @@ def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | 
     if queues is None:
         return None
     reservations = [
-        replace(each, start_s=max(each.start_s - zero_s, 0.0), end_s=max(each.end_s - zero_s, _OVER_S))
-        for each in queues.reservations
+        replace(period, start_s=max(period.start_s - zero_s, 0.0), end_s=max(period.end_s - zero_s, _OVER_S))
+        for period in queues.reservations
     ]
     outages = [
-        replace(each, start_s=max(each.start_s - zero_s, 0.0), end_s=None)
-        for each in queues.outages
-        if each.start_s <= t and (each.end_s is None or each.end_s > t)
+        replace(period, start_s=max(period.start_s - zero_s, 0.0), end_s=None)
+        for period in queues.outages
+        if period.start_s <= t and (period.end_s is None or period.end_s > t)
     ]
     return replace(queues, reservations=tuple(reservations), outages=tuple(outages))
 
@@ -333,23 +333,23 @@ class _Scene:
     def __init__(self, scenario: ClusterScenario, state: QueueState) -> None:
         self.state = state
         log, t = state.log, state.t
-        self._known = known = np.sort(np.concatenate([state.running, state.waiting]))
-        self.zero_s = min(float(log.submit_s[known].min()), t - 1.0)
+        self._known = numbers = np.sort(np.concatenate([state.running, state.waiting]))
+        self.zero_s = min(float(log.submit_s[numbers].min()), t - 1.0)
         self.begins_s = t - self.zero_s
-        self._is_running = np.isin(known, state.running)
-        self.since_s = np.where(self._is_running, log.start_s[known] - self.zero_s, np.nan)
-        eligible_s = np.full(len(known), np.nan)
+        self._is_running = np.isin(numbers, state.running)
+        self.since_s = np.where(self._is_running, log.start_s[numbers] - self.zero_s, np.nan)
+        eligible_s = np.full(len(numbers), np.nan)
         eligible_s[~self._is_running] = state.eligible_s
         self._eligible_s = np.where(np.isinf(eligible_s), np.nan, eligible_s) - self.zero_s
         self._releases = np.flatnonzero(np.isinf(eligible_s)).tolist()
-        jobs = log.jobs.chosen(known)
+        jobs = log.jobs.chosen(numbers)
         self.elapsed_s = np.where(self._is_running, self.begins_s - self.since_s, 0.0)
         stated = replace(
             jobs,
-            arrival_s=log.submit_s[known] - self.zero_s,
-            work=np.maximum(log.limit_s[known], self.elapsed_s + _OVERDUE_S),
+            arrival_s=log.submit_s[numbers] - self.zero_s,
+            work=np.maximum(log.limit_s[numbers], self.elapsed_s + _OVERDUE_S),
             observed_start_s=self.since_s,
-            observed_nodes=log.nodes.chosen(known),
+            observed_nodes=log.nodes.chosen(numbers),
         )
         placed = jobs_at(stated, self.begins_s, inf, scenario.cluster, scenario.runtime, stated=True)
         self._jobs = replace(placed, observed_start_s=None, observed_nodes=None, begins_s=self.begins_s)
@@ -386,14 +386,14 @@ class _Scene:
     def jobs(self, run_s: np.ndarray, arrivals: JobArrays | None) -> JobArrays:
         """The jobs of a future in which those in the system run for ``run_s`` in all."""
         eligible_s = self._eligible_s.copy()
-        log, known = self.state.log, self._known
+        log, numbers = self.state.log, self._known
         if self._releases:
             ends_s = np.where(self._is_running, self.since_s + run_s, self.begins_s + run_s)
             by_name: dict[str, float] = {}
-            for job, end_s in zip(known.tolist(), ends_s.tolist(), strict=True):
+            for job, end_s in zip(numbers.tolist(), ends_s.tolist(), strict=True):
                 by_name[log.array[job]] = max(by_name.get(log.array[job], 0.0), end_s)
             for place in self._releases:
-                job = int(known[place])
+                job = int(numbers[place])
                 own_s = [by_name[name] for name in log.parents[job] if name in by_name]
                 eligible_s[place] = max(self.begins_s, log.begin_s[job] - self.zero_s, *own_s)
         jobs = replace(self._jobs, work=run_s, eligible_s=eligible_s)

@@ -242,7 +242,7 @@ def expected_shapes(
     ids = {id: place for place, id in enumerate(several.jobs.ids.tolist())}
     places = [ids[f"planned-{number}"] for number in range(1, count + 1)]
     alone = [replace(state, running=state.running[:0], waiting=np.array([place])) for place in places]
-    kept = [number for number, each in enumerate(alone) if player.starts_alone(each)]
+    kept = [number for number, shape in enumerate(alone) if player.starts_alone(shape)]
     if not kept:
         raise InputError(
             f"--job: {shapes[0]} could never start, even on the idle cluster: it asks for more than the nodes of its "
@@ -264,10 +264,10 @@ def expected_shapes(
     share = past.run_times.draw(levels, run_time_classes(several, places[0]))
     runs_s = np.minimum(share, 1.0) * shapes[0].limit_s
     drawn = [
-        (each, runs_s if each is shapes[0] else each.run_s(runs_s, shapes[0])) for each in (shapes[n] for n in kept)
+        (shape, runs_s if shape is shapes[0] else shape.run_s(runs_s, shapes[0])) for shape in (shapes[n] for n in kept)
     ]
     played: list[tuple[np.ndarray, ...]] = []
-    for waits_s in zip(*[forecaster.waits(Future.RUNS, each, past, instants) for each in rows], strict=True):
+    for waits_s in zip(*[forecaster.waits(Future.RUNS, row, past, instants) for row in rows], strict=True):
         played.append(waits_s)
         if len(played) == forecaster.futures or (early is not None and early(len(played))):
             present = [
@@ -302,9 +302,9 @@ def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
     """The calibrated forecasts (count, 19) of the last rows. Without past waits, there is no history
     to pool.
     """
-    joined = Forecasts.joined([each for each in several if len(each.t)])
+    joined = Forecasts.joined([part for part in several if len(part.t)])
     if np.count_nonzero(log.start_s <= joined.t[-1]) < _LEAST_WAITS:
-        joined = replace(joined, raw={name: each for name, each in joined.raw.items() if name != "history_account"})
+        joined = replace(joined, raw={name: values for name, values in joined.raw.items() if name != "history_account"})
     forecast = Backtest(joined, log).forecast
     return forecast[len(forecast) - count :]
 
@@ -321,7 +321,7 @@ def _shown(log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: Listi
         reason = kind_name if listed is None or listed.reason in ("", "None") else listed.reason
         waits_s = tuple(np.expm1(logs).tolist())
         forecasts.append(Expected(name, log.user[job], log.partition[job], kind_name, reason, waits_s, *within))
-    return sorted(forecasts, key=lambda each: each.quantiles_s[9])
+    return sorted(forecasts, key=lambda forecast: forecast.quantiles_s[9])
 
 
 def _shapes(

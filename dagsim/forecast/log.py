@@ -215,20 +215,20 @@ def read_sacct_log(path: Path, options: TraceOptions) -> JobLog:
         trace = open_trace(file, "sacct", replace(options, delimiter="\t", demand="requested", limit=None))
         jobs = trace.unscaled()
         origin_s = trace.meta["origin_s"]
-    known = [rows[id] for id in jobs.ids.tolist()]
+    read_rows = [rows[id] for id in jobs.ids.tolist()]
     log = JobLog.of(replace(jobs, observed_start_s=np.zeros(len(jobs))), origin_s)
-    end_s = np.array([row.end_s for row in known])
-    start_s = np.array([row.start_s for row in known])
+    end_s = np.array([row.end_s for row in read_rows])
+    start_s = np.array([row.start_s for row in read_rows])
     return replace(
         log,
         start_s=start_s,
         end_s=end_s,
-        eligible_s=np.array([row.eligible_s for row in known]),
-        begin_s=np.array([row.begin_s for row in known]),
-        parents=[row.parents for row in known],
-        nodes=Labels.numbered([row.nodes for row in known]),
-        array=objects([row.id.partition("_")[0] for row in known]),
-        billing=np.array([row.billing for row in known]),
+        eligible_s=np.array([row.eligible_s for row in read_rows]),
+        begin_s=np.array([row.begin_s for row in read_rows]),
+        parents=[row.parents for row in read_rows],
+        nodes=Labels.numbered([row.nodes for row in read_rows]),
+        array=objects([row.id.partition("_")[0] for row in read_rows]),
+        billing=np.array([row.billing for row in read_rows]),
         ends_s=float(np.nanmax(np.concatenate([end_s, start_s, log.submit_s]))),
     )
 

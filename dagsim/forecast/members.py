@@ -110,10 +110,10 @@ class Forecaster:
         if not self.baselines:
             return forecasts
         stated = log_wait(rows.estimate_s - rows.state.t)
-        known = np.isfinite(rows.estimate_s)
-        if known.any() or past.estimates:
-            past.estimates = [*past.estimates, *stated[known].tolist()][-_ESTIMATES:]
-            points = np.where(known, stated, np.median(past.estimates))
+        has_estimate = np.isfinite(rows.estimate_s)
+        if has_estimate.any() or past.estimates:
+            past.estimates = [*past.estimates, *stated[has_estimate].tolist()][-_ESTIMATES:]
+            points = np.where(has_estimate, stated, np.median(past.estimates))
             forecasts["slurm"] = np.repeat(points[:, None], len(LEVELS), axis=1)
         return forecasts
 

@@ -139,8 +139,8 @@ def _types_of(cluster: Cluster) -> list[str]:
 def _type_names(name: str, cluster: Cluster) -> list[str]:
     """The GPU types of a cluster that a user calls ``name``: that one, or all that begin with it."""
     types = _types_of(cluster)
-    equal = [each for each in types if each.lower() == name.lower()] or [t for t in types if t == site_gpu(name)]
-    chosen = equal or [each for each in types if each.lower().startswith(f"{name.lower()}-")]
+    equal = [type_ for type_ in types if type_.lower() == name.lower()] or [t for t in types if t == site_gpu(name)]
+    chosen = equal or [type_ for type_ in types if type_.lower().startswith(f"{name.lower()}-")]
     if not chosen:
         raise InputError(f"--job: no node has GPUs of type {name!r}; the cluster has {', '.join(types) or 'none'}")
     return chosen
@@ -154,8 +154,8 @@ def _check_names(job: PlannedJob, scenario: ClusterScenario) -> None:
             raise InputError("--job: the configuration has no partitions and no qos (key queues)")
         return
     of = {
-        "partition": [each.name for each in queues.partitions],
-        "qos": [each.name for each in queues.qos],
+        "partition": [row.name for row in queues.partitions],
+        "qos": [row.name for row in queues.qos],
         "account": [node.name for node, _ in queues.walk()],
     }
     for key, names in of.items():

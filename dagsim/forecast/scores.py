@@ -109,7 +109,7 @@ def _drawn(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     names, place = np.unique(block, return_inverse=True)
     drawn = np.random.default_rng(0).integers(len(names), size=(_DRAWS, len(names)))
-    return place, np.stack([np.bincount(each, minlength=len(names)) for each in drawn])
+    return place, np.stack([np.bincount(days, minlength=len(names)) for days in drawn])
 
 
 _PARTS = 10

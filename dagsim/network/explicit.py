@@ -190,9 +190,9 @@ class Tree:
                     "switches", place, "name"
                 )
             seen.add(switch.name)
-            for key, kind, known in (("nodes", "node", hosts), ("switches", "switch", switch_names)):
+            for key, kind, allowed in (("nodes", "node", hosts), ("switches", "switch", switch_names)):
                 for step, child in enumerate(getattr(switch, key)):
-                    if child not in known:
+                    if child not in allowed:
                         what = f"names the {kind} {child!r}, which does not exist"
                     elif child in parents:
                         what = f"names {child!r}, which is below {parents[child]!r}"

@@ -27,12 +27,22 @@ def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         TraceError: The text is not JSON, or an element is not an object; the message names ``file:line``.
     """
+    for number, element in values(source, key):
+        if not isinstance(element, dict):
+            raise TraceError(f"{source.where(number)}: should be an object, not {type(element).__name__}")
+        yield number, element
+
+
+def values(source: Source, key: str) -> Iterator[tuple[int, Any]]:
+    """Yield the same elements, which may be anything.
+
+    Raises:
+        TraceError: The text is not JSON.
+    """
     for place, file in enumerate(source.files):
         with file.open_binary() as stream:
             document = _Document(TextIOWrapper(stream, encoding="utf-8-sig"), file)
             for line, element in document.elements(key):
-                if not isinstance(element, dict):
-                    raise TraceError(f"{file}:{line}: should be an object, not {type(element).__name__}")
                 yield (place << LINE_BITS) + line, element
 
 
@@ -73,7 +83,7 @@ class _Document:
             elif first == "{":
                 yield from self._members(key)
             else:
-                raise self._wrong("no JSON object or list")
+                raise self._wrong("not a JSON object or list")
 
     def _members(self, key: str) -> Iterator[tuple[int, Any]]:
         """Yield the elements under ``key``, or the object itself."""
@@ -118,7 +128,7 @@ class _Document:
 
     def _take(self, char: str) -> None:
         if self._next() != char:
-            raise self._wrong(f"no JSON, {char!r} is missing")
+            raise self._wrong(f"not JSON, {char!r} is missing")
         self._at += 1
 
     def _value(self) -> Any:
@@ -130,9 +140,9 @@ class _Document:
                 cut_off = error.msg.startswith("Unterminated") or error.pos + _UNDECIDED >= len(self._buffer)
                 if not cut_off or not self._more():
                     line = self._line + self._buffer.count("\n", self._at, error.pos)
-                    raise TraceError(f"{self._file}:{line}: no JSON ({error.msg})") from None
+                    raise TraceError(f"{self._file}:{line}: not JSON ({error.msg})") from None
             except (RecursionError, ValueError):  # nested too deeply, or a number with thousands of digits
-                raise self._wrong("no JSON that makes sense") from None
+                raise self._wrong("not JSON that can be read") from None
             else:
                 if end < len(self._buffer) or isinstance(value, dict | list | str) or not self._more():
                     self._line += self._buffer.count("\n", self._at, end)

@@ -73,11 +73,11 @@ class KueueSite(ImportedSite):
         if not labels:
             self.drop(f"Topology {used[0]}: it has no level above the host")
             return None
-        found = {node.name: node for node in self.nodes}
+        by_name = {node.name: node for node in self.nodes}
         switches: dict[tuple[str, ...], tuple[list[str], dict[str, None]]] = {(): ([], {})}
         lacking = 0
         for name in names:
-            values = found[name.partition(":")[0]].labels  # a node of several GPU types is several here
+            values = by_name[name.partition(":")[0]].labels  # a node of several GPU types is several here
             path = tuple([values.get(label) or f"({name})" for label in labels])
             lacking += not all(values.get(label) for label in labels)
             for depth in range(len(path)):

@@ -368,7 +368,7 @@ def _json_nodes(source: Source) -> Iterator[FoundNode]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        raise TraceError(f"{source}:1: no JSON") from None
+        raise TraceError(f"{source}:1: not JSON") from None
     for name, node in object_in(document, "nodes").items():
         there = object_in(node, "resources_available")
         fields = {f"resources_available.{key}": str(value) for key, value in there.items() if _is_plain(value)}

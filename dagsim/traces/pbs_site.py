@@ -97,7 +97,7 @@ class PbsSite(ImportedSite):
                     qos=f"queue-{name}" if limits[name] is not None else "",
                 )
             )
-        qos = [each for each in limits.values() if each is not None]
+        qos = [limit for limit in limits.values() if limit is not None]
         scheduler: dict[str, bool | float | str] = {"order": "basic", "backfill": True}
         return QueueTree(partitions=tuple(partitions), qos=(Qos("normal"), *qos) if qos else (), scheduler=scheduler)
 

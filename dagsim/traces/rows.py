@@ -209,6 +209,13 @@ class Checks:
             if reason:
                 self.drop(reasons.place == place, reason)
 
+    def skip(self, rows: np.ndarray, reason: str, report: ReadReport) -> None:
+        """Skip the rows of a mask, (n,) bool, that are still usable."""
+        rows = rows & self.usable
+        if rows.any():
+            report.skip(reason, int(rows.sum()))
+        self.usable &= ~rows
+
     def note(self, rows: np.ndarray, text: str) -> None:
         """Add a note to the rows of a mask, (n,) bool, that are still usable."""
         self.findings.note(np.flatnonzero(rows & self.usable), text)

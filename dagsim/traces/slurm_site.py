@@ -633,14 +633,14 @@ def _read_assoc(site: SlurmSite, file: Path) -> None:
         elif user:
             site.users[account, user] = row | site.users.get((account, user), {})
         else:
-            parent, known = site.accounts.get(account, (row.get("parentname") or "root", {}))
+            parent, columns = site.accounts.get(account, (row.get("parentname") or "root", {}))
             for key in ("fairshare", "grptres", "grpjobs", "maxjobs"):
-                if row.get(key) and known.get(key) and row[key] != known[key]:
+                if row.get(key) and columns.get(key) and row[key] != columns[key]:
                     site.drop(
-                        f"account {account}: {key} is {row[key]} in {file.name}, {known[key]} in a dump or sshare, "
+                        f"account {account}: {key} is {row[key]} in {file.name}, {columns[key]} in a dump or sshare, "
                         "which counts; one of the files is older"
                     )
-            site.accounts[account] = (parent, row | known)
+            site.accounts[account] = (parent, row | columns)
     listed = {row.get("account", "") for row in rows} - {"", "root"}
     for names, here, there in (
         (before - listed, "a dump or sshare", file.name),

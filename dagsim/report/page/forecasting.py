@@ -34,7 +34,7 @@ def queue_page(
     """The page of forecasts at one instant."""
     parts, rows = [], queue.rows
     if planned is not None:
-        bands = [(str(each.shape), each.starts_s) for each in sorted(planned.rows, key=lambda each: each.ends_s[9])]
+        bands = [(str(row.shape), row.starts_s) for row in sorted(planned.rows, key=lambda row: row.ends_s[9])]
         parts.append(part("Planned jobs", _bands(bands) + table(shapes_grid(planned))))
     if rows or planned is None:
         bands = [(f"{row.job} {row.user}", row.quantiles_s) for row in rows]
@@ -75,7 +75,7 @@ def _number(value: float | None) -> str:
 
 def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
     """Bands of 90 and 50 % with the median, a row for each job, over the logarithm of the time."""
-    shown = [(name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…", name, each) for name, each in rows]
+    shown = [(name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…", name, values) for name, values in rows]
     shown = shown[:_MOST_BANDS]
     left = 12 + _LETTER * max([len(label) for label, *_ in shown], default=0)
     height = _TOP + _ROW * len(shown) + 6

@@ -127,8 +127,8 @@ class Results:
     def _queue(self, snapshots: Snapshots) -> RunState:
         """The queue as one more run, which never ends."""
         snapshots.look()
-        latest, made = snapshots.latest, snapshots.made
-        state = "unreadable" if made and latest.error and not latest.page else "running"
+        latest, count = snapshots.latest, snapshots.made
+        state = "unreadable" if count and latest.error and not latest.page else "running"
         policies = (snapshots.policy,)
         return RunState(
             QUEUE,
@@ -138,7 +138,7 @@ class Results:
             policies,
             1,
             state,
-            made,
+            count,
             0,
             "forecasts",
             latest.summary,

@@ -18,6 +18,7 @@ from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Downtime
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import (
+    Checks,
     Findings,
     Grouped,
     JobBatch,
@@ -44,9 +45,6 @@ class Event(IntEnum):
     JOB = 4
     """The whole job is submitted."""
 
-
-CODES: Mapping[str, Event] = {str(int(event)): event for event in Event}
-"""Events as a reader writes them that must interpret the rows of its file before they become a table."""
 
 AFTER_US = 2**63 - 1
 USES = frozenset({"gpus_per_task", "keep_partial", "floor_s", "protocol"})
@@ -186,7 +184,7 @@ class Events:
         for words, field in zip(asked, ("CPU request", "memory request"), strict=True):
             values, reasons = zip(*[requested_amount(word, field) for word in words.words], strict=True)
             for reason in sorted({*reasons} - {""}):
-                drop(np.array([each == reason for each in reasons])[words.place], reason)
+                drop(np.array([cause == reason for cause in reasons])[words.place], reason)
             amounts.append(np.array(values)[words.place])
         kind, kinds = kinds_of_tasks(usable, amounts, self.options)
         errors = impossible_tasks(usable, table.texts(TASK)[lives.lead], lives.last_s, kind, kinds)
@@ -329,6 +327,14 @@ class _Lives(NamedTuple):
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
     """Job and time in seconds of each event."""
     return table.texts(JOB), seconds(times_us(table))
+
+
+def late_rows(checks: Checks, texts: np.ndarray) -> np.ndarray:
+    """(n,) bool: True for rows whose time is after the end of the trace; drops those whose time is not a number."""
+    times = texts.tolist()
+    is_time = [time.isdecimal() and len(time) < 20 for time in times]
+    checks.drop(~np.array(is_time, bool), "whose time is not a number")
+    return np.array([is_read and int(time) >= AFTER_US for time, is_read in zip(times, is_time, strict=True)], bool)
 
 
 def times_us(table: Table) -> np.ndarray:

@@ -23,7 +23,6 @@ from dagsim.model import Cluster
 from dagsim.traces.chunks import FileLayout, Form, Table, read_rows, read_tables, tables_of
 from dagsim.traces.fields import Dirty, FaultsAt, finite_number
 from dagsim.traces.formats.google import (
-    AFTER_US,
     COLUMNS,
     EVENT,
     JOB,
@@ -31,6 +30,7 @@ from dagsim.traces.formats.google import (
     USES,
     Event,
     Events,
+    late_rows,
     machines,
     seconds,
     work_text,
@@ -95,18 +95,13 @@ def _tables(source: Source, tasks: Source, report: ReadReport) -> Iterator[Table
     """Events of tasks, and then the submissions of jobs if known."""
     for table in read_tables(tasks, _FORM, report):
         checks = Checks(table)
-        events, times = table.words(EVENT), table.texts(TIME).tolist()
+        events = table.words(EVENT)
         checks.drop(~np.array([word in _EVENTS for word in events.words])[events.place], "of an unknown event type")
-        is_time = np.array([time.isdecimal() and len(time) < 20 for time in times], bool)
-        checks.drop(~is_time, "whose time is not a number")
+        late = late_rows(checks, table.texts(TIME))
         checks.drop(table.texts(JOB) == "", "without job id")
         checks.findings.tell(report, table, np.arange(len(table)), len(table))
-        is_after = checks.usable & np.array(
-            [is_read and int(time) >= AFTER_US for time, is_read in zip(times, is_time.tolist(), strict=True)], bool
-        )
-        if is_after.any():
-            report.skip("after the end of the trace", int(is_after.sum()))
-        yield table.chosen(np.flatnonzero(checks.usable & ~is_after))
+        checks.skip(late, "after the end of the trace", report)
+        yield table.chosen(np.flatnonzero(checks.usable))
     jobs = source.select("job_events/*", "job_events.csv*") if source.path.is_dir() else None
     if jobs and jobs.files:
         yield from tables_of(tasks, len(COLUMNS), _submissions(jobs, report))

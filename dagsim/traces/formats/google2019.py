@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Any
@@ -32,7 +33,6 @@ from dagsim.traces.chunks import Form, Table, csv_form, read_rows, read_tables, 
 from dagsim.traces.fields import Dirty, FaultsAt, count, finite_number
 from dagsim.traces.formats.google import (
     AFTER_US,
-    CODES,
     COLUMNS,
     USES,
     Event,
@@ -40,6 +40,7 @@ from dagsim.traces.formats.google import (
     impossible_tasks,
     jobs_of_tasks,
     kinds_of_tasks,
+    late_rows,
     machines,
     requested_amount,
     seconds,
@@ -50,7 +51,7 @@ from dagsim.traces.reader import Block, Downtime, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, JobBatch, in_parts, job_blocks, repeated, rows_by_job
 from dagsim.traces.source import Row, Source
-from dagsim.workload.arrays import Labels, combinations, optional, renumbered
+from dagsim.workload.arrays import Labels, combinations, objects, optional, renumbered
 from dagsim.workload.records import clipped_repr
 
 _NUMBERS = (
@@ -82,7 +83,8 @@ _EVENT_MORE = ("collection_type", "priority", "alloc_collection_id", *_REQUEST)
 _COLLECTION = ("time", "type", "collection_id")
 _COLLECTION_MORE = ("collection_type", "user", "start_after_collection_ids")
 _MACHINE_MORE = ("capacity.cpus", "capacity.memory")
-_JOB_SUBMISSION = str(int(Event.JOB))
+_WIDTH = len(_EVENT) + len(_EVENT_MORE)
+_JOB_SUBMISSION = "J"
 _JSON_DEFAULTS = {"time": "0", "type": "0", "instance_index": "0", "priority": "0"}
 
 
@@ -108,10 +110,9 @@ class Google2019(Reader):
             return _list_blocks(source, options, report, most)
         workflows, instances = _Workflows(), _instances(source)
 
-        def tables(report: ReadReport) -> Iterator[Table]:
-            return tables_of(instances, len(COLUMNS), _rows(source, instances, workflows, report))
-
-        return Events(options, band, CODES, workflows).blocks(tables, report, most)
+        codes = _EVENTS | {_JOB_SUBMISSION: Event.JOB}
+        tables = partial(_tables, source, instances, workflows)
+        return Events(options, band, codes, workflows).blocks(tables, report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The machines of ``machine_events``, or of a list of shapes (``*host_resource*``), if
@@ -192,63 +193,86 @@ class _Workflows:
         return TaskGraph(tuple(tasks), tuple(edges))
 
 
-def _rows(source: Source, instances: Source, workflows: _Workflows, report: ReadReport) -> Iterator[Row]:
-    """Events of tasks, preceded by the submissions of collections if known."""
+def _tables(source: Source, instances: Source, workflows: _Workflows, report: ReadReport) -> Iterator[Table]:
+    """The submissions of collections if known, and then the events of tasks."""
     collections = source.beside("collection_events*", "collection_events/*")
-    for _, row in _table(collections, _COLLECTION, _COLLECTION_MORE, report):
+    for _, row in _records(collections, _COLLECTION, _COLLECTION_MORE, report):
         report.skip("joined from the collection events")
         if after := re.findall(r"\d+", row["start_after_collection_ids"]):
             workflows.add(row["collection_id"], after)
-    for place, row in _table(collections, _COLLECTION, _COLLECTION_MORE, ReadReport()):  # the groups are known only now
+    yield from tables_of(instances, len(COLUMNS), _submissions(collections, workflows))  # the groups are known only now
+    for table in _events(instances, _EVENT, _EVENT_MORE, report):
+        checks, texts = Checks(table), dict(zip((*_EVENT, *_EVENT_MORE), map(table.texts, range(_WIDTH)), strict=True))
+        kinds, ids = table.words(_EVENT.index("type")), texts["collection_id"]
+        checks.skip(np.isin(texts["collection_type"], _ALLOC_SETS), "of alloc sets", report)
+        checks.drop(ids == "", "without collection_id")
+        checks.drop(~np.array([word in _EVENTS for word in kinds.words])[kinds.place], "of an unknown event type")
+        checks.skip(late_rows(checks, texts["time"]), "after the end of the trace", report)
+        is_submission = np.array([_EVENTS.get(word) is Event.SUBMIT for word in kinds.words])[kinds.place]
+        inside = is_submission & ~np.isin(texts["alloc_collection_id"], ("", "0"))
+        checks.note(inside, "tasks inside alloc sets (taken as tasks of their own)")
+        checks.findings.tell(report, table, np.arange(len(table)), len(table))
+        jobs, tasks = ids, texts["instance_index"]
+        if workflows:
+            jobs, tasks = (
+                objects(map(name, *columns))
+                for name, columns in ((workflows.job, [ids]), (workflows.task, [ids, tasks]))
+            )
+        asked = [texts[name] for name in ("priority", *_REQUEST)]
+        columns = (texts["time"], jobs, tasks, texts["type"], objects([""] * len(table)), *asked)
+        rows = replace(table, values={}, words_of=dict(enumerate(columns)), raw=np.empty(len(table), object), blocks=())
+        yield rows.chosen(np.flatnonzero(checks.usable))
+
+
+def _submissions(collections: Source, workflows: _Workflows) -> Iterator[Row]:
+    for place, row in _records(collections, _COLLECTION, _COLLECTION_MORE, ReadReport()):
         time, is_submission = row["time"], _EVENTS.get(row["type"]) is Event.SUBMIT
         if is_submission and time.isdecimal() and len(time) < 20 and int(time) < AFTER_US:
             yield place, (time, workflows.job(row["collection_id"]), "", _JOB_SUBMISSION, row["user"], "", "", "")
-    for place, row in _table(instances, _EVENT, _EVENT_MORE, report):
-        if row["collection_type"] in _ALLOC_SETS:
-            report.skip("of alloc sets")
-            continue
-        time, event, collection = row["time"], _EVENTS.get(row["type"]), row["collection_id"]
-        if not collection:
-            report.drop("without collection_id", instances.where(place))
-        elif event is None:
-            report.drop("of an unknown event type", instances.where(place))
-        elif not (time.isdecimal() and len(time) < 20):
-            report.drop("whose time is not a number", instances.where(place))
-        elif int(time) >= AFTER_US:
-            report.skip("after the end of the trace")
-        else:
-            if event is Event.SUBMIT and row["alloc_collection_id"] not in ("", "0"):
-                report.note("tasks inside alloc sets (taken as tasks of their own)", instances.where(place))
-            job, task = workflows.job(collection), workflows.task(collection, row["instance_index"])
-            asked = row["resource_request.cpus"], row["resource_request.memory"]
-            yield place, (time, job, task, str(int(event)), "", row["priority"], *asked)
 
 
-def _table(
+def _records(
     source: Source, required: Sequence[str], optional: Sequence[str], report: ReadReport
 ) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """Rows of a table as texts by column. Names of nested columns have a dot; missing columns are
-    empty.
+    """Rows of ``_events`` as texts by column."""
+    names = (*required, *optional)
+    for table in _events(source, required, optional, report):
+        for line, *texts in zip(table.line.tolist(), *map(table.texts, range(len(names))), strict=True):
+            yield line, dict(zip(names, texts, strict=True))
+
+
+def _events(source: Source, required: Sequence[str], optional: Sequence[str], report: ReadReport) -> Iterator[Table]:
+    """A table of the trace with these columns, all texts. Names of nested columns have a dot, or a line below in
+    CSV; missing columns are empty.
     """
+    names = (*required, *optional)
     if not source.files:
         return
     if source.head(1)[0].startswith("{"):
-        blank = dict.fromkeys((*required, *optional), "")
-        for place, line in source.lines():
-            if not line.strip():
-                continue
-            report.rows += 1
-            try:
-                yield place, blank | _JSON_DEFAULTS | _flat(json.loads(line))
-            except (ValueError, RecursionError):
-                report.drop("that is not a JSON object", source.where(place))
+        yield from tables_of(source, len(names), _objects(source, names, report))
         return
-    aliases = [name.replace(".", "_") for name in optional if "." in name]
-    for place, fields in read_rows(source, report, required, (*optional, *aliases), header=True):
-        row = dict(zip((*required, *optional, *aliases), fields, strict=True))
-        for name in optional:
-            row[name] = row[name] or row.get(name.replace(".", "_"), "")
-        yield place, row
+    nested = {name: len(names) + place for place, name in enumerate(name for name in optional if "." in name)}
+    more = (*optional, *[name.replace(".", "_") for name in nested])
+    form = csv_form(required, more, numbers=(), texts=range(len(required) + len(more)), header=True)
+    for table in read_tables(source, form, report):
+        for name, alias in nested.items():
+            texts = table.words_of[names.index(name)]
+            table.words_of[names.index(name)] = np.where(texts == "", table.words_of[alias], texts)
+        yield table
+
+
+def _objects(source: Source, names: Sequence[str], report: ReadReport) -> Iterator[Row]:
+    """The fields of JSON Lines."""
+    defaults = [(name, _JSON_DEFAULTS.get(name, "")) for name in names]
+    for place, line in source.lines():
+        if not line.strip():
+            continue
+        report.rows += 1
+        try:
+            row = _flat(json.loads(line))
+            yield place, tuple([row.get(name, default) for name, default in defaults])  # no work for the collector
+        except (ValueError, RecursionError):
+            report.drop("that is not a JSON object", source.where(place))
 
 
 def _flat(row: Any) -> dict[str, str]:
@@ -279,7 +303,7 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
         return None
 
     def events() -> Iterator[tuple[str, Event, float, float, float]]:
-        for place, row in _table(tables, ("time", "machine_id", "type"), _MACHINE_MORE, ReadReport(strict=True)):
+        for place, row in _records(tables, ("time", "machine_id", "type"), _MACHINE_MORE, ReadReport(strict=True)):
             with FaultsAt(tables.where(place), "a machine event"):
                 if row["type"] not in _MACHINE_EVENTS:
                     raise Dirty(f"of the unknown type {clipped_repr(row['type'])}")
@@ -371,13 +395,11 @@ def band(priority: str) -> float:
 def _listed(source: Source, form: Form, report: ReadReport) -> Iterator[Table]:
     """Rows of a list that belong to a collection."""
     for table in read_tables(source, form, report):
-        kinds, nameless = table.words(_KIND), table.texts(_COLLECTION_ID) == ""
-        is_set = np.array([word in _LISTED_SETS for word in kinds.words], bool)[kinds.place]
-        if is_set.any():
-            report.skip("of alloc sets", int(is_set.sum()))
-        for row in np.flatnonzero(nameless & ~is_set).tolist():
-            report.drop("without collection_id", table.where(row))
-        yield table.chosen(np.flatnonzero(~is_set & ~nameless))
+        checks = Checks(table)
+        checks.skip(np.isin(table.texts(_KIND), _LISTED_SETS), "of alloc sets", report)
+        checks.drop(table.texts(_COLLECTION_ID) == "", "without collection_id")
+        checks.findings.tell(report, table, np.arange(len(table)), len(table))
+        yield table.chosen(np.flatnonzero(checks.usable))
 
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:

@@ -141,8 +141,10 @@ def waiting_workloads(source: Source) -> Iterator[tuple[str, str]]:
         except Dirty:
             continue
         wanted = "QuotaReserved" if kind == "Workload" else "PodScheduled"
-        said: Any = next((each for each in list_in(status, "conditions") if text_in(each, "type") == wanted), {})
-        reason = "quota" if "quota" in text_in(said, "message") else text_in(said, "reason")
+        condition: Any = next(
+            (entry for entry in list_in(status, "conditions") if text_in(entry, "type") == wanted), {}
+        )
+        reason = "quota" if "quota" in text_in(condition, "message") else text_in(condition, "reason")
         for number, piece in enumerate(pieces):
             if piece.fate == "waits":
                 yield piece.name, reason

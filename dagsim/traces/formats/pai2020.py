@@ -261,20 +261,20 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
     findings.forget(np.concatenate([again, np.zeros(len(rows), bool)]))
     twice = _drop_again(joined, findings, np.flatnonzero(again), first, "with a task_name that another row has")
     checks.usable &= ~again
-    made = np.bincount(of_task[checks.usable], minlength=jobs)
+    usable = np.bincount(of_task[checks.usable], minlength=jobs)
     faulty = ~checks.usable
     faulty[twice] = False
     whole = np.bincount(of_task[faulty], minlength=jobs) == 0
-    kept = possible & (made > 0) & (whole | options.keep_partial)
-    lost = np.flatnonzero(possible & ~kept & (made + submitted > 0))
-    counts = (made + submitted)[lost]
+    kept = possible & (usable > 0) & (whole | options.keep_partial)
+    lost = np.flatnonzero(possible & ~kept & (usable + submitted > 0))
+    counts = (usable + submitted)[lost]
     findings.drop(head[lost], "of jobs that did not finish as a whole", stage=1, counts=counts)
     row = groups.row[groups.row < count]
     row = row[checks.usable[row]]
     every = JobArrays(
         ids=groups.ids,
         arrival_s=groups.time,
-        first=bounds(made),
+        first=bounds(usable),
         name=tasks.name[row],
         names=tasks.names,
         work=tasks.work[row],
@@ -286,7 +286,7 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
     )
     if joined.job is not None:
         every = replace(every, tenant=joined.job.words(_USER).chosen(np.maximum(own - count, 0)))
-    return JobBatch(joined, every, kept, made + submitted, job, findings)
+    return JobBatch(joined, every, kept, usable + submitted, job, findings)
 
 
 def _drop_again(
@@ -307,10 +307,10 @@ def _again(tasks: JobArrays, job: np.ndarray, usable: np.ndarray) -> tuple[np.nd
     that row.
     """
     key = job * np.int64(len(tasks.names)) + tasks.name
-    made = np.flatnonzero(usable)
-    keys, places = np.unique(key[made], return_index=True)
-    first, known = np.full(len(key), len(key)), np.isin(key, keys)
-    first[known] = made[places][np.searchsorted(keys, key[known])]
+    candidates = np.flatnonzero(usable)
+    keys, places = np.unique(key[candidates], return_index=True)
+    first, is_job = np.full(len(key), len(key)), np.isin(key, keys)
+    first[is_job] = candidates[places][np.searchsorted(keys, key[is_job])]
     return first < np.arange(len(key)), first
 
 

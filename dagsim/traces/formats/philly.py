@@ -8,8 +8,6 @@ num_gpus, gpu_time, cluster``.
 
 from __future__ import annotations
 
-import codecs
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -20,6 +18,7 @@ import numpy as np
 from dagsim.errors import TraceError
 from dagsim.model import Demand
 from dagsim.traces.chunks import Table, csv_form, read_tables, tables_of
+from dagsim.traces.documents import values
 from dagsim.traces.fields import Dirty, seconds_since_1970
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
@@ -46,8 +45,6 @@ _LOG = ("jobid", "submitted", "vc", "seconds", "gpus", "attempts", "unfinished",
 _ID, _SUBMITTED, _OWNER, _SECONDS, _FIRST_GPUS, _ATTEMPTS, _UNFINISHED, _FAULT = range(len(_LOG))
 _NUMBERS = (_SUBMITTED, _SECONDS, _FIRST_GPUS, _ATTEMPTS, _UNFINISHED)
 _NO_TIME = (None, "None", "")
-_CHUNK = 1 << 16
-_LONGEST = 1 << 24  # maximum characters of one job
 
 
 class Philly(Reader):
@@ -122,16 +119,18 @@ def _log(source: Source, report: ReadReport) -> Iterator[Table]:
 
 def _entries(source: Source, report: ReadReport) -> Iterator[Row]:
     """The fields of ``_LOG`` of every entry with an id and a time."""
-    for line, entry in _objects(source):
+    if not "".join(source.head()).lstrip().startswith("["):
+        raise TraceError(f"{source.files[0]}:1: not a cluster_job_log (it must be a JSON array)")
+    for number, entry in values(source, ""):
         report.rows += 1
-        with report.dropping(f"{source.files[0]}:{line}"):
+        with report.dropping(partial(source.where, number)):
             if not isinstance(entry, dict):
                 raise Dirty("that are not objects")
             id = entry.get("jobid")
             if not isinstance(id, str) or not id:
                 raise Dirty("without a jobid")
             submitted_s = seconds_since_1970(str(entry.get("submitted_time")), "submitted_time")
-            yield line, (id, submitted_s, str(entry.get("vc") or ""), *_ran(entry.get("attempts")))
+            yield number, (id, submitted_s, str(entry.get("vc") or ""), *_ran(entry.get("attempts")))
 
 
 def _ran(attempts: Any) -> tuple[float, int, int, int, str]:
@@ -188,54 +187,3 @@ def _gpus(attempt: dict[str, Any]) -> int:
         return 0
     lists = [machine.get("gpus") for machine in detail if isinstance(machine, dict)]
     return sum(len(gpus) for gpus in lists if isinstance(gpus, list))
-
-
-def _objects(source: Source) -> Iterator[tuple[int, Any]]:
-    """Elements of the array, each with the line it begins on. The file is streamed.
-
-    Raises:
-        TraceError: The text is not a JSON array.
-    """
-    file, decoder = source.files[0], json.JSONDecoder()
-    line, buffer, begun, ended = 1, "", False, False
-    chunks = _text(file)
-    while True:
-        stripped = buffer.lstrip(" \t\r\n," if begun else " \t\r\n")
-        line += buffer.count("\n", 0, len(buffer) - len(stripped))
-        buffer = stripped
-        if not begun and buffer:
-            if buffer[0] != "[":
-                raise TraceError(f"{file}:{line}: not a cluster_job_log (it must be a JSON array)")
-            begun, buffer = True, buffer[1:]
-            continue
-        if buffer.startswith("]"):
-            return
-        problem = "it ends before its last bracket"
-        if buffer:
-            try:
-                element, used = decoder.raw_decode(buffer)
-            except json.JSONDecodeError as error:
-                problem = error.msg
-            except (ValueError, RecursionError):
-                raise TraceError(f"{file}:{line}: not JSON that can be read") from None
-            else:
-                if used < len(buffer) or ended:
-                    yield line, element
-                    line += buffer.count("\n", 0, used)
-                    buffer = buffer[used:]
-                    continue
-        more = "" if ended or len(buffer) > _LONGEST else next(chunks, "")
-        ended = not more
-        if ended:
-            raise TraceError(f"{file}:{line}: not JSON ({problem})")
-        buffer += more
-
-
-def _text(file: Source) -> Iterator[str]:
-    decode = codecs.getincrementaldecoder("utf-8-sig")()
-    with file.open_binary() as stream:
-        try:
-            while data := stream.read(_CHUNK):
-                yield decode.decode(data)
-        except UnicodeDecodeError:
-            raise TraceError(f"{file}:1: not UTF-8 text") from None

@@ -523,7 +523,7 @@ class _Reading:
 
     def _lasting(self, attempts: list[_Attempt]) -> list[_Attempt]:
         """Attempts of a kept job that ran, in order; ``None`` if the job is dropped."""
-        attempts.sort(key=lambda each: (each.submit_s, inf if each.start_s is None else each.start_s, each.place))
+        attempts.sort(key=lambda row: (row.submit_s, inf if row.start_s is None else row.start_s, row.place))
         ran = []
         for attempt in attempts:
             reason = self._unusable(attempt)

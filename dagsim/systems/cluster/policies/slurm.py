@@ -544,10 +544,9 @@ class SlurmMultifactor:
         fitting: dict[DemandClass, bool] = {}
 
         def fits(demand: DemandClass) -> bool:
-            known = fitting.get(demand)
-            if known is None:
-                known = fitting[demand] = may_fit(view.machines, demand)
-            return known
+            if demand not in fitting:
+                fitting[demand] = may_fit(view.machines, demand)
+            return fitting[demand]
 
         hope: list[tuple[int, float]] = []
         """For each group of the job asked about last: the nodes that are open, and the end of its limit."""
@@ -566,10 +565,10 @@ class SlurmMultifactor:
                 for group in self._rules.groups(task):
                     if nodes := self._roomy_nodes(view, task, job.part, group.types):
                         hope.append((nodes, now + self._longest_s(task, group.types)))
-            for made in plan.made[seen:]:  # only the reservations since the last question
-                kept_nodes = made.nodes
+            for reservation in plan.made[seen:]:  # only the reservations since the last question
+                kept_nodes = reservation.nodes
                 for place, (nodes, end_s) in enumerate(hope):
-                    if nodes & kept_nodes and made.meets(now, end_s, ties):
+                    if nodes & kept_nodes and reservation.meets(now, end_s, ties):
                         hope[place] = nodes & ~kept_nodes, end_s
             seen = len(plan.made)
             return any(nodes for nodes, _ in hope)
