@@ -31,6 +31,7 @@ from clock import timed
 from command import markdown
 from sweeps import RESULTS, ROOT, finished
 
+from dagsim.agents.search import Search, SearchMemory
 from dagsim.config.schema import Config, load_config
 from dagsim.experiment.bound import bound_of
 from dagsim.experiment.ledger import Ledger
@@ -41,6 +42,8 @@ from dagsim.files import write_text
 from dagsim.metrics import summarize
 from dagsim.metrics.compare import Paired, paired
 from dagsim.seeds import REPORT, part_of
+from dagsim.systems.cluster.api import ClusterView
+from dagsim.systems.cluster.lane.lookout import ArrivedJob
 from dagsim.systems.seam import Conversation
 from dagsim.workload.windows import most_windows
 
@@ -50,12 +53,13 @@ DRAWN = ("ind-0.9", "ind-1.1", "dag-0.9", "dag-1.1")
 SEEN = ("itp", "philly")
 CELLS = (*DRAWN, *SEEN, "pai", "openb", "gavel", "ali40")
 """Cells of the kinds that the agent was trained on, traces whose earlier part it has seen, and unseen traces."""
-NO_BOUND = {"agent_s": "", "bound_s": ""}
 MOST, FEW = 40, 15
 """Seeds or windows of a cell, and of the former agent, which takes longer."""
 SIGMA = 0.5
 DEFAULT = "eft-wait"
 HEURISTICS = (DEFAULT, "srpt-work", "sjf", "easy", "fifo-fit")
+TRUE_ARRIVALS = 30
+"""Number of arrivals that are known in hindsight."""
 VALIDATION = 2_000_000
 
 
@@ -297,33 +301,62 @@ def _search(options: command.Options, say: command.Say) -> dict[str, Any]:
             seed = seeds[cell][window]
             if (cell, seed) not in done:
                 searched = _searched(config, best[cell], seed)
-                rows.append({"cell": cell, "seed": seed, "reference": best[cell], **searched} | NO_BOUND)
+                rows.append({"cell": cell, "seed": seed, "reference": best[cell], **searched, "bound_s": ""})
                 say(f"{cell:8s} {seed} {searched['search_s'] / searched['reference_s']:.3f}")
             row = next(row for row in rows if (row["cell"], int(row["seed"])) == (cell, seed))
             if window < options.bounds and cell in options.cells and row["bound_s"] == "":
                 least = bound_of(config, seed)
-                agent_s = _jct_s(run_policy(config, _agent(AGENT), seed).schedule)
-                row["agent_s"], row["bound_s"] = agent_s, least.bound_s / least.jobs
+                row["bound_s"] = least.bound_s / least.jobs
                 say(f"{cell:8s} {seed} bound {float(row['bound_s']) / float(row['reference_s']):.3f} of the reference")
             command.write_rows(path, rows)
     write_text(OUT / "search.md", SEARCH_HEAD + "\n".join(search_page(rows)) + "\n")
     return {cell: _pair_of(rows, cell).ratio for cell in CELLS}
 
 
+class Hindsight(Search):
+    """A search with the true next arrivals, those of ``jobs``, in its futures."""
+
+    def __init__(self, base: str, jobs: Sequence[ArrivedJob]) -> None:
+        super().__init__(base, budget=3000, futures=2)
+        self.jobs = sorted(jobs, key=lambda job: job.arrival_s)
+
+    def memory(self) -> SearchMemory:
+        return _HindsightMemory(self)
+
+
+class _HindsightMemory(SearchMemory):
+    def __init__(self, search: Hindsight) -> None:
+        super().__init__(search)
+        self._jobs = search.jobs
+
+    def futures(self, view: ClusterView) -> tuple[list[ArrivedJob], list[np.ndarray]]:
+        coming = [job for job in self._jobs if job.arrival_s > view.now and job.kind.max() < len(view.machines.classes)]
+        arrivals = np.array([job.arrival_s for job in coming[:TRUE_ARRIVALS]])
+        return coming[:TRUE_ARRIVALS], [arrivals, arrivals]
+
+
 def _searched(config: Config, reference: str, seed: int) -> dict[str, float]:
-    """Mean completion times of the search and of the reference, and the CPU seconds of both kernels."""
-    own = reference if reference.startswith("eft-wait") else DEFAULT
+    """Mean completion times of the search, also in hindsight, of the reference and of the agent, and the CPU seconds of
+    the kernels.
+    """
+    base = reference if reference.startswith("eft-wait") else DEFAULT
+    search = Search(base)
+    memory = SearchMemory(search)
+    search.memory = lambda: memory  # type: ignore[method-assign]
     row = {}
-    for name, policy in (("reference", reference), ("search", f'search[base="{own}"]')):
-        kernel, decider = scenario_of(config).kernel(seed), make_policy(scenario_of(config), policy)
-        schedule, row[f"{name}_cpu_s"] = timed(partial(kernel.run, decider))
+    for name in ("reference", "search", "hindsight"):
+        decider = make_policy(scenario_of(config), reference) if name == "reference" else search
+        if name == "hindsight":
+            decider = Hindsight(base, list(memory.columns.values()))
+        schedule, row[f"{name}_cpu_s"] = timed(partial(scenario_of(config).kernel(seed).run, decider))
         row[f"{name}_s"] = _jct_s(schedule)
-    return row
+    return row | {"agent_s": _jct_s(run_policy(config, _agent(AGENT), seed).schedule)}
 
 
-def _pair_of(rows: Sequence[Mapping[str, Any]], cell: str) -> Paired:
+def _pair_of(rows: Sequence[Mapping[str, Any]], cell: str, of: str = "search", to: str = "reference") -> Paired:
+    """Two policies on the windows of a cell."""
     here = [row for row in rows if row["cell"] == cell]
-    return paired([float(row["search_s"]) for row in here], [float(row["reference_s"]) for row in here])
+    return paired([float(row[f"{of}_s"]) for row in here], [float(row[f"{to}_s"]) for row in here])
 
 
 def share_of_way(values: Sequence[float], references: Sequence[float], bounds: Sequence[float]) -> float:
@@ -346,25 +379,24 @@ def search_page(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The table of ``search.md``."""
     table, ratios = [], []
     for cell in CELLS:
-        here, pair = [row for row in rows if row["cell"] == cell], _pair_of(rows, cell)
-        spent = [
-            sum(float(row[f"{name}_cpu_s"]) for row in here if row["search_cpu_s"] != "")
-            for name in ("search", "reference")
-        ]
-        cpu = f"{spent[0] / spent[1]:.0f}" if spent[1] else ""
+        here = [row for row in rows if row["cell"] == cell]
+        pairs = [_pair_of(rows, cell), _pair_of(rows, cell, to="agent"), _pair_of(rows, cell, of="hindsight")]
+        search, agent, hindsight = (f"{pair.ratio:.3f} ({_interval(pair)})" for pair in pairs)
+        ratios.append([pair.ratio for pair in pairs])
+        spent = [sum(float(row[f"{name}_cpu_s"]) for row in here) for name in ("search", "reference")]
         bounds = sum(row["bound_s"] != "" for row in here) or ""
         ways = (_cell(_way(here, policy), ".2f") for policy in ("search", "agent"))
-        reference = f"`{here[0]['reference']}`"
-        table.append((cell, reference, pair.n, f"{pair.ratio:.3f}", _interval(pair), cpu, bounds, *ways))
-        ratios.append(pair.ratio)
-    heads = ("cell", "reference", "n", "search", "95 % interval", "CPU", "bounds", "way, search", "way, agent")
+        name = f"{cell}, `{here[0]['reference']}`"
+        table.append((name, len(here), search, agent, hindsight, f"{spent[0] / spent[1]:.0f}", bounds, *ways))
+    heads = ("cell, reference", "n", "search", "search to agent", "hindsight", "CPU", "bounds", "way", "way of agent")
+    means, most = np.exp(np.log(ratios).mean(axis=0)), np.max(ratios, axis=0)[0]
     ways = [_way(rows, policy) for policy in ("search", "agent")]
     return [
-        *markdown(heads, table, (2, 3, 5, 6, 7, 8)),
+        *markdown(heads, table, (1, 5, 6, 7, 8)),
         "",
-        f"Geometric mean of the ratios over the ten cells: **{np.exp(np.mean(np.log(ratios))):.3f}**; largest "
-        f"{max(ratios):.3f}. Share of the way to the bound, over all windows with one: search {ways[0]:.2f}, agent "
-        f"alone {ways[1]:.2f}.",
+        f"Geometric means over the ten cells: search **{means[0]:.3f}** of the reference (largest {most:.3f}) and "
+        f"{means[1]:.3f} of the agent, hindsight {means[2]:.3f} of the reference. Share of the way to the bound, over "
+        f"all windows with one: search {ways[0]:.2f}, agent alone {ways[1]:.2f}.",
     ]
 
 
@@ -382,15 +414,16 @@ first seed, on a shared machine.
 """
 
 
-SEARCH_HEAD = """# Search beside the best tuned heuristic of each cell
+SEARCH_HEAD = f"""# Search beside the best tuned heuristic of each cell
 
-Mean job completion times of `search[base=REFERENCE]` over those of the reference itself, the best of 26 heuristics of
-the cell on validation seeds ([matrix.csv](matrix.csv); where it is `srpt-work`, the base is `eft-wait`): geometric
-means of per-window ratios with Student's t on their logs (`python scripts/table_general.py search`; all windows are in
-[search.csv](search.csv)). The search knows estimates and draws arrivals from the recent past; the general agent is in
-its portfolio. *CPU* is the CPU time of the simulation over that of the reference, on a busy machine.
-*Bounds* is the number of windows with a lower bound (`dagsim bound`), and *way* the share of the way from the reference
-to it.
+Ratios of mean job completion times, with 95 % intervals: geometric means over windows, Student's t on logarithms
+(`python scripts/table_general.py search`; all windows are in [search.csv](search.csv)). *Search* is
+`search[base=REFERENCE]` over the reference, the best of 26 heuristics of the cell on validation seeds
+([matrix.csv](matrix.csv); where it is `srpt-work`, the base is `eft-wait`). It knows estimates and draws arrivals from
+the recent past; the general agent is in its portfolio. *Hindsight* is that search with the true next {TRUE_ARRIVALS}
+arrivals in its futures, which no scheduler knows, also over the reference. *CPU* is the CPU time of the search over
+that of the reference. *Bounds* is the number of windows with a lower bound (`dagsim bound`), and *way* the share of the
+way from the reference to it.
 
 """
 

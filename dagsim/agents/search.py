@@ -26,7 +26,7 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.look_ahead import EftWait
 from dagsim.systems.cluster.policies.placement import placing
 
-__all__ = ["Search", "agent_file"]
+__all__ = ["Search", "SearchMemory", "agent_file"]
 
 _PORTFOLIO = (
     *[(f"eft-wait[theta={theta},order=work]", Follower(theta, BY_WORK)) for theta in (0.75, 0.6, 0.85, 1.0)],
@@ -102,16 +102,21 @@ class Search:
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         if any(view.fits(task) for task in view.ready):
-            yield from view.index(self, lambda: _Memory(self)).decide(view)
+            yield from view.index(self, self.memory).decide(view)
+
+    def memory(self) -> SearchMemory:
+        """A memory for one simulation."""
+        return SearchMemory(self)
 
 
-class _Memory:
+class SearchMemory:
     """The memory of a search during one simulation."""
 
     def __init__(self, search: Search) -> None:
         self.outlook = Lookout(search.codec, search.net)
+        self.columns: dict[int, ArrivedJob] = {}
+        """All jobs so far by number."""
         self._search = search
-        self._columns: dict[int, ArrivedJob] = {}
         self._past: deque[ArrivedJob] = deque(maxlen=_PAST)
         self._followed = 0
         self._compared = -1
@@ -123,9 +128,9 @@ class _Memory:
         self._remember(task.job)
 
     def _remember(self, job: JobState) -> None:
-        if job.number not in self._columns:
-            self._columns[job.number] = ArrivedJob.of(job)
-            self._past.append(self._columns[job.number])
+        if job.number not in self.columns:
+            self.columns[job.number] = ArrivedJob.of(job)
+            self._past.append(self.columns[job.number])
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         """Start what is best, until that is to wait."""
@@ -151,11 +156,11 @@ class _Memory:
     def _best(self, view: ClusterView, own: tuple[TaskState, int] | None) -> tuple[TaskState, int] | None:
         """The task and type to start now: ``own`` unless another pair is better."""
         search, outlook = self._search, self.outlook
-        samples, arrivals = self._futures(view)
-        if self._affordable(2) < 1 or not outlook.look(view, self._columns, samples, arrivals):
+        samples, arrivals = self.futures(view)
+        if self._affordable(2) < 1 or not outlook.look(view, self.columns, samples, arrivals):
             return own
         proposals, agents = outlook.proposals(search.players)
-        newest = max(self._columns)
+        newest = max(self.columns)
         if newest != self._compared and self._affordable(len(search.players)):
             self._compared = newest
             self._followed = self._better([Attempt(AS_PROPOSED, player) for player in search.players], self._followed)
@@ -193,7 +198,7 @@ class _Memory:
         error = float(saved.std(ddof=1)) / futures**0.5 if futures > 1 else 0.0
         return best if float(saved.mean()) > self._search.z * error + 1e-9 * float(costs[own].mean()) else own
 
-    def _futures(self, view: ClusterView) -> tuple[list[ArrivedJob], list[np.ndarray]]:
+    def futures(self, view: ClusterView) -> tuple[list[ArrivedJob], list[np.ndarray]]:
         """Jobs that may arrive, and when they do in each future: never in the first."""
         search, past = self._search, list(self._past)
         if len(past) < 2:

@@ -73,6 +73,24 @@ def test_trials_end_as_forks_of_the_kernel_do(preset, order):
     assert np.allclose(ours, forks, rtol=0.02)
 
 
+def test_shares_of_gpus_stay_where_they_are():
+    # Packed again in the order of their starts, 0.5, 0.3 and 0.5 would leave no GPU with room for 0.7.
+    cluster = Cluster.of({"A100-40": 2, "T4": 1}, per_node=2)
+    sizes = [(0.0, 0.5, 5.0), (1.0, 0.5, 90.0), (2.0, 0.3, 90.0), (6.0, 0.5, 90.0), (7.0, 0.7, 90.0), (8.0, 1.0, 9.0)]
+    jobs = [
+        Job.single(f"j{number}", Task("t", seconds, gpus=gpus), at_s)
+        for number, (at_s, gpus, seconds) in enumerate(sizes)
+    ]
+    policy = Foreseen("eft-wait[theta=0.0,order=work]", Follower(0.0, BY_WORK))
+    kernel = ClusterKernel(cluster, jobs)
+    schedule = kernel.run(policy)
+    gpus = {row.job: row.gpus for row in schedule.log if row.kind == Kind.STARTED}
+    assert gpus == {0: 0b01, 1: 0b01, 2: 0b10, 3: 0b01, 4: 0b10, 5: 0b01}
+    ours, forks = np.array(policy.predictions).T
+    assert len(ours) == 6
+    assert np.allclose(ours, forks)
+
+
 class Watched:
     """Compares the agent's choices in compiled code with those of its own policy."""
 
@@ -157,6 +175,23 @@ def test_the_budget_limits_the_simulated_decisions():
         plays[budget] = memory.outlook.plays
         assert plays[budget] <= budget * decisions + 1000  # what the first trials cost is not known before
     assert plays[1] < plays[100] < plays[1000]
+
+
+@pytest.mark.parametrize(("budget", "counts"), [(100, {1, 12}), (10**9, {12})])
+def test_all_futures_are_played_or_the_one_without_arrivals(monkeypatch, budget, counts):
+    played = []
+    costs = Lookout.costs
+
+    def noted(outlook, trials, futures):
+        nothing_comes = [bool(np.isinf(at_s).all()) for at_s in outlook._arrivals]
+        played.append((futures, nothing_comes))
+        return costs(outlook, trials, futures)
+
+    monkeypatch.setattr(Lookout, "costs", noted)
+    scenario("heterogeneous", "workload.load=1.1").kernel(5).run(Search(budget=budget, agent=""))
+    assert {futures for futures, _ in played} == counts
+    assert all(nothing_comes[0] for _, nothing_comes in played)
+    assert played[-1][1] == [True, *[False] * 11]
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def _resume(s: State, log: np.recarray) -> None:
         node, count = s.past[s.count.past].node, s.past[s.count.past].count
         last = s.past[s.count.past].last != 0
         s.count.past += 1
-        held = take(s, kind, node, count, run)
+        held = take(s, kind, node, count, run, s.past[s.count.past - 1].gpus)
         _row(s, log, STARTED_ROW, task, s.runs[run].number, node, count, held)
         s.runs[run].count += count
     _close(s, run)
@@ -217,7 +217,7 @@ def start(s: State, log: np.recarray, task: int, type_: int, node: int) -> None:
         if run < 0:
             run = _open(s, task, type_)
         count = 1 if needed == 1 else min(needed, room(s, kind, on))
-        held = take(s, kind, on, count, run)
+        held = take(s, kind, on, count, run, int64(0))
         _row(s, log, STARTED_ROW, task, s.runs[run].number, on, count, held)
         s.runs[run].count += count
         needed -= count

@@ -245,10 +245,11 @@ class Lookout:
             takes_s = float(seconds[task, type_])
             ends_s = max(run.estimated_end_s(now), now + _LATE * takes_s)
             since_s = min(ends_s - takes_s, before)
-            past += [
-                (since_s, task, held[0].index, held[1], number == len(run.held))
-                for number, held in enumerate(run.held, 1)
-            ]
+            holds = []
+            for node, count, gpus, shared in run.held:
+                parts = [(shared.count(gpu), 1 << gpu) for gpu in dict.fromkeys(shared)] or [(count, gpus)]
+                holds += [(since_s, task, node.index, *part) for part in parts]
+            past += [(*hold, number == len(holds)) for number, hold in enumerate(holds, 1)]
         past.sort(key=lambda row: row[0])
         arrival_s = np.full(len(every), inf)
         arrival_s[: len(jobs)] = [min(job.arrival_s, before) for job in jobs]

@@ -73,13 +73,15 @@ def tightest(s: State, node: int, share: int) -> int:
 
 
 @inner
-def take(s: State, kind: int, node: int, count: int, run: int) -> int:
-    """Occupy a node with ``count`` instances, held by ``run``; return the bit mask of their GPUs."""
+def take(s: State, kind: int, node: int, count: int, run: int, gpus: int) -> int:
+    """Occupy a node with ``count`` instances, held by ``run``; return the bit mask of their GPUs. These are ``gpus``;
+    0 chooses them.
+    """
     held = int64(0)
     if s.classes[kind].share:
         last = -1
         for _ in range(count):
-            gpu = _take_share(s, node, s.classes[kind].share)
+            gpu = _take_share(s, node, s.classes[kind].share, gpus)
             if gpu == last:
                 s.holds[s.runs[run].last].count += 1
             else:
@@ -88,7 +90,7 @@ def take(s: State, kind: int, node: int, count: int, run: int) -> int:
                 held |= bit
                 last = gpu
     else:
-        held = _take_whole(s, node, s.classes[kind].whole * count)
+        held = _take_whole(s, node, s.classes[kind].whole * count, gpus)
         _note(s, run, node, count, held, -1)
     s.nodes[node].cpus -= s.classes[kind].cpus * count
     s.nodes[node].memory -= s.classes[kind].memory * count
@@ -124,11 +126,13 @@ def give_back(s: State, kind: int, hold: int) -> None:
 
 
 @inner
-def _take_whole(s: State, node: int, needed: int) -> int:
-    """Take ``needed`` idle GPUs, the lowest first; return their bit mask."""
+def _take_whole(s: State, node: int, needed: int, gpus: int) -> int:
+    """Take ``needed`` idle GPUs, those of ``gpus``, or the lowest ones if it is 0; return their bit mask."""
     free = s.nodes[node].free
-    held = int64(0)
-    if needed == s.nodes[node].idle:
+    held = gpus
+    if gpus:
+        pass
+    elif needed == s.nodes[node].idle:
         held = free
     elif s.nodes[node].gpus <= NAMED_GPUS:
         for _ in range(needed):
@@ -140,15 +144,17 @@ def _take_whole(s: State, node: int, needed: int) -> int:
 
 
 @inner
-def _take_share(s: State, node: int, share: int) -> int:
-    """Take a share of the GPU with the least free, or else of the first idle one; return its
-    number.
+def _take_share(s: State, node: int, share: int, gpus: int) -> int:
+    """Take a share of the GPU in ``gpus``; if it is 0, of that with the least free, or else of the first idle one.
+    Return the number of the GPU.
     """
-    gpu = tightest(s, node, share)
+    gpu = -1 if gpus else tightest(s, node, share)
     if gpu < 0:
+        among = gpus if gpus else s.nodes[node].free
         gpu = 0
-        while not s.nodes[node].free >> gpu & 1:
+        while not among >> gpu & 1:
             gpu += 1
+    if s.left[node, gpu] < 0:
         s.nodes[node].free ^= int64(1) << gpu
         s.left[node, gpu] = MICRO
         s.nodes[node].partly += 1

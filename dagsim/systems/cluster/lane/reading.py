@@ -87,7 +87,7 @@ def _past(jobs: JobArrays, columns: Jobs, demands: Sequence[DemandClass], machin
     Raises:
         ModelError: An instance in flight does not fit into the cluster.
     """
-    shares: list[tuple[float, int, int, int, int]] = []
+    shares: list[tuple[float, int, int, int, int, int]] = []
     early = list(jobs.between(0, int(np.searchsorted(jobs.arrival_s, jobs.begins_s))).jobs())
     for since_s, number, run in past_of(early, jobs.begins_s) if jobs.begins_s else ():
         if isinstance(run, Job):
@@ -97,7 +97,7 @@ def _past(jobs: JobArrays, columns: Jobs, demands: Sequence[DemandClass], machin
         check_in_flight(early[number], run, None if columns.rejected[number] else demand, machines)
         for place, (node, count, _) in enumerate(run.placement, 1):
             machines.take(machines.list[node], demand, count, None)
-            shares.append((since_s, task, node, count, not demand.gang or place == len(run.placement)))
+            shares.append((since_s, task, node, count, 0, not demand.gang or place == len(run.placement)))
     return np.array(shares, PAST).view(np.recarray)
 
 

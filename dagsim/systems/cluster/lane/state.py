@@ -151,9 +151,9 @@ COUNT = record_type(
   first to use again (-1: none); free slots are chained through ``RUN.first`` and ``HOLD.next``.
 """
 
-PAST = record_type(f8="since_s", i8="task node count last")
-"""``count`` instances that run on a node when the simulation begins. ``last`` is set in the last row
-of each run.
+PAST = record_type(f8="since_s", i8="task node count gpus last")
+"""``count`` instances that run on a node when the simulation begins, on the GPUs of a bit set (0: on those that
+the engine would choose). ``last`` is set in the last row of each run.
 """
 ENTRY = record_type(f8="key", i8="what")
 JOB = record_type(f8="arrival_s rejected", i8="first left")
