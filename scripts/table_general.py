@@ -390,13 +390,13 @@ def search_page(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         table.append((name, len(here), search, agent, hindsight, f"{spent[0] / spent[1]:.0f}", bounds, *ways))
     heads = ("cell, reference", "n", "search", "search to agent", "hindsight", "CPU", "bounds", "way", "way of agent")
     means, most = np.exp(np.log(ratios).mean(axis=0)), np.max(ratios, axis=0)[0]
-    ways = [_way(rows, policy) for policy in ("search", "agent")]
+    ways = [_way(rows, policy) for policy in ("search", "agent", "hindsight")]
     return [
         *markdown(heads, table, (1, 5, 6, 7, 8)),
         "",
         f"Geometric means over the ten cells: search **{means[0]:.3f}** of the reference (largest {most:.3f}) and "
         f"{means[1]:.3f} of the agent, hindsight {means[2]:.3f} of the reference. Share of the way to the bound, over "
-        f"all windows with one: search {ways[0]:.2f}, agent alone {ways[1]:.2f}.",
+        f"all windows with one: search {ways[0]:.2f}, agent alone {ways[1]:.2f}, hindsight {ways[2]:.2f}.",
     ]
 
 
