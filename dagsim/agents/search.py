@@ -157,7 +157,7 @@ class SearchMemory:
         """The task and type to start now: ``own`` unless another pair is better."""
         search, outlook = self._search, self.outlook
         samples, arrivals = self.futures(view)
-        if self._affordable(2) < 1 or not outlook.look(view, self.columns, samples, arrivals):
+        if not self._affordable(2) or not outlook.look(view, self.columns, samples, arrivals):
             return own
         proposals, agents = outlook.proposals(search.players)
         newest = max(self.columns)

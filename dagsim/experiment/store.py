@@ -651,7 +651,7 @@ class Store:
         """Finished run ``number``.
 
         Raises:
-            InputError: There is no such run.
+            InputError: The folder has no finished run of that number.
         """
         lines = self.lines()
         if number >= len(lines):

@@ -72,7 +72,7 @@ class Steps:
         return float(self.value.max())
 
     def at(self, time_s: Floats) -> Floats:
-        """The value at each of the moments, none of which is before the first step."""
+        """The value at each moment. No moment may be earlier than the first step."""
         values: Floats = self.value[np.searchsorted(self.time_s, time_s, "right") - 1]
         return values
 

@@ -117,8 +117,8 @@ def _summary_notes(n: int, sample: Sample, largest_job: float) -> Iterator[str]:
 
 
 def observed_table(policy: str, waits: Mapping[str, Any], tenants: int = _TENANTS) -> Grid:
-    """Compare waits on the real cluster with simulated ones (``ObservedWaits``): overall, by size
-    and by tenant, of which ``tenants`` with the most jobs are listed.
+    """Compare waits on the real cluster with simulated ones (``ObservedWaits``): overall, by size,
+    and for the ``tenants`` tenants with the most jobs.
     """
     sides = ("observed", "simulated")
     others = ("\nmedian", "\np95")

@@ -95,7 +95,7 @@ def _read(
 
 
 def _shape(options: dict[str, str]) -> tuple[bool | None, int | None]:
-    """Whether instances take nodes of their own, and the number of tasks if they need not."""
+    """True if instances take nodes of their own, and the number of tasks if not; ``None`` if the options do not say."""
     if not options.keys() - {"job-name"}:
         return None, None
     counted = "nodes" in options or "ntasks-per-node" in options or any(name.startswith("gpus") for name in options)

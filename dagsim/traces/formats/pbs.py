@@ -240,8 +240,8 @@ def _nodes(text: str) -> tuple[str, ...]:
 
 
 def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[_Chunk] | str]]:
-    """(J,) int32 and a list: the demand of each of these rows among the distinct ones, each of which is a list of
-    chunks, or the reason why it is impossible.
+    """The number of each row's demand, (J,) int32, and the distinct demands: each is a list of chunks, or the reason
+    why it is impossible.
     """
     columns = [table.words(column).chosen(shown) for column in _DEMAND]
     asked, firsts = combinations([column.place for column in columns])

@@ -134,8 +134,8 @@ def _entries(source: Source, report: ReadReport) -> Iterator[Row]:
 
 
 def _ran(attempts: Any) -> tuple[float, int, int, int, str]:
-    """Seconds of all attempts together, GPUs of the first, the number of attempts and of those that lack a time;
-    and the reason why they are unusable.
+    """The seconds of all attempts, the GPUs of the first one, the number of attempts, the number of those without a
+    time, and the reason why they are unusable.
     """
     try:
         if not isinstance(attempts, list) or not attempts:

@@ -64,7 +64,7 @@ _FAULTS = ("", "whose Suspended is not a duration", "whose ElapsedRaw is not a d
 """Reasons why a run time is unusable; the first is none."""
 _NOTES = ("", "whose hours change between winter and summer time",
           "whose elapsed time is not that from Start to End without suspensions; it counts")  # fmt: skip
-"""What is tolerated in a run time, likewise."""
+"""Flaws of a run time that is used all the same; the first is none."""
 _MIXED = "that mix GPU types on a node, which all run on one type here"
 _CLOCK_S = 1.0
 """Slurm's clock counts whole seconds, and each column is rounded by itself."""

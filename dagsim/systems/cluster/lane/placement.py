@@ -130,11 +130,9 @@ def _take_whole(s: State, node: int, needed: int, gpus: int) -> int:
     """Take ``needed`` idle GPUs, those of ``gpus``, or the lowest ones if it is 0; return their bit mask."""
     free = s.nodes[node].free
     held = gpus
-    if gpus:
-        pass
-    elif needed == s.nodes[node].idle:
+    if not gpus and needed == s.nodes[node].idle:
         held = free
-    elif s.nodes[node].gpus <= NAMED_GPUS:
+    elif not gpus and s.nodes[node].gpus <= NAMED_GPUS:
         for _ in range(needed):
             held |= (free ^ held) & -(free ^ held)
     s.nodes[node].free = free ^ held

@@ -152,8 +152,8 @@ COUNT = record_type(
 """
 
 PAST = record_type(f8="since_s", i8="task node count gpus last")
-"""``count`` instances that run on a node when the simulation begins, on the GPUs of a bit set (0: on those that
-the engine would choose). ``last`` is set in the last row of each run.
+"""``count`` instances that run on a node when the simulation begins. ``gpus`` is the bit set of their GPUs; if it is
+0, the engine chooses them. ``last`` is set in the last row of each run.
 """
 ENTRY = record_type(f8="key", i8="what")
 JOB = record_type(f8="arrival_s rejected", i8="first left")

@@ -232,7 +232,7 @@ class _Request(NamedTuple):
 
 
 class _Recent(Ready):
-    """The ready tasks, and those that became ready last: time in s, seconds, and GPUs or cores."""
+    """The ready tasks, and the latest arrivals: time in s, seconds, and GPUs or cores of each."""
 
     def __init__(self) -> None:
         super().__init__()
