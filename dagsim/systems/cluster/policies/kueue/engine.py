@@ -1,8 +1,8 @@
 """Admission: scheduling cycles over the queues of one Kueue installation.
 
-The engine holds waiting and admitted workloads. Its user submits and finishes them, calls ``cycle``
-until ``rests``, and asks ``next_return`` when workloads that were set aside come back. It has no clock
-and starts nothing.
+The engine holds waiting and admitted workloads. Its user submits and finishes them, carries out
+``cycles``, and asks ``next_return`` when workloads that were set aside come back. It has no clock and
+starts nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +27,19 @@ from dagsim.systems.cluster.policies.kueue.workloads import (
     pods_of,
 )
 
+_SUSPICIOUS = 20
+"""Cycles with preemptions at one instant after which their states are compared."""
+
 _NO_LONGER = "Workload no longer fits after processing another workload"
 _OVERLAP = "Workload has overlapping preemption targets with another workload"
+
+
+class EndlessPreemption(Exception):
+    """Workloads preempt each other in a circle. ``pairs`` are names of workloads and of their preemptors."""
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        super().__init__(", ".join(f"{by} preempts {name}" for name, by in pairs))
+        self.pairs = pairs
 
 
 @dataclass(slots=True)
@@ -42,14 +53,17 @@ class Preempted:
 
 @dataclass(slots=True)
 class Cycle:
-    """What one scheduling cycle did. ``pending`` are its other heads with Kueue's messages; ``changed``
-    is False if the next cycle would do the same.
+    """What one scheduling cycle did. ``pending`` are its other heads with Kueue's messages.
+
+    ``advances`` is True if a workload was admitted, preempted or set aside; else ``heads`` is all that
+    the next cycle depends on.
     """
 
     admitted: list[WorkloadState] = field(default_factory=list)
     preempted: list[Preempted] = field(default_factory=list)
     pending: list[tuple[WorkloadState, str]] = field(default_factory=list)
-    changed: bool = False
+    advances: bool = False
+    heads: tuple[object, ...] = ()
 
 
 @dataclass(slots=True)
@@ -192,10 +206,36 @@ class Admission:
                 back = queue.bring_back() or back
         return back
 
-    @property
-    def rests(self) -> bool:
-        """True if no queue has a head."""
-        return not any(len(self.pending[queue.name]) for queue in self._active)
+    def cycles(self, now: float) -> Iterator[Cycle]:
+        """Run cycles until the next one would change nothing.
+
+        Raises:
+            EndlessPreemption: Workloads preempt each other in a circle, as they do in Kueue.
+        """
+        seen: set[object] = set()
+        states: set[object] = set()
+        preempting = 0
+        while (cycle := self.cycle(now)) is not None:
+            yield cycle
+            if cycle.advances:
+                seen.clear()
+            elif cycle.heads in seen:
+                return
+            else:
+                seen.add(cycle.heads)
+            preempting += bool(cycle.preempted)
+            if cycle.preempted and preempting > _SUSPICIOUS:
+                state = self._state()
+                if state in states:
+                    raise EndlessPreemption([(one.workload.name, one.by) for one in cycle.preempted])
+                states.add(state)
+
+    def _state(self) -> object:
+        """Return who holds what, and who waits where."""
+        return frozenset(
+            (one.name, one.where, one.tried, None if one.assignment is None else tuple(one.assignment.usage.items()))
+            for one in self.workloads.values()
+        )
 
     def cycle(self, now: float) -> Cycle | None:
         """Run one scheduling cycle; None if no queue has a head."""
@@ -205,10 +245,9 @@ class Admission:
         if not heads:
             return None
         entries = [_Entry(head, queue, *self._nominate(head, queue)) for head, queue in heads]
-        before = [entry.workload.tried for entry in entries]
         cycle = Cycle()
         issued = self._process(entries, cycle)
-        self._requeue(entries, before, cycle)
+        self._requeue(entries, cycle)
         self._deliver(cycle, issued, now)
         return cycle
 
@@ -314,11 +353,9 @@ class Admission:
             key=lambda entry: (entry.assignment.borrowing, -entry.workload.priority, entry.workload.created),
         )
 
-    def _requeue(
-        self, entries: list[_Entry], before: list[tuple[tuple[tuple[str, int], ...], ...]], cycle: Cycle
-    ) -> None:
+    def _requeue(self, entries: list[_Entry], cycle: Cycle) -> None:
         """Put the heads that were not admitted back, or aside."""
-        for entry, tried in zip(entries, before, strict=True):
+        for entry in entries:
             if entry.state == "admitted":
                 continue
             workload, pending = entry.workload, self.pending[entry.queue.name]
@@ -333,14 +370,11 @@ class Admission:
                 pending.push(workload)
             else:
                 pending.set_aside(workload)
-                cycle.changed = True
+                cycle.advances = True
             cycle.pending.append((workload, entry.message))
             if workload.message != entry.message:
                 # The status is written; its update replaces the queue's copy, without the flavors tried.
                 workload.message, workload.tried = entry.message, ()
-                cycle.changed = True
-            if workload.tried != tried:
-                cycle.changed = True
 
     def _deliver(self, cycle: Cycle, issued: list[tuple[_Entry, Target]], now: float) -> None:
         """Let admitted workloads hold their quota, and evict targets."""
@@ -355,7 +389,9 @@ class Admission:
         for entry, target in sorted(issued, key=lambda one: one[1].workload.name):
             cycle.preempted.append(Preempted(target.workload, entry.workload.name, target.reason))
             self.evict(target.workload, now)
-        cycle.changed = cycle.changed or bool(cycle.admitted or issued)
+        cycle.advances = cycle.advances or bool(cycle.admitted or issued)
+        if not cycle.advances:
+            cycle.heads = tuple([(workload.name, workload.tried, message) for workload, message in cycle.pending])
 
     # Quota of workloads.
 
