@@ -304,7 +304,7 @@ def play(scenario: Mapping[str, Any]) -> dict[str, list[tuple[Any, ...]]]:
     def log(name: str, *event: Any) -> None:
         happened.setdefault(_plain(name), []).append(event)
 
-    while arrivals or ends:
+    while arrivals or ends or admission.next_return() < inf:
         now = min(arrivals[-1].created_s if arrivals else inf, ends[0][0] if ends else inf, admission.next_return())
         at = now - _EPOCH_S
         at = round(at) if abs(at - round(at)) < 1e-6 else round(at, 6)

@@ -30,6 +30,11 @@ from dagsim.systems.cluster.policies.kueue.workloads import (
 _SUSPICIOUS = 20
 """Cycles with preemptions at one instant after which their states are compared."""
 
+_ENDLESS = 1000
+"""Cycles with preemptions at one instant that count as endless: the penalties of admission fair sharing
+grow, so that no state comes twice.
+"""
+
 _NO_LONGER = "Workload no longer fits after processing another workload"
 _OVERLAP = "Workload has overlapping preemption targets with another workload"
 
@@ -226,13 +231,14 @@ class Admission:
             preempting += bool(cycle.preempted)
             if cycle.preempted and preempting > _SUSPICIOUS:
                 state = self._state()
-                if state in states:
+                if state in states or preempting > _ENDLESS:
                     raise EndlessPreemption([(one.workload.name, one.by) for one in cycle.preempted])
                 states.add(state)
 
     def _state(self) -> object:
-        """Return who holds what, and who waits where."""
-        return frozenset(
+        """Return who holds what, who waits where, and past usage."""
+        past = tuple([self.past_usage(name) for name in self._penalties])
+        return past, frozenset(
             (one.name, one.where, one.tried, None if one.assignment is None else tuple(one.assignment.usage.items()))
             for one in self.workloads.values()
         )
