@@ -67,12 +67,10 @@ def kueue_objects(manifests: Iterable[Mapping[str, Any]], nodes: Iterable[Mappin
         return KueueObjects(
             queues,
             tuple([_cohort(one) for one in by_kind["Cohort"]]),
-            tuple(
-                [one for manifest in by_kind["LocalQueue"] if (one := _local_queue(manifest)).cluster_queue in names]
-            ),
+            tuple([one for one in map(_local_queue, by_kind["LocalQueue"]) if one.cluster_queue in names]),
             flavors,
             tuple([_topology(one) for one in by_kind["Topology"]]),
-            tuple([one for node in nodes if (one := _node(node)) is not None]) if by_kind["Topology"] else (),
+            tuple([one for one in map(_node, nodes) if one is not None]) if by_kind["Topology"] else (),
             _fair_sharing(configuration),
             _admission_fair_sharing(configuration),
         )

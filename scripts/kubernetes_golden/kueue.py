@@ -291,7 +291,9 @@ def _by_workload(events: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[An
 
 
 def play(scenario: Mapping[str, Any]) -> dict[str, list[tuple[Any, ...]]]:
-    """Play a scenario: at each instant workloads end, then others arrive, then cycles run until rest."""
+    """Play a scenario: at each instant workloads come back that were set aside, then others end, then
+    others arrive, then cycles run until rest.
+    """
     admission, workloads = admission_of(scenario, requeue_s=scenario.get("requeueBatchPeriod", 0.0))
     runs = {workload["name"]: workload["runSeconds"] for workload in scenario["workloads"]}
     ends: list[tuple[float, int, str, int]] = []
@@ -308,6 +310,7 @@ def play(scenario: Mapping[str, Any]) -> dict[str, list[tuple[Any, ...]]]:
         now = min(arrivals[-1].created_s if arrivals else inf, ends[0][0] if ends else inf, admission.next_return())
         at = now - _EPOCH_S
         at = round(at) if abs(at - round(at)) < 1e-6 else round(at, 6)
+        admission.bring_back(now)
         while ends and ends[0][0] <= now:
             _, _, name, life = heappop(ends)
             if lives[name] == life:

@@ -29,10 +29,10 @@ def natural(resource: str, parts: int) -> float:
 
 def text(resource: str, parts: int) -> str:
     """Return an amount as Kubernetes prints it: ``1500m``, ``16Gi``, ``1k``."""
+    steps, suffixes = 1000, ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"]
     if _is_bytes(resource):
-        steps, suffixes = 1024, ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+        steps, suffixes = 1024, ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
     else:
-        steps, suffixes = 1000, ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
         parts *= 1_000_000_000 // unit(resource)
     if parts == 0:
         return "0"

@@ -245,7 +245,6 @@ class Admission:
 
     def cycle(self, now: float) -> Cycle | None:
         """Run one scheduling cycle; None if no queue has a head."""
-        self.bring_back(now)
         self._sample(now)
         heads = [(head, queue) for queue in self._active if (head := self.pending[queue.name].pop()) is not None]
         if not heads:

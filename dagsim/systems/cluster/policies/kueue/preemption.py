@@ -175,7 +175,6 @@ class Preemptor:
                     candidates.append(Candidate(workload, 2, IN_QUEUE, False, ()))
         if queue.node.parent is not None and preemption.reclaim_within_cohort != "Never":
             candidates += self._candidates_above(search)
-        keyed = cmp_to_key(lambda one, other: self._before(one.workload, other.workload, queue.name))
         if self._usage_of is None:
             candidates.sort(
                 key=lambda one: (
@@ -184,7 +183,11 @@ class Preemptor:
                 )
             )  # fmt: skip
         else:
-            candidates.sort(key=keyed)
+
+            def before(one: Candidate, other: Candidate) -> int:
+                return self._before(one.workload, other.workload, queue.name)
+
+            candidates.sort(key=cmp_to_key(before))
             candidates.sort(key=lambda one: (not one.workload.evicted, one.rank))
         return candidates
 
@@ -259,7 +262,7 @@ class Preemptor:
         return targets if fits else []
 
     def _alone_enough(self, search: Search, candidates: Sequence[WorkloadState]) -> bool:
-        """Return True if a queue without cohort has enough candidates. (Kueue v0.17.0 crashes if not.)"""
+        """Return True if a queue without cohort has enough candidates; if not, Kueue v0.17.0 crashes."""
         with self._snapshot.without(candidates):
             return self._fits(search, borrowing=True)
 

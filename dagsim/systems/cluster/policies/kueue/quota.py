@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from dagsim.model.kueue import KueueObjects, ResourceGroup
+from dagsim.model.kueue import ClusterQueue, Cohort, KueueObjects, ResourceGroup
 from dagsim.systems.cluster.policies.kueue.amounts import whole
 
 Amounts: TypeAlias = dict[int, int]
@@ -88,10 +88,7 @@ class QuotaNode:
     def exceeds_any(self, slots: Iterable[int]) -> bool:
         """Return True if usage is beyond the quota in one of the slots."""
         usage, subtree = self.usage, self.subtree
-        for slot in slots:
-            if usage[slot] > subtree[slot]:
-                return True
-        return False
+        return any(usage[slot] > subtree[slot] for slot in slots)
 
     def take(self, slot: int, amount: int) -> None:
         """Use quota."""
@@ -156,7 +153,7 @@ class QuotaForest:
     """
 
     def __init__(self, objects: KueueObjects, active: Iterable[str]) -> None:
-        owners = [*objects.cohorts, *objects.cluster_queues]
+        owners: list[Cohort | ClusterQueue] = [*objects.cohorts, *objects.cluster_queues]
         self.slots: dict[Slot, int] = {}
         for owner in owners:
             for slot, _, _, _ in _quotas(owner.resource_groups):
@@ -168,7 +165,7 @@ class QuotaForest:
             if name:
                 parents.setdefault(name, "")
         self.cohorts = {name: self._node(name, cohorts.get(name)) for name in parents}
-        self.queues = {queue.name: self._node(queue.name, queue, is_queue=True) for queue in objects.cluster_queues}
+        self.queues = {queue.name: self._node(queue.name, queue) for queue in objects.cluster_queues}
         for name, parent in parents.items():
             if parent:
                 self.cohorts[name].parent = self.cohorts[parent]
@@ -192,9 +189,10 @@ class QuotaForest:
                 self._sum_up(node, below)
                 self._look_down(node, below)
 
-    def _node(self, name: str, owner: object, *, is_queue: bool = False) -> QuotaNode:
-        node = QuotaNode(name, getattr(owner, "weight", 1.0), len(self.slots), is_queue=is_queue)
-        for slot, nominal, borrowing, lending in _quotas(getattr(owner, "resource_groups", ())):
+    def _node(self, name: str, owner: Cohort | ClusterQueue | None) -> QuotaNode:
+        weight = 1.0 if owner is None else owner.weight
+        node = QuotaNode(name, weight, len(self.slots), is_queue=isinstance(owner, ClusterQueue))
+        for slot, nominal, borrowing, lending in () if owner is None else _quotas(owner.resource_groups):
             number = self.slots[slot]
             node.own_slots.append(number)
             node.nominal[number], node.borrowing[number], node.lending[number] = nominal, borrowing, lending

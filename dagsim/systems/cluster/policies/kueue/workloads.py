@@ -85,7 +85,8 @@ class WorkloadState:
 
     __slots__ = (
         "arrived", "assignment", "cluster_queue", "created", "evicted", "local_queue", "message", "name", "pods",
-        "priority", "requests", "reserved", "shape", "slots", "spec", "tried", "tried_generation", "uid", "usage", "where",
+        "priority", "requests", "reserved", "shape", "slots", "spec", "tried", "tried_generation", "uid", "usage",
+        "where",
     )  # fmt: skip
 
     def __init__(self, spec: Workload, cluster_queue: str, shape: int) -> None:
