@@ -51,7 +51,6 @@ def squeue_instant_s(source: Source) -> float | None:
     return max(seen) + 1.0 if seen else None
 
 
-
 def queue_tables(source: Source, report: ReadReport, delimiter: str | None = None) -> Iterator[Table]:
     """Yield the rows of a queue with the columns ``COLUMNS``; counts them."""
     return tables_of(source, len(COLUMNS), _squeue_rows(source, report))

@@ -266,9 +266,7 @@ class _Reading:
     """By user and name, the ids of jobs since the last that waited for all before it (singleton), from that one on."""
 
     @classmethod
-    def of(
-        cls, options: TraceOptions, tables: Callable[[Source, ReadReport, str | None], Iterator[Table]]
-    ) -> _Reading:
+    def of(cls, options: TraceOptions, tables: Callable[[Source, ReadReport, str | None], Iterator[Table]]) -> _Reading:
         """Prepare a reading with these options.
 
         Raises:
