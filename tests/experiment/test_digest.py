@@ -40,7 +40,7 @@ CELLS = {
         ("workload: {count: 8}", "sjf"),
         ("workload: {count: 8}\nengine: compiled", "easy"),
         (
-            "cluster: {groups: [{name: v, gpu: V100-16, gpus: 8}]}\nworkload: {count: 8}\nelastic: {most: 8, default: by-size}",
+            "cluster: {groups: [{name: v, gpu: V100-16, gpus: 8}]}\nelastic: {most: 8, default: by-size}",
             "pollux",
         ),
         ("workload: {count: 8}\nnetwork: {kind: uniform, bandwidth_gb_s: 12.5}", "slurm-multifactor"),
