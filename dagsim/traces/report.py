@@ -3,15 +3,66 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.traces.fields import Dirty
 from dagsim.workload.records import clipped
 
 _DETAILS = 100
+_IDS = 3
+"""Jobs that are named per reason."""
+
+
+class Hours(NamedTuple):
+    """GPU-hours and core-hours."""
+
+    gpus: float = 0.0
+    cores: float = 0.0
+
+    def plus(self, other: Hours) -> Hours:
+        """Add two amounts."""
+        return Hours(self.gpus + other.gpus, self.cores + other.cores)
+
+
+NO_HOURS = Hours()
+
+
+@dataclass(slots=True)
+class Contradiction:
+    """Jobs that contradict themselves, each other, or the site, in one way (a key of
+    ``CONTRADICTIONS``).
+    """
+
+    jobs: int = 0
+    hours: Hours = NO_HOURS
+    reasons: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    """By reason, the number of jobs and the first of them: an id, or the ``file:line`` of a row."""
+
+    def add(self, reason: str, jobs: Iterable[str], count: int = 1) -> None:
+        """Add ``count`` jobs to a reason, the first of which are named."""
+        before, named = self.reasons.get(reason, (0, ()))
+        self.reasons[reason] = before + count, (*named, *jobs)[:_IDS]
+
+
+CONTRADICTIONS: Mapping[str, str] = {
+    "impossible": "ran in the log and can never run here",
+    "stuck": "wait and can never run here",
+    "smaller nodes": "held more of a node than it has here",
+    "nodes": "ran on nodes that the cluster lacks",
+    "gpu types": "ran on other GPU types than their nodes have here",
+    "partitions": "ran in partitions that the site lacks",
+    "accounts": "belong to accounts that the site lacks",
+    "qos": "ran under a QOS that the site lacks",
+    "reservations": "ran in reservations that the site lacks",
+    "columns": "have columns that disagree",
+    "times": "have times that cannot be",
+    "ids": "have the id of another job",
+    "text": "state their GPUs only in text",
+}
+"""Kinds of contradictions, each with the predicate of its sentence."""
 
 
 @dataclass(slots=True)
@@ -22,6 +73,9 @@ class ReadReport:
     - A *dropped* row is faulty.
     - A *noted* row is kept, but something about it had to be tolerated.
     - A *skipped* row is valid but was not requested (outside the window, another kind of record).
+
+    Dropped and noted rows that contradict themselves or each other are also listed by kind
+    (``contradictions``).
     """
 
     strict: bool = False
@@ -35,6 +89,8 @@ class ReadReport:
     skipped: Counter[str] = field(default_factory=Counter)
     details: list[str] = field(default_factory=list)
     """``file:line: reason``, in order of occurrence."""
+    contradictions: dict[str, Contradiction] = field(default_factory=dict)
+    """By kind."""
 
     def drop(self, reason: str, where: str, rows: int = 1, detail: str = "") -> None:
         """Count ``rows`` faulty rows under ``reason``, a phrase that follows a number (``cyclic``,
@@ -69,6 +125,15 @@ class ReadReport:
         """Count a tolerated irregularity."""
         self.noted[reason] += times
         self._detail(f"{where}: {reason}")
+
+    def contradict(self, kind: str, reason: str, jobs: Sequence[str], count: int = 1, hours: Hours = NO_HOURS) -> None:
+        """Add ``count`` jobs or rows to the contradictions of a kind; ``jobs`` are the first ids, or the
+        ``file:line`` of rows. They are kept, dropped or noted by another call.
+        """
+        assert kind in CONTRADICTIONS, kind
+        of = self.contradictions.setdefault(kind, Contradiction())
+        of.jobs, of.hours = of.jobs + count, of.hours.plus(hours)
+        of.add(reason, jobs, count)
 
     def skip(self, reason: str, rows: int = 1) -> None:
         """Count rows that are valid but were not requested."""
