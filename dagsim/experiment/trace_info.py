@@ -106,7 +106,8 @@ def trace_info(file: TraceFile, runtime: Runtime, watch: Callable[[Iterable[Job]
     cluster = own or Config(cluster=cluster_for(demand)).build_cluster()
     compared = [(figure, _value(info, figure.statistic)) for figure in published(trace.format, str(trace.source))]
     hours = hours_by_owner(_every_attempt(file, trace.format).as_recorded().jobs())
-    audit = Audit(info.jobs, Hours(info.gpu_work / 3600, info.cpu_work / 3600), trace.report.contradictions)
+    report, total = trace.report, Hours(info.gpu_work / 3600, info.cpu_work / 3600)
+    audit = Audit(info.jobs, report.kept + report.dropped.total(), total, report.contradictions)
     return TraceInfo(trace, tally, info, str(cluster), own is not None, tuple(compared), audit, hours)
 
 

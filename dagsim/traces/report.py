@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 from dagsim.errors import ModelError, TraceError
@@ -32,19 +34,20 @@ NO_HOURS = Hours()
 
 @dataclass(slots=True)
 class Contradiction:
-    """Jobs that contradict themselves, each other, or the site, in one way (a key of
+    """Jobs or rows that contradict themselves, each other, or the site, in one way (a key of
     ``CONTRADICTIONS``).
     """
 
-    jobs: int = 0
+    count: int = 0
+    """Jobs, or rows of the kinds in ``OF_ROWS``."""
     hours: Hours = NO_HOURS
     reasons: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
-    """By reason, the number of jobs and the first of them: an id, or the ``file:line`` of a row."""
+    """By reason, the number of jobs or rows, and the first of them: ids, or ``file:line``."""
 
-    def add(self, reason: str, jobs: Iterable[str], count: int = 1) -> None:
-        """Add ``count`` jobs to a reason, the first of which are named."""
+    def add(self, reason: str, first: Iterable[str], count: int = 1) -> None:
+        """Add ``count`` jobs or rows to a reason, the first of which are named."""
         before, named = self.reasons.get(reason, (0, ()))
-        self.reasons[reason] = before + count, (*named, *jobs)[:_IDS]
+        self.reasons[reason] = before + count, (*named, *first)[:_IDS]
 
 
 CONTRADICTIONS: Mapping[str, str] = {
@@ -59,10 +62,32 @@ CONTRADICTIONS: Mapping[str, str] = {
     "reservations": "ran in reservations that the site lacks",
     "columns": "have columns that disagree",
     "times": "have times that cannot be",
-    "ids": "have the id of another job",
+    "ids": "have the id of another row",
     "text": "state their GPUs only in text",
 }
 """Kinds of contradictions, each with the predicate of its sentence."""
+OF_ROWS = ("columns", "times", "ids", "text")
+"""Kinds that readers find in the rows of a log alone."""
+_PHRASES = {
+    kind: re.compile("|".join(phrases))
+    for kind, phrases in {
+        "times": (
+            *("an end before the start", "times are out of order", "impossible time", "starts? before"),
+            *("after their start", "elapsed time", "duration_s is not", "wall time is not", "hours? change"),
+            *("hour that is skipped", "end before a parent", "negative [a-z ]*(time|duration|arrival|submi)"),
+        ),
+        "ids": ("id another", "(task|instance) another row", "id of an earlier"),
+        "columns": ("disagree", "did not request", "mix GPU types", "wider than the machine", "column twice"),
+        "text": ("only in (their )?(text|command)", "GPUs of SubmitLine"),
+    }.items()
+}
+"""Words of a reason for dropping or noting a row by which it is a contradiction."""
+
+
+@cache
+def contradiction_in(reason: str) -> str:
+    """Kind of the contradiction that a reason for dropping or noting a row tells of; empty for others."""
+    return next((kind for kind, phrases in _PHRASES.items() if phrases.search(reason)), "")
 
 
 @dataclass(slots=True)
@@ -106,6 +131,7 @@ class ReadReport:
         if self.strict:
             raise TraceError(f"{where}: {text} (strict reading stops at the first row that would be dropped)")
         self.dropped[reason] += rows
+        self._contradict(reason, where, rows)
         self._detail(f"{where}: dropped, {text}")
 
     def dropping(
@@ -124,16 +150,17 @@ class ReadReport:
     def note(self, reason: str, where: str, times: int = 1) -> None:
         """Count a tolerated irregularity."""
         self.noted[reason] += times
+        self._contradict(reason, where, times)
         self._detail(f"{where}: {reason}")
 
-    def contradict(self, kind: str, reason: str, jobs: Sequence[str], count: int = 1, hours: Hours = NO_HOURS) -> None:
-        """Add ``count`` jobs or rows to the contradictions of a kind; ``jobs`` are the first ids, or the
-        ``file:line`` of rows. They are kept, dropped or noted by another call.
+    def count(self, reason: str, *, drops: bool, rows: int, hours: Hours = NO_HOURS) -> None:
+        """Count further rows that are dropped or noted for a reason, without their places, and the hours of
+        all jobs that it concerns.
         """
-        assert kind in CONTRADICTIONS, kind
-        of = self.contradictions.setdefault(kind, Contradiction())
-        of.jobs, of.hours = of.jobs + count, of.hours.plus(hours)
-        of.add(reason, jobs, count)
+        (self.dropped if drops else self.noted)[reason] += rows
+        if kind := contradiction_in(reason):
+            self._contradict(reason, "", rows)
+            self.contradictions[kind].hours = self.contradictions[kind].hours.plus(hours)
 
     def skip(self, reason: str, rows: int = 1) -> None:
         """Count rows that are valid but were not requested."""
@@ -166,6 +193,12 @@ class ReadReport:
             if counts:
                 parts.append(f"{verb} " + ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common()))
         return f"read {self.rows:,} rows: " + "; ".join(parts)
+
+    def _contradict(self, reason: str, where: str, rows: int) -> None:
+        if kind := contradiction_in(reason):
+            of = self.contradictions.setdefault(kind, Contradiction())
+            of.count += rows
+            of.add(reason, [where] if where else [], rows)
 
     def _detail(self, text: str) -> None:
         if self.lists_more:

@@ -483,6 +483,13 @@ class JobArrays:
         demands: np.ndarray = np.array([getattr(kind.demand, resource) for kind in self.kinds], float)[self.kind]
         return demands
 
+    def hours(self) -> tuple[np.ndarray, np.ndarray]:
+        """(J,) float64 each: GPU-hours and core-hours of each job, if its work is in seconds."""
+        job = np.repeat(np.arange(len(self)), np.diff(self.first))
+        amount = self.work * self.instances / 3600
+        gpu_h, core_h = (np.bincount(job, amount * self.asked(of), len(self)) for of in ("gpus", "cpus"))
+        return gpu_h, core_h
+
     def _seen(self) -> list[list[Any]]:
         """Columns of the fields after ``weight`` in ``Job``; ``None`` if no job sets any of them."""
         times, nodes = (self.observed_start_s, self.eligible_s), self.observed_nodes

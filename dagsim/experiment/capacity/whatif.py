@@ -351,15 +351,7 @@ class Fit:
         total = observed["total"]
         waits, simulated, missed = total["observed_s"], total["simulated_s"], observed.get("missed", 0)
         fits = [
-            cls(
-                name,
-                waits[part],
-                simulated[part],
-                waits["mean"],
-                waits["p95"],
-                total["jobs"],
-                observed.get("missed", 0),
-            )
+            cls(name, waits[part], simulated[part], waits["mean"], waits["p95"], total["jobs"], missed)
             for name, part in _OBSERVED.items()
             if name == metric or (metric not in _OBSERVED and name != "wait_s.p50")
         ]
@@ -368,9 +360,8 @@ class Fit:
     @property
     def is_far(self) -> bool:
         """True if the simulation differs by more than 10 %, or misses more than 1 % of the jobs."""
-        return self.missed > URGENT * (self.missed + self.jobs) or abs(self.simulated - self.observed) > _FAR * max(
-            self.observed, 1e-9
-        )
+        misses = self.missed > URGENT * (self.missed + self.jobs)
+        return misses or abs(self.simulated - self.observed) > _FAR * max(self.observed, 1e-9)
 
     def __str__(self) -> str:
         change = f" ({self.simulated / self.observed - 1:+.0%})" if self.observed > 0 else ""

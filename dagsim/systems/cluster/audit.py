@@ -7,7 +7,7 @@ the facts of a run. Every command shows it in the same words (``sentences``). Co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from dagsim.model.mig import named_types, parted_types
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.nodes import DemandClass, NodeState
 from dagsim.systems.cluster.site import SiteState
-from dagsim.traces.report import CONTRADICTIONS, NO_HOURS, Contradiction, Hours, ReadReport
+from dagsim.traces.report import CONTRADICTIONS, NO_HOURS, OF_ROWS, Contradiction, Hours, ReadReport
 from dagsim.workload.accept import Accept
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations
 
@@ -42,17 +42,19 @@ class Audit:
     """The contradictions of an input, by kind, beside the totals of its jobs."""
 
     jobs: int = 0
+    rows: int = 0
+    """Rows of these jobs, and rows that were dropped."""
     hours: Hours = NO_HOURS
     contradictions: dict[str, Contradiction] = field(default_factory=dict)
-    unused: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Nodes, partitions and so on of the site that no job of the log names."""
+    unused: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    """Number and first names of nodes, partitions and so on of the site that no job of the log names."""
     hint: str = ""
     """What else the user could say about a log with jobs that can never run here."""
 
     def shares(self, kind: str) -> tuple[float, float, float]:
-        """Shares of the jobs, of the GPU-hours and of the core-hours that contradict in this way."""
+        """Shares of the jobs or rows, of the GPU-hours and of the core-hours that contradict in this way."""
         of = self.contradictions[kind]
-        pairs = ((of.jobs, self.jobs), (of.hours.gpus, self.hours.gpus), (of.hours.cores, self.hours.cores))
+        pairs = ((of.count, self._whole(kind)), (of.hours.gpus, self.hours.gpus), (of.hours.cores, self.hours.cores))
         jobs, gpus, cores = (part / whole if whole else 0.0 for part, whole in pairs)
         return jobs, gpus, cores
 
@@ -71,7 +73,7 @@ class Audit:
         kinds = [kind for kind in CONTRADICTIONS if kind in self.contradictions and self.is_urgent(kind) is urgent]
         sentences = [f"{'warning: ' * urgent}{self._sentence(kind)}" for kind in kinds]
         if not urgent:
-            parts = [f"{len(names):,} {what} ({_listed(names)})" for what, names in self.unused.items()]
+            parts = [f"{count:,} {what} ({_listed(names, count)})" for what, (count, names) in self.unused.items()]
             sentences += [f"in the site, but not in the log: {', '.join(parts)}"] if parts else []
         return sentences
 
@@ -93,21 +95,22 @@ class Audit:
         return {
             "urgent": any(map(self.is_urgent, kinds)),
             "jobs": self.jobs,
+            "rows": self.rows,
             "gpu_hours": self.hours.gpus,
             "core_hours": self.hours.cores,
             "contradictions": [
                 {
                     "kind": kind,
                     "urgent": self.is_urgent(kind),
-                    "jobs": of[kind].jobs,
+                    "count": of[kind].count,
                     "gpu_hours": of[kind].hours.gpus,
                     "core_hours": of[kind].hours.cores,
                     "text": self._sentence(kind),
-                    "reasons": {reason: {"jobs": count, "first": list(ids)} for reason, (count, ids) in most[kind]},
+                    "reasons": {reason: {"count": count, "first": list(ids)} for reason, (count, ids) in most[kind]},
                 }
                 for kind in kinds
             ],
-            "unused": {what: list(names) for what, names in self.unused.items()},
+            "unused": {what: {"count": count, "first": list(names)} for what, (count, names) in self.unused.items()},
             "hint": self.hint,
         }
 
@@ -116,15 +119,19 @@ class Audit:
         """Read ``to_dict``."""
         kinds = {
             of["kind"]: Contradiction(
-                of["jobs"],
+                of["count"],
                 Hours(of["gpu_hours"], of["core_hours"]),
-                {reason: (told["jobs"], tuple(told["first"])) for reason, told in of["reasons"].items()},
+                {reason: (told["count"], tuple(told["first"])) for reason, told in of["reasons"].items()},
             )
             for of in facts["contradictions"]
         }
-        unused = {what: tuple(names) for what, names in facts["unused"].items()}
+        unused = {what: (of["count"], tuple(of["first"])) for what, of in facts["unused"].items()}
         hours = Hours(facts["gpu_hours"], facts["core_hours"])
-        return cls(facts["jobs"], hours, kinds, unused, facts["hint"])
+        return cls(facts["jobs"], facts["rows"], hours, kinds, unused, facts["hint"])
+
+    def _whole(self, kind: str) -> int:
+        """Number of all jobs, or of all rows for a contradiction of rows."""
+        return self.rows if kind in OF_ROWS else self.jobs
 
     def _sentence(self, kind: str) -> str:
         of = self.contradictions[kind]
@@ -135,24 +142,22 @@ class Audit:
         if self.hours.gpus and cores > URGENT and not gpus:
             shares[-1] = f"{cores:.0%} of the core-hours"
         most_first = sorted(of.reasons.items(), key=lambda told: -told[1][0])
-        first = [f"{reason} ({_named(count, ids)})" for reason, (count, ids) in most_first[:_NAMED]]
+        unit = "row" if kind in OF_ROWS else "job"
+        first = [f"{reason} ({_named(count, ids, unit)})" for reason, (count, ids) in most_first[:_NAMED]]
         more = f"; and {len(of.reasons) - _NAMED:,} more reasons" if len(of.reasons) > _NAMED else ""
         hint = f" ({self.hint})" if self.hint and kind == "impossible" else ""
-        text = (
-            f"{of.jobs:,} of {self.jobs:,} jobs ({', '.join(shares)}) {CONTRADICTIONS[kind]}: {'; '.join(first)}{more}"
-        )
-        return text + hint
+        who = f"{of.count:,} of {self._whole(kind):,} {unit}s ({', '.join(shares)})"
+        return f"{who} {CONTRADICTIONS[kind]}: {'; '.join(first)}{more}{hint}"
 
 
-def _named(count: int, ids: tuple[str, ...]) -> str:
-    """A number of jobs, and the first of them."""
-    what = "1 job: " if count == 1 else f"{count:,} jobs{', first' * (count > len(ids))}: "
+def _named(count: int, ids: tuple[str, ...], unit: str) -> str:
+    """A number of jobs or rows, and the first of them."""
+    what = f"1 {unit}: " if count == 1 else f"{count:,} {unit}s{', first' * (count > len(ids))}: "
     return what + ", ".join(ids)
 
 
-def _listed(names: Iterable[str]) -> str:
-    some = list(names)
-    return ", ".join(some[:_NAMED]) + (" ..." if len(some) > _NAMED else "")
+def _listed(names: Sequence[str], count: int) -> str:
+    return ", ".join(names[:_NAMED]) + (" ..." if count > len(names[:_NAMED]) else "")
 
 
 class _Nodes:
@@ -221,8 +226,7 @@ class Auditor:
         if not len(jobs):
             return
         job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
-        amount = jobs.work * jobs.instances / 3600
-        block = _Block(jobs, *(np.bincount(job, amount * jobs.asked(of), len(jobs)) for of in ("gpus", "cpus")))
+        block = _Block(jobs, *jobs.hours())
         audit = self._audit
         audit.jobs += len(jobs)
         audit.hours = audit.hours.plus(Hours(float(block.gpu_h.sum()), float(block.core_h.sum())))
@@ -247,18 +251,20 @@ class Auditor:
                     _with_range(reason, ranges.get((kind, reason))): told
                     for reason, told in kinds[kind].reasons.items()
                 }
-        if self._unknown.jobs and (self._has_queues or self._log_names["nodes"]):
+        if self._unknown.count and (self._has_queues or self._log_names["nodes"]):
             kinds["nodes"] = self._unknown
             if not self._log_names["nodes"]:
                 names = list(self._unknown.reasons)
                 ids = next(iter(self._unknown.reasons.values()))[1]
-                why = f"none of the log's {len(names):,} nodes is known here: {_listed(names)}"
-                kinds["nodes"] = replace(self._unknown, reasons={why: (self._unknown.jobs, ids)})
-        for kind, of in (report.contradictions if report is not None else {}).items():
-            kinds[kind] = of
-        return Audit(found.jobs, found.hours, kinds, self._unused(), self._hint)
+                why = f"none of the log's {len(names):,} nodes is known here: {_listed(names, len(names))}"
+                kinds["nodes"] = replace(self._unknown, reasons={why: (self._unknown.count, ids)})
+        rows = found.jobs
+        if report is not None:
+            kinds |= report.contradictions
+            rows = report.kept + report.dropped.total()
+        return Audit(found.jobs, rows, found.hours, kinds, self._unused(), self._hint)
 
-    def _unused(self) -> dict[str, tuple[str, ...]]:
+    def _unused(self) -> dict[str, tuple[int, tuple[str, ...]]]:
         """Names of the site that no job so far has."""
         known = {kind: names for kind, names in self._names.items() if self._log_names[kind]}
         if self._log_names["nodes"] and self._has_queues:
@@ -270,7 +276,7 @@ class Auditor:
         for kind, names in known.items():
             seen = self._log_names[kind]
             if lacking := [name for name in names if name not in seen and name.partition(":")[0] not in seen]:
-                unused["QOS" if kind == "qos" else kind] = tuple(lacking)
+                unused["QOS" if kind == "qos" else kind] = len(lacking), tuple(lacking[:_NAMED])
         return unused
 
     def _judge_room(self, block: _Block, job: np.ndarray) -> None:
@@ -386,11 +392,12 @@ class Auditor:
         self, kind: str, block: _Block, reasons: Mapping[str, list[int]], into: Contradiction | None = None
     ) -> None:
         """Add jobs, by reason, to the contradictions of a kind."""
+        reasons = {reason: places for reason, places in reasons.items() if places}
         if not reasons:
             return
         told = self._audit.contradictions.setdefault(kind, Contradiction()) if into is None else into
         every = np.unique(np.concatenate([np.array(places) for places in reasons.values()]))
-        told.jobs += len(every)
+        told.count += len(every)
         told.hours = told.hours.plus(Hours(float(block.gpu_h[every].sum()), float(block.core_h[every].sum())))
         for reason, places in reasons.items():
             told.add(reason, block.jobs.ids[places[:8]].tolist(), len(places))

@@ -158,7 +158,7 @@ def test_what_is_named_is_what_the_simulation_rejects(seed: int) -> None:
     Conversation(kernel).follow(scenario.policies.create("fifo-fit"))
     rejected = {row.job for row in kernel.schedule.log if row.kind.name == "REJECTED"}
     found = audit(jobs).contradictions.get("impossible")
-    assert (0 if found is None else found.jobs) == len(rejected)
+    assert (0 if found is None else found.count) == len(rejected)
 
 
 def run(*options: str, code: int = 0) -> str:
