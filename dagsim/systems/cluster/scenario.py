@@ -306,7 +306,8 @@ class ClusterScenario:
             case (Synthetic() | Sessions()) as drawn:
                 draw = partial(drawn.arrays, self.cluster, self.runtime)
                 drawn_jobs = (lambda seed: asking(draw(seed), self.request)) if self.request else draw
-                return JobStream(self._sequences.get(seed, drawn_jobs), self.cluster, self.runtime)
+                stored, exact = self._sequences.get(seed, drawn_jobs), drawn.load_is == "exact"
+                return JobStream(stored, self.cluster, self.runtime, whole=exact)
             case Iterable() as jobs:
                 return JobStream(jobs, self.cluster, self.runtime, begins_s=self.begins_s)
             case file if file.window is not None:
