@@ -80,12 +80,10 @@ class TraceInfo:
         }
 
     def mean_busy(self) -> dict[str, float | None]:
-        """GPUs and cores that would be busy on average between the first and the last arrival if no
-        job waited.
-        """
-        span_s = self.workload.span_s
+        """GPUs and cores that would be busy on average over the period of the log if no job waited."""
+        period_s = self.workload.period_s
         parts = {"gpus": self.workload.gpu_work, "cores": self.workload.cpu_work}
-        return {name: work / span_s if span_s else None for name, work in parts.items()}
+        return {name: work / period_s if period_s else None for name, work in parts.items()}
 
 
 def trace_info(file: TraceFile, runtime: Runtime, watch: Callable[[Iterable[Job]], Iterable[Job]] = iter) -> TraceInfo:

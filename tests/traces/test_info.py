@@ -28,8 +28,9 @@ def test_a_trace_without_machines_gets_a_cluster_for_its_load() -> None:
     assert not info.own
     assert info.workload.load is None
     assert info.to_dict()["sized"].startswith("sized (")
-    gpu_s, span_s = info.workload.gpu_work, info.workload.span_s
-    assert info.mean_busy()["gpus"] == pytest.approx(gpu_s / span_s)
+    gpu_s, work = info.workload.gpu_work, info.workload
+    assert work.period_s == pytest.approx(work.span_s * 4 / 3)  # at four times
+    assert info.mean_busy()["gpus"] == pytest.approx(gpu_s / work.period_s)
 
 
 def test_hours_are_those_of_the_trace(tmp_path: Path) -> None:
