@@ -214,8 +214,8 @@ def run_backtest(
     if not several:
         why = " that could have a forecast" if any(len(part.silent) for part in parts) else ""
         raise InputError(f"no job{why} waits at any of the {len(instants):,} instants")
-    silent = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("silent", "silent_kind")}
-    test = Backtest(replace(Forecasts.joined(several), **silent), log)
+    silent, kinds = (np.concatenate([getattr(part, name) for part in parts]) for name in ("silent", "silent_kind"))
+    test = Backtest(replace(Forecasts.joined(several), silent=silent, silent_kind=kinds), log)
     if not test.counted.any():
         raise InputError(
             "no forecast is scored: scores begin after a tenth of the instants and 40 starts of forecast jobs, "

@@ -378,10 +378,9 @@ def _without(log: JobLog, rows: Rows, listing: Listing | None) -> list[WithoutFo
     places = {name: place for place, name in enumerate(log.array.tolist())}
     jobs = []
     for name, kind, why in rows.silent:
-        listed, place = (listing or {}).get(name), places.get(name)
-        user = listed.user if listed is not None and listed.user or place is None else log.user[place]
-        part = listed.partition if listed is not None and listed.partition or place is None else log.partition[place]
-        jobs.append(WithoutForecast(name, user, part, KINDS[kind], why))
+        listed, place = (listing or {}).get(name) or Listed("", np.nan), places.get(name)
+        own = ("", "") if place is None else (log.user[place], log.partition[place])
+        jobs.append(WithoutForecast(name, listed.user or own[0], listed.partition or own[1], KINDS[kind], why))
     return sorted(jobs, key=lambda job: (job.kind, job.job))
 
 

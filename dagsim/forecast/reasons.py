@@ -36,8 +36,8 @@ _KNOWN = Verdict(Fate.KNOWN)
 _REQUEUED = Verdict(Fate.OUTSIDE, "an attempt failed, and the job is held until somebody releases it")
 _NAMES: dict[str, Verdict] = {
     **dict.fromkeys(
-        ("", "None", "Priority", "Resources", "Dependency", "BeginTime", "Licenses", "Reservation", "Prolog", "Cleaning",
-         "SchedDefer", "JobArrayTaskLimit", "MPIPortsBusy", "Suspended", "AssociationJobLimit", "AssocJobLimit",
+        ("", "None", "Priority", "Resources", "Dependency", "BeginTime", "Licenses", "Reservation", "Prolog",
+         "Cleaning", "SchedDefer", "JobArrayTaskLimit", "MPIPortsBusy", "Suspended", "AssociationJobLimit", "AssocJobLimit",
          "AssociationResourceLimit", "AssocResourceLimit", "QOSJobLimit", "QOSResourceLimit", "quota"),
         _KNOWN,
     ),
@@ -89,7 +89,8 @@ _FAMILIES: tuple[tuple[re.Pattern[str], Verdict], ...] = tuple([
         # Limits of Slurm: of one job, of budgets, of what somebody holds at a time.
         (r"(QOS|Assoc)\w*(PerJob|PerNode|MaxWallDuration)|QOSMin\w+",
          Verdict(Fate.NEVER, "it asks for more or less than a job may have")),
-        (r"(QOS|Assoc)\w*(Minutes|GrpWall)", Verdict(Fate.OUTSIDE, "until usage decays, or somebody raises the budget")),
+        (r"(QOS|Assoc)\w*(Minutes|GrpWall)",
+         Verdict(Fate.OUTSIDE, "until usage decays, or somebody raises the budget")),
         (r"(QOS|Assoc|Max)\w*(Energy|License|BB|Billing)",
          Verdict(Fate.OUTSIDE, "until its users hold less of what the limit counts")),
         (r"(QOS|Assoc|Max)\w*Submit", Verdict(Fate.OUTSIDE, "until fewer jobs are submitted")),
@@ -101,7 +102,7 @@ _FAMILIES: tuple[tuple[re.Pattern[str], Verdict], ...] = tuple([
         (r"(launch|job) failed,? requeued held|user env retrieval failed", _REQUEUED),
         # Conditions of Kubernetes and Kueue.
         (r"SchedulingGated|.*admission check", _GATED),
-        (r".*(ClusterQueue|LocalQueue|queue).*(is inactive|doesn't exist|is stopped|not started|not enabled)", _STOPPED),
+        (r".*[qQ]ueue.*(is inactive|doesn't exist|is stopped|not started|not enabled)", _STOPPED),
         (r".*workload is deactivated|Deactivated", Verdict(Fate.OUTSIDE, "until somebody activates it")),
         (r".*(request|requests) > maximum capacity|.*insufficient quota .*maximum",
          Verdict(Fate.NEVER, "it asks for more than the quota of its queue can ever be")),

@@ -16,7 +16,7 @@ from dagsim.forecast.futures import QueueState
 from dagsim.forecast.log import JobLog
 from dagsim.forecast.reasons import Fate, is_limit, verdict_of
 from dagsim.traces.formats.kubernetes import waiting_workloads
-from dagsim.traces.slurm import is_squeue, waiting_jobs
+from dagsim.traces.slurm_queue import is_squeue, waiting_jobs
 from dagsim.traces.source import Source
 
 KINDS = ("plain", "limited", "dependent", "begin later", "reservation", "never", "outside")
@@ -141,9 +141,7 @@ class Rows:
     def chosen(self, places: Sequence[int]) -> Rows:
         """The rows at these places."""
         members = [self.members[place] for place in places]
-        return replace(
-            self, members=members, kind=self.kind[list(places)], estimate_s=self.estimate_s[list(places)]
-        )
+        return replace(self, members=members, kind=self.kind[list(places)], estimate_s=self.estimate_s[list(places)])
 
     def earliest(self, starts: np.ndarray) -> np.ndarray:
         """(..., n) first starts of each row, from those of the waiting jobs in the last axis."""
@@ -152,9 +150,7 @@ class Rows:
         return np.stack([starts[..., places].min(axis=-1) for places in self.members], axis=-1)
 
 
-def rows_of(
-    state: QueueState, listing: dict[str, Listed] | None, obstacle: Callable[[int], str] | None = None
-) -> Rows:
+def rows_of(state: QueueState, listing: dict[str, Listed] | None, obstacle: Callable[[int], str] | None = None) -> Rows:
     """The rows of a state; with a listing of the queue, those that it shows. ``obstacle`` describes
     what prevents the job at an index of the log from ever starting.
     """

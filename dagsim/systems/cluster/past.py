@@ -70,8 +70,8 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
             raise ModelError(f"{where} {machine.node.name!r} and on one of another GPU type")
         if (room := _room_for_run(machine, demand)) < instances:
             raise ModelError(
-                f"{where} {machine.node.name!r} with {instances} x {demand_words(demand.demand)}, but there is room for "
-                f"{room} beside the jobs that run there already"
+                f"{where} {machine.node.name!r} with {instances} x {demand_words(demand.demand)}, but there is "
+                f"room for {room} beside the jobs that run there already"
             )
 
 

@@ -538,8 +538,7 @@ class Obstacles:
             if terms is not None:
                 demand = machines.compile(task.demand, demand.gang, terms)
             active.tasks.append(TaskState(active, index, task, demand, seconds, 0))
-        words = dict.fromkeys(word for task in active.tasks for word in self._rules.never(task))
-        return "; ".join(words)
+        return "; ".join(dict.fromkeys(reason for task in active.tasks for reason in self._rules.never(task)))
 
     def _outside(self, job: Job, task: Task, now_s: float) -> str:
         """Describe a term of the site that the job cannot meet."""
