@@ -21,8 +21,8 @@ from dagsim.forecast.calibration import Outcomes, calibrated, censoring_weights,
 from dagsim.forecast.futures import Player, QueueState, policy_of, starts_by
 from dagsim.forecast.log import JobLog, read_sacct_log
 from dagsim.forecast.members import Forecaster, Past, is_long
-from dagsim.forecast.rows import KINDS, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
-from dagsim.forecast.scores import CEILING, LEVELS, Score, crps, ratio, score
+from dagsim.forecast.rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
+from dagsim.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
 from dagsim.processes import end_with_parent, kill_workers, starting
 from dagsim.traces import format_of
 from dagsim.traces.formats.swf import waits_s
@@ -102,6 +102,8 @@ class Forecasts:
     """(n,) bool: True if Slurm had an estimate."""
     seen_s: np.ndarray
     started: np.ndarray
+    least_s: np.ndarray
+    """(n,) float64: seconds until the begin time that its user asked for, at least 0."""
     silent: np.ndarray
     """(m,) object: the submissions without a forecast, at each instant."""
     silent_kind: np.ndarray
@@ -156,6 +158,7 @@ def forecasts_of(
         np.isfinite(rows.estimate_s),
         seen_s,
         started,
+        np.maximum(log.begin_s[jobs] - rows.state.t, 0.0),
         objects([silent.name for silent in rows.silent]),
         objects([KINDS[silent.kind] for silent in rows.silent]),
         raw,
@@ -251,6 +254,7 @@ class Backtest:
                 self.calibrated["limits_history"] = pooled(
                     self.outcomes, [self.calibrated[name] for name in pair], lag_s
                 )
+        self.forecast = np.maximum(self.forecast, log_wait(forecasts.least_s)[:, None])
         self.scored = self._scored(log)
         silent = dict(zip(forecasts.silent.tolist(), forecasts.silent_kind.tolist(), strict=True))
         started = set(log.array[np.isfinite(log.start_s)].tolist())
@@ -283,7 +287,7 @@ class Backtest:
         last hour of submissions of a log that goes on after them.
         """
         rows = self.forecasts
-        scored = np.isin(rows.kind, [KINDS.index("plain"), KINDS.index("limited")])
+        scored = np.isin(rows.kind, SCORED)
         if self.is_oracle or not len(rows.t):
             return scored
         first_s, last_s = rows.t[0], rows.t[-1]

@@ -82,16 +82,21 @@ class JobLog:
     @classmethod
     def of(cls, jobs: JobArrays, origin_s: float = 0.0, start_s: np.ndarray | None = None) -> JobLog:
         """The log of jobs with observed starts, which run for their work. Their estimates are their
-        limits; a job without one has a week.
+        limits; a job without one has a week. Components of a heterogeneous job are jobs of one submission.
 
         Raises:
-            TraceError: The jobs have no starts, or are not of one task each.
+            TraceError: The jobs have no starts, or tasks that wait for each other.
         """
         seen_s = jobs.observed_start_s if start_s is None else start_s
         if seen_s is None or (np.isnan(seen_s).all() and start_s is None):
             raise TraceError("the log has no starts of jobs, so that there are no waits to forecast")
+        submission = jobs.ids.tolist()
         if (np.diff(jobs.first) != 1).any():
-            raise TraceError("forecasts need a log of jobs of one task each")
+            if len(jobs.parent):
+                raise TraceError("forecasts need a log of jobs whose tasks do not wait for each other")
+            components = np.diff(jobs.first)
+            submission, seen_s = np.repeat(jobs.ids, components).tolist(), np.repeat(seen_s, components)
+            jobs = jobs.apart()
         limit_s = np.full(len(jobs), nan) if jobs.estimate is None else jobs.estimate
         limited = np.isfinite(limit_s)
         limit_s = np.maximum(np.where(limited, limit_s, 7 * 86400.0), 1.0)
@@ -116,7 +121,7 @@ class JobLog:
             asked.arrival_s,
             [()] * len(jobs),
             jobs.observed_nodes or Labels(np.zeros(len(jobs), np.int32), ((),)),
-            objects(jobs.ids.tolist()),
+            objects(submission),
             float(np.nanmax(np.concatenate([end_s, asked.arrival_s]))),
             limited,
             np.full(len(jobs), nan),
@@ -183,7 +188,7 @@ def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
     jobs = replace(jobs, estimate=jobs.work if jobs.estimate is None else np.where(limited, jobs.estimate, jobs.work))
     log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
     begin_s = np.where(log.eligible_s > t, log.eligible_s, log.begin_s)
-    array = objects([id.partition("_")[0] for id in jobs.ids.tolist()])
+    array = objects([id.partition("_")[0] for id in log.array.tolist()])
     return replace(log, array=array, begin_s=begin_s, limited=limited, ends_s=t), t
 
 

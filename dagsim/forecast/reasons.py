@@ -37,8 +37,8 @@ _REQUEUED = Verdict(Fate.OUTSIDE, "an attempt failed, and the job is held until 
 _NAMES: dict[str, Verdict] = {
     **dict.fromkeys(
         ("", "None", "Priority", "Resources", "Dependency", "BeginTime", "Licenses", "Reservation", "Prolog",
-         "Cleaning", "SchedDefer", "JobArrayTaskLimit", "MPIPortsBusy", "Suspended", "AssociationJobLimit", "AssocJobLimit",
-         "AssociationResourceLimit", "AssocResourceLimit", "QOSJobLimit", "QOSResourceLimit", "quota"),
+         "Cleaning", "SchedDefer", "JobArrayTaskLimit", "MPIPortsBusy", "Suspended", "AssociationJobLimit",
+         "AssocJobLimit", "AssociationResourceLimit", "AssocResourceLimit", "QOSJobLimit", "QOSResourceLimit", "quota"),
         _KNOWN,
     ),
     "JobHeldUser": Verdict(Fate.OUTSIDE, "until its user releases it"),

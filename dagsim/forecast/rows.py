@@ -22,6 +22,7 @@ from dagsim.traces.source import Source
 KINDS = ("plain", "limited", "dependent", "begin later", "reservation", "never", "outside")
 """Kinds of rows. The first two are scored; the last two get no forecast."""
 _PLAIN, _LIMITED, _DEPENDENT, _LATER, _RESERVED, _NEVER, _OUTSIDE = range(len(KINDS))
+SCORED = (_PLAIN, _LIMITED)
 _REASONS = {"Dependency": _DEPENDENT, "BeginTime": _LATER, "Reservation": _RESERVED}
 _WITHOUT = {Fate.NEVER: _NEVER, Fate.OUTSIDE: _OUTSIDE}
 

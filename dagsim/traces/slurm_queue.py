@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Any, NamedTuple
 
 from dagsim.traces.chunks import Table, tables_of
@@ -68,6 +69,8 @@ def _squeue_rows(source: Source, report: ReadReport) -> Iterator[Row]:
     listed: set[str] = set()
     """Submissions in the file."""
     dependent: list[tuple[list[str], str, list[Row]]] = []
+    suspended: list[Row] = []
+    first_s = inf
     for number, job in elements(source, "jobs"):
         ids = _squeue_ids(job)
         listed.add(re.split("[_+]", ids[0], maxsplit=1)[0])
@@ -82,10 +85,17 @@ def _squeue_rows(source: Source, report: ReadReport) -> Iterator[Row]:
             report.skip("of jobs that are ending" if state in ENDED else "of jobs that neither run nor wait", len(ids))
         else:
             rows: list[Row] = [(number, _squeue_row(job, id, state == "RUNNING", now_s)) for id in ids]
-            if conditions:
+            submit_s = json_number(job.get("submit_time"))
+            first_s = min(first_s, submit_s) if isinstance(submit_s, int | float) else first_s
+            if state == "SUSPENDED":
+                suspended += rows
+            elif conditions:
                 dependent.append((ids, conditions, rows))
             else:
                 yield from rows
+    for number, fields in suspended:  # it has started before all that wait, and comes back before them
+        times = dict.fromkeys(map(COLUMNS.index, ("Submit", "Eligible", "Start")), plain_text(min(first_s, now_s) - 1))
+        yield number, [times.get(place, field) for place, field in enumerate(fields)]
     dependent.sort(key=lambda waiting: int(re.sub(r"\D.*", "", waiting[0][0]) or 0))
     for ids, conditions, rows in dependent:
         needed = re.findall(r"(?<=:)\d+(?:_\d+)?", conditions)
@@ -121,7 +131,7 @@ def waiting_jobs(source: Source) -> Iterator[WaitingJob]:
             continue
         start, conditions = json_number(job.get("start_time")), text_in(job.get("dependency"))
         yield WaitingJob(
-            _squeue_ids(job)[0].partition("_")[0],
+            re.split("[_+]", _squeue_ids(job)[0], maxsplit=1)[0],
             reason if state == "PENDING" else "Suspended",
             float(start) if state == "PENDING" and isinstance(start, int) and start else None,
             text_in(job.get("user_name")),
