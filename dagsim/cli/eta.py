@@ -26,7 +26,7 @@ from dagsim.cli.options import (
     Workers,
     expand_options,
 )
-from dagsim.cli.shared import experiment, trace_at
+from dagsim.cli.shared import audited, experiment, trace_at
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -153,7 +153,9 @@ def _forecast(
         return
     first = [Setting(f"--state {state}", "workload", workload_of(state))]
     config = experiment(asked, reading, first=first, watched=output.watched)
+    audit = audited(config, told=output.watched)
     question = Question.read(config, state, history, algo, *counts)
+    remarks = [*audit.sentences(), *question.remarks, *audit.sentences(urgent=False)]
     for remark in question.remarks:
         typer.echo(f"{state.name}: {remark}", err=True)
     answers: dict[str, Prospect[Any]] = {}
@@ -173,10 +175,11 @@ def _forecast(
         from dagsim.report.page.forecasting import queue_page
 
         title = f"{state.name}: when jobs start"
-        write_text(output.page, queue_page(title, answers["jobs"], answers.get("planned"), remarks=question.remarks))
+        write_text(output.page, queue_page(title, answers["jobs"], answers.get("planned"), remarks=remarks))
     if output.json:
         latest, *_ = answers.values()
         basis = {
+            "audit": audit.to_dict(),
             "t": question.t,
             "seed": config.seed,
             "futures": latest.futures,
@@ -247,6 +250,7 @@ def _backtest(
 
     with TemporaryDirectory() as scratch:
         config = _configured(path, asked, Path(scratch), reading, watched=output.watched)
+    audit = audited(config, told=output.watched)
     log, queue, player = read_backtest(config, path, algo)
     forecaster = Forecaster(player, *counts, config.seed, oracle)
     since_s, until_s = _instant(config, "from", reading.from_, log), _instant(config, "until", reading.until, log)
@@ -256,7 +260,8 @@ def _backtest(
     )
     progress = counted(f"forecasting at {len(instants):,} instants", output.watched, "done", every=1)
     test = run_backtest(log, queue, forecaster, instants, workers or cores(), progress)
-    scores = test.to_dict() if output.page is not None or not output.quiet or output.json else {}
+    wanted = output.page is not None or not output.quiet or output.json
+    scores = {"audit": audit.to_dict(), **test.to_dict()} if wanted else {}
     if output.page is not None:
         from dagsim.files import write_text
         from dagsim.report.page.forecasting import backtest_page

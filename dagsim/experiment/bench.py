@@ -31,12 +31,12 @@ from dagsim.experiment.bound import bound_of
 from dagsim.experiment.carry_out import check_plan
 from dagsim.experiment.executors import CellExecutor, CellWork
 from dagsim.experiment.kept_files import CLOCKED, CellRun
-from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid, code_digest
-from dagsim.experiment.provenance import digest, provenance
+from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
+from dagsim.experiment.provenance import code_digest, digest, provenance
 from dagsim.experiment.store import Store
 from dagsim.files import parsed_json
 from dagsim.metrics.standings import PolicyResult, not_done, standings
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import differences, ordered_sum
 from dagsim.model.streams import stream
 from dagsim.registry import nearest
 from dagsim.seeds import VALIDATION, seeds_of
@@ -393,9 +393,8 @@ def check_file(content: Mapping[str, Any]) -> Iterator[str]:
     if content["suite_sha256"] != _suite_digest():
         yield "the tasks differ from those of this dagsim (suite_sha256)"
     again = json.loads(json.dumps(scored(content)))
-    for key, value in again.items():
-        if content.get(key) != value:
-            yield f"{key} does not follow from the runs in the file"
+    for place, value, follows in differences({key: content.get(key) for key in again}, again):
+        yield f"{place} does not follow from the runs in the file: it is {value}, and they give {follows}"
     names = {task.name: task for task in suite()}
     entry = _entry_of(content)
     for name, task in content["tasks"].items():
@@ -436,8 +435,9 @@ def differing_bounds(content: Mapping[str, Any], picked: Iterable[PickedRun]) ->
         if (bounds := content["bounds"].get(run.task.name)) is not None:
             seeds = [line["seed"] for line in content["tasks"][run.task.name]["runs"]]
             bound = bound_of(run.task.config, run.cell.seed, by_area=True).mean_s
-            if bound != bounds[list(dict.fromkeys(seeds)).index(run.cell.seed)]:
-                yield f"{run.task.name} on seed {run.cell.seed}: the bound is {bound}"
+            stated = bounds[list(dict.fromkeys(seeds)).index(run.cell.seed)]
+            if any(differences(bound, stated)):
+                yield f"{run.task.name} on seed {run.cell.seed}: the bound is {bound}, and {stated} in the file"
 
 
 def repeated_runs(content: Mapping[str, Any], sample: int, seed: int, executor: CellExecutor) -> tuple[int, list[str]]:
@@ -447,30 +447,32 @@ def repeated_runs(content: Mapping[str, Any], sample: int, seed: int, executor: 
     Raises:
         ConfigError: The file has no runs of the suite to repeat, and nothing in it says why.
     """
-    differences = list(check_file(content))
+    findings = list(check_file(content))
     try:
         picked = picked_cells(content, sample, seed)
     except ConfigError:
-        if not differences:
+        if not findings:
             raise
-        picked = []  # its runs are not those of the suite; the differences say so
+        picked = []  # its runs are not those of the suite; the findings say so
     lines = {run.cell.id: run.line for run in picked}
     cells = [run.cell for run in picked]
     for cell in cells:
         check_plan(Plan("bench", cell.config, (cell,)))
-    differences += differing_bounds(content, picked)
+    findings += differing_bounds(content, picked)
     for run in executor.run(CellWork("log", named=True), cells):
         line = lines[run.id]
         where = f"{line['policy']} on seed {line['seed']}"
         if run.error:
-            differences.append(f"{where}: {run.error}")
+            findings.append(f"{where}: {run.error}")
             continue
         if log_digest(run.schedule) != line["log_sha256"]:
-            differences.append(f"{where}: the log has another SHA-256")
-        for metric, value in line["metrics"].items():
-            if run.metrics.get(metric) != value:
-                differences.append(f"{where}: {metric} is {run.metrics.get(metric)}, and {value} in the file")
-    return len(picked), differences
+            findings.append(f"{where}: the log has another SHA-256")
+        computed = {metric: run.metrics.get(metric) for metric in line["metrics"]}
+        findings += [
+            f"{where}: {metric} is {value}, and {stated} in the file"
+            for metric, value, stated in differences(computed, line["metrics"])
+        ]
+    return len(picked), findings
 
 
 def picked_cells(content: Mapping[str, Any], sample: int, seed: int) -> list[PickedRun]:

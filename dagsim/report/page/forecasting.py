@@ -22,6 +22,7 @@ from dagsim.report.forecast import (
 from dagsim.report.grid import Grid
 from dagsim.report.page.charts import Packer, element, notes, table
 from dagsim.report.page.document import answered, part
+from dagsim.report.tables import contradictions
 
 _MOST_BANDS = 200
 _LETTERS, _LETTER, _WIDTH, _ROW, _TOP = 28, 6.5, 900, 16, 22
@@ -75,7 +76,7 @@ def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
         parts.append(
             part(f"By {head}", table(Grid("", (head, "rows", "coverage of 90 %", "CRPS", "median error"), cells)))
         )
-    return answered(title, backtest_sentences(scores)[:1], parts, Packer().packed({}))
+    return answered(title, [*contradictions([scores]), *backtest_sentences(scores)[:1]], parts, Packer().packed({}))
 
 
 _SCORES = ("coverage_90", "crps_log", "median_abs_log")
