@@ -106,6 +106,9 @@ class Sacct(Reader):
         }
     )
 
+    tables = staticmethod(sacct_tables)
+    """Reads the rows of a source."""
+
     def recognises(self, source: Source) -> bool:
         if folder_parts(source) is not None:
             return True
@@ -125,7 +128,7 @@ class Sacct(Reader):
         )
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
-        reading = _Reading.of(options)
+        reading = _Reading.of(options, self.tables)
         parts = in_parts(partial(reading.rows, source), reading.keys, report)
         return job_blocks(map(reading.batch, parts), report, most)
 
@@ -257,11 +260,13 @@ class _Reading:
     named: dict[str, str]
     times: _Times
     """Times of the rows of the table."""
+    tables: Callable[[Source, ReadReport, str | None], Iterator[Table]] = sacct_tables
+    """Reads the rows of a source."""
     alike: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """By user and name, the ids of jobs since the last that waited for all before it (singleton), from that one on."""
 
     @classmethod
-    def of(cls, options: TraceOptions) -> _Reading:
+    def of(cls, options: TraceOptions, tables: Callable[[Source, ReadReport, str | None], Iterator[Table]]) -> _Reading:
         """Prepare a reading with these options.
 
         Raises:
@@ -269,11 +274,11 @@ class _Reading:
         """
         if options.protocol not in (None, *_PROTOCOLS):
             raise ConfigError(f"sacct has no protocol {options.protocol!r}; choose from {', '.join(_PROTOCOLS)}")
-        return cls(options, Findings(), options.zone(), options.named_gpus(), _EXAMPLE)
+        return cls(options, Findings(), options.zone(), options.named_gpus(), _EXAMPLE, tables)
 
     def rows(self, source: Source, report: ReadReport) -> Iterator[Table]:
         """Rows of jobs with an id and a submission time; steps are skipped."""
-        for table in sacct_tables(source, report, self.options.delimiter):
+        for table in self.tables(source, report, self.options.delimiter):
             ids = _ids(table).tolist()
             steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)  # cut lists have dots too
             if steps.any():
@@ -327,6 +332,7 @@ class _Reading:
             observed_start_s=np.maximum(arrival, start[first]),
             eligible_s=np.maximum(arrival, np.fmin(eligible_s, start[first])),
             observed_nodes=words["NodeList"].mapped(readable_hosts),
+            observed_gpu=Labels(kinds.place, tuple([kind or "" for kind in kinds.measured_on])).chosen(first),
         )
         kept = plain[first] & (np.diff(groups.first) == 1)
         ones = np.ones(len(kept), np.int64)
@@ -581,6 +587,7 @@ class _Reading:
             observed_start_s=None if shown.start_s is None else max(time, shown.start_s),
             eligible_s=max(time, shown.eligible_s if shown.start_s is None else min(shown.eligible_s, shown.start_s)),
             observed_nodes=self._nodes([attempts[-1] for attempts in components]),
+            observed_gpu=(self._measured_on(shown) or "") if len(components) == 1 else "",
         )
 
     def _tenant(self, user: str, account: str, partition: str) -> str:
