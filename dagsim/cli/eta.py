@@ -141,7 +141,7 @@ def _forecast(
     from dagsim.errors import InputError
     from dagsim.forecast.live import Question, is_idle, workload_of
     from dagsim.forecast.planned import PlannedJob, shapes_of
-    from dagsim.report.forecast import queue_grid, shapes_grid, shapes_sentences
+    from dagsim.report.forecast import queue_grid, shapes_grid, shapes_sentences, without_grid, without_sentence
     from dagsim.report.terminal import show_grid
 
     if asked.config is None and reading.cluster is None:
@@ -166,8 +166,10 @@ def _forecast(
         answers["planned"] = _refined(lambda early: question.shapes(wanted, early), shapes_grid, output.watched)
     if plan is None or names or output.page is not None:
         answers["jobs"] = queue = _refined(lambda early: question.answers(names, early), queue_grid, output.watched)
-        if missing := sorted(names - {row.job for row in queue.rows}):
-            raise InputError(f"{state}: job {missing[0]} does not wait there, or can never start")
+        if missing := sorted(names - {row.job for row in queue.rows} - {job.job for job in queue.without}):
+            raise InputError(f"{state}: job {missing[0]} does not wait there")
+        if queue.without:
+            typer.echo(f"{state.name}: {without_sentence(queue.without)}", err=True)
     if output.page is not None:
         from dagsim.files import write_text
         from dagsim.report.page.forecasting import queue_page
@@ -185,6 +187,8 @@ def _forecast(
             "jobs": [],
         }
         rows = {name: [row.to_dict() for row in answer.rows] for name, answer in answers.items()}
+        if "jobs" in answers:
+            rows["no_forecast"] = [job.to_dict() for job in answers["jobs"].without]
         typer.echo(json.dumps(basis | rows))
     elif output.watched:
         if "planned" in answers:
@@ -192,6 +196,8 @@ def _forecast(
             typer.echo("\n".join(shapes_sentences(answers["planned"].rows)))
         if "jobs" in answers and (names or plan is None):
             show_grid(queue_grid(answers["jobs"]))
+            if answers["jobs"].without:
+                show_grid(without_grid(answers["jobs"].without))
 
 
 def _refined(

@@ -376,6 +376,22 @@ class JobArrays:
             **_joined_columns(several),
         )
 
+    def apart(self) -> JobArrays:
+        """The tasks as jobs of their own, the k-th after the first of a job as ``ID+k``; edges are left out."""
+        job = np.repeat(np.arange(len(self)), np.diff(self.first))
+        place = (np.arange(self.tasks) - self.first[job]).tolist()
+        ids = [f"{id}+{task}" if task else id for id, task in zip(self.ids[job].tolist(), place, strict=True)]
+        return replace(
+            self,
+            ids=objects(ids),
+            arrival_s=self.arrival_s[job],
+            first=np.arange(self.tasks + 1),
+            waits=np.zeros(self.tasks + 1, np.int64),
+            parent=np.zeros(0, np.int32),
+            output_bytes=None,
+            **_chosen_columns(self, job),
+        )
+
     def arriving(self, arrival_s: np.ndarray) -> JobArrays:
         """The same jobs with other arrival times."""
         return replace(self, arrival_s=arrival_s)
