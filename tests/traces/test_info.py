@@ -31,7 +31,7 @@ def test_a_trace_without_machines_gets_a_cluster_for_its_load() -> None:
     assert info.workload.load is None
     assert info.to_dict()["sized"].startswith("sized (")
     gpu_s, work = info.workload.gpu_work, info.workload
-    assert work.period_s == pytest.approx(work.span_s * 4 / 3)  # at four times
+    assert work.period_s == pytest.approx(work.span_s * 5 / 4)  # at five times
     assert info.mean_busy()["gpus"] == pytest.approx(gpu_s / work.period_s)
 
 
