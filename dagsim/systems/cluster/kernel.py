@@ -386,7 +386,7 @@ class ClusterKernel(State):
         if not number & 4095:
             schedule.log.pack()
         self._record_job(_ARRIVED, number)
-        if rejected is not None:
+        if rejected is not None and not job.in_flight:  # what runs already may run
             self._record_job(_REJECTED, number, float(rejected))
             return
         self.models.estimates.apply(active, schedule.seed, lambda task: seconds_of(task, types))

@@ -54,12 +54,12 @@ class SiteState(State):
     """
 
     __slots__ = {
-        "_all": SAME,
         "_chosen": COPIED,
         "_features": SAME,
         "_members": SAME,
         "_numbers": SAME,
         "_partitions": SAME,
+        "all_nodes": SAME,
         "closed": SAME,
         "drained": SAME,
         "levels": SAME,
@@ -79,7 +79,8 @@ class SiteState(State):
         """Domains of each level of the network, as bit sets."""
         queues = queues or QueueTree()
         names = [node.name for node in cluster.nodes]
-        self._all = (1 << len(names)) - 1
+        self.all_nodes = (1 << len(names)) - 1
+        """All nodes, as a bit set."""
         self._features = tuple([node.features for node in cluster.nodes])
         self._partitions = MappingProxyType({part.name: part for part in queues.partitions})
         self._members = MappingProxyType({part.name: members(part, names) for part in queues.partitions})
@@ -136,7 +137,7 @@ class SiteState(State):
             reservation = self._numbers.get(request.reservation, -1)
         licences = tuple([pair for pair in request.licences if pair[0] in self.licences])
         domains = self._domains(job.id, request) if request.level and self.levels else ()
-        if nodes == self._all and not (self.closed or self.drained or licences or domains):
+        if nodes == self.all_nodes and not (self.closed or self.drained or licences or domains):
             return None
         return Terms(nodes, limit_s, reservation, licences, domains)
 
@@ -149,7 +150,7 @@ class SiteState(State):
 
     def nodes_of(self, partition: str, request: Request | None) -> int:
         """The nodes of the partitions of a job that satisfy its constraint, as a bit set."""
-        request, nodes = request or _NO_REQUEST, self._all
+        request, nodes = request or _NO_REQUEST, self.all_nodes
         if self._partitions:
             named = [name for name in request.partitions or (partition,) if name in self._partitions]
             named = named or [next(iter(self._partitions))]
@@ -195,7 +196,7 @@ class SiteState(State):
     def _satisfying(self, constraint: str) -> int:
         nodes = self._chosen.get(constraint)
         if nodes is None:
-            nodes = self._all
+            nodes = self.all_nodes
             if any(self._features):
                 bits = [1 << at for at, features in enumerate(self._features) if satisfies(constraint, features)]
                 nodes = sum(bits)
