@@ -46,6 +46,10 @@ class KueueSite(ImportedSite):
     """By kind and name; names of LocalQueues have their namespace, ``team/queue``."""
     nodes: list[FoundNode] = field(default_factory=list)
 
+    def restarts(self, queues: QueueTree) -> bool:
+        """True, since the pods of an evicted workload start again."""
+        return True
+
     def found_nodes(self) -> list[FoundNode]:
         """All nodes.
 

@@ -87,7 +87,7 @@ def hosts(text: str, most: int = _MOST) -> tuple[str, ...]:
     suffixes.
 
     Raises:
-        ValueError: A bracket is not closed, or does not hold a list of numbers.
+        ValueError: A bracket is not closed, or does not hold a list of numbers and ranges.
     """
     return tuple(islice((name for part in _parts(text) for name in _expanded(part)), most))
 
@@ -144,6 +144,8 @@ def _numbers(inside: str) -> Iterator[str]:
         last = last if dash else first
         if not (first.isascii() and first.isdecimal() and last.isascii() and last.isdecimal() and len(last) < 19):
             raise ValueError(f"no range of numbers: {part[:80]!r}")
+        if int(first) > int(last):
+            raise ValueError(f"a range that runs backwards: {part[:80]!r}")
         for number in range(int(first), int(last) + 1):
             yield f"{number:0{len(first)}d}"
 

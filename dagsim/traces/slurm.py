@@ -46,6 +46,7 @@ __all__ = [
     "resources",
     "sacct_rows",
     "sacct_tables",
+    "span_s",
     "state",
     "with_older_columns",
 ]
@@ -260,9 +261,9 @@ def limit_s(raw: str, text: str) -> float | None:
     return None
 
 
-def moment_s(text: str, field: str, zone: ZoneInfo | None) -> float | None:
+def moment_s(text: str, field: str, zone: ZoneInfo | None, fold: int = 0) -> float | None:
     """Seconds since 1970 from epoch seconds, or from a local date in ``zone`` (default UTC);
-    ``None`` if not set.
+    ``None`` if not set. A date in an hour that the zone repeats is the first or the second (``fold``).
 
     Raises:
         Dirty: The text is not a point in time.
@@ -275,10 +276,33 @@ def moment_s(text: str, field: str, zone: ZoneInfo | None) -> float | None:
     try:
         moment = datetime.fromisoformat(text.strip())
         if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=zone or ZoneInfo("UTC"))
+            moment = moment.replace(tzinfo=zone or ZoneInfo("UTC"), fold=fold)
         return _positive((moment - _EPOCH) / timedelta(seconds=1), field)
     except (ValueError, OverflowError):
         raise Dirty(f"whose {field} is not a time") from None
+
+
+def span_s(start: str, end: str, duration: str = "", zone: ZoneInfo | None = None) -> tuple[float | None, float | None]:
+    """Start and end in seconds since 1970. In the hour that a change of summer time repeats, each is read
+    such that the end is later by the duration, or at least later.
+
+    Raises:
+        Dirty: One is not a point in time.
+    """
+    readings = [(moment_s(start, "start", zone, one), moment_s(end, "end", zone, other)) for one, other in _FOLDS]
+    start_s, end_s = readings[0]
+    if start_s is None or end_s is None:
+        return start_s, end_s
+    try:
+        lasts_s = duration_s(duration, "duration")
+    except Dirty:
+        lasts_s = None
+    spans = [(since, until) for since, until in readings if since is not None and until is not None and until > since]
+    exact = [pair for pair in spans if lasts_s is not None and abs(pair[1] - pair[0] - lasts_s) <= 1]
+    return next(iter(exact or spans), (start_s, end_s))
+
+
+_FOLDS = ((0, 0), (0, 1), (1, 1), (1, 0))
 
 
 def state(text: str) -> str:
