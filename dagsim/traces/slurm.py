@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise, product
 from math import inf
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+import numpy as np
+
 from dagsim.errors import TraceError
-from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
+from dagsim.traces.chunks import FileLayout, Form, Table, date_seconds, read_tables, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty, finite_number
 from dagsim.traces.report import ReadReport
@@ -28,12 +30,16 @@ __all__ = [
     "COMMAND",
     "ENDED",
     "NOT_OVER",
+    "UNSET_MOMENTS",
     "Resources",
+    "are_milliseconds",
     "array_ids",
     "array_tasks",
     "delimiter_of",
     "duration_s",
+    "folded_rows",
     "folder_parts",
+    "gres_tres",
     "is_json",
     "is_unset",
     "json_number",
@@ -43,6 +49,7 @@ __all__ = [
     "memory_gb",
     "moment_s",
     "plain_text",
+    "reading_of",
     "resources",
     "sacct_rows",
     "sacct_tables",
@@ -55,9 +62,9 @@ __all__ = [
 _UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
 _UNITS_GB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
 _SHORT = 500  # characters; longer texts are not cached
-_GPU_PLUGIN = "7696487"  # the letters gpu as a number: how old versions wrote AllocGRES
 _NO_LIMIT_MINUTES = 525_600  # a year: Slurm's limit where partition and user set none
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
+_NO_DURATION = ("4294967294", "4294967295")
 _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(?:(\d{1,8}):)?(\d{1,12}(?:\.\d{1,9})?)")
 _MOST_TASKS = 4_000_001  # Slurm's own limit of MaxArraySize
 _SLICES, _A30_SLICES, _A30_SLICE_GB = 7, 4, 6  # compute slices of a GPU: all but the A30 have seven
@@ -113,6 +120,15 @@ class Resources(NamedTuple):
     memory_gb: float = 0.0
     """0 if not stated, or if a node is taken whole."""
     licences: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def has_gpus(self) -> bool:
+        """True if GPUs, slices or shards of them are listed."""
+        return bool(self.gpus or self.slices or self.shards)
+
+    def with_gpus_of(self, other: Resources) -> Resources:
+        """These resources with the GPUs of others."""
+        return self._replace(gpus=other.gpus, types=other.types, slices=other.slices, shards=other.shards)
 
     @property
     def is_stated(self) -> bool:
@@ -186,19 +202,45 @@ def with_older_columns(stated: Resources, gres: str, memory: str, cpus: str, nod
     if not stated.memory_gb and not is_unset(memory):
         times = {"c": stated.cpus, "n": nodes}.get(memory.strip()[-1:], 1)
         stated = stated._replace(memory_gb=memory_gb(memory) * times)
-    if stated.gpus or stated.slices or stated.shards or is_unset(gres):
+    if stated.has_gpus or is_unset(gres):
         return stated
-    types: dict[str, int] = {}
-    for part in re.sub(r"\([^()]*\)", "", gres).split(","):
-        words = [word for word in part.strip().split(":") if word != "gres"]
-        per = words.pop(0).upper() if words and words[0].upper().startswith("PER_") else ""
-        if len(words) < 2 or words[0].lower() not in ("gpu", _GPU_PLUGIN):
-            continue
-        kind = words[1] if len(words) > 2 else ""
-        types[kind] = types.get(kind, 0) + _count(words[-1]) * (1 if total or per == "PER_JOB" else nodes)
-    return stated._replace(
-        gpus=sum(types.values()), types=tuple([(kind, size) for kind, size in types.items() if kind and size])
-    )
+    unit = re.match(r"\s*PER_(JOB|TASK|SOCKET)", gres, re.IGNORECASE)
+    whole = total or (unit is not None and unit[1].upper() == "JOB")
+    return stated.with_gpus_of(resources(gres_tres({"job" if whole else "node": gres}, nodes, counted=True)))
+
+
+_GRES = re.compile(
+    r"(?:PER_\w+:)?(?:gres[:/])?(gpu|shard|7696487)(?:[:=]([^:=]*[^\d:=][^:=]*))?(?:[:=](\d{1,9}))?", re.IGNORECASE
+)
+"""A resource in a list of gres; 7696487 are the letters gpu as a number, as old versions wrote AllocGRES."""
+
+
+def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int = 1, *, counted: bool = False) -> str:
+    """The GPUs of lists of gres as a list of resources: ``gres/gpu=8,gres/gpu:a100=8`` of ``gpu:a100:4`` on 2
+    nodes. ``lists`` is by the unit of the numbers (``job``, ``node``, ``task`` or ``socket``); the first of these that
+    names GPUs counts. A list is written in any of Slurm's ways: ``gpu:2(S:0)``, ``gres:gpu:a100:2``,
+    ``gres/gpu:a100=2``, ``gpu``.
+
+    Raises:
+        Dirty: A number is impossible, or missing where all are ``counted``.
+    """
+    units = {"job": 1, "node": nodes, "task": tasks, "socket": sockets}
+    for unit, times in units.items():
+        sizes: dict[str, int] = {}
+        for part in re.sub(r"\([^()]*\)", "", lists.get(unit, "")).split(","):
+            match = _GRES.fullmatch(part.strip())
+            if match is None:
+                continue
+            if counted and match[3] is None:
+                raise Dirty("whose resources is not a number")
+            name = "gres/shard" if match[1].lower() == "shard" else "gres/gpu"
+            size = times * _count(match[3] or "1")
+            sizes[name] = sizes.get(name, 0) + size
+            if match[2] and name == "gres/gpu":
+                sizes[f"{name}:{match[2]}"] = sizes.get(f"{name}:{match[2]}", 0) + size
+        if any(sizes.values()):
+            return ",".join([f"{name}={size}" for name, size in sizes.items()])
+    return ""
 
 
 def memory_gb(text: str) -> float:
@@ -233,6 +275,8 @@ def duration_s(text: str, field: str) -> float | None:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise Dirty(f"whose {field} is not a duration")
+    if text.strip() in _NO_DURATION:
+        return None
     days, first, second, seconds = match.groups()
     hours, minutes = (first, second) if second is not None else (None, first)
     if days is not None and second is None:  # 2-03:04 would be hours and minutes; sacct does not print it
@@ -251,6 +295,8 @@ def limit_s(raw: str, text: str) -> float | None:
         if is_unset(limit_text):
             continue
         if limit_text.strip().lower() in ("unlimited", "partition_limit"):
+            return None
+        if limit_text.strip() in _NO_DURATION:
             return None
         limit = 60.0 * finite_number(limit_text, "TimelimitRaw") if is_raw else duration_s(limit_text, "Timelimit")
         if limit is None or limit >= 60 * _NO_LIMIT_MINUTES:
@@ -300,6 +346,69 @@ def span_s(start: str, end: str, duration: str = "", zone: ZoneInfo | None = Non
     spans = [(since, until) for since, until in readings if since is not None and until is not None and until > since]
     exact = [pair for pair in spans if lasts_s is not None and abs(pair[1] - pair[0] - lasts_s) <= 1]
     return next(iter(exact or spans), (start_s, end_s))
+
+
+UNSET_MOMENTS = (0.0, 4294967294.0, 4294967295.0, 18446744073709551614.0, 18446744073709551615.0)
+"""Moments that are none: Slurm's NO_VAL and INFINITE, of 32 and 64 bits, and the beginning of 1970."""
+_MILLISECONDS = (1e11, 1e14)
+"""Numbers of milliseconds from 1973 to 5138."""
+
+
+def are_milliseconds(moments: np.ndarray) -> np.ndarray:
+    """(n,) bool: True for moments that are milliseconds since 1970; as seconds they would lie after 5138."""
+    wide: np.ndarray = (moments >= _MILLISECONDS[0]) & (moments < _MILLISECONDS[1])
+    return wide
+
+
+def folded_rows(texts: np.ndarray, zone: ZoneInfo) -> dict[int, bool]:
+    """Rows whose local dates lie in an hour that the zone repeats (True) or skips (False)."""
+    seconds = date_seconds(texts)
+    dated = np.flatnonzero(~np.isnan(seconds))
+    quarters, place = np.unique(seconds[dated] // 900, return_inverse=True)
+    changes = []
+    for number, quarter in enumerate(quarters.tolist()):
+        first, second = (_offset_s(900 * quarter, zone, fold) for fold in (0, 1))
+        if first != second:
+            changes.append((number, first > second))
+    return {int(row): repeats for number, repeats in changes for row in dated[place == number].tolist()}
+
+
+def reading_of(texts: Sequence[str], lasts_s: float, zone: ZoneInfo) -> tuple[list[str], bool]:
+    """Write the local times of a row (submitted, eligible, started, ended; of ``lasts_s`` from the third to the
+    fourth) with offsets: of all readings the first that fits best. True if no other fits as well.
+    """
+    ways: dict[tuple[float, ...], tuple[tuple[int, int], list[str]]] = {}
+    for folds in product((0, 1), repeat=len(texts)):
+        dated = [_with_offset(text, zone, fold) for text, fold in zip(texts, folds, strict=True)]
+        moments = [_or_none(text, zone) for text in dated]
+        known = [moment for moment in moments if moment is not None]
+        wrong = sum(later < earlier for earlier, later in pairwise(known))
+        if moments[2] is not None and moments[3] is not None and lasts_s >= 0:
+            wrong += abs(moments[3] - moments[2] - lasts_s) > 1
+        ways.setdefault(tuple([-1.0 if moment is None else moment for moment in moments]), ((wrong, sum(folds)), dated))
+    best = min(ways.values(), key=lambda way: way[0])
+    return best[1], sum(way[0][0] == best[0][0] for way in ways.values()) == 1
+
+
+def _with_offset(text: str, zone: ZoneInfo, fold: int) -> str:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return text
+    return text if moment.tzinfo else moment.replace(tzinfo=zone, fold=fold).isoformat()
+
+
+def _or_none(text: str, zone: ZoneInfo) -> float | None:
+    try:
+        moment = moment_s(text, "", zone)
+    except Dirty:
+        return None
+    return None if moment in UNSET_MOMENTS else moment
+
+
+def _offset_s(local_s: float, zone: ZoneInfo, fold: int) -> float:
+    ahead = datetime.fromtimestamp(local_s, UTC).replace(tzinfo=zone, fold=fold).utcoffset()
+    return ahead.total_seconds() if ahead is not None else 0.0
 
 
 _FOLDS = ((0, 0), (0, 1), (1, 1), (1, 0))
@@ -438,6 +547,7 @@ COLUMNS = (
     "ReqNodes",
     "ReqGRES",
     "AllocGRES",
+    "Cluster",
 )
 """Columns of a row that are used."""
 

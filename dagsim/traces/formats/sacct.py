@@ -30,22 +30,35 @@ from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Findings, Grouped, JobBatch, in_parts, job_blocks, rows_by_job, with_others
+from dagsim.traces.rows import (
+    ROWS_IN_MEMORY,
+    Findings,
+    Grouped,
+    JobBatch,
+    in_parts,
+    job_blocks,
+    rows_by_job,
+    with_others,
+)
 from dagsim.traces.sites import hosts, site_gpu
 from dagsim.traces.slurm import (
     COLUMNS,
     COMMAND,
     NOT_OVER,
+    UNSET_MOMENTS,
     Resources,
+    are_milliseconds,
     array_tasks,
     delimiter_of,
     duration_s,
+    folded_rows,
     folder_parts,
     is_json,
     is_unset,
     licences_or_none,
     limit_s,
     moment_s,
+    reading_of,
     resources,
     sacct_tables,
     state,
@@ -62,9 +75,18 @@ _MOMENTS = ("Submit", "Eligible", "Start", "End")
 _FAULTS = ("", "whose Suspended is not a duration", "whose ElapsedRaw is not a duration",
            "whose Elapsed is not a duration", "without End and Elapsed", "with an end before the start")  # fmt: skip
 """Reasons why a run time is unusable; the first is none."""
-_NOTES = ("", "whose hours change between winter and summer time",
-          "whose elapsed time is not that from Start to End without suspensions; it counts")  # fmt: skip
+_NOTES = (
+    "",
+    "whose hours change between winter and summer time",
+    "whose elapsed time is not that from Start to End without suspensions; it counts",
+    "that start before their submission, taken as started then",
+    "that start before they are eligible, taken as eligible then",
+)
 """Flaws of a run time that is used all the same; the first is none."""
+_IN_LINE = "whose GPUs only SubmitLine states, since no list of resources has any (AccountingStorageTRES)"
+_NO_LIST = "whose list of nodes cannot be read, so their nodes are unknown"
+_OTHER_LENGTH = "whose list of nodes has another length than NNodes"
+_DAY_S = 86400.0
 _MIXED = "that mix GPU types on a node, which all run on one type here"
 _CLOCK_S = 1.0
 """Slurm's clock counts whole seconds, and each column is rounded by itself."""
@@ -223,7 +245,9 @@ class _Times(NamedTuple):
             apart = np.abs(between - stated)
             ran_s = np.where(np.isnan(stated), between, stated)
             wrong = (suspended == -inf, raw == -inf, ~is_raw & (elapsed == -inf), np.isnan(ran_s), ran_s < 0)
-            noted = (np.abs(apart - _HOUR_S) < 1, apart > _CLOCK_S)
+            submit, eligible = moments[:2]
+            early = (start + _CLOCK_S < submit, start + _CLOCK_S < eligible)
+            noted = (np.abs(apart - _HOUR_S) < 1, apart > _CLOCK_S, *early)
         fault, note = (np.select(masks, range(1, len(masks) + 1), 0) for masks in (wrong, noted))
         return cls(dict(zip(_MOMENTS, moments, strict=True)), ran_s, fault, note)
 
@@ -283,12 +307,42 @@ class _Reading:
             steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)  # cut lists have dots too
             if steps.any():
                 report.skip("of steps", int(steps.sum()))
+            table = self._unfolded(table, report)
             submit = self._moments(table, "Submit")
             fine = (submit >= 0) & np.array(list(map(bool, ids)))
+            for name in _MOMENTS:
+                for row in np.flatnonzero(_in_milliseconds(table.texts(_AT[name])) & ~steps).tolist():
+                    report.note(f"whose {name} is in milliseconds", table.where(row))
             for row in np.flatnonzero(~fine & ~steps).tolist():
                 reason = "whose Submit is not a time" if submit[row] == -inf else "without Submit"
                 report.drop(reason if ids[row] else "without an id", table.where(row))
             yield table.chosen(np.flatnonzero(fine & ~steps))
+
+    def _unfolded(self, table: Table, report: ReadReport) -> Table:
+        """Write the dates within hours that the zone repeats or skips with their offset. Of the readings of a
+        row, that counts by which it lasts as long as it says and its times are in order.
+        """
+        if self.zone is None:
+            return table
+        rows: dict[int, bool] = {}
+        for name in _MOMENTS:
+            for row, repeats in folded_rows(table.texts(_AT[name]), self.zone).items():
+                rows[row] = rows.get(row, True) and repeats
+        words = {_AT[name]: table.texts(_AT[name]).copy() for name in _MOMENTS if rows}
+        for row, repeats in rows.items():
+            if not repeats:
+                report.note("with a time that its zone skips (is timezone right?)", table.where(row))
+            texts = [words[_AT[name]][row] for name in _MOMENTS]
+            elapsed, suspended = (
+                _or_nan(lambda text: duration_s(text, ""), table.texts(_AT[name])[row])
+                for name in ("ElapsedRaw" if table.texts(_AT["ElapsedRaw"])[row] else "Elapsed", "Suspended")
+            )
+            dated, only = reading_of(texts, elapsed + (suspended if suspended > 0 else 0.0), self.zone)
+            if not only:
+                report.note("in an hour that their zone repeats, taken as its first", table.where(row))
+            for name, text in zip(_MOMENTS, dated, strict=True):
+                words[_AT[name]][row] = text
+        return replace(table, words_of=table.words_of | words) if rows else table
 
     def keys(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
         """Job of each row, and its submission time."""
@@ -300,8 +354,8 @@ class _Reading:
         """
         reading = replace(self, findings=Findings())
         ids, submit = self.keys(table)
-        groups = _in_order(rows_by_job(ids, submit))
         times = _Times.of(table, submit, *(self._moments(table, name) for name in _MOMENTS[1:]))
+        groups, again = self._instances(table, ids, times, reading.findings)
         kinds = _Kinds(table, reading.template)
         whole = np.array(["+" not in id for id in _ids(table).tolist()], bool)
         plain = whole & times.are_plain() & kinds.known
@@ -339,22 +393,78 @@ class _Reading:
         timed = replace(reading, times=times)
 
         def make(job: int, rows: list[int]) -> tuple[Job, int] | None:
-            return timed.job(float(groups.time[job]), {row: table.fields(row) for row in rows})
+            made = timed.job(float(groups.time[job]), {row: table.fields(row) for row in rows})
+            if made is None or not (name := again.get(job)):
+                return made
+            return replace(made[0], id=name), made[1]
 
+        reading.note_nodes(table, np.flatnonzero(kept[groups.job_of_row()]))
         return with_others(batch, make, groups.first, groups.row)
+
+    def _instances(
+        self, table: Table, ids: np.ndarray, times: _Times, findings: Findings
+    ) -> tuple[Grouped, dict[int, str]]:
+        """Group rows by job. Rows with one id are attempts of one job if they are of one user and cluster and each
+        was submitted when, or up to a day after, the one before ended; else the id was used again. Also returns
+        the ids of such further jobs (``7:2``), by job.
+        """
+        groups = _in_order(rows_by_job(ids, submit := times.moments["Submit"]))
+        several = np.flatnonzero(np.diff(groups.first) > 1)
+        if not len(several) or len(table) > ROWS_IN_MEMORY // 2:  # part of a log that is read in parts
+            return groups, {}
+        names, full = ids.copy(), _ids(table)
+        owners = list(zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True))
+        end, reused = times.moments["End"], []
+
+        def continues(row: int, last: dict[str, int]) -> bool:
+            """True if the row is an attempt or a component of the job whose last rows, by full id, are given."""
+            before = last.get(full[row], next(iter(last.values())))
+            if owners[row] != owners[before]:
+                return False
+            if full[row] not in last or submit[row] - submit[before] <= _CLOCK_S:
+                return True
+            return isnan(end[before]) or -_CLOCK_S <= submit[row] - end[before] <= _DAY_S
+
+        for job in several.tolist():
+            rows = groups.row[groups.first[job] : groups.first[job + 1]]
+            instances: list[dict[str, int]] = []
+            for row in rows[np.argsort(submit[rows], kind="stable")].tolist():
+                number = next((number for number, last in enumerate(instances) if continues(row, last)), len(instances))
+                if number == len(instances):
+                    instances.append({})
+                instances[number][full[row]] = row
+                if number:
+                    names[row] = f"{ids[row]}:{number + 1}"
+                    reused.append(row)
+        if not reused:
+            return groups, {}
+        findings.note(
+            np.array(reused), "whose id an earlier job of another time, user or cluster has; jobs of their own"
+        )
+        groups = _in_order(rows_by_job(names, submit))
+        return groups, {job: name for job, name in enumerate(groups.ids.tolist()) if ":" in name}
+
+    def note_nodes(self, table: Table, rows: np.ndarray) -> None:
+        """Note rows whose list of nodes cannot be read, or has another length than they say."""
+        listed, count = table.words(_AT["NodeList"]), table.words(_AT["NNodes"])
+        stated = np.array([int(text) if text.isdecimal() and len(text) < 9 else 0 for text in count.words])[count.place]
+        found = np.array([_listed_nodes(text) for text in listed.words])[listed.place]
+        self.findings.note(rows[found[rows] < 0], _NO_LIST)
+        self.findings.note(rows[(found[rows] > 0) & (stated[rows] > 0) & (found != stated)[rows]], _OTHER_LENGTH)
 
     def _submitted_terms(
         self, table: Table, ids: np.ndarray, first: np.ndarray, partition: Labels, user: Labels
     ) -> tuple[np.ndarray | None, Labels | None]:
         """Priority and request of each job, from the columns of its first row."""
         columns = [table.words(_AT[name]).chosen(first) for name in ("SubmitLine", "Constraints", "Reservation")]
+        nodes = table.words(_AT["NNodes"]).chosen(first).mapped(lambda text: int(text) if text.isdecimal() else 0)
         asked = table.words(_AT["ReqTRES"]).chosen(first)
         counts_licences = any("license/" in word.lower() for word in asked.words)
         several = any("," in word for word in partition.words)
         if not (several or counts_licences or any(any(column.words) for column in columns)):
             return None, None
         licences = asked.mapped(licences_or_none) if counts_licences else Labels(np.zeros(len(first), np.int32), ((),))
-        rows = zip(*[column.tolist() for column in (*columns, partition, licences)], strict=True)
+        rows = zip(*[column.tolist() for column in (*columns, partition, licences, nodes)], strict=True)
         terms = [submission(*row) for row in rows]
         nice = np.array([-term.nice or 0.0 for term in terms])
         submit_s = self._moments(table, "Submit")[first].tolist()
@@ -375,12 +485,14 @@ class _Reading:
         blank = texts == ""
         try:
             seconds = np.where(blank, "nan", texts).astype(np.float64)
-            return np.where(blank | ((seconds >= 0) & (seconds < inf)), seconds, -inf)
+            seconds = np.where(blank | ((seconds >= 0) & (seconds < inf)), seconds, -inf)
         except ValueError:
             seconds = local_seconds(texts, self.zone)
-        seconds[seconds < 0] = -inf
-        for row in np.flatnonzero(np.isnan(seconds)).tolist():
-            seconds[row] = _or_nan(lambda text: moment_s(text, "", self.zone), texts[row])
+            seconds[seconds < 0] = -inf
+            for row in np.flatnonzero(np.isnan(seconds)).tolist():
+                seconds[row] = _or_nan(lambda text: moment_s(text, "", self.zone), texts[row])
+        seconds = np.where(are_milliseconds(seconds), seconds / 1000, seconds)
+        seconds[np.isin(seconds, UNSET_MOMENTS)] = nan
         return seconds
 
     def job(self, time: float, rows: dict[int, list[str]]) -> tuple[Job, int] | None:
@@ -393,6 +505,7 @@ class _Reading:
                 if row in seen.setdefault(attempt.id, []):
                     raise Dirty("given twice")
                 seen[attempt.id].append(row)
+                _refuse_again(attempt, components.get(attempt.id, []))
             except Dirty as reason:
                 self._drop_row(str(reason), place)
             else:
@@ -457,11 +570,21 @@ class _Reading:
         nodes = count(row["NNodes"] or row["ReqNodes"] or "1", "NNodes", 0) or 1
         states_request = any(row[name] for name in ("ReqTRES", "ReqCPUS", "ReqMem", "ReqGRES"))
         cpus = row["ReqCPUS"] or (row["NCPUS"] if states_request and not row["ReqTRES"] else "")
+        terms = self._terms(place, row, nodes)
         asked = with_older_columns(resources(row["ReqTRES"]), row["ReqGRES"], row["ReqMem"], cpus, nodes, False)
         has_total = not is_unset(row["AllocGRES"])
         allocated = with_older_columns(
             allocated, row["AllocGRES"] if has_total else row["ReqGRES"], row["ReqMem"], row["NCPUS"], nodes, has_total
         )
+        if not allocated.has_gpus and asked.has_gpus and ran:
+            self._note("whose GPUs are in ReqTRES and not in AllocTRES, taken as allocated", place)
+            allocated = allocated.with_gpus_of(asked)
+        elif not (allocated.has_gpus or asked.has_gpus) and (lines := resources(terms.gpu_tres(nodes))).has_gpus:
+            if ran:
+                self._note(_IN_LINE, place)
+            asked, allocated = asked.with_gpus_of(lines), allocated.with_gpus_of(lines)
+        elif asked.is_stated and not row["ReqTRES"] and is_unset(row["ReqGRES"]):  # unknown, not none
+            asked = asked.with_gpus_of(allocated)._replace(types=())
         if asked.gpus and nodes > 1 and not is_unset(row["ReqGRES"]) and not has_total:
             self._note("whose GPUs are those of ReqGRES, taken as a number per node", place)
         return _Attempt(
@@ -480,7 +603,7 @@ class _Reading:
             ran,
             not is_unset(row["Restarts"]) and finite_number(row["Restarts"], "Restarts") > 0,
             row["NodeList"],
-            self._terms(place, row),
+            terms,
         )
 
     def _ran_s(self, place: int) -> float:
@@ -495,9 +618,14 @@ class _Reading:
             self._note(note, place)
         return float(self.times.ran_s[place])
 
-    def _terms(self, place: int, row: dict[str, str]) -> Submission:
+    def _terms(self, place: int, row: dict[str, str], nodes: int) -> Submission:
         licences = resources(row["ReqTRES"]).licences
-        terms = submission(row["SubmitLine"], row["Constraints"], row["Reservation"], row["Partition"], licences)
+        _, _, component = row["JobID"].partition("+")
+        number = int(component) if component.isdecimal() and len(component) < 6 else 0
+        columns = (row["SubmitLine"], row["Constraints"], row["Reservation"], row["Partition"])
+        terms = submission(*columns, licences, nodes, number)
+        if terms.fault:
+            raise Dirty(terms.fault)
         if terms.note:
             self._note(terms.note, place)
         return terms
@@ -593,11 +721,13 @@ class _Reading:
         return (account or user) if self.options.tenant is None else owners[self.options.tenant]
 
     def _nodes(self, shown: list[_Attempt]) -> tuple[str, ...]:
-        """Nodes named in the log; empty if the list cannot be read."""
-        try:
-            listed = [_hosts(attempt.node_list) for attempt in shown]
-        except ValueError:
-            return ()
+        """Nodes named in the log, without those of a list that cannot be read."""
+        for attempt in shown:
+            if (found := _listed_nodes(attempt.node_list)) < 0:
+                self._note(_NO_LIST, attempt.place)
+            elif found and attempt.nodes != found:
+                self._note(_OTHER_LENGTH, attempt.place)
+        listed = [readable_hosts(attempt.node_list) for attempt in shown]
         return listed[0] if len(listed) == 1 else tuple([name for names in listed for name in names])
 
     def _by_type(self, attempts: list[_Attempt]) -> list[list[_Attempt]]:
@@ -675,6 +805,20 @@ class _Reading:
         return nodes, self.options.gpus_per_task or 0
 
 
+def _refuse_again(attempt: _Attempt, earlier: list[_Attempt]) -> None:
+    """Keep one row of an attempt that two listings show, once under way and once over.
+
+    Raises:
+        Dirty: The attempt is listed, and this row says no more than the other.
+    """
+    for place, other in enumerate(earlier):
+        if (other.submit_s, other.start_s) == (attempt.submit_s, attempt.start_s) and attempt.start_s is not None:
+            if other.is_over or not attempt.is_over:
+                raise Dirty("of an attempt that another row shows")
+            earlier[place] = attempt
+            raise Dirty("of an attempt that another row shows")
+
+
 def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
     """User, account, partition and QOS, shared by all jobs with equal values."""
     partition = row["Partition"].partition(",")[0]
@@ -715,6 +859,14 @@ def _or_nan(read: Callable[[str], float | None], text: str) -> float:
     return nan if value is None else value
 
 
+def _in_milliseconds(texts: np.ndarray) -> np.ndarray:
+    """(n,) bool: True for numbers that are milliseconds since 1970."""
+    long = np.array([len(text) > 11 and text[:12].isdecimal() for text in texts.tolist()], bool)
+    for row in np.flatnonzero(long).tolist():
+        long[row] = bool(are_milliseconds(np.array([_or_nan(lambda text: moment_s(text, "", None), texts[row])]))[0])
+    return long
+
+
 def _in_order(groups: Grouped) -> Grouped:
     """The same rows, with jobs of equal time in order of their numbers, since text and JSON list
     them differently.
@@ -743,6 +895,14 @@ def _short_hosts(text: str) -> tuple[str, ...]:
 
 def _hosts(text: str) -> tuple[str, ...]:
     return _short_hosts(text) if len(text) < _SHORT else hosts(text, _MOST_NODES)
+
+
+def _listed_nodes(text: str) -> int:
+    """Number of nodes in a list; 0 if it is not set, -1 if it cannot be read."""
+    try:
+        return 0 if is_unset(text) or text.lower() == "none assigned" else len(_hosts(text))
+    except ValueError:
+        return -1
 
 
 def readable_hosts(text: str) -> tuple[str, ...]:

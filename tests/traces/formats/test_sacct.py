@@ -275,7 +275,7 @@ def test_gpus_that_are_not_even_over_the_nodes_are_taken_one_by_one(read: Readin
 
 def test_whole_nodes_of_several_types_are_a_task_for_each(read: Reading, log: Log) -> None:
     tres = "billing=9,cpu=24,gres/gpu:v100=8,gres/gpu:a100=16,gres/gpu=24,mem=3072M,node=3"
-    got = read(log({"NNodes": "3", "ReqTRES": "cpu=3,node=3", "AllocTRES": tres}))
+    got = read(log({"NNodes": "3", "ReqTRES": "cpu=3,node=3", "AllocTRES": tres, "NodeList": "t[1-3]"}))
     tasks = [(task.instances, task.gpus, task.cpus, task.memory_gb) for task in got.jobs[0].tasks]
     assert tasks == [(2, 8, 8, 1), (1, 8, 8, 1)]
     assert got.noted == {
