@@ -6,6 +6,7 @@ versions.
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -43,6 +44,7 @@ __all__ = [
     "is_json",
     "is_unset",
     "json_number",
+    "lacks_header",
     "licences_or_none",
     "limit_s",
     "listed_tasks",
@@ -604,7 +606,7 @@ def delimiter_of(source: Source) -> str | None:
     """Separator between the columns of ``sacct``'s text output; ``None`` if the first line is not
     its header.
     """
-    first = source.head(1)[0]
+    first = source.head(1)[0].replace('"', "")
     for delimiter in _DELIMITERS:
         names = _names(first, delimiter)
         if names & {"jobid", "jobidraw"} and "state" in names and names & {"elapsed", "elapsedraw", "end"}:
@@ -623,36 +625,105 @@ def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Ite
             yield line, table.fields(row)
 
 
-def sacct_tables(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
-    """Yield the rows in chunks with the columns ``COLUMNS``, all as text; counts the rows.
+def sacct_tables(
+    source: Source, report: ReadReport, delimiter: str | None, columns: Sequence[str] = ()
+) -> Iterator[Table]:
+    """Yield the rows in chunks with the columns ``COLUMNS``, all as text; counts the rows. ``columns`` are
+    those of files without a header (``sacct -n``), in their order.
 
     Raises:
         TraceError: Columns are missing.
     """
-    parts = folder_parts(source)
-    return _plain_tables(source, report, delimiter) if parts is None else _joined_tables(parts, report, delimiter)
-
-
-def _plain_tables(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
-    """The rows of one file, or of several files that are parts of one log."""
+    parts = None if columns else folder_parts(source)
+    if parts is not None:
+        return _joined_tables(parts, report, delimiter)
     if is_json(source):
         return tables_of(source, len(COLUMNS), _json_rows(source, report))
-    mark = delimiter or delimiter_of(source) or "|"
+    return read_tables(source, _form(source, report, delimiter, columns), report)
+
+
+def _form(
+    source: Source, report: ReadReport, delimiter: str | None, columns: Sequence[str] = (), whole: bool = True
+) -> Form:
+    """The syntax of sacct's text: as it prints it, or as a table with quotes that other programs made of it.
+    ``whole`` is True if the files have to have all columns that are needed.
+    """
+    mark = delimiter or delimiter_of(source) or _delimiter_of_row(source) or "|"
     names: list[str] = []
+    quoted = _is_quoted(source, mark)
 
     def layout(first: list[str], where: str) -> FileLayout:
-        names[:] = [_ALIASES.get(name.strip().lower(), name.strip().lower()) for name in first]
-        _check_header(names, where)
+        there = [name.strip().lower() for name in first]
+        names[:] = [_ALIASES.get(name, name) for name in (map(str.lower, columns) if columns else there)]
+        if whole:
+            _check_header(names, where)
+        if len(columns) not in (0, len(first)) and len(first) - len(columns) != (not there[-1]):
+            raise TraceError(
+                f"{where}: {len(first)} fields, but --read columns= names {len(columns)}: {clipped(', '.join(columns))}"
+            )
+        for name in sorted({name for name in names if name in _READ and names.count(name) > 1}):
+            report.note(f"columns are called {name}, of which the first counts", where, names.count(name))
         places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
         if "alloctres" not in names:  # what was asked for is all that is known
             places[COLUMNS.index("AllocTRES")] = places[COLUMNS.index("ReqTRES")]
-        return FileLayout(places, len(first), True)
+        return FileLayout(places, len(first), not columns or there == names)
 
     def misfit(fields: list[str], width: int, where: str) -> list[str] | None:
         return _rejoined(fields, names, mark)
 
-    form = Form((), range(len(COLUMNS)), layout, mark, quoted=False, strips=True, misfit=misfit)
-    return read_tables(source, form, report)
+    def continues(row: list[str], line: list[str]) -> bool:
+        return _continues(row, line, names)
+
+    return Form(
+        (),
+        range(len(COLUMNS)),
+        layout,
+        mark,
+        quoted=quoted,
+        strips=True,
+        continues=None if quoted else continues,
+        misfit=misfit,
+    )
+
+
+def _is_quoted(source: Source, mark: str) -> bool:
+    """True if the first rows hold as many fields as the header only if quotes are read as in CSV."""
+    lines = source.head(1 << 10)
+    if not any('"' in line for line in lines):
+        return False
+    width = len(next(csv.reader(lines[:1], delimiter=mark)))
+    try:
+        rows = [row for row in csv.reader(lines[:-1] or lines, delimiter=mark, strict=True) if row]
+    except csv.Error:  # quotes of a command line that sacct printed as it is
+        return False
+    plain = all(len(line.split(mark)) == width for line in lines if line)
+    whole = all(f"{mark}{line}{mark}".count(f'{mark}"') for line in lines[:1])
+    return all(len(row) == width for row in rows) and (not plain or whole)
+
+
+def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
+    """True if these fields are a row or the beginning of one: numbers, times and states stand where they should."""
+    known = False
+    for name, field in zip(names, fields if len(fields) >= len(names) else fields[:-1], strict=False):
+        if (form := _FORMS.get(name)) is not None:
+            if field.strip() and not form.match(field.strip()):
+                return False
+            known |= bool(field.strip())
+        elif name in _FREE_TEXT and len(fields) > len(names):
+            break  # the fields after it may be shifted
+    return known
+
+
+def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) -> bool:
+    """True if a line belongs to the row above, which is cut short, or whose last text goes on."""
+    last = next((name for name in reversed(names) if name), "")
+    if len(row) < len(names) and names[0] in _FREE_TEXT and not _begins(row, names):
+        return True  # pieces of its first text
+    if not names or len(row) + len(line) - 1 > len(names) + _MOST_MARKS or _begins(line, names):
+        return False
+    if len(row) >= len(names) <= len(line):
+        return False
+    return len(row) < len(names) or last in _FREE_TEXT
 
 
 def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] | None:
@@ -740,30 +811,23 @@ def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None
     """The rows of the logs, with empty columns filled from the further files by JobIDRaw (or JobID)."""
     further: dict[str, dict[str, str]] = {}
     for file in parts.further:
-        mark = next(mark for mark in _DELIMITERS if _names(file.head(1)[0], mark) & {"jobid", "jobidraw"})
-        names: list[str] = []
-        for number, line in file.lines():
-            fields = line.split(mark)
-            if not names:
-                names = [name.strip().lower() for name in fields]
-                continue
-            if len(fields) != len(names):
-                repaired = _rejoined(fields, names, mark)
-                if repaired is None:
-                    report.note("of a further file with a wrong number of fields, not joined", file.where(number))
-                    continue
-                report.note("whose columns were shifted by a separator within a text, repaired", file.where(number))
-                fields = repaired
-            row = dict(zip(names, map(str.strip, fields), strict=True))
-            entry = further.setdefault(row.get("jobidraw") or row["jobid"], {})
-            entry.update({name: value for name, value in row.items() if value})
+        scratch = ReadReport()
+        for table in read_tables(file, _form(file, scratch, None, whole=False), scratch):
+            for place in range(len(table)):
+                row = dict(zip(map(str.lower, COLUMNS), table.fields(place), strict=True))
+                entry = further.setdefault(row["jobidraw"] or row["jobid"], {})
+                entry.update({name: value for name, value in row.items() if value})
+        for reason, count in scratch.noted.items():
+            report.note(reason, str(file), count)
+        for reason, count in scratch.dropped.items():
+            report.note(f"of a further file {reason}, not joined", str(file), count)
     if parts.left_out:
         report.note(f"files show the same jobs again, not read: {', '.join(parts.left_out)}", str(parts.logs))
     raw, alias = COLUMNS.index("JobIDRaw"), COLUMNS.index("JobID")
     fillable = [(place, name.lower()) for place, name in enumerate(COLUMNS) if place not in (raw, alias)]
 
     def rows() -> Iterator[Row]:
-        for table in _plain_tables(parts.logs, report, delimiter):
+        for table in read_tables(parts.logs, _form(parts.logs, report, delimiter), report):
             for place, line in enumerate(table.line.tolist()):
                 fields = table.fields(place)
                 if more := further.get(fields[raw] or fields[alias]):
@@ -781,7 +845,24 @@ def _json_rows(source: Source, report: ReadReport) -> Iterator[Row]:
 
 
 def _names(line: str, delimiter: str) -> set[str]:
-    return {name.strip().lower() for name in line.split(delimiter)}
+    return {name.strip().strip('"').lower() for name in line.split(delimiter)}
+
+
+def _delimiter_of_row(source: Source) -> str | None:
+    """Separator between the fields of a row of sacct without a header; ``None`` if the first line is none."""
+    first = source.head(1)[0]
+    for delimiter in _DELIMITERS:
+        fields = [field.strip().strip('"') for field in first.split(delimiter)]
+        states = [field for field in fields if field.split(" ")[0] in ENDED | NOT_OVER]
+        ids = [field for field in fields if _FORMS["jobid"].match(field)]
+        if len(fields) >= len(_NEEDED) and states and ids:
+            return delimiter
+    return None
+
+
+def lacks_header(source: Source) -> bool:
+    """True if the source looks like sacct's text without its header."""
+    return delimiter_of(source) is None and _delimiter_of_row(source) is not None
 
 
 def _check_header(names: Sequence[str], where: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dagsim.traces.chunks import Table, tables_of
@@ -51,7 +51,9 @@ def squeue_instant_s(source: Source) -> float | None:
     return max(seen) + 1.0 if seen else None
 
 
-def queue_tables(source: Source, report: ReadReport, delimiter: str | None = None) -> Iterator[Table]:
+def queue_tables(
+    source: Source, report: ReadReport, delimiter: str | None = None, columns: Sequence[str] = ()
+) -> Iterator[Table]:
     """Yield the rows of a queue with the columns ``COLUMNS``; counts them."""
     return tables_of(source, len(COLUMNS), _squeue_rows(source, report))
 

@@ -319,7 +319,7 @@ def read_slurm_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Slur
     included = {
         Path(name).name
         for file, kind in kinds
-        if kind in _CONFIGURATION
+        if copies and kind in _CONFIGURATION
         for name in re.findall(r"^\s*include\s+(\S+)", Source(file).read_bytes().decode(errors="replace"), _LINES)
     }
     for file, other in copies.items():

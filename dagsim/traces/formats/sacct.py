@@ -12,7 +12,7 @@ ask the same function for a demand, once per distinct combination of fields (``_
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from math import inf, isnan, nan
@@ -31,12 +31,12 @@ from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import (
-    ROWS_IN_MEMORY,
     Findings,
     Grouped,
     JobBatch,
     in_parts,
     job_blocks,
+    repeated,
     rows_by_job,
     with_others,
 )
@@ -55,6 +55,7 @@ from dagsim.traces.slurm import (
     folder_parts,
     is_json,
     is_unset,
+    lacks_header,
     licences_or_none,
     limit_s,
     moment_s,
@@ -68,6 +69,7 @@ from dagsim.traces.source import Source
 from dagsim.traces.submission import Submission, begin_after_s, submission
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
 
+_Tables = Callable[[Source, ReadReport, str | None, Sequence[str]], Iterator[Table]]
 _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _HOUR_S = 3600.0
@@ -84,6 +86,7 @@ _NOTES = (
 )
 """Flaws of a run time that is used all the same; the first is none."""
 _IN_LINE = "whose GPUs only SubmitLine states, since no list of resources has any (AccountingStorageTRES)"
+_AGAIN = "whose id an earlier job of another time, user or cluster has; jobs of their own"
 _NO_LIST = "whose list of nodes cannot be read, so their nodes are unknown"
 _OTHER_LENGTH = "whose list of nodes has another length than NNodes"
 _DAY_S = 86400.0
@@ -125,6 +128,7 @@ class Sacct(Reader):
             "shards",
             "gpu_names",
             "delimiter",
+            "columns",
         }
     )
 
@@ -142,6 +146,11 @@ class Sacct(Reader):
             raise
 
     def nearly(self, source: Source) -> str | None:
+        if lacks_header(source):
+            return (
+                "it looks like sacct without its header (-n): name its columns in the order of -o, such as "
+                "--read columns=JobIDRaw,JobID,User,Account,Partition,State,Submit,Start,End,NNodes,AllocTRES"
+            )
         names = re.split(r"[\s|,;]+", source.head(1)[0].lower())
         if not {"jobid", "jobidraw"} & set(names) or "state" not in names:
             return None
@@ -151,7 +160,7 @@ class Sacct(Reader):
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         reading = _Reading.of(options, self.tables)
-        parts = in_parts(partial(reading.rows, source), reading.keys, report)
+        parts = in_parts(partial(reading.rows, source), reading.keys, report, reading.learn)
         return job_blocks(map(reading.batch, parts), report, most)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
@@ -165,7 +174,7 @@ class Sacct(Reader):
         }
         if not is_json(source):
             answers["dates"] = f"those without an offset are of {options.timezone or 'UTC'} (timezone)"
-            names = _column_names(source)
+            names = set(map(str.lower, options.named_columns())) or _column_names(source)
             if "submitline" not in names:
                 stated = [name for name in ("Constraints", "Reservation") if name.lower() in names]
                 answers["terms"] = (
@@ -274,6 +283,58 @@ _EXAMPLE = _Times(dict(zip(_MOMENTS, np.array([[1.0], [1.0], [2.0], [12.0]]), st
 """A row of an attempt that ran for 10 s."""
 
 
+class _Reuse:
+    """Rows with one id are attempts of one job if they are of one user and cluster, and each was submitted when, or
+    up to a day after, the one before ended; else the id was used again. Slurm submits a job anew as it requeues it.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[np.ndarray, ...]] = []
+        self._numbers: dict[tuple[int, int, float], int] | None = None
+
+    def add(self, *columns: np.ndarray) -> None:
+        """Add rows: hashes of their ids, of these with the component, and of their owners; submission and end."""
+        self._rows.append(columns)
+
+    @property
+    def numbers(self) -> dict[tuple[int, int, float], int]:
+        """Number of a job among those with its id, by hashes of id and owner and the submission; without first ones."""
+        if self._numbers is None:
+            self._numbers = {}
+            if self._rows:
+                ids, *others = (np.concatenate(column) for column in zip(*self._rows, strict=True))
+                self._rows.clear()
+                places = np.flatnonzero(repeated(ids) | repeated(ids[::-1])[::-1])
+                order = np.lexsort((others[3][places], others[2][places], ids[places]))
+                self._number(*(column[places[order]].tolist() for column in (ids, *others)))
+        return self._numbers
+
+    def _number(
+        self, ids: list[int], full: list[int], owners: list[int], submit_s: list[float], end_s: list[float]
+    ) -> None:
+        """Number the jobs of rows that are in order of their ids and submissions."""
+        assert self._numbers is not None
+        jobs: list[dict[int, int]] = []  # the last row of each job of an id, by full id
+
+        def continues(row: int, last: dict[int, int]) -> bool:
+            before = last.get(full[row], next(iter(last.values())))
+            if owners[row] != owners[before]:
+                return False
+            if full[row] not in last or submit_s[row] - submit_s[before] <= _CLOCK_S:
+                return True
+            return isnan(end_s[before]) or -_CLOCK_S <= submit_s[row] - end_s[before] <= _DAY_S
+
+        for row, id in enumerate(ids):
+            if row and id != ids[row - 1]:
+                jobs.clear()
+            number = next((number for number, last in enumerate(jobs) if continues(row, last)), len(jobs))
+            if number == len(jobs):
+                jobs.append({})
+            jobs[number][full[row]] = row
+            if number:
+                self._numbers[id, owners[row], submit_s[row]] = number
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     """A single reading of a log."""
@@ -284,13 +345,15 @@ class _Reading:
     named: dict[str, str]
     times: _Times
     """Times of the rows of the table."""
-    tables: Callable[[Source, ReadReport, str | None], Iterator[Table]] = sacct_tables
+    tables: _Tables = sacct_tables
     """Reads the rows of a source."""
+    reuse: _Reuse = field(default_factory=lambda: _Reuse())
+    """The ids that were used again."""
     alike: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """By user and name, the ids of jobs since the last that waited for all before it (singleton), from that one on."""
 
     @classmethod
-    def of(cls, options: TraceOptions, tables: Callable[[Source, ReadReport, str | None], Iterator[Table]]) -> _Reading:
+    def of(cls, options: TraceOptions, tables: _Tables) -> _Reading:
         """Prepare a reading with these options.
 
         Raises:
@@ -302,7 +365,7 @@ class _Reading:
 
     def rows(self, source: Source, report: ReadReport) -> Iterator[Table]:
         """Rows of jobs with an id and a submission time; steps are skipped."""
-        for table in self.tables(source, report, self.options.delimiter):
+        for table in self.tables(source, report, self.options.delimiter, self.options.named_columns()):
             ids = _ids(table).tolist()
             steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)  # cut lists have dots too
             if steps.any():
@@ -338,7 +401,7 @@ class _Reading:
                 for name in ("ElapsedRaw" if table.texts(_AT["ElapsedRaw"])[row] else "Elapsed", "Suspended")
             )
             dated, only = reading_of(texts, elapsed + (suspended if suspended > 0 else 0.0), self.zone)
-            if not only:
+            if repeats and not only:
                 report.note("in an hour that their zone repeats, taken as its first", table.where(row))
             for name, text in zip(_MOMENTS, dated, strict=True):
                 words[_AT[name]][row] = text
@@ -346,7 +409,13 @@ class _Reading:
 
     def keys(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
         """Job of each row, and its submission time."""
-        return objects([id.partition("+")[0] for id in _ids(table).tolist()]), self._moments(table, "Submit")
+        ids, submit = objects([id.partition("+")[0] for id in _ids(table).tolist()]), self._moments(table, "Submit")
+        if self.reuse.numbers:
+            owners = zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True)
+            for row, key in enumerate(zip(map(hash, ids.tolist()), map(hash, owners), submit.tolist(), strict=True)):
+                if number := self.reuse.numbers.get(key):
+                    ids[row] = f"{ids[row]}:{number + 1}"
+        return ids, submit
 
     def batch(self, table: Table) -> JobBatch:
         """Jobs of a table: those with one plain row are converted all at once, others from their
@@ -355,7 +424,10 @@ class _Reading:
         reading = replace(self, findings=Findings())
         ids, submit = self.keys(table)
         times = _Times.of(table, submit, *(self._moments(table, name) for name in _MOMENTS[1:]))
-        groups, again = self._instances(table, ids, times, reading.findings)
+        groups = _in_order(rows_by_job(ids, submit))
+        again = {job: name for job, name in enumerate(groups.ids.tolist()) if self.reuse.numbers and ":" in name}
+        for job in again:
+            reading.findings.note(groups.row[groups.first[job] : groups.first[job] + 1], _AGAIN)
         kinds = _Kinds(table, reading.template)
         whole = np.array(["+" not in id for id in _ids(table).tolist()], bool)
         plain = whole & times.are_plain() & kinds.known
@@ -401,48 +473,12 @@ class _Reading:
         reading.note_nodes(table, np.flatnonzero(kept[groups.job_of_row()]))
         return with_others(batch, make, groups.first, groups.row)
 
-    def _instances(
-        self, table: Table, ids: np.ndarray, times: _Times, findings: Findings
-    ) -> tuple[Grouped, dict[int, str]]:
-        """Group rows by job. Rows with one id are attempts of one job if they are of one user and cluster and each
-        was submitted when, or up to a day after, the one before ended; else the id was used again. Also returns
-        the ids of such further jobs (``7:2``), by job.
-        """
-        groups = _in_order(rows_by_job(ids, submit := times.moments["Submit"]))
-        several = np.flatnonzero(np.diff(groups.first) > 1)
-        if not len(several) or len(table) > ROWS_IN_MEMORY // 2:  # part of a log that is read in parts
-            return groups, {}
-        names, full = ids.copy(), _ids(table)
-        owners = list(zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True))
-        end, reused = times.moments["End"], []
-
-        def continues(row: int, last: dict[str, int]) -> bool:
-            """True if the row is an attempt or a component of the job whose last rows, by full id, are given."""
-            before = last.get(full[row], next(iter(last.values())))
-            if owners[row] != owners[before]:
-                return False
-            if full[row] not in last or submit[row] - submit[before] <= _CLOCK_S:
-                return True
-            return isnan(end[before]) or -_CLOCK_S <= submit[row] - end[before] <= _DAY_S
-
-        for job in several.tolist():
-            rows = groups.row[groups.first[job] : groups.first[job + 1]]
-            instances: list[dict[str, int]] = []
-            for row in rows[np.argsort(submit[rows], kind="stable")].tolist():
-                number = next((number for number, last in enumerate(instances) if continues(row, last)), len(instances))
-                if number == len(instances):
-                    instances.append({})
-                instances[number][full[row]] = row
-                if number:
-                    names[row] = f"{ids[row]}:{number + 1}"
-                    reused.append(row)
-        if not reused:
-            return groups, {}
-        findings.note(
-            np.array(reused), "whose id an earlier job of another time, user or cluster has; jobs of their own"
-        )
-        groups = _in_order(rows_by_job(names, submit))
-        return groups, {job: name for job, name in enumerate(groups.ids.tolist()) if ":" in name}
+    def learn(self, table: Table) -> None:
+        """Take note of the attempts of a table, by which ``keys`` later tells jobs of one id apart."""
+        owners = map(hash, zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True))
+        ids = [map(hash, column) for column in ([id.partition("+")[0] for id in _ids(table).tolist()], _ids(table))]
+        columns = [np.fromiter(column, np.int64, len(table)) for column in (*ids, owners)]
+        self.reuse.add(*columns, self._moments(table, "Submit"), self._moments(table, "End"))
 
     def note_nodes(self, table: Table, rows: np.ndarray) -> None:
         """Note rows whose list of nodes cannot be read, or has another length than they say."""
