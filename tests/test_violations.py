@@ -11,6 +11,7 @@ import stress
 from dagsim.model import Cluster, Edge, Job, Kind, Node, Record, Task, TaskGraph, gpu_type
 from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.systems.cluster import ClusterKernel, Maintenance
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.testing.violations import as_recorded, stuck, violations
 
@@ -35,7 +36,7 @@ JOBS = [
 
 def played() -> Schedule:
     """The gang fails when node ``b`` goes down at 3, and starts over at 4."""
-    kernel = ClusterKernel(CLUSTER, JOBS, disturbances=(Maintenance((1,), 3.0, 4.0),))
+    kernel = ClusterKernel(CLUSTER, JOBS, Models(disturbances=(Maintenance((1,), 3.0, 4.0),)))
     return kernel.run(POLICIES.create("fifo-fit"))
 
 
@@ -159,7 +160,7 @@ def test_a_stall_is_justified_only_by_nodes_that_are_gone() -> None:
 
 def test_every_policy_and_placement_keeps_every_promise_under_stress() -> None:
     specs = stress.specs()
-    assert {spec.partition("[")[0] for spec in specs} >= {"easy-events", "rollout", "srtf", "gavel", "plan-ahead"}
+    assert {spec.partition("[")[0] for spec in specs} >= {"easy-events", "rollout", "srtf", "plan-ahead"}
     assert any("placement=fgd" in spec for spec in specs)
     assert [(spec, case, messages) for spec, case, messages in stress.stress(len(specs), 5000, specs) if messages] == []
 

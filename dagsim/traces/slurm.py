@@ -662,7 +662,7 @@ def _form(
                 f"{where}: {len(first)} fields, but --read columns= names {len(columns)}: {clipped(', '.join(columns))}"
             )
         for name in sorted({name for name in names if name in _READ and names.count(name) > 1}):
-            report.note(f"columns are called {name}, of which the first counts", where, names.count(name))
+            report.note(f"column twice ({name}), of which the first counts", where)
         places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
         if "alloctres" not in names:  # what was asked for is all that is known
             places[COLUMNS.index("AllocTRES")] = places[COLUMNS.index("ReqTRES")]

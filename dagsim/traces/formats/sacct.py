@@ -85,10 +85,10 @@ _NOTES = (
     "that start before they are eligible, taken as eligible then",
 )
 """Flaws of a run time that is used all the same; the first is none."""
-_IN_LINE = "whose GPUs only SubmitLine states, since no list of resources has any (AccountingStorageTRES)"
-_AGAIN = "whose id an earlier job of another time, user or cluster has; jobs of their own"
+_IN_LINE = "with the GPUs of SubmitLine, since no list of resources has any (AccountingStorageTRES)"
+_AGAIN = "with the id of an earlier job of another time, user or cluster; jobs of their own"
 _NO_LIST = "whose list of nodes cannot be read, so their nodes are unknown"
-_OTHER_LENGTH = "whose list of nodes has another length than NNodes"
+_OTHER_LENGTH = "whose list of nodes and NNodes disagree"
 _DAY_S = 86400.0
 _MIXED = "that mix GPU types on a node, which all run on one type here"
 _CLOCK_S = 1.0
@@ -394,7 +394,7 @@ class _Reading:
         words = {_AT[name]: table.texts(_AT[name]).copy() for name in _MOMENTS if rows}
         for row, repeats in rows.items():
             if not repeats:
-                report.note("with a time that its zone skips (is timezone right?)", table.where(row))
+                report.note("with a time in an hour that is skipped (is timezone right?)", table.where(row))
             texts = [words[_AT[name]][row] for name in _MOMENTS]
             elapsed, suspended = (
                 _or_nan(lambda text: duration_s(text, ""), table.texts(_AT[name])[row])
@@ -458,6 +458,7 @@ class _Reading:
             observed_start_s=np.maximum(arrival, start[first]),
             eligible_s=np.maximum(arrival, np.fmin(eligible_s, start[first])),
             observed_nodes=words["NodeList"].mapped(readable_hosts),
+            observed_gpu=Labels(kinds.place, tuple([kind or "" for kind in kinds.measured_on])).chosen(first),
         )
         kept = plain[first] & (np.diff(groups.first) == 1)
         ones = np.ones(len(kept), np.int64)
@@ -613,7 +614,10 @@ class _Reading:
             allocated, row["AllocGRES"] if has_total else row["ReqGRES"], row["ReqMem"], row["NCPUS"], nodes, has_total
         )
         if not allocated.has_gpus and asked.has_gpus and ran:
-            self._note("whose GPUs are in ReqTRES and not in AllocTRES, taken as allocated", place)
+            self._note(
+                "whose ReqTRES and AllocTRES disagree: GPUs were asked for and none allocated; taken as allocated",
+                place,
+            )
             allocated = allocated.with_gpus_of(asked)
         elif not (allocated.has_gpus or asked.has_gpus) and (lines := resources(terms.gpu_tres(nodes))).has_gpus:
             if ran:
@@ -750,6 +754,7 @@ class _Reading:
             observed_start_s=None if shown.start_s is None else max(time, shown.start_s),
             eligible_s=max(time, shown.eligible_s if shown.start_s is None else min(shown.eligible_s, shown.start_s)),
             observed_nodes=self._nodes([attempts[-1] for attempts in components]),
+            observed_gpu=(self._measured_on(shown) or "") if len(components) == 1 else "",
         )
 
     def _tenant(self, user: str, account: str, partition: str) -> str:

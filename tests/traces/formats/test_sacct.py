@@ -557,7 +557,7 @@ def test_a_job_that_mixes_gpu_types_on_a_node_is_noted(read: Reading, log: Log) 
 
 _BARE = {"ReqTRES": "billing=4,cpu=4,mem=4096M,node=2", "AllocTRES": "billing=4,cpu=4,mem=4096M,node=2",
          "NNodes": "2", "NodeList": "t[01-02]"}  # fmt: skip
-_IN_LINE = "whose GPUs only SubmitLine states, since no list of resources has any (AccountingStorageTRES)"
+_IN_LINE = "with the GPUs of SubmitLine, since no list of resources has any (AccountingStorageTRES)"
 
 
 @pytest.mark.parametrize(
@@ -614,7 +614,9 @@ def test_slices_and_shards_of_the_line_are_what_they_are_in_resources(read: Read
 def test_gpus_that_were_asked_for_and_not_allocated_are_taken_as_allocated(read: Reading, log: Log) -> None:
     got = read(log({"AllocTRES": "billing=4,cpu=4,mem=4096M,node=1"}))
     assert _only(got).gpus == 2
-    assert got.noted == {"whose GPUs are in ReqTRES and not in AllocTRES, taken as allocated": 1}
+    assert got.noted == {
+        "whose ReqTRES and AllocTRES disagree: GPUs were asked for and none allocated; taken as allocated": 1
+    }
 
 
 def test_without_a_list_of_what_was_asked_for_it_is_not_known(read: Reading, log: Log) -> None:
@@ -695,11 +697,11 @@ def test_a_column_that_stands_twice_is_noted(read: Reading, log: Log) -> None:
     path.write_text(f"{header}|NCPUS\n{row}|99\n")
     got = read(path)
     assert _only(got).cpus == 4
-    assert got.noted == {"columns are called ncpus, of which the first counts": 2}
+    assert got.noted == {"column twice (ncpus), of which the first counts": 1}
 
 
 _LATER = {"Submit": "900000", "Eligible": "900000", "Start": "900010", "End": "900060", "ElapsedRaw": "50"}
-_AGAIN = "whose id an earlier job of another time, user or cluster has; jobs of their own"
+_AGAIN = "with the id of an earlier job of another time, user or cluster; jobs of their own"
 
 
 @pytest.mark.parametrize(
@@ -738,7 +740,7 @@ def test_a_job_that_two_listings_show_counts_once(read: Reading, log: Log) -> No
         ("r[0-1]b[08-09]", 4, ""),
         ("n[03-01],x", 0, "whose list of nodes cannot be read, so their nodes are unknown"),
         ("n[1-", 0, "whose list of nodes cannot be read, so their nodes are unknown"),
-        ("n[1-3]", 3, "whose list of nodes has another length than NNodes"),
+        ("n[1-3]", 3, "whose list of nodes and NNodes disagree"),
     ],
 )
 @pytest.mark.parametrize("state", ["COMPLETED", "REQUEUED"])
@@ -774,7 +776,7 @@ def test_dates_that_a_zone_skips_are_noted(read: Reading, log: Log) -> None:
         for name, text in (("Submit", "02:30"), ("Eligible", "02:30"), ("Start", "03:40"), ("End", "04:40"))
     }
     got = read(log(dates | {"ElapsedRaw": "3600"}), timezone="Europe/Berlin")
-    assert got.noted == {"with a time that its zone skips (is timezone right?)": 1}
+    assert got.noted == {"with a time in an hour that is skipped (is timezone right?)": 1}
 
 
 @pytest.mark.parametrize("unset", ["0", "4294967294", "4294967295", "18446744073709551614", "Unknown", "None", "N/A"])
