@@ -154,6 +154,7 @@ READ_KEYS = (
     "shards",
     "gpu_names",
     "delimiter",
+    "columns",
     "count_pull",
     "keep_partial",
     "strict",

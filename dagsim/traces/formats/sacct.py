@@ -740,6 +740,9 @@ class _Reading:
         names = [f"component-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
         tasks = [self._task(piece, name) for piece, name in zip(pieces, names, strict=True)]
         shown = components[0][0 if self.options.protocol == "all-attempts" else -1]
+        request = self._request(first.terms, first.base, time)
+        if len(several := dict.fromkeys(attempts[-1].submitted[2] for attempts in components)) > 1:
+            request = replace(request or Request(), partitions=tuple(several))
         return Job(
             first.base,
             TaskGraph(tuple(tasks)),
@@ -750,7 +753,7 @@ class _Reading:
             partition=shown.submitted[2],  # the partition used, if the job asked for several
             qos=first.submitted[3],
             priority=-first.terms.nice or 0.0,
-            request=self._request(first.terms, first.base, time),
+            request=request,
             observed_start_s=None if shown.start_s is None else max(time, shown.start_s),
             eligible_s=max(time, shown.eligible_s if shown.start_s is None else min(shown.eligible_s, shown.start_s)),
             observed_nodes=self._nodes([attempts[-1] for attempts in components]),

@@ -82,6 +82,8 @@ def test_every_node_of_a_job_satisfies_its_constraint(policy: str, constraint: s
 @pytest.mark.parametrize("policy", BINDING)
 def test_all_nodes_of_a_job_take_the_same_way_of_a_constraint_in_brackets(policy: str) -> None:
     """A gang over both nodes would mix them: with brackets it can never run, without it does."""
+    if policy.startswith("slurm"):
+        policy = policy.replace("[", "[gangs=distinct,")
     pair = Task("t", 5, instances=2, gang=True, gpus=3, cpus=1, estimate=5)
     jobs = [
         Job.single("same", pair, 0, request=Request("[slow|fast]")),
