@@ -15,6 +15,7 @@ from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.trace import Trace
+from dagsim.workload.records import clipped_repr
 
 __all__ = [
     "READERS",
@@ -105,10 +106,9 @@ def recognise(path: Path | str) -> str:
         raise TraceError(f"{source}: not recognised; {'; or '.join(hints)}")
     from dagsim.traces.tables import header_hint
 
-    hint = header_hint(source)
+    hint = header_hint(source) or f"it begins with {clipped_repr(source.head(1)[0].strip())}"
     raise TraceError(
-        f"{source}: not recognised as any known format; name one of {', '.join(sorted(READERS.names()))} (--format)"
-        + (f"; {hint}" if hint else "")
+        f"{source}: not recognised; {hint}; name its format if it has one (--format; dagsim list readers lists them)"
     )
 
 

@@ -12,9 +12,9 @@ ask the same function for a demand, once per distinct combination of fields (``_
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from math import inf, isnan, nan
 from sys import intern
 from typing import NamedTuple
@@ -40,7 +40,7 @@ from dagsim.traces.rows import (
     rows_by_job,
     with_others,
 )
-from dagsim.traces.sites import hosts, site_gpu
+from dagsim.traces.sites import listed_hosts, readable_hosts, site_gpu
 from dagsim.traces.slurm import (
     COLUMNS,
     COMMAND,
@@ -69,7 +69,7 @@ from dagsim.traces.source import Source
 from dagsim.traces.submission import Submission, begin_after_s, submission
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
 
-_Tables = Callable[[Source, ReadReport, str | None, Sequence[str]], Iterator[Table]]
+_Tables = Callable[[Source, ReadReport, TraceOptions], Iterator[Table]]
 _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _HOUR_S = 3600.0
@@ -100,8 +100,6 @@ _SHAPE = ("State", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "A
 """Columns that decide, together with whether nodes were assigned, the demand of a job and whether
 it is kept.
 """
-_SHORT = 200  # characters of a list of nodes; longer ones are not cached
-_MOST_NODES = 1 << 14  # per job
 
 
 class Sacct(Reader):
@@ -132,8 +130,9 @@ class Sacct(Reader):
         }
     )
 
-    tables = staticmethod(sacct_tables)
-    """Reads the rows of a source."""
+    def tables(self, source: Source, report: ReadReport, options: TraceOptions) -> Iterator[Table]:
+        """Yield the rows of a source, with the columns ``COLUMNS``."""
+        return sacct_tables(source, report, options.delimiter, options.named_columns())
 
     def recognises(self, source: Source) -> bool:
         if folder_parts(source) is not None:
@@ -345,7 +344,7 @@ class _Reading:
     named: dict[str, str]
     times: _Times
     """Times of the rows of the table."""
-    tables: _Tables = sacct_tables
+    tables: _Tables
     """Reads the rows of a source."""
     reuse: _Reuse = field(default_factory=lambda: _Reuse())
     """The ids that were used again."""
@@ -365,7 +364,7 @@ class _Reading:
 
     def rows(self, source: Source, report: ReadReport) -> Iterator[Table]:
         """Rows of jobs with an id and a submission time; steps are skipped."""
-        for table in self.tables(source, report, self.options.delimiter, self.options.named_columns()):
+        for table in self.tables(source, report, self.options):
             ids = _ids(table).tolist()
             steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)  # cut lists have dots too
             if steps.any():
@@ -931,30 +930,12 @@ def _order(job: str) -> tuple[tuple[int, ...], str]:
     return tuple([int(digits) for digits in re.findall(r"\d{1,18}", job)[:3]]), job
 
 
-@lru_cache(maxsize=1 << 12)
-def _short_hosts(text: str) -> tuple[str, ...]:
-    """Node names of a list, shared by all jobs that ran there."""
-    return tuple([intern(name) for name in hosts(text, _MOST_NODES)])
-
-
-def _hosts(text: str) -> tuple[str, ...]:
-    return _short_hosts(text) if len(text) < _SHORT else hosts(text, _MOST_NODES)
-
-
 def _listed_nodes(text: str) -> int:
     """Number of nodes in a list; 0 if it is not set, -1 if it cannot be read."""
     try:
-        return 0 if is_unset(text) or text.lower() == "none assigned" else len(_hosts(text))
+        return 0 if is_unset(text) or text.lower() == "none assigned" else len(listed_hosts(text))
     except ValueError:
         return -1
-
-
-def readable_hosts(text: str) -> tuple[str, ...]:
-    """Nodes of a list; empty if it cannot be read."""
-    try:
-        return _hosts(text)
-    except ValueError:
-        return ()
 
 
 def _array_tasks(id: str) -> int | None:

@@ -85,7 +85,7 @@ def test_a_header_of_sacct_for_people_says_the_command_for_programs(tmp_path: Pa
 
 def test_other_tables_are_not_recognised_at_all(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("date,price\n1,2\n")
-    with pytest.raises(TraceError, match="not recognised as any known format"):
+    with pytest.raises(TraceError, match="not recognised; it begins with .date,price"):
         recognise(tmp_path / "x.csv")
 
 
