@@ -156,6 +156,7 @@ READ_KEYS = (
     "delimiter",
     "columns",
     "count_pull",
+    "spread",
     "keep_partial",
     "strict",
 )

@@ -15,7 +15,7 @@ from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.trace import Trace
-from dagsim.workload.records import clipped_repr
+from dagsim.traces.unread import unread_kind
 
 __all__ = [
     "READERS",
@@ -101,15 +101,16 @@ def recognise(path: Path | str) -> str:
         return names[0]
     if names:
         raise TraceError(f"{source}: could be any of the formats {', '.join(names)}; name one (--format)")
+    if (unread := unread_kind(source)) is not None:
+        raise TraceError(f"{source}: this is {unread.name}, which dagsim does not read: {unread.advice}")
     hints = [hint for name in sorted(READERS.names()) if (hint := reader(name).nearly(source))]
     if hints:
         raise TraceError(f"{source}: not recognised; {'; or '.join(hints)}")
     from dagsim.traces.tables import header_hint
 
-    hint = header_hint(source) or f"it begins with {clipped_repr(source.head(1)[0].strip())}"
-    raise TraceError(
-        f"{source}: not recognised; {hint}; name its format if it has one (--format; dagsim list readers lists them)"
-    )
+    hint = header_hint(source)
+    listed = "--format names the format, and dagsim list readers lists them"
+    raise TraceError(f"{source}: not recognised as a trace; {f'{hint}; else ' if hint else ''}{listed}")
 
 
 def format_of(path: Path | str, options: TraceOptions) -> str:

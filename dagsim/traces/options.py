@@ -88,6 +88,8 @@ class TraceOptions:
     """Separator between columns, if it is not the usual one."""
     columns: str | None = None
     """Names of the columns of sacct's output without its header, in their order."""
+    spread: bool = False
+    """Rows of a table state totals of jobs that may be spread over nodes, a GPU or core at a time."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
