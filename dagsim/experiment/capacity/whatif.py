@@ -29,6 +29,7 @@ from dagsim.metrics.series import Change, JobSeries, Period, change_of, next_per
 from dagsim.metrics.standings import lower_is_better, not_done
 from dagsim.model import Cluster, Request
 from dagsim.registry import nearest
+from dagsim.systems.cluster.audit import URGENT
 from dagsim.systems.cluster.past import first_full_s
 from dagsim.systems.cluster.site import SiteState
 from dagsim.traces.trace_file import TraceFile
@@ -335,6 +336,8 @@ class Fit:
     p95_s: float
     """Waits of the log."""
     jobs: int
+    missed: int
+    """Jobs that started in the log and never start in the simulation."""
 
     @classmethod
     def of(cls, today: Trial, metric: str) -> Fit | None:
@@ -347,9 +350,9 @@ class Fit:
         if observed is None or workload["trace"]["options"]["time_scale"] != 1:
             return None
         total = observed["total"]
-        waits, simulated = total["observed_s"], total["simulated_s"]
+        waits, simulated, missed = total["observed_s"], total["simulated_s"], observed.get("missed", 0)
         fits = [
-            cls(name, waits[part], simulated[part], waits["mean"], waits["p95"], total["jobs"])
+            cls(name, waits[part], simulated[part], waits["mean"], waits["p95"], total["jobs"], missed)
             for name, part in _OBSERVED.items()
             if name == metric or (metric not in _OBSERVED and name != "wait_s.p50")
         ]
@@ -357,14 +360,17 @@ class Fit:
 
     @property
     def is_far(self) -> bool:
-        """True if the simulation differs by more than 10 %."""
-        return abs(self.simulated - self.observed) > _FAR * max(self.observed, 1e-9)
+        """True if the simulation differs by more than 10 %, or misses more than 1 % of the jobs."""
+        misses = self.missed > URGENT * (self.missed + self.jobs)
+        return misses or abs(self.simulated - self.observed) > _FAR * max(self.observed, 1e-9)
 
     def __str__(self) -> str:
         change = f" ({self.simulated / self.observed - 1:+.0%})" if self.observed > 0 else ""
+        started = self.missed + self.jobs
+        missed = f"{self.missed:,} of {started:,} jobs of the log never start here; " if self.missed else ""
         return (
-            f"{self.metric} of today's cluster is {self.simulated:,.0f} s in the simulation and {self.observed:,.0f} s "
-            f"in the log{change}"
+            f"{missed}{self.metric} of today's cluster is {self.simulated:,.0f} s in the simulation and "
+            f"{self.observed:,.0f} s in the log{change}"
         )
 
     def sentence(self) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job
+from dagsim.systems.cluster.audit import Audit, Auditor
 from dagsim.systems.cluster.dependencies import any_depends
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.models.runtime import Runtime
@@ -63,10 +64,13 @@ class JobStream:
         begins_s: float = 0.0,
         *,
         whole: bool = False,
+        auditor: Auditor | None = None,
     ) -> None:
         """``whole`` states that the jobs come over exactly the time from the first arrival to the last,
         to which a generator stretched them. In a log nobody knows when the next would have come.
+        ``auditor`` sees the jobs of a trace while they are read.
         """
+        self._auditor = auditor
         self.change: Callable[[Job], Job] | None = None
         """Changes each job as it is read; columns and the load are those before."""
         self._begins_s = begins_s
@@ -233,7 +237,9 @@ class JobStream:
     def facts(self) -> dict[str, Any]:
         """Facts of the jobs that arrived, as plain values."""
         load = self.load
-        facts: dict[str, Any] = {
+        audit = self.audit()
+        facts: dict[str, Any] = {} if audit is None else {"audit": audit.to_dict()}
+        facts |= {
             "cluster": str(self._cluster),
             "jobs": load.jobs,
             "span_s": load.span_s,
@@ -254,6 +260,12 @@ class JobStream:
                 **trace.report.to_dict(),
             }
         return facts
+
+    def audit(self) -> Audit | None:
+        """The contradictions of the jobs read so far; None if they come from no trace."""
+        if self._auditor is None:
+            return None
+        return self._auditor.audit(None if self._trace is None else self._trace.report)
 
     def state(self) -> dict[str, Any]:
         """When the simulation began, how many jobs ran and waited then, how many of those that
