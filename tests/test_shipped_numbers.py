@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from pinning import Digits, as_recorded, plain
 
-from dagsim.experiment.bench import check_file, read_entry
+from dagsim.families.benchmark.bench import check_file, read_entry
 from dagsim.model.arithmetic import differences
 
 ROOT = Path(__file__).parents[1]
