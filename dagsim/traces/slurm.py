@@ -655,9 +655,12 @@ def _form(
     def layout(first: list[str], where: str) -> FileLayout:
         there = [name.strip().lower() for name in first]
         names[:] = [_ALIASES.get(name, name) for name in (map(str.lower, columns) if columns else there)]
+        header = not columns or there[: len(names)] == names
+        if columns and not there[-1] and len(there) > len(names):
+            names.append("")  # sacct -p ends each row with a separator
         if whole:
             _check_header(names, where)
-        if len(columns) not in (0, len(first)) and len(first) - len(columns) != (not there[-1]):
+        if columns and not any(len(line) == len(names) for line in _split_head(source, mark, quoted)):
             raise TraceError(
                 f"{where}: {len(first)} fields, but --read columns= names {len(columns)}: {clipped(', '.join(columns))}"
             )
@@ -666,7 +669,7 @@ def _form(
         places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
         if "alloctres" not in names:  # what was asked for is all that is known
             places[COLUMNS.index("AllocTRES")] = places[COLUMNS.index("ReqTRES")]
-        return FileLayout(places, len(first), not columns or there == names)
+        return FileLayout(places, len(names), header)
 
     def misfit(fields: list[str], width: int, where: str) -> list[str] | None:
         return _rejoined(fields, names, mark)
@@ -686,19 +689,24 @@ def _form(
     )
 
 
+def _split_head(source: Source, mark: str, quoted: bool) -> Iterator[list[str]]:
+    lines = source.head(1 << 10)
+    return iter(csv.reader(lines, delimiter=mark)) if quoted else iter([line.split(mark) for line in lines])
+
+
 def _is_quoted(source: Source, mark: str) -> bool:
     """True if the first rows hold as many fields as the header only if quotes are read as in CSV."""
-    lines = source.head(1 << 10)
+    lines = source.head(1 << 16)
     if not any('"' in line for line in lines):
         return False
-    width = len(next(csv.reader(lines[:1], delimiter=mark)))
+    rows = []
     try:
-        rows = [row for row in csv.reader(lines[:-1] or lines, delimiter=mark, strict=True) if row]
+        rows += [row for row in csv.reader(lines, delimiter=mark, strict=True) if row]
     except csv.Error:  # quotes of a command line that sacct printed as it is
         return False
+    width = len(rows[0])
     plain = all(len(line.split(mark)) == width for line in lines if line)
-    whole = all(f"{mark}{line}{mark}".count(f'{mark}"') for line in lines[:1])
-    return all(len(row) == width for row in rows) and (not plain or whole)
+    return all(len(row) == width for row in rows) and (not plain or lines[0].startswith('"'))
 
 
 def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:

@@ -217,9 +217,9 @@ def _as_json(fields: Mapping[str, str], zone: ZoneInfo | None) -> dict[str, Any]
     """A job of text as an object of ``squeue --json``."""
     whole = {key: _whole(fields.get(key, "")) for key in ("ArrayJobId", "ArrayTaskId", "HetJobId", "HetJobOffset")}
     names = ("SubmitTime", "EligibleTime", "StartTime", "EndTime")
-    texts = [fields.get(name, "") for name in names]
+    texts, only = [fields.get(name, "") for name in names], True
     if zone is not None:
-        texts, _ = reading_of(texts, -1.0, zone)
+        texts, only = reading_of(texts, -1.0, zone)
     times = {name: _moment(text, zone) for name, text in zip(names, texts, strict=True)}
     id, _, task = fields.get("JobId", "").partition("_")
     leader, _, offset = id.partition("+")
@@ -249,6 +249,7 @@ def _as_json(fields: Mapping[str, str], zone: ZoneInfo | None) -> dict[str, Any]
         "start_time": times["StartTime"],
         "suspend_time": _moment(fields.get("SuspendTime", ""), zone),
         "pre_sus_time": _whole(fields.get("SecsPreSuspend", "")) if fields.get("SuspendTime") else None,
+        "two_readings": not only,
         "run_time": _span(fields.get("RunTime", "")),
         "last_sched_evaluation": _moment(fields.get("LastSchedEval", ""), zone),
         "time_limit": {"infinite": endless} if limit_s is None else limit_s / 60,
@@ -336,6 +337,8 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
         ids = _squeue_ids(job)
         listed.add(re.split("[_+]", ids[0], maxsplit=1)[0])
         report.rows += len(ids)
+        if job.get("two_readings"):
+            report.note("in an hour that their zone repeats, taken as its first", source.where(number), len(ids))
         state, reason = _squeue_state(job)
         conditions = _conditions(job) if state == "PENDING" and reason == "Dependency" else ""
         why = "" if conditions or state != "PENDING" else _NOT_QUEUED.get(reason, "")
