@@ -30,6 +30,7 @@ __all__ = [
     "COLUMNS",
     "COMMAND",
     "ENDED",
+    "ENDLESS_S",
     "NOT_OVER",
     "UNSET_MOMENTS",
     "Resources",
@@ -64,7 +65,9 @@ __all__ = [
 _UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
 _UNITS_GB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
 _SHORT = 500  # characters; longer texts are not cached
-_NO_LIMIT_MINUTES = 525_600  # a year: Slurm's limit where partition and user set none
+ENDLESS_S = 365 * 86400.0
+"""A year: the limit by which Slurm plans jobs without one."""
+_INFINITE = "4294967295"  # INFINITE, of 32 bits
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
 _NO_DURATION = ("4294967294", "4294967295")
 _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(?:(\d{1,8}):)?(\d{1,12}(?:\.\d{1,9})?)")
@@ -287,8 +290,8 @@ def duration_s(text: str, field: str) -> float | None:
 
 
 def limit_s(raw: str, text: str) -> float | None:
-    """Time limit in seconds, from minutes (``TimelimitRaw``) or else a duration (``Timelimit``);
-    ``None`` if there is no limit.
+    """Time limit in seconds, from minutes (``TimelimitRaw``) or else a duration (``Timelimit``): a year if
+    there is none, as in Slurm's own plans; ``None`` if it is not stated, or that of the partition.
 
     Raises:
         Dirty: The text is neither a number nor one of Slurm's words.
@@ -296,16 +299,19 @@ def limit_s(raw: str, text: str) -> float | None:
     for limit_text, is_raw in ((raw, True), (text, False)):
         if is_unset(limit_text):
             continue
-        if limit_text.strip().lower() in ("unlimited", "partition_limit"):
+        word = limit_text.strip().lower()
+        if word in ("unlimited", "infinite", _INFINITE):
+            return ENDLESS_S
+        if word in ("partition_limit", "partition limit"):
             return None
         if limit_text.strip() in _NO_DURATION:
             return None
         limit = 60.0 * finite_number(limit_text, "TimelimitRaw") if is_raw else duration_s(limit_text, "Timelimit")
-        if limit is None or limit >= 60 * _NO_LIMIT_MINUTES:
+        if limit is None:
             return None
         if limit < 0:
             raise Dirty("whose time limit is negative")
-        return limit
+        return min(limit, ENDLESS_S)
     return None
 
 

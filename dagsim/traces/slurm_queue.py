@@ -24,6 +24,7 @@ from dagsim.traces.sites import readable_hosts
 from dagsim.traces.slurm import (
     COLUMNS,
     ENDED,
+    ENDLESS_S,
     UNSET_MOMENTS,
     array_ids,
     duration_s,
@@ -38,8 +39,6 @@ from dagsim.traces.source import Row, Source
 
 _LAST_UPDATE = re.compile(rb'"last_update"\s*:\s*(\{[^{}]*\}|\d+)')
 _UPDATE_S = re.compile(rb'(?:"number"\s*:\s*|^)([1-9]\d*)')
-_UNLIMITED_S = 365 * 86400.0
-"""Slurm plans with a year for jobs without a time limit."""
 _FIRST = 1_000_000_000
 """Priority by which a suspended job comes back before waiting ones."""
 _OVERDUE_S = 60.0
@@ -441,7 +440,7 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
     asked, held = _gpus_of(job)
     submit, eligible, start = (json_number(job.get(f"{name}_time")) or None for name in ("submit", "eligible", "start"))
     limit = json_number(job.get("time_limit"))
-    lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else _UNLIMITED_S
+    lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else ENDLESS_S
     lasts_s += _suspended_s(job)
     if (ran := _suspended_after_s(job)) is not None:  # it comes back, for the rest of its limit
         lasts_s = max(lasts_s - ran, _OVERDUE_S)

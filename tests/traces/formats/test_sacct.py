@@ -236,9 +236,15 @@ def test_a_job_slightly_above_its_limit_keeps_both(sample: Any) -> None:
     assert (task.work, task.estimate) == (3632, 3600)
 
 
-@pytest.mark.parametrize("limit", ["UNLIMITED", "Partition_Limit", "525600", "", "INVALID"])
-def test_no_limit_is_no_estimate(read: Reading, log: Log, limit: str) -> None:
+@pytest.mark.parametrize("limit", ["Partition_Limit", "", "INVALID", "4294967294"])
+def test_a_limit_that_is_not_stated_is_no_estimate(read: Reading, log: Log, limit: str) -> None:
     assert _only(read(log({"TimelimitRaw": limit}))).estimate is None
+
+
+@pytest.mark.parametrize("limit", ["UNLIMITED", "INFINITE", "525600", "4294967295", "900000"])
+def test_no_limit_is_a_year(read: Reading, log: Log, limit: str) -> None:
+    """Nothing is backfilled by the true run time of a job that may run for ever."""
+    assert _only(read(log({"TimelimitRaw": limit}))).estimate == 365 * 86400
 
 
 def test_limits_may_come_as_durations(read: Reading, log: Log) -> None:
@@ -434,7 +440,7 @@ def test_json_of_both_layouts_gives_the_same_jobs_as_text(read: Reading, samples
 def test_json_of_a_requeued_attempt_is_no_pending_job(read: Reading, samples: Path) -> None:
     got = read(samples / "sacct" / "jobs.json", protocol="all-attempts")
     assert got.job("505").tasks[0].work == 300 + 100
-    assert got.job("505").tasks[0].estimate is None  # infinite
+    assert got.job("505").tasks[0].estimate == 365 * 86400  # infinite
 
 
 def test_json_may_be_one_line_and_its_jobs_come_first(read: Reading, samples: Path, tmp_path: Path) -> None:
