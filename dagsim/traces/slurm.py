@@ -579,6 +579,7 @@ _NEEDED = (
 _FREE_TEXT = ("jobname", "comment", "admincomment", "systemcomment", "constraints", "workdir", "wckey", "submitline")
 """Columns whose values may contain the separator, which sacct does not quote."""
 _MOST_MARKS = 60
+_MOST_SPLITS = 20_000
 _READ = frozenset(name.lower() for name in COLUMNS) | {"alloccpus", "allocnodes", "elapsed", "timelimit"}
 _COUNT, _MOMENT = re.compile(r"\d*$"), re.compile(r"(?:\d[\d.:T-]*|Unknown|None|N/A|INVALID)?$")
 _SPAN = re.compile(r"(?:\d[\d:.-]*|Unknown|None|UNLIMITED|Partition_Limit|INVALID)?$")
@@ -741,17 +742,22 @@ def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) ->
 
 
 def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] | None:
-    """Join a row's fields again if separators within one or two texts have split them. None if what
+    """Join a row's fields again if separators within up to three texts have split them. None if what
     dagsim reads of the row could then be different things: numbers, times and states must be such.
     """
     extra = len(fields) - len(names)
     if not 1 <= extra <= _MOST_MARKS:
         return None
     texts = [place for place, name in enumerate(names) if name in _FREE_TEXT]
-    splits = [{place: extra} for place in texts]
-    splits += [{one: more, other: extra - more} for one, other in combinations(texts, 2) for more in range(1, extra)]
+    splits = [
+        dict(zip(places, more, strict=True))
+        for count in range(1, 4)
+        for places in combinations(texts, count)
+        for more in _sums(extra, count)
+    ]
     ways: dict[tuple[str, ...], list[str]] = {}
-    for more in splits:
+    line = names.index("submitline") if "submitline" in names else None
+    for more in splits if len(splits) < _MOST_SPLITS else ():
         row, at = [], 0
         for place, name in enumerate(names):
             row.append(mark.join(fields[at : at + 1 + more.get(place, 0)]))
@@ -759,8 +765,23 @@ def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] |
             if (form := _FORMS.get(name)) is not None and not form.match(row[-1].strip()):
                 break
         else:
-            ways.setdefault(tuple([field for field, name in zip(row, names, strict=True) if name in _READ]), row)
+            key = tuple(
+                [field for field, name in zip(row, names, strict=True) if name in _READ and name != "submitline"]
+            )
+            if line is None or len(ways.get(key, row)[line]) <= len(
+                row[line]
+            ):  # its end says nothing, so it may be long
+                ways[key] = row
     return next(iter(ways.values())) if len(ways) == 1 else None
+
+
+def _sums(total: int, count: int) -> Iterator[tuple[int, ...]]:
+    """All ways to write a number as a sum of positive numbers."""
+    if count == 1:
+        yield (total,)
+    for first in range(1, total - count + 2) if count > 1 else ():
+        for rest in _sums(total - first, count - 1):
+            yield (first, *rest)
 
 
 class FolderParts(NamedTuple):
