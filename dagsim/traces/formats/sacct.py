@@ -370,11 +370,11 @@ class _Reading:
             if steps.any():
                 report.skip("of steps", int(steps.sum()))
             table = self._unfolded(table, report)
-            submit = self._moments(table, "Submit")
+            scaled: list[np.ndarray] = []
+            submit = self._moments(table, "Submit", scaled)
+            for row in np.flatnonzero(scaled[0] & ~steps).tolist() if scaled else ():
+                report.note("whose Submit is in milliseconds", table.where(row))
             fine = (submit >= 0) & np.array(list(map(bool, ids)))
-            for name in _MOMENTS:
-                for row in np.flatnonzero(_in_milliseconds(table.texts(_AT[name])) & ~steps).tolist():
-                    report.note(f"whose {name} is in milliseconds", table.where(row))
             for row in np.flatnonzero(~fine & ~steps).tolist():
                 reason = "whose Submit is not a time" if submit[row] == -inf else "without Submit"
                 report.drop(reason if ids[row] else "without an id", table.where(row))
@@ -422,7 +422,13 @@ class _Reading:
         """
         reading = replace(self, findings=Findings())
         ids, submit = self.keys(table)
-        times = _Times.of(table, submit, *(self._moments(table, name) for name in _MOMENTS[1:]))
+        others = []
+        for name in _MOMENTS[1:]:
+            scaled: list[np.ndarray] = []
+            others.append(self._moments(table, name, scaled))
+            for mask in scaled:
+                reading.findings.note(np.flatnonzero(mask), f"whose {name} is in milliseconds")
+        times = _Times.of(table, submit, *others)
         groups = _in_order(rows_by_job(ids, submit))
         again = {job: name for job, name in enumerate(groups.ids.tolist()) if self.reuse.numbers and ":" in name}
         for job in again:
@@ -473,10 +479,15 @@ class _Reading:
         reading.note_nodes(table, np.flatnonzero(kept[groups.job_of_row()]))
         return with_others(batch, make, groups.first, groups.row)
 
-    def learn(self, table: Table) -> None:
-        """Take note of the attempts of a table, by which ``keys`` later tells jobs of one id apart."""
+    def learn(self, table: Table, whole: bool) -> None:
+        """Take note of the attempts of a table, by which ``keys`` later tells jobs of one id apart. ``whole`` is
+        True if it holds all rows.
+        """
+        bases = [id.partition("+")[0] for id in _ids(table).tolist()]
+        if whole and len(set(bases)) == len(bases):  # true of most logs: one row per job
+            return
         owners = map(hash, zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True))
-        ids = [map(hash, column) for column in ([id.partition("+")[0] for id in _ids(table).tolist()], _ids(table))]
+        ids = [map(hash, column) for column in (bases, _ids(table).tolist())]
         columns = [np.fromiter(column, np.int64, len(table)) for column in (*ids, owners)]
         self.reuse.add(*columns, self._moments(table, "Submit"), self._moments(table, "End"))
 
@@ -515,8 +526,10 @@ class _Reading:
                 alike.append(id)
         return optional(nice, 0.0), Labels.of([request or None for request in requests])
 
-    def _moments(self, table: Table, name: str) -> np.ndarray:
-        """(n,) float64: seconds since 1970, NaN if not set, ``-inf`` if not a time."""
+    def _moments(self, table: Table, name: str, scaled: list[np.ndarray] | None = None) -> np.ndarray:
+        """(n,) float64: seconds since 1970, NaN if not set, ``-inf`` if not a time. Milliseconds are divided;
+        ``scaled`` gets their mask if there are any.
+        """
         texts = table.texts(_AT[name])
         blank = texts == ""
         try:
@@ -527,8 +540,13 @@ class _Reading:
             seconds[seconds < 0] = -inf
             for row in np.flatnonzero(np.isnan(seconds)).tolist():
                 seconds[row] = _or_nan(lambda text: moment_s(text, "", self.zone), texts[row])
-        seconds = np.where(are_milliseconds(seconds), seconds / 1000, seconds)
-        seconds[np.isin(seconds, UNSET_MOMENTS)] = nan
+        if (long := are_milliseconds(seconds)).any():
+            seconds = np.where(long, seconds / 1000, seconds)
+            if scaled is not None:
+                scaled.append(long)
+        odd = (seconds <= 0) | (seconds >= UNSET_MOMENTS[1])
+        if odd.any():
+            seconds[odd & np.isin(seconds, UNSET_MOMENTS)] = nan
         return seconds
 
     def job(self, time: float, rows: dict[int, list[str]]) -> tuple[Job, int] | None:
@@ -900,14 +918,6 @@ def _or_nan(read: Callable[[str], float | None], text: str) -> float:
     except Dirty:
         return -inf
     return nan if value is None else value
-
-
-def _in_milliseconds(texts: np.ndarray) -> np.ndarray:
-    """(n,) bool: True for numbers that are milliseconds since 1970."""
-    long = np.array([len(text) > 11 and text[:12].isdecimal() for text in texts.tolist()], bool)
-    for row in np.flatnonzero(long).tolist():
-        long[row] = bool(are_milliseconds(np.array([_or_nan(lambda text: moment_s(text, "", None), texts[row])]))[0])
-    return long
 
 
 def _in_order(groups: Grouped) -> Grouped:
