@@ -448,3 +448,43 @@ def test_the_p_of_a_change_is_below_5_percent_if_its_interval_leaves_1_out() -> 
         assert (found.p < 0.05) == leaves_out
         outside += leaves_out
     assert 5 < outside < 19
+
+
+def test_the_interval_of_the_next_period_has_blocks_of_two_autocorrelation_times_and_the_stated_factors() -> None:
+    """Sums of neighbours with opposite signs have an autocorrelation time below 1, which counts as 1: 16 blocks."""
+    rng = np.random.default_rng(5)
+    noise = rng.normal(0.0, 0.1, 401)
+    waits = np.repeat(1.0 + noise[1:] - 0.5 * noise[:-1], 10)
+    period = next_period(series(waits), "wait_s.mean", float(waits.mean()))
+    means = waits.reshape(16, 250).mean(axis=1)
+    of_blocks = means.std(ddof=1) / 4 / waits.mean()
+    logs = np.log(means.sum() - means)
+    of_level = np.sqrt(15 / 16 * ((logs - logs.mean()) ** 2).sum())
+    half = max(of_blocks, of_level) * np.sqrt((1 + 16 / 400) / (1 - 1 / 4))
+    assert period.blocks == 16
+    assert np.log(period.high / period.value) == pytest.approx(np.sqrt(2) * 2.131449545559323 * half, rel=1e-9)
+    assert period.low * period.high == pytest.approx(period.value**2)
+
+
+def test_there_are_as_many_blocks_as_two_autocorrelation_times_fit() -> None:
+    """Values that last 1/25 of the run have that autocorrelation time, and a block lasts two of them."""
+    rng = np.random.default_rng(6)
+    numbers = []
+    for _ in range(60):
+        waits = np.repeat(rng.exponential(1.0, 25), 160)
+        numbers.append(next_period(series(waits), "wait_s.mean", float(waits.mean())).blocks)
+    assert np.mean(numbers) == pytest.approx(12.5, rel=0.15)
+    assert max(numbers) <= 16
+
+
+def test_two_blocks_are_too_few_for_an_interval_and_three_are_enough() -> None:
+    rng = np.random.default_rng(7)
+    finite: dict[bool, list[bool]] = {True: [], False: []}
+    for _ in range(60):
+        waits = np.repeat(rng.exponential(1.0, 6), 600)
+        period = next_period(series(waits), "wait_s.mean", float(waits.mean()))
+        finite[period.blocks >= 3].append(bool(np.isfinite(period.high)))
+        assert period.blocks >= 3 or 1 < period.longer <= 6
+    assert any(finite[True])
+    assert finite[False]
+    assert not any(finite[False])
