@@ -8,6 +8,7 @@ from math import inf, isfinite
 from typing import Literal
 
 from dagsim.errors import ModelError, require
+from dagsim.model.kueue import KueueObjects
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +220,8 @@ class QueueTree:
     """All queues: the ``tree`` of accounts or cluster queues, the partitions and the qualities of
     service; reservations and outages of nodes, and the number of each licence.
 
+    ``kueue`` holds Kueue's own objects, in place of the ``tree``.
+
     ``scheduler`` holds the parameters of ``slurm-multifactor`` that the site uses: a policy given
     without parameters takes them.
 
@@ -235,10 +238,13 @@ class QueueTree:
     outages: tuple[NodeOutage, ...] = ()
     licences: Mapping[str, float] = field(default_factory=dict)
     scheduler: Mapping[str, bool | float | str] = field(default_factory=dict)
+    kueue: KueueObjects | None = None
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
+        if self.kueue is not None and self.tree:
+            raise ModelError("queues: kueue has its own tree of cohorts; leave out one of kueue and tree")
         _check("licences", self.licences)
         for part in self.partitions:
             if part.qos and part.qos not in [qos.name for qos in self.qos]:

@@ -355,7 +355,12 @@ class Admission:
             return
         yield from sorted(
             entries,
-            key=lambda entry: (entry.assignment.borrowing, -entry.workload.priority, entry.workload.created),
+            key=lambda entry: (
+                entry.assignment.borrowing,
+                -entry.workload.priority,
+                entry.workload.created,
+                entry.workload.uid,
+            ),
         )
 
     def _requeue(self, entries: list[_Entry], cycle: Cycle) -> None:
