@@ -268,6 +268,21 @@ class QueueTree:
         for node in self.tree:
             yield from node.walk()
 
+    def names(self) -> dict[str, None]:
+        """Return the names under which jobs are submitted, without namespaces: accounts or queues, and
+        all above them.
+        """
+        names = [name for node, _ in self.walk() for name in (node.name, *node.aliases)]
+        if self.kueue is not None:
+            kinds = (self.kueue.cohorts, self.kueue.cluster_queues, self.kueue.local_queues)
+            names += [one.name for kind in kinds for one in kind]
+        return {name.rpartition("/")[2]: None for name in names}
+
+    @property
+    def has_quota(self) -> bool:
+        """True if a queue has a quota, as Kueue's have."""
+        return self.kueue is not None or any(node.quota for node, _ in self.walk())
+
 
 def _check(where: str, numbers: Mapping[str, float]) -> None:
     for name, value in numbers.items():

@@ -158,12 +158,14 @@ class Site:
     def _nodes(self, view: ClusterView) -> Iterable[TopologyNode]:
         """The nodes of the cluster, with labels for the levels of the network."""
         levels = {level.name: level.domains for level in view.levels}
-        labels = {label for topology in self.objects.topologies for label in topology.levels}
+        used = {flavor.topology_name for flavor in self.objects.resource_flavors}
+        topologies = [topology for topology in self.objects.topologies if topology.name in used]
+        labels = {label for topology in topologies for label in topology.levels}
         for label in labels:
             if label != HOSTNAME and _level(label) not in levels:
                 known = ", ".join(levels) or "it has none"
                 raise ConfigError(f"kueue: the network has no level {_level(label)!r} for {label}; levels: {known}")
-        for topology in self.objects.topologies:
+        for topology in topologies:
             if topology.levels[-1:] != (HOSTNAME,):
                 raise ConfigError(f"kueue: the lowest level of the topology {topology.name!r} must be {HOSTNAME}")
         devices = {_device([name]) for queue in self._queues.values() for group in queue.resource_groups
