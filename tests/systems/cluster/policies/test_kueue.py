@@ -497,7 +497,7 @@ def test_what_can_never_be_admitted_waits_until_nothing_else_happens_and_is_name
     schedule = ClusterScenario(GPUS, jobs, queues=QueueTree((queue,))).kernel(0).run(policy)
     rejected = [(row.job, row.time_s, row.value) for row in schedule.log if row.kind == Kind.REJECTED]
     assert rejected == [(1, 9.0, RejectReason.CANCELLED), (2, 9.0, RejectReason.CANCELLED)]
-    assert policy.notes == ["job 'wide' can never be admitted and blocks 1 behind it in the ClusterQueue 'q'"]
+    assert policy.notes == ["job 'wide' can never be admitted, and blocks 1 behind it (ClusterQueue 'q', 2 waiting)"]
 
 
 def test_a_queue_needs_a_quota() -> None:

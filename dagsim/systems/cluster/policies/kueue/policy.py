@@ -299,18 +299,24 @@ class Kueue:
         return None
 
     def _give_up(self, view: ClusterView, tasks: _Tasks) -> Iterator[Decision]:
-        """Cancel what waits for ever: nothing runs, nothing will arrive, and nobody can be admitted."""
+        """Cancel what waits for ever: nothing runs, nothing will arrive, and nobody can be admitted, or
+        only to flavors whose nodes never have room.
+        """
         stuck: dict[str, list[TaskState]] = {}
-        for task in tasks.ready.values():
-            if task.waiting and not self._claimed[_place(task)]:
+        for place, task in tasks.ready.items():
+            if task.waiting and (not self._claimed[place] or view.fits(task)):
                 stuck.setdefault(self._site.cluster_queue_of(task.job.job).name, []).append(task)
         for name, waiting in stuck.items():
-            head = self._admission.pending[name].in_order()[:1]
-            place = self._place_of[head[0].name] if head else _place(waiting[0])
-            first = tasks.ready[place].job.job.id if place in tasks.ready else waiting[0].job.job.id
-            strict = self._admission.pending[name].strict
-            behind = f"blocks {len(waiting) - 1} behind it" if strict else f"waits with {len(waiting) - 1} others"
-            self._note(f"job {first!r} can never be admitted and {behind} in the ClusterQueue {name!r}")
+            pending = self._admission.pending[name]
+            heads = [head for head in (*pending.in_order(), *pending.aside.values()) if head.name in self._place_of]
+            place = self._place_of[heads[0].name] if heads else _place(waiting[0])
+            first = tasks.ready[place] if place in tasks.ready else waiting[0]
+            others = len({task.job.number for task in waiting} - {first.job.number})
+            if self._claimed[_place(first)]:
+                what = "was admitted to flavors whose nodes never have room"
+            else:
+                what = f"can never be admitted{f', and blocks {others} behind it' if pending.strict and others else ''}"
+            self._note(f"job {first.job.job.id!r} {what} (ClusterQueue {name!r}, {others + 1} waiting)")
         for number in dict.fromkeys(task.job.number for waiting in stuck.values() for task in waiting):
             yield Kill(number, RejectReason.CANCELLED)
 
