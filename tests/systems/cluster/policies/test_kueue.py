@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dagsim.errors import ConfigError
-from dagsim.model import Cluster, InFlight, Job, Kind, Node, QueueNode, QueueTree, RejectReason, Share, Task
+from dagsim.model import Cluster, InFlight, Job, Kind, Node, QueueNode, QueueTree, RejectReason, Request, Share, Task
 from dagsim.model.gpu import GpuType
 from dagsim.model.kueue import (
     AdmissionFairSharing,
@@ -34,6 +34,8 @@ from dagsim.model.kueue import (
     Workload,
 )
 from dagsim.model.log import Schedule
+from dagsim.network import FatTree
+from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.kueue import Kueue
 from dagsim.systems.cluster.policies.kueue.amounts import text, whole
@@ -555,6 +557,42 @@ def test_an_admitted_workload_waits_for_room_and_blocks_nobody() -> None:
     ]
     assert starts(played(jobs, "kueue", GPUS, kueue=setup))["whole"] == [9]
     assert starts(played(jobs, "kueue", GPUS, kueue=setup))["small"] == [2]
+
+
+def fabric_of(level: str) -> KueueObjects:
+    devices = FlavorQuotas("gpus", {"nvidia.com/gpu": ResourceQuota(99)})
+    levels = (f"cloud.provider.com/topology-{level}", "kubernetes.io/hostname")
+    return KueueObjects(
+        (ClusterQueue("q", resource_groups=(ResourceGroup((devices,)),)),),
+        resource_flavors=(ResourceFlavor("gpus", topology_name="t"),),
+        topologies=(Topology("t", levels),),
+    )
+
+
+def test_gangs_go_where_the_topology_says() -> None:
+    cluster = Cluster(tuple([Node(f"n{at}", GPU, 8) for at in range(6)]))
+    network = SharedNetwork(FatTree((2, 3), (1, 1), (1, 1)))  # racks n0 n1, n2 n3, n4 n5
+    gang = Task("t", 9, instances=2, gang=True, gpus=8)
+    asked = [
+        Job.single("one", Task("t", 9, gpus=1), 0.0),
+        Job.single("rack", gang, 1.0, request=Request(level="rack")),
+        Job.single("other", gang, 2.0, request=Request(level="rack")),
+        Job.single("wide", gang, 3.0, request=Request(level="rack")),
+        Job.single("anywhere", gang, 4.0, request=Request(level="rack", level_required=False)),
+    ]
+    scenario = ClusterScenario(cluster, asked, queues=QueueTree(kueue=fabric_of("rack")), network=network)
+    schedule = scenario.kernel(0).run(POLICIES.create("kueue"))
+    nodes: dict[str, set[int]] = {}
+    for row in schedule.log:
+        if row.kind == Kind.STARTED:
+            nodes.setdefault(schedule.jobs[row.job].id, set()).add(row.node)
+    assert nodes["one"] == {0}  # without a request: the first of the nodes with the least room
+    assert {*map(frozenset, (nodes["rack"], nodes["other"]))} == {frozenset({2, 3}), frozenset({4, 5})}
+    assert starts(schedule)["wide"][0] == 9.0  # the racks are full, or have one node
+
+    hall = ClusterScenario(cluster, asked, queues=QueueTree(kueue=fabric_of("hall")), network=network)
+    with pytest.raises(ConfigError, match=r"the network has no level 'hall' for .*topology-hall; levels: rack"):
+        hall.kernel(0).run(POLICIES.create("kueue"))
 
 
 def test_it_keeps_the_promises_of_a_policy() -> None:

@@ -97,7 +97,7 @@ class Site:
             count,
             self.requests(queue, demand),
             excluded=frozenset(self._excluded(queue, demand)),
-            topology=self._topology(task, queue) if demand.gang else None,
+            topology=self._topology(task, queue),
         )
 
     def requests(self, queue: ClusterQueue, demand: DemandClass) -> dict[str, float]:
