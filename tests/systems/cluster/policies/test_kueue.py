@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -597,3 +598,24 @@ def test_gangs_go_where_the_topology_says() -> None:
 
 def test_it_keeps_the_promises_of_a_policy() -> None:
     check_policy(lambda: POLICIES.create("kueue"), workloads=2)
+
+
+def test_a_run_is_never_stopped_in_its_first_instant() -> None:
+    rng, now = Random(1), 0.0
+    jobs = []
+    for number in range(400):
+        now += rng.expovariate(1 / 6)
+        gpus = rng.choice((1, 1, 1, 2, 4, 8))
+        task = Task("t", rng.uniform(60, 3600), gpus=gpus, cpus=4 * gpus)
+        priority, name = rng.choice((0, 0, 5)), rng.choice("abcd")
+        jobs.append(Job.single(f"j{number}", task, now, priority=priority, partition=name))
+    quotas = {"gpus": 16.0, "cpus": 300.0}
+    queues = [QueueNode(name, quota=quotas, reclaim="any", within="lower-priority") for name in "abcd"]
+    cluster = Cluster(tuple([Node(f"n{at}", GPU, 8, 64, 512) for at in range(8)]))
+    schedule = played(jobs, "kueue", cluster, QueueNode("all", children=tuple(queues)))
+    started: dict[int, float] = {}
+    for row in schedule.log:
+        if row.kind == Kind.STARTED:
+            started[row.run] = row.time_s
+        assert row.kind != Kind.PREEMPTED or row.time_s > started[row.run]
+    assert any(row.kind == Kind.PREEMPTED for row in schedule.log)

@@ -97,7 +97,12 @@ class Kueue:
         self._admission.bring_back(now)
         self._forget(view)
         self._welcome(tasks)
-        yield from self._admit(view, tasks)
+        stopped = False
+        for stop in self._admit(view, tasks):
+            stopped = True
+            yield stop
+        if stopped:
+            return  # the policy is asked again, with the pieces of what it stopped
         yield from self._start(view, tasks)
         until = min(
             [self._admission.next_return(), *(one.from_s for one in self._waiting.values() if one.from_s > now)]
@@ -129,6 +134,8 @@ class Kueue:
         """Jobs of which a run ended since the last decision."""
         self._preempted: dict[str, _Place] = {}
         """Preempted workloads whose pieces have not come back, with the job and task."""
+        self._late: dict[str, None] = {}
+        """Preempted workloads whose runs began at the same instant."""
         self._number = 0
 
     # Tasks as workloads.
@@ -149,6 +156,7 @@ class Kueue:
         if place is not None and self._open.get(place) == name:
             del self._open[place]
         self._preempted.pop(name, None)
+        self._late.pop(name, None)
         workload = self._admission.workloads.get(name)
         if workload is not None:
             self._admission.finish(workload, self._now)
@@ -228,6 +236,9 @@ class Kueue:
     def _admit(self, view: ClusterView, tasks: _Tasks) -> Iterator[Decision]:
         """Run cycles until they change nothing, and stop what they preempt."""
         now = view.now
+        for name in [name for name in self._late if self._preempts(view, name)]:
+            del self._late[name]
+            yield Preempt(self._run_of[name])
         try:
             for cycle in self._admission.cycles(now):
                 for workload in cycle.admitted:
@@ -238,7 +249,7 @@ class Kueue:
                     if task is not None and not task.demand.gang:
                         self._submit_next(task)
                 for gone in cycle.preempted:
-                    yield from self._stopped(gone.workload.name)
+                    yield from self._stopped(view, gone.workload.name)
         except EndlessPreemption as circle:
             self._note(f"workloads preempt each other in a circle, as in Kueue ({circle}); the circle was cut")
 
@@ -249,15 +260,24 @@ class Kueue:
         if task.waiting > self._claimed[place]:
             self._submit(task)
 
-    def _stopped(self, name: str) -> Iterator[Decision]:
-        """Stop the run of a preempted workload; one that has not started waits again."""
+    def _preempts(self, view: ClusterView, name: str) -> bool:
+        """Return True if the run of a workload may be stopped: it began before this instant."""
+        return name in self._run_of and view.running[self._run_of[name]].started_s < view.now
+
+    def _stopped(self, view: ClusterView, name: str) -> Iterator[Decision]:
+        """Stop the run of a preempted workload; one that has not started waits again, and one that has
+        just started is stopped at the next instant.
+        """
         place = self._place_of[name]
         if self._waiting.pop(name, None) is not None:
             self._claimed[place] -= 1
             self._open.setdefault(place, name)
             return
         self._preempted[name] = place
-        yield Preempt(self._run_of[name])
+        if self._preempts(view, name):
+            yield Preempt(self._run_of[name])
+        else:
+            self._late[name] = None
 
     def _start(self, view: ClusterView, tasks: _Tasks) -> Iterator[Decision]:
         """Start admitted workloads where nodes have room."""
