@@ -15,12 +15,13 @@ from typer.testing import CliRunner
 from dagsim.agents.checkpoint import Checkpoint, read_plain, write_plain
 from dagsim.agents.config import shipped_agent
 from dagsim.cli import app
-from dagsim.config.registered import Foreign
 from dagsim.config.schema import dump_config, foreign_parts, load_config
 from dagsim.errors import CodeNotAllowed, ConfigError
 from dagsim.experiment.provenance import provenance
 from dagsim.experiment.store import Store
 from dagsim.own_code import Allowed, allow, attribute, source_file, source_sha256
+from dagsim.sections import Foreign
+from dagsim.systems import system_named
 from dagsim.systems.cluster.policies import POLICIES
 
 MARK = "from pathlib import Path\nPath(__file__).with_suffix('.imported').touch()\n"
@@ -190,7 +191,7 @@ def test_a_trace_imports_nothing(command: tuple[str, ...], folder: Path) -> None
 
 @pytest.mark.parametrize("part", ["codec", "net"])
 def test_a_checkpoint_imports_nothing(part: str, folder: Path) -> None:
-    plain = dict(read_plain(shipped_agent("ppo", "cluster")))
+    plain = dict(read_plain(shipped_agent("ppo", system_named("cluster"))))
     plain[part] = {**plain[part], "kind": "evil_policy:Codec"}
     write_plain(folder / "evil.pt", plain)
     ended = run("eval", "--algo", "ppo", "--checkpoint", "evil.pt", *SHORT)

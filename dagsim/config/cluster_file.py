@@ -11,12 +11,13 @@ from typing import Annotated, Any, TypeAlias
 import yaml
 from pydantic import Field, ValidationError
 
-from dagsim.config.schema import Section, load_config
+from dagsim.config.schema import load_config
 from dagsim.config.yaml import explain, read_yaml
 from dagsim.errors import ConfigError, InputError
 from dagsim.files import write_text
 from dagsim.model import GpuType, NodeOutage, NodePartition, NodeReservation, QueueTree
 from dagsim.model.gpu import canonical
+from dagsim.sections import Section
 from dagsim.traces import TraceOptions
 from dagsim.traces.nodes import ImportedCluster, grouped, read_nodes
 from dagsim.traces.site_import import read_site, with_jobs

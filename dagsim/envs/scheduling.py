@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -11,9 +12,14 @@ from dagsim.envs.base import EpisodeEnv, picture_of
 from dagsim.envs.config import EnvConfig
 from dagsim.envs.episode import Episode, RewardConfig
 from dagsim.envs.observations import Levelled, Presets
+from dagsim.envs.vector import VectorSchedulingEnv
 from dagsim.model import Decision, Kind
 from dagsim.model.log import Schedule
+from dagsim.sections import Registered
+from dagsim.systems.cluster.choice import refuse
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
+from dagsim.systems.cluster.nodes import ClusterState
+from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.seam import Scenario
 
@@ -42,6 +48,35 @@ class SchedulingEnv(EpisodeEnv):
         self._legal = self._presets.legal(None)
         self._parts = {name: f"reward_{name}" for name in rewards.terms}
         """The key in ``info`` of each reward term."""
+
+    @classmethod
+    def of(
+        cls, scenario: Scenario, env: EnvConfig | None = None, render_mode: str | None = None, **settings: Any
+    ) -> Any:
+        """The environment of a scenario; ``settings`` are the fields of ``EnvConfig``."""
+        return cls(scenario, env or _config_of(scenario, settings), render_mode)
+
+    @classmethod
+    def vector(
+        cls, count: int, scenario: Scenario, env: EnvConfig | None, autoreset_mode: str, settings: Mapping[str, Any]
+    ) -> Any:
+        """``count`` environments that are played together: in the compiled engine
+        (``VectorSchedulingEnv``) if it knows all that is configured.
+
+        Raises:
+            ConfigError: The compiled engine is requested, and cannot play them.
+        """
+        config = env or _config_of(scenario, settings)
+        episodes: Any = "only the level task_type is compiled, without the observation graph"
+        if config.level == "task_type" and config.observation != "graph":
+            episodes = scenario.episodes(count, config.codec, config.reward, config.reward_scale)
+        if not isinstance(episodes, str):
+            return VectorSchedulingEnv(
+                episodes, config, count, len(ClusterState(scenario.cluster).types), autoreset_mode
+            )
+        if isinstance(scenario, ClusterScenario) and scenario.engine == "compiled":
+            raise refuse(episodes)
+        return super().vector(count, scenario, config, autoreset_mode, {})
 
     def _begin(self, seed: int, **options: Any) -> None:
         self.codec = self._new_codec()
@@ -135,3 +170,11 @@ def _mean_jct_s(schedule: Schedule) -> float:
         if row[0] == Kind.COMPLETED:
             jct_s[row[2]] = row[1] - schedule.jobs[row[2]].arrival_s
     return float(np.mean(jct_s))
+
+
+def _config_of(scenario: Scenario, settings: Mapping[str, Any]) -> EnvConfig:
+    """The settings, with a codec that is given by its name or as a mapping with its ``kind``."""
+    codec = settings.get("codec")
+    if isinstance(codec, str | Mapping):
+        settings = {**settings, "codec": Registered(scenario.codecs, "candidates").read(codec)}
+    return EnvConfig(**settings)

@@ -19,6 +19,7 @@ from dagsim.experiment.simulate import agent_spec
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import read_log
 from dagsim.experiment.training.trainer import Progress, TrainingRun
+from dagsim.systems import system_named
 from dagsim.systems.spark.scenario import SparkScenario
 
 SMALL = (
@@ -74,8 +75,8 @@ def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytes
     agents = [Checkpoint.load(Path(answer["run"]) / "best.pt") for answer in answers]
     assert {agent.system for agent in agents} == {"spark"}
     assert any(not torch.equal(value, agents[1].weights[name]) for name, value in agents[0].weights.items())
-    assert agent_spec("ppo", system="spark").startswith('ppo[checkpoint="results/')
-    assert agent_spec("ppo", system="cluster") == "ppo"  # an agent for Spark is none for the cluster
+    assert agent_spec("ppo", system=system_named("spark")).startswith('ppo[checkpoint="results/')
+    assert agent_spec("ppo", system=system_named("cluster")) == "ppo"  # an agent for Spark is none for the cluster
     evaluated = CliRunner().invoke(
         app, ["eval", "--algo", "ppo", "--set", SMALL[0], "--seeds", "1", "--no-plots", "--json"]
     )

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
 
 from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Admit, Cluster, Job, QueueTree, Request
 from dagsim.registry import Registry, nearest
-from dagsim.systems.cluster.choice import CompiledKernel, Engine, EngineUse, compiled, pays, refuse, why_not
+from dagsim.systems.cluster.choice import CompiledKernel, Engine, compiled, pays, refuse, why_not
 from dagsim.systems.cluster.codecs import CODECS
+from dagsim.systems.cluster.episodes import compiled_episodes, why_not_compiled
 from dagsim.systems.cluster.jobs import JOBS_KEPT, JobStream, StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
@@ -26,26 +28,16 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.site import domain_sets
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
-from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm
+from dagsim.systems.seam import CodecSettings, CountedJobs, Engaged, EngineUse, Kernel, RewardTerm, Scenario, System
 from dagsim.workload.accept import Accept, accepting, asking
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
 if TYPE_CHECKING:
+    from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
     from dagsim.traces.trace import Trace
     from dagsim.traces.trace_file import TraceFile
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterSystem:
-    """The GPU cluster. Its keys (``cluster``, ``workload`` ...) are at the top level of a
-    configuration.
-    """
-
-    kind: Literal["cluster"] = "cluster"
-
-    __pydantic_config__ = {"extra": "forbid"}
 
 
 class _Sequences:
@@ -90,13 +82,6 @@ def check_level(request: Request | None, network: Network | None, names: Sequenc
             raise ModelError(f"there is no level {level!r}{nearest(level, levels)}; {allowed}").below("level")
 
 
-class Engaged(NamedTuple):
-    """A kernel and its engine."""
-
-    kernel: ClusterKernel | CompiledKernel
-    engine: EngineUse
-
-
 class AdmitAll:
     """Admits every job at once, and leaves all other decisions to ``policy``."""
 
@@ -119,8 +104,73 @@ class AdmitAll:
             yield from self.policy.decide(view) or ()
 
 
+class GpuCluster(System):
+    """What all scenarios of the GPU cluster share."""
+
+    system: ClassVar[str] = "cluster"
+    policies: ClassVar[Registry[ClusterPolicy]] = POLICIES
+    codecs: ClassVar[Registry[Any]] = CODECS
+    terms: ClassVar[Registry[RewardTerm]] = TERMS
+    score: ClassVar[str] = "area_jct_s"
+    agents: ClassVar[Mapping[str, tuple[str, str]]] = {"ppo": ("ppo.pt", "results/agents/general.pt")}
+    environment: ClassVar[str | None] = "dagsim.envs.scheduling:SchedulingEnv"
+    programs: ClassVar[Mapping[str, str]] = {
+        "exec": "dagsim.systems.cluster.policies.external:External",
+        "batsim": "dagsim.systems.cluster.policies.batsim:Batsim",
+    }
+
+
+class Described(Protocol):
+    """A configuration."""
+
+    @property
+    def kind(self) -> str:
+        """The name of its system there."""
+        ...
+
+    @property
+    def world(self) -> System:
+        """Its system."""
+        ...
+
+
+def cluster_scenario_of(config: Described) -> ClusterScenario:
+    """Build the scenario of a configuration of the GPU cluster.
+
+    Raises:
+        InputError: The configuration is of another system, or the cluster cannot be built.
+    """
+    scenario = config.world.scenario() if isinstance(config.world, GpuCluster) else None
+    if not isinstance(scenario, ClusterScenario):
+        raise ConfigError(f"the system {config.kind!r} has no cluster section")
+    return scenario
+
+
+class ClusterWorld(GpuCluster, Scenario):
+    """A scenario of the GPU cluster; the compiled engine may play its episodes."""
+
+    @abstractmethod
+    def world(self, seed: int) -> ClusterScenario:
+        """The cluster and the jobs of a seed.
+
+        Raises:
+            TraceError, WorkloadError: The jobs cannot be made.
+        """
+
+    def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
+        """The reason against episodes in the compiled engine; empty if there is none."""
+        return why_not_compiled(self.world(0), codec, terms)
+
+    def episodes(
+        self, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, *, recorded: bool = False
+    ) -> CompiledEpisodes | str:
+        """``count`` episodes in the compiled engine, or the reason against it."""
+        why = self.why_no_episodes(codec, terms)
+        return why or compiled_episodes(self, count, codec, terms, scale, recorded)
+
+
 @dataclass(frozen=True)
-class ClusterScenario:
+class ClusterScenario(ClusterWorld):
     """A cluster, its jobs, and the models of everything that takes time.
 
     ``workload`` is drawn or read again for every seed, or is a list of jobs in order of arrival,
@@ -134,11 +184,6 @@ class ClusterScenario:
     the SimPy kernel.
     """
 
-    system: ClassVar[str] = "cluster"
-    merit: ClassVar[str] = "jct_s.mean"
-    policies: ClassVar[Registry[ClusterPolicy]] = POLICIES
-    codecs: ClassVar[Registry[Any]] = CODECS
-    terms: ClassVar[Registry[RewardTerm]] = TERMS
     cluster: Cluster
     workload: Synthetic | Sessions | TraceFile | Iterable[Job]
     runtime: Runtime = field(default_factory=Recorded)
@@ -166,6 +211,10 @@ class ClusterScenario:
         if self.elastic is not None:
             self.elastic.check(self.cluster)
         check_level(self.request, self.network, [node.name for node in self.cluster.nodes])
+
+    def world(self, seed: int) -> ClusterScenario:
+        """The scenario itself, for every seed."""
+        return self
 
     def kernel(
         self,
