@@ -68,7 +68,7 @@ def for_system(section: Any, system: System | type[System]) -> Any:
             filled[name] = {"kind": default, **value}
     codec = filled.get("codec")
     kind = codec.get("kind") if isinstance(codec, dict) else codec
-    if isinstance(kind, str) and ":" not in kind and kind not in _ALL_CODECS and kind in system.codecs:
+    if isinstance(kind, str) and ":" not in kind and kind not in _ALL_CODECS:
         filled["codec"] = Registered(system.codecs).read({"kind": codec} if isinstance(codec, str) else codec)
     return filled
 

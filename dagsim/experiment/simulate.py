@@ -241,7 +241,7 @@ def agent_spec(
 
 def only_system_of(algo: str | None) -> str | None:
     """The name of the system that an agent ships for, if it is only one, and not the default one."""
-    if algo not in _agents():
+    if algo is None or algo in system_named(DEFAULT_SYSTEM).policies or algo not in _agents():
         return None
     able = [system.system for system in all_systems().values() if algo in system.agents]
     return able[0] if len(able) == 1 and able[0] != DEFAULT_SYSTEM else None
