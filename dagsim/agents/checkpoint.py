@@ -25,7 +25,6 @@ from dagsim.errors import CodeNotAllowed, ConfigError, InputError, RunFolderErro
 from dagsim.files import replaced
 from dagsim.registry import Registry, nearest
 from dagsim.systems import DEFAULT_SYSTEM, all_systems
-from dagsim.systems.cluster.codecs.codec import Floats32, Observation
 from dagsim.systems.seam import Codec, CodecSettings, System, View
 
 __all__ = [
@@ -305,21 +304,21 @@ def _same_features(path: Path, trained: list[str], now: list[str]) -> None:
 class ObservationBounds:
     """The minimum and maximum of each feature, by part of the observation; initially empty."""
 
-    parts: dict[str, tuple[Floats32, Floats32]] = field(default_factory=dict)
+    parts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
-    def widen(self, observation: Observation) -> None:
+    def widen(self, observation: Any) -> None:
         """Widen the bounds by an observation."""
-        for name, values in zip(Observation._fields, observation, strict=True):
+        for name, values in zip(observation._fields, observation, strict=True):
             rows = values.reshape(-1, values.shape[-1])
             low, high = rows.min(axis=0), rows.max(axis=0)
             if name in self.parts:
                 low, high = np.minimum(low, self.parts[name][0]), np.maximum(high, self.parts[name][1])
             self.parts[name] = low, high
 
-    def clip(self, observation: Observation) -> Observation:
+    def clip(self, observation: Any) -> Any:
         """Return the observation with every value clipped to the range of its feature."""
         parts = self.parts
-        return Observation(
+        return type(observation)(
             *(np.clip(values, *parts[name]) for name, values in zip(observation._fields, observation, strict=True))
         )
 
@@ -353,8 +352,8 @@ class _Wrapped:
 class BoundsRecorder(_Wrapped):
     """Widens ``bounds`` by everything that the codec shows."""
 
-    def encode(self, view: Any) -> Observation | None:
-        observation: Observation | None = self.codec.encode(view)
+    def encode(self, view: Any) -> Any | None:
+        observation = self.codec.encode(view)
         if observation is not None:
             self.bounds.widen(observation)
         return observation
@@ -370,8 +369,8 @@ class Clipped(_Wrapped):
         self.outside = 0
         """Number of these that lay outside the bounds."""
 
-    def encode(self, view: Any) -> Observation | None:
-        observation: Observation | None = self.codec.encode(view)
+    def encode(self, view: Any) -> Any | None:
+        observation = self.codec.encode(view)
         if observation is None:
             return None
         clipped = self.bounds.clip(observation)

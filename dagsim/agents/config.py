@@ -13,8 +13,7 @@ from dagsim.agents.settings import AlgorithmSettings, CheckedSettings
 from dagsim.envs.episode import RewardConfig
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.registry import Entry, Registry
-from dagsim.systems import all_systems
-from dagsim.systems.cluster.codecs.codec import CandidatesConfig
+from dagsim.systems import DEFAULT_SYSTEM, all_systems, system_named
 from dagsim.systems.seam import CodecSettings, System
 
 __all__ = [
@@ -72,13 +71,20 @@ class WarmStart(CheckedSettings):
         self._fraction("smoothing")
 
 
+def _first_codec() -> CodecSettings:
+    """The first codec of the default system."""
+    codecs = system_named(DEFAULT_SYSTEM).codecs
+    codec: CodecSettings = codecs.create(codecs.names()[0])
+    return codec
+
+
 @dataclass(frozen=True, slots=True)
 class TrainConfig(CheckedSettings):
     """A training: the algorithm, its reward, its length, and how it is validated."""
 
     algorithm: AlgorithmSettings = field(default_factory=PpoConfig)
     net: NetSettings = field(default_factory=ScorerConfig)
-    codec: CodecSettings = field(default_factory=CandidatesConfig)
+    codec: CodecSettings = field(default_factory=_first_codec)
     reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
     """Terms and weights (``dagsim list rewards``)."""
     iterations: int = 100

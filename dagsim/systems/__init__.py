@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,7 +12,7 @@ from dagsim.registry import Entry, Registry
 if TYPE_CHECKING:
     from dagsim.systems.seam import System
 
-__all__ = ["DEFAULT_SYSTEM", "SYSTEMS", "all_systems", "system_named"]
+__all__ = ["DEFAULT_SYSTEM", "PARTS", "SYSTEMS", "all_systems", "system_named"]
 
 SYSTEMS: Registry[Any] = Registry(
     "system",
@@ -30,6 +31,28 @@ SYSTEMS: Registry[Any] = Registry(
 
 DEFAULT_SYSTEM = "cluster"
 """The system of a configuration that names none. Its keys are at the top level (``default.TopKeys``)."""
+
+
+_CLUSTER = "dagsim.systems.cluster"
+PARTS: Mapping[str, tuple[str, str]] = {
+    "policies": (f"{_CLUSTER}.policies:POLICIES", "policy"),
+    "spark-policies": ("dagsim.systems.spark.policies:SPARK_POLICIES", "policy"),
+    "ramp-policies": ("dagsim.systems.ramp.policies:RAMP_POLICIES", "policy"),
+    "placements": (f"{_CLUSTER}.policies:PLACEMENT_RULES", "placement"),
+    "networks": (f"{_CLUSTER}.network:NETWORKS", "network"),
+    "setups": (f"{_CLUSTER}.models:SETUPS", "set-up"),
+    "communications": (f"{_CLUSTER}.models:COMMUNICATIONS", "communication model"),
+    "sharings": (f"{_CLUSTER}.models:SHARINGS", "sharing model"),
+    "runtimes": (f"{_CLUSTER}.models:RUNTIMES", "runtime"),
+    "failures": (f"{_CLUSTER}.models:FAILURE_MODELS", "failure model"),
+    "codecs": (f"{_CLUSTER}.codecs:CODECS", "codec"),
+    "spark-codecs": ("dagsim.systems.spark.codecs:SPARK_CODECS", "codec"),
+    "ramp-codecs": ("dagsim.systems.ramp.codecs:RAMP_CODECS", "codec"),
+    "rewards": (f"{_CLUSTER}.rewards:TERMS", "reward term"),
+    "spark-rewards": ("dagsim.systems.spark.rewards:SPARK_TERMS", "reward term"),
+    "ramp-rewards": ("dagsim.systems.ramp.rewards:RAMP_TERMS", "reward term"),
+}
+"""The registries of all systems by the name of their list: ``module:attr``, and what an entry is."""
 
 
 def system_named(name: str) -> type[System]:

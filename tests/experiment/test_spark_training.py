@@ -86,7 +86,7 @@ def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytes
 def test_limits_are_learned_and_kept_in_the_file(tmp_path: Path) -> None:
     folder = Store.create(tmp_path, "train", small("train.iterations=1", "train.codec={action: limit}"), argv=[])
     TrainingRun(folder).run()
-    agent = Checkpoint.load(folder.path / "best.pt", "spark")
+    agent = Checkpoint.load(folder.path / "best.pt", system_named("spark"))
     assert getattr(agent.network(), "action", "") == "limit"
 
 
@@ -148,5 +148,5 @@ def test_jobs_can_come_from_a_trace() -> None:
 def test_a_training_has_the_codec_net_and_reward_of_its_system(
     system: str, codec: str, net: str, reward: dict[str, float]
 ) -> None:
-    section = section_for(system)
+    section = section_for(system_named(system))
     assert (section.codec.kind, section.net.kind, section.reward) == (codec, net, reward)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
 
 from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.metrics.why import observed_against_simulated
-from dagsim.model import Admit, Cluster, Job, QueueTree, Request
+from dagsim.model import Admit, Cluster, Job, Request
 from dagsim.registry import Registry, nearest
 from dagsim.systems.cluster.choice import CompiledKernel, Engine, compiled, pays, refuse, why_not
 from dagsim.systems.cluster.codecs import CODECS
@@ -20,10 +20,8 @@ from dagsim.systems.cluster.episodes import compiled_episodes, why_not_compiled
 from dagsim.systems.cluster.jobs import JOBS_KEPT, JobStream, StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models import Models
-from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
-from dagsim.systems.cluster.models.runtime import Estimates, Fed, Recorded, Runtime
-from dagsim.systems.cluster.models.sharing import Sharing
-from dagsim.systems.cluster.network.base import Communication, Network, levels_in
+from dagsim.systems.cluster.models.runtime import Fed
+from dagsim.systems.cluster.network.base import Network, levels_in
 from dagsim.systems.cluster.past import jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
@@ -171,33 +169,21 @@ class ClusterWorld(GpuCluster, Scenario):
 
 
 @dataclass(frozen=True)
-class ClusterScenario(ClusterWorld):
+class ClusterScenario(Models, ClusterWorld):
     """A cluster, its jobs, and the models of everything that takes time.
 
     ``workload`` is drawn or read again for every seed, or is a list of jobs in order of arrival,
     the same for all seeds. ``elastic`` gives tasks a range of GPUs. ``accept`` are GPU types that
     jobs of a trace may use beside those that they name. ``request`` are the terms of drawn jobs and
     those of a trace, as far as these state none. ``outages`` takes nodes away while the trace's own
-    machines were away.
-    The models are those of ``Models``, and ``begins_s`` is its beginning for a list of jobs;
-    a trace knows its own. With ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine``
-    applies to policies given by name (``engaged``): a caller of ``kernel`` decides live, which requires
-    the SimPy kernel.
+    machines were away. ``begins_s`` is the beginning for a list of jobs; a trace knows its own. With
+    ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine`` applies to policies given by
+    name (``engaged``): a caller of ``kernel`` decides live, which requires the SimPy kernel.
     """
 
     cluster: Cluster
     workload: Synthetic | Sessions | TraceFile | Iterable[Job]
-    runtime: Runtime = field(default_factory=Recorded)
-    setup: Setup | None = None
-    network: Network | None = None
-    sharing: Sharing | None = None
-    communication: Communication | None = None
-    preemption: Preemption = field(default_factory=Preemption)
-    disturbances: tuple[FailureModel, ...] = ()
-    estimates: Estimates = field(default_factory=Estimates)
-    admission: bool = False
     outages: bool = False
-    queues: QueueTree | None = None
     engine: Engine = "auto"
     accept: Accept = field(default_factory=dict)
     elastic: ElasticTasks | None = None
@@ -212,6 +198,11 @@ class ClusterScenario(ClusterWorld):
         if self.elastic is not None:
             self.elastic.check(self.cluster)
         check_level(self.request, self.network, [node.name for node in self.cluster.nodes])
+
+    @property
+    def models(self) -> Models:
+        """The models alone."""
+        return Models(**{part.name: getattr(self, part.name) for part in fields(Models)})
 
     def world(self, seed: int) -> ClusterScenario:
         """The scenario itself, for every seed."""
@@ -283,18 +274,7 @@ class ClusterScenario(ClusterWorld):
         return ClusterKernel(
             self.cluster,
             jobs if on_arrivals is None else CountedJobs(jobs, on_arrivals),
-            Models(
-                runtime=self.runtime,
-                setup=self.setup,
-                network=self.network,
-                sharing=self.sharing,
-                communication=self.communication,
-                preemption=self.preemption,
-                disturbances=(*self.disturbances, *outages),
-                estimates=self.estimates,
-                queues=queues,
-                admission=self.admission,
-            ),
+            replace(self.models, disturbances=(*self.disturbances, *outages), queues=queues),
             seed=seed,
             observers=observers,
             origin_s=origin_s,

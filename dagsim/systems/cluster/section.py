@@ -21,7 +21,7 @@ from dagsim.registry import nearest
 from dagsim.sections import Foreign, Later, Registered, Section
 from dagsim.systems.cluster import choice
 from dagsim.systems.cluster.choice import Engine
-from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS
+from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS, Models
 from dagsim.systems.cluster.models.failures import Outages, Preemption
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
@@ -330,21 +330,15 @@ class DescribedCluster(GpuCluster):
             InputError: The cluster cannot be built.
         """
         keys, late = self.keys, self.keys.late_nodes()
+        models = {part.name: getattr(keys, part.name) for part in fields(Models)}
+        if late:
+            models["disturbances"] = (*keys.disturbances, Outages(late))
         return ClusterScenario(
             keys.build_cluster(),
             keys.workload,
-            runtime=keys.runtime,
-            setup=keys.setup,
-            network=keys.network,
-            sharing=keys.sharing,
-            communication=keys.communication,
+            **models,
             elastic=keys.elastic,
-            preemption=keys.preemption,
-            disturbances=(*keys.disturbances, *([Outages(late)] if late else [])),
-            estimates=keys.estimates,
-            admission=keys.admission,
             outages=keys.cluster.from_trace,
-            queues=keys.queues,
             engine=keys.engine,
             accept=keys.cluster.accept,
             request=keys.request,
