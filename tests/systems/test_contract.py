@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def test_a_system_says_the_same_of_itself_before_and_after_its_world_is_built(sy
 
 def test_a_training_of_every_system_has_defaults_that_fit_it(system: str) -> None:
     config = load_config(None, SETTINGS[system][0])
-    train = config.training()
+    train = replace(config.training(), reference=SETTINGS[system][1])
     check_training(train, scenario(system))
     assert train.codec.kind in config.world.codecs  # type: ignore[attr-defined]
     assert set(train.rivals) <= set(config.world.policies.names())
@@ -103,7 +104,7 @@ def test_the_agents_that_ship_with_a_system_decide_in_it(system: str) -> None:
 
 
 def test_every_system_has_an_environment_that_keeps_gymnasium_s_contract(system: str) -> None:
-    check_env(make_env(load_config(None, SETTINGS[system][0])))
+    check_env(lambda: make_env(load_config(None, SETTINGS[system][0])))
 
 
 def test_a_scenario_can_be_sent_to_another_process(system: str) -> None:
