@@ -21,7 +21,7 @@ import command
 
 from dagsim.config.cluster_file import import_site
 from dagsim.config.schema import Setting, load_config
-from dagsim.experiment.papers import PaperFigure
+from dagsim.families.benchmark.papers import PaperFigure
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 

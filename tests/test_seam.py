@@ -53,9 +53,12 @@ FAMILIES = {
         "report/series.py",
         "report/tables.py",
     ),
-    "traces and sizes of clusters": (
+    "traces, their audit, and sizes of clusters": (
+        "cli/capacity.py",
         "cli/inputs.py",
+        "cli/shared.py",
         "cli/trace.py",
+        "config/cluster_file.py",
         "experiment/sizing.py",
         "experiment/trace_info.py",
     ),
@@ -69,16 +72,15 @@ FAMILIES = {
         "forecast/live.py",
         "forecast/planned.py",
     ),
-    "bounds, benchmark and papers": ("cli/bench.py", "experiment/bound.py", "experiment/papers.py"),
 }
-"""Modules that serve one system, or do what only the GPU cluster can: they become families."""
+"""Modules that serve one system, or do what only the GPU cluster can: they become families, which may know it."""
 
 
 def above() -> Iterator[tuple[str, ast.Module]]:
     """The modules that see systems only through the seam, by path in the package."""
     for path, tree in trees().items():
         name = path.relative_to(PACKAGE).as_posix()
-        if not name.startswith("systems/"):
+        if not name.startswith(("systems/", "families/")):
             yield name, tree
 
 

@@ -13,6 +13,7 @@ from dagsim.envs.config import EnvConfig
 from dagsim.envs.episode import Episode, RewardConfig
 from dagsim.envs.observations import Levelled, Presets
 from dagsim.envs.vector import VectorSchedulingEnv
+from dagsim.errors import ConfigError
 from dagsim.model import Decision, Kind
 from dagsim.model.log import Schedule
 from dagsim.sections import Registered
@@ -40,6 +41,11 @@ class SchedulingEnv(EpisodeEnv):
 
     def __init__(self, scenario: Scenario, config: EnvConfig | None = None, render_mode: str | None = None) -> None:
         self.config = config or EnvConfig()
+        if scenario.varied and isinstance(self.config.codec, CandidatesConfig):
+            raise ConfigError(
+                "env: the codec 'candidates' has a row for each GPU type, but every seed of this scenario has types of "
+                "its own; use the codec 'relative'"
+            )
         rewards = RewardConfig(self.config.reward, self.config.reward_scale)
         super().__init__(scenario, rewards, self._new_codec(), render_mode)
         self._presets = Presets(self.config, len(scenario.kernel(0).machines.types))  # type: ignore[attr-defined]

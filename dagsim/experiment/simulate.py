@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, DagsimError, PluginError, PolicyFailed, UnknownName, one_line
 from dagsim.experiment.scenario import scenario_of
+from dagsim.family import refuse_missing
 from dagsim.metrics import Summary, summarize
 from dagsim.metrics.own import own_values
 from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
-from dagsim.registry import Spec
+from dagsim.registry import Registry, Spec
 from dagsim.systems import DEFAULT_SYSTEM, all_systems, system_named
 from dagsim.systems.seam import Conversation, EngineUse, Policy, Scenario, System, View, decisions_of
 
@@ -299,7 +300,7 @@ class ExternalCommand(NamedTuple):
     """A scheduler in another program: ``kind[params]:address``."""
 
     kind: str
-    """A name of ``_PROGRAMS``: ``exec`` or ``batsim``."""
+    """A name of ``PROGRAMS``, such as ``exec``."""
     address: str
     """The command, or the endpoint of Batsim's protocol."""
     head: str
@@ -315,10 +316,10 @@ class ExternalCommand(NamedTuple):
         return (self.address if self.kind == "exec" else str(self.params.get("start", ""))).split()
 
 
-_PROGRAMS = ("exec", "batsim")
-"""Kinds of policies that talk to a scheduler in another program (``System.programs``)."""
+PROGRAMS: Registry[Any] = Registry("program", group="dagsim.programs", method="decide")
+"""Policies that talk to a scheduler in another program, by kind."""
 
-_PROGRAM = re.compile(rf"(({'|'.join(_PROGRAMS)})(?:\[[^\]]*\])?):(.*)", re.DOTALL)
+_PROGRAM = re.compile(r"((\w+)(?:\[[^\]]*\])?):(.*)", re.DOTALL)
 
 
 def external_command(spec: str) -> ExternalCommand | None:
@@ -329,7 +330,9 @@ def external_command(spec: str) -> ExternalCommand | None:
         ConfigError: The parameters cannot be read.
     """
     match = _PROGRAM.fullmatch(spec.strip())
-    if match is None:
+    if match is None or match[2] not in PROGRAMS:
+        if match is not None:
+            refuse_missing("programs", match[2])
         return None
     command = ExternalCommand(match[2], match[3].strip(), match[1])
     Spec.parse(command.head)
@@ -337,16 +340,13 @@ def external_command(spec: str) -> ExternalCommand | None:
 
 
 def _external(scenario: Scenario, spec: str, command: ExternalCommand) -> Policy[Any, Any]:
-    from dagsim.registry import Entry, Registry
-
     if (names := allowed()) is not None:
         names.check("policy", spec)
-    if command.kind not in scenario.programs:
-        able = [name for name, system in all_systems().items() if command.kind in system.programs]
+    if not scenario.takes_programs:
+        able = [name for name, system in all_systems().items() if system.takes_programs]
         raise UnknownName(f"policy {spec!r}: other programs can schedule the system {able[0]!r} only")
-    programs: Registry[Any] = Registry("policy", [Entry(kind, target) for kind, target in scenario.programs.items()])
     address = command.address
-    program: Policy[Any, Any] = programs.create(command.head, command=address, endpoint=address)
+    program: Policy[Any, Any] = PROGRAMS.create(command.head, command=address, endpoint=address)
     return program
 
 

@@ -226,8 +226,8 @@ class System:
     """Tuned heuristics that a training also compares with. Default: those of ``dagsim tune``."""
     environment: ClassVar[str | None] = None
     """``module:Class`` of its Gymnasium environment, an ``EpisodeEnv``."""
-    programs: ClassVar[Mapping[str, str]] = {}
-    """Policies that talk to a scheduler in another program, by kind, as ``module:Class``."""
+    takes_programs: ClassVar[bool] = False
+    """True if schedulers in other programs can decide."""
     blocked_by: ClassVar[Blocking | None] = None
     """Why jobs are blocked, if they cannot wait."""
 

@@ -75,7 +75,7 @@ def test_the_scenario_says_what_it_is(system: str) -> None:
 
 def test_a_system_says_the_same_of_itself_before_and_after_its_world_is_built(system: str) -> None:
     config, world = load_config(None, SETTINGS[system][0]), scenario(system)
-    for part in ("system", "merit", "score", "training", "agents", "variants", "environment", "programs", "blocked_by"):
+    for part in ("system", "merit", "score", "training", "agents", "variants", "environment", "blocked_by"):
         assert getattr(config.world, part) == getattr(world, part) == getattr(system_named(system), part), part
     assert config.world.policies is world.policies
     metrics = summarize(played(system)).to_dict()
@@ -104,7 +104,13 @@ def test_the_agents_that_ship_with_a_system_decide_in_it(system: str) -> None:
 
 
 def test_every_system_has_an_environment_that_keeps_gymnasium_s_contract(system: str) -> None:
-    check_env(lambda: make_env(load_config(None, SETTINGS[system][0])))
+    codec = {"codec": "relative"} if system == "mixture" else {}
+    check_env(lambda: make_env(load_config(None, SETTINGS[system][0]), **codec))
+
+
+def test_an_environment_needs_a_codec_that_fits_all_worlds_of_a_mixture() -> None:
+    with pytest.raises(ConfigError, match="every seed of this scenario has types of its own; use the codec 'relative'"):
+        make_env(load_config(None, SETTINGS["mixture"][0]))
 
 
 def test_a_scenario_can_be_sent_to_another_process(system: str) -> None:

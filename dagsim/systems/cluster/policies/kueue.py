@@ -482,6 +482,24 @@ class KueueWaits:
                         texts[self._used_up(queue, key, amount)] = None
             yield from texts
 
+    def never(self, task: TaskState) -> Iterator[str]:
+        """Describe the quotas that a start exceeds, with all that the queue may borrow; nothing if a
+        type has enough.
+        """
+        queue = self._queue_of(task.job.job)
+        reasons: dict[str, None] = {}
+        for type_ in task.demand.types:
+            amounts = self._amounts(queue, task, type_, None)
+            own = [
+                f"quota of {key} ({most:g}) < {amount:g}: the queue {queue}"
+                for key, amount in amounts.items()
+                if amount > (most := self._quotas.most(queue, key)) + 1e-9
+            ]
+            if not own:
+                return
+            reasons |= dict.fromkeys(own)
+        yield from reasons
+
     def nodes(self, task: TaskState) -> int:
         """Nodes of types with quota left; if no type has any left, nodes of all types of the task."""
         types = self._with_quota(task) or task.demand.types
