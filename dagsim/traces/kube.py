@@ -59,8 +59,9 @@ def quantity(text: Any) -> float:
     return value
 
 
-def pod_demand(spec: Any) -> PodDemand:
-    """Demand of a pod: the sum of all its containers, or that of any one init container if larger.
+def pod_requests(spec: Any) -> dict[str, float]:
+    """Return the requests of a pod: the sum of all its containers, or that of any one init container if
+    larger.
 
     Init containers that always restart are sidecars: they run alongside the containers and are
     added to the sum.
@@ -78,7 +79,16 @@ def pod_demand(spec: Any) -> PodDemand:
             _add(together, asked)
         else:
             first = {name: max(first.get(name, 0.0), asked.get(name, 0.0)) for name in first.keys() | asked.keys()}
-    taken = {name: max(first.get(name, 0.0), together.get(name, 0.0)) for name in first.keys() | together.keys()}
+    return {name: max(first.get(name, 0.0), together.get(name, 0.0)) for name in first.keys() | together.keys()}
+
+
+def pod_demand(spec: Any) -> PodDemand:
+    """Return the demand of a pod on GPUs, CPUs and memory.
+
+    Raises:
+        Dirty: A quantity cannot be read.
+    """
+    taken = pod_requests(spec)
     return PodDemand(
         sum(whole(taken.get(name, 0.0)) for name in WHOLE_GPUS),
         taken.get(_MILLI, 0.0) / 1000

@@ -12,7 +12,7 @@ from dagsim.model.gpu import GpuType
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.kube import LEAST, MOST, allocation_score
-from dagsim.systems.cluster.policies.kueue import QuotaTree
+from dagsim.systems.cluster.policies.kueue.policy import QuotaTree
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import check_policy
 
