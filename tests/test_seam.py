@@ -34,7 +34,6 @@ FAMILIES = {
     ),
     "learning": (
         "agents/nets/actor.py",
-        "agents/nets/config.py",
         "agents/off_policy/replay.py",
         "agents/rollouts.py",
         "agents/sb3.py",
@@ -135,9 +134,9 @@ def test_every_system_has_a_folder_that_the_rule_knows() -> None:
 @pytest.mark.parametrize(
     ("source", "known"),
     [
-        ("from dagsim.families.spark.scenario import SparkScenario", True),
+        ("from dagsim.systems.cluster.scenario import ClusterScenario", True),
         ("import dagsim.systems.cluster", True),
-        ("target = 'dagsim.families.ramp.policies:RAMP_POLICIES'", True),
+        ("target = 'dagsim.systems.cluster.policies:POLICIES'", True),
         ("if scenario.system == 'cluster': pass", True),
         ("if config.kind in ('cluster',) or config.kind != 'mixture': pass", True),
         ("match scenario.system:\n    case 'spark': pass", True),

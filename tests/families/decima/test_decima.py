@@ -11,11 +11,11 @@ import torch
 from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, load_agent, write_plain
 from dagsim.agents.config import TrainConfig, WarmStart
 from dagsim.agents.learner import LearnerContext, clone, imitation
-from dagsim.agents.nets.config import DecimaNetConfig
 from dagsim.agents.on_policy import PpoConfig, ReinforceConfig
 from dagsim.agents.rollouts import EpisodeSteps, InProcessRollouts, play
 from dagsim.envs.episode import Episode, EpisodeFactory, Reward, RewardConfig
 from dagsim.errors import ConfigError, RunFolderError
+from dagsim.families.decima.config import DecimaNetConfig
 from dagsim.families.decima.fluid import FluidWitness, differential, fluid_advantages
 from dagsim.families.decima.net import DecimaNet, StageBatch, collate, options
 from dagsim.families.spark import (

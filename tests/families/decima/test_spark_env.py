@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from dagsim.envs import DECIMA_ID
 from dagsim.errors import ConfigError, IllegalDecision, InputError
 from dagsim.families.decima.environment import DecimaEnv
 from dagsim.families.spark import (
@@ -64,7 +63,7 @@ def test_the_rest_can_be_left_idle_only_while_something_is_under_way() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*Box observation space m")
 def test_gymnasium_finds_nothing_wrong() -> None:
-    assert isinstance(gymnasium.make(DECIMA_ID, executors=5, jobs=3).unwrapped, DecimaEnv)
+    assert isinstance(gymnasium.make("dagsim.envs:dagsim/Decima-v0", executors=5, jobs=3).unwrapped, DecimaEnv)
     check_env(Legal(5, 3, pool=POOL), skip_render_check=True)
 
 

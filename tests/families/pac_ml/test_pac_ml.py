@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from dagsim.agents.checkpoint import Checkpoint
-from dagsim.agents.nets.config import PacMlConfig, ScorerConfig
+from dagsim.agents.nets.config import ScorerConfig
 from dagsim.agents.off_policy.replay import ReplayBuffer
 from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.config.schema import load_config
@@ -20,6 +20,7 @@ from dagsim.experiment.simulate import make_policy, run_policy
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.session import finish
 from dagsim.experiment.training.trainer import TrainingRun
+from dagsim.families.pac_ml.config import PacMlConfig
 from dagsim.families.pac_ml.net import PacMl, Round
 from dagsim.families.ramp import RampObservation, RampScenario
 from dagsim.families.ramp.codecs import PartitionConfig
