@@ -21,7 +21,7 @@ from pydantic import model_validator as after_all
 from dagsim.config import yaml
 from dagsim.config.bundled import WORKLOADS, shipped
 from dagsim.config.yaml import explain
-from dagsim.errors import ConfigError, DagsimError, WorkloadError
+from dagsim.errors import CodeNotAllowed, ConfigError, DagsimError, WorkloadError
 from dagsim.files import is_there
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import glossary
@@ -30,7 +30,7 @@ from dagsim.registry import nearest
 from dagsim.sections import Foreign, Later, Registered, kind_of
 from dagsim.systems import DEFAULT_SYSTEM, SYSTEMS, system_named
 from dagsim.systems.default import DefaultSystem, TopKeys
-from dagsim.systems.seam import System
+from dagsim.systems.seam import Scenario, System
 from dagsim.workload.windows import parse_measure
 
 if TYPE_CHECKING:
@@ -196,6 +196,14 @@ class _Unread(System):
 
     def __init__(self, name: str) -> None:
         self.system = name  # type: ignore[misc]
+
+    def scenario(self) -> Scenario:
+        """Refuse.
+
+        Raises:
+            CodeNotAllowed: Always.
+        """
+        raise CodeNotAllowed(f"the system {self.system!r} is code outside dagsim, which was not imported")
 
 
 def _world_of(system: Any) -> System:
