@@ -8,6 +8,7 @@ chosen by ``kind``. All defaults are here, so that every command runs without a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
@@ -20,7 +21,7 @@ from pydantic import model_validator as after_all
 from dagsim.config import yaml
 from dagsim.config.bundled import WORKLOADS, shipped
 from dagsim.config.yaml import explain
-from dagsim.errors import ConfigError, WorkloadError
+from dagsim.errors import CodeNotAllowed, ConfigError, DagsimError, WorkloadError
 from dagsim.files import is_there
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import glossary
@@ -29,7 +30,7 @@ from dagsim.registry import nearest
 from dagsim.sections import Foreign, Later, Registered, kind_of
 from dagsim.systems import DEFAULT_SYSTEM, SYSTEMS, system_named
 from dagsim.systems.default import DefaultSystem, TopKeys
-from dagsim.systems.seam import System
+from dagsim.systems.seam import Scenario, System
 from dagsim.workload.windows import parse_measure
 
 if TYPE_CHECKING:
@@ -196,6 +197,14 @@ class _Unread(System):
     def __init__(self, name: str) -> None:
         self.system = name  # type: ignore[misc]
 
+    def scenario(self) -> Scenario:
+        """Refuse.
+
+        Raises:
+            CodeNotAllowed: Always.
+        """
+        raise CodeNotAllowed(f"the system {self.system!r} is code outside dagsim, which was not imported")
+
 
 def _world_of(system: Any) -> System:
     return _Unread(system.kind) if isinstance(system, Foreign) else system
@@ -243,7 +252,7 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
 def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *, own: bool = True) -> Config:
     """Build the configuration that ``document`` holds; see ``load_config``."""
     for setting in settings:
-        defaults = _defaults(document, setting if isinstance(setting, str) else setting.key)
+        defaults = _defaults(document, setting if isinstance(setting, str) else setting.key, own)
         if isinstance(setting, str):
             document.override(setting, defaults)
         else:
@@ -303,7 +312,7 @@ def _validate(document: yaml.Document, *, own: bool = False) -> Config:
         raise ConfigError(explain(error, document, json_schema())) from None
 
 
-def _defaults(document: yaml.Document, key: str) -> Any:
+def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
     """Defaults of the parts that ``document`` leaves out, where ``key`` will be set.
 
     A workload given by name becomes a mapping with that name.
@@ -314,8 +323,7 @@ def _defaults(document: yaml.Document, key: str) -> Any:
 
         system = document.value.get("system") if isinstance(document.value, dict) else None
         kind = system.get("kind", DEFAULT_SYSTEM) if isinstance(system, dict) else system
-        chosen = system_named(kind) if isinstance(kind, str) and kind in SYSTEMS else DefaultSystem
-        defaults["train"] = plain(section_for(chosen))
+        defaults["train"] = plain(section_for(_system_at(kind, own)))
     if isinstance(document.value, dict):
         if isinstance(document.value.get("workload"), str):
             document.value["workload"] = {"preset": document.value["workload"]}
@@ -323,6 +331,15 @@ def _defaults(document: yaml.Document, key: str) -> Any:
             case {"preset": str(name)} if name in WORKLOADS:
                 defaults["workload"] = plain(WORKLOADS[name].workload)
     return defaults
+
+
+def _system_at(kind: Any, own: bool) -> type[System]:
+    """The class that ``system.kind`` names; the default system for a name that validation will refuse."""
+    if isinstance(kind, str) and (kind in SYSTEMS or (own and SYSTEMS.is_own(kind))):
+        with suppress(DagsimError):
+            system = system_named(kind)
+            return system if isinstance(system, type) and issubclass(system, System) else DefaultSystem
+    return DefaultSystem
 
 
 def _left_out(config: Config) -> tuple[str, ...]:

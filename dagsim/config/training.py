@@ -107,10 +107,12 @@ def check_training(train: TrainConfig, scenario: Scenario) -> None:
 
 def _owner_of(codec: CodecSettings, scenario: Scenario) -> str:
     """The system that a codec belongs to: that of the scenario, unless only others list its class."""
-    owners = [
-        system.system
-        for system in all_systems().values()
-        for name in system.codecs.names()
-        if type(codec) is system.codecs.get(name)
-    ]
+    if type(codec) in _codec_classes(scenario):
+        return scenario.system
+    owners = [system.system for system in all_systems().values() if isinstance(codec, _codec_classes(system))]
     return scenario.system if not owners or scenario.system in owners else owners[0]
+
+
+def _codec_classes(system: System | type[System]) -> tuple[type, ...]:
+    classes = [system.codecs.get(name) for name in system.codecs.names()]
+    return tuple([cls for cls in classes if isinstance(cls, type)])

@@ -75,10 +75,7 @@ def metric_of(config: Config) -> str:
 
 def sample_of(config: Config) -> Sample:
     """The kind of sample that one seed of the experiment is."""
-    trace = config.trace_file
-    if trace is None:
-        return Sample.SEED
-    return Sample.TRACE if trace.window is None else Sample.WINDOW
+    return config.world.sample
 
 
 def workload_label(config: Config) -> str:

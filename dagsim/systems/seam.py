@@ -15,6 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from dagsim.errors import IllegalDecision, Stalled
+from dagsim.metrics.standings import Sample
 from dagsim.model.log import Schedule
 from dagsim.registry import Registry
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dagsim.model import Cluster, RejectReason
-    from dagsim.traces.trace_file import TraceFile
 
 __all__ = [
     "Blocking",
@@ -250,9 +250,9 @@ class System:
         return ""
 
     @property
-    def workload_kind(self) -> str:
-        """The name of the class of its workload, for notes on the origin of agents."""
-        return ""
+    def sample(self) -> Sample:
+        """The kind of sample that one seed is."""
+        return Sample.SEED
 
     @property
     def varied(self) -> bool:
@@ -267,11 +267,6 @@ class System:
     @property
     def episode_jobs(self) -> int | None:
         """Number of jobs of a simulation, if ``kernel(jobs=...)`` can play only the first of them."""
-        return None
-
-    @property
-    def trace_file(self) -> TraceFile | None:
-        """The trace that jobs come from, if the system reads it by the options of traces."""
         return None
 
     @property

@@ -41,7 +41,7 @@ from dagsim.errors import RunFolderError
 from dagsim.experiment.executors import executor_for
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import claim_report_seeds
-from dagsim.experiment.scenario import sample_of, scenario_of
+from dagsim.experiment.scenario import sample_of, scenario_of, workload_label
 from dagsim.experiment.simulate import measured
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import TrainingLog, has_rows
@@ -274,7 +274,7 @@ class TrainingRun:
             "validation_ratio": ratio,
             "seed": self.config.seed,
             "cluster": str(kernel.schedule.cluster),
-            "workload": self.config.world.workload_kind,
+            "workload": workload_label(self.config),
         }
         train, weights = self.train, self._best_weights
         return Checkpoint(

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, ModelError, TraceError
@@ -122,22 +122,8 @@ class GpuCluster(System):
     takes_programs: ClassVar[bool] = True
 
 
-class Described(Protocol):
-    """A configuration."""
-
-    @property
-    def kind(self) -> str:
-        """The name of its system there."""
-        ...
-
-    @property
-    def world(self) -> System:
-        """Its system."""
-        ...
-
-
-def cluster_scenario_of(config: Described) -> ClusterScenario:
-    """Build the scenario of a configuration of the GPU cluster.
+def cluster_scenario_of(config: Any) -> ClusterScenario:
+    """Build the scenario of a ``Config`` of the GPU cluster.
 
     Raises:
         InputError: The configuration is of another system, or the cluster cannot be built.

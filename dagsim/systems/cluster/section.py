@@ -14,6 +14,7 @@ from pydantic import model_validator as after_all
 
 from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, ModelError, TraceError
+from dagsim.metrics.standings import Sample
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, Request, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.model.mig import MIG_TABLES
@@ -347,7 +348,7 @@ class DescribedCluster(GpuCluster):
     def label(self, named: Mapping[str, Any]) -> str:
         """The workload in a few words: ``heterogeneous, load 0.7``, or ``jobs.csv, windows of 200 jobs``."""
         workload = self.keys.workload
-        if (trace := self.trace_file) is not None:
+        if (trace := self.keys.trace_file) is not None:
             name = Path(trace.path).name
             return name if trace.window is None else f"{name}, windows of {trace.window:,} jobs"
         presets = PRESETS if isinstance(workload, Synthetic) else named  # fits are sessions, and slow to read
@@ -360,19 +361,18 @@ class DescribedCluster(GpuCluster):
         return ", ".join([nearest, *(f"{key} {_short(value)}" for key, value in plain.items())])
 
     @property
-    def workload_kind(self) -> str:
-        """The name of the class of the workload."""
-        return type(self.keys.workload).__name__
-
-    @property
-    def trace_file(self) -> TraceFile | None:
-        """The workload if it is a trace, else None."""
-        return self.keys.trace_file
+    def sample(self) -> Sample:
+        """A drawn workload, a whole trace, or a window of one."""
+        trace = self.keys.trace_file
+        if trace is None:
+            return Sample.SEED
+        return Sample.TRACE if trace.window is None else Sample.WINDOW
 
     @property
     def trace_path(self) -> Path | None:
         """Path of the trace that jobs come from."""
-        return None if self.trace_file is None else self.trace_file.source.path
+        trace = self.keys.trace_file
+        return None if trace is None else trace.source.path
 
     def read_from(self, path: str) -> Mapping[str, Any]:
         """The keys of a configuration with its trace at another path."""
