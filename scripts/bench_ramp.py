@@ -20,7 +20,17 @@ import command
 import numpy as np
 from clock import cpu_s, median_s
 
-from dagsim.families.ramp import DDLS, RAMP_POLICIES, ComputationGraph, Fabric, Memo, Planner, Ramp, RampJob, read_graph
+from dagsim.families.ramp.api import (
+    DDLS,
+    RAMP_POLICIES,
+    ComputationGraph,
+    Fabric,
+    Memo,
+    Planner,
+    Ramp,
+    RampJob,
+    read_graph,
+)
 from dagsim.families.ramp.scenario import RampScenario
 
 MODELS = ("alexnet", "gnmt", "resnet18", "squeezenet1_0", "vgg16")

@@ -22,7 +22,7 @@ import command
 from command import Say, read_json
 
 from dagsim.errors import TraceError
-from dagsim.families.spark import (
+from dagsim.families.spark.api import (
     SPARK_POLICIES,
     SparkEpisode,
     SparkJob,

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import command
 
 from dagsim.errors import InputError
-from dagsim.families.ramp import DDLS, Fabric, JobOutcome, Partition, Planner, Ramp, RampJob, RampView
+from dagsim.families.ramp.api import DDLS, Fabric, JobOutcome, Partition, Planner, Ramp, RampJob, RampView
 from dagsim.families.ramp.decisions import OpSchedule
 from dagsim.families.ramp.graph import ComputationGraph
 from dagsim.families.ramp.partition import PartitionedGraph

@@ -17,9 +17,9 @@ from pinning import digest, plain
 from dagsim.envs.scheduling import EnvConfig, SchedulingEnv
 from dagsim.families.decima.environment import DecimaEnv
 from dagsim.families.pac_ml.environment import PartitionEnv
-from dagsim.families.ramp import RAMP_POLICIES, RampScenario
+from dagsim.families.ramp.api import RAMP_POLICIES, RampScenario
 from dagsim.families.ramp.kpis import job_rows, kpis
-from dagsim.families.spark import ExecutorType
+from dagsim.families.spark.api import ExecutorType
 from dagsim.families.spark.policies import SPARK_POLICIES
 from dagsim.families.spark.scenario import SparkScenario
 from dagsim.families.spark.workload import sequence, synthetic_profiles

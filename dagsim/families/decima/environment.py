@@ -24,7 +24,7 @@ from gymnasium.error import ResetNeeded
 from dagsim.envs.base import EpisodeEnv
 from dagsim.envs.episode import Episode, RewardConfig
 from dagsim.errors import ConfigError, ModelError, Stalled
-from dagsim.families.spark import Action, Commit, Executor, ExecutorType, SparkJob, SparkKernel
+from dagsim.families.spark.api import Action, Commit, Executor, ExecutorType, SparkJob, SparkKernel
 from dagsim.families.spark.codecs import Observation, PaddedStages
 from dagsim.families.spark.executors import ExecutorMove, Launch
 from dagsim.families.spark.scenario import SparkScenario

@@ -29,7 +29,7 @@ from dagsim.agents.nets.actor import Observations
 from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.envs.episode import WitnessFactory
 from dagsim.errors import ConfigError
-from dagsim.families.spark import RecordedDurations, SparkJobState, SparkKernel, StageState
+from dagsim.families.spark.api import RecordedDurations, SparkJobState, SparkKernel, StageState
 from dagsim.families.spark.codecs import StageObservation
 from dagsim.families.spark.job import SAME, bracket
 from dagsim.systems.seam import Kernel

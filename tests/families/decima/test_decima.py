@@ -18,7 +18,7 @@ from dagsim.errors import ConfigError, RunFolderError
 from dagsim.families.decima.config import DecimaNetConfig
 from dagsim.families.decima.fluid import FluidWitness, differential, fluid_advantages
 from dagsim.families.decima.net import DecimaNet, StageBatch, collate, options
-from dagsim.families.spark import (
+from dagsim.families.spark.api import (
     SPARK_POLICIES,
     Action,
     RecordedDurations,

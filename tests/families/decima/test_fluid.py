@@ -10,7 +10,7 @@ import pytest
 from dagsim.agents.on_policy.policy_gradient import in_own_unit
 from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.families.decima.fluid import TaskSeconds, backlog, fluid_advantages, fluid_cost
-from dagsim.families.spark import RecordedDurations, SparkJob, SparkKernel
+from dagsim.families.spark.api import RecordedDurations, SparkJob, SparkKernel
 from dagsim.families.spark.codecs import StageObservation
 
 LONG = 1e9

@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 
 from dagsim.errors import ConfigError, IllegalDecision, InputError
 from dagsim.families.decima.environment import DecimaEnv
-from dagsim.families.spark import (
+from dagsim.families.spark.api import (
     SPARK_POLICIES,
     ExecutorType,
     RecordedDurations,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scripting import run_script
 
-from dagsim.families.spark import RecordedDurations, SparkJob, write_dump
+from dagsim.families.spark.api import RecordedDurations, SparkJob, write_dump
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from dagsim.experiment.training.session import finish
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.families.pac_ml.config import PacMlConfig
 from dagsim.families.pac_ml.net import PacMl, Round
-from dagsim.families.ramp import RampObservation, RampScenario
+from dagsim.families.ramp.api import RampObservation, RampScenario
 from dagsim.families.ramp.codecs import PartitionConfig
 from dagsim.systems import system_named
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dagsim.errors import ConfigError, IllegalDecision
-from dagsim.families.ramp import (
+from dagsim.families.ramp.api import (
     DDLS,
     ComputationGraph,
     Fabric,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dagsim.families.ramp import ComputationGraph, Fabric, Memo, Op, Planner, Ramp, Rules
+from dagsim.families.ramp.api import ComputationGraph, Fabric, Memo, Op, Planner, Ramp, Rules
 from dagsim.families.ramp.graph import bound, costed
 from dagsim.model import gpu_type
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import GraphError, ModelError
-from dagsim.families.ramp import ComputationGraph, Op
+from dagsim.families.ramp.api import ComputationGraph, Op
 
 
 def op(id_: str, forward_s: float = 1.0) -> Op:

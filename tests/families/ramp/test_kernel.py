@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagsim.errors import IllegalDecision, ModelError
-from dagsim.families.ramp import (
+from dagsim.families.ramp.api import (
     DDLS,
     RAMP_POLICIES,
     ComputationGraph,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dagsim.families.ramp import (
+from dagsim.families.ramp.api import (
     DDLS,
     ComputationGraph,
     Fabric,

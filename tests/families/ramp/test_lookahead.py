@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagsim.families.ramp import DDLS, ComputationGraph, Fabric, Memo, Op, OpPlacement, Planner, Ramp, Rules
+from dagsim.families.ramp.api import DDLS, ComputationGraph, Fabric, Memo, Op, OpPlacement, Planner, Ramp, Rules
 from dagsim.families.ramp.graph import branches, op_chain
 from dagsim.families.ramp.lookahead import StepTime, look_ahead
 from dagsim.families.ramp.partition import PartitionedGraph, partitioned

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagsim.errors import RunFolderError
-from dagsim.families.ramp import DDLS, Fabric, Memo, Planner, Ramp, Rules
+from dagsim.families.ramp.api import DDLS, Fabric, Memo, Planner, Ramp, Rules
 from dagsim.families.ramp.graph import branches
 
 

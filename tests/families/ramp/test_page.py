@@ -16,7 +16,7 @@ from statistics import fmean
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from dagsim.families.ramp import DDLS, PLAIN, RAMP_POLICIES
+from dagsim.families.ramp.api import DDLS, PLAIN, RAMP_POLICIES
 from dagsim.families.ramp.placement import PLACERS
 
 ROOT = Path(__file__).parents[3]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import ConfigError, ModelError
-from dagsim.families.ramp import DDLS, ComputationGraph, Op, Rules
+from dagsim.families.ramp.api import DDLS, ComputationGraph, Op, Rules
 from dagsim.families.ramp.partition import PARTITIONERS, PieceEdge, RandomPartition, SipMlPartition, partitioned
 
 

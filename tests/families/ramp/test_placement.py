@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagsim.families.ramp import DDLS, ComputationGraph, Fabric, Op, OpPlacement, Ramp, Rules
+from dagsim.families.ramp.api import DDLS, ComputationGraph, Fabric, Op, OpPlacement, Ramp, Rules
 from dagsim.families.ramp.graph import branches
 from dagsim.families.ramp.partition import PartitionedGraph, partitioned
 from dagsim.families.ramp.placement import PLACERS, BestFitBlocks, FirstFitBlocks, Packed

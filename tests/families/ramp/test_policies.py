@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import ConfigError, UnknownName
-from dagsim.families.ramp import (
+from dagsim.families.ramp.api import (
     RAMP_POLICIES,
     ComputationGraph,
     Fabric,

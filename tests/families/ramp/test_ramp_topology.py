@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import ConfigError
-from dagsim.families.ramp import Fabric, Ramp
+from dagsim.families.ramp.api import Fabric, Ramp
 from dagsim.model import gpu_type
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dagsim.errors import DagsimError, GraphError, InputError, ModelError, TraceError
-from dagsim.families.ramp import read_graph, read_graphs
+from dagsim.families.ramp.api import read_graph, read_graphs
 
 PIPEDREAM = """\
 node1 -- Input0 -- forward_compute_time=2.000, backward_compute_time=0.000, activation_size=64.0, parameter_size=0.000

@@ -10,7 +10,7 @@ import pytest
 
 from dagsim.envs.episode import Reward, RewardConfig
 from dagsim.errors import ConfigError
-from dagsim.families.ramp import (
+from dagsim.families.ramp.api import (
     ComputationGraph,
     Fabric,
     Memo,

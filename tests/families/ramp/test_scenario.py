@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dagsim.errors import UnknownName, WorkloadError
-from dagsim.families.ramp import RAMP_POLICIES, RampScenario, RampWorkload
+from dagsim.families.ramp.api import RAMP_POLICIES, RampScenario, RampWorkload
 from dagsim.families.ramp.graph import op_chain
 from dagsim.families.ramp.kpis import kpis
 from dagsim.families.ramp.workload import BETAS, PAPER_BETAS

@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from dagsim.families.ramp import RampScenario
+from dagsim.families.ramp.api import RampScenario
 from dagsim.families.ramp.policies import RoomWeights, Roomy
 
 

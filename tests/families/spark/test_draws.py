@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dagsim.families.spark import PairedStreams, SharedStream, SparkJob, Waves
+from dagsim.families.spark.api import PairedStreams, SharedStream, SparkJob, Waves
 from dagsim.families.spark.state import Executor, ExecutorPool, SparkJobState
 
 

@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from dagsim.families.spark import SPARK_POLICIES, SparkKernel, parity_sequence, read_dump, read_profiles
+from dagsim.families.spark.api import SPARK_POLICIES, SparkKernel, parity_sequence, read_dump, read_profiles
 
 SEEDS = (1234, *range(1, 10))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from spark_cases import Anything, random_jobs
 
-from dagsim.families.spark import SparkKernel, SparkView
+from dagsim.families.spark.api import SparkKernel, SparkView
 from dagsim.families.spark.view import StageGraph
 
 

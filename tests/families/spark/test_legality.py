@@ -12,7 +12,7 @@ from kernel_state import spark_state
 from spark_cases import Anything, random_jobs
 
 from dagsim.errors import IllegalDecision
-from dagsim.families.spark import Commit, RecordedDurations, SparkJob, SparkView
+from dagsim.families.spark.api import Commit, RecordedDurations, SparkJob, SparkView
 from dagsim.families.spark.kernel import SparkKernel
 from dagsim.families.spark.state import StageState
 

@@ -7,7 +7,7 @@ import pytest
 from spark_cases import random_jobs
 
 from dagsim.errors import ModelError
-from dagsim.families.spark import (
+from dagsim.families.spark.api import (
     SPARK_POLICIES,
     RecordedDurations,
     SparkJob,

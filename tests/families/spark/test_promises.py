@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from spark_cases import Anything, random_jobs
 
-from dagsim.families.spark import Commit, ExecutorType, SparkKernel, SparkView
+from dagsim.families.spark.api import Commit, ExecutorType, SparkKernel, SparkView
 from dagsim.families.spark.executors import ExecutorMove
 
 RULES = pytest.mark.parametrize("parity", [True, False], ids=["parity", "default"])

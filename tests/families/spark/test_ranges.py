@@ -13,7 +13,7 @@ from dagsim.config.training import check_training
 from dagsim.errors import ConfigError
 from dagsim.experiment.scenario import scenario_of
 from dagsim.families.decima.environment import DecimaEnv
-from dagsim.families.spark import ExecutorType, SparkKernel
+from dagsim.families.spark.api import ExecutorType, SparkKernel
 from dagsim.families.spark.scenario import SparkScenario
 from dagsim.systems.seam import Kernel, drive
 from dagsim.testing import check_system

@@ -5,7 +5,7 @@ from math import exp
 import pytest
 from spark_cases import Anything, random_jobs
 
-from dagsim.families.spark import JobTime, RecordedDurations, SparkJob, SparkKernel
+from dagsim.families.spark.api import JobTime, RecordedDurations, SparkJob, SparkKernel
 
 
 @pytest.mark.parametrize("seed", range(6))

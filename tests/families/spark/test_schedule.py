@@ -4,7 +4,7 @@ import pytest
 from cases import check_log
 from spark_cases import Anything, random_jobs
 
-from dagsim.families.spark import SPARK_POLICIES, ExecutorType, RecordedDurations, SparkJob, SparkKernel
+from dagsim.families.spark.api import SPARK_POLICIES, ExecutorType, RecordedDurations, SparkJob, SparkKernel
 from dagsim.families.spark.schedule import schedule_of
 from dagsim.metrics import jct
 from dagsim.model import Edge, Job, Kind, Task, TaskGraph

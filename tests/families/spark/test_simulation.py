@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import IllegalDecision, ModelError, Stalled
-from dagsim.families.spark import (
+from dagsim.families.spark.api import (
     SPARK_POLICIES,
     Commit,
     ExecutorType,

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from dagsim.families.spark import SPARK_POLICIES
+from dagsim.families.spark.api import SPARK_POLICIES
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import ModelError
-from dagsim.families.spark import Waves
+from dagsim.families.spark.api import Waves
 from dagsim.families.spark.job import bracket
 
 

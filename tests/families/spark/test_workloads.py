@@ -11,7 +11,7 @@ from statistics import fmean, median
 import pytest
 
 from dagsim.errors import ModelError, TraceError, WorkloadError
-from dagsim.families.spark import (
+from dagsim.families.spark.api import (
     SPARK_POLICIES,
     RecordedDurations,
     SparkJob,
