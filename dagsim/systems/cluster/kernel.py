@@ -164,8 +164,7 @@ class ClusterKernel(State):
         """Number of disturbances that hold each node down."""
         self._away = 0
         """Number of nodes that are down."""
-        self._shows_truth = False
-        self._streams: dict[str, np.random.Generator] = {}
+        self._shows_truth, self._streams = False, dict[str, np.random.Generator]()
         disturbances = list(models.disturbances)
         if self.queues is not None and self.queues.outages:
             disturbances.append(Outages(down_windows(self.queues, names, origin_s, begins_s)))
@@ -265,6 +264,8 @@ class ClusterKernel(State):
         clock, machines = self.clock, self.machines
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
         last_s = min(until_s, float_info.max)
+        # One turn is one instant: all that happens by itself, in the order of the clock, then the policy until it has
+        # nothing to say. What its decisions set on the clock for the same time (a run without work) is another turn.
         while True:
             if self.changed:
                 if self._wake_s <= self.now:
@@ -386,7 +387,7 @@ class ClusterKernel(State):
             case Preempt():
                 self._preempt(legality.stopped(self, decision.run))
             case Wait():
-                self._wait(legality.wake_up(self.now, decision.until_s))
+                self.wait(legality.wake_up(self.now, decision.until_s))
                 return False
             case Migrate():
                 run = legality.stopped(self, decision.run)
@@ -473,7 +474,8 @@ class ClusterKernel(State):
         self.changed = True
         self._leave(number, _REJECTED, float(reason))
 
-    def _wait(self, until_s: float) -> None:
+    def wait(self, until_s: float) -> None:
+        """Have the policy asked at ``until_s``, or before."""
         if until_s < self._wake_s:
             self._wake_s = until_s
             self.call_at(until_s, self.wake)
@@ -677,7 +679,7 @@ class ClusterKernel(State):
         if twin._wake_s < inf:
             wake_s, twin._wake_s = twin._wake_s, inf
             if wake_s > twin.now:
-                twin._wait(wake_s)
+                twin.wait(wake_s)
         for original in self._runs_by_end():
             run = twin.running[original.id]
             if by_estimates:

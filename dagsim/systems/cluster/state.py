@@ -200,6 +200,8 @@ class TaskState(State):
         twin: TaskState = TaskState._alike(self)
         twin.piece, twin.waiting, twin.restore_s = piece, waiting, restore_s
         if left != self.left:
+            # Estimates shrink by the same part as the truth, so a piece tells a policy how much is left, as a
+            # checkpoint does. Only the rank's own part shrinks: the path behind this task is as long as before.
             kept = left / self.left
             twin.left = left
             twin.seconds = tuple([seconds * kept if seconds < inf else inf for seconds in self.seconds])
