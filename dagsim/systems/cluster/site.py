@@ -18,6 +18,7 @@ from dagsim.systems.cluster.forks import COPIED, SAME, State
 
 if TYPE_CHECKING:
     from dagsim.network.routing import FabricLevel
+    from dagsim.systems.cluster.kernel import ClusterKernel
 
 
 class Terms(NamedTuple):
@@ -105,6 +106,29 @@ class SiteState(State):
         """Number of each licence that is free."""
         self._chosen: dict[str, int] = {}
         """Nodes that satisfy each constraint."""
+
+    @classmethod
+    def of(
+        cls, cluster: Cluster, queues: QueueTree | None, origin_s: float, levels: Sequence[FabricLevel] | None
+    ) -> SiteState | None:
+        """The restrictions of a cluster whose network has ``levels``; None if none could restrict a job."""
+        if levels is None and not cls.binds(cluster, queues):
+            return None
+        return cls(cluster, queues, origin_s, domain_sets(levels, len(cluster.nodes)))
+
+    def attach(self, kernel: ClusterKernel) -> None:
+        """Listen to the kernel, and put timers on its clock: at the beginning, and in a fork."""
+        machines = kernel.machines
+        if self.licences:
+            kernel.frontier.started.append(lambda run, now: machines.hold(run.task.demand, 1, now))
+            kernel.frontier.ended.append(lambda run, now: machines.hold(run.task.demand, -1, now))
+        for time_s in self.boundaries:
+            if time_s > kernel.now:
+                kernel.call_at(time_s, kernel.wake)
+
+    def pending(self, now: float) -> bool:
+        """True if nodes will open or close after ``now``."""
+        return any(time_s > now for time_s in self.boundaries)
 
     @classmethod
     def binds(cls, cluster: Cluster, queues: QueueTree | None) -> bool:
