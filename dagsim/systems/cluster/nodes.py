@@ -660,8 +660,9 @@ class ClusterState(State):
 
     def room_on_idle(self, demand: DemandClass, type_: int, *, up: bool = False) -> int:
         """Number of instances that the machines of ``type_`` that are open to them could hold if empty."""
-        machines = [machine for machine in self.list if machine.type == type_ and (machine.up or not up)]
-        empty = (NodeState(machine.index, machine.node, type_) for machine in machines)
+        # A class without terms does not ask on which nodes it may start.
+        open_ = [machine for machine in self.list if machine.type == type_ and demand.nodes >> machine.index & 1]
+        empty = (NodeState(machine.index, machine.node, type_) for machine in open_ if machine.up or not up)
         return sum(machine.room(demand) for machine in empty)
 
     def _largest(self, demand: DemandClass, type_: int) -> int:
