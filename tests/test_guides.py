@@ -23,4 +23,4 @@ def test_files_of_a_guide_are_there_for_its_commands_and_output_is_put_below(tmp
     guide = (
         "<!-- file: a.yaml -->\n```yaml\nseeds: 2\n```\n\n```console\n$ dagsim config check a.yaml\nold output\n```\n"
     )
-    assert make_guides.renewed(guide, tmp_path) == guide.replace("old", "a.yaml: fine")
+    assert make_guides.renewed(guide, tmp_path) == guide.replace("old output", "a.yaml: fine")
